@@ -1,0 +1,119 @@
+"""Time as an argument: the only module that reads the machine's clocks.
+
+The core takes `now`; what surrounds it takes a `Clock`, so that tests turn time by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+NS_PER_S = 1_000_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Clock(Protocol):
+    """Wall time, monotonic time and waiting, in one object that can be replaced."""
+
+    def wall_ns(self) -> int:
+        """Return nanoseconds since 1970-01-01 UTC; it may step."""
+
+    def monotonic_s(self) -> float:
+        """Return seconds that never step; only differences mean anything."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for `seconds` (none for zero or less, but other tasks get their turn)."""
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    def wall_ns(self) -> int:
+        """Return nanoseconds since 1970-01-01 UTC."""
+        return time.time_ns()  # noqa: TID251  this is the module that may
+
+    def monotonic_s(self) -> float:
+        """Return the machine's monotonic seconds."""
+        return time.monotonic()  # noqa: TID251  this is the module that may
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for `seconds`."""
+        await asyncio.sleep(max(0.0, seconds))  # noqa: TID251  this is the module that may
+
+
+class ManualClock:
+    """A clock that stands still until a test advances it; sleepers wake in the order of their deadlines."""
+
+    def __init__(self, wall_ns: int = 0, monotonic_s: float = 0.0) -> None:
+        self._wall_ns = wall_ns
+        self._monotonic_s = monotonic_s
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._tie = itertools.count()
+
+    def wall_ns(self) -> int:
+        """Return the hand-turned wall time."""
+        return self._wall_ns
+
+    def monotonic_s(self) -> float:
+        """Return the hand-turned monotonic time."""
+        return self._monotonic_s
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until the clock has been advanced by `seconds`."""
+        if seconds <= 0:
+            await asyncio.sleep(0)  # noqa: TID251  gives way to other tasks, waits for no time
+            return
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._monotonic_s + seconds, next(self._tie), woken))
+        await woken
+
+    async def advance(self, seconds: float) -> None:
+        """Move time forward, waking sleepers one by one and letting the woken run as far as they can."""
+        target = self._monotonic_s + seconds
+        await _settle()
+        while self._sleepers and self._sleepers[0][0] <= target:
+            deadline, _, woken = heapq.heappop(self._sleepers)
+            self._move_to(deadline)
+            if not woken.done():
+                woken.set_result(None)
+            await _settle()
+        self._move_to(target)
+        await _settle()
+
+    def step_wall(self, seconds: float) -> None:
+        """Step the wall clock alone, as an administrator or NTP would."""
+        self._wall_ns += round(seconds * NS_PER_S)
+
+    def _move_to(self, monotonic_s: float) -> None:
+        self._wall_ns += round((monotonic_s - self._monotonic_s) * NS_PER_S)
+        self._monotonic_s = monotonic_s
+
+
+async def _settle() -> None:
+    """Let tasks that are ready run; far more turns than anything of ours takes at one instant."""
+    for _ in range(100):
+        await asyncio.sleep(0)  # noqa: TID251  gives way to other tasks, waits for no time
+
+
+def format_rfc3339(ns: int) -> str:
+    """Return `ns` since 1970 as RFC 3339 in UTC with milliseconds, such as 2026-01-31T23:59:58.250Z."""
+    seconds, rest = divmod(ns, NS_PER_S)
+    moment = _EPOCH + timedelta(seconds=seconds)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03d}Z"
+
+
+def parse_rfc3339(text: str) -> int:
+    """Return nanoseconds since 1970 of an RFC 3339 instant.
+
+    Raises:
+        ValueError: the text is not an instant or has no time zone.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone; write it as 2026-01-31T00:00:00Z")
+    delta = moment - _EPOCH
+    return (delta.days * 86_400 + delta.seconds) * NS_PER_S + delta.microseconds * 1_000

@@ -1,0 +1,140 @@
+"""Files that the user writes: found by name or path, read as TOML, held against a model, refused in one line.
+
+What ships (`config/` in the source tree, `trnfleet/_config` in the wheel) resolves by name from any folder.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from trnfleet.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic_core import ErrorDetails
+
+_PACKAGE = Path(__file__).resolve().parent
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+def shipped_folder(kind: str) -> Path:
+    """Return the folder of the shipped files of a kind, such as `fleets`."""
+    installed = _PACKAGE / "_config"
+    root = installed if installed.is_dir() else _PACKAGE.parent / "config"
+    return root / kind
+
+
+def shipped_names(kind: str) -> list[str]:
+    """Return the names that resolve without a path, sorted."""
+    return sorted(path.stem for path in shipped_folder(kind).glob("*.toml"))
+
+
+def find_file(kind: str, name: str) -> Path:
+    """Return the file that `name` means: a path if it looks like one or exists, else the shipped file of that name.
+
+    Raises:
+        ConfigError: there is no such file; the message names the nearest shipped one.
+    """
+    given = Path(name)
+    if given.suffix == ".toml" or "/" in name or given.is_file():
+        if given.is_file():
+            return given
+        raise ConfigError(f"{name}: no such file; shipped {kind}: {', '.join(shipped_names(kind))}")
+    shipped = shipped_folder(kind) / f"{name}.toml"
+    if not shipped.is_file():
+        raise ConfigError(f"no file in {kind} is called {name!r}: {nearest(name, shipped_names(kind))}")
+    return shipped
+
+
+def load_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        ConfigError: it cannot be read, is not UTF-8 or is not TOML; the message says where.
+    """
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from error
+
+
+def load_model(path: Path, model: type[ModelT]) -> ModelT:
+    """Read a TOML file into a model.
+
+    Raises:
+        ConfigError: the file is invalid; the message names the key, the value and what is allowed.
+    """
+    return validate(load_toml(path), model, str(path))
+
+
+def validate(data: Mapping[str, Any], model: type[ModelT], where: str) -> ModelT:
+    """Hold parsed data against a model; `where` (a file's name) opens the message of a refusal.
+
+    Raises:
+        ConfigError: the data is invalid.
+    """
+    try:
+        return model.model_validate(_tuples(data))
+    except ValidationError as error:
+        problems = [_explain(problem, model) for problem in error.errors(include_url=False)]
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise ConfigError(f"{where}: {problems[0]}{more}") from error
+
+
+def _tuples(value: Any) -> Any:
+    """Turn lists into tuples, which is what frozen models hold."""
+    if isinstance(value, list):
+        return tuple(_tuples(item) for item in value)
+    if isinstance(value, dict):
+        return {key: _tuples(item) for key, item in value.items()}
+    return value
+
+
+def _explain(problem: ErrorDetails, model: type[BaseModel]) -> str:
+    place = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        known = _keys_at(model, problem["loc"][:-1])
+        return f"unknown key {place!r}: {nearest(str(problem['loc'][-1]), known)}"
+    if problem["type"] == "missing":
+        return f"key {place!r} is missing"
+    message = problem["msg"].removeprefix("Value error, ")
+    if not place:
+        return message
+    value = repr(problem["input"])
+    return f"{place} = {value if len(value) <= 80 else value[:77] + '...'}: {message}"
+
+
+def _keys_at(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
+    """Return the keys that are valid at a place inside a model, walking through tuples and tagged unions."""
+    models = [model]
+    for part in place:
+        below: list[type[BaseModel]] = []
+        for each in models:
+            if isinstance(part, str) and part in each.model_fields:
+                below.extend(_models_in(each.model_fields[part].annotation))
+            elif isinstance(part, str):
+                below.extend([each] if _is_tagged(each, part) else [])
+            else:
+                below.append(each)
+        models = below or models
+    return sorted({key for each in models for key in each.model_fields})
+
+
+def _is_tagged(model: type[BaseModel], tag: str) -> bool:
+    kind = model.model_fields.get("kind")
+    return kind is None or tag in getattr(kind.annotation, "__args__", ())
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for part in getattr(annotation, "__args__", ()) for found in _models_in(part)]

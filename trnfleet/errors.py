@@ -1,0 +1,39 @@
+"""The errors that trnfleet raises on purpose: a shallow tree with messages made for the person at the terminal.
+
+A message names the file, the key, the value and the limit, and where there is one the nearest valid choice.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class TrnfleetError(Exception):
+    """Base of every error that is explained to the user in one line."""
+
+
+class ConfigError(TrnfleetError):
+    """A file, an option or a variable that the user wrote is invalid (exit status 2)."""
+
+
+class WireError(TrnfleetError):
+    """Bytes from a broker or a file that are not what the protocol says: counted, logged and dropped."""
+
+
+class BrokerError(TrnfleetError):
+    """A broker could not be reached, started or talked to (exit status 1)."""
+
+
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """Return a clause that names the valid choice nearest to `name`, or every choice when none is near."""
+    known = sorted(choices)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    if not known:
+        return "there is none to choose from"
+    return "choose from " + ", ".join(known)
