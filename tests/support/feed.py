@@ -1,0 +1,197 @@
+"""A monitor fed by hand: descriptors and frames made from columns that a test sets, over no broker and no simulator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnfleet.clock import ManualClock
+from trnfleet.domain.layout import Layout
+from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.wire.frames import FrameEncoder
+from trnfleet.wire.messages import (
+    STANDARD_COLUMNS,
+    ClockSpec,
+    Descriptor,
+    InstanceSpec,
+    JobMessage,
+    PublisherMessage,
+    encode_message,
+)
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope, LinkStatus
+from trnfleet.wire.telemetry import Head, dump, encode_chips, encode_instance
+from trnfleet.wire.topics import TopicClass, build_topic
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+START_NS = 1_767_571_200_000_000_000
+
+
+class SilentSource:
+    """A source from which nothing comes."""
+
+    def __init__(self) -> None:
+        self.status = LinkStatus(broker="mqtt://127.0.0.1:1883", connected=True, connects=1, protocol="5")
+
+    async def take(self) -> list[Envelope]:
+        """Never called: a fed monitor is applied to directly."""
+        raise AssertionError("a fed monitor does not read")
+
+
+def ultraservers(count: int, cluster: str = "uc1") -> list[tuple[str, str]]:
+    """Return (path, type) of the instances of `count` UltraServers."""
+    return [
+        (f"{cluster}/us-{number:04d}/trn2u-{number:04d}-{place}", "trn2u.48xlarge")
+        for number in range(1, count + 1)
+        for place in range(4)
+    ]
+
+
+def standalone(count: int, kind: str = "trn2.48xlarge", cluster: str = "uc1") -> list[tuple[str, str]]:
+    """Return (path, type) of `count` standalone instances."""
+    family = kind.partition(".")[0]
+    return [(f"{cluster}/standalone/{family}-{number:04d}", kind) for number in range(1, count + 1)]
+
+
+class Feed:
+    """A fleet whose every value is set by the test; one descriptor and topic an instance."""
+
+    def __init__(
+        self,
+        instances: list[tuple[str, str]],
+        *,
+        fleet: str = "demo",
+        period_s: float = 1.0,
+        json: bool = False,
+    ) -> None:
+        self.fleet = fleet
+        self.clock = ManualClock(wall_ns=START_NS, monotonic_s=1_000.0)
+        self.monitor = Monitor(SilentSource(), fleet, clock=self.clock)
+        self.layout = Layout.of(instances)
+        self.columns: dict[str, NDArray[Any]] = {}
+        for metric in METRICS:
+            rows = self.layout.chips if metric.scope is Scope.CHIP else len(self.layout.instances)
+            self.columns[metric.name] = np.zeros(
+                (rows, metric.width) if metric.is_vector else rows, metric.dtype
+            )
+        self.set("links_up", np.repeat(self.layout.links_mask, np.diff(self.layout.chip_start)))
+        self.set("temperature_c", 50.0)
+        self.period_s = period_s
+        self.json = json
+        self.seq = 0
+        self.boot = "boot-1"
+        self.publisher = "feed"
+        self.jobs: dict[str, tuple[str, ...]] = {}
+
+    def set(self, name: str, values: Any, rows: Any = slice(None)) -> None:
+        """Set a metric (in its unit) for rows of its scope."""
+        metric = BY_NAME[name]
+        column = self.columns[name]
+        column[rows] = metric.encode(np.broadcast_to(np.asarray(values, dtype=float), column[rows].shape))
+
+    def scatter(self, seed: int = 1) -> None:
+        """Give every metric plausible, different values."""
+        random = np.random.default_rng(seed)
+        chips = self.layout.chips
+        busy = random.uniform(0.3, 1.0, chips)
+        self.set("nc_util_pct", 100 * busy[:, None] * random.uniform(0.9, 1.0, (chips, 8)))
+        self.set("engine_util_pct", 90 * busy[:, None] * np.array([1.0, 0.4, 0.3, 0.1]))
+        self.set("tflops", 300 * busy)
+        self.set("hbm_used_bytes", 70e9 * busy)
+        self.set("hbm_read_bytes_per_s", 1.2e12 * busy)
+        self.set("hbm_write_bytes_per_s", 0.5e12 * busy)
+        self.set("link_tx_bytes_per_s", 40e9)
+        self.set("link_rx_bytes_per_s", 40e9)
+        self.set("power_w", 90 + 400 * busy)
+        self.set("power_util_pct", 100 * busy)
+        self.set("temperature_c", 27 + 50 * busy)
+        self.set("exec_completed", random.integers(0, 10_000, chips))
+        self.set("host_power_w", 2_000.0)
+        self.set("vcpu_util_pct", 30.0)
+
+    def describe(self, paths: list[str] | None = None) -> None:
+        """Send publisher, descriptors and jobs, and have the layout built."""
+        self.monitor.apply(self.announcements(paths))
+        self.monitor.compute()
+
+    def announcements(self, paths: list[str] | None = None) -> list[Envelope]:
+        """Return the retained messages of this fleet."""
+        chosen = self.layout.instances if paths is None else paths
+        messages = [self.publisher_envelope("online")]
+        for path in chosen:
+            kind = self.layout.type_of(self.layout.instance_index[path])
+            descriptor = Descriptor(
+                path=path,
+                publisher=self.publisher,
+                boot=self.boot,
+                period_s=self.period_s,
+                clock=ClockSpec(epoch="2026-01-05T00:00:00Z"),
+                instances=(InstanceSpec(path=path, type=kind.name, lnc=kind.chip.logical_neuroncore_config),),
+                columns=STANDARD_COLUMNS,
+            )
+            messages.append(self._state(TopicClass.NODE, path, encode_message(descriptor)))
+        for name, places in self.jobs.items():
+            job = JobMessage(
+                job=name,
+                kind="training",
+                state="running",
+                ts="2026-01-05T00:00:00Z",
+                on=places,
+                steps_per_s=0.125,
+                mfu=0.4,
+            )
+            messages.append(self._state(TopicClass.JOB, name, encode_message(job)))
+        return messages
+
+    def publisher_envelope(self, state: Any) -> Envelope:
+        """Return the publisher's own message."""
+        message = PublisherMessage(client=self.publisher, state=state, boot=self.boot)
+        return self._state(TopicClass.PUBLISHER, self.publisher, encode_message(message))
+
+    def telemetry(self, paths: list[str] | None = None) -> list[Envelope]:
+        """Return one tick's telemetry and count the tick."""
+        ts_ns = self.clock.wall_ns()
+        head = Head(self.boot, self.seq, ts_ns)
+        self.seq += 1
+        messages: list[Envelope] = []
+        for number, path in enumerate(self.layout.instances):
+            if paths is not None and path not in paths:
+                continue
+            chips = slice(int(self.layout.chip_start[number]), int(self.layout.chip_start[number + 1]))
+            if self.json:
+                values = [(path, encode_instance(head, path, None, self.columns, number))]
+                values.extend(encode_chips(head, path, None, self.columns, chips))
+                messages.extend(
+                    self._telemetry(where, dump(value), CONTENT_TYPE_JSON) for where, value in values
+                )
+                continue
+            encoder = FrameEncoder(
+                path,
+                self.boot,
+                revision=0,
+                columns=self.columns,
+                chips=chips,
+                instances=slice(number, number + 1),
+            )
+            messages.append(self._telemetry(path, encoder.encode(head.seq, ts_ns), CONTENT_TYPE_CBOR))
+        return messages
+
+    def tick(self, paths: list[str] | None = None) -> None:
+        """Send one tick's telemetry and compute."""
+        self.monitor.apply(self.telemetry(paths))
+        self.monitor.compute()
+
+    async def advance(self, seconds: float) -> None:
+        """Let time pass and compute."""
+        await self.clock.advance(seconds)
+        self.monitor.compute()
+
+    def _telemetry(self, path: str, payload: bytes, content_type: str) -> Envelope:
+        topic = build_topic(self.fleet, TopicClass.TELEMETRY, path)
+        return Envelope(topic, payload, content_type=content_type, received_s=self.clock.monotonic_s())
+
+    def _state(self, topic_class: TopicClass, path: str, payload: bytes) -> Envelope:
+        return Envelope(build_topic(self.fleet, topic_class, path), payload, qos=1, retain=True)

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trnfleet.config import validate
+from trnfleet.domain.fleet import FleetFile, chip_at, expand, instances_of, link_ends
+from trnfleet.domain.layout import Layout
+from trnfleet.domain.topology import EAST, Z_NEXT
+from trnfleet.errors import ConfigError
+
+SMALL: dict[str, Any] = {"name": "f", "clusters": [{"name": "uc1", "ultraservers": [{"count": 2}]}]}
+
+
+def fleet(**changes: Any) -> FleetFile:
+    return validate({**SMALL, **changes}, FleetFile, "fleet.toml")
+
+
+def test_expand_names_instances() -> None:
+    """A run of UltraServers becomes four numbered instances each."""
+    pairs = expand(fleet())
+    assert len(pairs) == 8
+    assert pairs[0] == ("uc1/us-0001/trn2u-0001-0", "trn2u.48xlarge")
+    assert pairs[-1] == ("uc1/us-0002/trn2u-0002-3", "trn2u.48xlarge")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"nmae": 1}, "unknown key 'nmae': did you mean 'name'?"),
+        ({"name": "a b"}, "name = 'a b'"),
+        ({"clusters": []}, "clusters"),
+        ({"clusters": [{"name": "uc1", "ultraserver": [{"count": 1}]}]}, "did you mean 'ultraservers'?"),
+        ({"clusters": [{"name": "uc1", "ultraservers": [{"count": 0}]}]}, "count = 0"),
+        ({"clusters": [{"name": "uc1", "ultraservers": [{"count": True}]}]}, "count = True"),
+        ({"clusters": [{"name": "uc1", "ultraservers": [{"count": 70_000}]}]}, "280000 instances"),
+        (
+            {"clusters": [{"name": "uc1", "instances": [{"type": "trn2.48xl", "count": 1}]}]},
+            "did you mean 'trn2.48xlarge'?",
+        ),
+        ({"pue": 0.5}, "pue = 0.5"),
+        ({"pue": float("nan")}, "pue = nan"),
+        ({"jobs": [{"kind": "training", "name": "j", "on": ["uc1"], "mfuu": 0.4}]}, "did you mean 'mfu'?"),
+        ({"jobs": [{"kind": "mining", "name": "j", "on": ["uc1"]}]}, "kind"),
+        (
+            {
+                "jobs": [
+                    {
+                        "kind": "training",
+                        "name": "j",
+                        "on": ["uc1"],
+                        "compute_share": 0.9,
+                        "collective_share": 0.5,
+                    }
+                ]
+            },
+            "at most 1",
+        ),
+        ({"jobs": [{"kind": "training", "name": "j", "on": ["uc1"]}] * 2}, "job 'j' is there twice"),
+    ],
+)
+def test_mistakes_are_explained(changes: dict[str, Any], said: str) -> None:
+    """A mistake names the file, the key and what would be right."""
+    with pytest.raises(ConfigError) as caught:
+        fleet(**changes)
+    assert str(caught.value).startswith("fleet.toml: ")
+    assert said in str(caught.value)
+
+
+def test_places_are_looked_up() -> None:
+    """Targets, chips and links are found in the layout, and what is not there names the nearest."""
+    layout = Layout.of(expand(fleet()))
+    assert instances_of(layout, ("uc1/us-0001..us-0002",), "job j") == [range(8)]
+    assert chip_at(layout, "uc1/us-0001/trn2u-0001-1/chip02", "straggler") == 18
+    assert link_ends(layout, 18, EAST) == (18, 19)
+    assert link_ends(layout, 18, Z_NEXT) == (18, 34)
+    assert link_ends(layout, 50, Z_NEXT) == (50, 2)
+    with pytest.raises(ValueError, match="us-0001"):
+        instances_of(layout, ("uc1/us-0011",), "job j")
+    with pytest.raises(ValueError, match="backwards"):
+        instances_of(layout, ("uc1/us-0002..us-0001",), "job j")
+    with pytest.raises(ValueError, match="straggler"):
+        chip_at(layout, "uc1/us-0001/trn2u-0001-1", "straggler")
+
+
+def test_links_that_a_type_lacks() -> None:
+    """A standalone instance has no Z links."""
+    layout = Layout.of([("uc1/standalone/trn2-0001", "trn2.48xlarge")])
+    with pytest.raises(ValueError, match="no z_next link"):
+        link_ends(layout, 0, Z_NEXT)

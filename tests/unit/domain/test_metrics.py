@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trnfleet.domain.metrics import (
+    CHIP_BYTES,
+    CHIP_METRICS,
+    HEALTH_BITS,
+    METRICS,
+    WIRE_TYPES,
+    Aggregate,
+    Kind,
+    Metric,
+)
+
+
+def test_a_chip_fits_its_frame_budget() -> None:
+    """A chip takes at most 96 bytes in a frame."""
+    assert CHIP_BYTES == sum(metric.bytes_per_row for metric in CHIP_METRICS) <= 96
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_rows_are_complete(metric: Metric) -> None:
+    """Every row has a unit, a help text, a source, and a wire type that exists."""
+    assert metric.unit
+    assert metric.help[0].isupper()
+    assert metric.real_source
+    assert metric.wire in WIRE_TYPES
+    assert metric.width <= 12
+    if metric.kind is Kind.COUNTER:
+        assert metric.wire in {"u32", "u64"}
+        assert metric.scale == 1
+    if metric.kind is Kind.BITMASK:
+        assert metric.aggregate in {Aggregate.OR, Aggregate.AND}
+
+
+def test_names_are_unique_and_health_fits() -> None:
+    """No name is there twice, and the health bits fit the mask."""
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+    assert len(HEALTH_BITS) <= 16
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+@given(data=st.data())
+def test_codes_survive_json_and_values(metric: Metric, data: st.DataObject) -> None:
+    """A wire code comes back from its JSON value and from its float value exactly, and the top code is None and NaN."""
+    limit = min(metric.top, 2**53)
+    code = data.draw(st.integers(0, limit - 1) | st.just(metric.top))
+    codes = np.array([code], dtype=metric.dtype)
+    (value,) = metric.json_values(codes)
+    if code == metric.top:
+        assert value is None
+        assert np.isnan(metric.decode(codes)).all()
+        assert metric.encode(np.array([np.nan]))[0] == metric.top
+        return
+    assert metric.code_of(value) == code
+    assert metric.encode(metric.decode(codes))[0] == code
+
+
+def test_out_of_range_is_clipped_or_refused() -> None:
+    """Encoding clips to what the wire holds and never reaches the top code; one bad value is refused by name."""
+    power = next(metric for metric in METRICS if metric.name == "power_w")
+    assert power.encode(np.array([-5.0, 1e9])).tolist() == [0, power.top - 1]
+    with pytest.raises(ValueError, match="power_w"):
+        power.code_of(1e9)
+    with pytest.raises(ValueError, match="power_w"):
+        power.code_of(-1)

@@ -1,0 +1,1 @@
+"""The domain: hardware, addresses, topology and metrics; reads no clock, file or socket."""

@@ -1,0 +1,94 @@
+"""Addresses of things in a fleet: `cluster/ultraserver/instance/chipNN/ncN`, cut where the thing's level ends.
+
+The UltraServer segment of an instance outside an UltraServer is `standalone`: a segment, not an UltraServer.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+
+STANDALONE = "standalone"
+
+SEGMENT = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_CHIP = re.compile(r"chip(\d{2,3})")
+_CORE = re.compile(r"nc(\d{1,2})")
+
+
+class Level(enum.IntEnum):
+    """The levels of the hierarchy, by how many segments an address of that level has."""
+
+    FLEET = 0
+    CLUSTER = 1
+    ULTRASERVER = 2
+    INSTANCE = 3
+    CHIP = 4
+    CORE = 5
+
+
+LEVEL_NAMES = {
+    Level.FLEET: "fleet",
+    Level.CLUSTER: "UltraCluster",
+    Level.ULTRASERVER: "UltraServer",
+    Level.INSTANCE: "instance",
+    Level.CHIP: "chip",
+    Level.CORE: "NeuronCore",
+}
+
+
+def is_segment(text: str) -> bool:
+    """Say whether `text` may stand between two slashes of an address or a topic."""
+    return SEGMENT.fullmatch(text) is not None
+
+
+def format_chip(number: int) -> str:
+    """Return the segment of chip `number` (0-based within its instance), such as `chip05`."""
+    return f"chip{number:02d}"
+
+
+def parse_chip(segment: str) -> int | None:
+    """Return the chip's number, or None where the segment is no chip's."""
+    found = _CHIP.fullmatch(segment)
+    return int(found[1]) if found else None
+
+
+def format_core(number: int) -> str:
+    """Return the segment of physical NeuronCore `number` of a chip, such as `nc3`."""
+    return f"nc{number}"
+
+
+def parse_core(segment: str) -> int | None:
+    """Return the physical NeuronCore's number, or None where the segment is no core's."""
+    found = _CORE.fullmatch(segment)
+    return int(found[1]) if found else None
+
+
+def split(address: str) -> tuple[str, ...]:
+    """Return the segments of an address; the empty address is the fleet's own.
+
+    Raises:
+        ValueError: a segment has characters that no segment may have, or there are more than five.
+    """
+    if not address:
+        return ()
+    segments = tuple(address.split("/"))
+    if len(segments) > Level.CORE:
+        raise ValueError(
+            f"address {address!r} has {len(segments)} segments; the deepest has {int(Level.CORE)}"
+        )
+    for segment in segments:
+        if not is_segment(segment):
+            raise ValueError(
+                f"address {address!r}: segment {segment!r} does not match [A-Za-z0-9_-] with 1 to 64 characters",
+            )
+    return segments
+
+
+def level_of(address: str) -> Level:
+    """Return the level that an address names, from the number of its segments."""
+    return Level(address.count("/") + 1 if address else 0)
+
+
+def parent(address: str) -> str:
+    """Return the address one level up; the fleet's own for a cluster's."""
+    return address.rpartition("/")[0]

@@ -1,0 +1,281 @@
+"""A fleet's hierarchy as index arithmetic over sorted rows; no object stands for a chip.
+
+Instances are sorted by address, their chips follow each other, and every level above is a range of the level below.
+A node is a pair (level, number): chip numbers are rows of the chip columns, instance numbers rows of the instance
+columns. A layout never changes; a changed fleet gets a new one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain import address
+from trnfleet.domain.address import STANDALONE, Level
+from trnfleet.domain.hardware import InstanceType, Totals, find_instance_type, totals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+
+class Node(NamedTuple):
+    """A thing in the hierarchy: its level and its number (from 0, in address order) among the things of that level."""
+
+    level: Level
+    number: int
+
+
+FLEET_NODE = Node(Level.FLEET, 0)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Paths and ranges of a fleet; build it with `Layout.of`."""
+
+    clusters: tuple[str, ...]
+    ultraservers: tuple[str, ...]
+    """Paths `cluster/ultraserver`; `cluster/standalone` where instances stand alone."""
+    instances: tuple[str, ...]
+    """Paths `cluster/ultraserver/instance`, sorted."""
+    instance_type: NDArray[np.int16]
+    """Index into `types` for each instance."""
+    types: tuple[InstanceType, ...]
+    cluster_start: NDArray[np.int64]
+    """First UltraServer of each cluster, and the number of UltraServers at the end."""
+    ultraserver_start: NDArray[np.int64]
+    """First instance of each UltraServer, and the number of instances at the end."""
+    chip_start: NDArray[np.int64]
+    """First chip row of each instance, and the number of chips at the end."""
+    is_standalone: NDArray[np.bool_]
+    """For each entry of `ultraservers`, whether it is a `standalone` segment."""
+
+    @staticmethod
+    def of(instances: Iterable[tuple[str, str]]) -> Layout:
+        """Build the layout of (instance path, instance type name) pairs, in any order, without duplicates.
+
+        Raises:
+            ConfigError: an instance type is not in the hardware catalogue.
+        """
+        rows = sorted((tuple(path.split("/")), path, kind) for path, kind in instances)
+        type_names = sorted({kind for _, _, kind in rows})
+        types = tuple(find_instance_type(name) for name in type_names)
+        type_index = {name: index for index, name in enumerate(type_names)}
+        clusters: list[str] = []
+        ultraservers: list[str] = []
+        cluster_start: list[int] = []
+        ultraserver_start: list[int] = []
+        paths: list[str] = []
+        before: tuple[str, ...] = ("", "")
+        for number, (segments, path, _) in enumerate(rows):
+            if segments[0] != before[0]:
+                cluster_start.append(len(ultraservers))
+                clusters.append(segments[0])
+            if segments[:2] != before[:2]:
+                ultraserver_start.append(number)
+                ultraservers.append(f"{segments[0]}/{segments[1]}")
+            before = segments
+            paths.append(path)
+        instance_type = np.array([type_index[kind] for _, _, kind in rows], dtype=np.int16)
+        chips = (
+            np.array([kind.chips for kind in types], dtype=np.int64)[instance_type]
+            if rows
+            else np.zeros(0, np.int64)
+        )
+        return Layout(
+            clusters=tuple(clusters),
+            ultraservers=tuple(ultraservers),
+            instances=tuple(paths),
+            instance_type=instance_type,
+            types=types,
+            cluster_start=np.array([*cluster_start, len(ultraservers)], dtype=np.int64),
+            ultraserver_start=np.array([*ultraserver_start, len(paths)], dtype=np.int64),
+            chip_start=np.concatenate([np.zeros(1, np.int64), np.cumsum(chips)]),
+            is_standalone=np.array(
+                [path.endswith("/" + STANDALONE) for path in ultraservers], dtype=np.bool_
+            ),
+        )
+
+    @property
+    def chips(self) -> int:
+        """Chip rows."""
+        return int(self.chip_start[-1])
+
+    @cached_property
+    def instance_index(self) -> dict[str, int]:
+        """Index of each instance by its path."""
+        return {path: index for index, path in enumerate(self.instances)}
+
+    @cached_property
+    def ultraserver_index(self) -> dict[str, int]:
+        """Index of each UltraServer (and standalone segment) by its path."""
+        return {path: index for index, path in enumerate(self.ultraservers)}
+
+    @cached_property
+    def cluster_index(self) -> dict[str, int]:
+        """Index of each cluster by its path."""
+        return {path: index for index, path in enumerate(self.clusters)}
+
+    @cached_property
+    def instance_of_chip(self) -> NDArray[np.int32]:
+        """Instance index of each chip row."""
+        return np.repeat(np.arange(len(self.instances), dtype=np.int32), np.diff(self.chip_start))
+
+    @cached_property
+    def chips_per_instance(self) -> int:
+        """Chips of every instance where all have the same number, else 0."""
+        sizes = np.diff(self.chip_start)
+        return int(sizes[0]) if len(sizes) and bool((sizes == sizes[0]).all()) else 0
+
+    @cached_property
+    def links_mask(self) -> NDArray[np.uint8]:
+        """For each instance, the bits of `links_up` that a healthy chip has set."""
+        masks = np.array([kind.links_mask for kind in self.types], dtype=np.uint8)
+        return masks[self.instance_type] if len(self.instances) else np.zeros(0, np.uint8)
+
+    @property
+    def ultraserver_count(self) -> int:
+        """UltraServers, without standalone segments."""
+        return int(np.count_nonzero(~self.is_standalone))
+
+    def type_of(self, instance: int) -> InstanceType:
+        """Return the instance type of an instance index."""
+        return self.types[int(self.instance_type[instance])]
+
+    def totals(self) -> Totals:
+        """Return what the fleet's hardware adds up to."""
+        counts: list[int] = np.bincount(self.instance_type, minlength=len(self.types)).tolist()
+        return totals(
+            {kind.name: count for kind, count in zip(self.types, counts, strict=True)},
+            self.ultraserver_count,
+        )
+
+    def count(self, level: Level) -> int:
+        """Return how many nodes a level has (cores are not counted: they depend on the chip)."""
+        return {
+            Level.FLEET: 1,
+            Level.CLUSTER: len(self.clusters),
+            Level.ULTRASERVER: len(self.ultraservers),
+            Level.INSTANCE: len(self.instances),
+            Level.CHIP: self.chips,
+        }[level]
+
+    def children(self, node: Node) -> range:
+        """Return the indices of a node's children, at the next level; a chip's are its physical cores."""
+        level, index = node
+        if level is Level.FLEET:
+            return range(len(self.clusters))
+        if level is Level.CLUSTER:
+            return _range(self.cluster_start, index)
+        if level is Level.ULTRASERVER:
+            return _range(self.ultraserver_start, index)
+        if level is Level.INSTANCE:
+            return _range(self.chip_start, index)
+        return range(self.type_of(int(self.instance_of_chip[index])).chip.neuroncores)
+
+    def instance_range(self, node: Node) -> range:
+        """Return the instances that a node of cluster level or above, UltraServer or instance covers."""
+        level, index = node
+        if level is Level.FLEET:
+            return range(len(self.instances))
+        if level is Level.CLUSTER:
+            groups = _range(self.cluster_start, index)
+            return range(int(self.ultraserver_start[groups.start]), int(self.ultraserver_start[groups.stop]))
+        if level is Level.ULTRASERVER:
+            return _range(self.ultraserver_start, index)
+        if level is Level.INSTANCE:
+            return range(index, index + 1)
+        owner = int(self.instance_of_chip[index])
+        return range(owner, owner + 1)
+
+    def find_instances(self, target: str) -> range | None:
+        """Return the instances at an address from cluster to instance, or at a range of siblings; None if unknown.
+
+        A range `uc1/us-0001..us-0008` includes both ends.
+        """
+        first, dots, last = target.partition("..")
+        ends = [first, f"{address.parent(first)}/{last}"] if dots else [first]
+        covered: list[range] = []
+        for end in ends:
+            node = self.find(end)
+            if node is None or not Level.CLUSTER <= node.level <= Level.INSTANCE:
+                return None
+            covered.append(self.instance_range(node))
+        return range(covered[0].start, covered[-1].stop)
+
+    def chip_range(self, node: Node) -> range:
+        """Return the chip rows below a node (the chip itself for a chip)."""
+        if node.level is Level.CHIP:
+            return range(node.number, node.number + 1)
+        covered = self.instance_range(node)
+        return range(int(self.chip_start[covered.start]), int(self.chip_start[covered.stop]))
+
+    def chip_rows(self, instances: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the chip rows of some instances, in their order."""
+        starts = self.chip_start[instances]
+        sizes = self.chip_start[instances + 1] - starts
+        ends = np.cumsum(sizes)
+        total = int(ends[-1]) if len(ends) else 0
+        rows: NDArray[np.int64] = np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
+        return rows
+
+    def parent(self, node: Node) -> Node:
+        """Return the node one level up; the fleet is its own parent."""
+        level, index = node
+        if level is Level.CHIP:
+            return Node(Level.INSTANCE, int(self.instance_of_chip[index]))
+        if level is Level.INSTANCE:
+            return Node(
+                Level.ULTRASERVER, int(np.searchsorted(self.ultraserver_start, index, side="right")) - 1
+            )
+        if level is Level.ULTRASERVER:
+            return Node(Level.CLUSTER, int(np.searchsorted(self.cluster_start, index, side="right")) - 1)
+        return FLEET_NODE
+
+    def path(self, node: Node) -> str:
+        """Return a node's address; the fleet's is empty."""
+        level, index = node
+        if level is Level.FLEET:
+            return ""
+        if level is Level.CLUSTER:
+            return self.clusters[index]
+        if level is Level.ULTRASERVER:
+            return self.ultraservers[index]
+        if level is Level.INSTANCE:
+            return self.instances[index]
+        owner = int(self.instance_of_chip[index])
+        return f"{self.instances[owner]}/{address.format_chip(index - int(self.chip_start[owner]))}"
+
+    def find(self, path: str) -> Node | None:
+        """Return the node at an address down to chip level (a core's address gives its chip), or None."""
+        if not path:
+            return FLEET_NODE
+        segments = path.split("/")
+        depth = len(segments)
+        index: int | None
+        if depth == Level.CLUSTER:
+            index = self.cluster_index.get(path)
+            return None if index is None else Node(Level.CLUSTER, index)
+        if depth == Level.ULTRASERVER:
+            index = self.ultraserver_index.get(path)
+            return None if index is None else Node(Level.ULTRASERVER, index)
+        index = self.instance_index.get("/".join(segments[:3]))
+        if index is None or depth == Level.INSTANCE:
+            return None if index is None else Node(Level.INSTANCE, index)
+        chip = address.parse_chip(segments[3])
+        rows = _range(self.chip_start, index)
+        if chip is None or chip >= len(rows) or depth > Level.CORE:
+            return None
+        return Node(Level.CHIP, rows.start + chip)
+
+
+def _range(starts: NDArray[np.int64], index: int) -> range:
+    return range(int(starts[index]), int(starts[index + 1]))
+
+
+EMPTY_LAYOUT = Layout.of(())
+"""The layout of a fleet of which nothing is known yet."""

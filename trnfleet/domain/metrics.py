@@ -1,0 +1,319 @@
+"""The table of metrics: the one place that knows a metric's name, shape, wire form, unit and meaning.
+
+Codec, store, views, documentation and (later) rules and exports are derived from it: adding a metric is adding a row.
+A value on the wire and in the store is an unsigned integer `code`: value = code x scale, and the type's top code
+means that the value is not available.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnfleet.domain.topology import DIRECTIONS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Scope(enum.StrEnum):
+    """What a metric is a property of."""
+
+    CHIP = "chip"
+    INSTANCE = "instance"
+
+
+class Kind(enum.StrEnum):
+    """How a metric behaves in time."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    BITMASK = "bitmask"
+
+
+class Aggregate(enum.StrEnum):
+    """How values roll up to the levels above."""
+
+    SUM = "sum"
+    MEAN = "mean"
+    MAX = "max"
+    OR = "or"
+    AND = "and"
+
+
+class Origin(enum.StrEnum):
+    """Where a real host's value comes from; what a simulator publishes is simulated throughout."""
+
+    MEASURED = "measured"
+    MODELLED = "modelled"
+    UNAVAILABLE = "unavailable"
+
+
+WIRE_TYPES = {"u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One row of the table."""
+
+    name: str
+    """Field's standard term with its unit as suffix."""
+    scope: Scope
+    wire: str
+    """u8, u16, u32 or u64."""
+    scale: float
+    """What one step of the wire code is worth, in `unit`."""
+    unit: str
+    aggregate: Aggregate
+    kind: Kind
+    help: str
+    real_host: Origin
+    real_source: str
+    """Where a real host's value comes from, in words."""
+    lanes: tuple[str, ...] = ()
+    """Names of a vector's lanes; empty for a single value."""
+    lane_aggregate: Aggregate = Aggregate.MEAN
+    """How a vector becomes a chip's one value."""
+    peak: float | None = None
+    """Upper end of the scale that charts and heat maps use where the hardware catalogue names none."""
+
+    @property
+    def width(self) -> int:
+        """Lanes of the vector; 1 for a single value."""
+        return len(self.lanes) or 1
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether JSON carries an array."""
+        return bool(self.lanes)
+
+    @cached_property
+    def dtype(self) -> np.dtype[Any]:
+        """Little-endian NumPy type of the wire code and the store's column."""
+        return np.dtype(WIRE_TYPES[self.wire]).newbyteorder("<")
+
+    @property
+    def top(self) -> int:
+        """The code that means not available."""
+        return int(np.iinfo(self.dtype).max)
+
+    @cached_property
+    def steps_per_unit(self) -> int:
+        """For scales below 1, how many codes make one unit (dividing by it gives short decimals); else 0."""
+        return round(1 / self.scale) if self.scale < 1 else 0
+
+    @property
+    def bytes_per_row(self) -> int:
+        """Bytes that one chip or instance takes in a frame and in the store."""
+        return self.width * self.dtype.itemsize
+
+    def decode(self, codes: NDArray[Any]) -> NDArray[np.float64]:
+        """Return values in `unit`, NaN where not available; same shape as `codes`."""
+        values = codes.astype(np.float64)
+        if self.steps_per_unit:
+            values /= self.steps_per_unit
+        elif self.scale != 1:
+            values *= self.scale
+        values[codes == self.top] = np.nan
+        return values
+
+    def encode(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return wire codes of `values` (in `unit`; NaN becomes the top code, what is out of range is clipped)."""
+        codes = np.asarray(values, dtype=np.float64)
+        codes = codes * self.steps_per_unit if self.steps_per_unit else codes / self.scale
+        missing = np.isnan(codes)
+        # Beyond 2^63 a float64 cannot be cast to u64; counters do not get there.
+        highest = min(self.top - 1, 2**63)
+        encoded = np.where(missing, 0, np.clip(np.rint(codes), 0, highest)).astype(self.dtype)
+        return np.where(missing, self.dtype.type(self.top), encoded)
+
+    def json_values(self, codes: NDArray[Any]) -> list[Any]:
+        """Return what JSON carries for rows of codes (rows x width, or rows): numbers and None, nested per row.
+
+        Counters, bitmasks and whole scales stay integers, so that the code can be had back exactly.
+        """
+        plain = codes.astype(object)
+        if self.steps_per_unit:
+            plain = plain / self.steps_per_unit
+        elif self.scale != 1:
+            plain = plain * int(self.scale)
+        plain[codes == self.top] = None
+        return plain.tolist()  # type: ignore[no-any-return]  # NumPy types tolist as Any
+
+    def code_of(self, value: float) -> int:
+        """Return the wire code nearest to one value.
+
+        Raises:
+            ValueError: the value is negative or beyond what the wire type holds.
+        """
+        code = round(value * self.steps_per_unit) if self.steps_per_unit else round(value / self.scale)
+        if not 0 <= code < self.top:
+            limit = (self.top - 1) * self.scale
+            raise ValueError(f"{self.name} {value!r} is outside 0 to {limit:g} {self.unit}")
+        return code
+
+
+def lane_peak(metric: Metric) -> float:
+    """Return the upper end of a metric's own scale, for charts: its `peak`, or what the wire type holds."""
+    return metric.peak if metric.peak is not None else (metric.top - 1) * metric.scale
+
+
+CORES = tuple(f"nc{core}" for core in range(8))
+ENGINES = ("tensor", "vector", "scalar", "gpsimd")
+
+HEALTH_BITS = (
+    "hbm",
+    "sram",
+    "firmware_service_api",
+    "firmware_service_processor",
+    "link_intraserver",
+    "link_host",
+    "link_efa",
+    "link_interserver",
+    "link_switch",
+    "axi_fabric",
+)
+"""Names of the bits of `health`, bit 0 first: the driver's `unhealthy_components` values, in its order."""
+
+_MEASURED, _MODELLED, _UNAVAILABLE = Origin.MEASURED, Origin.MODELLED, Origin.UNAVAILABLE
+_PROFILER = "not available outside the profiler"
+
+
+def _gauge(
+    name: str, scope: Scope, wire: str, scale: float, unit: str, aggregate: Aggregate, **rest: Any
+) -> Metric:
+    return Metric(name, scope, wire, scale, unit, aggregate, Kind.GAUGE, **rest)
+
+
+def _counter(name: str, wire: str, text: str, source: str) -> Metric:
+    return Metric(name, Scope.CHIP, wire, 1, "events", Aggregate.SUM, Kind.COUNTER, text, _MEASURED, source)
+
+
+METRICS: tuple[Metric, ...] = (
+    _gauge(
+        "nc_util_pct", Scope.CHIP, "u8", 0.5, "%", Aggregate.MEAN, lanes=CORES, peak=100.0,
+        help="Share of time in which a NeuronCore executes; busy time, not efficiency",
+        real_host=_MEASURED, real_source="neuron-monitor neuroncore_utilization",
+    ),
+    _gauge(
+        "engine_util_pct", Scope.CHIP, "u8", 0.5, "%", Aggregate.MEAN, lanes=ENGINES, peak=100.0,
+        help="Share of time in which an engine is active, mean over the chip's cores",
+        real_host=_UNAVAILABLE, real_source=_PROFILER,
+    ),
+    _gauge(
+        "tflops", Scope.CHIP, "u16", 0.05, "TFLOP/s", Aggregate.SUM,
+        help="Floating-point rate achieved",
+        real_host=_MEASURED, real_source="neuron-monitor flops or effective_flops",
+    ),
+    _gauge(
+        "hbm_used_bytes", Scope.CHIP, "u16", 2**22, "bytes", Aggregate.SUM,
+        help="High-bandwidth memory in use",
+        real_host=_MEASURED, real_source="neuron-monitor neuroncore_memory_usage",
+    ),
+    _gauge(
+        "hbm_read_bytes_per_s", Scope.CHIP, "u16", 1e8, "bytes/s", Aggregate.SUM,
+        help="High-bandwidth memory read rate",
+        real_host=_UNAVAILABLE, real_source=_PROFILER,
+    ),
+    _gauge(
+        "hbm_write_bytes_per_s", Scope.CHIP, "u16", 1e8, "bytes/s", Aggregate.SUM,
+        help="High-bandwidth memory write rate",
+        real_host=_UNAVAILABLE, real_source=_PROFILER,
+    ),
+    _gauge(
+        "link_tx_bytes_per_s", Scope.CHIP, "u16", 1e7, "bytes/s", Aggregate.SUM, lanes=DIRECTIONS,
+        lane_aggregate=Aggregate.SUM, help="NeuronLink send rate for each direction of the torus",
+        real_host=_UNAVAILABLE, real_source=_PROFILER,
+    ),
+    _gauge(
+        "link_rx_bytes_per_s", Scope.CHIP, "u16", 1e7, "bytes/s", Aggregate.SUM, lanes=DIRECTIONS,
+        lane_aggregate=Aggregate.SUM, help="NeuronLink receive rate for each direction of the torus",
+        real_host=_UNAVAILABLE, real_source=_PROFILER,
+    ),
+    Metric(
+        "links_up", Scope.CHIP, "u8", 1, "bitmask", Aggregate.AND, Kind.BITMASK,
+        "NeuronLinks that are up, bit 0 north, then south, west, east, z_prev, z_next",
+        _UNAVAILABLE, "not available",
+    ),
+    _gauge(
+        "power_w", Scope.CHIP, "u16", 0.1, "W", Aggregate.SUM,
+        help="Electrical power of the chip, between background and maximum",
+        real_host=_MODELLED, real_source="modelled from power_util_pct; AWS publishes no wattage",
+    ),
+    _gauge(
+        "power_util_pct", Scope.CHIP, "u16", 0.01, "%", Aggregate.MEAN, peak=100.0,
+        help="Share of the chip's maximum power above its background",
+        real_host=_MEASURED, real_source="sysfs stats/power/utilization, average of the last wall-clock minute",
+    ),
+    _gauge(
+        "temperature_c", Scope.CHIP, "u16", 0.1, "degC", Aggregate.MAX, peak=110.0,
+        help="Junction temperature",
+        real_host=_UNAVAILABLE, real_source="no Neuron interface has a temperature",
+    ),
+    _gauge(
+        "throttle_pct", Scope.CHIP, "u8", 0.5, "%", Aggregate.MAX, peak=100.0,
+        help="Share of peak that the chip withholds (heat, power, dI/dt)",
+        real_host=_UNAVAILABLE, real_source=_PROFILER,
+    ),
+    _counter("mem_ecc_corrected", "u32", "HBM errors corrected by ECC", "neuron-monitor neuron_hw_counters"),
+    _counter("mem_ecc_uncorrected", "u32", "HBM errors that ECC could not correct", "neuron-monitor, sysfs"),
+    _counter("sram_ecc_corrected", "u32", "SRAM errors corrected by ECC", "neuron-monitor neuron_hw_counters"),
+    _counter("sram_ecc_uncorrected", "u32", "SRAM errors that ECC could not correct", "neuron-monitor, sysfs"),
+    _counter("exec_completed", "u64", "Executions completed", "sysfs per core, neuron-monitor per runtime"),
+    _counter("exec_errors", "u32", "Executions that ended in an error", "sysfs per core, neuron-monitor per runtime"),
+    Metric(
+        "health", Scope.CHIP, "u16", 1, "bitmask", Aggregate.OR, Kind.BITMASK,
+        "Unhealthy components, bit 0 first: " + ", ".join(HEALTH_BITS),
+        _MEASURED, "sysfs health_status/unhealthy_components",
+    ),
+    _gauge(
+        "host_power_w", Scope.INSTANCE, "u16", 1, "W", Aggregate.SUM,
+        help="Power of the host without its chips", real_host=_UNAVAILABLE, real_source="not available to a guest",
+    ),
+    _gauge(
+        "vcpu_util_pct", Scope.INSTANCE, "u8", 0.5, "%", Aggregate.MEAN, peak=100.0,
+        help="Share of vCPU time in use", real_host=_MEASURED, real_source="neuron-monitor vcpu_usage",
+    ),
+    _gauge(
+        "host_memory_used_bytes", Scope.INSTANCE, "u32", 2**20, "bytes", Aggregate.SUM,
+        help="Host memory in use", real_host=_MEASURED, real_source="neuron-monitor memory_info",
+    ),
+    _gauge(
+        "efa_tx_bytes_per_s", Scope.INSTANCE, "u16", 1e7, "bytes/s", Aggregate.SUM,
+        help="EFA send rate, all adapters", real_host=_MEASURED, real_source="sysfs infiniband hw_counters",
+    ),
+    _gauge(
+        "efa_rx_bytes_per_s", Scope.INSTANCE, "u16", 1e7, "bytes/s", Aggregate.SUM,
+        help="EFA receive rate, all adapters", real_host=_MEASURED, real_source="sysfs infiniband hw_counters",
+    ),
+    _gauge(
+        "exec_latency_p50_s", Scope.INSTANCE, "u32", 1e-6, "s", Aggregate.MAX,
+        help="Median latency of an execution", real_host=_MEASURED, real_source="neuron-monitor latency_stats",
+    ),
+    _gauge(
+        "exec_latency_p99_s", Scope.INSTANCE, "u32", 1e-6, "s", Aggregate.MAX,
+        help="Latency that 99 % of executions stay under",
+        real_host=_MEASURED, real_source="neuron-monitor latency_stats",
+    ),
+)  # fmt: skip  # a table reads as rows
+
+BY_NAME = {metric.name: metric for metric in METRICS}
+CHIP_METRICS = tuple(metric for metric in METRICS if metric.scope is Scope.CHIP)
+INSTANCE_METRICS = tuple(metric for metric in METRICS if metric.scope is Scope.INSTANCE)
+
+CHIP_BYTES = sum(metric.bytes_per_row for metric in CHIP_METRICS)
+"""Bytes that a chip takes in a frame and in the store; the limit is 96."""
+
+JOB_FIGURES: dict[str, str] = {
+    "steps_per_s": "Optimizer steps a second",
+    "tokens_per_s": "Tokens trained on or generated a second",
+    "ttft_s": "Time to the first token",
+    "tpot_s": "Time for each further token",
+    "step_time_s": "Time of one step",
+    "mfu": "Model FLOP/s utilisation: useful FLOP/s over the peak of the job's chips, 0 to 1",
+}
+"""A job's figures, which its own message carries, with what they mean; null where they make no sense for its kind."""
