@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+from typing import Any
+
+import cbor2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.feed import Feed, ultraservers
+
+from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS
+from trnfleet.errors import WireError
+from trnfleet.wire.frames import FrameDecoder, FrameEncoder, is_known, to_store_codes
+from trnfleet.wire.messages import STANDARD_COLUMNS, ColumnSpec
+
+PATH = "uc1/us-0001"
+
+
+def encoder(feed: Feed, revision: int = 0) -> FrameEncoder:
+    return FrameEncoder(
+        PATH, "boot", revision=revision, columns=feed.columns, chips=slice(0, 64), instances=slice(0, 4)
+    )
+
+
+def decoder() -> FrameDecoder:
+    return FrameDecoder(STANDARD_COLUMNS, 64, 4)
+
+
+@pytest.fixture
+def feed() -> Feed:
+    made = Feed(ultraservers(1))
+    made.scatter()
+    return made
+
+
+def test_frames_carry_every_column(feed: Feed) -> None:
+    """The first frame and, by its template, later ones give the codes that were encoded."""
+    frames, reader = encoder(feed), decoder()
+    for seq in range(3):
+        feed.scatter(seed=seq)
+        frame = reader.decode(frames.encode(seq, 1_000 + seq))
+        assert frame.head == ("boot", seq, 1_000 + seq)
+        assert (frame.path, frame.revision) == (PATH, 0)
+        for arrays, metrics in ((frame.chip, CHIP_METRICS), (frame.instance, INSTANCE_METRICS)):
+            for metric in metrics:
+                assert np.array_equal(arrays[metric.name], feed.columns[metric.name]), metric.name
+    assert reader._template is not None
+
+
+def test_an_ultraserver_frame_is_small(feed: Feed) -> None:
+    """64 chips take at most 96 bytes each, and names and head."""
+    assert len(encoder(feed).encode(0, 0)) < 64 * 96 + 1_500
+
+
+def test_other_encoders_are_read_too(feed: Feed) -> None:
+    """A frame with the same content in another CBOR form is parsed in full."""
+    ours, reader = encoder(feed).encode(7, 8), decoder()
+    reader.decode(ours)
+    data = cbor2.loads(ours)
+    theirs = cbor2.dumps(dict(reversed(data.items())))
+    assert theirs != ours
+    frame = reader.decode(theirs)
+    assert frame.head == ("boot", 7, 8)
+    assert np.array_equal(frame.chip["power_w"], feed.columns["power_w"])
+
+
+def test_a_changed_boot_is_not_mistaken(feed: Feed) -> None:
+    """A template learned from one boot does not hide another."""
+    reader = decoder()
+    reader.decode(encoder(feed).encode(0, 0))
+    other = FrameEncoder(
+        PATH, "taob", revision=0, columns=feed.columns, chips=slice(0, 64), instances=slice(0, 4)
+    )
+    assert reader.decode(other.encode(0, 0)).head.boot == "taob"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"v": 2}, {"path": 1}, {"boot": ""}, {"boot": "x" * 65}, {"seq": -1}, {"seq": 2**63}, {"ts": "x"}, {"rev": None},
+        {"chip": 5}, {"chip": {"power_w": 1}}, {"chip": {"power_w": cbor2.CBORTag(69, b"123")}},
+        {"chip": {"power_w": cbor2.CBORTag(64, bytes(128))}}, {"chip": {"power_w": cbor2.CBORTag(81, bytes(128))}},
+        {"instance": []}, {"instance": {}},
+    ],
+)  # fmt: skip
+def test_bad_frames(feed: Feed, change: dict[str, Any]) -> None:
+    """A frame that is not what its descriptor says is a WireError."""
+    data = cbor2.loads(encoder(feed).encode(0, 0))
+    with pytest.raises(WireError):
+        decoder().decode(cbor2.dumps({**data, **change}))
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_any_damage(data: st.DataObject) -> None:
+    """A frame with bytes changed or cut decodes or raises WireError, before and after a template was learned."""
+    feed = Feed(ultraservers(1))
+    payload = bytearray(encoder(feed).encode(3, 4))
+    reader = decoder()
+    if data.draw(st.booleans()):
+        reader.decode(bytes(payload))
+    for _ in range(data.draw(st.integers(1, 3))):
+        payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(payload)))
+    for damaged in (bytes(payload), bytes(payload[:cut]), bytes(payload) + b"\x00"):
+        try:
+            frame = reader.decode(damaged)
+        except WireError:
+            continue
+        assert frame.head.seq >= 0
+
+
+@given(payload=st.binary(max_size=200))
+def test_any_bytes(payload: bytes) -> None:
+    """Whatever bytes come, only WireError is raised."""
+    with pytest.raises(WireError):
+        decoder().decode(payload)
+
+
+def test_deep_nesting_is_refused() -> None:
+    """A payload of nested arrays does not end the reader."""
+    with pytest.raises(WireError):
+        decoder().decode(b"\x81" * 100_000)
+
+
+def test_foreign_columns_are_converted() -> None:
+    """Another type, scale or width becomes the table's codes; lanes that are missing are not available."""
+    watts = ColumnSpec(name="power_w", type="u32", scale=1.0, width=1)
+    got = to_store_codes(watts, np.array([412, 2**32 - 1], np.uint32))
+    assert got.tolist() == [4_120, BY_NAME["power_w"].top]
+    two_cores = ColumnSpec(name="nc_util_pct", type="u8", scale=1.0, width=2)
+    got = to_store_codes(two_cores, np.array([[50, 255]], np.uint8))
+    assert got.tolist() == [[100, 255, 255, 255, 255, 255, 255, 255]]
+    assert is_known(two_cores)
+    assert not is_known(ColumnSpec(name="new_metric", type="u8", scale=1.0, width=1))

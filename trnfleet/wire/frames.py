@@ -1,0 +1,303 @@
+"""CBOR frames: one message for many chips, a typed array (RFC 8746) for each metric.
+
+A frame is a map: `v`, `path`, `boot`, `seq`, `ts` (source time, ns), `rev` (the descriptor's revision), `chip` and
+`instance`, which map a metric's name to its array, rows in the descriptor's order, lanes within a row. Numbers of the
+head have a fixed width, so that the frames of a publisher differ only in their values.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import cbor2
+import numpy as np
+
+from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, Metric, Scope
+from trnfleet.errors import WireError
+from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
+from trnfleet.wire.messages import SCHEMA
+from trnfleet.wire.telemetry import MAX_SEQ, Head
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from trnfleet.wire.messages import ColumnSpec
+
+_TAGS = {"u8": 64, "u16": 69, "u32": 70, "u64": 71}
+"""RFC 8746 tags of unsigned little-endian arrays (64 has no byte order)."""
+_DTYPES: dict[int, np.dtype[Any]] = {
+    64: np.dtype("u1"),
+    69: np.dtype("<u2"),
+    70: np.dtype("<u4"),
+    71: np.dtype("<u8"),
+}
+_U64 = struct.Struct(">BQ")
+_KEYS = {Scope.CHIP: "chip", Scope.INSTANCE: "instance"}
+
+
+def _map_head(entries: int) -> bytes:
+    """Return the head of a CBOR map of up to 65,535 entries, always the same width for the same count."""
+    return bytes([0xA0 | entries]) if entries < 24 else bytes([0xB8, entries])
+
+
+def _array_head(metric: Metric, rows: int) -> bytes:
+    """Return key, tag and byte string head of a metric's array."""
+    return (
+        cbor2.dumps(metric.name)
+        + bytes([0xD8, _TAGS[metric.wire], 0x5A])
+        + (rows * metric.bytes_per_row).to_bytes(4, "big")
+    )
+
+
+class FrameEncoder:
+    """Makes the frames of one topic; what does not change from tick to tick is made once."""
+
+    def __init__(
+        self,
+        path: str,
+        boot: str,
+        *,
+        revision: int,
+        columns: Mapping[str, NDArray[Any]],
+        chips: slice,
+        instances: slice,
+    ) -> None:
+        """Bind to columns, which the simulator rewrites in place each tick, and to the rows that the path covers."""
+        self._head = b"".join(
+            (
+                _map_head(8),
+                cbor2.dumps("v"), cbor2.dumps(SCHEMA),
+                cbor2.dumps("path"), cbor2.dumps(path),
+                cbor2.dumps("boot"), cbor2.dumps(boot),
+                cbor2.dumps("rev"), cbor2.dumps(revision),
+                cbor2.dumps("seq"),
+            )
+        )  # fmt: skip  # key and value side by side
+        self._ts_key = cbor2.dumps("ts")
+        self._parts: list[bytes | memoryview] = [self._head, b"", b""]
+        for key, metrics, rows in (("chip", CHIP_METRICS, chips), ("instance", INSTANCE_METRICS, instances)):
+            self._parts.append(cbor2.dumps(key) + _map_head(len(metrics)))
+            for metric in metrics:
+                column = columns[metric.name]
+                self._parts.append(_array_head(metric, rows.stop - rows.start))
+                size = metric.bytes_per_row
+                self._parts.append(column.data.cast("B")[rows.start * size : rows.stop * size])
+
+    def encode(self, seq: int, ts_ns: int) -> bytes:
+        """Return the frame of a tick from what the columns hold now."""
+        parts = self._parts
+        parts[1] = _U64.pack(0x1B, seq)
+        parts[2] = self._ts_key + _U64.pack(0x1B, ts_ns)
+        return b"".join(parts)
+
+
+class Frame(NamedTuple):
+    """A decoded frame; arrays are views of the payload, rows x width or rows."""
+
+    head: Head
+    path: str
+    revision: int
+    chip: dict[str, NDArray[Any]]
+    instance: dict[str, NDArray[Any]]
+
+
+class FrameDecoder:
+    """Reads the frames of one topic, as its descriptor announces them.
+
+    The first frame is parsed in full. Its structure (all bytes but the values) is kept as a template, and a later frame
+    with the same structure is cut at the known places; any other is parsed in full again.
+    """
+
+    def __init__(self, columns: Sequence[ColumnSpec], chips: int, instances: int) -> None:
+        self._rows = {Scope.CHIP: chips, Scope.INSTANCE: instances}
+        self._columns = {scope: {c.name: c for c in columns if c.per is scope} for scope in Scope}
+        self._template: _Template | None = None
+
+    def decode(self, payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Frame:
+        """Return the frame's head and arrays.
+
+        Raises:
+            WireError: it is too large, not CBOR, or not what its descriptor announces.
+        """
+        template = self._template
+        if template is not None and template.fits(payload):
+            return template.cut(payload)
+        frame = self._parse(payload, limits)
+        self._template = _Template.learn(payload, frame)
+        return frame
+
+    def _parse(self, payload: bytes, limits: Limits) -> Frame:
+        if len(payload) > limits.payload_bytes:
+            raise WireError(f"frame of {len(payload)} bytes is over the limit of {limits.payload_bytes}")
+        stream = io.BytesIO(payload)
+        try:
+            data = cbor2.CBORDecoder(stream).decode()
+        except Exception as error:  # whatever a foreign decoder raises on foreign bytes means the same
+            raise WireError(f"not CBOR: {type(error).__name__}") from error
+        if stream.tell() != len(payload):
+            raise WireError("bytes after the frame's end")
+        if not isinstance(data, dict) or data.get("v") != SCHEMA:
+            raise WireError(f"not a frame of schema version {SCHEMA}")
+        path, boot, seq, ts_ns, revision = (data.get(key) for key in ("path", "boot", "seq", "ts", "rev"))
+        if type(path) is not str or type(boot) is not str or not 0 < len(boot) <= 64:
+            raise WireError("frame lacks its path or boot")
+        if type(seq) is not int or type(ts_ns) is not int or type(revision) is not int:
+            raise WireError("frame lacks its seq, ts or rev")
+        if not (0 <= seq <= MAX_SEQ and 0 <= ts_ns <= MAX_SEQ and 0 <= revision <= MAX_SEQ):
+            raise WireError("frame's seq, ts or rev is out of range")
+        return Frame(
+            Head(boot, seq, ts_ns),
+            path,
+            revision,
+            self._arrays(data.get("chip"), Scope.CHIP),
+            self._arrays(data.get("instance"), Scope.INSTANCE),
+        )
+
+    def _arrays(self, data: object, scope: Scope) -> dict[str, NDArray[Any]]:
+        if not isinstance(data, dict):
+            raise WireError(f"frame lacks its {_KEYS[scope]} arrays")
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, value in data.items():
+            column = self._columns[scope].get(name)
+            if column is None:
+                continue
+            if (
+                not isinstance(value, cbor2.CBORTag)
+                or value.tag not in _DTYPES
+                or not isinstance(value.value, bytes)
+            ):
+                raise WireError(f"{column.name} is not a typed array")
+            if value.tag != _TAGS[column.type]:
+                raise WireError(f"{column.name} is not of the type {column.type} that its descriptor names")
+            dtype = _DTYPES[value.tag]
+            rows = self._rows[scope]
+            if len(value.value) != rows * column.width * dtype.itemsize:
+                raise WireError(
+                    f"{column.name} has {len(value.value)} bytes, not {rows} rows of {column.width}"
+                )
+            array = np.frombuffer(value.value, dtype)
+            arrays[column.name] = array.reshape(rows, column.width) if column.width > 1 else array
+        if len(arrays) != len(self._columns[scope]):
+            missing = sorted(self._columns[scope].keys() - arrays.keys())
+            raise WireError(f"frame lacks {missing[0]}, which its descriptor announces")
+        return arrays
+
+
+class _Template:
+    """Where the values of a topic's frames are, and the bytes that must stand everywhere else."""
+
+    def __init__(
+        self,
+        frame: Frame,
+        payload: bytes,
+        *,
+        seq_at: int,
+        ts_at: int,
+        cuts: Sequence[tuple[int, NDArray[Any], str, bool]],
+    ) -> None:
+        """Keep what `learn` found; no view of the payload, which would keep it alive."""
+        is_fixed = np.ones(len(payload), np.bool_)
+        for at in (seq_at, ts_at):
+            is_fixed[at : at + 8] = False
+        for at, array, _, _ in cuts:
+            is_fixed[at : at + array.nbytes] = False
+        self._boot, self._path, self._revision = frame.head.boot, frame.path, frame.revision
+        self._size = len(payload)
+        self._fixed = np.flatnonzero(is_fixed)
+        self._expected = np.frombuffer(payload, np.uint8)[self._fixed]
+        self._seq_at, self._ts_at = seq_at, ts_at
+        self._cuts = [
+            (is_chip, name, array.dtype, array.size, at, array.shape if array.ndim > 1 else None)
+            for at, array, name, is_chip in cuts
+        ]
+
+    @staticmethod
+    def learn(payload: bytes, frame: Frame) -> _Template | None:
+        """Return the template of a parsed frame, or None where its form is not the one that our encoder writes."""
+        cuts: list[tuple[int, NDArray[Any], str, bool]] = []
+        # Arrays follow each other in the order in which they were parsed; searching on from the last one's end keeps
+        # this quick, and from taking one array's values for the next one's key.
+        end = head_end = 0
+        for is_chip, arrays in ((True, frame.chip), (False, frame.instance)):
+            for name, array in arrays.items():
+                key = (
+                    cbor2.dumps(name)
+                    + bytes([0xD8, _tag_of(array.dtype), 0x5A])
+                    + array.nbytes.to_bytes(4, "big")
+                )
+                found = payload.find(key, end, end + 4_096 if cuts else len(payload))
+                if found < 0:
+                    return None
+                at = found + len(key)
+                head_end = head_end or found
+                end = at + array.nbytes
+                if payload[at:end] != array.tobytes():
+                    return None
+                cuts.append((at, array, name, is_chip))
+        seq_at = _find_number(payload[:head_end], b"\x63seq", frame.head.seq)
+        ts_at = _find_number(payload[:head_end], b"\x62ts", frame.head.ts_ns)
+        if seq_at is None or ts_at is None:
+            return None
+        return _Template(frame, payload, seq_at=seq_at, ts_at=ts_at, cuts=cuts)
+
+    def fits(self, payload: bytes) -> bool:
+        """Say whether a payload differs from the learned one in nothing but its values."""
+        if len(payload) != self._size:
+            return False
+        if payload[self._seq_at] > 0x7F or payload[self._ts_at] > 0x7F:
+            return False
+        return np.array_equal(np.frombuffer(payload, np.uint8)[self._fixed], self._expected)
+
+    def cut(self, payload: bytes) -> Frame:
+        """Return the frame of a payload that fits."""
+        seq = int.from_bytes(payload[self._seq_at : self._seq_at + 8], "big")
+        ts_ns = int.from_bytes(payload[self._ts_at : self._ts_at + 8], "big")
+        chip: dict[str, NDArray[Any]] = {}
+        instance: dict[str, NDArray[Any]] = {}
+        for is_chip, name, dtype, size, at, shape in self._cuts:
+            array = np.frombuffer(payload, dtype, size, at)
+            (chip if is_chip else instance)[name] = array if shape is None else array.reshape(shape)
+        return Frame(Head(self._boot, seq, ts_ns), self._path, self._revision, chip, instance)
+
+
+def _tag_of(dtype: np.dtype[Any]) -> int:
+    return {1: 64, 2: 69, 4: 70, 8: 71}[dtype.itemsize]
+
+
+def _find_number(payload: bytes, key: bytes, value: int) -> int | None:
+    """Return where the 8 bytes of a number after `key` are, or None where it is not written so, or not just once."""
+    pattern = key + _U64.pack(0x1B, value)
+    found = payload.find(pattern)
+    if found < 0 or payload.find(pattern, found + 1) >= 0:
+        return None
+    return found + len(key) + 1
+
+
+def is_known(column: ColumnSpec) -> bool:
+    """Say whether the metric table has a column's metric, for the same scope."""
+    metric = BY_NAME.get(column.name)
+    return metric is not None and metric.scope is column.per
+
+
+def to_store_codes(column: ColumnSpec, array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array of a known column's wire codes as the metric table's codes.
+
+    The same type, scale and width pass through as they are; otherwise values are converted, and lanes that the
+    publisher's type lacks are not available.
+    """
+    metric = BY_NAME[column.name]
+    if column.type == metric.wire and column.scale == metric.scale and column.width == metric.width:
+        return array
+    top = np.iinfo(array.dtype).max
+    values = array.astype(np.float64) * column.scale
+    values[array == top] = np.nan
+    rows = len(array)
+    values = values.reshape(rows, column.width)
+    lanes = np.full((rows, metric.width), np.nan)
+    shared = min(column.width, metric.width)
+    lanes[:, :shared] = values[:, :shared]
+    return metric.encode(lanes if metric.is_vector else lanes[:, 0])

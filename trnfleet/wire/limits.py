@@ -1,0 +1,32 @@
+"""What may come from the wire: explicit limits, checked before anything is parsed or kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Upper bounds; what is beyond them is dropped and counted."""
+
+    payload_bytes: int = 131_072
+    """A frame or a descriptor: 128 KB, which AWS IoT Core takes too."""
+    json_bytes: int = 65_536
+    """A JSON telemetry, job or publisher message."""
+    instances: int = 1_024
+    """Instances in one descriptor."""
+    columns: int = 128
+    """Columns in one descriptor."""
+    text_chars: int = 256
+    """Characters of any string."""
+    fleet_instances: int = 250_000
+    """Instances that a monitor keeps: 4,000,000 chips."""
+    topics: int = 500_000
+    """Telemetry topics that a monitor keeps a sequence number for."""
+    jobs: int = 20_000
+    """Jobs that a monitor keeps."""
+    publishers: int = 10_000
+    """Publishers that a monitor keeps."""
+
+
+DEFAULT_LIMITS = Limits()

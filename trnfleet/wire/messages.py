@@ -1,0 +1,168 @@
+"""The JSON messages about what publishes and what runs: descriptors, jobs, publishers.
+
+Fields that a reader does not know are ignored, so that a later minor version can add some.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic_core import from_json, to_json
+
+from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Metric, Scope
+from trnfleet.errors import WireError
+from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
+
+SCHEMA = 1
+
+Text = Annotated[str, StringConstraints(max_length=DEFAULT_LIMITS.text_chars)]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Path = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,4}$")]
+InstancePath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){2}$")]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Message(BaseModel):
+    """Base of every message: strict types, finite numbers, unknown fields ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    v: Literal[1] = 1
+
+
+class ColumnSpec(BaseModel):
+    """A column as a publisher writes it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    name: Name
+    type: Literal["u8", "u16", "u32", "u64"]
+    scale: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    width: Annotated[int, Field(ge=1, le=256)]
+    per: Scope = Scope.CHIP
+
+    @staticmethod
+    def of(metric: Metric) -> ColumnSpec:
+        """Return the column of a row of the metric table."""
+        return ColumnSpec.model_construct(
+            name=metric.name, type=metric.wire, scale=metric.scale, width=metric.width, per=metric.scope
+        )
+
+
+class InstanceSpec(BaseModel):
+    """An instance that a publisher speaks for."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    path: InstancePath
+    type: Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]{1,64}$")]
+    ec2_id: Text | None = None
+    lnc: Annotated[int, Field(ge=1, le=8)] | None = None
+    versions: dict[Name, Text] = Field(default_factory=dict, max_length=16)
+
+
+class ClockSpec(BaseModel):
+    """How the publisher's time relates to the wall clock: source time = epoch + speed x elapsed wall time."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    epoch: Text
+    """RFC 3339 source time of the first tick."""
+    speed: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+
+
+class Descriptor(Message):
+    """What publishes on a path: the instances it covers, in the order of its frames' rows, and its columns.
+
+    A descriptor of an instance covers the chips' own topics below it, too.
+    """
+
+    path: Path
+    publisher: Name
+    """Client id of the publisher; its last will takes all that it describes offline."""
+    boot: Name
+    revision: Annotated[int, Field(ge=0)] = 0
+    period_s: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+    clock: ClockSpec
+    replay: bool = False
+    origin: Literal["simulated", "neuron"] = "simulated"
+    """Whether values come from a simulator or from a real host; decides the provenance that is shown."""
+    instances: Annotated[tuple[InstanceSpec, ...], Field(min_length=1, max_length=DEFAULT_LIMITS.instances)]
+    columns: Annotated[tuple[ColumnSpec, ...], Field(max_length=DEFAULT_LIMITS.columns)]
+
+
+class JobMessage(Message):
+    """A job: what it is, how it fares and where it runs."""
+
+    job: Name
+    kind: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")]
+    state: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")]
+    ts: Text
+    on: Annotated[tuple[Annotated[str, StringConstraints(max_length=400)], ...], Field(max_length=4_096)]
+    """Subtree paths, and ranges of siblings such as `uc1/us-0001..us-0008` (both ends included)."""
+    steps_per_s: Amount | None = None
+    tokens_per_s: Amount | None = None
+    ttft_s: Amount | None = None
+    tpot_s: Amount | None = None
+    step_time_s: Amount | None = None
+    mfu: Amount | None = None
+
+
+class PublisherMessage(Message):
+    """Whether a publisher is there; `offline` is its last will, or its goodbye."""
+
+    client: Name
+    state: Literal["online", "offline"]
+    boot: Name
+
+
+MessageT = TypeVar("MessageT", bound=Message)
+
+STANDARD_COLUMNS = tuple(ColumnSpec.of(metric) for metric in CHIP_METRICS + INSTANCE_METRICS)
+"""Every column of the metric table, as our own publishers describe them."""
+
+
+def encode_message(message: Message) -> bytes:
+    """Return a message as compact JSON."""
+    return message.model_dump_json(exclude_none=False).encode()
+
+
+def decode_message(payload: bytes, model: type[MessageT], limits: Limits = DEFAULT_LIMITS) -> MessageT:
+    """Parse and validate a message.
+
+    Raises:
+        WireError: it is too large, not JSON, or not what the model says.
+    """
+    if len(payload) > limits.payload_bytes:
+        raise WireError(
+            f"{model.__name__} of {len(payload)} bytes is over the limit of {limits.payload_bytes}"
+        )
+    try:
+        return model.model_validate_json(payload)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in problem["loc"])
+        raise WireError(f"{model.__name__} {place or 'as a whole'}: {problem['msg']}") from error
+
+
+def parse_json_object(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
+    """Parse a JSON object without NaN or infinity.
+
+    Raises:
+        WireError: it is too large, not JSON, or not an object.
+    """
+    if len(payload) > limits.json_bytes:
+        raise WireError(f"JSON of {len(payload)} bytes is over the limit of {limits.json_bytes}")
+    try:
+        parsed = from_json(payload, allow_inf_nan=False, cache_strings="keys")
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"not JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise WireError("JSON is not an object")
+    return parsed
+
+
+def to_json_bytes(value: dict[str, Any]) -> bytes:
+    """Return an object as compact JSON; NaN and infinity are refused by never being there (they are None)."""
+    return to_json(value, inf_nan_mode="null")

@@ -1,0 +1,88 @@
+"""What the packages around the wire agree on: an envelope, a publisher of envelopes and a source of them.
+
+Simulator, monitor, recorder and bridge know these three and no broker; `transport/` implements them over MQTT
+and in memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+CONTENT_TYPE_JSON = "application/json"
+CONTENT_TYPE_CBOR = "application/cbor"
+
+
+class Envelope(NamedTuple):
+    """One message with what the broker says about it."""
+
+    topic: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+    content_type: str | None = None
+    """The MQTT 5 content type; None where the broker speaks only 3.1.1."""
+    received_s: float = 0.0
+    """Monotonic seconds at which it came in; 0 for one that is to be sent."""
+
+
+@dataclass(slots=True)
+class LinkStatus:
+    """How a connection fares; written by the transport, read by whoever shows it."""
+
+    broker: str = ""
+    """Where it goes, for people: without a password."""
+    connected: bool = False
+    changed_s: float = 0.0
+    """Monotonic time of the last change of `connected`."""
+    connects: int = 0
+    """Successful connects since the start; more than one means reconnects."""
+    last_error: str = ""
+    """Why the last connection ended or failed, in one line."""
+    protocol: str = ""
+    """`5` or `3.1.1` once connected."""
+    received: int = 0
+    """Messages taken from the broker."""
+    dropped: int = 0
+    """Messages dropped here because a queue was full (received) or no connection stood (sent)."""
+    oversize: int = 0
+    """Messages refused for their size before they were parsed."""
+    queue_peak: int = 0
+    """The longest that the queue has been."""
+    sent: int = 0
+    """Messages handed to the broker."""
+
+
+class Publisher(Protocol):
+    """Sends envelopes."""
+
+    @property
+    def status(self) -> LinkStatus:
+        """How the connection fares."""
+
+    async def publish(self, batch: Iterable[Envelope]) -> None:
+        """Send a batch, waiting for room in the client's own buffers.
+
+        While no connection stands, QoS 0 messages are dropped and counted; state (retained) is not lost,
+        because `on_connect` provides it anew.
+        """
+
+    def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
+        """Name what is sent first after every connect: descriptors and other retained state."""
+
+
+class Source(Protocol):
+    """Delivers envelopes in batches."""
+
+    @property
+    def status(self) -> LinkStatus:
+        """How the connection fares."""
+
+    async def take(self) -> list[Envelope]:
+        """Return all that has come in since the last call, waiting until there is something.
+
+        An empty list means that the source has ended for good (a replay's end); a broker's never does.
+        """

@@ -1,0 +1,190 @@
+"""JSON telemetry: one flat object a chip and one an instance, for people and for tools that read plain JSON.
+
+It carries the same quantised values as frames do, so that both give the same store.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from trnfleet.clock import format_rfc3339, parse_rfc3339
+from trnfleet.domain.address import format_chip
+from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Metric
+from trnfleet.errors import WireError
+from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
+from trnfleet.wire.messages import SCHEMA, parse_json_object, to_json_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    Columns = Mapping[str, NDArray[Any]]
+
+MAX_SEQ = 2**63 - 1
+
+
+class Head(NamedTuple):
+    """What every telemetry payload begins with."""
+
+    boot: str
+    seq: int
+    """The topic's own tick number: 0 at the first tick, one more each tick."""
+    ts_ns: int
+    """Source time, nanoseconds since 1970 UTC."""
+
+
+class Sample(NamedTuple):
+    """A JSON telemetry message, decoded."""
+
+    head: Head
+    path: str
+    """Address of the chip or instance, from the payload."""
+    is_chip: bool
+    codes: list[int]
+    """Wire codes of all lanes of all metrics of its scope, in table order; the top code where absent or null."""
+
+
+def encode_instance(head: Head, path: str, job: str | None, columns: Columns, row: int) -> dict[str, Any]:
+    """Return the object that describes one instance's own metrics."""
+    return _identity(head, path, None, job) | _row(_values(INSTANCE_METRICS, columns, slice(row, row + 1)), 0)
+
+
+def encode_chips(
+    head: Head, path: str, job: str | None, columns: Columns, rows: slice
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (address, object) for each chip of one instance, whose chips are `rows` of the columns."""
+    values = _values(CHIP_METRICS, columns, rows)
+    for number in range(rows.stop - rows.start):
+        yield f"{path}/{format_chip(number)}", _identity(head, path, number, job) | _row(values, number)
+
+
+def dump(value: dict[str, Any]) -> bytes:
+    """Return a telemetry object as compact JSON."""
+    return to_json_bytes(value)
+
+
+def _values(metrics: Sequence[Metric], columns: Columns, rows: slice) -> list[tuple[str, list[Any]]]:
+    return [(metric.name, metric.json_values(columns[metric.name][rows])) for metric in metrics]
+
+
+def _identity(head: Head, path: str, chip: int | None, job: str | None) -> dict[str, Any]:
+    cluster, ultraserver, instance = path.split("/")
+    result: dict[str, Any] = {
+        "ts": format_rfc3339(head.ts_ns),
+        "v": SCHEMA,
+        "boot": head.boot,
+        "seq": head.seq,
+        "cluster": cluster,
+        "ultraserver": ultraserver,
+        "instance": instance,
+    }
+    if chip is not None:
+        result["chip"] = chip
+    result["job"] = job
+    return result
+
+
+def _row(values: list[tuple[str, list[Any]]], row: int) -> dict[str, Any]:
+    return {name: rows[row] for name, rows in values}
+
+
+class _Field(NamedTuple):
+    name: str
+    width: int
+    is_vector: bool
+    steps: int
+    """Codes in one unit where the scale is below 1, else 0."""
+    scale: float
+    top: int
+
+
+def _fields(metrics: Sequence[Metric]) -> tuple[_Field, ...]:
+    return tuple(_Field(m.name, m.width, m.is_vector, m.steps_per_unit, m.scale, m.top) for m in metrics)
+
+
+_CHIP_FIELDS = _fields(CHIP_METRICS)
+_INSTANCE_FIELDS = _fields(INSTANCE_METRICS)
+
+
+def decode_sample(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Sample:
+    """Parse and validate a chip's or an instance's object.
+
+    Raises:
+        WireError: it is not JSON, lacks its identity, or has a value of a wrong type or out of range.
+    """
+    data = parse_json_object(payload, limits)
+    head = Head(*_head(data))
+    try:
+        cluster, ultraserver, instance = data["cluster"], data["ultraserver"], data["instance"]
+    except KeyError as error:
+        raise WireError(f"telemetry lacks {error.args[0]!r}") from error
+    chip = data.get("chip")
+    if chip is None:
+        return Sample(
+            head, f"{cluster}/{ultraserver}/{instance}", is_chip=False, codes=_codes(data, _INSTANCE_FIELDS)
+        )
+    if type(chip) is not int or not 0 <= chip < 1_000:
+        raise WireError("chip is not a number from 0 to 999")
+    path = f"{cluster}/{ultraserver}/{instance}/{format_chip(chip)}"
+    return Sample(head, path, is_chip=True, codes=_codes(data, _CHIP_FIELDS))
+
+
+def _head(data: dict[str, Any]) -> tuple[str, int, int]:
+    boot, seq, stamp = data.get("boot"), data.get("seq"), data.get("ts")
+    if data.get("v") != SCHEMA:
+        raise WireError(f"schema version is not {SCHEMA}")
+    if type(boot) is not str or not 0 < len(boot) <= 64:
+        raise WireError("boot is not a string of 1 to 64 characters")
+    if type(seq) is not int or not 0 <= seq <= MAX_SEQ:
+        raise WireError("seq is not a whole number from 0 to 2^63 - 1")
+    if type(stamp) is not str or len(stamp) > 40:
+        raise WireError("ts is not an RFC 3339 instant")
+    try:
+        return boot, seq, parse_rfc3339(stamp)
+    except (ValueError, OverflowError) as error:
+        raise WireError("ts is not an RFC 3339 instant") from error
+
+
+def _codes(data: dict[str, Any], fields: tuple[_Field, ...]) -> list[int]:
+    codes: list[int] = []
+    for field in fields:
+        value = data.get(field.name)
+        if value is None:
+            codes.extend([field.top] * field.width)
+        elif field.is_vector:
+            if type(value) is not list or len(value) != field.width:
+                raise WireError(f"{field.name} is not an array of {field.width}")
+            codes.extend([_code(lane, field) for lane in value])
+        else:
+            codes.append(_code(value, field))
+    return codes
+
+
+def _code(value: Any, field: _Field) -> int:
+    if value is None:
+        return field.top
+    if type(value) is not float and type(value) is not int:
+        raise WireError(f"{field.name} is not a number")
+    code = (
+        round(value * field.steps)
+        if field.steps
+        else value
+        if field.scale == 1
+        else round(value / field.scale)
+    )
+    if not 0 <= code < field.top or type(code) is not int:
+        raise WireError(f"{field.name} is out of range or not whole")
+    return code
+
+
+def split_codes(codes: list[list[int]], metrics: Sequence[Metric]) -> Iterator[tuple[Metric, NDArray[Any]]]:
+    """Yield each metric's column of decoded rows: shape (rows,), or (rows, width) for a vector."""
+    table = np.array(codes, dtype=np.uint64)
+    start = 0
+    for metric in metrics:
+        part = table[:, start : start + metric.width]
+        yield metric, (part if metric.is_vector else part[:, 0]).astype(metric.dtype)
+        start += metric.width
