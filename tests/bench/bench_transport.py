@@ -1,0 +1,170 @@
+"""What a million chips' worth of frames costs in the transport: `python tests/bench/bench_transport.py`.
+
+Publisher, Mosquitto and subscriber are three processes; what is printed is each one's share of a core, what was lost, and
+the time from publishing to taking. Timings are told, never asserted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import platform
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from support.mosquitto import MosquittoProcess
+
+from trnfleet.transport.inbox import InboxLimits
+from trnfleet.transport.mqtt import MqttPublisher, MqttSource
+from trnfleet.transport.url import parse_url
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR, Envelope
+
+SLICES_PER_S = 50
+TAKES_PER_S = 20
+
+
+async def publish(url: str, rate: int, size_bytes: int, seconds: float, qos: int) -> dict[str, Any]:
+    """Publish `rate` frames a second in slices of 20 ms."""
+    publisher = MqttPublisher(parse_url(url), client_id="bench-publisher")
+    body = os.urandom(size_bytes - 16)
+    topics = [f"trnfleet/v1/bench/telemetry/uc1/block-{number:04d}" for number in range(rate)]
+    running = asyncio.create_task(publisher.run())
+    await publisher.wait_connected(5)
+    cpu_s, began_s, number = time.process_time(), time.perf_counter(), 0
+    for tick in range(int(seconds * SLICES_PER_S)):
+        await asyncio.sleep(max(0.0, began_s + tick / SLICES_PER_S - time.perf_counter()))
+        until = (tick + 1) * rate // SLICES_PER_S
+        stamp = time.time_ns()
+        await publisher.publish(
+            Envelope(
+                topics[n % rate], struct.pack("<QQ", n, stamp) + body, qos, content_type=CONTENT_TYPE_CBOR
+            )
+            for n in range(number, until)
+        )
+        number = until
+    wall_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
+    await publisher.publish([Envelope("trnfleet/v1/bench/event/end", b"end", 1)])
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    status = publisher.status
+    return {"cpu": cpu_s / wall_s, "sent": status.sent - 1, "dropped": status.dropped, "wall_s": wall_s}
+
+
+async def subscribe(url: str, protocol: Any) -> dict[str, Any]:
+    """Take at 20 Hz until the end is told; measure from the first message on."""
+    source = MqttSource(parse_url(url), [("trnfleet/v1/bench/#", 1)], protocol=protocol, limits=InboxLimits())
+    running = asyncio.create_task(source.run())
+    await source.wait_connected(5)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    delays: list[float] = []
+    batch = await source.take()
+    cpu_s, began_s, frames = time.process_time(), time.perf_counter(), 0
+    while True:
+        now_ns = time.time_ns()
+        for envelope in batch:
+            if len(envelope.payload) > 16:
+                frames += 1
+                delays.append((now_ns - struct.unpack_from("<Q", envelope.payload, 8)[0]) / 1e6)
+        if batch[-1].payload == b"end":
+            break
+        await asyncio.sleep(1 / TAKES_PER_S)
+        batch = await source.take()
+    wall_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    delays.sort()
+    status = source.status
+    return {
+        "cpu": cpu_s / wall_s,
+        "frames": frames,
+        "p50_ms": delays[len(delays) // 2],
+        "p99_ms": delays[len(delays) * 99 // 100],
+        "dropped": status.dropped,
+        "queue_peak": status.queue_peak,
+        "rss_mb": psutil.Process().memory_info().rss / 1e6,
+        "protocol": status.protocol,
+    }
+
+
+def _child(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True)
+
+
+def _last(process: subprocess.Popen[str]) -> dict[str, Any]:
+    lines = process.communicate()[0].strip().splitlines()
+    result: dict[str, Any] = json.loads(lines[-1])
+    return result
+
+
+def compare(rate: int, size_bytes: int, seconds: float, qos: int, protocol: str) -> None:
+    """Run the three processes once and print one line."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        broker = MosquittoProcess(Path(folder), "max_queued_messages 4000")
+        broker.start()
+        stack.callback(broker.stop)
+        subscriber = _child("subscribe", str(broker.url), protocol)
+        assert subscriber.stdout is not None
+        while subscriber.stdout.readline() != "ready\n":
+            pass
+        before = psutil.Process(broker.pid).cpu_times()
+        publisher = _child("publish", str(broker.url), str(rate), str(size_bytes), str(seconds), str(qos))
+        sent, received = _last(publisher), _last(subscriber)
+        after = psutil.Process(broker.pid).cpu_times()
+        broker_cpu = (after.user + after.system - before.user - before.system) / sent["wall_s"]
+    sys.stdout.write(
+        f"{rate:6d} x {size_bytes:6d} B, QoS {qos}, MQTT {received['protocol']:>5}: "
+        f"{sent['sent'] / sent['wall_s']:7.0f}/s {sent['sent'] * size_bytes / sent['wall_s'] / 1e6:5.0f} MB/s | "
+        f"publisher {sent['cpu']:4.0%} broker {broker_cpu:4.0%} subscriber {received['cpu']:4.0%} | "
+        f"p50 {received['p50_ms']:.1f} ms p99 {received['p99_ms']:.1f} ms | "
+        f"lost {sent['sent'] - received['frames']} (dropped {sent['dropped']}+{received['dropped']}) | "
+        f"queue peak {received['queue_peak']} | {received['rss_mb']:.0f} MB\n"
+    )
+    sys.stdout.flush()
+
+
+def main(arguments: list[str]) -> None:
+    """Run a role of the benchmark, or all of it."""
+    if arguments[:1] == ["publish"]:
+        url, *numbers = arguments[1:]
+        result = asyncio.run(
+            publish(url, int(numbers[0]), int(numbers[1]), float(numbers[2]), int(numbers[3]))
+        )
+        sys.stdout.write(f"{json.dumps(result)}\n")
+        return
+    if arguments[:1] == ["subscribe"]:
+        protocol = None if arguments[2] == "auto" else arguments[2]
+        sys.stdout.write(f"{json.dumps(asyncio.run(subscribe(arguments[1], protocol)))}\n")
+        return
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=6.0)
+    options = parser.parse_args(arguments)
+    cores = os.cpu_count()
+    sys.stdout.write(
+        f"{platform.machine()}, {cores} cores, Python {platform.python_version()}; CPU as a share of one core\n"
+    )
+    for rate, size, qos, protocol in (
+        (2000, 67_000, 0, "auto"),
+        (2000, 67_000, 0, "3.1.1"),
+        (4000, 67_000, 0, "auto"),
+        (1000, 2_000, 0, "auto"),
+        (1000, 2_000, 1, "auto"),
+    ):
+        compare(rate, size, options.seconds, qos, protocol)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

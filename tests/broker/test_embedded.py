@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from support.waiting import eventually, running, take_until
+
+from trnfleet.clock import SystemClock
+from trnfleet.errors import BrokerError
+from trnfleet.transport import embedded
+from trnfleet.transport.embedded import embedded_broker, mosquitto_program
+from trnfleet.transport.mqtt import MqttPublisher, MqttSource
+from trnfleet.wire.ports import Envelope
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trnfleet.transport.embedded import BrokerKind
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture(params=["mosquitto", "amqtt"])
+def kind(request: pytest.FixtureRequest) -> BrokerKind:
+    """Name each broker in turn; the one that is not installed is skipped, and that is said."""
+    kind: BrokerKind = request.param
+    if kind == "mosquitto" and mosquitto_program() is None:
+        pytest.skip("MOSQUITTO MISSING: install the mosquitto package")
+    return kind
+
+
+async def test_it_serves_on_loopback_alone(kind: BrokerKind) -> None:
+    """The broker's only listening socket is on loopback; messages pass; it ends with the body, its files too."""
+    async with embedded_broker(clock=SystemClock(), prefer=kind) as broker:
+        process = psutil.Process(broker.pid)
+        listening = [each.laddr for each in process.net_connections() if each.status == psutil.CONN_LISTEN]
+        assert [tuple(address) for address in listening] == [("127.0.0.1", broker.url.port)]
+        assert broker.kind.startswith(kind)
+        assert broker.protocol == (None if kind == "mosquitto" else "3.1.1")
+        publisher = MqttPublisher(broker.url, client_id="p", protocol=broker.protocol)
+        source = MqttSource(broker.url, [("#", 1)], protocol=broker.protocol)
+        async with running(publisher.run(), source.run()):
+            await publisher.wait_connected(1)
+            await source.wait_connected(1)
+            await publisher.publish([Envelope("a", b"1", 1, retain=True)])
+            assert [each.payload for each in await take_until(source, bool)] == [b"1"]
+            # It must end although clients are connected.
+    assert not process.is_running()
+    assert broker.process.returncode is not None
+
+
+async def test_it_ends_while_clients_are_connected(kind: BrokerKind) -> None:
+    """The end of the broker does not wait for its clients for more than the time it has."""
+    async with embedded_broker(clock=SystemClock(), prefer=kind) as broker:
+        source = MqttSource(broker.url, [("#", 1)], protocol=broker.protocol)
+        client = asyncio.create_task(source.run())
+        await source.wait_connected(5)
+        began = time.monotonic()
+    assert time.monotonic() - began < 3
+    assert broker.process.returncode is not None
+    client.cancel()
+    await asyncio.gather(client, return_exceptions=True)
+
+
+async def test_terminal_interrupt_does_not_reach_it(kind: BrokerKind) -> None:
+    """The broker has a session of its own, so that ctrl+c ends the app first, which then ends the broker."""
+    async with embedded_broker(clock=SystemClock(), prefer=kind) as broker:
+        assert os.getsid(broker.pid) == broker.pid != os.getsid(0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+async def test_it_dies_with_a_killed_parent(kind: BrokerKind, tmp_path: Path) -> None:
+    """When the process that embeds the broker is killed with -9, the broker ends too."""
+    code = f"""
+import asyncio
+from trnfleet.clock import SystemClock
+from trnfleet.transport.embedded import embedded_broker
+async def main():
+    async with embedded_broker(clock=SystemClock(), prefer={kind!r}) as broker:
+        print("pid", broker.pid, flush=True)
+        await asyncio.Event().wait()
+asyncio.run(main())
+"""
+    parent = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", code),
+        stdout=asyncio.subprocess.PIPE,
+        # Who is killed with -9 leaves the broker's folder behind.
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert parent.stdout is not None
+    while not (line := await parent.stdout.readline()).startswith(b"pid "):
+        assert line
+    child = psutil.Process(int(line.split()[1]))
+    assert child.is_running()
+    parent.kill()
+    await parent.wait()
+    await eventually(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, 5)
+
+
+async def test_taken_port_is_named(kind: BrokerKind) -> None:
+    """A port on which something listens already is refused by its number, before anything is started."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(BrokerError, match=f"port {port} on 127.0.0.1 is taken"):
+            async with embedded_broker(clock=SystemClock(), port=port, prefer=kind):
+                pass
+
+
+async def test_asked_port_is_used(kind: BrokerKind) -> None:
+    """A free port that was asked for is the one that is served, twice in a row."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    for _ in range(2):
+        async with embedded_broker(clock=SystemClock(), port=port, prefer=kind) as broker:
+            assert broker.url.port == port
+
+
+async def test_lost_race_for_a_port_is_run_again(kind: BrokerKind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When another process takes the free port first, the next one is tried."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        free = embedded._free_port("127.0.0.1")
+        ports = iter([taken.getsockname()[1], free])
+        monkeypatch.setattr(embedded, "_free_port", lambda _host: next(ports))
+        async with embedded_broker(clock=SystemClock(), prefer=kind) as broker:
+            assert broker.url.port == free
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "broker.example"])  # noqa: S104  refused here
+async def test_other_addresses_are_refused(host: str) -> None:
+    """A broker that lets everyone in is started on no address but loopback."""
+    with pytest.raises(BrokerError, match="loopback only"):
+        async with embedded_broker(clock=SystemClock(), host=host):
+            pass
+
+
+async def test_amqtt_stands_in_where_mosquitto_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a mosquitto program amqtt is taken; who insists on mosquitto is told that it is missing."""
+    monkeypatch.setattr(embedded, "mosquitto_program", lambda: None)
+    async with embedded_broker(clock=SystemClock()) as broker:
+        assert broker.kind.startswith("amqtt ")
+    with pytest.raises(BrokerError, match="mosquitto: no such program"):
+        async with embedded_broker(clock=SystemClock(), prefer="mosquitto"):
+            pass
+
+
+async def test_files_go_with_the_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The private folder with the generated configuration is gone after the body, whatever ended it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    async def fail() -> None:
+        async with embedded_broker(clock=SystemClock()):
+            modes.extend(each.stat().st_mode & 0o777 for each in os.scandir(tmp_path))
+            raise ZeroDivisionError
+
+    modes: list[int] = []
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    assert modes == [0o700]
+    assert list(os.scandir(tmp_path)) == []

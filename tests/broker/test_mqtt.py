@@ -1,0 +1,294 @@
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from support.waiting import eventually, running, take_until
+
+from trnfleet.errors import BrokerError
+from trnfleet.transport.inbox import InboxLimits
+from trnfleet.transport.mqtt import MqttPublisher, MqttSource
+from trnfleet.transport.url import BrokerUrl, Password
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from support.mosquitto import MosquittoProcess
+
+    from trnfleet.transport.connection import ProtocolName
+
+pytestmark = pytest.mark.broker
+
+WILL = Envelope("publisher/p", b"offline", 1, retain=True, content_type=CONTENT_TYPE_JSON)
+
+
+def rng() -> random.Random:
+    return random.Random(3)  # noqa: S311  spreads attempts, nothing secret
+
+
+def password_file(folder: Path, user: str, password: str) -> Path:
+    file = folder / "passwords"
+    file.touch(0o600)
+    subprocess.run(["mosquitto_passwd", "-b", str(file), user, password], check=True, capture_output=True)
+    return file
+
+
+def topics(envelopes: list[Envelope]) -> list[str]:
+    return [envelope.topic for envelope in envelopes]
+
+
+@pytest.mark.parametrize(("protocol", "kept"), [("5", CONTENT_TYPE_CBOR), ("3.1.1", None)])
+async def test_messages_come_through(
+    mosquitto: MosquittoProcess, protocol: ProtocolName, kept: str | None
+) -> None:
+    """Topic, payload, QoS, order and, in MQTT 5, content type arrive as they were sent; topics are shared strings."""
+    publisher = MqttPublisher(mosquitto.url, client_id="p", protocol=protocol)
+    source = MqttSource(mosquitto.url, [("telemetry/#", 0), ("event/#", 1)], protocol=protocol)
+    sent = [
+        Envelope("telemetry/a", bytes([number]), content_type=CONTENT_TYPE_CBOR) for number in range(20)
+    ] + [Envelope("event/a", b"", 1, content_type=CONTENT_TYPE_CBOR)]
+    async with running(source.run(), publisher.run()):
+        await source.wait_connected(5)
+        await publisher.wait_connected(5)
+        await publisher.publish(sent)
+        taken = await take_until(source, lambda taken: len(taken) == 21)
+    assert [envelope._replace(received_s=0.0) for envelope in taken] == [
+        each._replace(content_type=kept) for each in sent
+    ]
+    assert all(envelope.received_s > 0 for envelope in taken)
+    assert len({id(envelope.topic) for envelope in taken}) == 2
+    assert (publisher.status.sent, publisher.status.protocol, source.status.received) == (21, protocol, 21)
+
+
+async def test_mqtt_5_is_the_first_choice(mosquitto: MosquittoProcess) -> None:
+    """A broker that knows MQTT 5 is spoken to in it."""
+    source = MqttSource(mosquitto.url, [("#", 0)])
+    async with running(source.run()):
+        await source.wait_connected(5)
+        assert (source.status.protocol, source.status.connects, source.status.broker) == (
+            "5",
+            1,
+            str(mosquitto.url),
+        )
+
+
+async def test_announcements_are_retained_for_the_late(mosquitto: MosquittoProcess) -> None:
+    """What is announced greets a source that subscribes later, flagged as retained; an empty payload clears it."""
+    publisher = MqttPublisher(mosquitto.url, client_id="p", will=WILL)
+    publisher.on_connect(
+        lambda: [Envelope("node/a", b"d", 1, retain=True), Envelope("node/b", b"d", 1, retain=True)]
+    )
+    async with running(publisher.run()):
+        await publisher.wait_connected(5)
+        await publisher.publish([Envelope("node/b", b"", 1, retain=True)])
+        source = MqttSource(mosquitto.url, [("#", 1)])
+        async with running(source.run()):
+            taken = await take_until(source, bool)
+    assert [(each.topic, each.payload, each.retain, each.qos) for each in taken] == [
+        ("node/a", b"d", True, 1)
+    ]
+
+
+async def test_orderly_stop_leaves_the_will_unsent(mosquitto: MosquittoProcess) -> None:
+    """A publisher that is cancelled says goodbye: what it published last stands, and no last will follows."""
+    source = MqttSource(mosquitto.url, [("publisher/+", 1)])
+    async with running(source.run()):
+        await source.wait_connected(5)
+        publisher = MqttPublisher(mosquitto.url, client_id="p", will=WILL)
+        async with running(publisher.run()):
+            await publisher.wait_connected(5)
+            await publisher.publish([WILL._replace(payload=b"offline: stopped")])
+        await asyncio.sleep(0.3)
+        assert [each.payload for each in await source.take()] == [b"offline: stopped"]
+        assert source.waiting == 0
+
+
+async def test_will_follows_a_killed_publisher(mosquitto: MosquittoProcess) -> None:
+    """When a publisher's process is killed with -9, its last will arrives within a second, content type and all."""
+    code = f"""
+import asyncio, sys
+from trnfleet.transport.mqtt import MqttPublisher
+from trnfleet.transport.url import parse_url
+from trnfleet.wire.ports import Envelope
+async def main():
+    publisher = MqttPublisher(parse_url({str(mosquitto.url)!r}), client_id="p",
+        will=Envelope("publisher/p", b"offline", 1, True, "application/json"))
+    publisher.on_connect(lambda: [Envelope("publisher/p", b"online", 1, True, "application/json")])
+    await publisher.run()
+asyncio.run(main())
+"""
+    source = MqttSource(mosquitto.url, [("publisher/+", 1)])
+    async with running(source.run()):
+        await source.wait_connected(5)
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", code, stdout=asyncio.subprocess.DEVNULL
+        )
+        try:
+            assert [each.payload for each in await take_until(source, bool)] == [b"online"]
+        finally:
+            child.kill()
+            await child.wait()
+        (will,) = await take_until(source, bool, within_s=1)
+    assert will._replace(received_s=0.0) == WILL._replace(retain=False)
+
+
+async def test_broker_killed_and_restarted(mosquitto: MosquittoProcess) -> None:
+    """After a broker's kill -9 and restart both sides come back by themselves, subscribed and announced again."""
+    publisher = MqttPublisher(mosquitto.url, client_id="p", rng=rng())
+    publisher.on_connect(lambda: [Envelope("node/a", b"descriptor", 1, retain=True)])
+    source = MqttSource(mosquitto.url, [("node/#", 1), ("telemetry/#", 0)], rng=rng())
+    async with running(publisher.run(), source.run()):
+        await publisher.wait_connected(5)
+        await source.wait_connected(5)
+        await take_until(source, bool)
+        mosquitto.kill()
+        await eventually(lambda: not publisher.status.connected and not source.status.connected, 2)
+        assert source.status.last_error
+        await publisher.publish([Envelope("telemetry/a", b""), Envelope("node/b", b"", 1, retain=True)])
+        assert (publisher.status.dropped, publisher.status.sent) == (1, 1)
+        await asyncio.sleep(1.5)
+        assert publisher.status.last_error == "connection refused"
+        mosquitto.start()
+        await eventually(lambda: publisher.status.connected and source.status.connected)
+        await publisher.publish([Envelope("telemetry/a", b"again")])
+        taken = await take_until(source, lambda taken: "telemetry/a" in topics(taken))
+    assert topics(taken)[-1] == "telemetry/a"
+    assert set(topics(taken)[:-1]) == {"node/a"}
+    assert (publisher.status.connects, source.status.connects) == (2, 2)
+
+
+async def test_broker_that_holds_still_is_noticed(mosquitto: MosquittoProcess) -> None:
+    """A half-open connection is noticed within about twice the keepalive, also by a publisher in the middle of it."""
+    publisher = MqttPublisher(mosquitto.url, client_id="p", keepalive_s=1)
+    source = MqttSource(mosquitto.url, [("#", 0)], keepalive_s=1)
+    async with running(publisher.run(), source.run()):
+        await publisher.wait_connected(5)
+        await source.wait_connected(5)
+        mosquitto.pause()
+        # More than the socket's buffers hold: it waits for room until the connection counts as lost.
+        batch = [Envelope("telemetry/a", b"x" * 131_072)] * 200
+        publishing = asyncio.create_task(publisher.publish(batch))
+        await eventually(lambda: not publisher.status.connected and not source.status.connected, 2 + 2)
+        assert source.status.last_error == "no answer within twice the keepalive"
+        await asyncio.wait_for(publishing, 1)
+        assert publisher.status.sent + publisher.status.dropped == 200
+        assert publisher.status.dropped > 100
+
+
+async def test_stop_does_not_wait_for_a_broker_that_holds_still(mosquitto: MosquittoProcess) -> None:
+    """A client that is stopped in the middle of sending ends within two seconds even if the broker does not react."""
+    publisher = MqttPublisher(mosquitto.url, client_id="p")
+    async with running(publisher.run()):
+        await publisher.wait_connected(5)
+        mosquitto.pause()
+        publishing = asyncio.create_task(publisher.publish([Envelope("telemetry/a", b"x" * 131_072)] * 200))
+        await asyncio.sleep(0.1)
+        began = time.monotonic()
+    assert time.monotonic() - began < 2
+    await asyncio.wait_for(publishing, 1)
+
+
+async def test_retained_state_of_a_large_fleet_arrives(mosquitto: MosquittoProcess) -> None:
+    """More retained messages than Mosquitto's queue holds by default all arrive at a subscription."""
+    publisher = MqttPublisher(mosquitto.url, client_id="p")
+    publisher.on_connect(lambda: (Envelope(f"node/{number}", b"d", 1, retain=True) for number in range(3000)))
+    source = MqttSource(mosquitto.url, [("node/#", 1)])
+    async with running(publisher.run()):
+        await publisher.wait_connected(20)
+        async with running(source.run()):
+            taken = await take_until(source, lambda taken: len(taken) >= 3000)
+    assert len(set(topics(taken))) == len(taken) == 3000
+
+
+async def test_oversize_is_counted_and_not_taken(mosquitto: MosquittoProcess) -> None:
+    """A payload above the limit is counted as oversize; the connection goes on and the next message comes."""
+    publisher = MqttPublisher(mosquitto.url, client_id="p", max_payload_bytes=1_000_000)
+    source = MqttSource(mosquitto.url, [("#", 1)])
+    async with running(publisher.run(), source.run()):
+        await source.wait_connected(5)
+        await publisher.wait_connected(5)
+        await publisher.publish([Envelope("big", b"x" * 1_000_000, 1), Envelope("full", b"x" * 131_072, 1)])
+        assert topics(await take_until(source, bool)) == ["full"]
+    assert (source.status.oversize, source.status.received, source.status.connects) == (1, 2, 1)
+
+
+async def test_stalled_consumer_loses_telemetry_by_the_count(mosquitto: MosquittoProcess) -> None:
+    """A consumer that stalls keeps a bounded queue: the newest telemetry and every event stay, the rest is counted."""
+    publisher = MqttPublisher(mosquitto.url, client_id="p")
+    source = MqttSource(mosquitto.url, [("#", 1)], limits=InboxLimits(messages=100))
+    async with running(publisher.run(), source.run()):
+        await source.wait_connected(5)
+        await publisher.wait_connected(5)
+        await publisher.publish([Envelope("event/a", b"first", 1)])
+        await publisher.publish(Envelope(f"telemetry/{number}", b"") for number in range(1000))
+        await publisher.publish([Envelope("event/a", b"last", 1)])
+        await eventually(lambda: source.status.received == 1002)
+        taken = await source.take()
+    assert topics(taken) == ["event/a", *(f"telemetry/{number}" for number in range(902, 1000)), "event/a"]
+    assert (source.status.dropped, source.status.queue_peak) == (902, 100)
+
+
+async def test_user_and_password(mosquitto_with: Callable[..., MosquittoProcess], tmp_path: Path) -> None:
+    """The right user and password are let in; anything else is refused in plain words, without the password."""
+    file = password_file(tmp_path, "ops", "hunter2")
+    broker = mosquitto_with(f"password_file {file}", anonymous=False, user="ops")
+    for url, password, words in (
+        (broker.url, Password("hunter3"), "not authorised: the broker refused user 'ops' or the password"),
+        (
+            broker.url,
+            None,
+            "not authorised: no password was given for user 'ops'; set TRNFLEET_MQTT_PASSWORD",
+        ),
+        (BrokerUrl("127.0.0.1", broker.port), None, "not authorised: the broker asks for a user"),
+    ):
+        for protocol in ("5", "3.1.1"):
+            source = MqttSource(url, [("#", 0)], password=password, protocol=protocol)
+            async with running(source.run()):
+                with pytest.raises(BrokerError) as error:
+                    await source.wait_connected(5)
+            assert f"broker {url}: {words}" in str(error.value)
+            assert "hunter" not in f"{error.value!r} {source.status}"
+    source = MqttSource(broker.url, [("#", 0)], password=Password("hunter2"))
+    async with running(source.run()):
+        await source.wait_connected(5)
+        assert source.status.connected
+
+
+@pytest.mark.parametrize(
+    ("host", "words"), [("127.0.0.1", "connection refused"), ("no-such-host.invalid", "name not found")]
+)
+async def test_unreachable_broker_is_told_at_once(host: str, words: str) -> None:
+    """A command that needs a broker at its start is told in one line, with host and port, why there is none."""
+    source = MqttSource(BrokerUrl(host, 1), [("#", 0)])
+    async with running(source.run()):
+        with pytest.raises(BrokerError, match=rf"^broker mqtt://{host}:1: {words}$"):
+            await source.wait_connected(5)
+
+
+async def test_stopping_while_connecting_leaves_nothing_behind() -> None:
+    """A client that is cancelled while the broker keeps silent closes its connection and leaves no task."""
+    closed = asyncio.Event()
+
+    async def keep_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(1000):
+            pass
+        closed.set()
+        writer.close()
+
+    server = await asyncio.start_server(keep_silent, "127.0.0.1", 0)
+    url = BrokerUrl("127.0.0.1", server.sockets[0].getsockname()[1])
+    before = asyncio.all_tasks()
+    async with running(MqttSource(url, [("#", 0)]).run()):
+        await asyncio.sleep(0.2)
+    await asyncio.wait_for(closed.wait(), 1)
+    await asyncio.sleep(0.05)
+    assert asyncio.all_tasks() == before
+    server.close()
+    await server.wait_closed()

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+from support.waiting import eventually, running, take_until
+
+from trnfleet.clock import SystemClock
+from trnfleet.errors import BrokerError
+from trnfleet.transport.embedded import embedded_broker
+from trnfleet.transport.mqtt import MqttPublisher, MqttSource
+from trnfleet.transport.url import BrokerUrl
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+ACCEPTED_4 = b"\x20\x02\x00\x00"
+
+pytestmark = pytest.mark.broker
+
+
+@contextlib.asynccontextmanager
+async def stub_broker(
+    version_5: bytes | None, version_4: bytes | None, granted: bytes = b"\x00"
+) -> AsyncIterator[tuple[BrokerUrl, list[int]]]:
+    """Answer CONNECT by its version's bytes (None: silence) and SUBSCRIBE by `granted`; tell the versions asked for."""
+    asked: list[int] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while packet := await reader.read(4096):
+            if packet[0] == 0x10:
+                level = packet[packet.index(b"MQTT") + 4]
+                asked.append(level)
+                if answer := {5: version_5, 4: version_4}[level]:
+                    writer.write(answer)
+            elif packet[0] == 0x82:
+                writer.write(bytes([0x90, 2 + len(granted)]) + packet[2:4] + granted)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield BrokerUrl("127.0.0.1", server.sockets[0].getsockname()[1]), asked
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
+@pytest.mark.parametrize("refusal", [b"\x20\x02\x00\x01", b"\x20\x03\x00\x84\x00"])
+async def test_refused_version_is_replaced_at_once(refusal: bytes) -> None:
+    """A broker that refuses MQTT 5, in the words of either version, is spoken to in 3.1.1 without a wait."""
+    async with stub_broker(refusal, ACCEPTED_4) as (url, asked):
+        source = MqttSource(url, [("#", 0)])
+        async with running(source.run()):
+            await source.wait_connected(1.5)
+            assert (source.status.protocol, asked) == ("3.1.1", [5, 4])
+
+
+async def test_silent_broker_is_told() -> None:
+    """Something that takes connections and answers nothing is told apart from a broker that refuses."""
+    async with stub_broker(None, None) as (url, asked):
+        source = MqttSource(url, [("#", 0)])
+        async with running(source.run()):
+            with pytest.raises(BrokerError, match="no answer to CONNECT within 3 s"):
+                await source.wait_connected(8)
+        assert asked == [5, 4]
+
+
+async def test_refused_subscription_is_told() -> None:
+    """A source that may read only a part of what it asks for says so and goes on; with no part left it tries again."""
+    topics = [("open/#", 0), ("closed/#", 1)]
+    async with stub_broker(None, ACCEPTED_4, granted=b"\x00\x80") as (url, _):
+        source = MqttSource(url, topics, protocol="3.1.1")
+        async with running(source.run()):
+            await source.wait_connected(5)
+            assert (
+                source.status.last_error == "not authorised: the broker refuses the subscription to closed/#"
+            )
+    async with stub_broker(None, ACCEPTED_4, granted=b"\x80\x80") as (url, _):
+        source = MqttSource(url, topics, protocol="3.1.1")
+        async with running(source.run()):
+            with pytest.raises(BrokerError, match="refuses the subscription to open/#, closed/#"):
+                await source.wait_connected(5)
+
+
+async def test_reason_of_the_broker_is_told() -> None:
+    """When an MQTT 5 broker says why it ends the connection, that is passed on in plain words."""
+    taken_over = b"\xe0\x02\x8e\x00"
+    async with stub_broker(b"\x20\x03\x00\x00\x00" + taken_over, None) as (url, _):
+        publisher = MqttPublisher(url, client_id="p")
+        async with running(publisher.run()):
+            await eventually(lambda: publisher.status.last_error)
+            assert publisher.status.last_error == "another client took over the same client id"
+
+
+async def test_amqtt_is_found_to_speak_the_older_version() -> None:
+    """An amqtt keeps silent at MQTT 5: after 2 s the clients use 3.1.1, and messages come without a content type."""
+    async with embedded_broker(clock=SystemClock(), prefer="amqtt") as broker:
+        publisher = MqttPublisher(broker.url, client_id="p")
+        source = MqttSource(broker.url, [("#", 1)])
+        async with running(publisher.run(), source.run()):
+            await publisher.wait_connected(5)
+            await source.wait_connected(5)
+            await publisher.publish([Envelope("a", b"{}", content_type=CONTENT_TYPE_JSON)])
+            (taken,) = await take_until(source, bool)
+            assert (taken.payload, taken.content_type) == (b"{}", None)
+            assert (publisher.status.protocol, source.status.protocol) == ("3.1.1", "3.1.1")

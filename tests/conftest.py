@@ -1,0 +1,54 @@
+"""Fixtures for the whole suite."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.mosquitto import MISSING, MosquittoProcess
+
+from trnfleet.transport.embedded import mosquitto_program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def no_complaint_of_asyncio(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test against a real broker in which asyncio logged an error that nobody would have seen."""
+    if request.node.get_closest_marker("broker") is None:
+        yield
+        return
+    caplog: pytest.LogCaptureFixture = request.getfixturevalue("caplog")
+    yield
+    gc.collect()
+    complaints = [each.getMessage() for each in caplog.get_records("call") if each.name == "asyncio"]
+    assert not complaints
+
+
+@pytest.fixture
+def mosquitto_with(tmp_path: Path) -> Iterator[Callable[..., MosquittoProcess]]:
+    """Start Mosquittos with extra lines in their configuration; they end with the test."""
+    if mosquitto_program() is None:
+        pytest.skip(MISSING)
+    started: list[MosquittoProcess] = []
+
+    def start(*extra_lines: str, **options: Any) -> MosquittoProcess:
+        process = MosquittoProcess(tmp_path, *extra_lines, **options)
+        started.append(process)
+        process.start()
+        return process
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            process.kill()
+
+
+@pytest.fixture
+def mosquitto(mosquitto_with: Callable[..., MosquittoProcess]) -> MosquittoProcess:
+    """Start one Mosquitto that lets everyone on this machine in; it ends with the test."""
+    return mosquitto_with()

@@ -1,0 +1,103 @@
+"""A real Mosquitto for the suite: on loopback, with a configuration of its own, started and killed at will."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+from trnfleet.transport.embedded import mosquitto_program
+from trnfleet.transport.url import BrokerUrl
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MISSING = "MOSQUITTO MISSING: install the mosquitto package; the tests against a real broker did not run"
+_HOST = "127.0.0.1"
+
+
+class MosquittoProcess:
+    """One Mosquitto on a free loopback port, which it keeps over restarts."""
+
+    def __init__(
+        self, folder: Path, *extra_lines: str, anonymous: bool = True, user: str | None = None
+    ) -> None:
+        """Write the configuration; `extra_lines` go behind the suite's own, `user` into the URL."""
+        program = mosquitto_program()
+        if program is None:
+            raise FileNotFoundError(MISSING)
+        self._program = program
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = free_port()
+        self.url = BrokerUrl(_HOST, self.port, user)
+        self._file = folder / f"mosquitto-{self.port}.conf"
+        lines = [
+            f"listener {self.port} {_HOST}",
+            f"allow_anonymous {'true' if anonymous else 'false'}",
+            "persistence false",
+            "set_tcp_nodelay true",
+            "log_type error",
+            *(["user root"] if os.geteuid() == 0 else []),
+            *extra_lines,
+        ]
+        self._file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    @property
+    def pid(self) -> int:
+        """The process id; only while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start and wait until connections are accepted."""
+        self._process = subprocess.Popen(
+            [self._program, "-c", str(self._file)], stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        until = time.monotonic() + 5
+        while time.monotonic() < until:
+            with socket.socket() as probe:
+                if probe.connect_ex((_HOST, self.port)) == 0:
+                    return
+            assert self._process.poll() is None, f"mosquitto ended with {self._process.returncode}"
+            time.sleep(0.02)
+        raise TimeoutError(f"mosquitto does not accept connections on port {self.port}")
+
+    def stop(self) -> None:
+        """End it in an orderly way; nothing happens if it does not run."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill it with -9, with all that it retained."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Kill it and start it again on the same port."""
+        self.kill()
+        self.start()
+
+    def pause(self) -> None:
+        """Let it hold still with its connections open, as a half-open network does."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGCONT)
+        self._process.send_signal(number)
+        self._process.wait(timeout=5)
+        self._process = None
+
+
+def free_port() -> int:
+    """Return a loopback port on which nothing listens now."""
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trnfleet.transport.inbox import Inbox, InboxLimits
+from trnfleet.wire.ports import Envelope, LinkStatus
+
+
+def telemetry(number: int, size: int = 1) -> Envelope:
+    return Envelope(f"telemetry/{number}", b"t" * size)
+
+
+def transition(number: int, size: int = 1) -> Envelope:
+    return Envelope(f"event/{number}", b"e" * size, qos=1)
+
+
+def make(messages: int = 3, size_bytes: int = 1000, payload_bytes: int = 100) -> tuple[Inbox, LinkStatus]:
+    status = LinkStatus()
+    return Inbox(InboxLimits(messages, size_bytes, payload_bytes), status), status
+
+
+def fill(inbox: Inbox, *envelopes: Envelope) -> None:
+    for envelope in envelopes:
+        inbox.put(envelope)
+
+
+async def test_batch_keeps_the_order() -> None:
+    """What came in is taken at once and in order."""
+    inbox, status = make()
+    fill(inbox, telemetry(0), transition(1), telemetry(2))
+    assert await inbox.take() == [telemetry(0), transition(1), telemetry(2)]
+    assert (status.received, status.dropped, status.queue_peak, len(inbox), inbox.size_bytes) == (
+        3,
+        0,
+        3,
+        0,
+        0,
+    )
+
+
+async def test_oldest_telemetry_goes_first() -> None:
+    """A full inbox drops its oldest telemetry and counts it, however old the transitions are."""
+    inbox, status = make(messages=3)
+    fill(inbox, transition(0), telemetry(1), telemetry(2), transition(3), telemetry(4))
+    assert await inbox.take() == [transition(0), transition(3), telemetry(4)]
+    assert (status.received, status.dropped, status.queue_peak) == (5, 2, 3)
+
+
+async def test_newest_telemetry_goes_before_any_transition() -> None:
+    """Telemetry that finds the inbox full of transitions is itself dropped."""
+    inbox, status = make(messages=2)
+    fill(inbox, transition(0), transition(1), telemetry(2))
+    assert await inbox.take() == [transition(0), transition(1)]
+    assert status.dropped == 1
+
+
+async def test_retained_state_counts_as_a_transition() -> None:
+    """Retained state stays where telemetry goes, even at QoS 0."""
+    inbox, _ = make(messages=1)
+    state = Envelope("node/a", b"d", retain=True)
+    fill(inbox, state, telemetry(1))
+    assert await inbox.take() == [state]
+
+
+async def test_transitions_alone_are_bounded_too() -> None:
+    """With nothing but transitions the oldest of them goes, and is counted."""
+    inbox, status = make(messages=2)
+    fill(inbox, *(transition(number) for number in range(5)))
+    assert await inbox.take() == [transition(3), transition(4)]
+    assert status.dropped == 3
+
+
+async def test_bytes_are_bounded() -> None:
+    """Large payloads fill the inbox before their number does."""
+    inbox, status = make(messages=100, size_bytes=250, payload_bytes=100)
+    fill(inbox, *(telemetry(number, 100) for number in range(4)))
+    assert inbox.size_bytes == 200
+    assert [each.topic for each in await inbox.take()] == ["telemetry/2", "telemetry/3"]
+    assert status.dropped == 2
+
+
+async def test_oversize_is_not_let_in() -> None:
+    """A payload above the limit is counted as oversize and pushes nothing else out; one at the limit comes in."""
+    inbox, status = make(payload_bytes=100)
+    fill(inbox, telemetry(0, 101), transition(1, 101), telemetry(2, 100))
+    assert await inbox.take() == [telemetry(2, 100)]
+    assert (status.received, status.oversize, status.dropped) == (3, 2, 0)
+
+
+async def test_take_waits_for_something() -> None:
+    """Taking from an empty inbox waits, and wakes at the next message, every time anew."""
+    inbox, _ = make()
+    for number in range(3):
+        taking = asyncio.create_task(inbox.take())
+        await asyncio.sleep(0)
+        assert not taking.done()
+        inbox.put(telemetry(number))
+        assert await taking == [telemetry(number)]
+
+
+def test_limits_must_be_positive() -> None:
+    """An inbox that could hold nothing is refused."""
+    with pytest.raises(ValueError, match="at least 1"):
+        InboxLimits(messages=0)
+
+
+@given(
+    kinds=st.lists(st.tuples(st.booleans(), st.integers(0, 40)), max_size=60),
+    messages=st.integers(1, 8),
+    size_bytes=st.integers(1, 120),
+)
+def test_nothing_vanishes_uncounted(kinds: list[tuple[bool, int]], messages: int, size_bytes: int) -> None:
+    """Whatever comes, the limits hold, order stays, all is counted, and no transition goes before telemetry."""
+    sent = [transition(n, size) if event else telemetry(n, size) for n, (event, size) in enumerate(kinds)]
+
+    async def play() -> None:
+        inbox, status = make(messages, size_bytes, payload_bytes=30)
+        dropped_transition = False
+        for envelope in sent:
+            inbox.put(envelope)
+            assert len(inbox) <= messages
+            assert inbox.size_bytes <= size_bytes
+        kept = await inbox.take() if len(inbox) else []
+        assert status.received == len(sent) == len(kept) + status.dropped + status.oversize
+        fitting = [each for each in sent if len(each.payload) <= 30]
+        assert kept == [each for each in fitting if each in kept]
+        lost = [each for each in fitting if each not in kept]
+        dropped_transition = any(each.qos for each in lost)
+        if not dropped_transition and len(fitting) <= messages:
+            total = sum(len(each.payload) for each in fitting)
+            assert total > size_bytes or not lost
+
+    asyncio.run(play())

@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from trnfleet.clock import ManualClock
+from trnfleet.errors import BrokerError
+from trnfleet.transport import link as link_module
+from trnfleet.transport.connection import LinkDown, Login
+from trnfleet.transport.link import Link
+from trnfleet.transport.mqtt import MqttPublisher
+from trnfleet.transport.url import BrokerUrl
+from trnfleet.wire.ports import Envelope
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from trnfleet.transport.connection import Connection
+
+REFUSED = LinkDown("connection refused")
+SILENT = LinkDown("no answer to CONNECT within 2 s", silent=True)
+WRONG_VERSION = LinkDown("the broker does not speak this MQTT version", wrong_version=True)
+
+
+@dataclass
+class Network:
+    """A broker made of answers: what each attempt to connect leads to, in order; then every one succeeds."""
+
+    answers: list[LinkDown | None] = field(default_factory=list)
+    tried: list[str] = field(default_factory=list)
+    connections: list[FakeConnection] = field(default_factory=list)
+    sent: list[str] = field(default_factory=list)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    """Sending waits while it is not set."""
+
+
+class FakeConnection:
+    """A connection that lives until a test ends it."""
+
+    def __init__(self, network: Network, protocol: str) -> None:
+        self.protocol = protocol
+        self.closed = False
+        self._network = network
+        self._end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.ended = self._end
+
+    async def open(self) -> None:
+        """Take the network's next answer."""
+        self._network.tried.append(self.protocol)
+        answer = self._network.answers.pop(0) if self._network.answers else None
+        if answer is not None:
+            raise answer
+        self._network.connections.append(self)
+
+    async def send(self, chunk: Sequence[Envelope]) -> list[Envelope]:
+        """Send through the gate; nothing gets through when the connection ends before it opens."""
+        assert len(chunk) <= (64 if chunk[0].qos else 8)
+        waiting = asyncio.create_task(self._network.gate.wait())
+        await asyncio.wait((waiting, self._end), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self._end.done():
+            return list(chunk)
+        self._network.sent += [envelope.topic for envelope in chunk]
+        return []
+
+    async def close(self) -> None:
+        """Note that it was closed."""
+        self.closed = True
+        self._end.cancel()
+
+    def end(self, why: str) -> None:
+        """Break the connection."""
+        self._end.set_result(why)
+
+
+@pytest.fixture
+def network(monkeypatch: pytest.MonkeyPatch) -> Network:
+    """Put a network made of answers in the place of the real one."""
+    network = Network()
+    network.gate.set()
+    monkeypatch.setattr(
+        link_module,
+        "Connection",
+        lambda _login, protocol, _clock, _deliver: FakeConnection(network, protocol),
+    )
+    return network
+
+
+async def _ready(_connection: Connection) -> None:
+    """Be ready at once."""
+
+
+def make(clock: ManualClock, **options: Any) -> Link:
+    login = Login(BrokerUrl("broker.example"), "client")
+    return Link(login, clock=clock, rng=random.Random(1), prepare=_ready, **options)  # noqa: S311  spreads attempts
+
+
+@contextlib.asynccontextmanager
+async def running(link: Link | MqttPublisher) -> AsyncIterator[None]:
+    task = asyncio.create_task(link.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_it_connects_again_and_again(network: Network) -> None:
+    """A refused connection is tried again after one second, then after two, and counted once it stands."""
+    network.answers = [REFUSED, REFUSED]
+    clock = ManualClock()
+    link = make(clock)
+    async with running(link):
+        await clock.advance(0)
+        assert (link.status.connected, link.status.last_error) == (False, "connection refused")
+        await clock.advance(1)
+        assert len(network.tried) == 2
+        await clock.advance(0.9)
+        assert len(network.tried) == 2
+        await clock.advance(1.1)
+        assert link.status.connected
+        assert (link.status.connects, link.status.protocol) == (1, "5")
+    assert network.connections[0].closed
+    assert (link.status.connected, link.status.last_error) == (False, "stopped")
+
+
+async def test_stable_connection_resets_the_wait(network: Network) -> None:
+    """After a connection that held 10 s the next wait is the first one again; after a short one it grows on."""
+    clock = ManualClock()
+    link = make(clock)
+    async with running(link):
+        for _ in range(4):
+            await clock.advance(9)
+            network.connections[-1].end("connection lost")
+        await clock.advance(3.9)
+        assert link.status.connects == 4
+        await clock.advance(10 + 8)
+        assert link.status.connects == 5
+        network.connections[-1].end("connection lost")
+        await clock.advance(0)
+        assert link.status.last_error == "connection lost"
+        await clock.advance(1)
+        assert link.status.connects == 6
+
+
+async def test_restart_within_minutes_is_found_within_10_s(network: Network) -> None:
+    """However long a young outage has lasted, the next attempt is at most 8 s away."""
+    clock = ManualClock()
+    network.answers = [REFUSED] * 10_000
+    async with running(make(clock)):
+        await clock.advance(0)
+        for _ in range(20):
+            before = len(network.tried)
+            await clock.advance(8)
+            assert len(network.tried) > before
+
+
+async def test_old_outage_is_asked_about_every_half_minute_at_most(network: Network) -> None:
+    """In an outage of an hour the attempts are 15 to 30 s apart."""
+    clock = ManualClock()
+    network.answers = [REFUSED] * 10_000
+    async with running(make(clock)):
+        for _ in range(100):
+            await clock.advance(36)
+        before = len(network.tried)
+        await clock.advance(300)
+        assert 10 <= len(network.tried) - before <= 21
+
+
+@pytest.mark.parametrize("answer", [SILENT, WRONG_VERSION])
+async def test_older_version_is_spoken_and_remembered(network: Network, answer: LinkDown) -> None:
+    """A broker that refuses MQTT 5 or keeps silent is spoken to in 3.1.1, from then on at once."""
+    clock = ManualClock()
+    network.answers = [answer]
+    link = make(clock)
+    async with running(link):
+        await clock.advance(0)
+        assert link.status.protocol == "3.1.1"
+        network.connections[-1].end("connection lost")
+        await clock.advance(1)
+    assert network.tried == ["5", "3.1.1", "3.1.1"]
+
+
+async def test_older_version_is_not_remembered_before_it_worked(network: Network) -> None:
+    """A broker that answers neither version is asked in MQTT 5 first again."""
+    clock = ManualClock()
+    network.answers = [SILENT, SILENT]
+    async with running(make(clock)):
+        await clock.advance(1)
+    assert network.tried == ["5", "3.1.1", "5"]
+
+
+async def test_slow_broker_that_spoke_5_is_asked_for_it_again(network: Network) -> None:
+    """Silence from a broker that has spoken MQTT 5 before is taken for slowness: 3.1.1 now, 5 the next time."""
+    clock = ManualClock()
+    link = make(clock)
+    async with running(link):
+        await clock.advance(11)
+        network.answers = [SILENT]
+        network.connections[-1].end("connection lost")
+        await clock.advance(1)
+        assert link.status.protocol == "3.1.1"
+        await clock.advance(11)
+        network.connections[-1].end("connection lost")
+        await clock.advance(1)
+        assert link.status.protocol == "5"
+
+
+async def test_forced_version_is_the_only_one(network: Network) -> None:
+    """With a version given, no other is tried."""
+    clock = ManualClock()
+    network.answers = [SILENT, SILENT]
+    async with running(make(clock, protocol="3.1.1")):
+        await clock.advance(5)
+    assert network.tried == ["3.1.1"] * 3
+
+
+async def test_waiting_for_the_first_connection(network: Network) -> None:
+    """Who waits for the first connection goes on when it stands."""
+    link = make(ManualClock())
+    async with running(link):
+        await link.wait_connected(1)
+    assert network.tried == ["5"]
+
+
+async def test_waiting_fails_with_where_and_why(network: Network) -> None:
+    """Who waits for the first connection is told in one line why it failed; without an answer, after the time given."""
+    network.answers = [REFUSED]
+    link = make(ManualClock())
+    with pytest.raises(BrokerError, match=r"^broker mqtt://broker.example:1883: no answer within 0 s$"):
+        await link.wait_connected(0)
+    async with running(link):
+        with pytest.raises(BrokerError, match=r"^broker mqtt://broker.example:1883: connection refused$"):
+            await link.wait_connected(1)
+
+
+async def test_announcements_go_first_and_state_after_them(network: Network) -> None:
+    """Announcements are sent in order after every connect; what is published meanwhile follows them."""
+    clock = ManualClock()
+    publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock)
+    publisher.on_connect(lambda: [Envelope(f"node/{number}", b"", 1, retain=True) for number in range(12)])
+    publisher.on_connect(lambda: [Envelope("publisher/p", b"online", 1, retain=True)])
+    announced = [*(f"node/{number}" for number in range(12)), "publisher/p"]
+    network.gate.clear()
+    async with running(publisher):
+        await clock.advance(0)
+        assert not publisher.status.connected
+        publishing = asyncio.create_task(publisher.publish([Envelope("node/0", b"new", 1, retain=True)]))
+        await clock.advance(0)
+        network.gate.set()
+        await publishing
+        assert network.sent == [*announced, "node/0"]
+        assert publisher.status.connects == 1
+        network.connections[-1].end("connection lost")
+        await clock.advance(1)
+        assert network.sent == [*announced, "node/0", *announced]
+
+
+async def test_what_cannot_be_sent_is_counted(network: Network) -> None:
+    """Without a connection, or when it breaks in the middle, all but retained state counts as dropped; none raises."""
+    clock = ManualClock()
+    publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock)
+    batch = [Envelope("telemetry", b""), Envelope("event", b"", 1), Envelope("node", b"", 1, retain=True)]
+    await publisher.publish(batch)
+    assert (publisher.status.dropped, publisher.status.sent) == (2, 0)
+    async with running(publisher):
+        await clock.advance(0)
+        network.gate.clear()
+        publishing = asyncio.create_task(publisher.publish(batch * 4))
+        await clock.advance(0)
+        network.connections[-1].end("connection lost")
+        await publishing
+    assert (publisher.status.dropped, publisher.status.sent) == (10, 0)
+
+
+async def test_oversize_is_not_sent(network: Network) -> None:
+    """A payload above the limit stays here, counted; one at the limit goes."""
+    clock = ManualClock()
+    publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock, max_payload_bytes=10)
+    async with running(publisher):
+        await clock.advance(0)
+        await publisher.publish([Envelope("big", b"x" * 11), Envelope("fits", b"x" * 10)])
+    assert network.sent == ["fits"]
+    assert (publisher.status.oversize, publisher.status.sent, publisher.status.dropped) == (1, 1, 0)
+
+
+async def test_broken_announcement_is_not_hidden(network: Network) -> None:
+    """A bug in what is to be announced ends the run, so that its supervisor hears of it; the connection is closed."""
+
+    def announce() -> list[Envelope]:
+        raise ZeroDivisionError
+
+    publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=ManualClock())
+    publisher.on_connect(announce)
+    with pytest.raises(ZeroDivisionError):
+        await publisher.run()
+    assert network.connections[-1].closed

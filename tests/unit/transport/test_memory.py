@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from trnfleet.clock import ManualClock
+from trnfleet.errors import BrokerError
+from trnfleet.transport.inbox import InboxLimits
+from trnfleet.transport.memory import MemoryBus, topic_matches
+from trnfleet.wire.ports import Envelope, Publisher, Source
+
+
+@pytest.fixture
+def bus() -> MemoryBus:
+    return MemoryBus(ManualClock(monotonic_s=5.0))
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "topic", "matches"),
+    [
+        ("a/b", "a/b", True),
+        ("a/b", "a/bc", False),
+        ("a/b", "a/b/c", False),
+        ("a/+", "a/b", True),
+        ("a/+", "a/", True),
+        ("a/+", "a", False),
+        ("a/+", "a/b/c", False),
+        ("+/+", "a/b", True),
+        ("+/b/+", "a/b/c", True),
+        ("a/#", "a", True),
+        ("a/#", "a/b/c", True),
+        ("a/#", "ab", False),
+        ("#", "a/b", True),
+        ("#", "$SYS/x", False),
+        ("+/x", "$SYS/x", False),
+        ("$SYS/#", "$SYS/x", True),
+        ("a/b.c", "a/bxc", False),
+        ("/+", "/a", True),
+        ("+", "/a", False),
+    ],
+)
+def test_filter_matches_as_the_standard_says(topic_filter: str, topic: str, matches: bool) -> None:
+    """`+` stands for one level, `#` for the rest with its parent, and neither for the broker's own topics."""
+    assert topic_matches(topic_filter, topic) is matches
+
+
+@pytest.mark.parametrize("topic_filter", ["", "a/#/b", "a+", "a/b#", "#/a"])
+def test_bad_filter_is_refused(topic_filter: str) -> None:
+    """A wildcard in a place where none may stand is refused."""
+    with pytest.raises(ValueError, match="not a topic filter"):
+        topic_matches(topic_filter, "a")
+
+
+async def test_live_messages_reach_who_subscribed(bus: MemoryBus) -> None:
+    """A message reaches the sources whose filter matches, at the lower QoS, stamped with the time of its arrival."""
+    publisher, source, other = bus.publisher(), bus.source([("t/+", 1), ("t/#", 0)]), bus.source([("x", 1)])
+    bus.reconnect()
+    await publisher.publish(
+        [Envelope("t/a", b"1", qos=1, content_type="application/json"), Envelope("t/b", b"2")]
+    )
+    assert await source.take() == [
+        Envelope("t/a", b"1", qos=1, content_type="application/json", received_s=5.0),
+        Envelope("t/b", b"2", received_s=5.0),
+    ]
+    assert other.waiting == 0
+    assert (publisher.status.sent, source.status.received) == (2, 2)
+
+
+async def test_retained_state_greets_the_late(bus: MemoryBus) -> None:
+    """Retained messages come at the subscription, with their flag; live ones without it."""
+    publisher, late = bus.publisher(), bus.source([("#", 1)])
+    publisher.connect()
+    await publisher.publish(
+        [Envelope("node/a", b"1", 1, retain=True), Envelope("node/a", b"2", 1, retain=True)]
+    )
+    late.connect()
+    await publisher.publish([Envelope("node/a", b"3", 1, retain=True)])
+    assert [(each.payload, each.retain) for each in await late.take()] == [(b"2", True), (b"3", False)]
+
+
+async def test_empty_retained_message_clears(bus: MemoryBus) -> None:
+    """An empty retained payload is delivered and leaves nothing retained."""
+    publisher, source = bus.publisher(), bus.source([("#", 1)])
+    bus.reconnect()
+    await publisher.publish([Envelope("a", b"1", 1, retain=True), Envelope("a", b"", 1, retain=True)])
+    assert [each.payload for each in await source.take()] == [b"1", b""]
+    assert bus.retained == {}
+
+
+async def test_will_is_published_at_death_alone(bus: MemoryBus) -> None:
+    """The last will goes out when a publisher dies, not when it leaves in an orderly way."""
+    will = Envelope("publisher/a", b"offline", 1, retain=True)
+    publisher, source = bus.publisher(will=will), bus.source([("#", 1)])
+    bus.reconnect()
+    publisher.disconnect()
+    publisher.die()
+    assert source.waiting == 0
+    publisher.connect()
+    publisher.die()
+    assert [each.payload for each in await source.take()] == [b"offline"]
+    assert not publisher.status.connected
+
+
+async def test_without_a_connection_telemetry_is_dropped_and_counted(bus: MemoryBus) -> None:
+    """While disconnected, telemetry and events count as dropped; retained state does not."""
+    publisher = bus.publisher()
+    await publisher.publish([Envelope("t", b""), Envelope("e", b"", 1), Envelope("s", b"", 1, retain=True)])
+    assert (publisher.status.dropped, publisher.status.sent) == (2, 0)
+
+
+async def test_reconnect_announces_in_order_before_anything_else(bus: MemoryBus) -> None:
+    """After a broker's death, who subscribed gets the announcements again, in the order in which they were named."""
+    publisher, source = bus.publisher(), bus.source([("#", 1)])
+    publisher.on_connect(
+        lambda: [Envelope("node/a", b"", 1, retain=True), Envelope("node/b", b"", 1, retain=True)]
+    )
+    publisher.on_connect(lambda: [Envelope("publisher/p", b"online", 1, retain=True)])
+    bus.reconnect()
+    await source.take()
+    bus.disconnect()
+    assert bus.retained == {}
+    assert not source.status.connected
+    bus.reconnect()
+    await publisher.publish([Envelope("t", b"")])
+    assert [each.topic for each in await source.take()] == ["node/a", "node/b", "publisher/p", "t"]
+    assert (publisher.status.connects, source.status.connects) == (2, 2)
+
+
+async def test_slow_source_is_bounded(bus: MemoryBus) -> None:
+    """A source that nobody takes from drops its oldest telemetry and says how much."""
+    publisher, source = bus.publisher(), bus.source([("#", 0)], limits=InboxLimits(messages=10))
+    bus.reconnect()
+    await publisher.publish(Envelope(str(number), b"") for number in range(25))
+    assert [each.topic for each in await source.take()] == [str(number) for number in range(15, 25)]
+    assert (source.status.dropped, source.status.queue_peak) == (15, 10)
+
+
+async def test_run_connects_and_leaves(bus: MemoryBus) -> None:
+    """Clients of the bus are used like those of a broker: run as a task, wait, cancel."""
+    publisher: Publisher = (memory_publisher := bus.publisher())
+    source: Source = bus.source([("#", 0)])
+    with pytest.raises(BrokerError, match="no answer within"):
+        await memory_publisher.wait_connected(0)
+    running = asyncio.create_task(memory_publisher.run())
+    await memory_publisher.wait_connected(1)
+    assert publisher.status.connected
+    assert not source.status.connected
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert publisher.status.last_error == "stopped"

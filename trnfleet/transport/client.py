@@ -1,0 +1,187 @@
+"""aiomqtt's client as it is used here: what it lacks, and what it takes and gives in paho's own types.
+
+Owns everything that depends on the insides of aiomqtt 2.5 and paho 2. It decides nothing about the connection's life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+
+import aiomqtt
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from paho.mqtt.reasoncodes import ReasonCode
+
+    from trnfleet.clock import Clock
+
+TCP_CONNECT_S = 2.0
+"""Longest wait for TCP; it is spent in a thread that cannot be interrupted, so it bounds a command's end too."""
+MAX_PACKET_BYTES = 2 * 1024 * 1024
+"""What an MQTT 5 broker is told to send at most. It drops larger packets silently, so this stays well above the largest
+payload: what lies between is dropped here, where it is counted."""
+RECEIVE_MAXIMUM = 16_384
+"""Unacknowledged QoS 1 messages that an MQTT 5 broker may have under way to us.
+
+At a subscription Mosquitto silently drops the retained messages beyond these and its queue of 1,000; with the 8,192
+descriptors of 4,000,000 chips under way at once only those that the socket cannot take are left to `max_queued_messages`.
+They do not pile up here: paho acknowledges as it reads, and the inbox is bounded.
+"""
+MAX_CACHED_TOPICS = 65_536
+TCP_NODELAY = ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),)
+_CONTENT_TYPES = {name: name for name in (CONTENT_TYPE_JSON, CONTENT_TYPE_CBOR)}
+
+# What paho logs comes back to us as errors and is told in `LinkStatus`; printed, it would tear the screen.
+PAHO_LOG = logging.getLogger("trnfleet.paho")
+PAHO_LOG.addHandler(logging.NullHandler())
+PAHO_LOG.propagate = False
+PAHO_LOG.setLevel(logging.CRITICAL)
+
+
+class Client(aiomqtt.Client):
+    """aiomqtt's client with what it lacks: a bounded TCP connect, and an end that leaves no socket behind."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.tcp_stood = False
+        self.end_code: ReasonCode | None = None
+        """Why the connection ended."""
+        self._connect_over = False
+        self._dropped = False
+        self._home = threading.get_ident()
+
+    @property
+    def stands(self) -> bool:
+        """Whether the socket is open."""
+        return self._client.socket() is not None
+
+    def drop(self) -> None:
+        """Close the socket if it is still open; aiomqtt leaves it open when CONNECT fails, times out or is cancelled."""
+        self._dropped = True
+        if self._connect_over:
+            # Behind what connecting has left with the loop to do: it must not meet a closed socket.
+            self._loop.call_soon(self._close_socket)
+        look_at(self._connected)
+        look_at(self._disconnected)
+
+    def _client_connect(self) -> None:
+        # Runs in a thread; there is no public way to the time that paho waits for TCP.
+        self._client.connect_timeout = TCP_CONNECT_S
+        try:
+            super()._client_connect()
+            self.tcp_stood = True
+        finally:
+            self._connect_over = True
+            if self._dropped:
+                self._loop.call_soon_threadsafe(self._close_socket)
+
+    def _on_disconnect(
+        self,
+        client: Any,
+        userdata: Any,
+        flags: Any,
+        reason_code: ReasonCode,
+        properties: Properties | None = None,
+    ) -> None:
+        self.end_code = reason_code
+        super()._on_disconnect(client, userdata, flags, reason_code, properties)
+        look_at(self._disconnected)
+
+    def _on_socket_register_write(self, client: Any, userdata: Any, sock: Any) -> None:
+        if threading.get_ident() != self._home:
+            super()._on_socket_register_write(client, userdata, sock)
+            return
+        # aiomqtt leaves this to the loop's next round, in which the socket may be closed or its number another's.
+        self._loop.add_writer(sock.fileno(), self._write)
+
+    def _write(self) -> None:
+        try:
+            self._client.loop_write()
+        except Exception as error:  # noqa: BLE001  as aiomqtt does: whatever it is, the connection is broken
+            if not self._disconnected.done():
+                self._disconnected.set_exception(error)
+
+    def _close_socket(self) -> None:
+        self._client._sock_close()  # noqa: SLF001  paho has no public way to close without a word
+        if self._misc_task is not None:
+            self._misc_task.cancel()
+
+
+def look_at(future: asyncio.Future[Any]) -> None:
+    """Take note of a future's error, so that asyncio does not complain that nobody did."""
+    if future.done() and not future.cancelled():
+        future.exception()
+
+
+def delivering_queue(
+    deliver: Callable[[Envelope], None], clock: Clock
+) -> type[asyncio.Queue[aiomqtt.Message]]:
+    """Return a queue that hands each message over inside paho's callback, without a task and a wake-up for each."""
+    topics: dict[str, str] = {}
+
+    class DeliveringQueue(asyncio.Queue[aiomqtt.Message]):
+        def put_nowait(self, item: aiomqtt.Message) -> None:
+            name = item.topic.value
+            topic = topics.get(name)
+            if topic is None:
+                if len(topics) >= MAX_CACHED_TOPICS:
+                    topics.clear()
+                # paho builds a new string for every message; what is kept is one for each topic.
+                topic = topics[name] = name
+            content_type = getattr(item.properties, "ContentType", None)
+            if content_type is not None:
+                content_type = _CONTENT_TYPES.get(content_type, content_type)
+            deliver(Envelope(topic, item.payload, item.qos, item.retain, content_type, clock.monotonic_s()))
+
+    return DeliveringQueue
+
+
+class _PackedProperties(Properties):
+    """PUBLISH properties whose bytes are made once; paho makes them anew for every message."""
+
+    def __init__(self, content_type: str) -> None:
+        super().__init__(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho's properties have no types
+        self.ContentType = content_type
+        # paho's own __setattr__ takes only the names of MQTT properties.
+        object.__setattr__(self, "_packed", super().pack())  # type: ignore[no-untyped-call]  # as above
+
+    def pack(self) -> bytes:
+        packed: bytes = self.__dict__["_packed"]
+        return packed
+
+
+@functools.lru_cache(maxsize=16)
+def publish_properties(content_type: str) -> Properties:
+    """Return the properties of a message with a content type."""
+    return _PackedProperties(content_type)
+
+
+def _properties(packet_type: int) -> Properties:
+    return Properties(packet_type)  # type: ignore[no-untyped-call]  # paho's properties have no types
+
+
+def connect_properties() -> Properties:
+    """Return what an MQTT 5 broker is told about our limits."""
+    properties = _properties(PacketTypes.CONNECT)
+    properties.MaximumPacketSize = MAX_PACKET_BYTES
+    properties.ReceiveMaximum = RECEIVE_MAXIMUM
+    return properties
+
+
+def make_will(envelope: Envelope, *, version5: bool) -> aiomqtt.Will:
+    """Return an envelope as a last will; only MQTT 5 has a content type."""
+    properties = None
+    if version5 and envelope.content_type is not None:
+        properties = _properties(PacketTypes.WILLMESSAGE)
+        properties.ContentType = envelope.content_type
+    return aiomqtt.Will(envelope.topic, envelope.payload, envelope.qos, envelope.retain, properties)

@@ -1,0 +1,266 @@
+"""One connection to a broker, from CONNECT to its end, with every failure in plain words.
+
+Beside `client` the only module that knows aiomqtt and paho. It does not reconnect; `link` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import aiomqtt
+from paho.mqtt.reasoncodes import ReasonCode
+
+from trnfleet.transport.client import (
+    PAHO_LOG,
+    TCP_CONNECT_S,
+    TCP_NODELAY,
+    Client,
+    connect_properties,
+    delivering_queue,
+    look_at,
+    make_will,
+    publish_properties,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trnfleet.clock import Clock
+    from trnfleet.transport.url import BrokerUrl, Password
+    from trnfleet.wire.ports import Envelope
+
+ProtocolName = Literal["5", "3.1.1"]
+
+KEEPALIVE_S = 10
+"""A half-open connection is found after at most twice as much: paho pings after one, and gives up after another."""
+PENDING_PUBLISHES = 8
+"""How many telemetry messages are under way at once; more does not make it quicker."""
+PENDING_ANNOUNCEMENTS = 64
+"""How many acknowledged messages of an announcement are under way at once: a broker without TCP_NODELAY takes 40 ms for
+each round of acknowledgements, and a large fleet announces thousands."""
+CONNACK_S: dict[ProtocolName, float] = {"5": 2.0, "3.1.1": 3.0}
+"""Longest wait for the answer to CONNECT; a broker that does not know MQTT 5 may just keep silent."""
+SUBSCRIBE_S = 10.0
+ACKNOWLEDGE_S = 10.0
+"""Longest wait for a PUBACK on a connection that stands."""
+GOODBYE_S = 1.5
+"""Longest wait for DISCONNECT to go out, within the 2 s in which a command ends."""
+
+_VERSIONS = {"5": aiomqtt.ProtocolVersion.V5, "3.1.1": aiomqtt.ProtocolVersion.V311}
+_VERSION_REFUSED = 132
+_NOT_AUTHORISED = (134, 135)
+_PLAIN_WORDS = {
+    128: "connection lost",
+    130: "protocol error",
+    _VERSION_REFUSED: "the broker does not speak this MQTT version",
+    133: "the broker refuses the client id",
+    136: "the broker is unavailable",
+    137: "the broker is busy",
+    138: "the broker has banned this client",
+    139: "the broker is shutting down",
+    141: "no answer within twice the keepalive",
+    142: "another client took over the same client id",
+    149: "a packet was too large for the broker",
+    151: "the broker's quota is used up",
+}
+
+
+class LinkDown(Exception):  # noqa: N818  it is an event in a connection's life more than an error
+    """A connection that could not be made, or has ended; its text says why in plain words."""
+
+    def __init__(self, why: str, *, wrong_version: bool = False, silent: bool = False) -> None:
+        super().__init__(why)
+        self.wrong_version = wrong_version
+        """The broker says that it does not speak this version of MQTT."""
+        self.silent = silent
+        """TCP stood, but CONNECT was not answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who connects where; the same for every connection of a link."""
+
+    url: BrokerUrl
+    client_id: str
+    password: Password | None = None
+    """Sent only where the URL names a user."""
+    will: Envelope | None = None
+    keepalive_s: int = KEEPALIVE_S
+
+
+class Connection:
+    """One connection; use it once: `open`, then `subscribe` or `send`, watch `ended`, and `close` in any case."""
+
+    ended: asyncio.Task[str]
+    """Done when the connection has ended; its result says why."""
+
+    def __init__(
+        self, login: Login, protocol: ProtocolName, clock: Clock, deliver: Callable[[Envelope], None] | None
+    ) -> None:
+        self.protocol = protocol
+        self._login = login
+        version5 = protocol == "5"
+        self._client = Client(
+            login.url.host,
+            login.url.port,
+            identifier=login.client_id,
+            username=login.url.user,
+            password=login.password.reveal() if login.password and login.url.user is not None else None,
+            protocol=_VERSIONS[protocol],
+            will=make_will(login.will, version5=version5) if login.will else None,
+            keepalive=login.keepalive_s,
+            timeout=CONNACK_S[protocol],
+            properties=connect_properties() if version5 else None,
+            socket_options=TCP_NODELAY,
+            max_inflight_messages=PENDING_ANNOUNCEMENTS,
+            queue_type=delivering_queue(deliver, clock) if deliver else None,
+            logger=PAHO_LOG,
+        )
+        self._client.pending_calls_threshold = PENDING_ANNOUNCEMENTS
+
+    async def open(self) -> None:
+        """Connect.
+
+        Raises:
+            LinkDown: it cannot be done; nothing is left behind.
+        """
+        try:
+            await self._client.__aenter__()
+        except aiomqtt.MqttError as error:
+            self._client.drop()
+            raise self._refusal(error) from error
+        except UnicodeError as error:
+            self._client.drop()
+            raise LinkDown("name not found") from error
+        except BaseException:
+            self._client.drop()
+            raise
+        if not self._client.stands:
+            # aiomqtt forgets an end that came before it was done with the beginning.
+            self._client.drop()
+            raise LinkDown(_words_of(self._client.end_code) or "connection lost")
+        self.ended = asyncio.create_task(self._watch(), name=f"mqtt-watch-{self._login.client_id}")
+
+    async def subscribe(self, topics: Sequence[tuple[str, int]]) -> list[str]:
+        """Subscribe to (filter, QoS) pairs; return the filters that the broker refused.
+
+        Raises:
+            LinkDown: the connection ended meanwhile, or the broker did not answer.
+        """
+        answer = asyncio.create_task(
+            self._client.subscribe(list(topics), timeout=SUBSCRIBE_S), name="mqtt-subscribe"
+        )
+        if not await self._done_before_end(answer):
+            raise LinkDown(self.ended.result())
+        try:
+            codes = answer.result()
+        except aiomqtt.MqttError as error:
+            raise LinkDown(_words(error) or "the broker did not answer the subscription") from error
+        granted = [code.value if isinstance(code, ReasonCode) else code for code in codes]
+        return [topic for (topic, _), code in zip(topics, granted, strict=True) if code >= 128]
+
+    async def send(self, chunk: Sequence[Envelope]) -> list[Envelope]:
+        """Publish a chunk of messages all at once and return those that did not get through."""
+        unsent: list[Envelope] = []
+        sending = asyncio.gather(*(self._send_one(envelope, unsent) for envelope in chunk))
+        if await self._done_before_end(sending):
+            sending.result()
+        return unsent
+
+    async def close(self) -> None:
+        """Say goodbye, so that the broker keeps the last will to itself, and close; at once if it has ended."""
+        self._client.timeout = GOODBYE_S
+        self.ended.cancel()
+        try:
+            await self._client.__aexit__(None, None, None)
+        except aiomqtt.MqttError:
+            pass  # the goodbye did not get through; the socket is closed all the same
+        finally:
+            self._client.drop()
+
+    async def _send_one(self, envelope: Envelope, unsent: list[Envelope]) -> None:
+        content_type = envelope.content_type if self.protocol == "5" else None
+        try:
+            await self._client.publish(
+                envelope.topic,
+                envelope.payload,
+                envelope.qos,
+                envelope.retain,
+                None if content_type is None else publish_properties(content_type),
+                # QoS 0 waits for the socket alone, for as long as the connection stands.
+                timeout=ACKNOWLEDGE_S if envelope.qos else math.inf,
+            )
+        except aiomqtt.MqttError:
+            unsent.append(envelope)
+        except asyncio.CancelledError:
+            unsent.append(envelope)
+            raise
+
+    async def _done_before_end(self, work: asyncio.Future[Any]) -> bool:
+        """Wait for `work`, which aiomqtt does not wake when the connection ends; cancel it then and return False."""
+        try:
+            await asyncio.wait((work, self.ended), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            work.add_done_callback(look_at)
+            work.cancel()
+            raise
+        if work.done():
+            return True
+        work.add_done_callback(look_at)
+        work.cancel()
+        await asyncio.wait((work,))
+        return False
+
+    async def _watch(self) -> str:
+        """Wait for the end: nothing ever comes out of the client's own queue, so only a disconnect wakes this."""
+        try:
+            await anext(self._client.messages)
+        except aiomqtt.MqttError as error:
+            return _words(error.__cause__) or "connection lost"
+        return "connection lost"
+
+    def _refusal(self, error: aiomqtt.MqttError) -> LinkDown:
+        if isinstance(error, aiomqtt.MqttCodeError) and isinstance(error.rc, ReasonCode):
+            code = error.rc.value
+            if code in _NOT_AUTHORISED:
+                return LinkDown(f"not authorised: {self._why_not_authorised()}")
+            return LinkDown(_words(error) or "connection refused", wrong_version=code == _VERSION_REFUSED)
+        if self._client.tcp_stood:
+            return LinkDown(f"no answer to CONNECT within {self._client.timeout:g} s", silent=True)
+        # aiomqtt keeps only the text of the system's error, but Python keeps the error.
+        return LinkDown(_why_unreachable(error.__context__) or str(error).lower() or "connection failed")
+
+    def _why_not_authorised(self) -> str:
+        user = self._login.url.user
+        if user is None:
+            return "the broker asks for a user, as in mqtt://user@host, and a password"
+        if self._login.password is None:
+            return (
+                f"no password was given for user {user!r}; set TRNFLEET_MQTT_PASSWORD or give --password-file"
+            )
+        return f"the broker refused user {user!r} or the password"
+
+
+def _why_unreachable(error: BaseException | None) -> str | None:
+    """Return plain words for a TCP connection that could not be made, and None for an error of another kind."""
+    if isinstance(error, socket.gaierror):
+        return "name not found"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, TimeoutError):
+        return f"no answer within {TCP_CONNECT_S:g} s"
+    return error.strerror.lower() if isinstance(error, OSError) and error.strerror else None
+
+
+def _words(error: BaseException | None) -> str | None:
+    """Return plain words for an error with an MQTT reason code, and None for any other."""
+    code = error.rc if isinstance(error, aiomqtt.MqttCodeError) else None
+    return _words_of(code) if isinstance(code, ReasonCode) else None
+
+
+def _words_of(code: ReasonCode | None) -> str | None:
+    return None if code is None else _PLAIN_WORDS.get(code.value) or str(code).lower()

@@ -1,0 +1,244 @@
+"""The demo's own broker: Mosquitto if it is installed, else amqtt, as a child process on loopback.
+
+Owns the child: its configuration, its start, its end, and that it dies with this process. It never listens on anything
+but loopback, because everyone who reaches it is let in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from trnfleet import logs
+from trnfleet.errors import BrokerError
+from trnfleet.transport.amqtt_child import LISTENING
+from trnfleet.transport.url import BrokerUrl, is_loopback
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from trnfleet.clock import Clock
+
+log = logs.get_logger(__name__)
+
+BrokerKind = Literal["mosquitto", "amqtt"]
+
+LOOPBACK = "127.0.0.1"
+START_LIMIT_S = 5.0
+"""Longest wait until the child accepts connections; Mosquitto needs some 30 ms, amqtt about 1 s."""
+END_LIMIT_S = 2.0
+"""Longest wait for an orderly end before the child is killed."""
+ATTEMPTS = 5
+"""How many free ports are tried; another process may take one between our look and the child's start."""
+
+_POLL_S = 0.02
+_FOLDER = Path(__file__).resolve().parent
+# Debian puts daemons where a user's PATH does not reach; Homebrew does the same.
+_MOSQUITTO_FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin")
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedBroker:
+    """A broker that runs as our child."""
+
+    url: BrokerUrl
+    kind: str
+    """Program and version, for the status line: `mosquitto 2.0.11`."""
+    protocol: Literal["5", "3.1.1"] | None
+    """The version to address it with; None lets the client find out."""
+    process: asyncio.subprocess.Process
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self.process.pid
+
+
+def mosquitto_program() -> str | None:
+    """Return the path of the `mosquitto` program, or None where it is not installed."""
+    return shutil.which("mosquitto") or shutil.which("mosquitto", path=os.pathsep.join(_MOSQUITTO_FOLDERS))
+
+
+@contextlib.asynccontextmanager
+async def embedded_broker(
+    *, clock: Clock, port: int = 0, host: str = LOOPBACK, prefer: BrokerKind | None = None
+) -> AsyncIterator[EmbeddedBroker]:
+    """Run a broker while the body runs.
+
+    Args:
+        clock: paces the waiting for a real process, so it must be one that moves by itself.
+        port: the port to listen on; 0 takes a free one.
+        host: a loopback address.
+        prefer: the only program to take; None takes Mosquitto if it is installed, else amqtt.
+
+    Raises:
+        BrokerError: the address is not loopback, the port is taken, the program is missing or does not start.
+    """
+    if not is_loopback(host):
+        raise BrokerError(
+            f"the embedded broker lets everyone in, so it listens on loopback only, not on {host}; "
+            "run a broker of your own and name it with --broker"
+        )
+    address = LOOPBACK if host.lower() == "localhost" else host
+    program = None if prefer == "amqtt" else mosquitto_program()
+    if prefer == "mosquitto" and program is None:
+        raise BrokerError("mosquitto: no such program on PATH or in /usr/sbin")
+    with tempfile.TemporaryDirectory(prefix="trnfleet-broker-") as folder:
+        broker = await _start(clock, address, port, program, Path(folder))
+        log.info("broker_started", kind=broker.kind, broker=str(broker.url), pid=broker.pid)
+        try:
+            yield broker
+        finally:
+            await _end(broker.process, clock)
+
+
+async def _start(clock: Clock, host: str, port: int, program: str | None, folder: Path) -> EmbeddedBroker:
+    kind = await _mosquitto_version(program) if program else f"amqtt {importlib.metadata.version('amqtt')}"
+    if port and not _is_free(host, port):
+        raise BrokerError(
+            f"port {port} on {host} is taken; choose another, or name what listens there with --broker"
+        )
+    why = ""
+    for _ in range(1 if port else ATTEMPTS):
+        chosen = port or _free_port(host)
+        command = (
+            _mosquitto_command(program, host, chosen, folder) if program else _amqtt_command(host, chosen)
+        )
+        log_file = folder / "broker.log"
+        with log_file.open("wb") as output:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", str(_FOLDER / "die_with_parent.py"), str(os.getpid())),
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # A session of its own: the terminal's ctrl+c is for the app, which then ends the broker.
+                start_new_session=True,
+            )
+        try:
+            accepts = await _accepts(process, clock, (host, chosen), None if program else log_file)
+        except BaseException:
+            await _end(process, clock)
+            raise
+        if accepts:
+            return EmbeddedBroker(BrokerUrl(host, chosen), kind, None if program else "3.1.1", process)
+        await _end(process, clock)
+        why = _last_line(log_file) or f"it did not accept connections within {START_LIMIT_S:g} s"
+    raise BrokerError(f"{kind} did not start on {host} port {port or 'of its own'}: {why}")
+
+
+def _mosquitto_command(program: str, host: str, port: int, folder: Path) -> list[str]:
+    lines = [
+        f"listener {port} {host}",
+        "allow_anonymous true",
+        "persistence false",
+        # Bridges 2 s in which a subscriber of 1,000,000 chips stalls; the default of 1,000 half a second.
+        "max_queued_messages 4000",
+        "set_tcp_nodelay true",
+        "log_dest stderr",
+        "log_type error",
+    ]
+    if os.geteuid() == 0:
+        # Started by root, Mosquitto would change its user, at which the kernel forgets to end it with its parent.
+        lines.append("user root")
+    file = folder / "mosquitto.conf"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return [program, "-c", str(file)]
+
+
+def _amqtt_command(host: str, port: int) -> list[str]:
+    # -P keeps this package's folder out of the child's path, where its modules could hide the standard library's.
+    return [sys.executable, "-P", str(_FOLDER / "amqtt_child.py"), host, str(port)]
+
+
+async def _mosquitto_version(program: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        program, "-h", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    output, _ = await process.communicate()
+    words = output.decode("utf-8", "replace").split()
+    return f"mosquitto {words[2]}" if words[:2] == ["mosquitto", "version"] else "mosquitto"
+
+
+def _free_port(host: str) -> int:
+    with _listening_socket(host) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _is_free(host: str, port: int) -> bool:
+    with _listening_socket(host) as probe:
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
+
+
+def _listening_socket(host: str) -> socket.socket:
+    probe = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    # As the brokers do: a port in TIME_WAIT after a restart counts as free.
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return probe
+
+
+async def _accepts(
+    process: asyncio.subprocess.Process, clock: Clock, address: tuple[str, int], says_in: Path | None
+) -> bool:
+    """Wait until the child accepts connections; return False when it ended or took too long.
+
+    It must do so twice: had another process taken the port, Mosquitto would have ended between the two. amqtt takes
+    longer to find out, but says in its output when it listens.
+    """
+    until_s = clock.monotonic_s() + START_LIMIT_S
+    accepted = 0
+    while accepted < 2 and clock.monotonic_s() < until_s:
+        await clock.sleep(_POLL_S)
+        if process.returncode is not None:
+            return False
+        if says_in is not None and _last_line(says_in) != LISTENING:
+            continue
+        try:
+            _, writer = await asyncio.open_connection(*address)
+        except OSError:
+            continue
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        accepted += 1
+    return accepted == 2
+
+
+async def _end(process: asyncio.subprocess.Process, clock: Clock) -> None:
+    """End the child: politely first, by force after `END_LIMIT_S`."""
+    ended = asyncio.create_task(process.wait(), name="broker-ended")
+    limit = asyncio.create_task(clock.sleep(END_LIMIT_S), name="broker-end-limit")
+    try:
+        _signal(process, signal.SIGTERM)
+        await asyncio.wait((ended, limit), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        limit.cancel()
+        if not ended.done():
+            _signal(process, signal.SIGKILL)
+        await ended
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(number)
+
+
+def _last_line(file: Path) -> str:
+    lines = file.read_text(encoding="utf-8", errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

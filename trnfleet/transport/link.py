@@ -1,0 +1,149 @@
+"""A connection that is kept up: made, made again after it broke, told about in a `LinkStatus`.
+
+Owns reconnecting, the choice of the MQTT version and the status. It sends and receives nothing itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from trnfleet import logs
+from trnfleet.errors import BrokerError
+from trnfleet.transport.backoff import STABLE_S, backoff_s
+from trnfleet.transport.connection import Connection, LinkDown, Login, ProtocolName
+from trnfleet.wire.ports import LinkStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from random import Random
+
+    from trnfleet.clock import Clock
+    from trnfleet.wire.ports import Envelope
+
+log = logs.get_logger(__name__)
+
+
+class Link:
+    """Keeps one connection up while `run` runs."""
+
+    def __init__(
+        self,
+        login: Login,
+        *,
+        clock: Clock,
+        rng: Random,
+        prepare: Callable[[Connection], Awaitable[None]],
+        deliver: Callable[[Envelope], None] | None = None,
+        protocol: ProtocolName | None = None,
+    ) -> None:
+        """Describe the link; nothing is connected yet.
+
+        Args:
+            login: who connects where.
+            clock: paces the attempts and stamps what comes in.
+            rng: spreads the attempts.
+            prepare: makes a fresh connection useful (announce, subscribe) before the link counts as connected; may
+                raise `LinkDown`.
+            deliver: takes what comes in, inside the client's callback.
+            protocol: the only version to speak; None finds out.
+        """
+        self.status = LinkStatus(broker=str(login.url), changed_s=clock.monotonic_s())
+        self._login = login
+        self._clock = clock
+        self._rng = rng
+        self._prepare = prepare
+        self._deliver = deliver
+        self._protocol = protocol
+        self._spoke_5 = False
+        self._tried = asyncio.Event()
+
+    async def run(self) -> None:
+        """Connect, and connect again whenever the connection ends, until cancelled; then say goodbye."""
+        attempt, outage_since_s = 0, self._clock.monotonic_s()
+        while True:
+            try:
+                held_s = await self._connect_once()
+            except LinkDown as down:
+                self._went_down(str(down))
+            else:
+                if held_s >= STABLE_S:
+                    attempt, outage_since_s = 0, self._clock.monotonic_s()
+            await self._clock.sleep(backoff_s(attempt, self._clock.monotonic_s() - outage_since_s, self._rng))
+            attempt += 1
+
+    async def wait_connected(self, timeout_s: float) -> None:
+        """Wait for the first attempt to succeed; for commands that rather fail at their start than wait for a broker.
+
+        Raises:
+            BrokerError: the attempt failed, or `timeout_s` passed; the message names the broker and says why.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._tried.wait()
+        except TimeoutError:
+            raise BrokerError(f"broker {self._login.url}: no answer within {timeout_s:g} s") from None
+        if not self.status.connected:
+            raise BrokerError(f"broker {self._login.url}: {self.status.last_error}")
+
+    async def _connect_once(self) -> float:
+        """Connect, stay until the end, and return how many seconds the connection held."""
+        connection = await self._open()
+        since_s = self._clock.monotonic_s()
+        try:
+            await self._prepare(connection)
+            if not connection.ended.done():
+                self._went_up(connection.protocol)
+            # A wait that is cancelled leaves the watcher alone; it ends with the connection.
+            await asyncio.wait((connection.ended,))
+            self._went_down(connection.ended.result())
+        except asyncio.CancelledError:
+            self._went_down("stopped")
+            raise
+        finally:
+            await connection.close()
+        return self._clock.monotonic_s() - since_s
+
+    async def _open(self) -> Connection:
+        if self._protocol is not None:
+            return await self._open_as(self._protocol)
+        try:
+            connection = await self._open_as("5")
+        except LinkDown as down:
+            if not (down.wrong_version or down.silent):
+                raise
+            connection = await self._open_as("3.1.1")
+            # A broker that has spoken MQTT 5 before and was only slow to answer gets another chance next time.
+            if down.wrong_version or not self._spoke_5:
+                self._protocol = "3.1.1"
+            log.info(
+                "broker_protocol_fallback", broker=self.status.broker, protocol="3.1.1", reason=str(down)
+            )
+        else:
+            self._spoke_5 = True
+        return connection
+
+    async def _open_as(self, protocol: ProtocolName) -> Connection:
+        connection = Connection(self._login, protocol, self._clock, self._deliver)
+        await connection.open()
+        return connection
+
+    def _went_up(self, protocol: ProtocolName) -> None:
+        status = self.status
+        status.connected = True
+        status.changed_s = self._clock.monotonic_s()
+        status.connects += 1
+        status.protocol = protocol
+        self._tried.set()
+        log.info("broker_connected", broker=status.broker, protocol=protocol, connects=status.connects)
+
+    def _went_down(self, why: str) -> None:
+        status = self.status
+        if status.connected:
+            status.connected = False
+            status.changed_s = self._clock.monotonic_s()
+            log.info("broker_disconnected", broker=status.broker, reason=why)
+        elif status.last_error != why:
+            log.warning("broker_unreachable", broker=status.broker, reason=why)
+        status.last_error = why
+        self._tried.set()

@@ -1,0 +1,226 @@
+"""A broker in memory with the ports' semantics: for tests, and for running without any broker.
+
+Owns topic matching, retained messages and last wills as a broker would. It imports no MQTT client and opens no socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING
+
+from trnfleet.clock import SystemClock
+from trnfleet.errors import BrokerError
+from trnfleet.transport.inbox import Inbox, InboxLimits
+from trnfleet.wire.ports import Envelope, LinkStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from trnfleet.clock import Clock
+
+_PROTOCOL = "5"
+_BROKER = "memory"
+
+
+def topic_matches(topic_filter: str, topic: str) -> bool:
+    """Return whether a topic falls under a filter: `+` stands for one level, `#` for the rest, its parent included."""
+    return _pattern(topic_filter).fullmatch(topic) is not None
+
+
+def _pattern(topic_filter: str) -> re.Pattern[str]:
+    """Return a filter as a pattern.
+
+    Raises:
+        ValueError: `#` stands before the end, or a wildcard shares its level.
+    """
+    levels = topic_filter.split("/")
+    if (
+        not topic_filter
+        or "#" in levels[:-1]
+        or any(len(level) > 1 and ("+" in level or "#" in level) for level in levels)
+    ):
+        raise ValueError(f"{topic_filter!r} is not a topic filter")
+    # Topics that begin with $ are the broker's own; a leading wildcard does not reach them.
+    head = r"(?!\$)" if levels[0] in ("+", "#") else ""
+    if levels == ["#"]:
+        return re.compile(head + ".*", re.DOTALL)
+    rest = levels[-1] == "#"
+    body = "/".join(
+        "[^/]*" if level == "+" else re.escape(level) for level in (levels[:-1] if rest else levels)
+    )
+    return re.compile(head + body + ("(?:/.*)?" if rest else ""), re.DOTALL)
+
+
+class MemoryBus:
+    """Hands envelopes from publishers to sources in one process, at once and in order."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock: Clock = clock or SystemClock()
+        self._retained: dict[str, Envelope] = {}
+        self._publishers: list[MemoryPublisher] = []
+        self._sources: list[MemorySource] = []
+
+    @property
+    def retained(self) -> dict[str, Envelope]:
+        """What is retained now, by topic."""
+        return dict(self._retained)
+
+    def publisher(self, client_id: str = "memory", *, will: Envelope | None = None) -> MemoryPublisher:
+        """Return a publisher; it connects by `connect` or by `run`."""
+        publisher = MemoryPublisher(self, client_id, will)
+        self._publishers.append(publisher)
+        return publisher
+
+    def source(self, topics: Sequence[tuple[str, int]], *, limits: InboxLimits | None = None) -> MemorySource:
+        """Return a source of what matches (filter, QoS) pairs; it connects by `connect` or by `run`."""
+        source = MemorySource(self, topics, limits or InboxLimits())
+        self._sources.append(source)
+        return source
+
+    def disconnect(self) -> None:
+        """End every connection and forget what is retained, as a killed broker without persistence does."""
+        for client in (*self._publishers, *self._sources):
+            client.disconnect()
+        self._retained.clear()
+
+    def reconnect(self) -> None:
+        """Bring every client back: sources subscribe and publishers announce."""
+        for client in (*self._sources, *self._publishers):
+            client.connect()
+
+    def deliver(self, envelope: Envelope) -> None:
+        """Take one message as the broker: retain it where it asks for it, and hand it to who subscribed."""
+        if envelope.retain:
+            if envelope.payload:
+                self._retained[envelope.topic] = envelope
+            else:
+                self._retained.pop(envelope.topic, None)
+        for source in self._sources:
+            # Only what was retained before a subscription carries the flag; what flows live does not.
+            source.offer(envelope._replace(retain=False))
+
+
+class _MemoryClient:
+    """What publisher and source share: a status that goes up and down, and a run that waits to be cancelled."""
+
+    def __init__(self, bus: MemoryBus) -> None:
+        self._bus = bus
+        self.status = LinkStatus(broker=_BROKER, changed_s=bus.clock.monotonic_s())
+        self._up = asyncio.Event()
+
+    async def run(self) -> None:
+        """Stay connected until cancelled."""
+        self.connect()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.disconnect("stopped")
+
+    async def wait_connected(self, timeout_s: float) -> None:
+        """Return as soon as connected.
+
+        Raises:
+            BrokerError: `timeout_s` passed.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._up.wait()
+        except TimeoutError:
+            raise BrokerError(f"broker {self.status.broker}: no answer within {timeout_s:g} s") from None
+
+    def connect(self) -> None:
+        """Connect; nothing happens while a connection stands."""
+        if self.status.connected:
+            return
+        self.status.connected = True
+        self.status.changed_s = self._bus.clock.monotonic_s()
+        self.status.connects += 1
+        self.status.protocol = _PROTOCOL
+        self._up.set()
+        self._connected()
+
+    def disconnect(self, why: str = "connection lost") -> None:
+        """End the connection without a last will."""
+        if self.status.connected:
+            self._up.clear()
+            self.status.connected = False
+            self.status.changed_s = self._bus.clock.monotonic_s()
+            self.status.last_error = why
+
+    def reconnect(self) -> None:
+        """End the connection, if one stands, and connect again."""
+        self.disconnect()
+        self.connect()
+
+    def _connected(self) -> None:
+        raise NotImplementedError
+
+
+class MemoryPublisher(_MemoryClient):
+    """The port `Publisher` on a bus in memory."""
+
+    def __init__(self, bus: MemoryBus, client_id: str, will: Envelope | None) -> None:
+        super().__init__(bus)
+        self.client_id = client_id
+        self._will = will
+        self._announcements: list[Callable[[], Iterable[Envelope]]] = []
+
+    def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
+        """Name what is sent first after every connect, in the order of the calls."""
+        self._announcements.append(announce)
+
+    async def publish(self, batch: Iterable[Envelope]) -> None:
+        """Deliver a batch; without a connection it is dropped and counted, retained state excepted."""
+        for envelope in batch:
+            self._send(envelope)
+
+    def die(self) -> None:
+        """End as a killed process does: the bus publishes the last will."""
+        if self.status.connected:
+            self.disconnect()
+            if self._will is not None:
+                self._bus.deliver(self._will)
+
+    def _connected(self) -> None:
+        for announce in self._announcements:
+            for envelope in announce():
+                self._send(envelope)
+
+    def _send(self, envelope: Envelope) -> None:
+        if self.status.connected:
+            self.status.sent += 1
+            self._bus.deliver(envelope)
+        elif not envelope.retain:
+            self.status.dropped += 1
+
+
+class MemorySource(_MemoryClient):
+    """The port `Source` on a bus in memory."""
+
+    def __init__(self, bus: MemoryBus, topics: Sequence[tuple[str, int]], limits: InboxLimits) -> None:
+        super().__init__(bus)
+        self._filters = [(_pattern(topic_filter), qos) for topic_filter, qos in topics]
+        self._inbox = Inbox(limits, self.status)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait to be taken."""
+        return len(self._inbox)
+
+    async def take(self) -> list[Envelope]:
+        """Return all that has come in since the last call, waiting until there is something."""
+        return await self._inbox.take()
+
+    def offer(self, envelope: Envelope) -> None:
+        """Take in a message if a connection stands and a filter matches, at the lower QoS of the two."""
+        if not self.status.connected:
+            return
+        granted = [qos for pattern, qos in self._filters if pattern.fullmatch(envelope.topic)]
+        if granted:
+            qos = min(max(granted), envelope.qos)
+            self._inbox.put(envelope._replace(qos=qos, received_s=self._bus.clock.monotonic_s()))
+
+    def _connected(self) -> None:
+        for envelope in self._bus.retained.values():
+            self.offer(envelope)

@@ -1,0 +1,228 @@
+"""The ports over MQTT: a publisher and a source that outlive their broker.
+
+Owns what is announced, sent, dropped and counted. How a connection is kept up is in `link`, what waits to be taken in
+`inbox`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import secrets
+from typing import TYPE_CHECKING
+
+from trnfleet import logs
+from trnfleet.clock import SystemClock
+from trnfleet.transport.connection import (
+    KEEPALIVE_S,
+    PENDING_ANNOUNCEMENTS,
+    PENDING_PUBLISHES,
+    Connection,
+    LinkDown,
+    Login,
+    ProtocolName,
+)
+from trnfleet.transport.inbox import MAX_PAYLOAD_BYTES, Inbox, InboxLimits
+from trnfleet.transport.link import Link
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from trnfleet.clock import Clock
+    from trnfleet.transport.url import BrokerUrl, Password
+    from trnfleet.wire.ports import Envelope, LinkStatus
+
+log = logs.get_logger(__name__)
+
+
+class MqttPublisher:
+    """Publishes to a broker while `run` runs; the port `Publisher`."""
+
+    def __init__(
+        self,
+        url: BrokerUrl,
+        *,
+        client_id: str,
+        password: Password | None = None,
+        will: Envelope | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        protocol: ProtocolName | None = None,
+        max_payload_bytes: int = MAX_PAYLOAD_BYTES,
+        keepalive_s: int = KEEPALIVE_S,
+    ) -> None:
+        """Describe a publisher; it connects when `run` starts.
+
+        Args:
+            url: where to.
+            client_id: unique at the broker; a second client with the same one throws the first out.
+            password: sent where the URL names a user.
+            will: what the broker publishes when this process dies without a goodbye.
+            clock: the machine's, if none is given.
+            rng: spreads the attempts to reconnect.
+            protocol: the only MQTT version to speak; None tries 5 and falls back to 3.1.1.
+            max_payload_bytes: larger payloads are not sent, and counted as oversize.
+            keepalive_s: a half-open connection is found after at most twice as much.
+        """
+        self._announcements: list[Callable[[], Iterable[Envelope]]] = []
+        self._connection: Connection | None = None
+        self._max_payload_bytes = max_payload_bytes
+        # Held while anything is sent: it keeps announcements first, batches whole, and few calls under way.
+        self._turn = asyncio.Lock()
+        self._link = Link(
+            Login(url, client_id, password, will, keepalive_s),
+            clock=clock or SystemClock(),
+            rng=rng or random.Random(),  # noqa: S311  it spreads attempts, nothing secret
+            prepare=self._announce,
+            protocol=protocol,
+        )
+
+    @property
+    def status(self) -> LinkStatus:
+        """How the connection fares."""
+        return self._link.status
+
+    def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
+        """Name what is sent first after every connect, in the order of the calls; name it before `run` starts."""
+        self._announcements.append(announce)
+
+    async def run(self) -> None:
+        """Keep the connection up until cancelled; publish `offline` before you cancel, the goodbye annuls the will."""
+        await self._link.run()
+
+    async def wait_connected(self, timeout_s: float) -> None:
+        """Wait until connected and announced.
+
+        Raises:
+            BrokerError: the first attempt failed or `timeout_s` passed; one line says where and why.
+        """
+        await self._link.wait_connected(timeout_s)
+
+    async def publish(self, batch: Iterable[Envelope]) -> None:
+        """Send a batch in order, waiting until the socket has taken it (QoS 0) or the broker has (QoS 1).
+
+        What cannot be sent for want of a connection is dropped and counted, except retained state, which the
+        announcements provide anew. It never raises for a lost connection.
+        """
+        async with self._turn:
+            for chunk in _chunks(batch):
+                await self._send(chunk)
+
+    async def _announce(self, connection: Connection) -> None:
+        # Whoever publishes from here on waits for its turn, so a change of state made while the state is announced
+        # goes out after it, not before it or nowhere.
+        async with self._turn:
+            self._connection = connection
+            for announce in self._announcements:
+                for chunk in _chunks(announce()):
+                    await self._send(chunk)
+
+    async def _send(self, chunk: list[Envelope]) -> None:
+        status, connection = self.status, self._connection
+        fitting = [envelope for envelope in chunk if len(envelope.payload) <= self._max_payload_bytes]
+        if len(fitting) < len(chunk):
+            status.oversize += len(chunk) - len(fitting)
+            log.warning(
+                "publish_oversize", limit_bytes=self._max_payload_bytes, topics=_topics_of(chunk, fitting)
+            )
+        if connection is None or connection.ended.done():
+            unsent = fitting
+        else:
+            unsent = await connection.send(fitting)
+            status.sent += len(fitting) - len(unsent)
+        status.dropped += sum(1 for envelope in unsent if not envelope.retain)
+
+
+class MqttSource:
+    """Receives from a broker while `run` runs; the port `Source`."""
+
+    def __init__(
+        self,
+        url: BrokerUrl,
+        topics: Sequence[tuple[str, int]],
+        *,
+        client_id: str | None = None,
+        password: Password | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        protocol: ProtocolName | None = None,
+        limits: InboxLimits | None = None,
+        keepalive_s: int = KEEPALIVE_S,
+    ) -> None:
+        """Describe a source; it connects and subscribes when `run` starts.
+
+        Args:
+            url: where from.
+            topics: pairs of topic filter and QoS; 0 for telemetry, 1 for what must not be lost.
+            client_id: unique at the broker; a random one if none is given.
+            password: sent where the URL names a user.
+            clock: the machine's, if none is given.
+            rng: spreads the attempts to reconnect.
+            protocol: the only MQTT version to speak; None tries 5 and falls back to 3.1.1.
+            limits: how much may wait to be taken.
+            keepalive_s: a half-open connection is found after at most twice as much.
+        """
+        if not topics:
+            raise ValueError("a source needs at least one topic filter")
+        self._topics = tuple(topics)
+        self._link = Link(
+            Login(url, client_id or f"trnfleet-{secrets.token_hex(6)}", password, keepalive_s=keepalive_s),
+            clock=clock or SystemClock(),
+            rng=rng or random.Random(),  # noqa: S311  it spreads attempts, nothing secret
+            prepare=self._subscribe,
+            deliver=self._take_in,
+            protocol=protocol,
+        )
+        self._inbox = Inbox(limits or InboxLimits(), self._link.status)
+
+    @property
+    def status(self) -> LinkStatus:
+        """How the connection fares."""
+        return self._link.status
+
+    @property
+    def waiting(self) -> int:
+        """How many messages wait to be taken."""
+        return len(self._inbox)
+
+    async def run(self) -> None:
+        """Keep the connection and its subscriptions up until cancelled."""
+        await self._link.run()
+
+    async def wait_connected(self, timeout_s: float) -> None:
+        """Wait until connected and subscribed.
+
+        Raises:
+            BrokerError: the first attempt failed or `timeout_s` passed; one line says where and why.
+        """
+        await self._link.wait_connected(timeout_s)
+
+    async def take(self) -> list[Envelope]:
+        """Return all that has come in since the last call, waiting until there is something."""
+        return await self._inbox.take()
+
+    def _take_in(self, envelope: Envelope) -> None:
+        self._inbox.put(envelope)
+
+    async def _subscribe(self, connection: Connection) -> None:
+        refused = await connection.subscribe(self._topics)
+        if refused:
+            why = f"not authorised: the broker refuses the subscription to {', '.join(refused)}"
+            if len(refused) == len(self._topics):
+                raise LinkDown(why)
+            self.status.last_error = why
+            log.warning("subscription_refused", broker=self.status.broker, topics=refused)
+
+
+def _chunks(envelopes: Iterable[Envelope]) -> Iterator[list[Envelope]]:
+    """Cut envelopes, in order, into what may be under way at once."""
+    for acknowledged, run in itertools.groupby(envelopes, key=lambda envelope: envelope.qos > 0):
+        size = PENDING_ANNOUNCEMENTS if acknowledged else PENDING_PUBLISHES
+        while chunk := list(itertools.islice(run, size)):
+            yield chunk
+
+
+def _topics_of(chunk: list[Envelope], without: list[Envelope]) -> list[str]:
+    kept = {id(envelope) for envelope in without}
+    return [envelope.topic for envelope in chunk if id(envelope) not in kept]
