@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
+from trnfleet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from trnfleet.sim.engine import Engine
+
+    Job = Callable[..., dict[str, Any]]
+    Columns = dict[str, NDArray[Any]]
+
+START = 12
+"""Tick at which trouble begins in these tests."""
+SLOWED = (
+    "nc_util_pct",
+    "engine_util_pct",
+    "tflops",
+    "hbm_read_bytes_per_s",
+    "hbm_write_bytes_per_s",
+    "link_tx_bytes_per_s",
+    "link_rx_bytes_per_s",
+    "power_util_pct",
+    "power_w",
+)
+NORTH, SOUTH, WEST, EAST, Z_PREV, Z_NEXT = range(6)
+
+
+def copy(engine: Engine) -> Columns:
+    return {name: column.copy() for name, column in engine.columns.items()}
+
+
+def same(first: Columns, second: Columns, rows: slice = slice(None), instances: slice = slice(None)) -> bool:
+    return all(
+        np.array_equal(
+            first[name][rows if metric.scope == "chip" else instances],
+            second[name][rows if metric.scope == "chip" else instances],
+        )
+        for name, metric in BY_NAME.items()
+    )
+
+
+def test_a_straggler_slows_all_chips_of_its_job_in_the_same_tick_and_no_other(
+    make_engine: Callable[..., Engine], training: Job, inference: Job
+) -> None:
+    """Before it both runs are the same; from its tick on every chip of its job is slower, and other jobs stay the same."""
+    jobs = [
+        # Almost all of a step is compute, so that every tick compares like with like.
+        training(
+            name="slowed", on=["c/us-0001"], step_time_s=0.5, compute_share=0.8, checkpoint_every_steps=0
+        ),
+        training(name="other", on=["c/us-0002"]),
+        inference(),
+    ]
+    chip = "c/us-0001/trn2u-0001-2/chip05"
+    trouble = {"stragglers": [{"chip": chip, "throttle_pct": 40.0, "from_s": float(START)}]}
+    healthy = make_engine(*jobs, ultraservers=2)
+    hurt = make_engine(*jobs, ultraservers=2, **trouble)
+    rows = slice(32, 96)
+    for number in range(START + 30):
+        good, bad = healthy.step(), hurt.step()
+        if number < START:
+            assert same(healthy.columns, hurt.columns)
+            continue
+        assert same(healthy.columns, hurt.columns, slice(0, 32), slice(0, 2))
+        assert same(healthy.columns, hurt.columns, slice(96, 160), slice(6, 10))
+        for name in SLOWED:
+            before = healthy.columns[name][rows].astype(float)
+            after = hurt.columns[name][rows].astype(float)
+            # The noise is the same, but for its amplitude: each chip by itself is slower.
+            assert (after <= before).all(), (name, number)
+            assert (after.reshape(64, -1).sum(1) < 0.9 * before.reshape(64, -1).sum(1)).all(), (name, number)
+        assert bad.figures["steps_per_s"][0] == pytest.approx(
+            good.figures["steps_per_s"][0] / (0.8 / 0.6 + 0.2)
+        )
+        assert bad.figures["steps_per_s"][1] == good.figures["steps_per_s"][1]
+    throttle = BY_NAME["throttle_pct"].decode(hurt.columns["throttle_pct"])
+    assert throttle[32 + 2 * 16 + 5] == 40.0
+    assert np.count_nonzero(throttle) == 1
+    assert hurt.columns["temperature_c"][rows].mean() < healthy.columns["temperature_c"][rows].mean()
+
+
+def test_a_straggler_is_active_from_its_begin_until_just_before_its_end(
+    make_engine: Callable[..., Engine], training: Job
+) -> None:
+    """The interval is half-open: the tick at `from_s` shows it, the tick at `until_s` does not."""
+    chip = "c/standalone/trn2-0001/chip00"
+    engine = make_engine(training(), stragglers=[{"chip": chip, "from_s": 3.0, "until_s": 5.0}])
+    step_s, throttle = [], []
+    for _ in range(7):
+        step_s.append(float(engine.step().figures["step_time_s"][0]))
+        throttle.append(int(engine.columns["throttle_pct"][0]))
+    assert throttle == [0, 0, 0, 60, 60, 0, 0]
+    assert [seconds > 8.0001 for seconds in step_s] == [False, False, False, True, True, False, False]
+
+
+def test_a_slow_replica_of_a_serving_job_leaves_the_others_alone(
+    make_engine: Callable[..., Engine], inference: Job
+) -> None:
+    """Requests are independent: only the replica with the straggler does less, and the job's tokens fall by its share."""
+    job = inference(on=["c/standalone/trn2-0001..trn2-0002"])
+    healthy = make_engine(job)
+    hurt = make_engine(job, stragglers=[{"chip": "c/standalone/trn2-0002/chip01", "throttle_pct": 50.0}])
+    good, bad = healthy.step(), hurt.step()
+    assert same(healthy.columns, hurt.columns, slice(0, 16), slice(0, 1))
+    assert (hurt.columns["tflops"][16:] < 0.6 * healthy.columns["tflops"][16:]).all()
+    assert bad.figures["tokens_per_s"][0] == pytest.approx(0.75 * good.figures["tokens_per_s"][0])
+
+
+def test_a_degraded_link_slows_its_job_and_carries_less(
+    make_engine: Callable[..., Engine], training: Job
+) -> None:
+    """Collectives take 1 / capacity times as long; the link's two ends carry least, and agree."""
+    job = training(on=["c/us-0001"], step_time_s=0.5, checkpoint_every_steps=0)
+    link = {"chip": "c/us-0001/trn2u-0001-2/chip06", "direction": "east", "capacity": 0.25}
+    healthy = make_engine(job, instances=0, ultraservers=1)
+    hurt = make_engine(job, instances=0, ultraservers=1, links=[link])
+    for _ in range(5):
+        good, bad = healthy.step(), hurt.step()
+    assert bad.figures["step_time_s"][0] == pytest.approx(0.5 * (0.72 + 0.2 / 0.25 + 0.08))
+    assert bad.figures["mfu"][0] < good.figures["mfu"][0]
+    sent, received = hurt.columns["link_tx_bytes_per_s"], hurt.columns["link_rx_bytes_per_s"]
+    near, far = 2 * 16 + 6, 2 * 16 + 7
+    assert sent[near, EAST] == received[far, WEST]
+    assert sent[far, WEST] == received[near, EAST]
+    others = np.delete(sent[:, EAST], near)
+    assert sent[near, EAST] < 0.85 * others.min()
+    assert sent[near, EAST] * 1e7 <= 0.25 * 128e9
+    # What it cannot carry takes the other links of its ring.
+    assert sent[32 + 4, EAST] > 1.05 * np.median(others)
+    assert (sent[:, EAST] < healthy.columns["link_tx_bytes_per_s"][:, EAST]).all()
+    assert (hurt.columns["links_up"] == 0b111111).all()
+    assert (hurt.columns["health"] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("direction", "far", "bits", "component"),
+    [
+        ("south", 16 + 7, (SOUTH, NORTH), "link_intraserver"),
+        ("west", 16 + 2, (WEST, EAST), "link_intraserver"),
+        ("z_next", 32 + 3, (Z_NEXT, Z_PREV), "link_interserver"),
+        ("z_prev", 3, (Z_PREV, Z_NEXT), "link_interserver"),
+    ],
+)
+def test_a_link_that_is_down_is_seen_from_both_ends(
+    make_engine: Callable[..., Engine],
+    training: Job,
+    direction: str,
+    far: int,
+    bits: tuple[int, int],
+    component: str,
+) -> None:
+    """No traffic, the bit cleared and the component unhealthy at both ends; collectives go the long way; then it heals."""
+    job = training(on=["c/us-0001"], step_time_s=0.5, checkpoint_every_steps=0)
+    link = {
+        "chip": "c/us-0001/trn2u-0001-1/chip03",
+        "direction": direction,
+        "capacity": 0.0,
+        "until_s": 5.0,
+    }
+    engine = make_engine(job, instances=0, ultraservers=1, links=[link])
+    near = 16 + 3
+    for _ in range(5):
+        tick = engine.step()
+        sent, received = engine.columns["link_tx_bytes_per_s"], engine.columns["link_rx_bytes_per_s"]
+        for row, bit in ((near, bits[0]), (far, bits[1])):
+            assert sent[row, bit] == received[row, bit] == 0
+            assert engine.columns["links_up"][row] == 0b111111 ^ 1 << bit
+            assert engine.columns["health"][row] == 1 << HEALTH_BITS.index(component)
+        assert np.count_nonzero(engine.columns["health"]) == 2
+        assert np.count_nonzero(sent == 0) == 2
+        assert tick.figures["step_time_s"][0] == pytest.approx(0.5 * 1.2)
+    ring = sent[:, bits[0]].astype(float)
+    assert np.sort(ring)[-2] > 1.4 * np.median(ring)
+    tick = engine.step()
+    assert (engine.columns["links_up"] == 0b111111).all()
+    assert not engine.columns["health"].any()
+    assert (engine.columns["link_tx_bytes_per_s"] > 0).all()
+    assert tick.figures["step_time_s"][0] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "message"),
+    [
+        (
+            {"stragglers": [{"chip": "c/standalone/trn2-0009/chip00"}]},
+            r"stragglers\[0\]\.chip: no chip at 'c/standalone/trn2-0009/chip00': did you mean",
+        ),
+        ({"stragglers": [{"chip": "c/standalone/trn2-0001/chip16"}]}, r"no chip at .*chip16'"),
+        (
+            {"stragglers": [{"chip": "c/standalone/trn2-0001/chip01", "from_s": 9.0, "until_s": 9.0}]},
+            r"stragglers\[0\]\.until_s = 9: must be after from_s, 9",
+        ),
+        (
+            {
+                "stragglers": [
+                    {"chip": "c/standalone/trn2-0001/chip01", "until_s": 20.0},
+                    {"chip": "c/standalone/trn2-0001/chip01", "from_s": 19.0},
+                ]
+            },
+            r"stragglers\[1\]\.from_s = 19: stragglers\[0\] is active on c/standalone/trn2-0001/chip01",
+        ),
+        (
+            {"links": [{"chip": "c/standalone/trn2-0001/chip01", "direction": "z_next"}]},
+            r"links\[0\]\.direction = 'z_next': .* a trn2\.48xlarge has no z_next link",
+        ),
+        (
+            {
+                "links": [
+                    {"chip": "c/standalone/trn2-0001/chip01", "direction": "east"},
+                    {"chip": "c/standalone/trn2-0001/chip02", "direction": "west", "from_s": 4.0},
+                ]
+            },
+            r"links\[1\]\.from_s = 4: links\[0\] is active on",
+        ),
+    ],
+)
+def test_what_points_nowhere_or_overlaps_is_refused(
+    make_engine: Callable[..., Engine], trouble: dict[str, Any], message: str
+) -> None:
+    """The message names the key, the value and the nearest address or the other entry."""
+    with pytest.raises(ConfigError, match=message):
+        make_engine(**trouble)
+
+
+def test_entries_that_follow_each_other_are_accepted(make_engine: Callable[..., Engine]) -> None:
+    """One may begin in the instant at which the other ends."""
+    chip = "c/standalone/trn2-0001/chip01"
+    engine = make_engine(
+        stragglers=[
+            {"chip": chip, "throttle_pct": 10.0, "from_s": 2.0},
+            {"chip": chip, "throttle_pct": 30.0, "until_s": 2.0},
+        ]
+    )
+    seen = []
+    for _ in range(4):
+        engine.step()
+        seen.append(int(engine.columns["throttle_pct"][1]))
+    assert seen == [60, 60, 20, 20]

@@ -1,0 +1,1 @@
+"""The simulated fleet: physics, jobs and faults make telemetry, which `publishing` sends through a port."""

@@ -1,0 +1,85 @@
+"""The fleet in pieces that fit the cache, and which end of a link hears which."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnfleet.domain import topology
+from trnfleet.domain.metrics import BY_NAME, Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.layout import Layout
+
+    Columns = dict[str, NDArray[Any]]
+
+CHUNK_INSTANCES = 1_024
+"""Instances of 16 chips whose columns and noise fit a core's second-level cache: measured, see tests/bench."""
+
+LANES = len(topology.DIRECTIONS)
+"""Link lanes of a chip."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Consecutive instances of one type."""
+
+    instances: slice
+    chips: int
+    """Chips of each instance."""
+    rows: slice
+    """Chip rows."""
+    type_index: int
+    views: Columns
+    """The chip columns' rows as (instances, lanes of all chips), in place."""
+    gather: NDArray[np.intp] | None
+    """For each receiving lane of a group of instances, the sending lane; None where there are no links."""
+    group: int
+    """Instances of a group: an UltraServer's, or 1."""
+
+
+def cut(layout: Layout, columns: Columns) -> Iterator[Chunk]:
+    """Yield the fleet in chunks of one instance type, in order; a chunk holds whole UltraServers."""
+    kinds = layout.instance_type
+    edges = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
+    for begin, end in itertools.pairwise(edges):
+        index = int(kinds[begin])
+        kind = layout.types[index]
+        group = 4 if kind.z_links else 1
+        gather = None if kind.links_mask == 0 else gather_lanes(kind.grid, group)
+        for first in range(begin, end, CHUNK_INSTANCES):
+            last = min(first + CHUNK_INSTANCES, end)
+            rows = slice(int(layout.chip_start[first]), int(layout.chip_start[last]))
+            views = {
+                name: column[rows].reshape(last - first, -1)
+                for name, column in columns.items()
+                if BY_NAME[name].scope is Scope.CHIP
+            }
+            yield Chunk(slice(first, last), kind.chips, rows, index, views, gather, group)
+
+
+def gather_lanes(grid: topology.Grid, instances: int) -> NDArray[np.intp]:
+    """Return for each receiving lane of a group of instances the lane that sends to it.
+
+    Lanes are (instance x chips + chip) x 6 + direction; a lane without a link stands for itself.
+    """
+    lanes = np.arange(instances * grid.chips * LANES, dtype=np.intp)
+    for instance in range(instances):
+        for chip in range(grid.chips):
+            row = instance * grid.chips + chip
+            for direction in range(topology.Z_PREV):
+                sender = instance * grid.chips + grid.neighbour(chip, direction)
+                lanes[row * LANES + direction] = sender * LANES + topology.OPPOSITE[direction]
+            if instances > 1:
+                for direction in (topology.Z_PREV, topology.Z_NEXT):
+                    other = topology.ring_neighbour(instance, direction, instances)
+                    sender = other * grid.chips + chip
+                    lanes[row * LANES + direction] = sender * LANES + topology.OPPOSITE[direction]
+    return lanes

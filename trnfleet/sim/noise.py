@@ -1,0 +1,98 @@
+"""Counter-based randomness: a value is a function of (seed, stream, tick, ordinal), never of order.
+
+Owns the streams and how their words are cut. A unit is an instance, by its index in the whole fleet's layout, and
+always has the words of 16 chips, whatever its type: chunks and shards therefore see the same values.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_DOMAIN = 0x74726E666C656574
+"""Second word of every key, so that another program's seed 0 is not ours."""
+
+_WORD = 2**64 - 1
+_BLOCK_BYTES = 32
+"""Philox4x64 makes four words of eight bytes at a counter."""
+
+
+class Stream(enum.IntEnum):
+    """What a draw is for; the numbers are part of what a seed means and never change."""
+
+    NC_UTIL = 1
+    ENGINE_UTIL = 2
+    TFLOPS = 3
+    HBM_READ = 4
+    HBM_WRITE = 5
+    POWER = 6
+    LINK = 7
+    HOST = 8
+    MEM_ECC = 9
+    SRAM_ECC = 10
+    THERMAL_OFFSET = 11
+    JOB_START = 12
+    LOAD_MINUTE = 13
+    LOAD_SECONDS = 14
+
+
+class LaneReader:
+    """Reads the lanes of consecutive units of one stream and tick."""
+
+    def __init__(self, generator: np.random.Philox, bytes_per_unit: int) -> None:
+        self._generator = generator
+        self._bytes = bytes_per_unit
+
+    def take(self, units: int, dtype: type[np.unsignedinteger[Any]]) -> NDArray[Any]:
+        """Return the lanes of the next `units` units: shape (units, lanes), uniform over the whole of `dtype`."""
+        words = self._generator.random_raw(units * self._bytes // 8)
+        return words.view(dtype).reshape(units, -1)
+
+
+class Noise:
+    """All randomness of one run."""
+
+    def __init__(self, seed: int) -> None:
+        self._key = np.array([seed & _WORD, _DOMAIN], np.uint64)
+
+    def lanes(self, stream: Stream, tick: int, bytes_per_unit: int, first: int = 0) -> LaneReader:
+        """Return a reader that begins at unit `first`; a unit takes a whole number of 32-byte blocks."""
+        if bytes_per_unit % _BLOCK_BYTES:
+            raise ValueError(f"{bytes_per_unit} bytes a unit are not a multiple of {_BLOCK_BYTES}")
+        return LaneReader(
+            self._generator(stream, tick, first * (bytes_per_unit // _BLOCK_BYTES)), bytes_per_unit
+        )
+
+    def words(self, stream: Stream, index: int, count: int, part: int = 0) -> NDArray[np.uint64]:
+        """Return one word for each of the first `count` ordinals; `part` tells several draws of an index apart."""
+        return self._generator(stream, index, 0, part).random_raw(count)
+
+    def uniform(self, stream: Stream, index: int, count: int) -> NDArray[np.float64]:
+        """Return one value in [0, 1) for each of the first `count` ordinals."""
+        return (self.words(stream, index, count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def smooth(self, stream: Stream, at_s: float, knot_s: float, count: int) -> NDArray[np.float64]:
+        """Return value noise in [-1, 1) at time `at_s`: random knots every `knot_s` seconds, smoothly joined.
+
+        Args:
+            stream: Which noise.
+            at_s: Simulated seconds since the start; before it the first knot holds.
+            knot_s: Distance of the knots.
+            count: Ordinals, such as jobs, each with a noise of its own.
+        """
+        place = max(0.0, at_s) / knot_s
+        knot = int(place)
+        rest = place - knot
+        blend = rest * rest * (3.0 - 2.0 * rest)
+        before = self.uniform(stream, knot, count)
+        after = self.uniform(stream, knot + 1, count)
+        return (before + (after - before) * blend) * 2.0 - 1.0
+
+    def _generator(self, stream: Stream, index: int, block: int, part: int = 0) -> np.random.Philox:
+        counter = np.array([block, int(stream), index & _WORD, part], np.uint64)
+        return np.random.Philox(key=self._key, counter=counter)
