@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import numpy as np
+from support.feed import Feed, standalone, ultraservers
+
+from trnfleet.domain.topology import EAST
+from trnfleet.monitor.findings import Finding, Severity
+
+
+def ready() -> Feed:
+    feed = Feed(ultraservers(2) + standalone(1))
+    feed.scatter()
+    feed.describe()
+    feed.tick()
+    return feed
+
+
+def shown(feed: Feed) -> tuple[Finding, ...]:
+    return feed.monitor.findings.shown
+
+
+def test_a_healthy_fleet_has_none() -> None:
+    """Nothing is found where nothing is wrong."""
+    assert shown(ready()) == ()
+
+
+async def test_a_dead_ultraserver_is_one_finding() -> None:
+    """What is silent is told at the highest level at which nothing lives, with its chips counted."""
+    feed = ready()
+    await feed.advance(10)
+    feed.tick([path for path in feed.layout.instances if "us-0001" not in path])
+    assert shown(feed) == (Finding(Severity.CRITICAL, "uc1/us-0001", "stale", 64),)
+    feed.tick(["uc1/us-0001/trn2u-0001-0"])
+    assert [finding.path for finding in shown(feed)] == [
+        f"uc1/us-0001/trn2u-0001-{place}" for place in (1, 2, 3)
+    ]
+
+
+def test_offline_is_told_from_stale() -> None:
+    """A last will says offline."""
+    feed = ready()
+    feed.monitor.apply([feed.publisher_envelope("offline")])
+    feed.monitor.compute()
+    assert {finding.what for finding in shown(feed)} == {"offline"}
+    assert sum(finding.chips for finding in shown(feed)) == 144
+
+
+def test_each_kind_is_found_at_its_chip() -> None:
+    """Health bits, uncorrected errors, links, throttling, heat and full memory are found where they are."""
+    feed = ready()
+    feed.set("health", 0b10000, 20)
+    feed.set("mem_ecc_uncorrected", 2, 21)
+    feed.set("links_up", 0b110111, 40)
+    feed.set("throttle_pct", 30, 41)
+    feed.set("temperature_c", 95, 42)
+    feed.set("hbm_used_bytes", 95.9 * 2**30, 43)
+    feed.set("link_tx_bytes_per_s", 10e9, (44, EAST))
+    feed.tick()
+    found = {finding.path.split("/")[-1] + " " + finding.what: finding.severity for finding in shown(feed)}
+    layout = feed.layout
+    assert len(found) == 7
+    chips = {finding.path for finding in shown(feed)}
+    assert chips == {
+        f"{layout.instances[int(layout.instance_of_chip[row])]}/chip{row % 16:02d}"
+        for row in (20, 21, 40, 41, 42, 43, 44)
+    }
+    assert found["chip04 unhealthy: link_intraserver"] is Severity.CRITICAL
+    assert found["chip05 2 uncorrected HBM errors"] is Severity.CRITICAL
+    assert found["chip08 NeuronLink down: east"] is Severity.CRITICAL
+    assert found["chip09 throttled, 30 % of peak withheld"] is Severity.WARNING
+    assert found["chip12 NeuronLink east at 26% of its peers' traffic"] is Severity.WARNING
+    assert list(shown(feed)) == sorted(shown(feed))
+
+
+def test_links_that_a_type_lacks_are_not_down() -> None:
+    """A standalone instance's missing Z links are no finding."""
+    feed = ready()
+    rows = slice(0, 16)
+    assert (feed.columns["links_up"][rows] == 0b1111).all()
+    assert not any("standalone" in finding.path for finding in shown(feed))
+
+
+def test_many_are_counted_and_some_shown() -> None:
+    """A storm keeps the first of each kind and the number of all."""
+    feed = Feed(ultraservers(10))
+    feed.scatter()
+    feed.set("throttle_pct", 20)
+    feed.set("health", np.ones(640))
+    feed.describe()
+    feed.tick()
+    assert feed.monitor.findings.total == 1_280
+    assert len(shown(feed)) == 400
+    assert shown(feed)[0].severity is Severity.CRITICAL

@@ -1,0 +1,1 @@
+"""From envelopes to columns, roll-ups and history; runs without a terminal."""

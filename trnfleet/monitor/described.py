@@ -1,0 +1,113 @@
+"""What publishers have described: which instances they speak for, and how their frames are laid out.
+
+A large fleet has tens of thousands of instances, so what every tick needs is kept small and the rest (EC2 ids, versions)
+stays in the descriptor's bytes until somebody asks.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.domain.hardware import INSTANCE_TYPES
+from trnfleet.errors import WireError
+from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
+from trnfleet.wire.messages import STANDARD_COLUMNS, ColumnSpec, Descriptor, InstanceSpec, decode_message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Described(NamedTuple):
+    """A descriptor, in short."""
+
+    path: str
+    publisher: str
+    revision: int
+    period_s: float
+    instances: tuple[str, ...]
+    """Paths, in the order of the frames' rows."""
+    types: tuple[str, ...]
+    """Instance type of each."""
+    columns: tuple[ColumnSpec, ...]
+    payload: bytes
+    """The whole descriptor as it came."""
+
+    @staticmethod
+    def of(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Described:
+        """Decode and shorten a descriptor.
+
+        Raises:
+            WireError: it is not one, or names an instance type that the hardware catalogue does not have.
+        """
+        descriptor = decode_message(payload, Descriptor, limits)
+        for instance in descriptor.instances:
+            if instance.type not in INSTANCE_TYPES:
+                raise WireError(f"unknown instance type {instance.type!r}")
+        columns = descriptor.columns
+        return Described(
+            descriptor.path,
+            descriptor.publisher,
+            descriptor.revision,
+            descriptor.period_s,
+            tuple(instance.path for instance in descriptor.instances),
+            tuple(sys.intern(instance.type) for instance in descriptor.instances),
+            # Almost every publisher has the same columns: one copy serves all.
+            STANDARD_COLUMNS if columns == STANDARD_COLUMNS else columns,
+            payload,
+        )
+
+    def same_hardware(self, other: Described | None) -> bool:
+        """Say whether another descriptor covers the same instances in the same order."""
+        return other is not None and self.instances == other.instances and self.types == other.types
+
+
+class Descriptors:
+    """The descriptors of a fleet by path."""
+
+    def __init__(self) -> None:
+        self._by_path: dict[str, Described] = {}
+        self.instances = 0
+        """Instances in all of them."""
+
+    def __len__(self) -> int:
+        return len(self._by_path)
+
+    def __iter__(self) -> Iterator[Described]:
+        return iter(self._by_path.values())
+
+    def get(self, path: str) -> Described | None:
+        """Return the descriptor of a path, in short."""
+        return self._by_path.get(path)
+
+    def put(self, described: Described) -> None:
+        """Keep a descriptor in the place of the one that its path had."""
+        self.remove(described.path)
+        self._by_path[described.path] = described
+        self.instances += len(described.instances)
+
+    def remove(self, path: str) -> bool:
+        """Forget a path's descriptor; say whether there was one."""
+        gone = self._by_path.pop(path, None)
+        if gone is not None:
+            self.instances -= len(gone.instances)
+        return gone is not None
+
+    def whole(self, instance: str) -> tuple[Descriptor, InstanceSpec] | None:
+        """Return the full descriptor that covers an instance, and the instance's part of it; None if there is none."""
+        cluster, _, rest = instance.partition("/")
+        ultraserver = f"{cluster}/{rest.partition('/')[0]}"
+        described = self._by_path.get(instance) or self._by_path.get(ultraserver)
+        if described is None or instance not in described.instances:
+            # Blocks are not part of an address, and are few.
+            described = next((each for each in self._by_path.values() if instance in each.instances), None)
+        if described is None:
+            return None
+        descriptor = _decode(described.payload)
+        return descriptor, descriptor.instances[described.instances.index(instance)]
+
+
+@functools.lru_cache(maxsize=64)
+def _decode(payload: bytes) -> Descriptor:
+    return decode_message(payload, Descriptor)

@@ -1,0 +1,445 @@
+"""From envelopes to the store: binds topics to rows, checks identity and sequence, decodes in batches.
+
+Nothing that comes in can stop it: what does not decode is counted, logged with its topic, and dropped. It knows
+nothing of brokers, live or replay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnfleet import logs
+from trnfleet.domain import address
+from trnfleet.domain.address import Level
+from trnfleet.domain.layout import Layout
+from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Scope
+from trnfleet.errors import WireError
+from trnfleet.monitor.described import Described, Descriptors
+from trnfleet.monitor.store import Store
+from trnfleet.monitor.tracking import Pipeline, SequenceTracker, Verdict
+from trnfleet.wire.frames import FrameDecoder, is_known, to_store_codes
+from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
+from trnfleet.wire.messages import (
+    STANDARD_COLUMNS,
+    ColumnSpec,
+    JobMessage,
+    PublisherMessage,
+    decode_message,
+)
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.telemetry import Head, Sample, decode_sample, split_codes
+from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, parse_topic
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+log = logs.get_logger(__name__)
+
+LOGGED_OF_A_KIND = 100
+"""So many refused messages of a kind are logged one by one, later ones each time that many more have come."""
+WAITING_MESSAGES = 10_000
+WAITING_BYTES = 64 * 2**20
+"""What is held back at most until the layout of its descriptor stands."""
+
+_CHIP_NAMES = tuple(metric.name for metric in CHIP_METRICS)
+_INSTANCE_NAMES = tuple(metric.name for metric in INSTANCE_METRICS)
+_MAP_HEADS = range(0xA0, 0xC0)
+"""First bytes that CBOR maps begin with; JSON objects begin with an opening brace, 0x7B."""
+
+
+@dataclass(slots=True, eq=False)
+class PublisherState:
+    """A publisher as its own messages tell."""
+
+    number: int
+    online: bool = True
+    boot: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class TopicState:
+    """A telemetry topic: its sequence, and where its rows are in the present layout."""
+
+    path: str
+    tracker: SequenceTracker = field(default_factory=SequenceTracker)
+    descriptor: Described | None = None
+    """None until a descriptor covers the topic."""
+    decoder: FrameDecoder | None = None
+    chips: slice | NDArray[np.int64] = field(default_factory=lambda: slice(0, 0))
+    instances: slice | NDArray[np.int64] = field(default_factory=lambda: slice(0, 0))
+    is_chip: bool = False
+    chip_count: int = 0
+    same_chip: tuple[str, ...] = ()
+    """Chip columns of its frames that are as the metric table has them, and are copied as they are."""
+    same_instance: tuple[str, ...] = ()
+    foreign: tuple[ColumnSpec, ...] = ()
+    """Columns of another type, scale or width, which are converted; what the table does not know is left out."""
+
+
+class Ingest:
+    """Applies batches of envelopes of one fleet to a store."""
+
+    def __init__(self, fleet_name: str, *, root: str = DEFAULT_ROOT, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.fleet_name = fleet_name
+        self.store = Store()
+        self.counts = Pipeline()
+        self.descriptors = Descriptors()
+        self.publishers: dict[str, PublisherState] = {}
+        self.jobs: dict[str, JobMessage] = {}
+        self.jobs_revision = 0
+        """Goes up when a job comes, goes or moves."""
+        self.lag_s = 0.0
+        """Largest age (wall clock less source time) among the messages of the last batch that had any."""
+        self._root = root
+        self._limits = limits
+        self._topics: dict[str, TopicState] = {}
+        self._covered_by: dict[str, list[TopicState]] = {}
+        """Telemetry topics by the path of the descriptor that covers them."""
+        self._waiting: list[Envelope] = []
+        self._waiting_bytes = 0
+        self._layout_due = False
+        self._placement_due = False
+
+    @property
+    def layout_due(self) -> bool:
+        """Whether descriptors have come that the layout does not show yet."""
+        return self._layout_due
+
+    def apply(self, batch: list[Envelope], now_s: float, wall_ns: int) -> None:
+        """Apply envelopes in order.
+
+        Args:
+            batch: What the source gave.
+            now_s: Monotonic seconds, which freshness goes by.
+            wall_ns: Wall clock, which the lag goes by.
+        """
+        samples: list[tuple[TopicState, Sample]] = []
+        lag_ns = 0
+        topics = self._topics
+        for envelope in batch:
+            try:
+                topic = topics.get(envelope.topic)
+                if topic is None:
+                    topic = self._other(envelope)
+                    if topic is None:
+                        continue
+                if topic.descriptor is None:
+                    self._hold(envelope)
+                    continue
+                head = self._telemetry(topic, envelope, samples, now_s)
+            except WireError as error:
+                self._refuse("undecodable", envelope, error)
+                continue
+            except Exception as error:
+                log.exception("message_failed", topic=envelope.topic[:200])
+                self._refuse("undecodable", envelope, WireError(type(error).__name__))
+                continue
+            if head is not None:
+                lag_ns = max(lag_ns, wall_ns - head.ts_ns)
+        if samples:
+            self._apply_samples(samples, now_s)
+        if lag_ns:
+            self.lag_s = lag_ns / 1e9
+        self.store.revision += 1
+
+    def rebuild(self, now_s: float, wall_ns: int) -> None:
+        """Bring layout and job placement up to date with descriptors and jobs; apply what waited for that."""
+        if self._layout_due:
+            self._layout_due = False
+            self._rebuild_layout()
+            self._placement_due = True
+            waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+            ready = [each for each in waiting if self._topics[each.topic].descriptor is not None]
+            self.counts.undescribed += len(waiting) - len(ready)
+            if ready:
+                self.apply(ready, now_s, wall_ns)
+        if self._placement_due:
+            self._placement_due = False
+            self._place_jobs()
+
+    def publisher_online(self) -> NDArray[np.bool_]:
+        """Return whether each numbered publisher is online, and True at the end for an unknown one."""
+        online = np.ones(len(self.publishers) + 1, np.bool_)
+        for state in self.publishers.values():
+            online[state.number] = state.online
+        return online
+
+    # Telemetry
+
+    def _telemetry(
+        self, topic: TopicState, envelope: Envelope, samples: list[tuple[TopicState, Sample]], now_s: float
+    ) -> Head | None:
+        payload = envelope.payload
+        if len(payload) > self._limits.payload_bytes:
+            raise WireError(
+                f"telemetry of {len(payload)} bytes is over the limit of {self._limits.payload_bytes}"
+            )
+        if _is_cbor(envelope):
+            return self._frame(topic, envelope, now_s)
+        sample = decode_sample(payload, self._limits)
+        if sample.path != topic.path or sample.is_chip != topic.is_chip:
+            self._refuse("misplaced", envelope, WireError("identity in the payload is not the topic's"))
+            return None
+        if topic.tracker.accept(sample.head.boot, sample.head.seq, self.counts) is not Verdict.NEWEST:
+            return None
+        samples.append((topic, sample))
+        self.counts.messages += 1
+        return sample.head
+
+    def _frame(self, topic: TopicState, envelope: Envelope, now_s: float) -> Head | None:
+        descriptor, decoder = topic.descriptor, topic.decoder
+        if descriptor is None or decoder is None:
+            raise WireError("a frame for a single chip")
+        frame = decoder.decode(envelope.payload, self._limits)
+        if frame.path != topic.path:
+            self._refuse("misplaced", envelope, WireError("identity in the payload is not the topic's"))
+            return None
+        if frame.revision != descriptor.revision:
+            self.counts.undescribed += 1
+            return None
+        if topic.tracker.accept(frame.head.boot, frame.head.seq, self.counts) is not Verdict.NEWEST:
+            return None
+        store = self.store
+        columns, chips, instances = store.columns, topic.chips, topic.instances
+        for name in topic.same_chip:
+            columns[name][chips] = frame.chip[name]
+        for name in topic.same_instance:
+            columns[name][instances] = frame.instance[name]
+        for column in topic.foreign:
+            is_chip = column.per is Scope.CHIP
+            codes = to_store_codes(column, (frame.chip if is_chip else frame.instance)[column.name])
+            columns[column.name][chips if is_chip else instances] = codes
+        store.chip_seen_s[chips] = now_s
+        store.chip_ts_ns[chips] = frame.head.ts_ns
+        store.instance_seen_s[instances] = now_s
+        self.counts.messages += 1
+        self.counts.chips += topic.chip_count
+        return frame.head
+
+    def _apply_samples(self, samples: list[tuple[TopicState, Sample]], now_s: float) -> None:
+        """Write JSON samples into the columns, all of a batch at once; a later sample of a row wins."""
+        store = self.store
+        for is_chip, metrics in ((True, CHIP_METRICS), (False, INSTANCE_METRICS)):
+            newest = {id(topic): (topic, sample) for topic, sample in samples if sample.is_chip is is_chip}
+            if not newest:
+                continue
+            chosen = list(newest.values())
+            rows = np.array([_first(topic.chips if is_chip else topic.instances) for topic, _ in chosen])
+            for metric, codes in split_codes([sample.codes for _, sample in chosen], metrics):
+                store.columns[metric.name][rows] = codes
+            if is_chip:
+                store.chip_seen_s[rows] = now_s
+                store.chip_ts_ns[rows] = [sample.head.ts_ns for _, sample in chosen]
+                self.counts.chips += len(chosen)
+            else:
+                store.instance_seen_s[rows] = now_s
+
+    def _hold(self, envelope: Envelope) -> None:
+        """Keep telemetry that came before its descriptor took effect, while a rebuild is due; else count it."""
+        room = self._waiting_bytes + len(envelope.payload) <= WAITING_BYTES
+        if self._layout_due and room and len(self._waiting) < WAITING_MESSAGES:
+            self._waiting.append(envelope)
+            self._waiting_bytes += len(envelope.payload)
+        else:
+            self.counts.undescribed += 1
+
+    # Everything that is not telemetry of a known topic
+
+    def _other(self, envelope: Envelope) -> TopicState | None:
+        """Handle state messages; return the topic's state where it is telemetry, new or not."""
+        topic = parse_topic(envelope.topic, self._root)
+        if topic.fleet != self.fleet_name:
+            return None
+        if topic.topic_class is TopicClass.TELEMETRY:
+            if len(self._topics) >= self._limits.topics:
+                self._refuse(
+                    "rejected", envelope, WireError(f"more than {self._limits.topics} telemetry topics")
+                )
+                return None
+            state = self._topics[envelope.topic] = TopicState(topic.path)
+            self._covered_by.setdefault(_covering(topic.path), []).append(state)
+            self._bind(state)
+            return state
+        if topic.topic_class is TopicClass.NODE:
+            self._descriptor(topic.path, envelope)
+        elif topic.topic_class is TopicClass.JOB:
+            self._job(topic.path, envelope)
+        else:
+            self._publisher(topic.path, envelope)
+        return None
+
+    def _descriptor(self, path: str, envelope: Envelope) -> None:
+        if not envelope.payload:
+            if self.descriptors.remove(path):
+                self._layout_due = True
+            return
+        known = self.descriptors.get(path)
+        if known is not None and known.payload == envelope.payload:
+            # Descriptors are repeated every minute; one that has not changed is not parsed again.
+            return
+        described = Described.of(envelope.payload, self._limits)
+        if described.path != path:
+            self._refuse("misplaced", envelope, WireError("the descriptor's path is not its topic's"))
+            return
+        others = self.descriptors.instances - (len(known.instances) if known else 0)
+        if others + len(described.instances) > self._limits.fleet_instances:
+            self._refuse("rejected", envelope, WireError(f"over {self._limits.fleet_instances} instances"))
+            return
+        self.descriptors.put(described)
+        self._number_publisher(described.publisher)
+        if described.same_hardware(known) and described.instances[0] in self.store.layout.instance_index:
+            self._describe_rows(described)
+            for state in self._covered_by.get(path, ()):
+                self._bind(state)
+        else:
+            self._layout_due = True
+
+    def _job(self, name: str, envelope: Envelope) -> None:
+        known = self.jobs.get(name)
+        if not envelope.payload:
+            if self.jobs.pop(name, None) is not None:
+                self._placement_due = True
+            return
+        job = decode_message(envelope.payload, JobMessage, self._limits)
+        if job.job != name:
+            self._refuse("misplaced", envelope, WireError("the job's name is not its topic's"))
+            return
+        if known is None and len(self.jobs) >= self._limits.jobs:
+            self._refuse("rejected", envelope, WireError(f"more than {self._limits.jobs} jobs"))
+            return
+        self.jobs[name] = job
+        if known is None or known.on != job.on:
+            self._placement_due = True
+
+    def _publisher(self, client: str, envelope: Envelope) -> None:
+        if not envelope.payload:
+            return
+        message = decode_message(envelope.payload, PublisherMessage, self._limits)
+        if message.client != client:
+            self._refuse("misplaced", envelope, WireError("the publisher's name is not its topic's"))
+            return
+        state = self._number_publisher(client)
+        if state is not None:
+            state.online = message.state == "online"
+            state.boot = message.boot
+
+    def _number_publisher(self, client: str) -> PublisherState | None:
+        state = self.publishers.get(client)
+        if state is None and len(self.publishers) < self._limits.publishers:
+            state = self.publishers[client] = PublisherState(len(self.publishers))
+        return state
+
+    def _refuse(self, kind: str, envelope: Envelope, error: WireError) -> None:
+        count = getattr(self.counts, kind) + 1
+        setattr(self.counts, kind, count)
+        self.counts.last_problem = f"{envelope.topic[:200]}: {error}"
+        if count <= LOGGED_OF_A_KIND or count % LOGGED_OF_A_KIND == 0:
+            # A flood of refused messages must not become a flood of log lines.
+            log.warning(
+                "message_refused", kind=kind, count=count, topic=envelope.topic[:200], error=str(error)
+            )
+
+    # Layout, binding, placement
+
+    def _rebuild_layout(self) -> None:
+        types: dict[str, str] = {}
+        for described in self.descriptors:
+            types.update(zip(described.instances, described.types, strict=True))
+        store = self.store
+        layout = Layout.of(types.items())
+        store.replace_layout(layout)
+        for described in self.descriptors:
+            self._describe_rows(described)
+        for state in self._topics.values():
+            self._bind(state)
+        log.info(
+            "layout_rebuilt", chips=layout.chips, instances=len(layout.instances), generation=store.generation
+        )
+
+    def _describe_rows(self, described: Described) -> None:
+        """Write what a descriptor says into its instances' rows."""
+        store = self.store
+        rows = [store.layout.instance_index[path] for path in described.instances]
+        publisher = self.publishers.get(described.publisher)
+        store.period_s[rows] = described.period_s
+        store.publisher_of[rows] = -1 if publisher is None else publisher.number
+
+    def _bind(self, state: TopicState) -> None:
+        """Find the descriptor that covers a topic, and the rows that it means."""
+        layout = self.store.layout
+        state.is_chip = address.level_of(state.path) is Level.CHIP
+        descriptor = self.descriptors.get(_covering(state.path))
+        before, state.descriptor = state.descriptor, None
+        if descriptor is None:
+            return
+        rows = [layout.instance_index.get(path, -1) for path in descriptor.instances]
+        if min(rows) < 0:
+            return
+        if state.is_chip:
+            node = layout.find(state.path)
+            if node is None or len(rows) != 1 or layout.parent(node).number != rows[0]:
+                return
+            state.chips, state.chip_count = slice(node.number, node.number + 1), 1
+        else:
+            state.instances = _as_slice(np.array(rows))
+            chips = np.concatenate(
+                [np.arange(layout.chip_start[row], layout.chip_start[row + 1]) for row in rows]
+            )
+            state.chips, state.chip_count = _as_slice(chips), len(chips)
+            if state.decoder is None or before is not descriptor:
+                state.decoder = FrameDecoder(descriptor.columns, len(chips), len(rows))
+                _sort_columns(state, descriptor)
+        state.descriptor = descriptor
+
+    def _place_jobs(self) -> None:
+        store = self.store
+        store.job_of[:] = -1
+        for number, job in enumerate(self.jobs.values()):
+            for target in job.on:
+                # A job may be known before the hardware it runs on; placement is done again with the layout.
+                covered = store.layout.find_instances(target)
+                if covered:
+                    store.job_of[covered.start : covered.stop] = number
+        self.jobs_revision += 1
+        store.revision += 1
+
+
+def _sort_columns(state: TopicState, descriptor: Described) -> None:
+    """Tell the columns that can be copied from those that must be converted."""
+    columns = descriptor.columns
+    if columns is STANDARD_COLUMNS:
+        state.same_chip, state.same_instance, state.foreign = _CHIP_NAMES, _INSTANCE_NAMES, ()
+        return
+    known = [column for column in columns if is_known(column)]
+    same = [column for column in known if column in STANDARD_COLUMNS]
+    state.same_chip = tuple(column.name for column in same if column.per is Scope.CHIP)
+    state.same_instance = tuple(column.name for column in same if column.per is Scope.INSTANCE)
+    state.foreign = tuple(column for column in known if column not in STANDARD_COLUMNS)
+
+
+def _is_cbor(envelope: Envelope) -> bool:
+    """Tell the encoding by the MQTT 5 content type, or by the first byte where there is none."""
+    if envelope.content_type == CONTENT_TYPE_CBOR:
+        return True
+    if envelope.content_type == CONTENT_TYPE_JSON:
+        return False
+    return bool(envelope.payload) and envelope.payload[0] in _MAP_HEADS
+
+
+def _covering(path: str) -> str:
+    """Return the path of the descriptor that covers a telemetry topic's path: a chip's is its instance's."""
+    return address.parent(path) if address.level_of(path) is Level.CHIP else path
+
+
+def _first(rows: slice | NDArray[np.int64]) -> int:
+    return int(rows.start) if isinstance(rows, slice) else int(rows[0])
+
+
+def _as_slice(rows: NDArray[Any]) -> slice | NDArray[np.int64]:
+    """Return consecutive rows as a slice, which writes without a copy of the index."""
+    if len(rows) and bool((np.diff(rows) == 1).all()):
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows.astype(np.int64)

@@ -1,0 +1,298 @@
+"""The monitor: takes envelopes from a source and keeps store, roll-ups, history and findings up to date.
+
+It runs without a terminal, in one event loop with whatever shows it; long work is cut into slices so that keys are
+served in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trnfleet import logs
+from trnfleet.domain.address import Level
+from trnfleet.monitor import fields, findings
+from trnfleet.monitor.history import History
+from trnfleet.monitor.ingest import Ingest
+from trnfleet.monitor.rollup import Rollups
+from trnfleet.monitor.store import Freshness
+from trnfleet.tasks import background
+from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
+from trnfleet.wire.topics import DEFAULT_ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trnfleet.clock import Clock
+    from trnfleet.monitor.findings import Findings
+    from trnfleet.monitor.store import Store
+    from trnfleet.monitor.tracking import Pipeline
+    from trnfleet.wire.ports import Envelope, LinkStatus, Source
+
+log = logs.get_logger(__name__)
+
+SLICE_BYTES = 1_500_000
+SLICE_MESSAGES = 32
+"""What is applied between two turns of other tasks: about 1 ms of work."""
+GATHER_S = 0.02
+"""How long messages gather between two batches: many a batch cost much less than one by one."""
+REBUILD_EVERY_S = 2.0
+"""Layouts are rebuilt at most so often while descriptors keep coming."""
+DESCRIPTORS_SETTLE_S = 0.15
+"""A layout waits until no new descriptor has come for so long."""
+_END = object()
+PASS_SHARE = 0.06
+"""Share of time that roll-ups may take; the next pass waits accordingly."""
+PASS_EVERY_S = (0.2, 1.0)
+"""Shortest and longest time between the beginnings of two passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A fleet in a few figures; sums over live chips. None where nothing is known."""
+
+    fleet: str
+    chips: int
+    instances: int
+    ultraservers: int
+    live_chips: int
+    stale_chips: int
+    """Stale and offline ones together."""
+    offline_chips: int
+    unknown_chips: int
+    jobs: int
+    publishers_online: int
+    publishers: int
+    nc_util_pct: float | None
+    mfu_pct: float | None
+    power_w: float | None
+    """Chips only."""
+    host_power_w: float | None
+    tflops: float | None
+    tflops_per_w: float | None
+    hbm_traffic_bytes_per_s: float | None
+    hbm_bw_util_pct: float | None
+    link_tx_bytes_per_s: float | None
+    temperature_c: float | None
+    """The hottest chip's."""
+    findings: int
+    messages: int
+    lost: int
+    late: int
+    duplicates: int
+    undescribed: int
+    undecodable: int
+    misplaced: int
+    rejected: int
+    dropped: int
+    lag_s: float
+
+
+class Monitor:
+    """Everything that is known of one fleet."""
+
+    def __init__(
+        self,
+        source: Source,
+        fleet_name: str,
+        *,
+        clock: Clock,
+        root: str = DEFAULT_ROOT,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self.fleet_name = fleet_name
+        self.clock = clock
+        self.ingest = Ingest(fleet_name, root=root, limits=limits)
+        self.rollups = Rollups()
+        self.history = History()
+        self.findings: Findings = findings.NOTHING
+        self.message_rate = 0.0
+        """Telemetry messages a second, over the last seconds."""
+        self.ended = False
+        """Whether the source has come to its end (a replay's)."""
+        self._source = source
+        self._described = 0
+        self._settling_since_s = 0.0
+        self._due_since_s: float | None = None
+        self._history_s = -1.0
+        self._rate_mark = (0.0, 0)
+
+    @property
+    def store(self) -> Store:
+        """The newest values."""
+        return self.ingest.store
+
+    @property
+    def counts(self) -> Pipeline:
+        """What went wrong on the way here."""
+        counts = self.ingest.counts
+        status = self._source.status
+        counts.dropped = status.dropped + status.oversize
+        return counts
+
+    @property
+    def link(self) -> LinkStatus:
+        """How the connection fares."""
+        return self._source.status
+
+    async def run(self) -> None:
+        """Read and compute until cancelled (or until the source ends, then compute on for whoever looks)."""
+        async with background(monitor_reader=self._read(), monitor_passes=self._keep_passing()):
+            await self._forever()
+
+    def apply(self, batch: list[Envelope]) -> None:
+        """Apply a batch and, where it is time for it, a new layout."""
+        now_s = self.clock.monotonic_s()
+        self.ingest.apply(batch, now_s, self.clock.wall_ns())
+        self._rebuild_if_due(now_s)
+
+    def compute(self) -> None:
+        """Bring freshness, roll-ups and findings up to date in one go (for tests and one-shot commands)."""
+        self._rebuild_if_due(self.clock.monotonic_s(), at_once=True)
+        self._refresh_states()
+        for _ in self._pass_slices():
+            pass
+
+    def summary(self) -> Summary:
+        """Return the fleet in a few figures, from the last pass."""
+        store, layout, counts = self.store, self.store.layout, self.counts
+        states = store.chip_state
+        offline = store.count(Freshness.OFFLINE)
+        publishers = self.ingest.publishers.values()
+
+        def figure(key: str) -> float | None:
+            if not self.rollups.ready or self.rollups.generation != store.generation or not len(states):
+                return None
+            value = float(fields.BY_KEY[key].values(store, self.rollups, Level.FLEET, None)[0])
+            return None if value != value else value  # noqa: PLR0124  NaN is the one value unlike itself
+
+        def host_power() -> float | None:
+            if figure("power_w") is None:
+                return None
+            value = float(self.rollups.value("host_power_w", Level.FLEET)[0])
+            return None if value != value else value  # noqa: PLR0124  NaN is the one value unlike itself
+
+        return Summary(
+            fleet=self.fleet_name,
+            chips=layout.chips,
+            instances=len(layout.instances),
+            ultraservers=layout.ultraserver_count,
+            live_chips=store.count(Freshness.LIVE),
+            stale_chips=store.count(Freshness.STALE) + offline,
+            offline_chips=offline,
+            unknown_chips=store.count(Freshness.UNKNOWN),
+            jobs=len(self.ingest.jobs),
+            publishers_online=sum(state.online for state in publishers),
+            publishers=len(publishers),
+            nc_util_pct=figure("nc_util_pct"),
+            mfu_pct=figure("mfu_pct"),
+            power_w=figure("power_w"),
+            host_power_w=host_power(),
+            tflops=figure("tflops"),
+            tflops_per_w=figure("tflops_per_w"),
+            hbm_traffic_bytes_per_s=figure("hbm_traffic_bytes_per_s"),
+            hbm_bw_util_pct=figure("hbm_bw_util_pct"),
+            link_tx_bytes_per_s=figure("link_tx_bytes_per_s"),
+            temperature_c=figure("temperature_c"),
+            findings=self.findings.total,
+            messages=counts.messages,
+            lost=counts.lost,
+            late=counts.late,
+            duplicates=counts.duplicates,
+            undescribed=counts.undescribed,
+            undecodable=counts.undecodable,
+            misplaced=counts.misplaced,
+            rejected=counts.rejected,
+            dropped=counts.dropped,
+            lag_s=self.ingest.lag_s,
+        )
+
+    async def _read(self) -> None:
+        while batch := await self._source.take():
+            for part in _slices(batch):
+                self.apply(part)
+                await self.clock.sleep(0)
+            await self.clock.sleep(GATHER_S)
+        self.ended = True
+        log.info("source_ended")
+
+    async def _keep_passing(self) -> None:
+        """Refresh freshness each time and everything else when something has changed, within `PASS_SHARE` of time."""
+        clock = self.clock
+        shortest, longest = PASS_EVERY_S
+        done, done_s = -1, -longest
+        while True:
+            begun_s = clock.monotonic_s()
+            self._rebuild_if_due(begun_s)
+            self._refresh_states()
+            own_s = clock.monotonic_s() - begun_s
+            if self.store.revision != done or begun_s - done_s >= longest:
+                done, done_s = self.store.revision, begun_s
+                slices = self._pass_slices()
+                going = True
+                while going:
+                    slice_s = clock.monotonic_s()
+                    going = next(slices, _END) is not _END
+                    own_s += clock.monotonic_s() - slice_s
+                    await clock.sleep(0)
+            pause_s = min(longest, max(shortest, own_s / PASS_SHARE))
+            await clock.sleep(pause_s - (clock.monotonic_s() - begun_s))
+
+    def _refresh_states(self) -> None:
+        self.store.refresh_states(self.clock.monotonic_s(), self.ingest.publisher_online())
+
+    def _pass_slices(self) -> Iterator[None]:
+        """Bring roll-ups and findings up to date and take history's sample, giving way after each slice of work."""
+        yield from self.rollups.passes(self.store)
+        found = findings.NOTHING
+        for found in findings.search(self.store, self.rollups):  # noqa: B007  the last one is complete
+            yield
+        self.findings = found
+        now_s = self.clock.monotonic_s()
+        if now_s - self._history_s >= 1.0 and self.counts.messages:
+            # On the second, so that a late pass does not stretch the charts' time.
+            self._history_s = (
+                now_s if self._history_s < 0 or now_s - self._history_s > 2 else self._history_s + 1.0
+            )
+            self.history.push(self.store, self.rollups)
+            marked_s, marked = self._rate_mark
+            self.message_rate = (self.counts.messages - marked) / max(1e-3, now_s - marked_s)
+            self._rate_mark = (now_s, self.counts.messages)
+
+    def _rebuild_if_due(self, now_s: float, *, at_once: bool = False) -> None:
+        """Rebuild the layout when descriptors have settled, or have kept coming for `REBUILD_EVERY_S`."""
+        count = len(self.ingest.descriptors)
+        if not self.ingest.layout_due:
+            self._due_since_s = None
+        elif not at_once:
+            if self._due_since_s is None:
+                self._due_since_s = now_s
+            if count != self._described:
+                self._described, self._settling_since_s = count, now_s
+            if (
+                now_s - self._settling_since_s < DESCRIPTORS_SETTLE_S
+                and now_s - self._due_since_s < REBUILD_EVERY_S
+            ):
+                return
+            self._due_since_s = None
+        self.ingest.rebuild(now_s, self.clock.wall_ns())
+
+    async def _forever(self) -> None:
+        while True:
+            await self.clock.sleep(3600)
+
+
+def _slices(batch: list[Envelope]) -> list[list[Envelope]]:
+    """Cut a batch into parts that take about a millisecond each."""
+    parts: list[list[Envelope]] = []
+    part: list[Envelope] = []
+    size = 0
+    for envelope in batch:
+        part.append(envelope)
+        size += len(envelope.payload)
+        if size >= SLICE_BYTES or len(part) >= SLICE_MESSAGES:
+            parts.append(part)
+            part, size = [], 0
+    if part:
+        parts.append(part)
+    return parts
