@@ -1,0 +1,49 @@
+"""`trnfleet broker`: the embedded broker alone."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from trnfleet.cli.options import log_options, set_up_logs, setting
+from trnfleet.clock import SystemClock
+from trnfleet.errors import BrokerError
+from trnfleet.tasks import Ending
+
+
+@click.command("broker")
+@setting("--port", type=click.IntRange(1, 65_535), default=1883, help="Port to listen on; loopback only.")
+@setting(
+    "--kind",
+    type=click.Choice(["mosquitto", "amqtt"]),
+    help="Which program; by default Mosquitto if it is installed.",
+)
+@log_options
+def command(port: int, kind: str | None, log_format: str, log_level: str) -> None:
+    """Run the demo's broker on loopback until ctrl+c.
+
+    \b
+    Example:
+      trnfleet broker --port 1883 &
+      trnfleet simulate --broker mqtt://127.0.0.1:1883 --fleet demo
+    """
+    set_up_logs(log_format, log_level)
+    asyncio.run(_run(port, kind))
+
+
+async def _run(port: int, kind: str | None) -> None:
+    from trnfleet.transport.embedded import embedded_broker  # noqa: PLC0415  --help stays quick
+
+    prefer = kind if kind in {"mosquitto", "amqtt"} else None
+    ending = Ending()
+    with ending.on_signals():
+        async with embedded_broker(clock=SystemClock(), port=port, prefer=prefer) as broker:  # type: ignore[arg-type]
+            click.echo(f"{broker.kind} at {broker.url} (loopback only); ctrl+c ends it", err=True)
+            gone = asyncio.create_task(broker.process.wait(), name="broker")
+            asked = asyncio.create_task(ending.wait(), name="ending")
+            await asyncio.wait({gone, asked}, return_when=asyncio.FIRST_COMPLETED)
+            asked.cancel()
+            if gone.done():
+                raise BrokerError(f"{broker.kind} ended by itself with status {gone.result()}")
+            gone.cancel()

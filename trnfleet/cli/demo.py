@@ -1,0 +1,99 @@
+"""`trnfleet` alone: broker and simulator as child processes, the app in front; ends with all of it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import click
+
+from trnfleet.cli.options import (
+    Duration,
+    broker_options,
+    find_password,
+    log_file_for_app,
+    log_options,
+    set_up_logs,
+    setting,
+)
+from trnfleet.clock import SystemClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trnfleet.transport.url import BrokerUrl, Password
+
+
+@click.command("demo")
+@setting("--fleet", default="demo", metavar="NAME|FILE", help="A shipped fleet's name, or a fleet file.")
+@setting("--seed", type=click.IntRange(0, 2**63 - 1), default=7, help="The same seed gives the same fleet.")
+@setting("--period", type=Duration(), default="1s", help="Time between two ticks.")
+@broker_options(required=False)
+@setting("--log-file", metavar="FILE", help="Where to log; by default trnfleet/app.log in the state folder.")
+@log_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    fleet: str,
+    seed: int,
+    period: float,
+    broker: BrokerUrl | None,
+    password_file: str | None,
+    root: str,
+    log_file: str | None,
+    log_format: str,
+    log_level: str,
+) -> None:
+    """Show a simulated fleet live: starts a broker on loopback unless --broker names one, and a simulator.
+
+    \b
+    Examples:
+      trnfleet
+      trnfleet --fleet cluster-10k --seed 3
+    """
+    from trnfleet.cli.app import require_terminal  # noqa: PLC0415  --help stays quick
+
+    require_terminal()
+    log = log_file_for_app(log_file)
+    set_up_logs(log_format, log_level, log)
+    simulate = ["--fleet", fleet, "--seed", str(seed), "--period", f"{period}s", "--root", root]
+    simulate += ["--log-format", log_format, "--log-level", log_level]
+    if password_file is not None:
+        simulate += ["--password-file", password_file]
+    password = find_password(password_file) if broker is not None else None
+    ctx.exit(asyncio.run(_run(broker, fleet, simulate, root=root, password=password, log_file=log)))
+
+
+async def _run(
+    url: BrokerUrl | None,
+    fleet: str,
+    simulate: list[str],
+    *,
+    root: str,
+    password: Password | None,
+    log_file: Path,
+) -> int:
+    """Start the children first: they get ready while this process loads what the app needs."""
+    from trnfleet.cli.children import own_command  # noqa: PLC0415  --help stays quick
+    from trnfleet.transport.embedded import embedded_broker  # noqa: PLC0415  --help stays quick
+
+    clock = SystemClock()
+    async with contextlib.AsyncExitStack() as stack:
+        kind, protocol = "", None
+        if url is None:
+            broker = await stack.enter_async_context(embedded_broker(clock=clock))
+            url, kind, protocol = broker.url, broker.kind, broker.protocol
+        simulate = ["simulate", "--broker", str(url), *simulate]
+        if protocol is not None:
+            simulate += ["--mqtt", protocol]
+        await stack.enter_async_context(own_command(simulate, log_file))
+
+        from trnfleet.cli.app import run_app  # noqa: PLC0415  see above
+        from trnfleet.cli.watching import watch_fleet  # noqa: PLC0415  see above
+        from trnfleet.config import find_file, load_model  # noqa: PLC0415  see above
+        from trnfleet.domain.fleet import FleetFile  # noqa: PLC0415  see above
+
+        name = load_model(find_file("fleets", fleet), FleetFile).name
+        watch = watch_fleet(url, name, root=root, password=password, clock=clock, protocol=protocol)
+        return await run_app(watch, clock=clock, broker_kind=kind, log_file=log_file)

@@ -1,0 +1,83 @@
+"""Which fleets a broker has: readers take the only one, or the one that `--name` names."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from trnfleet.errors import ConfigError, WireError, nearest
+from trnfleet.tasks import background
+from trnfleet.transport.mqtt import MqttSource
+from trnfleet.wire.messages import PublisherMessage, decode_message
+from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
+
+if TYPE_CHECKING:
+    from trnfleet.clock import Clock
+    from trnfleet.transport.url import BrokerUrl, Password
+
+CONNECT_LIMIT_S = 10.0
+RETAINED_S = 0.3
+"""Retained messages come at once after the subscription; this is long enough for a broker far away."""
+TELEMETRY_S = 3.0
+"""How long telemetry is waited for where no retained message tells of a fleet."""
+
+
+async def find_fleet(
+    url: BrokerUrl,
+    *,
+    name: str | None,
+    root: str,
+    password: Password | None,
+    clock: Clock,
+    wait_s: float = TELEMETRY_S,
+) -> str:
+    """Return the name of the fleet to read.
+
+    Raises:
+        BrokerError: the broker cannot be reached.
+        ConfigError: there is no fleet, or several and no name.
+    """
+    if name is not None:
+        return name
+    online: dict[str, bool] = {}
+    classes = (TopicClass.PUBLISHER, TopicClass.TELEMETRY)
+    for topic_class, limit_s in zip(classes, (RETAINED_S, wait_s), strict=True):
+        source = MqttSource(url, [(build_filter("+", topic_class, root), 0)], password=password, clock=clock)
+        async with background(discovery=source.run()):
+            await source.wait_connected(CONNECT_LIMIT_S)
+            deadline_s = clock.monotonic_s() + limit_s
+            while (left_s := deadline_s - clock.monotonic_s()) > 0:
+                try:
+                    batch = await asyncio.wait_for(source.take(), left_s)
+                except TimeoutError:
+                    break
+                for envelope in batch:
+                    try:
+                        topic = parse_topic(envelope.topic, root)
+                        live = topic_class is not TopicClass.PUBLISHER or (
+                            decode_message(envelope.payload, PublisherMessage).state == "online"
+                        )
+                    except WireError:
+                        continue
+                    online[topic.fleet] = online.get(topic.fleet, False) or live
+                if topic_class is TopicClass.TELEMETRY:
+                    break
+        if online:
+            break
+    return choose(online, str(url))
+
+
+def choose(online: dict[str, bool], broker: str) -> str:
+    """Return the only fleet, preferring one that is online to those whose publishers are all gone.
+
+    Raises:
+        ConfigError: there is none, or the choice is not clear.
+    """
+    names = [fleet for fleet, is_online in online.items() if is_online] or list(online)
+    if not names:
+        raise ConfigError(
+            f"{broker} has no fleet yet; start `trnfleet simulate`, or name the fleet to wait for with --name"
+        )
+    if len(names) > 1:
+        raise ConfigError(f"{broker} has several fleets: name one with --name; {nearest('', names)}")
+    return names[0]

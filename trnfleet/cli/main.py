@@ -1,0 +1,122 @@
+"""The command line: finds the command, loads only what it needs, and turns errors into one line and an exit status."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from trnfleet import __version__
+from trnfleet.errors import ConfigError, TrnfleetError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = {
+    "demo": ("trnfleet.cli.demo", "Embedded broker, simulator and app in one; what `trnfleet` alone does."),
+    "monitor": ("trnfleet.cli.monitor", "The app against a broker."),
+    "simulate": ("trnfleet.cli.simulate", "Headless telemetry to a broker, or NDJSON to stdout."),
+    "status": (
+        "trnfleet.cli.status",
+        "One shot: a fleet's summary as text or JSON; exit status 3 if unhealthy.",
+    ),
+    "fleet": ("trnfleet.cli.fleet", "What a fleet file describes."),
+    "broker": ("trnfleet.cli.broker", "The embedded broker alone."),
+}
+"""Module and short help of each command; modules are imported when their command is called."""
+
+EPILOG = """\b
+Examples:
+  trnfleet                                   the demo: nothing else needed
+  trnfleet --fleet cluster-10k               the demo with 10,240 chips
+  trnfleet simulate --broker mqtt://127.0.0.1:1883 --fleet demo
+  trnfleet monitor --broker mqtt://127.0.0.1:1883
+  trnfleet simulate --stdout --fleet demo --seed 7 --ticks 20
+  trnfleet status --broker mqtt://127.0.0.1:1883 --json
+  trnfleet fleet describe demo
+
+\b
+Exit status: 0 success, 1 a failure explained in one line, 2 wrong use or an invalid file, 3 unhealthy (status).
+"""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called, so that `--help` is quick."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        """Return the names in the order in which they are told."""
+        return list(COMMANDS)
+
+    def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
+        """Import and return a command."""
+        if name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(COMMANDS[name][0]).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; a name that is none is refused with the nearest that is."""
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            raise click.UsageError(f"no command {args[0]!r}: {nearest(args[0], COMMANDS)}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take a call without a command as the demo's."""
+        known = {"-h", "--help", "--version", *COMMANDS}
+        if not any(arg in known for arg in args) and (not args or args[0].startswith("-")):
+            args = ["demo", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(__version__, prog_name="trnfleet")
+def cli() -> None:
+    """Watch a fleet of AWS Trainium chips in the terminal, or simulate one, over MQTT.
+
+    Without a command: the demo, with its options (trnfleet demo --help).
+    """
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its status."""
+    sys.exit(run(args))
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status: 0, 1 (explained failure), 2 (wrong use) or 3 (unhealthy)."""
+    try:
+        result: Any = cli.main(
+            args=list(args) if args is not None else None, prog_name="trnfleet", standalone_mode=False
+        )
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except ConfigError as error:
+        click.echo(f"trnfleet: {error}", err=True)
+        return 2
+    except TrnfleetError as error:
+        click.echo(f"trnfleet: {error}", err=True)
+        return 1
+    except BrokenPipeError:
+        # Whoever read our output has enough (`trnfleet simulate --stdout | head`); Python's own flush must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return result if isinstance(result, int) else 0

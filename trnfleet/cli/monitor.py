@@ -1,0 +1,69 @@
+"""`trnfleet monitor`: the app against a broker."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+
+from trnfleet.cli.options import (
+    broker_options,
+    find_password,
+    log_file_for_app,
+    log_options,
+    set_up_logs,
+    setting,
+)
+from trnfleet.clock import SystemClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trnfleet.transport.url import BrokerUrl, Password
+
+
+@click.command("monitor")
+@broker_options(required=True)
+@setting(
+    "--name",
+    metavar="FLEET",
+    help="Which fleet, where the broker has several; waited for if it is not there yet.",
+)
+@setting("--log-file", metavar="FILE", help="Where to log; by default trnfleet/app.log in the state folder.")
+@log_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    broker: BrokerUrl,
+    password_file: str | None,
+    root: str,
+    name: str | None,
+    log_file: str | None,
+    log_format: str,
+    log_level: str,
+) -> None:
+    """Watch a fleet in the terminal. Reads only: nothing is ever published.
+
+    \b
+    Examples:
+      trnfleet monitor --broker mqtt://127.0.0.1:1883
+      TRNFLEET_MQTT_PASSWORD=... trnfleet monitor --broker mqtt://ops@broker.example:1883 --name prod
+    """
+    from trnfleet.cli.app import require_terminal  # noqa: PLC0415  --help stays quick
+
+    require_terminal()
+    file = log_file_for_app(log_file)
+    set_up_logs(log_format, log_level, file)
+    ctx.exit(asyncio.run(_run(broker, name, root, find_password(password_file), file)))
+
+
+async def _run(url: BrokerUrl, name: str | None, root: str, password: Password | None, log_file: Path) -> int:
+    from trnfleet.cli.app import run_app  # noqa: PLC0415  --help stays quick
+    from trnfleet.cli.discovery import find_fleet  # noqa: PLC0415  --help stays quick
+    from trnfleet.cli.watching import watch_fleet  # noqa: PLC0415  --help stays quick
+
+    clock = SystemClock()
+    fleet = await find_fleet(url, name=name, root=root, password=password, clock=clock)
+    watch = watch_fleet(url, fleet, root=root, password=password, clock=clock)
+    return await run_app(watch, clock=clock, broker_kind="", log_file=log_file)

@@ -1,0 +1,234 @@
+"""Options that several commands share, with their variables and their place in the settings file.
+
+An option comes from the command line, else from its `TRNFLEET_...` variable, else from the settings file, else from its
+default. Passwords come from TRNFLEET_MQTT_PASSWORD or a file, never from the command line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from trnfleet import logs
+from trnfleet.errors import ConfigError, nearest
+from trnfleet.wire.topics import DEFAULT_ROOT, is_root
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from trnfleet.transport.url import BrokerUrl, Password
+
+CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
+
+PASSWORD_VARIABLE = "TRNFLEET_MQTT_PASSWORD"  # noqa: S105  the variable's name, not a password
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0, None: 1.0}
+
+
+class Duration(click.ParamType[float]):
+    """A duration such as `10s`, `500ms`, `5m`, `2h`; a bare number means seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return seconds, above zero."""
+        if isinstance(value, (int, float)):
+            seconds = float(value)
+        else:
+            match = _DURATION.fullmatch(str(value).strip())
+            if match is None:
+                self.fail(f"{value!r} is not a duration; write it as 10s, 500ms, 5m, 2h or 1d", param, ctx)
+            seconds = float(match[1]) * _SECONDS[match[2]]
+        if not 0 < seconds < 1e9:
+            self.fail(f"{value!r} is not above zero", param, ctx)
+        return seconds
+
+
+class Broker(click.ParamType["BrokerUrl"]):
+    """A broker's URL, `mqtt://[user@]host[:port]`."""
+
+    name = "url"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> BrokerUrl:
+        """Return the parsed URL."""
+        from trnfleet.transport.url import BrokerUrl, parse_url  # noqa: PLC0415  --help stays quick
+
+        if isinstance(value, BrokerUrl):
+            return value
+        try:
+            return parse_url(str(value))
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Root(click.ParamType[str]):
+    """The topics' root."""
+
+    name = "topic"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the root if it may be one."""
+        if not is_root(str(value)):
+            self.fail(
+                f"{value!r}: segments of A-Z a-z 0-9 _ - with / between them, as in site/trnfleet", param, ctx
+            )
+        return str(value)
+
+
+def setting(*flags: str, **attributes: Any) -> Callable[[CommandT], CommandT]:
+    """Return a click option that also listens to its TRNFLEET_ variable and shows it in the help."""
+    name = next(flag for flag in flags if flag.startswith("--")).split("/")[0][2:].replace("-", "_")
+    attributes.setdefault("envvar", f"TRNFLEET_{name.upper()}")
+    attributes.setdefault("show_envvar", True)
+    if "default" in attributes and attributes["default"] is not None:
+        attributes.setdefault("show_default", True)
+    return click.option(*flags, **attributes)
+
+
+def _read_settings(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    """Take a command's defaults from its table in a settings file."""
+    if value is None:
+        return
+    from trnfleet.config import load_toml  # noqa: PLC0415  most calls have no settings file
+
+    data = load_toml(Path(value))
+    command = ctx.command
+    known = {param.name for param in command.params if param.name} - {"config"}
+    common = _table(data, "common", value)
+    own = _table(data, ctx.info_name or "", value)
+    from trnfleet.cli.main import COMMANDS  # noqa: PLC0415  main imports nothing of ours before it is needed
+
+    for table in data:
+        if table not in {"common", *COMMANDS}:
+            raise ConfigError(f"{value}: unknown table [{table}]: {nearest(table, ['common', *COMMANDS])}")
+    unknown = [key for key in own if key.replace("-", "_") not in known]
+    if unknown:
+        choices = sorted(name.replace("_", "-") for name in known)
+        raise ConfigError(
+            f"{value}: unknown key [{ctx.info_name}] {unknown[0]!r}: {nearest(unknown[0], choices)}"
+        )
+    merged = {key.replace("-", "_"): each for key, each in {**common, **own}.items()}
+    ctx.default_map = {
+        **(ctx.default_map or {}),
+        **{key: each for key, each in merged.items() if key in known},
+    }
+
+
+def _table(data: Mapping[str, Any], name: str, file: str) -> dict[str, Any]:
+    table = data.get(name, {})
+    if not isinstance(table, dict):
+        raise ConfigError(f"{file}: [{name}] is not a table")
+    return table
+
+
+config_option = click.option(
+    "--config",
+    envvar="TRNFLEET_CONFIG",
+    show_envvar=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_read_settings,
+    metavar="FILE",
+    help="Settings file (TOML) that gives other defaults; config/trnfleet.toml lists all.",
+)
+
+
+def broker_options(*, required: bool) -> Callable[[CommandT], CommandT]:
+    """Return the options that say which broker, as whom, and under which root."""
+
+    def decorate(command: CommandT) -> CommandT:
+        for option in reversed(
+            (
+                setting(
+                    "--broker",
+                    type=Broker(),
+                    required=required,
+                    help="The broker: mqtt://[user@]host[:port]; the port is 1883 unless given.",
+                ),
+                setting(
+                    "--password-file",
+                    metavar="FILE",
+                    help=f"File with the user's password, readable by you alone; else {PASSWORD_VARIABLE}.",
+                ),
+                setting("--root", type=Root(), default=DEFAULT_ROOT, help="First part of every topic."),
+            )
+        ):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def log_options(command: CommandT) -> CommandT:
+    """Add the options that say how to log."""
+    for option in reversed(
+        (
+            setting(
+                "--log-format",
+                type=click.Choice(["console", "json"]),
+                default="console",
+                help="How log lines look.",
+            ),
+            setting(
+                "--log-level",
+                type=click.Choice(["debug", "info", "warning", "error"]),
+                default="warning",
+                help="The least that is logged.",
+            ),
+            config_option,
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def set_up_logs(log_format: str, log_level: str, file: Path | None = None) -> None:
+    """Configure logging for a command: to stderr, or to a file while the app owns the terminal.
+
+    Raises:
+        ConfigError: the file cannot be opened.
+    """
+    try:
+        logs.configure(log_format="json" if log_format == "json" else "console", level=log_level, file=file)
+    except OSError as error:
+        raise ConfigError(f"--log-file {file}: {error.strerror or error}") from error
+
+
+def find_password(file: str | None) -> Password | None:
+    """Return the password from its file or variable, if there is one.
+
+    Raises:
+        ConfigError: the file cannot be read, is empty, or others may read it.
+    """
+    from trnfleet.transport.url import Password  # noqa: PLC0415  --help stays quick
+
+    if file is None:
+        text = os.environ.get(PASSWORD_VARIABLE)
+        return Password(text) if text else None
+    path = Path(file)
+    try:
+        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise ConfigError(f"{file}: others may read the password; chmod 600 it")
+        text = path.read_text(encoding="utf-8").rstrip("\r\n")
+    except OSError as error:
+        raise ConfigError(f"--password-file {file}: {error.strerror or error}") from error
+    if not text:
+        raise ConfigError(f"--password-file {file}: it is empty")
+    return Password(text)
+
+
+def log_file_for_app(given: str | None) -> Path:
+    """Return the file that an app's process logs to, making its folder: the one given, or one in the state folder."""
+    if given:
+        return Path(given)
+    folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "trnfleet"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{folder}: {error.strerror or error}; name a log file with --log-file") from error
+    return folder / "app.log"

@@ -1,0 +1,44 @@
+"""What commands that read from a broker have in common: a source for one fleet, and a monitor on it."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.transport.mqtt import MqttSource
+from trnfleet.wire.topics import TopicClass, build_filter
+
+if TYPE_CHECKING:
+    from trnfleet.clock import Clock
+    from trnfleet.transport.url import BrokerUrl, Password
+
+
+class Watch(NamedTuple):
+    """A monitor and the source that must run for it."""
+
+    source: MqttSource
+    monitor: Monitor
+
+
+def watch_fleet(
+    url: BrokerUrl,
+    fleet: str,
+    *,
+    root: str,
+    password: Password | None,
+    clock: Clock,
+    protocol: Literal["5", "3.1.1"] | None = None,
+) -> Watch:
+    """Return a monitor of a fleet on a broker; run both, the source first."""
+    # The cyclic collector walks all that is kept of a large fleet again and again, for cycles that hardly exist.
+    gc.set_threshold(100_000, 20, 100)
+    # State first: descriptors that come before the telemetry let the layout stand when it arrives.
+    filters = [
+        (build_filter(fleet, TopicClass.PUBLISHER, root), 1),
+        (build_filter(fleet, TopicClass.NODE, root), 0),
+        (build_filter(fleet, TopicClass.JOB, root), 1),
+        (build_filter(fleet, TopicClass.TELEMETRY, root), 0),
+    ]
+    source = MqttSource(url, filters, password=password, clock=clock, protocol=protocol)
+    return Watch(source, Monitor(source, fleet, clock=clock, root=root))
