@@ -103,7 +103,7 @@ def format_rfc3339(ns: int) -> str:
     """Return `ns` since 1970 as RFC 3339 in UTC with milliseconds, such as 2026-01-31T23:59:58.250Z."""
     seconds, rest = divmod(ns, NS_PER_S)
     moment = _EPOCH + timedelta(seconds=seconds)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest // 1_000_000:03d}Z"
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='seconds')}.{rest // 1_000_000:03d}Z"
 
 
 def parse_rfc3339(text: str) -> int:

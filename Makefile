@@ -1,0 +1,75 @@
+# The two commands are `make run` and `make test`; `make help` lists the others.
+# Everything they install comes from the hash-locked lists in .ci/ and goes into .venv/.
+
+VENV := .venv
+BIN := $(VENV)/bin
+RUNTIME_LOCK := .ci/requirements.txt
+DEV_LOCK := .ci/requirements-dev.txt
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
+UV_COMPILE := uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
+	--generate-hashes --no-header --no-annotate
+
+# The Python that makes .venv; empty means python3.11, else a newer one (see .ci/python).
+PYTHON ?=
+# What follows the command: make run ARGS="monitor --broker mqtt://127.0.0.1:1883", make test ARGS="-k wire".
+ARGS ?=
+# One benchmark instead of all: make bench BENCH=sim ARGS="--ticks 10".
+BENCH ?= *
+
+export PYTHON
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test lint bench lock clean
+
+help: ## list these targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
+
+run: $(VENV)/project ## start trnfleet (the demo); ARGS="..." for any other command
+	@.ci/mosquitto
+	@exec $(BIN)/trnfleet $(ARGS)
+
+test: $(VENV)/dev $(VENV)/project ## run every test; ARGS="..." goes to pytest
+	@.ci/mosquitto
+	@exec $(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/dev $(VENV)/project ## check rules, format and types
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+
+bench: $(VENV)/dev $(VENV)/project ## run the benchmarks, which print figures; BENCH=name for one
+	@.ci/mosquitto
+	@for file in tests/bench/bench_$(BENCH).py; do \
+		echo "== $$file"; $(BIN)/python "$$file" $(ARGS) || exit; \
+	done
+
+lock: ## lock the dependencies of pyproject.toml anew, at their newest (needs uv)
+	@command -v uv >/dev/null || { \
+		echo "make lock needs uv: install it with 'pipx install uv' or your system's packages" >&2; exit 1; }
+	$(UV_COMPILE) --upgrade pyproject.toml --group build --output-file $(RUNTIME_LOCK)
+	$(UV_COMPILE) --upgrade pyproject.toml --group dev --constraints $(RUNTIME_LOCK) --output-file $(DEV_LOCK)
+	@! grep -n '://' $(RUNTIME_LOCK) $(DEV_LOCK) || { echo "a lock must name no address" >&2; exit 1; }
+
+clean: ## remove .venv, caches and what was built
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find trnfleet tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# What .venv holds is told by three stamps in it. A new lock makes .venv from nothing, so that it holds what the lock
+# says and no more; so does an interpreter that is gone, which is why the interpreter is a prerequisite.
+$(VENV)/runtime: $(RUNTIME_LOCK) $(BIN)/python
+	@echo "setting up $(VENV) (once, about 20 s)"
+	@python=$$(.ci/python) && "$$python" -m venv --clear $(VENV)
+	@$(PIP_INSTALL) --require-hashes -r $(RUNTIME_LOCK)
+	@touch $@
+
+$(BIN)/python: ;
+
+$(VENV)/dev: $(DEV_LOCK) $(VENV)/runtime
+	@echo "adding the tools for tests (once, about 10 s)"
+	@$(PIP_INSTALL) --require-hashes -r $(DEV_LOCK)
+	@touch $@
+
+$(VENV)/project: pyproject.toml $(VENV)/runtime
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
