@@ -1,0 +1,138 @@
+"""A live fleet with the app open: CPU of each process, lag, loss, memory, and how long keys take.
+
+`python tests/bench/bench_live.py [--fleet cluster-10k] [--seconds 60] [--columns 120 --rows 40]`
+
+Everything runs on this machine: Mosquitto, `trnfleet simulate`, and `trnfleet monitor` in a pseudo-terminal. Figures are
+printed, never asserted.
+"""
+
+# ruff: noqa: T201  a benchmark's figures go to the terminal
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from support.mosquitto import MosquittoProcess
+from support.programs import Program
+from support.terminal import Terminal
+
+
+def cpu_s(process: psutil.Process) -> float:
+    """Return the CPU seconds that a process has used."""
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+def first_paint(columns: int, rows: int) -> None:
+    """Print how long the demo takes to its first useful paint and to 192 live chips."""
+    paints, lives = [], []
+    for _ in range(5):
+        with Terminal(columns=columns, rows=rows) as terminal:
+            terminal.wait_for("Fleet")
+            paints.append(time.monotonic() - terminal.started_s)
+            terminal.wait_for("192", "all live")
+            lives.append(time.monotonic() - terminal.started_s)
+            terminal.end(keys="q")
+    print(
+        f"demo: first paint {sorted(paints)[2]:.2f} s, 192 chips live {sorted(lives)[2]:.2f} s (median of 5)"
+    )
+
+
+def live(fleet: str, seconds: float, columns: int, rows: int) -> None:
+    """Print what a fleet costs, live, over some seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_STATE_HOME"] = folder
+        broker = MosquittoProcess(Path(folder), "max_queued_messages 4000")
+        broker.start()
+        url = str(broker.url)
+        # The app first: what is lost while it starts belongs to the figures.
+        with (
+            Terminal("monitor", "--broker", url, "--name", fleet, columns=columns, rows=rows) as terminal,
+            Program(Path(folder), "simulate", "--broker", url, "--fleet", fleet) as simulator,
+        ):
+            terminal.wait_for("all live", within_s=90)
+            time.sleep(10)
+            processes = {
+                "app": terminal.process,
+                "simulator": psutil.Process(simulator.process.pid),
+                "broker": psutil.Process(broker.pid),
+            }
+            before = {name: cpu_s(process) for name, process in processes.items()}
+            begun = time.monotonic()
+            lags, keys = [], []
+            while time.monotonic() - begun < seconds:
+                time.sleep(0.5)
+                found = re.search(r"lag (\d+(?:\.\d+)?) (ms|s)", terminal.text)
+                if found:
+                    lags.append(float(found[1]) * (1_000 if found[2] == "s" else 1))
+                keys.append(key_ms(terminal, len(keys)))
+            elapsed = time.monotonic() - begun
+            used = {
+                name: (cpu_s(process) - before[name]) / elapsed * 100 for name, process in processes.items()
+            }
+            memory = {name: process.memory_info().rss / 2**20 for name, process in processes.items()}
+            status = terminal.lines[-1]
+            terminal.end(keys="q")
+            simulator.end()
+            said = simulator.output.strip().splitlines()[-1:]
+        broker.stop()
+    print(f"{fleet}, {columns}x{rows}, {elapsed:.0f} s")
+    print("  CPU, % of a core: " + ", ".join(f"{name} {share:.1f}" for name, share in used.items())
+          + f"; together {sum(used.values()):.1f}")  # fmt: skip
+    print("  memory, MiB: " + ", ".join(f"{name} {size:.0f}" for name, size in memory.items()))
+    print(f"  lag, ms: median {middle(lags, 0.5):.0f}, p95 {middle(lags, 0.95):.0f} ({len(lags)} looks)")
+    print(
+        f"  key to screen, ms: median {middle(keys, 0.5):.0f}, p95 {middle(keys, 0.95):.0f} ({len(keys)} keys)"
+    )
+    print(f"  status line: {status.strip()}")
+    print(f"  simulator: {' '.join(said)}")
+
+
+def key_ms(terminal: Terminal, number: int) -> float:
+    """Press a key that changes the heat map's metric, and return how long the first changed byte took."""
+    size = len(terminal.raw)
+    begun = time.perf_counter()
+    terminal.send("m" if number % 2 == 0 else "M")
+    while len(terminal.raw) == size and time.perf_counter() - begun < 2:
+        time.sleep(0.0005)
+    return (time.perf_counter() - begun) * 1e3
+
+
+def middle(values: list[float], share: float) -> float:
+    """Return a quantile."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--fleet", default="cluster-10k")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--columns", type=int, default=120)
+    parser.add_argument("--rows", type=int, default=40)
+    parser.add_argument("--no-paint", action="store_true", help="leave out the demo's first paint")
+    options = parser.parse_args()
+    print(
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    )
+    if not options.no_paint:
+        first_paint(options.columns, options.rows)
+    live(options.fleet, options.seconds, options.columns, options.rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from support.feed import Feed, standalone, ultraservers
+from textual.app import App
+
+from trnfleet.tui.chip import ChipView
+from trnfleet.tui.chipfacts import CounterRates, neighbour
+from trnfleet.wire.messages import Descriptor, decode_message, encode_message
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+CHIP = "uc1/us-0001/trn2u-0001-0/chip05"
+SIZES = [(80, 24), (120, 40), (240, 70)]
+
+
+class Host(App[None]):
+    """An app that is nothing but the view."""
+
+    def __init__(self, feed: Feed) -> None:
+        super().__init__()
+        self.feed = feed
+
+    def compose(self) -> ComposeResult:
+        self.view = ChipView(self.feed.monitor, self.feed.clock)
+        yield self.view
+
+    def on_mount(self) -> None:
+        self.view.show_place(CHIP)
+        self.view.take_focus()
+
+    def shown(self) -> str:
+        """Return the screen's text."""
+        self.view.tick(999)
+        board = self.view.board
+        lines = range(board.scrollable_content_region.height)
+        return "\n".join(board.render_line(y).text.rstrip() for y in lines)
+
+
+def fed() -> Feed:
+    feed = Feed(ultraservers(2) + standalone(2) + standalone(1, "trn1.2xlarge"))
+    feed.jobs = {"llama": ("uc1/us-0001",)}
+    feed.describe()
+    feed.scatter()
+    feed.tick()
+    return feed
+
+
+def row_of(feed: Feed, path: str) -> int:
+    node = feed.monitor.store.layout.find(path)
+    assert node is not None
+    return node.number
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+async def test_everything_of_a_chip_is_there(width: int, height: int) -> None:
+    """At every size, values are the store's, and links say whose other end they are."""
+    feed = fed()
+    chip = row_of(feed, CHIP)
+    feed.set("nc_util_pct", np.arange(10.0, 90.0, 10.0), chip)
+    feed.set("power_w", 412.0, chip)
+    feed.set("temperature_c", 93.5, chip)
+    feed.set("hbm_used_bytes", 48 * 2**30, chip)
+    feed.set("links_up", 0b111011, chip)
+    feed.set("health", 0b1000001, chip)
+    feed.set("mem_ecc_uncorrected", 2, chip)
+    feed.tick()
+    app = Host(feed)
+    async with app.run_test(size=(width, height)) as pilot:
+        await pilot.pause()
+        text = app.shown()
+        for part in (
+            CHIP, "● live", "trn2u.48xlarge", "job llama", "simulated", "LNC=2", "10.0", "80.0", "412 W",
+            "▲93.5 °C", "48.0 GiB", "50.0 %", "5/6 up", "✖ down", "chip01", "chip09", "chip04", "chip06",
+            "trn2u-0001-3", "trn2u-0001-1", "✖ unhealthy: hbm, link_efa", "✖2",
+        ):  # fmt: skip  # words
+            assert part in text, part
+        assert all(len(line) <= width for line in text.splitlines())
+
+
+async def test_what_is_not_known_is_not_zero() -> None:
+    """Values that a source cannot know are n/a; an instance without Z links says so; Trainium1 has two cores."""
+    feed = fed()
+    path = "uc1/standalone/trn2-0001/chip02"
+    for name in ("power_w", "temperature_c", "hbm_read_bytes_per_s", "mem_ecc_corrected", "nc_util_pct"):
+        feed.set(name, np.nan, row_of(feed, path))
+    feed.columns["health"][row_of(feed, path)] = 0xFFFF
+    feed.columns["links_up"][row_of(feed, path)] = 0xFF
+    feed.tick()
+    app = Host(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.view.show_place(path)
+        await pilot.pause()
+        text = app.shown()
+        assert text.count("n/a") >= 8 + 5
+        assert "health n/a" in text
+        assert text.count("no link") == 2
+        app.view.show_place("uc1/standalone/trn1-0001/chip00")
+        text = app.shown()
+        assert "Trainium1" in text
+        assert "nc1" in text
+        assert "nc2" not in text
+        assert text.count("no link") == 6
+
+
+async def test_stale_is_dim_and_tells_its_age() -> None:
+    """Values of a chip that has gone silent stay, dimmed, with their age."""
+    feed = fed()
+    app = Host(feed)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await feed.advance(12.0)
+        await pilot.pause()
+        text = app.shown()
+        assert "◌ stale 12 s" in text
+        assert "● live" not in text
+        lines = [app.view.board.render_line(y) for y in range(2, 15)]
+        values = [
+            segment for line in lines for segment in line if any(char.isdigit() for char in segment.text)
+        ]
+        assert values
+        assert all(each.style is not None and (each.style.dim or each.style.color) for each in values)
+        assert not any(each.style is not None and each.style.bold for each in values)
+
+
+async def test_keys_walk_over_chips_and_show_provenance() -> None:
+    """Right and left go over chips and round; `p` says where values come from, on a real host too."""
+    feed = fed()
+    app = Host(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("right", "n", "left")
+        assert app.view.place.endswith("chip06")
+        assert app.view.place in app.shown()
+        app.view.show_place("uc1/us-0002/trn2u-0002-3/chip15/nc4")
+        await pilot.press("n")
+        assert app.view.place == "uc1/standalone/trn1-0001/chip00"
+        app.view.show_place(CHIP)
+        await pilot.press("p")
+        assert "simulated" in app.shown()
+        envelope = feed.announcements(["uc1/us-0001/trn2u-0001-0"])[1]
+        real = decode_message(envelope.payload, Descriptor).model_copy(
+            update={"origin": "neuron", "columns": ()}
+        )
+        some = real.model_copy(update={"columns": decode_message(envelope.payload, Descriptor).columns[:11]})
+        feed.monitor.apply([envelope._replace(payload=encode_message(some))])
+        feed.monitor.compute()
+        text = app.shown()
+        for part in ("a real host", "measured", "modelled", "unavailable", "not sent"):
+            assert part in text
+        app.view.show_place("uc9/us-1/i-1/chip00")
+        assert "uc9/us-1/i-1/chip00 is not known" in app.shown()
+
+
+async def test_counters_have_rates_and_charts_their_history() -> None:
+    """Rates come from source time; what is looked at has its history kept."""
+    feed = fed()
+    app = Host(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        for _ in range(10):
+            await feed.advance(1.0)
+            feed.columns["exec_completed"] += np.uint64(7)
+            feed.tick()
+            app.view.tick(999)
+        await pilot.pause()
+        text = app.shown()
+        assert "7.0/s" in text
+        assert any(block in text.splitlines()[-2] for block in "▁▂▃▄▅▆▇█")
+
+
+def test_rates_begin_anew() -> None:
+    """A single sample, another chip, or a counter that fell give no rate."""
+    rates = CounterRates()
+    assert np.isnan(rates.take("a", 1_000_000_000, np.full(6, 5.0))["exec_errors"])
+    assert rates.take("a", 3_000_000_000, np.full(6, 9.0))["exec_errors"] == 2.0
+    assert rates.take("a", 3_000_000_000, np.full(6, 9.0))["exec_errors"] == 2.0
+    assert np.isnan(rates.take("a", 4_000_000_000, np.zeros(6))["exec_errors"])
+    assert np.isnan(rates.take("b", 5_000_000_000, np.full(6, 9.0))["exec_errors"])
+
+
+def test_neighbours_are_mutual() -> None:
+    """The chip at the other end of every link sees the link the other way round; torus and Z ring."""
+    feed = fed()
+    layout = feed.monitor.store.layout
+    opposite = {0: 1, 1: 0, 2: 3, 3: 2, 4: 5, 5: 4}
+    linked = 0
+    for chip in range(layout.chips):
+        for lane, back in opposite.items():
+            other = neighbour(layout, chip, lane)
+            if other is not None:
+                linked += 1
+                assert neighbour(layout, other, back) == chip
+    assert linked == 2 * (2 * 192 + 2 * 32)
+
+
+async def test_unknown_lnc_is_not_claimed() -> None:
+    """Where no descriptor says how cores are paired, the view does not pretend to know."""
+    feed = fed()
+    envelope = feed.announcements(["uc1/us-0001/trn2u-0001-0"])[1]
+    old = decode_message(envelope.payload, Descriptor)
+    silent = old.model_copy(update={"instances": (old.instances[0].model_copy(update={"lnc": None}),)})
+    feed.monitor.apply([envelope._replace(payload=encode_message(silent))])
+    feed.monitor.compute()
+    app = Host(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        assert "LNC=n/a" in app.shown()
+        assert "logical" not in app.shown()

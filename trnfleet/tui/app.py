@@ -1,0 +1,314 @@
+"""The app: header, breadcrumbs, one view at a time, status line; which place is shown, and when anything is painted.
+
+It reads a monitor and owns neither monitor, broker nor simulator. The caller runs `monitor.run()` in the same loop,
+awaits `run_async()`, and afterwards ends with `return_code`: 0 for a wish to quit, 143 after SIGTERM, 129 after SIGHUP,
+1 after a crash (Textual prints the traceback and returns as if nothing had been).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import signal
+from collections import deque
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+from textual import on
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.filter import ANSIToTruecolor
+
+from trnfleet.domain.address import Level, level_of
+from trnfleet.tui import palette
+from trnfleet.tui.bars import Bar
+from trnfleet.tui.breadcrumbs import breadcrumbs
+from trnfleet.tui.chip import ChipView
+from trnfleet.tui.fleet import FleetView
+from trnfleet.tui.header import header
+from trnfleet.tui.help import HelpScreen, Key, Section, help_title, sections
+from trnfleet.tui.hierarchy import HierarchyView
+from trnfleet.tui.status import Hints, banner, status
+from trnfleet.tui.terminal import Pacer
+from trnfleet.tui.views import CHIP, FLEET, HIERARCHY, View
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from textual.app import ComposeResult
+    from textual.dom import DOMNode
+    from textual.filter import LineFilter
+
+    from trnfleet.clock import Clock
+    from trnfleet.monitor.monitor import Monitor
+
+TICK_S = 0.1
+BARS_EVERY_S = 0.4
+"""Seconds between two readings of the fleet's figures: nobody reads faster."""
+SETTLE_S = 0.5
+"""For so long after news the view is ticked on, because it may not have painted all of it at once."""
+MOST_HISTORY = 100
+SIGNALS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
+"""Signals that end the app, with the status to end with; the terminal is restored first."""
+_GC_THRESHOLDS = (50_000, 50, 100)
+_HINTS: Hints = (
+    ("?", "help"),
+    ("q", "quit"),
+    ("Enter", "deeper"),
+    ("Esc", "back"),
+    ("m", "metric"),
+    ("+ -", "zoom"),
+    ("w", "findings"),
+)
+
+
+class Stop(NamedTuple):
+    """Where one has been: a view's title and an address."""
+
+    view: str
+    address: str
+
+
+class FleetApp(App[None]):
+    """The whole screen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "back to where you were"),
+        Binding("question_mark", "help", "this help"),
+        Binding("q", "quit", "quit"),
+        Binding("ctrl+c,ctrl+q", "quit", "quit", priority=True, system=True),
+    ]
+    ENABLE_COMMAND_PALETTE = False
+    ALLOW_SELECT = False
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012  as Textual declares it
+        (0, "-w0"),
+        (80, "-w80"),
+        (100, "-w100"),
+        (120, "-w120"),
+    ]
+    VERTICAL_BREAKPOINTS = [(0, "-h0"), (20, "-h20"), (30, "-h30")]  # noqa: RUF012  as Textual declares it
+    CSS_PATH = "app.tcss"
+
+    def __init__(
+        self,
+        monitor: Monitor,
+        *,
+        clock: Clock,
+        broker_kind: str = "",
+        title: str = "trnfleet",
+        handle_signals: bool = True,
+    ) -> None:
+        """Make the app for a monitor.
+
+        Args:
+            monitor: What is shown; somebody else runs it.
+            clock: The monitor's clock.
+            broker_kind: The broker's name and version, for the status line.
+            title: The terminal window's title.
+            handle_signals: Whether to end by itself at SIGINT, SIGTERM and SIGHUP. A caller that has handlers of its
+                own says no and calls `end`.
+        """
+        super().__init__()
+        self.monitor = monitor
+        self.clock = clock
+        self.broker_kind = broker_kind
+        self.title = title
+        self.animation_level = "none"
+        self.place = ""
+        """Address of what one is looking at; the empty one is the fleet."""
+        self._handle_signals = handle_signals
+        self._been: deque[Stop] = deque(maxlen=MOST_HISTORY)
+        self._pacer = Pacer(self)
+        self._header = Bar(fill=palette.HEAD, id="header")
+        self._crumbs = Bar(id="crumbs")
+        self._banner = Bar(fill=palette.BAR_DOWN, id="banner")
+        self._status = Bar(fill=palette.BAR, id="status")
+        self._pages: dict[str, View] = {kind.title: kind(monitor, clock) for kind in view_classes()}
+        self._page = self._pages[FLEET]
+        self._news: Hashable = None
+        self._news_s = -np.inf
+        self._second = 0
+        self._bars_s = -BARS_EVERY_S
+
+    def compose(self) -> ComposeResult:
+        """Bars above and below, the views between."""
+        yield self._header
+        yield self._crumbs
+        yield self._banner
+        yield from self._pages.values()
+        yield self._status
+
+    def on_mount(self) -> None:
+        """Start: the first view, the one timer, the signals."""
+        for page in self._pages.values():
+            self.bind(page.key, f"view('{page.title}')", show=False)
+        self._page.add_class("-shown")
+        self._write_bars()
+        self._write_crumbs()
+        self._page.take_focus()
+        # A worker costs half of what a Textual timer does, and one that fails ends the app.
+        self.run_worker(self._keep_ticking(), name="ticks", exit_on_error=True)
+        if self._handle_signals:
+            self._take_signals()
+        if not self.is_headless:
+            self.call_after_refresh(_spare_the_collector)
+
+    def on_unmount(self) -> None:
+        """Give the signals back."""
+        if self._handle_signals:
+            loop = asyncio.get_running_loop()
+            for number in SIGNALS:
+                with contextlib.suppress(NotImplementedError, ValueError):
+                    loop.remove_signal_handler(number)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return Textual's filters without the one for ANSI colours, of which we have none: a third of a frame."""
+        return [each for each in super().get_line_filters() if not isinstance(each, ANSIToTruecolor)]
+
+    # Places and views
+
+    @property
+    def page(self) -> View:
+        """The view on the screen."""
+        return self._page
+
+    def go(self, address: str, view: str | None = None) -> None:
+        """Go to an address in a view and remember where one was; None: the usual view for what the address names."""
+        if view is None:
+            view = CHIP if level_of(address) >= Level.CHIP else HIERARCHY
+        if view not in self._pages:
+            self.bell()
+            return
+        here = Stop(self._page.title, self.place)
+        if here != Stop(view, address):
+            self._been.append(here)
+        self._show(Stop(view, address))
+
+    async def action_back(self) -> None:
+        """Go back to where one was."""
+        if self._been:
+            self._show(self._been.pop())
+
+    def action_view(self, title: str) -> None:
+        """Open a view at the present place."""
+        if title != self._page.title:
+            self.go(self.place, title)
+
+    def action_help(self) -> None:
+        """List the keys."""
+        parts: list[tuple[str, type[DOMNode]]] = []
+        for view in (self._page, *(page for page in self._pages.values() if page is not self._page)):
+            parts.append((view.title, type(view)))
+            parts.extend((help_title(type(widget), view.title), type(widget)) for widget in view.query("*"))
+        views = Section("Views", [Key(page.key, page.title) for page in self._pages.values()])
+        self.push_screen(HelpScreen([views, *sections([("Everywhere", type(self)), *parts])]))
+
+    async def action_quit(self) -> None:
+        """End with status 0."""
+        self.exit(return_code=0)
+
+    def end(self, signal_number: int) -> None:
+        """End as that signal asks for: the terminal is restored and `return_code` says so."""
+        self.exit(return_code=SIGNALS.get(signal.Signals(signal_number), 128 + signal_number))
+
+    def _show(self, stop: Stop) -> None:
+        view = self._pages[stop.view]
+        self.place = stop.address
+        if view is not self._page:
+            self._page.remove_class("-shown")
+            view.add_class("-shown")
+            self._page = view
+        view.show_place(stop.address)
+        view.take_focus()
+        # Its widgets know their size only after the layout; then it paints, not at the next tick.
+        self.call_after_refresh(view.show_place, stop.address)
+        self._news = None
+        self._write_crumbs()
+
+    @on(View.Open)
+    def _opened(self, message: View.Open) -> None:
+        self.go(message.address, message.view)
+
+    @on(View.Moved)
+    def _moved(self) -> None:
+        # What the view says now: the message may be from before one came here.
+        self.place = self._page.place
+        self._write_crumbs()
+
+    # Painting
+
+    async def _keep_ticking(self) -> None:
+        while True:
+            await self.clock.sleep(TICK_S)
+            self._tick()
+
+    def _tick(self) -> None:
+        """Paint what changed, as much as the terminal takes."""
+        now_s = self.clock.monotonic_s()
+        monitor = self.monitor
+        news = (
+            monitor.store.revision,
+            monitor.rollups.revision,
+            monitor.ingest.jobs_revision,
+            monitor.findings.total,
+            monitor.link.connected,
+        )
+        if news != self._news:
+            self._news, self._news_s = news, now_s
+        # Ages go on once a second without any news.
+        second = int(now_s)
+        if now_s - self._news_s > SETTLE_S and second == self._second:
+            return
+        allowance = self._pacer.allowance()
+        if not allowance:
+            return
+        self._second = second
+        self._page.tick(allowance)
+        if now_s - self._bars_s >= BARS_EVERY_S:
+            self._write_bars()
+
+    def _write_bars(self) -> None:
+        monitor, link = self.monitor, self.monitor.link
+        self._bars_s = now_s = self.clock.monotonic_s()
+        summary = monitor.summary()
+        self._header.show(lambda width: header(summary, link, width), fill=palette.HEAD)
+        self._status.show(
+            lambda width: [status(summary, link, monitor.message_rate, self.broker_kind, _HINTS, width)]
+        )
+        is_silent = not link.connected or not summary.live_chips
+        said = banner(summary, link, now_s, self._newest_s()) if is_silent else None
+        self._banner.set_class(said is not None, "-shown")
+        if said is not None:
+            self._banner.show(lambda _width: [[(said.text, said.style)]], fill=said.style)
+
+    def _newest_s(self) -> float:
+        """Return when the newest telemetry came."""
+        seen = self.monitor.store.chip_seen_s
+        return float(seen.max()) if len(seen) else -np.inf
+
+    def _write_crumbs(self) -> None:
+        views = [(page.key, page.title) for page in self._pages.values()]
+        active = self._page.title
+        self._crumbs.show(lambda width: [breadcrumbs(self.place, views, active, width)])
+
+    # Signals
+
+    def _take_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            # Not every loop can, and only the main thread may.
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(number, self.end, number)
+
+
+def view_classes() -> tuple[type[View], ...]:
+    """Return the views that there are, in the order of their keys."""
+    return FleetView, HierarchyView, ChipView
+
+
+def _spare_the_collector() -> None:
+    """Keep what lives as long as the app out of garbage collections, which would cost a frame each."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)

@@ -1,0 +1,54 @@
+"""The line below the header: where one is, and which views there are; pure functions without a widget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnfleet.tui import palette
+from trnfleet.tui.bars import Parts, width_of
+from trnfleet.tui.plain import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+BETWEEN = " > "
+
+
+def crumbs(address: str, room: int) -> Parts:
+    """Return an address as a way from the fleet down, without its beginning where there is little room."""
+    segments = ["fleet", *(plain(segment) for segment in address.split("/") if segment)]
+    shown = segments
+    while len(shown) > 1 and _width(shown, len(shown) < len(segments)) > room:
+        shown = shown[1:]
+    parts: Parts = [(" … > " if len(shown) < len(segments) else " ", palette.GHOST)]
+    for number, segment in enumerate(shown):
+        is_last = number == len(shown) - 1
+        parts.append((segment, palette.STRONG if is_last else palette.QUIET))
+        if not is_last:
+            parts.append((BETWEEN, palette.GHOST))
+    return parts
+
+
+def tabs(views: Iterable[tuple[str, str]], active: str, *, short: bool = False) -> Parts:
+    """Return (key, title) of the views, the active one marked by brackets as well as by colour."""
+    parts: Parts = []
+    for key, title in views:
+        text = key if short else f"{key} {title}"
+        is_active = title == active
+        parts.append(
+            (f"[{text}]" if is_active else f" {text} ", palette.LINK if is_active else palette.QUIET)
+        )
+    return parts
+
+
+def breadcrumbs(address: str, views: list[tuple[str, str]], active: str, width: int) -> Parts:
+    """Return the whole line: the way on the left, the views on the right."""
+    right = tabs(views, active)
+    if width < width_of(right) + 24:
+        right = tabs(views, active, short=True)
+    left = crumbs(address, width - width_of(right) - 2)
+    return [*left, (" " * max(1, width - width_of(left) - width_of(right)), palette.BASE), *right]
+
+
+def _width(segments: list[str], is_cut: bool) -> int:
+    return sum(map(len, segments)) + len(BETWEEN) * (len(segments) - 1) + (5 if is_cut else 1)

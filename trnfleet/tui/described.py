@@ -1,0 +1,65 @@
+"""What descriptors and jobs say of an instance: looked up by its path, and remembered while that stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.tui.plain import plain
+
+if TYPE_CHECKING:
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.described import Described as Short
+    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.wire.messages import Descriptor, InstanceSpec
+
+
+class Described(NamedTuple):
+    """An instance as its publisher describes it."""
+
+    descriptor: Descriptor
+    spec: InstanceSpec
+
+
+class Descriptions:
+    """Descriptors by instance, and names of jobs by the numbers that the store uses."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor = monitor
+        self._layout: Layout | None = None
+        self._known: dict[str, tuple[Short, Described]] = {}
+        self._jobs_revision = -1
+        self._jobs: tuple[str, ...] = ()
+
+    def of(self, instance: str) -> Described | None:
+        """Return what is said of the instance at a path."""
+        layout, descriptors = self._monitor.store.layout, self._monitor.ingest.descriptors
+        if layout is not self._layout:
+            self._layout = layout
+            self._known.clear()
+        known = self._known.get(instance)
+        # Searching blocks takes a while; that the block is still the same one is quickly told.
+        if known is None or descriptors.get(known[0].path) is not known[0]:
+            found = descriptors.whole(instance)
+            short = descriptors.get(found[0].path) if found else None
+            if found is None or short is None:
+                return None
+            known = self._known[instance] = (short, Described(*found))
+        return known[1]
+
+    def lnc(self, instance: str) -> int | None:
+        """Return how many physical cores make a logical one; None where nobody says."""
+        described = self.of(instance)
+        return described.spec.lnc if described else None
+
+    def ec2_id(self, instance: str) -> str:
+        """Return the EC2 instance id, fit for the screen; empty where nobody says."""
+        described = self.of(instance)
+        return plain(described.spec.ec2_id, 24) if described and described.spec.ec2_id else ""
+
+    def job_name(self, number: int) -> str:
+        """Return the name of the job with a number of the store's, fit for the screen; empty for none."""
+        ingest = self._monitor.ingest
+        if ingest.jobs_revision != self._jobs_revision:
+            self._jobs_revision = ingest.jobs_revision
+            self._jobs = tuple(plain(name, 64) for name in ingest.jobs)
+        return self._jobs[number] if 0 <= number < len(self._jobs) else ""

@@ -1,0 +1,94 @@
+"""The header's words: the fleet in a few figures, as the monitor sums it up; pure functions without a widget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnfleet.tui import palette
+from trnfleet.tui.bars import Item, Parts, fitted, justified, width_of
+from trnfleet.tui.plain import plain
+from trnfleet.tui.quantities import count, with_unit
+
+if TYPE_CHECKING:
+    from trnfleet.monitor.monitor import Summary
+    from trnfleet.wire.ports import LinkStatus
+
+
+def header(summary: Summary, link: LinkStatus, width: int) -> list[Parts]:
+    """Return the header's two lines."""
+    if not summary.chips:
+        reason = f" {why_waiting(summary, link)}"
+        return [
+            [(f" {plain(summary.fleet)}", palette.HEAD_STRONG), ("   waiting for the fleet …", palette.HEAD)],
+            [(reason, palette.HEAD)],
+        ]
+    return [_inventory(summary, width), fitted(figures(summary), width, palette.HEAD, palette.HEAD_STRONG)]
+
+
+def why_waiting(summary: Summary, link: LinkStatus) -> str:
+    """Say what is still missing before there is anything to show."""
+    broker = plain(link.broker) or "the broker"
+    if not link.connected:
+        because = f": {plain(link.last_error)}" if link.last_error else ""
+        return f"not connected to {broker}{because}"
+    if summary.publishers:
+        return f"connected to {broker}; publishers are there, but nothing describes the fleet yet"
+    return f"connected to {broker}; nobody publishes a fleet called {plain(summary.fleet)!r} yet"
+
+
+def figures(summary: Summary) -> list[Item]:
+    """Return the second line's figures, the most important ones with the lowest ranks."""
+    return [
+        Item("NC util", "NC", with_unit(summary.nc_util_pct, "%"), 7, 0),
+        Item("MFU", "MFU", with_unit(summary.mfu_pct, "%"), 7, 1),
+        Item("HBM", "HBM", with_unit(summary.hbm_traffic_bytes_per_s, "bytes/s"), 9, 2),
+        Item("of peak", "", with_unit(summary.hbm_bw_util_pct, "%"), 7, 7),
+        Item("NeuronLink", "link", with_unit(summary.link_tx_bytes_per_s, "bytes/s"), 9, 3),
+        Item("chips", "", with_unit(summary.power_w, "W"), 7, 4),
+        Item("hosts", "hosts", with_unit(summary.host_power_w, "W"), 7, 8),
+        Item("", "", with_unit(summary.tflops_per_w, "TFLOP/s/W"), 13, 5),
+        Item("achieved", "", with_unit(summary.tflops, "TFLOP/s"), 11, 9),
+        Item("hottest", "", with_unit(summary.temperature_c, "degC"), 8, 6),
+    ]
+
+
+def _inventory(summary: Summary, width: int) -> Parts:
+    parts: Parts = [
+        (f" {plain(summary.fleet, 32)}  ", palette.HEAD_STRONG),
+        (count(summary.chips), palette.HEAD_STRONG),
+        (" chips  ", palette.HEAD),
+    ]
+    if summary.live_chips == summary.chips:
+        parts.append(("all live", palette.HEAD))
+    else:
+        counted = (
+            (summary.live_chips, "live"),
+            (summary.stale_chips - summary.offline_chips, "stale"),
+            (summary.offline_chips, "offline"),
+            (summary.unknown_chips, "not heard yet"),
+        )
+        for number, (chips, state) in enumerate([each for each in counted if each[0] or each[1] == "live"]):
+            parts.append((", " if number else "", palette.HEAD))
+            parts.append(
+                (f"{count(chips)} {state}", palette.HEAD if state == "live" else palette.HEAD_STRONG)
+            )
+    right: Parts = _findings(summary)
+    places = [
+        f"{_counted(summary.instances, 'instance')}",
+        f"{_counted(summary.ultraservers, 'UltraServer')}" if summary.ultraservers else "",
+        f"{_counted(summary.jobs, 'job')}" if summary.jobs else "",
+    ]
+    for place in places:
+        if place and width_of(parts) + width_of(right) + len(place) + 4 <= width:
+            parts.append((f"  {place}", palette.HEAD))
+    return justified(parts, right, width, palette.HEAD)
+
+
+def _findings(summary: Summary) -> Parts:
+    if not summary.findings:
+        return [("nothing needs a look ", palette.HEAD)]
+    return [(f" ▲ {_counted(summary.findings, 'finding')} ", palette.BAR_ALERT)]
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{count(number)} {noun}" + ("" if number == 1 else "s")

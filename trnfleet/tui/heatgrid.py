@@ -1,0 +1,190 @@
+"""Where everything lies on the heat map: places of chips, zoom levels, and the way from a cell back to a place.
+
+The map is a lattice of chips. An instance is a tile of 4 x 4, a group of up to four tiles (an UltraServer, or
+standalone instances by the four) is 8 x 8, and groups stand in a grid whose shape depends on the fleet alone. A zoom
+level says how many chips a pixel is wide and how many cells a pixel takes; no zoom level moves anything. Heights are
+counted in half rows, because a terminal's cell can show two pixels. This module knows numbers only: no values, no
+colours, no Textual.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.layout import Layout
+
+TILE = 4
+"""Chips along a side of an instance's tile."""
+GROUP = 8
+"""Chips along a side of a group of four tiles."""
+TILE_CHIPS = TILE * TILE
+WIDER = 1.6
+"""Groups beside each other for one below each other, about: terminals are wider than they are high."""
+MARGIN = 1
+"""Cells left and right of the map, for the brackets of the cursor."""
+
+
+class Rect(NamedTuple):
+    """Cells of the map's content: columns `left` to `right`, half rows `top` to `bottom`, ends not included."""
+
+    left: int
+    right: int
+    top: int
+    bottom: int
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Which chip lies where; build it with `Grid.of`."""
+
+    columns: int
+    """Groups beside each other."""
+    rows: int
+    group_ultraserver: NDArray[np.int64]
+    """For each group, its UltraServer's (or standalone segment's) number in the layout."""
+    group_cell: NDArray[np.int64]
+    """For each group, row x columns + column."""
+    tile_group: NDArray[np.int64]
+    """For each tile, in the order of chips, its group."""
+    tile_corner: NDArray[np.int64]
+    """For each tile, its place in the group: 0 and 1 above, 2 and 3 below."""
+    tile_chip: NDArray[np.int64]
+    """First chip of each tile, and the number of chips at the end: a tile's chips follow each other."""
+    piece_tile: NDArray[np.int64]
+    """For each pair of a tile and an instance (that has chips) in it, the tile."""
+    piece_instance: NDArray[np.int64]
+
+    @staticmethod
+    def of(layout: Layout) -> Grid:
+        """Lay a fleet out: one-chip instances share a tile, those with more than 16 chips take several."""
+        instances = len(layout.instances)
+        chips = np.diff(layout.chip_start)
+        owner = np.repeat(np.arange(len(layout.ultraservers)), np.diff(layout.ultraserver_start))
+        begun = _tiles_begun(chips, owner)
+        tile_owner = np.repeat(np.arange(instances), begun)
+        first_tile = np.cumsum(begun) - begun
+        part = np.arange(len(tile_owner)) - first_tile[tile_owner] if instances else np.zeros(0, np.int64)
+        tile_chip = np.append(layout.chip_start[tile_owner] + part * TILE_CHIPS, layout.chips)
+        tile_us = owner[tile_owner]
+        tiles_of_us = np.bincount(tile_us, minlength=len(layout.ultraservers)).astype(np.int64)
+        groups_of_us = -(-tiles_of_us // 4)
+        first_group = np.cumsum(groups_of_us) - groups_of_us
+        rank = np.arange(len(tile_us)) - (np.cumsum(tiles_of_us) - tiles_of_us)[tile_us]
+        group_us = np.repeat(np.arange(len(layout.ultraservers)), groups_of_us)
+        cluster = np.repeat(np.arange(len(layout.clusters)), np.diff(layout.cluster_start))[group_us]
+        columns, cells = _arrange(cluster)
+        pieces = _instances_in_tiles(layout, tile_owner, tile_chip)
+        return Grid(
+            columns=columns,
+            rows=int(cells[-1]) // columns + 1 if len(cells) else 0,
+            group_ultraserver=group_us,
+            group_cell=cells,
+            tile_group=first_group[tile_us] + rank // 4,
+            tile_corner=rank % 4,
+            tile_chip=tile_chip,
+            piece_tile=np.repeat(np.arange(len(tile_owner)), pieces),
+            piece_instance=np.repeat(tile_owner, pieces) + _count_up(pieces),
+        )
+
+    @property
+    def groups(self) -> int:
+        """Groups on the map."""
+        return len(self.group_ultraserver)
+
+    @property
+    def tiles(self) -> int:
+        """Tiles on the map."""
+        return len(self.tile_group)
+
+    @cached_property
+    def tile_x(self) -> NDArray[np.int64]:
+        """Chip lattice column of each tile's left edge."""
+        return self.group_cell[self.tile_group] % self.columns * GROUP + self.tile_corner % 2 * TILE
+
+    @cached_property
+    def tile_y(self) -> NDArray[np.int64]:
+        """Chip lattice row of each tile's upper edge."""
+        return self.group_cell[self.tile_group] // self.columns * GROUP + self.tile_corner // 2 * TILE
+
+    @cached_property
+    def tile_at(self) -> NDArray[np.int32]:
+        """Tile at each place of tiles, 2 x rows by 2 x columns; -1 for none."""
+        at = np.full((2 * self.rows, 2 * self.columns), -1, np.int32)
+        at[self.tile_y // TILE, self.tile_x // TILE] = np.arange(self.tiles)
+        return at
+
+    @cached_property
+    def group_at(self) -> NDArray[np.int32]:
+        """Group at each place of the grid, rows by columns; -1 for none."""
+        at = np.full(self.rows * self.columns, -1, np.int32)
+        at[self.group_cell] = np.arange(self.groups)
+        return at.reshape(self.rows, self.columns)
+
+    def chips_at(self, x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the chips at lattice columns `x` by rows `y` (rows first); -1 where no chip lies."""
+        tiles = self.tile_at[np.ix_(y // TILE, x // TILE)]
+        chips = self.tile_chip[tiles] + (y % TILE * TILE)[:, None] + (x % TILE)[None, :]
+        return np.where((tiles >= 0) & (chips < self.tile_chip[tiles + 1]), chips, -1)
+
+    def place_of(self, chip: int) -> tuple[int, int]:
+        """Return lattice column and row of a chip: the inverse of `chips_at`."""
+        tile = int(np.searchsorted(self.tile_chip, chip, side="right")) - 1
+        inside = chip - int(self.tile_chip[tile])
+        return int(self.tile_x[tile]) + inside % TILE, int(self.tile_y[tile]) + inside // TILE
+
+    def first_chip(self, group: int) -> int:
+        """Return the first chip of a group."""
+        return int(self.tile_chip[int(np.searchsorted(self.tile_group, group))])
+
+
+def _tiles_begun(chips: NDArray[np.int64], owner: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many tiles begin with each instance; those with one chip share tiles with their neighbours."""
+    begun = -(-chips // TILE_CHIPS)
+    single = chips == 1
+    if single.any():
+        number = np.arange(len(chips))
+        fresh = single & np.r_[True, ~single[:-1] | (owner[1:] != owner[:-1])]
+        run_start = np.maximum.accumulate(np.where(fresh, number, 0))
+        begun[single & ((number - run_start) % TILE_CHIPS != 0)] = 0
+    return begun
+
+
+def _arrange(cluster: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
+    """Return the columns of the grid and each group's cell; clusters begin on a new row where that wastes little."""
+    groups = len(cluster)
+    if not groups:
+        return 1, np.zeros(0, np.int64)
+    columns = min(groups, math.ceil(math.sqrt(groups * WIDER)))
+    rows = -(-groups // columns)
+    columns = -(-groups // rows)
+    sizes = np.bincount(cluster)
+    rows_of = -(-sizes // columns)
+    if int(rows_of.sum()) > 1.5 * rows + 1:
+        return columns, np.arange(groups)
+    first_row = np.cumsum(rows_of) - rows_of
+    return columns, np.repeat(first_row * columns, sizes) + _count_up(sizes)
+
+
+def _instances_in_tiles(
+    layout: Layout, tile_owner: NDArray[np.int64], tile_chip: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return how many instances lie in each tile."""
+    if not len(tile_owner):
+        return np.zeros(0, np.int64)
+    last: NDArray[np.int64] = layout.instance_of_chip[tile_chip[1:] - 1].astype(np.int64)
+    return last - tile_owner + 1
+
+
+def _count_up(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return 0, 1, ... for each of some runs, one after the other."""
+    ends = np.cumsum(sizes)
+    counted: NDArray[np.int64] = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - sizes, sizes)
+    return counted

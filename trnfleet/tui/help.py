@@ -1,0 +1,163 @@
+"""The help: every key with what it does, made from the bindings themselves, so that it cannot be wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
+
+from trnfleet.tui import palette
+from trnfleet.tui.lines import Line, LineView, text_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from textual.app import ComposeResult
+    from textual.dom import DOMNode
+
+    from trnfleet.tui.bars import Parts
+
+_KEY_NAMES = {
+    "left": "←",
+    "right": "→",
+    "up": "↑",
+    "down": "↓",
+    "enter": "Enter",
+    "escape": "Esc",
+    "tab": "Tab",
+    "plus": "+",
+    "minus": "-",
+    "equals_sign": "=",
+    "question_mark": "?",
+    "slash": "/",
+    "asterisk": "*",
+    "space": "Space",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+    "home": "Home",
+    "end": "End",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "backspace": "Backspace",
+}
+
+
+class Key(NamedTuple):
+    """A line of the help."""
+
+    keys: str
+    what: str
+
+
+class Section(NamedTuple):
+    """Keys that belong together."""
+
+    title: str
+    keys: list[Key]
+
+
+def key_text(keys: str) -> str:
+    """Return a binding's keys as they stand on a keyboard, such as `↑ k` for `up,k`."""
+    return " ".join(_KEY_NAMES.get(key, key.replace("ctrl+", "Ctrl-")) for key in keys.split(","))
+
+
+def keys_of(kind: type[DOMNode]) -> list[Key]:
+    """Return the bindings that a class and its bases in this package declare and describe."""
+    found: dict[str, Key] = {}
+    for base in reversed(kind.__mro__):
+        if not base.__module__.startswith("trnfleet."):
+            continue
+        for declared in vars(base).get("BINDINGS", ()):
+            binding = _binding(declared)
+            if binding.description:
+                what = binding.description[0].upper() + binding.description[1:]
+                found[binding.key] = Key(key_text(binding.key), what)
+    return list(found.values())
+
+
+def help_title(kind: type[DOMNode], otherwise: str) -> str:
+    """Return the section that a widget's keys stand in: its class's `HELP_TITLE`, else its view's."""
+    return str(getattr(kind, "HELP_TITLE", otherwise))
+
+
+def sections(parts: Iterable[tuple[str, type[DOMNode]]]) -> list[Section]:
+    """Return what each titled class binds; those of the same title come together, those without keys are left out."""
+    made: dict[str, list[Key]] = {}
+    for title, kind in parts:
+        keys = made.setdefault(title, [])
+        keys.extend(key for key in keys_of(kind) if key not in keys)
+    return [Section(title, keys) for title, keys in made.items() if keys]
+
+
+class HelpText(LineView):
+    """The sections, in as many columns as fit."""
+
+    COLUMN = 52
+    """Cells that a column takes at least."""
+
+    def __init__(self, shown: list[Section]) -> None:
+        super().__init__()
+        self._sections = shown
+
+    def resized(self) -> None:
+        """Lay the lines out for the new width."""
+        self.set_extent(0, max((len(column) for column in self._columns()), default=0))
+
+    def lines(self, top: int, height: int, width: int) -> list[Line]:
+        """Return the lines in the window."""
+        columns = self._columns()
+        room = width // len(columns)
+        nothing: Parts = [("", palette.BASE)]
+        made: list[Line] = []
+        for number in range(top, top + height):
+            parts: Parts = []
+            for column in columns:
+                own = column[number] if number < len(column) else nothing
+                *first, (text, style) = own
+                parts += [*first, (text.ljust(room - sum(len(each) for each, _ in first))[:room], style)]
+            made.append(text_line(parts, width))
+        return made
+
+    def _columns(self) -> list[list[Parts]]:
+        """Return columns of lines, filled section by section where there is most room."""
+        amount = max(1, min(len(self._sections), self.size.width // self.COLUMN))
+        columns: list[list[Parts]] = [[] for _ in range(amount)]
+        for section in self._sections:
+            column = min(columns, key=len)
+            column.append([(f" {section.title}", palette.LINK)])
+            column.extend(
+                [(f"   {key.keys:14}", palette.STRONG), (key.what, palette.BASE)] for key in section.keys
+            )
+            column.append([("", palette.BASE)])
+        return columns
+
+
+class HelpScreen(ModalScreen[None]):
+    """The help over whatever was on the screen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,question_mark,q", "dismiss", "close the help", show=False),
+    ]
+    DEFAULT_CSS = """
+    HelpScreen { align: center middle; background: #0e1116 60%; }
+    HelpScreen > HelpText {
+        width: 90%; max-width: 156; height: 90%; max-height: 40; padding: 1 1;
+        border: round #4b535d; border-title-color: #f0f4f8; border-subtitle-color: #7d8590;
+    }
+    """
+
+    def __init__(self, shown: list[Section]) -> None:
+        super().__init__()
+        self._sections = shown
+
+    def compose(self) -> ComposeResult:
+        """Show the text in a frame."""
+        text = HelpText(self._sections)
+        text.border_title = " Keys "
+        text.border_subtitle = " Esc closes "
+        yield text
+
+
+def _binding(declared: BindingType) -> Binding:
+    return declared if isinstance(declared, Binding) else Binding(*declared)

@@ -1,0 +1,184 @@
+"""The Hierarchy view: a tree-table from cluster to NeuronCore, with its filter and a line about what is selected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import Binding
+from textual.widgets import Input
+
+from trnfleet.domain import address
+from trnfleet.domain.address import LEVEL_NAMES, Level
+from trnfleet.tui import palette
+from trnfleet.tui.cells import fit, width_of
+from trnfleet.tui.described import Descriptions
+from trnfleet.tui.lines import Line, LineView, text_line
+from trnfleet.tui.plain import plain
+from trnfleet.tui.quantities import count
+from trnfleet.tui.treehead import TreeHead
+from trnfleet.tui.treetable import TreeTable
+from trnfleet.tui.views import View
+
+if TYPE_CHECKING:
+    from rich.style import Style
+    from textual.app import ComposeResult
+
+    from trnfleet.clock import Clock
+    from trnfleet.domain.layout import Node
+    from trnfleet.monitor.monitor import Monitor
+
+
+class HierarchyView(View):
+    """The tree-table with its head, its foot and the filter's prompt."""
+
+    title = "Hierarchy"
+    key = "2"
+    DEFAULT_CSS = """
+    HierarchyView { layout: vertical; }
+    HierarchyView Input {
+        display: none; height: 1; padding: 0 1; border: none; background: #1c232d; color: #f0f4f8;
+    }
+    HierarchyView.asking Input { display: block; }
+    HierarchyView.asking TreeFoot { display: none; }
+    """
+    BINDINGS: ClassVar = [
+        Binding("slash", "ask", "Filter by part of an address, ! for all others"),
+        Binding("escape", "clear", "Clear the filter"),
+    ]
+
+    def __init__(self, monitor: Monitor, clock: Clock) -> None:
+        super().__init__(monitor, clock)
+        self.descriptions = Descriptions(monitor)
+        self.table = TreeTable(monitor, clock, self.descriptions)
+        self.head = TreeHead(self.table)
+        self.foot = TreeFoot(monitor, self.table, self.descriptions)
+        self.prompt = Input(
+            placeholder="part of an address, such as us-0003 or chip05; !part for all others",
+            max_length=120,
+            select_on_focus=False,
+            compact=True,
+        )
+
+    def compose(self) -> ComposeResult:
+        """Put head, rows, foot and prompt below each other."""
+        yield self.head
+        yield self.table
+        yield self.foot
+        yield self.prompt
+
+    @property
+    def place(self) -> str:
+        """The address under the cursor."""
+        return self.table.cursor
+
+    def show_place(self, address: str) -> None:
+        """Put the cursor on an address, opening what is above it; a filter that hides it goes."""
+        self.table.show_address(address)
+        index = self.table.index
+        node = index.layout.find(address)
+        if self.table.pattern and node is not None and index.row_of(node) is None:
+            self._close_prompt("")
+        self._tell()
+
+    def tick(self, allowance: int) -> int:
+        """Paint what changed: head and foot first, they are three lines."""
+        painted = self._tell()
+        return painted + self.table.tick(max(1, allowance - painted))
+
+    def take_focus(self) -> None:
+        """Give the focus to the rows."""
+        self.table.focus(scroll_visible=False)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Say that there is nothing to clear without a filter, so that Escape is the app's."""
+        del parameters
+        return action != "clear" or bool(self.table.pattern) or self.has_class("asking")
+
+    def action_ask(self) -> None:
+        """Open the filter's prompt."""
+        self.add_class("asking")
+        self.prompt.value = self.table.pattern
+        self.prompt.cursor_position = len(self.prompt.value)
+        self.prompt.focus(scroll_visible=False)
+
+    def action_clear(self) -> None:
+        """Show everything again."""
+        self._close_prompt("")
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        if self.has_class("asking"):
+            self.table.filter(event.value.strip())
+            self._tell()
+
+    @on(Input.Submitted)
+    def _accepted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._close_prompt(event.value.strip())
+
+    @on(TreeTable.Changed)
+    def _changed(self, event: TreeTable.Changed) -> None:
+        event.stop()
+        self._tell()
+
+    def _close_prompt(self, pattern: str) -> None:
+        self.remove_class("asking")
+        self.table.filter(pattern)
+        self.take_focus()
+        self._tell()
+
+    def _tell(self) -> int:
+        return self.head.tick() + self.foot.tick()
+
+
+class TreeFoot(LineView, can_focus=False):
+    """One line: what is selected, in full, and where in the tree it is."""
+
+    DEFAULT_CSS = "TreeFoot { height: 1; background: #151a21; }"
+
+    def __init__(self, monitor: Monitor, table: TreeTable, descriptions: Descriptions) -> None:
+        super().__init__()
+        self._monitor = monitor
+        self._table = table
+        self._descriptions = descriptions
+
+    def lines(self, top: int, height: int, width: int) -> list[Line]:
+        """Return the line."""
+        del top, height
+        table = self._table
+        right: list[tuple[str, Style]] = []
+        if table.pattern:
+            right.append((f"/{plain(table.pattern, 30)} ", palette.HEAD_ACCENT))
+            right.append((f"{count(table.matches)} found  ", palette.HEAD))
+        rows = table.index.rows
+        right.append((f"{count(min(table.row + 1, rows))}/{count(rows)} ", palette.HEAD))
+        left = " " + "  ".join(self._words())
+        room = width - width_of(tuple(right))
+        return [text_line(((fit(left, max(0, room)), palette.HEAD), *right), width, palette.HEAD)]
+
+    def _words(self) -> list[str]:
+        """Return what is to be said of the entity under the cursor."""
+        layout = self._monitor.store.layout
+        path = self._table.cursor
+        node = layout.find(path)
+        if not path or node is None:
+            return [path] if path else []
+        level = address.level_of(path)
+        if level is Level.CLUSTER:
+            groups = layout.children(node)
+            servers = int((~layout.is_standalone[groups.start : groups.stop]).sum())
+            return [path, LEVEL_NAMES[level], f"{count(servers)} UltraServers", self._chips(node)]
+        if level is Level.ULTRASERVER:
+            kind = (
+                "instances outside UltraServers" if layout.is_standalone[node.number] else LEVEL_NAMES[level]
+            )
+            return [path, kind, f"{count(len(layout.children(node)))} instances", self._chips(node)]
+        instance = layout.instance_range(node).start
+        words = [path, layout.type_of(instance).name, self._descriptions.ec2_id(layout.instances[instance])]
+        words.append(self._descriptions.job_name(int(self._monitor.store.job_of[instance])))
+        return [word for word in words if word]
+
+    def _chips(self, node: Node) -> str:
+        return f"{count(len(self._monitor.store.layout.chip_range(node)))} chips"

@@ -1,0 +1,113 @@
+"""The status line's words, and the banner's when values cannot be trusted; pure functions without a widget."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.tui import palette
+from trnfleet.tui.bars import Parts, justified, width_of
+from trnfleet.tui.plain import plain
+from trnfleet.tui.quantities import count, duration
+
+if TYPE_CHECKING:
+    from rich.style import Style
+
+    from trnfleet.monitor.monitor import Summary
+    from trnfleet.wire.ports import LinkStatus
+
+Hints = tuple[tuple[str, str], ...]
+"""Keys with what they do, the most important first."""
+
+
+class Banner(NamedTuple):
+    """A line across the screen that says in words what is wrong."""
+
+    text: str
+    style: Style
+
+
+def banner(summary: Summary, link: LinkStatus, now_s: float, newest_s: float) -> Banner | None:
+    """Return what has to be said across the screen, or None while all is well.
+
+    Args:
+        summary: The fleet in figures.
+        link: How the connection fares.
+        now_s: Monotonic seconds.
+        newest_s: Monotonic seconds of the newest telemetry; -inf where none has come.
+    """
+    heard = "" if math.isinf(newest_s) else f", the newest {duration(now_s - newest_s)} old"
+    if not link.connected:
+        if not summary.chips:
+            # The header says what it waits for.
+            return None
+        where = plain(link.broker) or "the broker"
+        since = duration(now_s - link.changed_s)
+        because = f" ({plain(link.last_error, 60)})" if link.last_error else ""
+        return Banner(
+            f" ✖ no connection to {where} for {since}; values are the last known{heard}{because}",
+            palette.BAR_DOWN,
+        )
+    if summary.chips and not summary.live_chips and summary.stale_chips:
+        kind = "offline" if summary.offline_chips == summary.chips else "stale"
+        return Banner(
+            f" ▲ all {count(summary.chips)} chips are {kind}; values are the last known{heard}",
+            palette.BAR_ALERT,
+        )
+    return None
+
+
+def status(
+    summary: Summary, link: LinkStatus, rate: float, broker_kind: str, hints: Hints, width: int
+) -> Parts:
+    """Return the status line: connection, rate, lag, losses, publishers, and keys where there is room."""
+    short = f" {_broker(link, '')}"
+    long = f" {_broker(link, broker_kind)}"
+    mark, style = ("●", palette.BAR) if link.connected else ("✖ not connected", palette.BAR_DOWN)
+    figures = _figures(summary, rate)
+    for broker in (long, short, ""):
+        parts: Parts = [(f" {mark}", style), (broker, palette.BAR)]
+        for text, is_bad in figures:
+            parts.append(("  ", palette.BAR))
+            parts.append((text, palette.BAR_STRONG if is_bad else palette.BAR))
+        if width_of(parts) + 8 <= width or not broker:
+            break
+    return justified(parts, _hints(hints, width - width_of(parts) - 2), width, palette.BAR)
+
+
+def _broker(link: LinkStatus, broker_kind: str) -> str:
+    where = plain(link.broker, 60).removeprefix("mqtt://")
+    protocol = f", MQTT {plain(link.protocol, 8)}" if link.protocol else ""
+    return f"{plain(broker_kind, 40)} at {where}{protocol}" if broker_kind else where + protocol
+
+
+def _figures(summary: Summary, rate: float) -> list[tuple[str, bool]]:
+    """Return texts, and whether each is about something that went wrong."""
+    shown = [
+        (f"{rate:.0f} msg/s" if rate >= 9.95 else f"{rate:.1f} msg/s", False),
+        (f"lag {duration(summary.lag_s)}", summary.lag_s > 5),
+        (f"lost {count(summary.lost)}", summary.lost > 0),
+    ]
+    problems = (
+        (summary.dropped, "dropped"),
+        (summary.undecodable, "undecodable"),
+        (summary.misplaced, "misplaced"),
+        (summary.rejected, "rejected"),
+        (summary.undescribed, "undescribed"),
+        (summary.late, "late"),
+        (summary.duplicates, "duplicate"),
+    )
+    shown += [(f"{name} {count(number)}", True) for number, name in problems if number]
+    online, known = summary.publishers_online, summary.publishers
+    shown.append((f"publishers {count(online)}/{count(known)}", online < known))
+    return shown
+
+
+def _hints(hints: Hints, room: int) -> Parts:
+    parts: Parts = []
+    for keys, what in hints:
+        more: Parts = [(keys, palette.BAR_STRONG), (f" {what}  ", palette.BAR)]
+        if width_of(parts) + width_of(more) > room:
+            break
+        parts += more
+    return parts

@@ -1,0 +1,40 @@
+"""The terminal's pace: nothing is queued that it cannot take, so that keys stay quick on a slow line.
+
+Textual writes from a thread with a queue of 30 frames and does not show how full it is; this module reads its private
+names `_driver`, `_writer_thread` and `_queue`, for which Textual's version is pinned and a test stands.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+MOST_LINES = 400
+LEAST_LINES = 2
+
+
+class Pacer:
+    """Says how many lines a tick may repaint, from whether the writer is behind: less at once, more step by step."""
+
+    def __init__(self, app: App[Any]) -> None:
+        self._app = app
+        self._lines = float(MOST_LINES)
+        self.skipped = 0
+        """Ticks on which nothing was painted because the terminal was behind."""
+
+    @property
+    def backlog(self) -> int:
+        """Frames that wait to be written; 0 where there is no writer thread (tests)."""
+        writer = getattr(self._app._driver, "_writer_thread", None)  # noqa: SLF001  no public name; pinned and tested
+        return writer._queue.qsize() if writer is not None else 0  # noqa: SLF001  no public name; pinned and tested
+
+    def allowance(self) -> int:
+        """Return the lines that this tick may repaint; 0 while the terminal is behind."""
+        if self.backlog > 1:
+            self._lines = max(float(LEAST_LINES), self._lines * 0.6)
+            self.skipped += 1
+            return 0
+        self._lines = min(float(MOST_LINES), self._lines + max(1.0, self._lines * 0.1))
+        return int(self._lines)
