@@ -458,3 +458,37 @@ async def test_a_crash_is_not_a_success() -> None:
     with pytest.raises(RuntimeError, match="on purpose"):
         await run()
     assert app.return_code == 1
+
+
+async def test_small_fleets_leave_room_for_trends() -> None:
+    """Below the map of a small fleet stand the fleet's last minutes; zooming in takes the room back."""
+    feed = fed(2, 4)
+    feed.tick()
+    app = made(feed)
+
+    def rows() -> int:
+        trends = fleet(app).trends
+        return trends.size.height if trends.display else 0
+
+    async with app.run_test(size=(120, 28)) as pilot:
+        await pilot.pause(0.2)
+        assert rows() >= 6
+        text = screen_text(app)
+        assert "NC util" in text
+        assert "power" in text
+        before = fleet(app).map.zoom
+        await pilot.press("plus")
+        await pilot.pause(0.2)
+        assert rows() == 0
+        await pilot.press("0")
+        await pilot.pause(0.2)
+        assert rows() >= 6
+        assert fleet(app).map.zoom == before
+
+
+async def test_no_trends_without_history_or_room() -> None:
+    """Before the first second, and where the map needs the room, there are no trends."""
+    app = made(fed(2, 4))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause(0.2)
+        assert not fleet(app).trends.display

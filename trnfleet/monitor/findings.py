@@ -33,7 +33,7 @@ THROTTLE_PCT = 5.0
 HOT_C = 90.0
 HBM_FULL = 0.97
 """Share of HBM in use from which allocation fails soon."""
-SLOW_LINK_SHARE = 0.6
+SLOW_LINK_SHARE = 0.75
 """A link that carries less than this share of what its peers in the instance carry."""
 SLOW_LINK_MIN_BYTES_PER_S = 2e9
 """Below this mean traffic, peers say nothing about a link."""
@@ -58,6 +58,12 @@ class Finding(NamedTuple):
     what: str
     chips: int = 1
     """Chips that are concerned."""
+    kind: str = ""
+    """What was looked for: the same at the same place is the same finding, whatever its figures."""
+
+
+HOLD_S = 15.0
+"""A warning stays for so long after it was last seen: some show only in one phase of a training step."""
 
 
 class Findings(NamedTuple):
@@ -103,9 +109,26 @@ def search(store: Store, rollups: Rollups) -> Iterator[Findings]:
         if rollups.generation != store.generation or not store.layout.instances:
             return
         found, count = finder(store, rollups)
-        shown.extend(found)
+        kind = getattr(finder, "__name__", "_links_slow").strip("_")
+        shown.extend(finding._replace(kind=kind) for finding in found)
         total += count
         yield Findings(tuple(sorted(shown)), total)
+
+
+class Holder:
+    """Keeps warnings for a while after they were last seen, so that a list does not flicker."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str], tuple[float, Finding]] = {}
+
+    def hold(self, found: Findings, now_s: float) -> Findings:
+        """Return what was found now, and the warnings of the last `HOLD_S` that were not."""
+        for finding in found.shown:
+            if finding.severity is not Severity.CRITICAL:
+                self._seen[finding.kind, finding.path] = now_s, finding
+        self._seen = {key: each for key, each in self._seen.items() if now_s - each[0] < HOLD_S}
+        held = [finding for seen_s, finding in self._seen.values() if seen_s < now_s]
+        return Findings(tuple(sorted((*found.shown, *held))), found.total + len(held)) if held else found
 
 
 _Found = tuple[list[Finding], int]
@@ -200,7 +223,7 @@ def _throttled(store: Store, rollups: Rollups) -> _Found:
         Severity.WARNING,
         rollups.value(metric.name, Level.INSTANCE) >= THROTTLE_PCT,
         lambda rows: _between(codes[rows], limit, metric.top),
-        lambda chip: f"throttled, {codes[chip] * metric.scale:.0f} % of peak withheld",
+        lambda chip: f"throttled {codes[chip] * metric.scale:.0f} %",
     )
 
 
@@ -241,7 +264,7 @@ def _links_slow(uneven: NDArray[np.bool_], store: Store, _rollups: Rollups) -> _
     found: list[Finding] = []
     for chip, links in list(slow.items())[:LIMIT]:
         names = ", ".join(name for _, name in links)
-        text = f"NeuronLink {names} at {min(links)[0]:.0%} of its peers' traffic"
+        text = f"NeuronLink {names} slow: {min(links)[0]:.0%} of peers"
         found.append(Finding(Severity.WARNING, layout.path(Node(Level.CHIP, chip)), text))
     return found, len(slow)
 

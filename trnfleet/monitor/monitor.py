@@ -106,6 +106,7 @@ class Monitor:
         self.rollups = Rollups()
         self.history = History()
         self.findings: Findings = findings.NOTHING
+        self._holder = findings.Holder()
         self.message_rate = 0.0
         """Telemetry messages a second, over the last seconds."""
         self.ended = False
@@ -247,7 +248,7 @@ class Monitor:
         found = findings.NOTHING
         for found in findings.search(self.store, self.rollups):  # noqa: B007  the last one is complete
             yield
-        self.findings = found
+        self.findings = self._holder.hold(found, self.clock.monotonic_s())
         now_s = self.clock.monotonic_s()
         if now_s - self._history_s >= 1.0 and self.counts.messages:
             # On the second, so that a late pass does not stretch the charts' time.

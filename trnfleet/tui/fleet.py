@@ -21,6 +21,7 @@ from trnfleet.tui.heatvalues import Trust, is_count
 from trnfleet.tui.joblist import JobList
 from trnfleet.tui.plain import plain
 from trnfleet.tui.quantities import count, with_unit
+from trnfleet.tui.trends import LEAST_ROWS, MOST_ROWS, Trends
 from trnfleet.tui.views import FLEET, View
 from trnfleet.tui.worst import WorstList, title
 
@@ -58,6 +59,9 @@ class FleetView(View):
         self.map = HeatMap(monitor, id="map")
         self.worst = WorstList(monitor, id="worst")
         self.jobs = JobList(monitor, id="jobs")
+        self.trends = Trends(monitor, id="trends")
+        self._map_side = Container(id="map-side")
+        self._lent_rows = 0
         self._legend = Bar(id="legend")
         self._selection = Bar(id="selection")
         self._worst_head = Bar(id="worst-head")
@@ -68,9 +72,10 @@ class FleetView(View):
 
     def compose(self) -> ComposeResult:
         """Map on one side, lists on the other."""
-        with Container(id="map-side"):
+        with self._map_side:
             yield self._legend
             yield self.map
+            yield self.trends
             yield self._selection
         with Container(id="list-side"):
             yield self._worst_head
@@ -99,6 +104,7 @@ class FleetView(View):
 
     def tick(self, allowance: int) -> int:
         """Paint what changed: lists first, which are short, then the map, which is not painted every time."""
+        self._share_space()
         store, rollups = self.monitor.store, self.monitor.rollups
         mark = store.revision, rollups.revision
         if mark == self._mapped:
@@ -109,8 +115,28 @@ class FleetView(View):
         if allowance > painted and now_s - self._mapped_s >= MAP_EVERY_S:
             self._mapped_s, self._mapped = now_s, mark
             painted += self.map.tick(allowance - painted)
+            if self._lent_rows and allowance > painted:
+                painted += self.trends.tick(allowance - painted)
             self._write()
         return painted
+
+    def on_resize(self) -> None:
+        """Divide the space anew, once the map knows its size."""
+        self.call_after_refresh(self._share_space)
+
+    def _share_space(self) -> None:
+        """Lend the rows that the map leaves empty to the trends, or take them back."""
+        # Legend and selection take a row each.
+        rows = self._map_side.size.height - 2
+        if rows <= 0 or not self.map.grid.groups:
+            return
+        self.map.give_room(rows)
+        spare = min(MOST_ROWS, rows - self.map.zoom.extent(self.map.grid)[1])
+        lent = spare if spare >= LEAST_ROWS and self.monitor.history.samples else 0
+        if lent != self._lent_rows:
+            self._lent_rows = lent
+            self.trends.styles.height = lent
+            self.trends.display = lent > 0
 
     def action_switch(self) -> None:
         """Move the focus between map and findings."""
@@ -121,6 +147,7 @@ class FleetView(View):
 
     @on(View.Moved)
     def _moved(self) -> None:
+        self._share_space()
         self._write()
 
     @on(WorstList.Pointed)

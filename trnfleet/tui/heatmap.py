@@ -83,6 +83,8 @@ class HeatMap(LineView):
         self.cursor = Cursor(monitor)
         self._generation = monitor.store.generation
         self._level = 0
+        self.room_rows = 0
+        """Rows that the map may have; some may be lent to something else as long as it does not need them."""
         self._chosen = False
         """Whether the zoom level was chosen by hand, and so stays."""
 
@@ -315,9 +317,15 @@ class HeatMap(LineView):
         self.ink = Ink(digits=self.app.no_color or colours not in {"256", "truecolor"})
         self._fit()
 
+    def give_room(self, rows: int) -> None:
+        """Say how many rows the map may have in all, which decides the zoom level that fits."""
+        if rows != self.room_rows:
+            self.room_rows = rows
+            self._fit()
+
     def _fit(self) -> None:
         if not self._chosen:
-            self._level = fitting(self.zooms, self.grid, self.size.width, self.size.height)
+            self._level = fitting(self.zooms, self.grid, self.size.width, self.room_rows or self.size.height)
         self._set_level(self._level)
 
     def _set_level(self, level: int) -> None:
@@ -348,7 +356,7 @@ class HeatMap(LineView):
     def action_fit(self) -> None:
         """Go back to the level at which the whole fleet fits."""
         self._chosen = False
-        self._rezoom(fitting(self.zooms, self.grid, self.size.width, self.size.height))
+        self._rezoom(fitting(self.zooms, self.grid, self.size.width, self.room_rows or self.size.height))
 
     def action_field(self, step: int) -> None:
         """Show the next (1) or previous (-1) field."""

@@ -45,7 +45,7 @@ class JobList(LineView, can_focus=False):
         names = sorted(jobs)[top : top + height]
         if not names:
             return [text_line([(" no jobs", palette.GHOST)], width)]
-        room = max(8, min(24, width - 36))
+        room = max(8, min(24, width - 34))
         made: list[Line] = []
         for name in names:
             job = jobs[name]
@@ -56,8 +56,8 @@ class JobList(LineView, can_focus=False):
                     [
                         (f" {glyph} ", palette.BASE if job.state == "running" else palette.QUIET),
                         (_cut(plain(name), room).ljust(room), palette.BASE),
-                        (f"  {_cut(plain(job.kind), 9):9}", palette.QUIET),
-                        (f" {pace(job):>12}", palette.BASE),
+                        (f" {_cut(plain(job.kind), 9):9}", palette.QUIET),
+                        (f" {pace(job):>11}", palette.BASE),
                         (f" {mfu:>7}", palette.QUIET),
                         ("" if job.state == "running" else f"  {plain(job.state)}", palette.QUIET),
                     ],

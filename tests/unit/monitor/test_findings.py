@@ -29,7 +29,7 @@ async def test_a_dead_ultraserver_is_one_finding() -> None:
     feed = ready()
     await feed.advance(10)
     feed.tick([path for path in feed.layout.instances if "us-0001" not in path])
-    assert shown(feed) == (Finding(Severity.CRITICAL, "uc1/us-0001", "stale", 64),)
+    assert shown(feed) == (Finding(Severity.CRITICAL, "uc1/us-0001", "stale", 64, "silent"),)
     feed.tick(["uc1/us-0001/trn2u-0001-0"])
     assert [finding.path for finding in shown(feed)] == [
         f"uc1/us-0001/trn2u-0001-{place}" for place in (1, 2, 3)
@@ -67,8 +67,8 @@ def test_each_kind_is_found_at_its_chip() -> None:
     assert found["chip04 unhealthy: link_intraserver"] is Severity.CRITICAL
     assert found["chip05 2 uncorrected HBM errors"] is Severity.CRITICAL
     assert found["chip08 NeuronLink down: east"] is Severity.CRITICAL
-    assert found["chip09 throttled, 30 % of peak withheld"] is Severity.WARNING
-    assert found["chip12 NeuronLink east at 26% of its peers' traffic"] is Severity.WARNING
+    assert found["chip09 throttled 30 %"] is Severity.WARNING
+    assert found["chip12 NeuronLink east slow: 26% of peers"] is Severity.WARNING
     assert list(shown(feed)) == sorted(shown(feed))
 
 
@@ -91,3 +91,30 @@ def test_many_are_counted_and_some_shown() -> None:
     assert feed.monitor.findings.total == 1_280
     assert len(shown(feed)) == 400
     assert shown(feed)[0].severity is Severity.CRITICAL
+
+
+async def test_a_warning_stays_for_a_while() -> None:
+    """A warning that comes and goes with a job's phases is held for 15 s; what is critical goes at once."""
+    feed = ready()
+    feed.set("throttle_pct", 30, 41)
+    feed.set("health", 1, 42)
+    feed.tick()
+    assert len(shown(feed)) == feed.monitor.findings.total == 2
+    feed.set("throttle_pct", 0, 41)
+    feed.set("health", 0, 42)
+    await feed.clock.advance(1)
+    feed.tick()
+    assert [finding.what for finding in shown(feed)] == ["throttled 30 %"]
+    assert feed.monitor.findings.total == 1
+    await feed.clock.advance(15)
+    feed.tick()
+    assert shown(feed) == ()
+
+
+def test_the_same_warning_is_there_once() -> None:
+    """A warning whose figure changes is one finding, with the newest figure."""
+    feed = ready()
+    for throttle in (20, 30):
+        feed.set("throttle_pct", throttle, 41)
+        feed.tick()
+    assert [finding.what for finding in shown(feed)] == ["throttled 30 %"]
