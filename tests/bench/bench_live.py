@@ -36,7 +36,8 @@ def cpu_s(process: psutil.Process) -> float:
 
 def first_paint(columns: int, rows: int) -> None:
     """Print how long the demo takes to its first useful paint and to 192 live chips."""
-    paints, lives = [], []
+    paints: list[float] = []
+    lives: list[float] = []
     for _ in range(5):
         with Terminal(columns=columns, rows=rows) as terminal:
             terminal.wait_for("Fleet")
@@ -70,7 +71,8 @@ def live(fleet: str, seconds: float, columns: int, rows: int) -> None:
             }
             before = {name: cpu_s(process) for name, process in processes.items()}
             begun = time.monotonic()
-            lags, keys = [], []
+            lags: list[float] = []
+            keys: list[float] = []
             while time.monotonic() - begun < seconds:
                 time.sleep(0.5)
                 found = re.search(r"lag (\d+(?:\.\d+)?) (ms|s)", terminal.text)

@@ -14,6 +14,7 @@ from trnfleet.wire.frames import FrameEncoder
 from trnfleet.wire.messages import (
     STANDARD_COLUMNS,
     ClockSpec,
+    ColumnSpec,
     Descriptor,
     InstanceSpec,
     JobMessage,
@@ -112,6 +113,10 @@ class Feed:
         self.set("host_power_w", 2_000.0)
         self.set("vcpu_util_pct", 30.0)
 
+    columns_described: tuple[ColumnSpec, ...] = STANDARD_COLUMNS
+    """What the descriptors announce."""
+    revision = 0
+
     def describe(self, paths: list[str] | None = None) -> None:
         """Send publisher, descriptors and jobs, and have the layout built."""
         self.monitor.apply(self.announcements(paths))
@@ -127,10 +132,11 @@ class Feed:
                 path=path,
                 publisher=self.publisher,
                 boot=self.boot,
+                revision=self.revision,
                 period_s=self.period_s,
                 clock=ClockSpec(epoch="2026-01-05T00:00:00Z"),
                 instances=(InstanceSpec(path=path, type=kind.name, lnc=kind.chip.logical_neuroncore_config),),
-                columns=STANDARD_COLUMNS,
+                columns=self.columns_described,
             )
             messages.append(self._state(TopicClass.NODE, path, encode_message(descriptor)))
         for name, places in self.jobs.items():
@@ -171,7 +177,7 @@ class Feed:
             encoder = FrameEncoder(
                 path,
                 self.boot,
-                revision=0,
+                revision=self.revision,
                 columns=self.columns,
                 chips=chips,
                 instances=slice(number, number + 1),

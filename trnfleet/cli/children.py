@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 END_LIMIT_S = 2.0
+KEPT_VARIABLES = ("TRNFLEET_MQTT_PASSWORD",)
 
 
 @contextlib.asynccontextmanager
@@ -29,6 +30,12 @@ async def own_command(arguments: Sequence[str], log_file: Path) -> AsyncIterator
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            # Settings are given as options; a variable meant for another command must not change what the child does.
+            env={
+                key: each
+                for key, each in os.environ.items()
+                if not key.startswith("TRNFLEET_") or key in KEPT_VARIABLES
+            },
             # A session of its own: the terminal's ctrl+c is for the app, which then ends its children.
             start_new_session=True,
         )

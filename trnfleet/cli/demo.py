@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.command("demo")
 @setting("--fleet", default="demo", metavar="NAME|FILE", help="A shipped fleet's name, or a fleet file.")
 @setting("--seed", type=click.IntRange(0, 2**63 - 1), default=7, help="The same seed gives the same fleet.")
-@setting("--period", type=Duration(), default="1s", help="Time between two ticks.")
+@setting("--period", type=Duration(86_400), default="1s", help="Time between two ticks.")
 @broker_options(required=False)
 @setting("--log-file", metavar="FILE", help="Where to log; by default trnfleet/app.log in the state folder.")
 @log_options

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from trnfleet.errors import ConfigError, WireError, nearest
+from trnfleet.errors import BrokerError, ConfigError, WireError, nearest
 from trnfleet.tasks import background
 from trnfleet.transport.mqtt import MqttSource
 from trnfleet.wire.messages import PublisherMessage, decode_message
@@ -34,8 +34,8 @@ async def find_fleet(
     """Return the name of the fleet to read.
 
     Raises:
-        BrokerError: the broker cannot be reached.
-        ConfigError: there is no fleet, or several and no name.
+        BrokerError: the broker cannot be reached or has no fleet.
+        ConfigError: there are several fleets and no name.
     """
     if name is not None:
         return name
@@ -71,11 +71,12 @@ def choose(online: dict[str, bool], broker: str) -> str:
     """Return the only fleet, preferring one that is online to those whose publishers are all gone.
 
     Raises:
-        ConfigError: there is none, or the choice is not clear.
+        BrokerError: there is none.
+        ConfigError: the choice is not clear.
     """
     names = [fleet for fleet, is_online in online.items() if is_online] or list(online)
     if not names:
-        raise ConfigError(
+        raise BrokerError(
             f"{broker} has no fleet yet; start `trnfleet simulate`, or name the fleet to wait for with --name"
         )
     if len(names) > 1:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -72,8 +71,7 @@ class LazyGroup(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take a call without a command as the demo's."""
-        known = {"-h", "--help", "--version", *COMMANDS}
-        if not any(arg in known for arg in args) and (not args or args[0].startswith("-")):
+        if not args or (args[0].startswith("-") and args[0] not in {"-h", "--help", "--version"}):
             args = ["demo", *args]
         return super().parse_args(ctx, args)
 
@@ -115,8 +113,4 @@ def run(args: Sequence[str] | None = None) -> int:
     except TrnfleetError as error:
         click.echo(f"trnfleet: {error}", err=True)
         return 1
-    except BrokenPipeError:
-        # Whoever read our output has enough (`trnfleet simulate --stdout | head`); Python's own flush must not complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     return result if isinstance(result, int) else 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trnfleet.cli.options import (
+    FleetName,
     broker_options,
     find_password,
     log_file_for_app,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 @broker_options(required=True)
 @setting(
     "--name",
-    metavar="FLEET",
+    type=FleetName(),
     help="Which fleet, where the broker has several; waited for if it is not there yet.",
 )
 @setting("--log-file", metavar="FILE", help="Where to log; by default trnfleet/app.log in the state folder.")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from trnfleet import logs
+from trnfleet.domain.address import is_segment
 from trnfleet.errors import ConfigError, nearest
 from trnfleet.wire.topics import DEFAULT_ROOT, is_root
 
@@ -35,6 +36,9 @@ class Duration(click.ParamType[float]):
 
     name = "duration"
 
+    def __init__(self, most_s: float = 1e9) -> None:
+        self._most_s = most_s
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return seconds, above zero."""
         if isinstance(value, (int, float)):
@@ -44,9 +48,21 @@ class Duration(click.ParamType[float]):
             if match is None:
                 self.fail(f"{value!r} is not a duration; write it as 10s, 500ms, 5m, 2h or 1d", param, ctx)
             seconds = float(match[1]) * _SECONDS[match[2]]
-        if not 0 < seconds < 1e9:
-            self.fail(f"{value!r} is not above zero", param, ctx)
+        if not 0 < seconds <= self._most_s:
+            self.fail(f"{value!r} is not above zero and at most {self._most_s:g} s", param, ctx)
         return seconds
+
+
+class FleetName(click.ParamType[str]):
+    """A fleet's name, or a client's: one segment of a topic."""
+
+    name = "fleet"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name if it may stand in a topic."""
+        if not is_segment(str(value)):
+            self.fail(f"{value!r} is not 1 to 64 of A-Z a-z 0-9 _ -", param, ctx)
+        return str(value)
 
 
 class Broker(click.ParamType["BrokerUrl"]):
@@ -106,17 +122,33 @@ def _read_settings(ctx: click.Context, _param: click.Parameter, value: str | Non
     for table in data:
         if table not in {"common", *COMMANDS}:
             raise ConfigError(f"{value}: unknown table [{table}]: {nearest(table, ['common', *COMMANDS])}")
-    unknown = [key for key in own if key.replace("-", "_") not in known]
-    if unknown:
-        choices = sorted(name.replace("_", "-") for name in known)
-        raise ConfigError(
-            f"{value}: unknown key [{ctx.info_name}] {unknown[0]!r}: {nearest(unknown[0], choices)}"
-        )
+    for title, keys, names in ((ctx.info_name, own, known), ("common", common, _common_names())):
+        choices = sorted(name.replace("_", "-") for name in names)
+        for key in keys:
+            if key.replace("-", "_") not in names:
+                raise ConfigError(f"{value}: unknown key [{title}] {key!r}: {nearest(key, choices)}")
+    params = {param.name: param for param in command.params}
+    for key, given in {**common, **own}.items():
+        param = params.get(key.replace("-", "_"))
+        if param is not None:
+            try:
+                param.type_cast_value(ctx, given)
+            except click.UsageError as error:
+                raise ConfigError(f"{value}: {key} = {given!r}: {error.message}") from error
     merged = {key.replace("-", "_"): each for key, each in {**common, **own}.items()}
     ctx.default_map = {
         **(ctx.default_map or {}),
         **{key: each for key, each in merged.items() if key in known},
     }
+
+
+def _common_names() -> set[str]:
+    """Return what [common] may name: every option of every command."""
+    from trnfleet.cli.main import COMMANDS, cli  # noqa: PLC0415  main imports nothing of ours before it is needed
+
+    with click.Context(cli) as ctx:
+        commands = [cli.get_command(ctx, name) for name in COMMANDS]
+    return {param.name for command in commands if command for param in command.params if param.name}
 
 
 def _table(data: Mapping[str, Any], name: str, file: str) -> dict[str, Any]:
@@ -217,6 +249,8 @@ def find_password(file: str | None) -> Password | None:
         text = path.read_text(encoding="utf-8").rstrip("\r\n")
     except OSError as error:
         raise ConfigError(f"--password-file {file}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"--password-file {file}: it is not UTF-8") from error
     if not text:
         raise ConfigError(f"--password-file {file}: it is empty")
     return Password(text)

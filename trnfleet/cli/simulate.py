@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import sys
 from typing import TYPE_CHECKING, Literal
 
 import click
+from click.core import ParameterSource
 
-from trnfleet.cli.options import Duration, broker_options, find_password, log_options, set_up_logs, setting
+from trnfleet.cli.options import (
+    Duration,
+    FleetName,
+    broker_options,
+    find_password,
+    log_options,
+    set_up_logs,
+    setting,
+)
 from trnfleet.clock import SystemClock
 from trnfleet.config import find_file, load_model
-from trnfleet.domain.address import is_segment
 from trnfleet.domain.fleet import FleetFile
 from trnfleet.errors import ConfigError
 from trnfleet.tasks import Ending, background, run_until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from trnfleet.sim.engine import Engine
@@ -32,7 +42,7 @@ CONNECT_LIMIT_S = 10.0
 @setting(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=7, help="The same seed gives the same telemetry."
 )
-@setting("--period", type=Duration(), default="1s", help="Time between two ticks.")
+@setting("--period", type=Duration(86_400), default="1s", help="Time between two ticks.")
 @setting("--duration", type=Duration(), help="End after this time.")
 @setting("--ticks", type=click.IntRange(min=1), help="End after so many ticks.")
 @setting(
@@ -43,8 +53,13 @@ CONNECT_LIMIT_S = 10.0
     type=click.Choice(["chip", "instance", "ultraserver", "block"]),
     help="What one message covers: chip (json); instance, ultraserver or block (cbor).",
 )
-@setting("--name", metavar="FLEET", help="Publish under another name than the fleet file's.")
-@setting("--client-id", metavar="ID", help="Name of this publisher at the broker; by default a random one.")
+@setting("--name", type=FleetName(), help="Publish under another name than the fleet file's.")
+@setting(
+    "--client-id",
+    type=FleetName(),
+    metavar="ID",
+    help="Name of this publisher at the broker; by default a random one.",
+)
 @setting(
     "--mqtt", type=click.Choice(["5", "3.1.1"]), help="Speak only this version; by default 5, else 3.1.1."
 )
@@ -56,7 +71,9 @@ CONNECT_LIMIT_S = 10.0
 @click.option("--realtime", is_flag=True, help="With --stdout: one tick a period, not as fast as possible.")
 @broker_options(required=False)
 @log_options
+@click.pass_context
 def command(
+    ctx: click.Context,
     fleet: str,
     seed: int,
     period: float,
@@ -83,13 +100,12 @@ def command(
       trnfleet simulate --broker mqtt://127.0.0.1:1883 --fleet rainier-1m --duration 10m
       trnfleet simulate --stdout --fleet demo --ticks 20 | jq .power_w
     """
-    if (broker is None) == (not stdout):
+    if broker is None and not stdout:
         raise click.UsageError("say where to: either --broker URL or --stdout")
+    if stdout and ctx.get_parameter_source("broker") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--stdout and --broker do not go together: say where to with one of them")
     if realtime and not stdout:
         raise click.UsageError("--realtime goes with --stdout; a broker always gets one tick a period")
-    for option, value in (("--name", name), ("--client-id", client_id)):
-        if value is not None and not is_segment(value):
-            raise click.UsageError(f"{option} {value!r}: 1 to 64 of A-Z a-z 0-9 _ -")
     set_up_logs(log_format, log_level)
     file = find_file("fleets", fleet)
     model = load_model(file, FleetFile)
@@ -105,6 +121,10 @@ def command(
         whole = max(1, round(duration / period))
         limit = whole if limit is None else min(limit, whole)
     if stdout:
+        if granularity not in {None, "chip"}:
+            raise click.UsageError(
+                f"--stdout writes chips and instances; --granularity {granularity} is for brokers"
+            )
         if model.publish.format != "json":
             if encoding == "cbor":
                 raise click.UsageError("--stdout writes NDJSON; --format cbor is for brokers")
@@ -144,9 +164,9 @@ def _write(engine: Engine, ticks: int | None, realtime_period_s: float | None) -
     lines = stdout_lines(engine, ticks=ticks)
     output = sys.stdout.buffer
     if realtime_period_s is None:
-        with contextlib.suppress(KeyboardInterrupt):
+        with _reader_may_leave(), contextlib.suppress(KeyboardInterrupt):
             output.writelines(lines)
-        output.flush()
+            output.flush()
         return
     a_tick = len(engine.layout.instances) + engine.layout.chips
 
@@ -164,7 +184,18 @@ def _write(engine: Engine, ticks: int | None, realtime_period_s: float | None) -
         with ending.on_signals():
             await run_until(ending, paced())
 
-    asyncio.run(until_ended())
+    with _reader_may_leave():
+        asyncio.run(until_ended())
+
+
+@contextlib.contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """End in peace when whoever reads has enough (`trnfleet simulate --stdout | head`)."""
+    try:
+        yield
+    except BrokenPipeError:
+        # Python's own flush at the end must not complain either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 async def _publish(

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.options import Duration, broker_options, find_password, log_options, set_up_logs, setting
+from trnfleet.cli.options import (
+    Duration,
+    FleetName,
+    broker_options,
+    find_password,
+    log_options,
+    set_up_logs,
+    setting,
+)
 from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError
 
@@ -23,7 +31,7 @@ UNHEALTHY = 3
 
 @click.command("status")
 @broker_options(required=True)
-@setting("--name", metavar="FLEET", help="Which fleet, where the broker has several.")
+@setting("--name", type=FleetName(), help="Which fleet, where the broker has several.")
 @setting(
     "--wait", type=Duration(), default="5s", help="Longest wait until every described chip has been heard of."
 )
@@ -41,7 +49,7 @@ def command(
     log_format: str,
     log_level: str,
 ) -> None:
-    """Print a fleet's summary and exit: 0 healthy, 3 unhealthy (stale chips or critical findings).
+    """Print a fleet's summary and exit: 0 healthy, 3 unhealthy (chips that are not live, or critical findings).
 
     \b
     Examples:
@@ -53,7 +61,7 @@ def command(
     monitor = asyncio.run(_look(broker, name, root=root, password=password, wait_s=wait, clock=SystemClock()))
     summary = monitor.summary()
     critical = [finding for finding in monitor.findings.shown if finding.severity == 0]
-    healthy = not summary.stale_chips and not critical and summary.live_chips > 0
+    healthy = summary.live_chips == summary.chips > 0 and not critical
     if as_json:
         facts = dataclasses.asdict(summary)
         facts["healthy"] = healthy

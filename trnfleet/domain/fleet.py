@@ -20,6 +20,11 @@ Segment = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 
+Places = Annotated[
+    tuple[Annotated[str, StringConstraints(max_length=400)], ...], Field(min_length=1, max_length=1_000)
+]
+"""Addresses and ranges; what a job's message has room for."""
+
 MAX_INSTANCES = 250_000
 """Instances of one fleet (4,000,000 chips), so that a slip of the pen does not fill the memory."""
 
@@ -35,9 +40,14 @@ class UltraServers(Model):
 
     count: Annotated[int, Field(ge=1)]
     type: Literal["u-trn2x64"] = "u-trn2x64"
-    first: Annotated[int, Field(ge=0)] = 1
+    first: Annotated[int, Field(ge=0, le=999_999_999)] = 1
     digits: Annotated[int, Field(ge=1, le=9)] = 4
     """Digits of the number in the name: 4 gives `us-0001` with instances `trn2u-0001-0` to `-3`."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        _check_digits(self.first, self.count, self.digits)
+        return self
 
 
 class Instances(Model):
@@ -45,13 +55,14 @@ class Instances(Model):
 
     type: str
     count: Annotated[int, Field(ge=1)]
-    first: Annotated[int, Field(ge=0)] = 1
+    first: Annotated[int, Field(ge=0, le=999_999_999)] = 1
     digits: Annotated[int, Field(ge=1, le=9)] = 4
 
     @model_validator(mode="after")
     def _known(self) -> Self:
         if self.type not in INSTANCE_TYPES:
             raise ValueError(f"unknown instance type {self.type!r}: {nearest(self.type, INSTANCE_TYPES)}")
+        _check_digits(self.first, self.count, self.digits)
         return self
 
 
@@ -68,7 +79,7 @@ class Training(Model):
 
     kind: Literal["training"]
     name: Segment
-    on: Annotated[tuple[str, ...], Field(min_length=1)]
+    on: Places
     """Addresses of UltraServers or instances, or ranges such as `uc1/us-0001..us-0008`."""
     step_time_s: Positive = 8.0
     """Time of one step when nothing is slow."""
@@ -100,7 +111,7 @@ class Inference(Model):
 
     kind: Literal["inference"]
     name: Segment
-    on: Annotated[tuple[str, ...], Field(min_length=1)]
+    on: Places
     chips_per_replica: Annotated[int, Field(ge=1)] = 16
     """Chips over which one copy of the model is sharded."""
     model_bytes: Positive = 141e9
@@ -177,6 +188,8 @@ class FleetFile(Model):
     def _consistent(self) -> Self:
         if self.start.tzinfo is None:
             raise ValueError("start has no time zone; write it as 2026-01-05T00:00:00Z")
+        if not 1970 < self.start.year < 2200:
+            raise ValueError(f"start is in the year {self.start.year}; choose one from 1971 to 2199")
         _unique("cluster", [cluster.name for cluster in self.clusters])
         _unique("job", [job.name for job in self.jobs])
         count = sum(
@@ -266,6 +279,13 @@ def link_ends(layout: Layout, chip: int, direction: int) -> tuple[int, int]:
     members = layout.instance_range(layout.parent(Node(Level.INSTANCE, instance)))
     other = members.start + topology.ring_neighbour(instance - members.start, direction, len(members))
     return chip, int(layout.chip_start[other]) + chip - first
+
+
+def _check_digits(first: int, count: int, digits: int) -> None:
+    """Addresses are sorted as text, so numbers of one run must have the same number of digits."""
+    last = first + count - 1
+    if last >= 10**digits:
+        raise ValueError(f"digits = {digits} is too few for number {last}: make it {len(str(last))}")
 
 
 def _unique(what: str, names: list[str]) -> None:

@@ -24,6 +24,8 @@ class Described(NamedTuple):
 
     path: str
     publisher: str
+    boot: str
+    """The publisher's start that it speaks of; telemetry of another start is not described by it."""
     revision: int
     period_s: float
     instances: tuple[str, ...]
@@ -45,10 +47,13 @@ class Described(NamedTuple):
         for instance in descriptor.instances:
             if instance.type not in INSTANCE_TYPES:
                 raise WireError(f"unknown instance type {instance.type!r}")
+            if not _is_below(instance.path, descriptor.path):
+                raise WireError("describes an instance that is not below its path")
         columns = descriptor.columns
         return Described(
             descriptor.path,
             descriptor.publisher,
+            descriptor.boot,
             descriptor.revision,
             descriptor.period_s,
             tuple(instance.path for instance in descriptor.instances),
@@ -70,6 +75,10 @@ class Descriptors:
         self._by_path: dict[str, Described] = {}
         self.instances = 0
         """Instances in all of them."""
+        self.size_bytes = 0
+        """Bytes of all of them as they came."""
+        self.changes = 0
+        """Goes up with every descriptor that comes or goes."""
 
     def __len__(self) -> int:
         return len(self._by_path)
@@ -86,12 +95,16 @@ class Descriptors:
         self.remove(described.path)
         self._by_path[described.path] = described
         self.instances += len(described.instances)
+        self.size_bytes += len(described.payload)
+        self.changes += 1
 
     def remove(self, path: str) -> bool:
         """Forget a path's descriptor; say whether there was one."""
         gone = self._by_path.pop(path, None)
         if gone is not None:
             self.instances -= len(gone.instances)
+            self.size_bytes -= len(gone.payload)
+            self.changes += 1
         return gone is not None
 
     def whole(self, instance: str) -> tuple[Descriptor, InstanceSpec] | None:
@@ -106,6 +119,14 @@ class Descriptors:
             return None
         descriptor = _decode(described.payload)
         return descriptor, descriptor.instances[described.instances.index(instance)]
+
+
+def _is_below(instance: str, path: str) -> bool:
+    """Say whether a descriptor's path may speak for an instance: its own, one above it, or a block of its cluster."""
+    cluster, _, block = path.partition("/")
+    return instance == path or instance.startswith(
+        f"{cluster}/" if block.startswith("block-") else f"{path}/"
+    )
 
 
 @functools.lru_cache(maxsize=64)

@@ -101,8 +101,9 @@ class Field:
             (layout.cluster_start, Level.CLUSTER),
             (np.array([0, len(layout.clusters)]), Level.FLEET),
         ):
-            weighted = np.add.reduceat(weighted, starts[:-1])
-            covered = np.add.reduceat(covered, starts[:-1])
+            take = rollups.takes(reached)
+            weighted = np.add.reduceat(np.where(take, weighted, 0.0), starts[:-1])
+            covered = np.add.reduceat(np.where(take, covered, 0.0), starts[:-1])
             if reached is level:
                 break
         return (weighted / np.where(covered > 0, covered, np.nan))[pick]

@@ -252,21 +252,28 @@ def _links_slow(uneven: NDArray[np.bool_], store: Store, _rollups: Rollups) -> _
     layout, metric = store.layout, BY_NAME["link_tx_bytes_per_s"]
     codes, up = store.columns[metric.name], store.columns["links_up"]
     least = metric.code_of(SLOW_LINK_MIN_BYTES_PER_S)
+    pairs = np.argwhere(uneven)
+    # Only instances of 16 chips have links, so the chips of each are a row of a table.
+    pairs = pairs[np.diff(layout.chip_start)[pairs[:, 0]] == 16]
+    if not len(pairs):
+        return _NONE
+    lanes = pairs[:, 1][:, None]
+    rows = layout.chip_start[pairs[:, 0]][:, None] + np.arange(16)
+    part = codes[rows, lanes].astype(np.float64)
+    usable = (part != metric.top) & (up[rows] >> lanes & 1 > 0) & (store.chip_state[rows] == Freshness.LIVE)
+    mean = np.where(usable, part, 0.0).sum(axis=1) / np.maximum(usable.sum(axis=1), 1)
+    slow_at = np.argwhere(usable & (mean >= least)[:, None] & (part < SLOW_LINK_SHARE * mean[:, None]))
+    count = len(np.unique(rows[slow_at[:, 0], slow_at[:, 1]]))
     slow: dict[int, list[tuple[float, str]]] = {}
-    for instance, lane in np.argwhere(uneven)[:LIMIT].tolist():
-        rows = layout.children(Node(Level.INSTANCE, instance))
-        part = codes[rows.start : rows.stop, lane].astype(np.float64)
-        usable = (part != metric.top) & (up[rows.start : rows.stop] >> lane & 1 > 0)
-        mean = float(part[usable].mean()) if usable.any() else 0.0
-        if mean >= least:
-            for chip in np.flatnonzero(usable & (part < SLOW_LINK_SHARE * mean)).tolist():
-                slow.setdefault(rows.start + chip, []).append((part[chip] / mean, DIRECTIONS[lane]))
+    for pair, place in slow_at[: LIMIT * len(DIRECTIONS)].tolist():
+        share = float(part[pair, place] / mean[pair])
+        slow.setdefault(int(rows[pair, place]), []).append((share, DIRECTIONS[int(pairs[pair, 1])]))
     found: list[Finding] = []
     for chip, links in list(slow.items())[:LIMIT]:
         names = ", ".join(name for _, name in links)
         text = f"NeuronLink {names} slow: {min(links)[0]:.0%} of peers"
         found.append(Finding(Severity.WARNING, layout.path(Node(Level.CHIP, chip)), text))
-    return found, len(slow)
+    return found, count
 
 
 def _hot(store: Store, rollups: Rollups) -> _Found:
@@ -307,7 +314,10 @@ def _report(
 ) -> _Found:
     """Return findings for the bad chips of the flagged instances."""
     layout = store.layout
-    chips, count = _chips_in(layout, flagged, is_bad)
+    # What is silent is told as that, not by its last values.
+    chips, count = _chips_in(
+        layout, flagged, lambda rows: is_bad(rows) & (store.chip_state[rows] == Freshness.LIVE)
+    )
     return [Finding(severity, layout.path(Node(Level.CHIP, chip)), text(chip)) for chip in chips], count
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.monitor import fields
+from trnfleet.monitor.store import Freshness
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -108,14 +109,25 @@ class History:
         if layout is not self._layout:
             self._take_layout(layout)
         for level, ring in self._rings.items():
-            ring.push([field.values(store, rollups, level, None) for field in KEPT])
+            silent = ~_live(store, rollups, level)
+            ring.push([_with_gaps(field.values(store, rollups, level, None), silent) for field in KEPT])
         for path, ring in self._watched.items():
             node = layout.find(path)
             if node is None or node.level in self._rings:
                 continue
             numbers = np.array([node.number])
-            ring.push([field.values(store, rollups, node.level, numbers) for field in KEPT])
+            silent = ~_live(store, rollups, node.level)[numbers]
+            ring.push(
+                [_with_gaps(field.values(store, rollups, node.level, numbers), silent) for field in KEPT]
+            )
         self.samples += 1
+
+    def skip(self, seconds: int) -> None:
+        """Leave a gap for seconds in which no sample was taken."""
+        for ring in (*self._rings.values(), *self._watched.values()):
+            for _ in range(min(seconds, len(ring.values))):
+                ring.push([_NOTHING] * len(KEPT))
+        self.samples += seconds
 
     def series(self, layout: Layout, node: Node, key: str) -> NDArray[np.float32]:
         """Return the samples of a field for a node, oldest first, one a second; empty where nothing is kept."""
@@ -143,6 +155,23 @@ class History:
             before = old_rings.get(level)
             if before is not None and old_layout is not None:
                 _carry_over(before, old_layout, ring, layout, level)
+
+
+_NOTHING = np.array([np.nan])
+
+
+def _live(store: Store, rollups: Rollups, level: Level) -> NDArray[np.bool_]:
+    """Return which nodes of a level have anything live: the others' last values are no news."""
+    live: NDArray[np.bool_]
+    if level is Level.CHIP:
+        live = store.chip_state == Freshness.LIVE
+    else:
+        live = rollups.states(level)[:, Freshness.LIVE] > 0
+    return live
+
+
+def _with_gaps(values: NDArray[np.float64], silent: NDArray[np.bool_]) -> NDArray[np.float64]:
+    return np.where(silent, np.nan, values) if silent.any() else values
 
 
 def _carry_over(before: _Ring, old: Layout, ring: _Ring, new: Layout, level: Level) -> None:

@@ -52,11 +52,11 @@ _MAP_HEADS = range(0xA0, 0xC0)
 
 @dataclass(slots=True, eq=False)
 class PublisherState:
-    """A publisher as its own messages tell."""
+    """One start of a publisher, as its own messages tell: a last will speaks for the start that left it."""
 
     number: int
+    client: str
     online: bool = True
-    boot: str = ""
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +67,10 @@ class TopicState:
     tracker: SequenceTracker = field(default_factory=SequenceTracker)
     descriptor: Described | None = None
     """None until a descriptor covers the topic."""
+    former_boot: str = ""
+    """The publisher's start before the present one."""
+    publisher: int = -1
+    """Number of the publisher's start that the descriptor names."""
     decoder: FrameDecoder | None = None
     chips: slice | NDArray[np.int64] = field(default_factory=lambda: slice(0, 0))
     instances: slice | NDArray[np.int64] = field(default_factory=lambda: slice(0, 0))
@@ -87,7 +91,8 @@ class Ingest:
         self.store = Store()
         self.counts = Pipeline()
         self.descriptors = Descriptors()
-        self.publishers: dict[str, PublisherState] = {}
+        self.publishers: dict[tuple[str, str], PublisherState] = {}
+        """Publishers' starts by client id and boot."""
         self.jobs: dict[str, JobMessage] = {}
         self.jobs_revision = 0
         """Goes up when a job comes, goes or moves."""
@@ -117,7 +122,7 @@ class Ingest:
             wall_ns: Wall clock, which the lag goes by.
         """
         samples: list[tuple[TopicState, Sample]] = []
-        lag_ns = 0
+        lags_ns: list[int] = []
         topics = self._topics
         for envelope in batch:
             try:
@@ -130,29 +135,26 @@ class Ingest:
                     self._hold(envelope)
                     continue
                 head = self._telemetry(topic, envelope, samples, now_s)
-            except WireError as error:
+            except Exception as error:  # noqa: BLE001  no message, not even one that finds a bug, stops the reader
                 self._refuse("undecodable", envelope, error)
                 continue
-            except Exception as error:
-                log.exception("message_failed", topic=envelope.topic[:200])
-                self._refuse("undecodable", envelope, WireError(type(error).__name__))
-                continue
             if head is not None:
-                lag_ns = max(lag_ns, wall_ns - head.ts_ns)
+                lags_ns.append(wall_ns - head.ts_ns)
         if samples:
             self._apply_samples(samples, now_s)
-        if lag_ns:
-            self.lag_s = lag_ns / 1e9
+        if lags_ns:
+            self.lag_s = max(0, *lags_ns) / 1e9
         self.store.revision += 1
 
     def rebuild(self, now_s: float, wall_ns: int) -> None:
         """Bring layout and job placement up to date with descriptors and jobs; apply what waited for that."""
         if self._layout_due:
             self._layout_due = False
-            self._rebuild_layout()
+            self._rebuild_layout(now_s)
             self._placement_due = True
             waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-            ready = [each for each in waiting if self._topics[each.topic].descriptor is not None]
+            known = {topic for topic, state in self._topics.items() if state.descriptor is not None}
+            ready = [each for each in waiting if each.topic in known]
             self.counts.undescribed += len(waiting) - len(ready)
             if ready:
                 self.apply(ready, now_s, wall_ns)
@@ -183,7 +185,7 @@ class Ingest:
         if sample.path != topic.path or sample.is_chip != topic.is_chip:
             self._refuse("misplaced", envelope, WireError("identity in the payload is not the topic's"))
             return None
-        if topic.tracker.accept(sample.head.boot, sample.head.seq, self.counts) is not Verdict.NEWEST:
+        if not self._is_newest(topic, sample.head):
             return None
         samples.append((topic, sample))
         self.counts.messages += 1
@@ -197,10 +199,10 @@ class Ingest:
         if frame.path != topic.path:
             self._refuse("misplaced", envelope, WireError("identity in the payload is not the topic's"))
             return None
+        if not self._is_newest(topic, frame.head):
+            return None
         if frame.revision != descriptor.revision:
             self.counts.undescribed += 1
-            return None
-        if topic.tracker.accept(frame.head.boot, frame.head.seq, self.counts) is not Verdict.NEWEST:
             return None
         store = self.store
         columns, chips, instances = store.columns, topic.chips, topic.instances
@@ -215,9 +217,20 @@ class Ingest:
         store.chip_seen_s[chips] = now_s
         store.chip_ts_ns[chips] = frame.head.ts_ns
         store.instance_seen_s[instances] = now_s
+        store.publisher_of[instances] = topic.publisher
         self.counts.messages += 1
         self.counts.chips += topic.chip_count
         return frame.head
+
+    def _is_newest(self, topic: TopicState, head: Head) -> bool:
+        """Say whether a message is of the described start and newer than what has come; count it where it is not."""
+        if topic.descriptor is None or head.boot != topic.descriptor.boot:
+            if head.boot == topic.former_boot:
+                self.counts.late += 1
+            else:
+                self.counts.undescribed += 1
+            return False
+        return topic.tracker.accept(head.seq, self.counts) is Verdict.NEWEST
 
     def _apply_samples(self, samples: list[tuple[TopicState, Sample]], now_s: float) -> None:
         """Write JSON samples into the columns, all of a batch at once; a later sample of a row wins."""
@@ -233,6 +246,9 @@ class Ingest:
             if is_chip:
                 store.chip_seen_s[rows] = now_s
                 store.chip_ts_ns[rows] = [sample.head.ts_ns for _, sample in chosen]
+                store.publisher_of[store.layout.instance_of_chip[rows]] = [
+                    topic.publisher for topic, _ in chosen
+                ]
                 self.counts.chips += len(chosen)
             else:
                 store.instance_seen_s[rows] = now_s
@@ -288,9 +304,14 @@ class Ingest:
         if others + len(described.instances) > self._limits.fleet_instances:
             self._refuse("rejected", envelope, WireError(f"over {self._limits.fleet_instances} instances"))
             return
+        if self.descriptors.size_bytes + len(described.payload) > self._limits.descriptors_bytes:
+            limit = self._limits.descriptors_bytes
+            self._refuse("rejected", envelope, WireError(f"over {limit} bytes of descriptors"))
+            return
         self.descriptors.put(described)
-        self._number_publisher(described.publisher)
-        if described.same_hardware(known) and described.instances[0] in self.store.layout.instance_index:
+        self._number_publisher(described.publisher, described.boot, envelope)
+        index = self.store.layout.instance_index
+        if described.same_hardware(known) and all(path in index for path in described.instances):
             self._describe_rows(described)
             for state in self._covered_by.get(path, ()):
                 self._bind(state)
@@ -316,41 +337,63 @@ class Ingest:
 
     def _publisher(self, client: str, envelope: Envelope) -> None:
         if not envelope.payload:
+            # A cleared message says nothing any more, so nothing is offline by it.
+            for key in [key for key in self.publishers if key[0] == client]:
+                self.publishers[key].online = True
             return
         message = decode_message(envelope.payload, PublisherMessage, self._limits)
         if message.client != client:
             self._refuse("misplaced", envelope, WireError("the publisher's name is not its topic's"))
             return
-        state = self._number_publisher(client)
-        if state is not None:
-            state.online = message.state == "online"
-            state.boot = message.boot
+        state = self._number_publisher(client, message.boot, envelope)
+        if state is None:
+            return
+        state.online = message.state == "online"
+        if state.online:
+            # A client id is there once at a broker: where a new start is online, the former ones are gone.
+            for (name, _), other in self.publishers.items():
+                if name == client and other is not state:
+                    other.online = False
 
-    def _number_publisher(self, client: str) -> PublisherState | None:
-        state = self.publishers.get(client)
-        if state is None and len(self.publishers) < self._limits.publishers:
-            state = self.publishers[client] = PublisherState(len(self.publishers))
+    def _number_publisher(self, client: str, boot: str, envelope: Envelope) -> PublisherState | None:
+        state = self.publishers.get((client, boot))
+        if state is None:
+            if len(self.publishers) >= self._limits.publishers:
+                self._refuse(
+                    "rejected", envelope, WireError(f"more than {self._limits.publishers} publishers")
+                )
+                return None
+            state = self.publishers[client, boot] = PublisherState(len(self.publishers), client)
         return state
 
-    def _refuse(self, kind: str, envelope: Envelope, error: WireError) -> None:
+    def _refuse(self, kind: str, envelope: Envelope, error: Exception) -> None:
         count = getattr(self.counts, kind) + 1
         setattr(self.counts, kind, count)
-        self.counts.last_problem = f"{envelope.topic[:200]}: {error}"
+        is_expected = isinstance(error, WireError)
+        said = str(error) if is_expected else type(error).__name__
+        self.counts.last_problem = f"{envelope.topic[:200]}: {said}"
         if count <= LOGGED_OF_A_KIND or count % LOGGED_OF_A_KIND == 0:
             # A flood of refused messages must not become a flood of log lines.
             log.warning(
-                "message_refused", kind=kind, count=count, topic=envelope.topic[:200], error=str(error)
+                "message_refused",
+                kind=kind,
+                count=count,
+                topic=envelope.topic[:200],
+                error=said,
+                exc_info=None if is_expected else error,
             )
 
     # Layout, binding, placement
 
-    def _rebuild_layout(self) -> None:
+    def _rebuild_layout(self, now_s: float) -> None:
+        self._forget_unused()
         types: dict[str, str] = {}
         for described in self.descriptors:
             types.update(zip(described.instances, described.types, strict=True))
         store = self.store
         layout = Layout.of(types.items())
         store.replace_layout(layout)
+        store.described_s[np.isinf(store.described_s)] = now_s
         for described in self.descriptors:
             self._describe_rows(described)
         for state in self._topics.values():
@@ -359,13 +402,41 @@ class Ingest:
             "layout_rebuilt", chips=layout.chips, instances=len(layout.instances), generation=store.generation
         )
 
+    def _forget_unused(self) -> None:
+        """Drop topics without a descriptor and publishers' starts that nobody needs, and number the rest anew."""
+        covered = {path: states for path, states in self._covered_by.items() if self.descriptors.get(path)}
+        kept = {id(state) for states in covered.values() for state in states}
+        self._topics = {topic: state for topic, state in self._topics.items() if id(state) in kept}
+        self._covered_by = covered
+        described = {(each.publisher, each.boot) for each in self.descriptors}
+        used = {key: state for key, state in self.publishers.items() if state.online or key in described}
+        self.publishers = used
+        for number, state in enumerate(used.values()):
+            state.number = number
+        # Rows get their publisher from the descriptors, and then from whoever writes them.
+        self.store.publisher_of[:] = -1
+
     def _describe_rows(self, described: Described) -> None:
         """Write what a descriptor says into its instances' rows."""
         store = self.store
-        rows = [store.layout.instance_index[path] for path in described.instances]
-        publisher = self.publishers.get(described.publisher)
+        rows = np.array([store.layout.instance_index[path] for path in described.instances])
         store.period_s[rows] = described.period_s
-        store.publisher_of[rows] = -1 if publisher is None else publisher.number
+        publisher = self.publishers.get((described.publisher, described.boot))
+        if publisher is not None:
+            # Two may describe the same instance, one of them long gone: the one that lives has it.
+            store.publisher_of[rows if publisher.online else rows[store.publisher_of[rows] < 0]] = (
+                publisher.number
+            )
+        if described.columns is not STANDARD_COLUMNS:
+            self._blank_columns(described, rows)
+
+    def _blank_columns(self, described: Described, rows: NDArray[np.int64]) -> None:
+        """Make what a descriptor does not announce not available, so that no former value is drawn as live."""
+        names = {column.name for column in described.columns if is_known(column)}
+        chips = self.store.layout.chip_rows(rows)
+        for metric in (*CHIP_METRICS, *INSTANCE_METRICS):
+            if metric.name not in names:
+                self.store.columns[metric.name][chips if metric.scope is Scope.CHIP else rows] = metric.top
 
     def _bind(self, state: TopicState) -> None:
         """Find the descriptor that covers a topic, and the rows that it means."""
@@ -375,6 +446,12 @@ class Ingest:
         before, state.descriptor = state.descriptor, None
         if descriptor is None:
             return
+        if before is None or before.boot != descriptor.boot:
+            # Another start counts from 0; and what came while nothing described the topic is not lost.
+            state.former_boot = before.boot if before else state.former_boot
+            state.tracker = SequenceTracker()
+        publisher = self.publishers.get((descriptor.publisher, descriptor.boot))
+        state.publisher = -1 if publisher is None else publisher.number
         rows = [layout.instance_index.get(path, -1) for path in descriptor.instances]
         if min(rows) < 0:
             return
@@ -397,7 +474,8 @@ class Ingest:
     def _place_jobs(self) -> None:
         store = self.store
         store.job_of[:] = -1
-        for number, job in enumerate(self.jobs.values()):
+        # Where two jobs claim an instance, the one told of last has it: a former run's may still be retained.
+        for number, job in sorted(enumerate(self.jobs.values()), key=lambda pair: pair[1].ts):
             for target in job.on:
                 # A job may be known before the hardware it runs on; placement is done again with the layout.
                 covered = store.layout.find_instances(target)

@@ -159,7 +159,9 @@ class Monitor:
         store, layout, counts = self.store, self.store.layout, self.counts
         states = store.chip_state
         offline = store.count(Freshness.OFFLINE)
-        publishers = self.ingest.publishers.values()
+        clients: dict[str, bool] = {}
+        for publisher in self.ingest.publishers.values():
+            clients[publisher.client] = clients.get(publisher.client, False) or publisher.online
 
         def figure(key: str) -> float | None:
             if not self.rollups.ready or self.rollups.generation != store.generation or not len(states):
@@ -183,8 +185,8 @@ class Monitor:
             offline_chips=offline,
             unknown_chips=store.count(Freshness.UNKNOWN),
             jobs=len(self.ingest.jobs),
-            publishers_online=sum(state.online for state in publishers),
-            publishers=len(publishers),
+            publishers_online=sum(clients.values()),
+            publishers=len(clients),
             nc_util_pct=figure("nc_util_pct"),
             mfu_pct=figure("mfu_pct"),
             power_w=figure("power_w"),
@@ -251,10 +253,11 @@ class Monitor:
         self.findings = self._holder.hold(found, self.clock.monotonic_s())
         now_s = self.clock.monotonic_s()
         if now_s - self._history_s >= 1.0 and self.counts.messages:
-            # On the second, so that a late pass does not stretch the charts' time.
-            self._history_s = (
-                now_s if self._history_s < 0 or now_s - self._history_s > 2 else self._history_s + 1.0
-            )
+            # On the second, so that a late pass does not stretch the charts' time; a long pause leaves a gap.
+            missed = 0 if self._history_s < 0 else int(now_s - self._history_s) - 1
+            if missed > 0:
+                self.history.skip(missed)
+            self._history_s = now_s if self._history_s < 0 else self._history_s + 1.0 + missed
             self.history.push(self.store, self.rollups)
             marked_s, marked = self._rate_mark
             self.message_rate = (self.counts.messages - marked) / max(1e-3, now_s - marked_s)
@@ -262,14 +265,14 @@ class Monitor:
 
     def _rebuild_if_due(self, now_s: float, *, at_once: bool = False) -> None:
         """Rebuild the layout when descriptors have settled, or have kept coming for `REBUILD_EVERY_S`."""
-        count = len(self.ingest.descriptors)
+        changes = self.ingest.descriptors.changes
         if not self.ingest.layout_due:
             self._due_since_s = None
         elif not at_once:
             if self._due_since_s is None:
                 self._due_since_s = now_s
-            if count != self._described:
-                self._described, self._settling_since_s = count, now_s
+            if changes != self._described:
+                self._described, self._settling_since_s = changes, now_s
             if (
                 now_s - self._settling_since_s < DESCRIPTORS_SETTLE_S
                 and now_s - self._due_since_s < REBUILD_EVERY_S

@@ -39,6 +39,7 @@ class Rollups:
         self._total: dict[tuple[str, Level], NDArray[np.float64]] = {}
         self._count: dict[tuple[str, Level], NDArray[np.float64]] = {}
         self._states: dict[Level, NDArray[np.int64]] = {}
+        self._takes: dict[Level, NDArray[np.bool_]] = {}
 
     def value(self, name: str, level: Level) -> NDArray[np.float64]:
         """Return a metric's aggregate (sum, mean, maximum or bits, as its row says) for all nodes of a level.
@@ -59,6 +60,10 @@ class Rollups:
     def covered(self, name: str, level: Level) -> NDArray[np.float64]:
         """Return how many chips (or instances) went into a metric's roll-up for all nodes of a level."""
         return self._count[name, level]
+
+    def takes(self, level: Level) -> NDArray[np.bool_]:
+        """Return which nodes of the level below went into the roll-up of `level` (UltraServer, cluster or fleet)."""
+        return self._takes[level]
 
     def states(self, level: Level) -> NDArray[np.int64]:
         """Return nodes x 4: how many chips below each node are in each `Freshness`."""
@@ -93,10 +98,12 @@ class Rollups:
                         return
             else:
                 values = store.values(metric, slice(None))
-                count[:] = ~np.isnan(values)
+                # While an instance's chips live, its own values count only if they are fresh too.
+                count[:] = ~np.isnan(values) & (store.instance_fresh | ~included.instance_live)
                 total[:] = np.where(count > 0, values, 0.0)
             _roll_up(layout, metric, total, count, included, totals, counts)
         self._total, self._count, self._states = totals, counts, states
+        self._takes = included.takes(layout)
         self.layout, self.generation = layout, generation
         self.revision += 1
 
@@ -112,6 +119,17 @@ class _Included:
         self.chips = live if self.all_chips else live | ~self.instance_live[layout.instance_of_chip]
         self.ultraserver_live = _any(self.instance_live, layout.ultraserver_start)
         self.cluster_live = _any(self.ultraserver_live, layout.cluster_start)
+
+    def takes(self, layout: Layout) -> dict[Level, NDArray[np.bool_]]:
+        """Return which nodes go into what is above them: the live ones, or all where none is."""
+        return {
+            level: live | ~np.repeat(_any(live, starts), np.diff(starts))
+            for level, starts, live in (
+                (Level.ULTRASERVER, layout.ultraserver_start, self.instance_live),
+                (Level.CLUSTER, layout.cluster_start, self.ultraserver_live),
+                (Level.FLEET, np.array([0, len(layout.clusters)]), self.cluster_live),
+            )
+        }
 
 
 def _parts(layout: Layout, width: int, *, plain: bool) -> Iterator[slice]:

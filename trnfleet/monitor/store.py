@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
-from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, METRICS, Aggregate, Metric, Scope
+from trnfleet.domain.metrics import BY_NAME, METRICS, Aggregate, Metric, Scope
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +34,7 @@ class Freshness(enum.IntEnum):
     OFFLINE = 2
     """Its publisher has said goodbye, or its last will has."""
     UNKNOWN = 3
-    """Described, but nothing has come yet."""
+    """Described less than three periods ago, and nothing has come yet."""
 
 
 class Store:
@@ -60,6 +60,10 @@ class Store:
         self.chip_ts_ns: NDArray[np.int64] = np.zeros(chips, np.int64)
         """Source time of each chip's values, ns since 1970."""
         self.chip_state: NDArray[np.uint8] = np.full(chips, Freshness.UNKNOWN, np.uint8)
+        self.described_s: NDArray[np.float64] = np.full(instances, -np.inf)
+        """Monotonic seconds at which each instance was first described."""
+        self.instance_fresh: NDArray[np.bool_] = np.ones(instances, np.bool_)
+        """Whether each instance's own values are at most three periods old."""
         self.instance_seen_s: NDArray[np.float64] = np.full(instances, -np.inf)
         self.period_s: NDArray[np.float64] = np.ones(instances)
         """Publishing period of each instance, wall seconds."""
@@ -113,12 +117,19 @@ class Store:
             publisher_online: Whether each numbered publisher is online; the last entry stands for an unknown one.
         """
         owner = self.layout.instance_of_chip
-        deadline = (now_s - STALE_AFTER_PERIODS * self.period_s)[owner]
-        states = (self.chip_seen_s < deadline).astype(np.uint8)
+        deadline = now_s - STALE_AFTER_PERIODS * self.period_s
+        states = (self.chip_seen_s < deadline[owner]).astype(np.uint8)
+        # What was described a moment ago may still come; what has not come after three periods is silent.
+        young = self.described_s >= deadline
+        if young.any():
+            states[young[owner] & np.isinf(self.chip_seen_s)] = Freshness.UNKNOWN
         offline = ~publisher_online[self.publisher_of]
         if offline.any():
             states[offline[owner]] = Freshness.OFFLINE
-        states[self.chip_ts_ns == 0] = Freshness.UNKNOWN
+        fresh = self.instance_seen_s >= deadline
+        if not np.array_equal(fresh, self.instance_fresh):
+            self.instance_fresh = fresh
+            self.revision += 1
         if not np.array_equal(states, self.chip_state):
             self.chip_state = states
             self.revision += 1
@@ -135,10 +146,7 @@ class Store:
 
 
 _CHIP_ARRAYS = ("chip_seen_s", "chip_ts_ns", "chip_state")
-_INSTANCE_ARRAYS = ("instance_seen_s", "period_s", "publisher_of", "job_of")
-
-CHIP_TABLE = tuple((metric.name, metric) for metric in CHIP_METRICS)
-INSTANCE_TABLE = tuple((metric.name, metric) for metric in INSTANCE_METRICS)
+_INSTANCE_ARRAYS = ("described_s", "instance_fresh", "instance_seen_s", "period_s", "publisher_of", "job_of")
 
 
 def join_lanes(metric: Metric, values: NDArray[np.float64]) -> NDArray[np.float64]:

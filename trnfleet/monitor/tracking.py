@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 WINDOW = 64
 """How many ticks back a message can still be told to be late (first time) or a duplicate."""
+LARGEST_GAP = 1_000_000
+"""A jump beyond this (11 days of ticks a second) is no loss that anybody could count: counting starts anew."""
 _MASK = (1 << WINDOW) - 1
 
 
@@ -32,10 +34,10 @@ class Pipeline:
     lost: int = 0
     """Ticks of a topic that never came."""
     late: int = 0
-    """Messages that came after a newer one of their topic."""
+    """Messages that came after a newer one of their topic, or from a publisher's former start."""
     duplicates: int = 0
     undescribed: int = 0
-    """Telemetry for which no descriptor was known."""
+    """Telemetry for which no descriptor, or none of its start and revision, was known; it is not lost."""
     undecodable: int = 0
     """Payloads or topics that are not what the protocol says."""
     misplaced: int = 0
@@ -49,40 +51,38 @@ class Pipeline:
 
 
 class SequenceTracker:
-    """Follows (boot, seq) of one topic."""
+    """Follows the seq of one topic through one start of its publisher."""
 
-    __slots__ = ("boot", "last", "previous_boot", "seen")
+    __slots__ = ("last", "seen")
 
     def __init__(self) -> None:
-        self.boot = ""
-        self.previous_boot = ""
-        self.last = -1
-        """Highest seq of this boot."""
+        self.last: int | None = None
+        """Highest seq that has come."""
         self.seen = 0
         """Bit k says that seq `last - k` has come."""
 
-    def accept(self, boot: str, seq: int, counts: Pipeline) -> Verdict:
+    def accept(self, seq: int, counts: Pipeline) -> Verdict:
         """Take note of a message and say what it is; `counts` gets what was lost, late or double.
 
-        The first message of a boot sets where counting begins: what a publisher sent before somebody listened is not
-        lost. Messages of the boot before the present one are late.
+        The first message sets where counting begins: what a publisher sent before somebody listened is not lost.
         """
-        if boot != self.boot:
-            if boot == self.previous_boot:
-                counts.late += 1
-                return Verdict.LATE
-            self.previous_boot, self.boot = self.boot, boot
+        if self.last is None:
             self.last, self.seen = seq, _MASK
             return Verdict.NEWEST
         ahead = seq - self.last
+        if ahead > LARGEST_GAP:
+            self.last, self.seen = seq, _MASK
+            return Verdict.NEWEST
         if ahead > 0:
             counts.lost += ahead - 1
             self.seen = ((self.seen << ahead) | 1) & _MASK if ahead < WINDOW else 1
             self.last = seq
             return Verdict.NEWEST
-        bit = 1 << -ahead
-        if -ahead < WINDOW and not self.seen & bit:
-            self.seen |= bit
+        if -ahead >= LARGEST_GAP:
+            self.last, self.seen = seq, _MASK
+            return Verdict.NEWEST
+        if -ahead < WINDOW and not self.seen >> -ahead & 1:
+            self.seen |= 1 << -ahead
             counts.lost -= 1
             counts.late += 1
             return Verdict.LATE

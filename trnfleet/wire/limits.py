@@ -10,9 +10,9 @@ class Limits:
     """Upper bounds; what is beyond them is dropped and counted."""
 
     payload_bytes: int = 131_072
-    """A frame or a descriptor: 128 KB, which AWS IoT Core takes too."""
+    """A frame, descriptor, job or publisher message: 128 KB, which AWS IoT Core takes too."""
     json_bytes: int = 65_536
-    """A JSON telemetry, job or publisher message."""
+    """A JSON telemetry message."""
     instances: int = 1_024
     """Instances in one descriptor."""
     columns: int = 128
@@ -21,6 +21,8 @@ class Limits:
     """Characters of any string."""
     fleet_instances: int = 250_000
     """Instances that a monitor keeps: 4,000,000 chips."""
+    descriptors_bytes: int = 512 * 2**20
+    """All descriptors together, as they came."""
     topics: int = 500_000
     """Telemetry topics that a monitor keeps a sequence number for."""
     jobs: int = 20_000

@@ -99,10 +99,15 @@ class _Field(NamedTuple):
     """Codes in one unit where the scale is below 1, else 0."""
     scale: float
     top: int
+    limit: float
+    """Largest value that the wire type holds."""
 
 
 def _fields(metrics: Sequence[Metric]) -> tuple[_Field, ...]:
-    return tuple(_Field(m.name, m.width, m.is_vector, m.steps_per_unit, m.scale, m.top) for m in metrics)
+    return tuple(
+        _Field(m.name, m.width, m.is_vector, m.steps_per_unit, m.scale, m.top, m.top * m.scale)
+        for m in metrics
+    )
 
 
 _CHIP_FIELDS = _fields(CHIP_METRICS)
@@ -143,9 +148,12 @@ def _head(data: dict[str, Any]) -> tuple[str, int, int]:
     if type(stamp) is not str or len(stamp) > 40:
         raise WireError("ts is not an RFC 3339 instant")
     try:
-        return boot, seq, parse_rfc3339(stamp)
+        ts_ns = parse_rfc3339(stamp)
     except (ValueError, OverflowError) as error:
         raise WireError("ts is not an RFC 3339 instant") from error
+    if not 0 <= ts_ns <= MAX_SEQ:
+        raise WireError("ts is before 1970 or after 2262")
+    return boot, seq, ts_ns
 
 
 def _codes(data: dict[str, Any], fields: tuple[_Field, ...]) -> list[int]:
@@ -168,6 +176,8 @@ def _code(value: Any, field: _Field) -> int:
         return field.top
     if type(value) is not float and type(value) is not int:
         raise WireError(f"{field.name} is not a number")
+    if not 0 <= value <= field.limit:
+        raise WireError(f"{field.name} is outside 0 to {field.limit:g}")
     code = (
         round(value * field.steps)
         if field.steps
@@ -175,7 +185,7 @@ def _code(value: Any, field: _Field) -> int:
         if field.scale == 1
         else round(value / field.scale)
     )
-    if not 0 <= code < field.top or type(code) is not int:
+    if code >= field.top or type(code) is not int:
         raise WireError(f"{field.name} is out of range or not whole")
     return code
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -34,11 +35,19 @@ def test_expand_names_instances() -> None:
         ({"clusters": [{"name": "uc1", "ultraserver": [{"count": 1}]}]}, "did you mean 'ultraservers'?"),
         ({"clusters": [{"name": "uc1", "ultraservers": [{"count": 0}]}]}, "count = 0"),
         ({"clusters": [{"name": "uc1", "ultraservers": [{"count": True}]}]}, "count = True"),
-        ({"clusters": [{"name": "uc1", "ultraservers": [{"count": 70_000}]}]}, "280000 instances"),
+        (
+            {"clusters": [{"name": "uc1", "ultraservers": [{"count": 70_000, "digits": 5}]}]},
+            "280000 instances",
+        ),
         (
             {"clusters": [{"name": "uc1", "instances": [{"type": "trn2.48xl", "count": 1}]}]},
             "did you mean 'trn2.48xlarge'?",
         ),
+        (
+            {"clusters": [{"name": "uc1", "ultraservers": [{"count": 12_000}]}]},
+            "digits = 4 is too few for number 12000",
+        ),
+        ({"start": datetime(9999, 12, 31, tzinfo=UTC)}, "year 9999"),
         ({"pue": 0.5}, "pue = 0.5"),
         ({"pue": float("nan")}, "pue = nan"),
         ({"jobs": [{"kind": "training", "name": "j", "on": ["uc1"], "mfuu": 0.4}]}, "did you mean 'mfu'?"),

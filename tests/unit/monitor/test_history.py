@@ -91,3 +91,20 @@ async def test_a_new_layout_keeps_the_past() -> None:
     assert np.isnan(new[:3]).all()
     layout = feed.monitor.store.layout
     assert len(feed.monitor.history.series(layout, Node(Level.CHIP, 0), "power_w")) == len(kept)
+
+
+async def test_silence_and_pauses_are_gaps() -> None:
+    """Where nothing lives, and where no sample was taken, the series has a gap; it counts one a second."""
+    feed = Feed(ultraservers(1))
+    feed.scatter()
+    feed.describe()
+    await run(feed, 3)
+    for _ in range(6):
+        await feed.advance(1)
+    silent = series(feed, "")
+    assert np.isnan(silent[-1])
+    assert not np.isnan(silent[2])
+    before = len(silent)
+    await feed.clock.advance(10)
+    feed.tick()
+    assert len(series(feed, "")) - before == 10

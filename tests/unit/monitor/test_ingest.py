@@ -9,6 +9,7 @@ from support.feed import Feed, standalone, ultraservers
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.store import Freshness, stored_equal
 from trnfleet.wire.limits import Limits
+from trnfleet.wire.messages import STANDARD_COLUMNS
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
 
@@ -265,3 +266,212 @@ def test_lag_is_wall_clock_less_source_time() -> None:
     feed.clock.step_wall(0.25)
     feed.monitor.apply(messages)
     assert feed.monitor.ingest.lag_s == pytest.approx(0.25)
+
+
+def restart(feed: Feed, boot: str) -> None:
+    """Let the feed's publisher begin anew, without telling anybody."""
+    feed.boot, feed.seq = boot, 0
+
+
+@pytest.mark.parametrize("json", [False, True])
+def test_a_restarted_publisher(json: bool) -> None:
+    """A new start is taken with its descriptors, counts from 0 without loss, and the old start's messages are late."""
+    feed = ready(json=json)
+    for _ in range(5):
+        feed.tick()
+    old = feed.telemetry()
+    restart(feed, "boot-2")
+    feed.describe()
+    feed.tick()
+    feed.monitor.apply(old)
+    feed.tick()
+    counts = feed.monitor.counts
+    assert counts.lost == 0
+    assert counts.late == len(old)
+    assert feed.monitor.store.count(Freshness.LIVE) == 192
+
+
+def test_a_stray_start_changes_nothing() -> None:
+    """A message of a start that no descriptor names is undescribed, and the true publisher goes on."""
+    feed = ready()
+    feed.tick()
+    seq = feed.seq
+    restart(feed, "stray")
+    feed.monitor.apply(feed.telemetry(["uc1/us-0001/trn2u-0001-0"]))
+    feed.boot, feed.seq = "boot-1", seq
+    feed.tick()
+    counts = feed.monitor.counts
+    assert (counts.undescribed, counts.lost, counts.late) == (1, 0, 0)
+    assert counts.messages == 24
+
+
+async def test_two_publishers_take_turns() -> None:
+    """When the second publisher of the same fleet stops, the first has it again with its next announcement."""
+    feed = ready()
+    feed.tick()
+    restart(feed, "boot-2")
+    feed.publisher = "second"
+    feed.describe()
+    feed.tick()
+    feed.monitor.apply([feed.publisher_envelope("offline")])
+    feed.boot, feed.seq, feed.publisher = "boot-1", 50, "feed"
+    feed.describe()
+    feed.tick()
+    assert feed.monitor.store.count(Freshness.LIVE) == 192
+
+
+def test_the_will_of_a_former_start() -> None:
+    """A last will that comes after the same client has begun anew takes nothing offline."""
+    feed = ready()
+    feed.tick()
+    will = feed.publisher_envelope("offline")
+    restart(feed, "boot-2")
+    feed.describe()
+    feed.tick()
+    feed.monitor.apply([will])
+    feed.monitor.compute()
+    assert feed.monitor.store.count(Freshness.LIVE) == 192
+    assert feed.monitor.summary().publishers_online == 1
+
+
+def test_a_former_publishers_descriptor_does_not_take_rows_offline() -> None:
+    """Where a dead and a living publisher describe the same instances, they are the living one's, in either order."""
+    for first, second in (("dead", "alive"), ("alive", "dead")):
+        feed = Feed(DEMO)
+        feed.scatter()
+        for name in (first, second):
+            feed.publisher = name
+            feed.boot = f"boot-{name}"
+            messages = feed.announcements()
+            if name == "dead":
+                messages[0] = feed.publisher_envelope("offline")
+                # The dead one spoke for whole UltraServers, so its descriptors were not replaced.
+                messages = [each for each in messages if "us-000" not in each.topic]
+            feed.monitor.apply(messages)
+        feed.monitor.compute()
+        feed.publisher, feed.boot = "alive", "boot-alive"
+        feed.describe()
+        feed.tick()
+        assert feed.monitor.store.count(Freshness.LIVE) == 192, first
+
+
+def test_a_descriptor_speaks_only_for_what_is_below_it() -> None:
+    """A descriptor that lists another path's instances is refused."""
+    feed = ready()
+    feed.tick()
+    forged = feed.announcements(["uc1/standalone/trn2-0001"])[1]
+    payload = forged.payload.replace(
+        b'{"path":"uc1/standalone/trn2-0001"', b'{"path":"uc1/us-0001/trn2u-0001-0"'
+    )
+    feed.monitor.apply([forged._replace(payload=payload)])
+    assert feed.monitor.counts.undecodable == 1
+    assert "not below its path" in feed.monitor.counts.last_problem
+
+
+async def test_what_never_comes_is_not_healthy() -> None:
+    """Described chips that are not heard of become stale after three periods, or offline by their publisher's word."""
+    feed = ready()
+    feed.tick(["uc1/us-0001/trn2u-0001-0"])
+    assert feed.monitor.store.count(Freshness.UNKNOWN) == 176
+    await feed.clock.advance(3.5)
+    feed.tick(["uc1/us-0001/trn2u-0001-0"])
+    assert feed.monitor.store.count(Freshness.UNKNOWN) == 0
+    assert feed.monitor.store.count(Freshness.STALE) == 176
+    silent = Feed(DEMO)
+    messages = silent.announcements()
+    messages[0] = silent.publisher_envelope("offline")
+    silent.monitor.apply(messages)
+    silent.monitor.compute()
+    assert silent.monitor.store.count(Freshness.OFFLINE) == 192
+
+
+def test_another_revision_is_undescribed_and_not_lost() -> None:
+    """Frames of a revision whose descriptor has not come are undescribed; the count goes on without a gap."""
+    feed = ready()
+    feed.tick()
+    feed.revision = 1
+    feed.tick()
+    assert (feed.monitor.counts.undescribed, feed.monitor.counts.lost) == (12, 0)
+    feed.describe()
+    feed.tick()
+    assert (feed.monitor.counts.undescribed, feed.monitor.counts.lost) == (12, 0)
+    assert feed.monitor.counts.messages == 24
+
+
+def test_a_column_that_is_gone_is_not_available() -> None:
+    """A metric that a new descriptor does not announce any more shows no former value."""
+    feed = ready(json=True)
+    feed.tick()
+    feed.revision = 1
+    feed.columns_described = tuple(column for column in STANDARD_COLUMNS if column.name != "power_w")
+    feed.describe()
+    assert np.isnan(feed.monitor.store.values(BY_NAME["power_w"], slice(None))).all()
+    assert not np.isnan(feed.monitor.store.values(BY_NAME["tflops"], slice(None))).any()
+
+
+def test_huge_jumps_cost_nothing() -> None:
+    """A seq of 2^62 neither fills the memory nor counts as loss, and what follows is taken."""
+    feed = ready()
+    feed.tick()
+    feed.seq = 2**62
+    feed.tick()
+    feed.seq = 2
+    feed.tick()
+    assert feed.monitor.counts.lost == 0
+    assert feed.monitor.counts.messages == 36
+
+
+@pytest.mark.parametrize("stamp", ["9999-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z"])
+def test_impossible_times(stamp: str) -> None:
+    """A time that the store cannot hold is undecodable and stops nothing."""
+    feed = ready(json=True)
+    (message,) = [each for each in feed.telemetry() if each.topic.endswith("trn2u-0001-0/chip00")]
+    feed.monitor.apply(
+        [message._replace(payload=message.payload.replace(b"2026-01-05T00:00:00.000Z", stamp.encode()))]
+    )
+    assert feed.monitor.counts.undecodable == 1
+    feed.tick()
+    assert feed.monitor.store.count(Freshness.LIVE) == 192
+
+
+def test_lag_falls_again() -> None:
+    """The lag is the last batch's, also when that is none."""
+    feed = ready()
+    messages = feed.telemetry()
+    feed.clock.step_wall(5)
+    feed.monitor.apply(messages)
+    assert feed.monitor.ingest.lag_s == pytest.approx(5)
+    late = feed.telemetry()
+    feed.clock.step_wall(-1)
+    feed.monitor.apply(late)
+    assert feed.monitor.ingest.lag_s == 0
+
+
+def test_what_is_not_used_is_forgotten() -> None:
+    """Topics without a descriptor and publishers' former starts do not pile up."""
+    feed = ready()
+    for number in range(20):
+        restart(feed, f"boot-{number}")
+        feed.monitor.apply([feed.publisher_envelope("offline")])
+        feed.describe()
+        feed.tick()
+    gone = [Envelope(build_topic("demo", TopicClass.NODE, path), b"") for path in feed.layout.instances]
+    feed.monitor.apply(gone)
+    feed.monitor.compute()
+    assert feed.monitor.store.layout.chips == 0
+    assert len(feed.monitor.ingest._topics) == 0
+    assert len(feed.monitor.ingest.publishers) <= 1
+
+
+def test_the_newest_job_has_the_instance() -> None:
+    """Where a former run's job is still retained, the job that was told of last has the instances."""
+    feed = Feed(DEMO)
+    feed.jobs = {"old": ("uc1/us-0001",), "new": ("uc1/us-0001",)}
+    messages = feed.announcements()
+    old = next(each for each in messages if each.topic.endswith("/job/old"))
+    messages.remove(old)
+    messages.append(old._replace(payload=old.payload.replace(b"2026-01-05", b"2025-01-05")))
+    feed.monitor.apply(messages)
+    feed.monitor.compute()
+    names = list(feed.monitor.ingest.jobs)
+    assert names[int(feed.monitor.store.job_of[4])] == "new"

@@ -149,3 +149,32 @@ def test_bit_masks_are_no_fields() -> None:
     """Bit masks have no sum or mean to show."""
     shown = {field.key for field in fields.FIELDS}
     assert not shown & {metric.name for metric in CHIP_METRICS if metric.kind is Kind.BITMASK}
+
+
+async def test_an_instances_own_values_must_be_fresh() -> None:
+    """An instance whose own message stops while its chips go on adds nothing of its own to totals."""
+    feed = Feed(ultraservers(1), json=True)
+    feed.scatter()
+    feed.describe()
+    feed.tick()
+    assert feed.monitor.summary().host_power_w == pytest.approx(8_000)
+    for _ in range(5):
+        await feed.clock.advance(1)
+        feed.monitor.apply(
+            [each for each in feed.telemetry() if "trn2u-0001-0" not in each.topic or "chip" in each.topic]
+        )
+        feed.monitor.compute()
+    assert feed.monitor.store.count(Freshness.LIVE) == 64
+    assert feed.monitor.summary().host_power_w == pytest.approx(6_000)
+
+
+async def test_peaks_are_those_of_what_lives() -> None:
+    """In a mixed fleet a share of peak is of the chips that went into the value."""
+    feed = Feed([*standalone(1), *standalone(1, "trn1.32xlarge")])
+    feed.scatter()
+    feed.set("tflops", 333.5)
+    feed.describe()
+    feed.tick()
+    await feed.advance(10)
+    feed.tick(["uc1/standalone/trn2-0001"])
+    assert feed.monitor.summary().mfu_pct == pytest.approx(50.0)
