@@ -36,7 +36,7 @@ def gone(processes: list[psutil.Process]) -> bool:
 def test_every_view_at_every_size(columns: int, rows: int) -> None:
     """The demo shows 192 live chips in the fleet view, the hierarchy down to a NeuronCore, and a chip."""
     with Terminal(columns=columns, rows=rows) as terminal:
-        terminal.wait_for("192", "live", "us-0001")
+        terminal.wait_for("192", "all live", "us-0001")
         terminal.send("2")
         terminal.wait_for("uc1", "standalone", "us-0002")
         terminal.send("4")
@@ -73,7 +73,7 @@ def test_down_to_a_neuroncore() -> None:
 def test_it_leaves_nothing_behind(ending: str | signal.Signals, status: int) -> None:
     """However it ends, the terminal is as it was, no process is left, and the status says how it ended."""
     with Terminal() as terminal:
-        terminal.wait_for("192", "live")
+        terminal.wait_for("192", "all live")
         children = terminal.children()
         assert len(children) >= 2
         got = terminal.end(keys=ending) if isinstance(ending, str) else terminal.end(ending)
@@ -85,7 +85,7 @@ def test_it_leaves_nothing_behind(ending: str | signal.Signals, status: int) -> 
 def test_killed_it_takes_its_children_along() -> None:
     """After kill -9 the broker and the simulator end by themselves."""
     with Terminal() as terminal:
-        terminal.wait_for("192", "live")
+        terminal.wait_for("192", "all live")
         children = terminal.children()
         assert terminal.end(signal.SIGKILL) == 137
         assert gone(children)
@@ -98,7 +98,7 @@ def test_the_apps_figures_are_the_statuss(mosquitto: MosquittoProcess, tmp_path:
         Program(tmp_path, "simulate", "--broker", url, "--fleet", "demo"),
         Terminal("monitor", "--broker", url, "--name", "demo") as terminal,
     ):
-        screen = terminal.wait_for("192", "live", "lost 0")
+        screen = terminal.wait_for("192", "all live", "lost 0")
         status = run("status", "--broker", url, "--name", "demo", "--wait", "10s").stdout
         assert "192 of 192 chips live" in status
         assert re.search(r"\d+(\.\d+)? kW", screen)
@@ -133,10 +133,10 @@ def test_without_a_terminal() -> None:
 def test_a_resize_storm() -> None:
     """A hundred sizes between tiny and huge, and the demo still shows its fleet."""
     with Terminal() as terminal:
-        terminal.wait_for("192", "live")
+        terminal.wait_for("192", "all live")
         for step in range(100):
             terminal.resize(20 + (step * 37) % 260, 5 + (step * 13) % 90)
             time.sleep(0.005)
         terminal.resize(120, 40)
-        terminal.wait_for("192", "live", "us-0001")
+        terminal.wait_for("192", "all live", "us-0001")
         assert terminal.end(keys="q") == 0
