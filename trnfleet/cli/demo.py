@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from typing import TYPE_CHECKING
 
 import click
@@ -75,6 +76,8 @@ async def _run(
     log_file: Path,
 ) -> int:
     """Start the children first: they get ready while this process loads what the app needs."""
+    # Loading makes many objects and no garbage; `watch_fleet` sets the collector going again.
+    gc.disable()
     from trnfleet.cli.children import own_command  # noqa: PLC0415  --help stays quick
     from trnfleet.transport.embedded import embedded_broker  # noqa: PLC0415  --help stays quick
 

@@ -33,6 +33,7 @@ def watch_fleet(
     """Return a monitor of a fleet on a broker; run both, the source first."""
     # The cyclic collector walks all that is kept of a large fleet again and again, for cycles that hardly exist.
     gc.set_threshold(100_000, 20, 100)
+    gc.enable()
     # State first: descriptors that come before the telemetry let the layout stand when it arrives.
     filters = [
         (build_filter(fleet, TopicClass.PUBLISHER, root), 1),

@@ -271,7 +271,7 @@ def _links_slow(uneven: NDArray[np.bool_], store: Store, _rollups: Rollups) -> _
     found: list[Finding] = []
     for chip, links in list(slow.items())[:LIMIT]:
         names = ", ".join(name for _, name in links)
-        text = f"NeuronLink {names} slow: {min(links)[0]:.0%} of peers"
+        text = f"link {names} slow: {100 * min(links)[0]:.0f} %"
         found.append(Finding(Severity.WARNING, layout.path(Node(Level.CHIP, chip)), text))
     return found, count
 

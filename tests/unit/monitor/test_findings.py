@@ -68,7 +68,7 @@ def test_each_kind_is_found_at_its_chip() -> None:
     assert found["chip05 2 uncorrected HBM errors"] is Severity.CRITICAL
     assert found["chip08 NeuronLink down: east"] is Severity.CRITICAL
     assert found["chip09 throttled 30 %"] is Severity.WARNING
-    assert found["chip12 NeuronLink east slow: 26% of peers"] is Severity.WARNING
+    assert found["chip12 link east slow: 26 %"] is Severity.WARNING
     assert list(shown(feed)) == sorted(shown(feed))
 
 
