@@ -30,6 +30,8 @@ class _Settings:
     threshold: int = _LEVELS["warning"]
     stream: TextIO | None = None
     configured: bool = False
+    lost_lines: int = 0
+    """Events that could not be written."""
 
 
 def configure(
@@ -83,7 +85,11 @@ class Logger:
 
     def _write(self, level: Level, event: str, values: dict[str, Any]) -> None:
         if _LEVELS[level] >= _Settings.threshold:
-            getattr(_structlog_logger(), level)(event, logger=self._name, **values)
+            try:
+                getattr(_structlog_logger(), level)(event, logger=self._name, **values)
+            except (OSError, ValueError):
+                # A full disk or a closed stream must not end what the log is about.
+                _Settings.lost_lines += 1
 
 
 def get_logger(name: str) -> Logger:

@@ -82,6 +82,46 @@ def test_it_leaves_nothing_behind(ending: str | signal.Signals, status: int) -> 
         assert gone(children)
 
 
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 0)]
+)
+def test_a_signal_at_the_first_byte(number: signal.Signals, status: int) -> None:
+    """A signal that comes while the app is taking the terminal ends it as any other does."""
+    with Terminal() as terminal:
+        deadline = time.monotonic() + 10
+        while b"\x1b[?1049h" not in terminal.raw and time.monotonic() < deadline:
+            time.sleep(0.001)
+        children = terminal.children()
+        assert terminal.end(number) == status
+        assert terminal.is_restored()
+        assert gone(children)
+
+
+@pytest.mark.parametrize("after_s", [0.3, 0.6, 0.9])
+def test_a_signal_while_starting(after_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A demo that is ended while it starts leaves neither processes nor folders."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with Terminal() as terminal:
+        time.sleep(after_s)
+        children = terminal.children()
+        assert terminal.end(signal.SIGTERM) in {143, -signal.SIGTERM}
+        assert gone(children)
+    assert not list(tmp_path.glob("trnfleet-broker-*"))
+
+
+def test_a_terminal_that_takes_no_output() -> None:
+    """A signal ends the app also while nobody reads what it draws, within a few seconds."""
+    with Terminal() as terminal:
+        terminal.wait_for("192", "all live")
+        children = terminal.children()
+        terminal.stall()
+        for step in range(60):
+            terminal.resize(100 + step % 50, 30 + step % 20)
+            time.sleep(0.02)
+        assert terminal.end(signal.SIGTERM, within_s=6) == 143
+        assert gone(children)
+
+
 def test_killed_it_takes_its_children_along() -> None:
     """After kill -9 the broker and the simulator end by themselves."""
     with Terminal() as terminal:

@@ -32,6 +32,7 @@ class Terminal:
         self._stream = pyte.ByteStream(self.screen)
         self._lock = threading.Lock()
         self.raw = bytearray()
+        self._stalled = threading.Event()
         environ = environment(
             TERM="xterm-256color", COLORTERM="truecolor", LANG="C.UTF-8", LC_ALL="C.UTF-8", **variables
         )
@@ -45,8 +46,12 @@ class Terminal:
         self._reader.start()
         self.status: int | None = None
 
+    def stall(self) -> None:
+        """Read no more of what the program draws."""
+        self._stalled.set()
+
     def _read(self) -> None:
-        while True:
+        while not self._stalled.is_set():
             try:
                 data = os.read(self._fd, 65_536)
             except OSError:

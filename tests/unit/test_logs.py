@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from typing import TYPE_CHECKING
@@ -43,3 +44,16 @@ def test_secrets_are_not_logged(tmp_path: Path) -> None:
     text = written(tmp_path, "json", password="hunter2", mqtt_password="hunter2")  # noqa: S106  that is the test
     assert "hunter2" not in text
     assert json.loads(text)["password"] == "***"  # noqa: S105  what it is replaced by
+
+
+def test_a_full_disk_ends_nothing() -> None:
+    """A log that cannot be written is counted, and the program goes on."""
+    from pathlib import Path  # noqa: PLC0415
+
+    before = logs._Settings.lost_lines
+    stream = logs.configure(level="info", file=Path("/dev/full"))
+    for _ in range(3):
+        logs.get_logger("t").warning("event_name", text="x" * 10_000)
+    assert logs._Settings.lost_lines > before
+    with contextlib.suppress(OSError):
+        stream.close()

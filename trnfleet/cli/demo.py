@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,8 +19,10 @@ from trnfleet.cli.options import (
     setting,
 )
 from trnfleet.clock import SystemClock
+from trnfleet.tasks import Ending
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
     from pathlib import Path
 
     from trnfleet.transport.url import BrokerUrl, Password
@@ -63,7 +65,27 @@ def command(
     if password_file is not None:
         simulate += ["--password-file", password_file]
     password = find_password(password_file) if broker is not None else None
-    ctx.exit(asyncio.run(_run(broker, fleet, simulate, root=root, password=password, log_file=log)))
+    ctx.exit(
+        asyncio.run(_run_in_order(_run(broker, fleet, simulate, root=root, password=password, log_file=log)))
+    )
+
+
+async def _run_in_order(demo: Coroutine[Any, Any, int]) -> int:
+    """Run the demo; a signal before the app is there takes down in order what has been started so far."""
+    ending = Ending()
+    with ending.on_signals():
+        task = asyncio.create_task(demo, name="demo")
+        asked = asyncio.create_task(ending.wait(), name="ending")
+        await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        if not task.done():
+            task.cancel()
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if ending.signal_number is None:
+                raise
+            return 128 + ending.signal_number
 
 
 async def _run(

@@ -113,4 +113,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except TrnfleetError as error:
         click.echo(f"trnfleet: {error}", err=True)
         return 1
+    except OSError as error:
+        click.echo(f"trnfleet: {error.strerror or error}", err=True)
+        return 1
     return result if isinstance(result, int) else 0

@@ -1,7 +1,7 @@
 """What publishers have described: which instances they speak for, and how their frames are laid out.
 
 A large fleet has tens of thousands of instances, so what every tick needs is kept small and the rest (EC2 ids, versions)
-stays in the descriptor's bytes until somebody asks.
+stays encoded until somebody asks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.domain.hardware import INSTANCE_TYPES
 from trnfleet.errors import WireError
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
-from trnfleet.wire.messages import STANDARD_COLUMNS, ColumnSpec, Descriptor, InstanceSpec, decode_message
+from trnfleet.wire.messages import (
+    STANDARD_COLUMNS,
+    ColumnSpec,
+    Descriptor,
+    InstanceSpec,
+    decode_message,
+    encode_message,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +40,10 @@ class Described(NamedTuple):
     types: tuple[str, ...]
     """Instance type of each."""
     columns: tuple[ColumnSpec, ...]
-    payload: bytes
-    """The whole descriptor as it came."""
+    rest: bytes
+    """The descriptor without its columns and without fields that are not known here."""
+    mark: int
+    """Hash of the bytes that came, by which a repetition is told."""
 
     @staticmethod
     def of(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Described:
@@ -60,7 +69,8 @@ class Described(NamedTuple):
             tuple(sys.intern(instance.type) for instance in descriptor.instances),
             # Almost every publisher has the same columns: one copy serves all.
             STANDARD_COLUMNS if columns == STANDARD_COLUMNS else columns,
-            payload,
+            encode_message(descriptor.model_copy(update={"columns": ()})),
+            hash(payload),
         )
 
     def same_hardware(self, other: Described | None) -> bool:
@@ -95,7 +105,7 @@ class Descriptors:
         self.remove(described.path)
         self._by_path[described.path] = described
         self.instances += len(described.instances)
-        self.size_bytes += len(described.payload)
+        self.size_bytes += len(described.rest)
         self.changes += 1
 
     def remove(self, path: str) -> bool:
@@ -103,7 +113,7 @@ class Descriptors:
         gone = self._by_path.pop(path, None)
         if gone is not None:
             self.instances -= len(gone.instances)
-            self.size_bytes -= len(gone.payload)
+            self.size_bytes -= len(gone.rest)
             self.changes += 1
         return gone is not None
 
@@ -117,7 +127,7 @@ class Descriptors:
             described = next((each for each in self._by_path.values() if instance in each.instances), None)
         if described is None:
             return None
-        descriptor = _decode(described.payload)
+        descriptor = _decode(described.rest).model_copy(update={"columns": described.columns})
         return descriptor, descriptor.instances[described.instances.index(instance)]
 
 

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
+PLACE_EVERY_S = 1.0
+"""Jobs are placed on instances at most so often."""
 LOGGED_OF_A_KIND = 100
 """So many refused messages of a kind are logged one by one, later ones each time that many more have come."""
 WAITING_MESSAGES = 10_000
@@ -107,6 +109,8 @@ class Ingest:
         self._waiting_bytes = 0
         self._layout_due = False
         self._placement_due = False
+        self._placed_s = -PLACE_EVERY_S
+        self._job_places = 0
 
     @property
     def layout_due(self) -> bool:
@@ -146,20 +150,28 @@ class Ingest:
             self.lag_s = max(0, *lags_ns) / 1e9
         self.store.revision += 1
 
-    def rebuild(self, now_s: float, wall_ns: int) -> None:
-        """Bring layout and job placement up to date with descriptors and jobs; apply what waited for that."""
-        if self._layout_due:
+    def rebuild(self, now_s: float, wall_ns: int, *, layout: bool = True, at_once: bool = False) -> None:
+        """Bring layout and job placement up to date with descriptors and jobs; apply what waited for that.
+
+        Args:
+            now_s: Monotonic seconds.
+            wall_ns: Wall clock.
+            layout: Whether the layout may change now.
+            at_once: Whether jobs are placed even if that was done a moment ago.
+        """
+        if self._layout_due and layout:
             self._layout_due = False
             self._rebuild_layout(now_s)
-            self._placement_due = True
+            self._placement_due = at_once = True
             waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
             known = {topic for topic, state in self._topics.items() if state.descriptor is not None}
             ready = [each for each in waiting if each.topic in known]
             self.counts.undescribed += len(waiting) - len(ready)
             if ready:
                 self.apply(ready, now_s, wall_ns)
-        if self._placement_due:
+        if self._placement_due and (at_once or now_s - self._placed_s >= PLACE_EVERY_S):
             self._placement_due = False
+            self._placed_s = now_s
             self._place_jobs()
 
     def publisher_online(self) -> NDArray[np.bool_]:
@@ -175,6 +187,10 @@ class Ingest:
         self, topic: TopicState, envelope: Envelope, samples: list[tuple[TopicState, Sample]], now_s: float
     ) -> Head | None:
         payload = envelope.payload
+        if envelope.retain:
+            # Whoever kept it, nobody knows for how long: it is no news.
+            self._refuse("rejected", envelope, WireError("retained telemetry"))
+            return None
         if len(payload) > self._limits.payload_bytes:
             raise WireError(
                 f"telemetry of {len(payload)} bytes is over the limit of {self._limits.payload_bytes}"
@@ -293,7 +309,7 @@ class Ingest:
                 self._layout_due = True
             return
         known = self.descriptors.get(path)
-        if known is not None and known.payload == envelope.payload:
+        if known is not None and known.mark == hash(envelope.payload):
             # Descriptors are repeated every minute; one that has not changed is not parsed again.
             return
         described = Described.of(envelope.payload, self._limits)
@@ -304,7 +320,7 @@ class Ingest:
         if others + len(described.instances) > self._limits.fleet_instances:
             self._refuse("rejected", envelope, WireError(f"over {self._limits.fleet_instances} instances"))
             return
-        if self.descriptors.size_bytes + len(described.payload) > self._limits.descriptors_bytes:
+        if self.descriptors.size_bytes + len(described.rest) > self._limits.descriptors_bytes:
             limit = self._limits.descriptors_bytes
             self._refuse("rejected", envelope, WireError(f"over {limit} bytes of descriptors"))
             return
@@ -321,7 +337,9 @@ class Ingest:
     def _job(self, name: str, envelope: Envelope) -> None:
         known = self.jobs.get(name)
         if not envelope.payload:
-            if self.jobs.pop(name, None) is not None:
+            gone = self.jobs.pop(name, None)
+            if gone is not None:
+                self._job_places -= len(gone.on)
                 self._placement_due = True
             return
         job = decode_message(envelope.payload, JobMessage, self._limits)
@@ -331,6 +349,11 @@ class Ingest:
         if known is None and len(self.jobs) >= self._limits.jobs:
             self._refuse("rejected", envelope, WireError(f"more than {self._limits.jobs} jobs"))
             return
+        places = self._job_places + len(job.on) - (len(known.on) if known else 0)
+        if places > self._limits.job_places:
+            self._refuse("rejected", envelope, WireError(f"jobs name over {self._limits.job_places} places"))
+            return
+        self._job_places = places
         self.jobs[name] = job
         if known is None or known.on != job.on:
             self._placement_due = True
@@ -388,13 +411,18 @@ class Ingest:
     def _rebuild_layout(self, now_s: float) -> None:
         self._forget_unused()
         types: dict[str, str] = {}
-        for described in self.descriptors:
+        # Where two describe the same instance, the one with the narrower path knows better.
+        widest_first = sorted(
+            self.descriptors,
+            key=lambda described: (described.path.count("/"), "/block-" not in described.path),
+        )
+        for described in widest_first:
             types.update(zip(described.instances, described.types, strict=True))
         store = self.store
         layout = Layout.of(types.items())
         store.replace_layout(layout)
         store.described_s[np.isinf(store.described_s)] = now_s
-        for described in self.descriptors:
+        for described in widest_first:
             self._describe_rows(described)
         for state in self._topics.values():
             self._bind(state)

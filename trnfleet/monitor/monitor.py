@@ -250,7 +250,9 @@ class Monitor:
         found = findings.NOTHING
         for found in findings.search(self.store, self.rollups):  # noqa: B007  the last one is complete
             yield
-        self.findings = self._holder.hold(found, self.clock.monotonic_s())
+        if self.rollups.generation == self.store.generation:
+            # A pass that a new layout has overtaken found nothing that could be trusted.
+            self.findings = self._holder.hold(found, self.clock.monotonic_s())
         now_s = self.clock.monotonic_s()
         if now_s - self._history_s >= 1.0 and self.counts.messages:
             # On the second, so that a late pass does not stretch the charts' time; a long pause leaves a gap.
@@ -273,13 +275,12 @@ class Monitor:
                 self._due_since_s = now_s
             if changes != self._described:
                 self._described, self._settling_since_s = changes, now_s
-            if (
-                now_s - self._settling_since_s < DESCRIPTORS_SETTLE_S
-                and now_s - self._due_since_s < REBUILD_EVERY_S
-            ):
+            settling = now_s - self._settling_since_s < DESCRIPTORS_SETTLE_S
+            if settling and now_s - self._due_since_s < REBUILD_EVERY_S:
+                self.ingest.rebuild(now_s, self.clock.wall_ns(), layout=False)
                 return
             self._due_since_s = None
-        self.ingest.rebuild(now_s, self.clock.wall_ns())
+        self.ingest.rebuild(now_s, self.clock.wall_ns(), at_once=at_once)
 
     async def _forever(self) -> None:
         while True:

@@ -160,10 +160,12 @@ def _reduce_chips(
     if plain and metric.aggregate is not Aggregate.MAX:
         wide = layout.chips_per_instance * metric.width
         flat = codes.reshape(-1)
+        # Sums of 64-bit counters may pass 64 bits, all others stay far below.
+        dtype = np.float64 if metric.wire == "u64" else np.uint64
         total = (
-            flat.reshape(-1, wide).sum(axis=1, dtype=np.uint64)
+            flat.reshape(-1, wide).sum(axis=1, dtype=dtype)
             if wide
-            else np.add.reduceat(flat, offsets * metric.width, dtype=np.uint64)
+            else np.add.reduceat(flat, offsets * metric.width, dtype=dtype)
         ).astype(np.float64) * metric.scale
         if metric.is_vector and metric.lane_aggregate is Aggregate.MEAN:
             total /= metric.width

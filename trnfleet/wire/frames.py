@@ -35,6 +35,11 @@ _DTYPES: dict[int, np.dtype[Any]] = {
     70: np.dtype("<u4"),
     71: np.dtype("<u8"),
 }
+_REFUSED_TAGS = (0, 1, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 100, 256, 258, 260, 261, 1004, 43000, 55799)
+"""Tags that cbor2 would turn into objects of its own: among them regular expressions and big numbers, which can take
+minutes. A frame has no use for any."""
+_LARGEST_FIXED = 8_192
+"""Bytes beside the values up to which a frame's structure is kept; ours has about 700."""
 _U64 = struct.Struct(">BQ")
 _KEYS = {Scope.CHIP: "chip", Scope.INSTANCE: "instance"}
 
@@ -134,8 +139,16 @@ class FrameDecoder:
         if len(payload) > limits.payload_bytes:
             raise WireError(f"frame of {len(payload)} bytes is over the limit of {limits.payload_bytes}")
         stream = io.BytesIO(payload)
+        decoder = cbor2.CBORDecoder(
+            stream,
+            semantic_decoders=dict.fromkeys(_REFUSED_TAGS, _refuse_tag),
+            max_depth=8,
+            allow_indefinite=False,
+            allow_duplicate_keys=False,
+            strict_hashable_types=True,
+        )
         try:
-            data = cbor2.CBORDecoder(stream).decode()
+            data = decoder.decode()
         except Exception as error:  # whatever a foreign decoder raises on foreign bytes means the same
             raise WireError(f"not CBOR: {type(error).__name__}") from error
         if stream.tell() != len(payload):
@@ -185,6 +198,10 @@ class FrameDecoder:
             missing = sorted(self._columns[scope].keys() - arrays.keys())
             raise WireError(f"frame lacks {missing[0]}, which its descriptor announces")
         return arrays
+
+
+def _refuse_tag(*_: Any) -> Any:
+    raise ValueError("a tag that frames do not have")
 
 
 class _Template:
@@ -240,7 +257,8 @@ class _Template:
                 cuts.append((at, array, name, is_chip))
         seq_at = _find_number(payload[:head_end], b"\x63seq", frame.head.seq)
         ts_at = _find_number(payload[:head_end], b"\x62ts", frame.head.ts_ns)
-        if seq_at is None or ts_at is None:
+        size = sum(array.nbytes for _, array, _, _ in cuts)
+        if seq_at is None or ts_at is None or len(payload) - size > _LARGEST_FIXED:
             return None
         return _Template(frame, payload, seq_at=seq_at, ts_at=ts_at, cuts=cuts)
 

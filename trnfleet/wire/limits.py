@@ -21,12 +21,14 @@ class Limits:
     """Characters of any string."""
     fleet_instances: int = 250_000
     """Instances that a monitor keeps: 4,000,000 chips."""
-    descriptors_bytes: int = 512 * 2**20
-    """All descriptors together, as they came."""
+    descriptors_bytes: int = 256 * 2**20
+    """All descriptors together, without their columns, which nearly all share."""
     topics: int = 500_000
     """Telemetry topics that a monitor keeps a sequence number for."""
     jobs: int = 20_000
     """Jobs that a monitor keeps."""
+    job_places: int = 100_000
+    """Addresses and ranges that all jobs together may name."""
     publishers: int = 10_000
     """Publishers that a monitor keeps."""
 

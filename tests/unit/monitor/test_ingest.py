@@ -475,3 +475,65 @@ def test_the_newest_job_has_the_instance() -> None:
     feed.monitor.compute()
     names = list(feed.monitor.ingest.jobs)
     assert names[int(feed.monitor.store.job_of[4])] == "new"
+
+
+@pytest.mark.parametrize("json", [False, True])
+def test_retained_telemetry_is_no_news(json: bool) -> None:
+    """Telemetry that a broker kept is refused and counted: nobody knows for how long it lay there."""
+    feed = ready(json=json)
+    feed.monitor.apply([each._replace(retain=True) for each in feed.telemetry()])
+    feed.monitor.compute()
+    assert feed.monitor.store.count(Freshness.LIVE) == 0
+    assert feed.monitor.counts.rejected == (204 if json else 12)
+
+
+def test_state_is_bounded_in_bytes() -> None:
+    """Padding of descriptors is not kept, and neither are more places than jobs may name together."""
+    feed = ready()
+    plain = feed.monitor.ingest.descriptors.size_bytes
+    messages = [
+        each._replace(payload=each.payload[:-1] + b',"padding":"' + b"x" * 100_000 + b'"}')
+        if "/node/" in each.topic
+        else each
+        for each in feed.announcements()
+    ]
+    feed.monitor.apply(messages)
+    feed.monitor.compute()
+    assert feed.monitor.ingest.descriptors.size_bytes == plain < 12 * 1_000
+    feed.monitor.ingest._limits = Limits(job_places=5)
+    feed.jobs = {"a": ("uc1/us-0001",) * 3, "b": ("uc1/us-0001",) * 3}
+    feed.describe()
+    assert list(feed.monitor.ingest.jobs) == ["a"]
+
+
+def test_the_narrower_descriptor_knows_better() -> None:
+    """A block that claims an instance to be of another type does not change what the instance's own descriptor says."""
+    feed = ready()
+    feed.tick()
+    wide = feed.announcements(["uc1/us-0001/trn2u-0001-0"])[1]
+    payload = wide.payload.replace(b'"path":"uc1/us-0001/trn2u-0001-0"', b'"path":"uc1/block-0001"', 1)
+    payload = payload.replace(b"trn2u.48xlarge", b"trn1.2xlarge").replace(
+        b'"period_s":1.0', b'"period_s":86400.0'
+    )
+    feed.monitor.apply(
+        [Envelope(build_topic("demo", TopicClass.NODE, "uc1/block-0001"), payload, qos=1, retain=True)]
+    )
+    feed.monitor.compute()
+    feed.tick()
+    assert feed.monitor.store.layout.chips == 192
+    assert feed.monitor.store.count(Freshness.LIVE) == 192
+    assert set(feed.monitor.store.period_s) == {1.0}
+
+
+async def test_jobs_are_placed_at_most_once_a_second() -> None:
+    """A job that moves at every message does not take all the time."""
+    feed = ready()
+    await feed.clock.advance(1.1)
+    for place in ("uc1/us-0001", "uc1/us-0002", "uc1/standalone"):
+        feed.jobs = {"a": (place,)}
+        feed.monitor.apply(feed.announcements([]))
+    assert int((feed.monitor.store.job_of == 0).sum()) == 4
+    assert feed.monitor.store.job_of[4] == 0
+    await feed.clock.advance(1.1)
+    feed.monitor.apply([])
+    assert feed.monitor.store.job_of[0] == 0

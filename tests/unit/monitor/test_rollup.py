@@ -178,3 +178,12 @@ async def test_peaks_are_those_of_what_lives() -> None:
     await feed.advance(10)
     feed.tick(["uc1/standalone/trn2-0001"])
     assert feed.monitor.summary().mfu_pct == pytest.approx(50.0)
+
+
+def test_large_counters_do_not_wrap() -> None:
+    """Sums of 64-bit counters pass 64 bits."""
+    feed = Feed(ultraservers(1))
+    feed.describe()
+    feed.columns["exec_completed"][:] = 2**63
+    feed.tick()
+    assert feed.monitor.rollups.value("exec_completed", Level.FLEET)[0] == pytest.approx(64 * 2.0**63)

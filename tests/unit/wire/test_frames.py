@@ -134,3 +134,27 @@ def test_foreign_columns_are_converted() -> None:
     assert got.tolist() == [[100, 255, 255, 255, 255, 255, 255, 255]]
     assert is_known(two_cores)
     assert not is_known(ColumnSpec(name="new_metric", type="u8", scale=1.0, width=1))
+
+
+@pytest.mark.parametrize("tag", [0, 1, 2, 4, 5, 28, 30, 35, 36, 37, 258, 260, 1004])
+def test_tags_that_a_frame_does_not_have(tag: int) -> None:
+    """No object of the CBOR library's own is made: a regular expression alone could take a minute."""
+    pattern = "(?i)" + "[\u0100-\uffff]" * 3_000
+    with pytest.raises(WireError):
+        decoder().decode(cbor2.dumps({"x": cbor2.CBORTag(tag, pattern if tag == 35 else [1, 2])}))
+
+
+@pytest.mark.parametrize("payload", [b"\xbf\xff", b"\xa2\x61a\x01\x61a\x02", b"\xa1\x01\x01", b"\x81" * 20])
+def test_forms_that_a_frame_does_not_have(payload: bytes) -> None:
+    """Indefinite lengths, keys that are there twice or are no text, and deep nesting are refused."""
+    with pytest.raises(WireError):
+        decoder().decode(payload)
+
+
+def test_padding_is_not_kept(feed: Feed) -> None:
+    """A frame with much beside its values is read, but no template of it is kept."""
+    reader = decoder()
+    data = cbor2.loads(encoder(feed).encode(0, 0))
+    frame = reader.decode(cbor2.dumps({**data, "padding": bytes(100_000)}))
+    assert np.array_equal(frame.chip["power_w"], feed.columns["power_w"])
+    assert reader._template is None
