@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
+MOST_DECODERS = 1_000
 PLACE_EVERY_S = 1.0
 """Jobs are placed on instances at most so often."""
 LOGGED_OF_A_KIND = 100
@@ -105,6 +106,7 @@ class Ingest:
         self._topics: dict[str, TopicState] = {}
         self._covered_by: dict[str, list[TopicState]] = {}
         """Telemetry topics by the path of the descriptor that covers them."""
+        self._decoders: dict[tuple[tuple[ColumnSpec, ...] | None, int, int], FrameDecoder] = {}
         self._waiting: list[Envelope] = []
         self._waiting_bytes = 0
         self._layout_due = False
@@ -494,10 +496,21 @@ class Ingest:
                 [np.arange(layout.chip_start[row], layout.chip_start[row + 1]) for row in rows]
             )
             state.chips, state.chip_count = _as_slice(chips), len(chips)
-            if state.decoder is None or before is not descriptor:
-                state.decoder = FrameDecoder(descriptor.columns, len(chips), len(rows))
+            state.decoder = self._decoder(descriptor, len(chips), len(rows))
+            if before is not descriptor:
                 _sort_columns(state, descriptor)
         state.descriptor = descriptor
+
+    def _decoder(self, descriptor: Described, chips: int, instances: int) -> FrameDecoder:
+        """Return the decoder of frames of that form, which topics share: what one has learned serves all."""
+        columns = descriptor.columns
+        key = (None if columns is STANDARD_COLUMNS else columns, chips, instances)
+        decoder = self._decoders.get(key)
+        if decoder is None:
+            if len(self._decoders) >= MOST_DECODERS:
+                self._decoders.clear()
+            decoder = self._decoders[key] = FrameDecoder(columns, chips, instances)
+        return decoder
 
     def _place_jobs(self) -> None:
         store = self.store

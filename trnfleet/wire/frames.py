@@ -38,6 +38,7 @@ _DTYPES: dict[int, np.dtype[Any]] = {
 _REFUSED_TAGS = (0, 1, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 100, 256, 258, 260, 261, 1004, 43000, 55799)
 """Tags that cbor2 would turn into objects of its own: among them regular expressions and big numbers, which can take
 minutes. A frame has no use for any."""
+_MOST_TEMPLATES = 64
 _LARGEST_FIXED = 8_192
 """Bytes beside the values up to which a frame's structure is kept; ours has about 700."""
 _U64 = struct.Struct(">BQ")
@@ -111,16 +112,17 @@ class Frame(NamedTuple):
 
 
 class FrameDecoder:
-    """Reads the frames of one topic, as its descriptor announces them.
+    """Reads the frames of all topics whose descriptors announce the same columns and numbers of rows.
 
-    The first frame is parsed in full. Its structure (all bytes but the values) is kept as a template, and a later frame
-    with the same structure is cut at the known places; any other is parsed in full again.
+    The first frame is parsed in full. Its structure (all bytes but the values, path, seq and time) is kept as a template,
+    and a later frame with the same structure is cut at the known places; any other is parsed in full again.
     """
 
     def __init__(self, columns: Sequence[ColumnSpec], chips: int, instances: int) -> None:
         self._rows = {Scope.CHIP: chips, Scope.INSTANCE: instances}
         self._columns = {scope: {c.name: c for c in columns if c.per is scope} for scope in Scope}
-        self._template: _Template | None = None
+        self._templates: dict[int, _Template] = {}
+        """By the size of the frame."""
 
     def decode(self, payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Frame:
         """Return the frame's head and arrays.
@@ -128,11 +130,15 @@ class FrameDecoder:
         Raises:
             WireError: it is too large, not CBOR, or not what its descriptor announces.
         """
-        template = self._template
+        template = self._templates.get(len(payload))
         if template is not None and template.fits(payload):
             return template.cut(payload)
         frame = self._parse(payload, limits)
-        self._template = _Template.learn(payload, frame)
+        learned = _Template.learn(payload, frame)
+        if learned is not None:
+            if len(self._templates) >= _MOST_TEMPLATES:
+                self._templates.clear()
+            self._templates[len(payload)] = learned
         return frame
 
     def _parse(self, payload: bytes, limits: Limits) -> Frame:
@@ -205,13 +211,14 @@ def _refuse_tag(*_: Any) -> Any:
 
 
 class _Template:
-    """Where the values of a topic's frames are, and the bytes that must stand everywhere else."""
+    """Where the values of frames are, and the bytes that must stand everywhere else."""
 
     def __init__(
         self,
         frame: Frame,
         payload: bytes,
         *,
+        path_at: int,
         seq_at: int,
         ts_at: int,
         cuts: Sequence[tuple[int, NDArray[Any], str, bool]],
@@ -222,7 +229,9 @@ class _Template:
             is_fixed[at : at + 8] = False
         for at, array, _, _ in cuts:
             is_fixed[at : at + array.nbytes] = False
-        self._boot, self._path, self._revision = frame.head.boot, frame.path, frame.revision
+        self._path = slice(path_at, path_at + len(frame.path))
+        is_fixed[self._path] = False
+        self._boot, self._revision = frame.head.boot, frame.revision
         self._size = len(payload)
         self._fixed = np.flatnonzero(is_fixed)
         self._expected = np.frombuffer(payload, np.uint8)[self._fixed]
@@ -257,10 +266,15 @@ class _Template:
                 cuts.append((at, array, name, is_chip))
         seq_at = _find_number(payload[:head_end], b"\x63seq", frame.head.seq)
         ts_at = _find_number(payload[:head_end], b"\x62ts", frame.head.ts_ns)
+        path = cbor2.dumps(frame.path)
+        path_at = payload[:head_end].find(b"\x64path" + path)
+        if path_at < 0 or not frame.path.isascii():
+            return None
+        path_at += 5 + len(path) - len(frame.path)
         size = sum(array.nbytes for _, array, _, _ in cuts)
         if seq_at is None or ts_at is None or len(payload) - size > _LARGEST_FIXED:
             return None
-        return _Template(frame, payload, seq_at=seq_at, ts_at=ts_at, cuts=cuts)
+        return _Template(frame, payload, path_at=path_at, seq_at=seq_at, ts_at=ts_at, cuts=cuts)
 
     def fits(self, payload: bytes) -> bool:
         """Say whether a payload differs from the learned one in nothing but its values."""
@@ -279,7 +293,13 @@ class _Template:
         for is_chip, name, dtype, size, at, shape in self._cuts:
             array = np.frombuffer(payload, dtype, size, at)
             (chip if is_chip else instance)[name] = array if shape is None else array.reshape(shape)
-        return Frame(Head(self._boot, seq, ts_ns), self._path, self._revision, chip, instance)
+        return Frame(
+            Head(self._boot, seq, ts_ns),
+            payload[self._path].decode("latin-1"),
+            self._revision,
+            chip,
+            instance,
+        )
 
 
 def _tag_of(dtype: np.dtype[Any]) -> int:

@@ -45,7 +45,7 @@ def test_frames_carry_every_column(feed: Feed) -> None:
         for arrays, metrics in ((frame.chip, CHIP_METRICS), (frame.instance, INSTANCE_METRICS)):
             for metric in metrics:
                 assert np.array_equal(arrays[metric.name], feed.columns[metric.name]), metric.name
-    assert reader._template is not None
+    assert len(reader._templates) == 1
 
 
 def test_an_ultraserver_frame_is_small(feed: Feed) -> None:
@@ -157,4 +157,16 @@ def test_padding_is_not_kept(feed: Feed) -> None:
     data = cbor2.loads(encoder(feed).encode(0, 0))
     frame = reader.decode(cbor2.dumps({**data, "padding": bytes(100_000)}))
     assert np.array_equal(frame.chip["power_w"], feed.columns["power_w"])
-    assert reader._template is None
+    assert not reader._templates
+
+
+def test_topics_share_what_was_learned(feed: Feed) -> None:
+    """A frame of another path of the same form is cut by the same template, with its own path."""
+    reader = decoder()
+    reader.decode(encoder(feed).encode(0, 0))
+    other = FrameEncoder(
+        "uc1/us-0777", "boot", revision=0, columns=feed.columns, chips=slice(0, 64), instances=slice(0, 4)
+    )
+    frame = reader.decode(other.encode(5, 6))
+    assert (frame.path, frame.head) == ("uc1/us-0777", ("boot", 5, 6))
+    assert len(reader._templates) == 1
