@@ -130,6 +130,8 @@ class FleetApp(App[None]):
         self._news_s = -np.inf
         self._second = 0
         self._bars_s = -BARS_EVERY_S
+        self._bars_turn: tuple[object, object, object] = (None, None, None)
+        """Freshness, findings and connection that header and status line tell of."""
 
     def compose(self) -> ComposeResult:
         """Bars above and below, the views between."""
@@ -264,9 +266,14 @@ class FleetApp(App[None]):
         if not allowance:
             return
         self._second = second
-        self._page.tick(allowance)
-        if now_s - self._bars_s >= BARS_EVERY_S:
+        # What has gone silent, or what needs a look, is told in words no later than it is drawn.
+        turn = (monitor.store.chip_state, monitor.findings.total, monitor.link.connected)
+        before = self._bars_turn
+        has_turned = turn[0] is not before[0] or turn[1:] != before[1:]
+        if has_turned or now_s - self._bars_s >= BARS_EVERY_S:
+            self._bars_turn = turn
             self._write_bars()
+        self._page.tick(allowance)
 
     def _write_bars(self) -> None:
         monitor, link = self.monitor, self.monitor.link
