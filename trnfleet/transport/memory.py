@@ -154,7 +154,7 @@ class _MemoryClient:
         self.connect()
 
     def _connected(self) -> None:
-        raise NotImplementedError
+        """Do what a new connection brings; each kind of client does its own."""
 
 
 class MemoryPublisher(_MemoryClient):
