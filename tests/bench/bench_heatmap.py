@@ -62,7 +62,7 @@ def change(monitor: Monitor, random: np.random.Generator) -> None:
 
 async def measure(monitor: Monitor, size: tuple[int, int]) -> None:
     """Print, for every zoom level, the milliseconds of making a frame and of making and painting it."""
-    app = FleetApp(monitor, clock=monitor.clock, handle_signals=False)
+    app = FleetApp(monitor, clock=monitor.clock)
     random = np.random.default_rng(2)
     async with app.run_test(size=size) as pilot:
         view = app.page

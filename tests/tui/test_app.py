@@ -40,7 +40,7 @@ def fed(count: int = 2, alone: int = 4) -> Feed:
 
 
 def made(feed: Feed) -> FleetApp:
-    return FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11", handle_signals=False)
+    return FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11")
 
 
 def screen_text(app: FleetApp) -> str:

@@ -51,7 +51,7 @@ async def run_app(watch: Watch, *, clock: Clock, broker_kind: str, log_file: Pat
     """
     from trnfleet.tui.app import FleetApp  # noqa: PLC0415  Textual is loaded by the commands that draw
 
-    app = FleetApp(watch.monitor, clock=clock, broker_kind=broker_kind, handle_signals=False)
+    app = FleetApp(watch.monitor, clock=clock, broker_kind=broker_kind)
     with _ended_by_signals(app):
         async with background(source=watch.source.run(), monitor=watch.monitor.run()):
             await app.run_async()

@@ -116,10 +116,6 @@ def command(
         kept = None if encoding not in {None, model.publish.format} else model.publish.granularity
         publish = {"format": encoding or model.publish.format, "granularity": granularity or kept}
         model = model.model_copy(update={"publish": model.publish.model_copy(update=publish)})
-    limit = ticks
-    if duration is not None:
-        whole = max(1, round(duration / period))
-        limit = whole if limit is None else min(limit, whole)
     if stdout:
         if granularity not in {None, "chip"}:
             raise click.UsageError(
@@ -131,7 +127,11 @@ def command(
             model = model.model_copy(
                 update={"publish": model.publish.model_copy(update={"format": "json", "granularity": None})}
             )
-        _write(_engine(file, model, seed, period), limit, period if realtime else None)
+        if duration is not None:
+            # Without a clock to go by, a duration is so many ticks.
+            whole = max(1, round(duration / period))
+            ticks = whole if ticks is None else min(ticks, whole)
+        _write(_engine(file, model, seed, period), ticks, period if realtime else None)
     elif broker is not None:
         identity = client_id or f"trnfleet-sim-{secrets.token_hex(4)}"
         password = find_password(password_file)
@@ -140,7 +140,8 @@ def command(
                 broker,
                 _engine(file, model, seed, period),
                 identity,
-                ticks=limit,
+                ticks=ticks,
+                duration_s=duration,
                 root=root,
                 password=password,
                 mqtt=mqtt,
@@ -204,6 +205,7 @@ async def _publish(
     client_id: str,
     *,
     ticks: int | None,
+    duration_s: float | None,
     root: str,
     password: Password | None,
     mqtt: Literal["5", "3.1.1"] | None,
@@ -227,7 +229,7 @@ async def _publish(
                 f"{simulation.messages_per_tick:,} messages every {engine.period_s:g} s",
                 err=True,
             )
-            await run_until(ending, simulation.run(ticks=ticks))
+            await run_until(ending, simulation.run(ticks=ticks, duration_s=duration_s))
             status = publisher.status
     click.echo(
         f"published {simulation.published:,} ticks, {status.sent:,} messages; dropped {status.dropped:,} without a connection, "

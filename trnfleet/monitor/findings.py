@@ -95,21 +95,20 @@ def search(store: Store, rollups: Rollups) -> Iterator[Findings]:
     if rollups.ready and rollups.generation == store.generation:
         for uneven in _uneven_links(store):  # noqa: B007  the last one is complete
             yield NOTHING
-    finders = (
-        _silent,
-        _unhealthy,
-        _uncorrected,
-        _links_down,
-        _throttled,
-        partial(_links_slow, uneven),
-        _hot,
-        _full,
+    finders: tuple[tuple[str, Callable[[Store, Rollups], _Found]], ...] = (
+        ("silent", _silent),
+        ("unhealthy", _unhealthy),
+        ("uncorrected", _uncorrected),
+        ("link down", _links_down),
+        ("throttled", _throttled),
+        ("link slow", partial(_links_slow, uneven)),
+        ("hot", _hot),
+        ("HBM full", _full),
     )
-    for finder in finders:
+    for kind, finder in finders:
         if rollups.generation != store.generation or not store.layout.instances:
             return
         found, count = finder(store, rollups)
-        kind = getattr(finder, "__name__", "_links_slow").strip("_")
         shown.extend(finding._replace(kind=kind) for finding in found)
         total += count
         yield Findings(tuple(sorted(shown)), total)

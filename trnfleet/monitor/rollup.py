@@ -87,6 +87,7 @@ class Rollups:
         if store.generation != generation:
             return
         included = _Included(store, states[Level.INSTANCE])
+        takes = included.takes(layout)
         for metric in METRICS:
             rows = len(layout.instances)
             total, count = np.zeros(rows), np.zeros(rows)
@@ -101,9 +102,9 @@ class Rollups:
                 # While an instance's chips live, its own values count only if they are fresh too.
                 count[:] = ~np.isnan(values) & (store.instance_fresh | ~included.instance_live)
                 total[:] = np.where(count > 0, values, 0.0)
-            _roll_up(layout, metric, total, count, included, totals, counts)
+            _roll_up(layout, metric, total, count, takes, totals, counts)
         self._total, self._count, self._states = totals, counts, states
-        self._takes = included.takes(layout)
+        self._takes = takes
         self.layout, self.generation = layout, generation
         self.revision += 1
 
@@ -196,7 +197,7 @@ def _roll_up(
     metric: Metric,
     total: NDArray[np.float64],
     count: NDArray[np.float64],
-    included: _Included,
+    takes: dict[Level, NDArray[np.bool_]],
     totals: dict[tuple[str, Level], NDArray[np.float64]],
     counts: dict[tuple[str, Level], NDArray[np.float64]],
 ) -> None:
@@ -204,13 +205,12 @@ def _roll_up(
     name = metric.name
     totals[name, Level.INSTANCE], counts[name, Level.INSTANCE] = total, count
     steps = (
-        (Level.ULTRASERVER, layout.ultraserver_start, included.instance_live),
-        (Level.CLUSTER, layout.cluster_start, included.ultraserver_live),
-        (Level.FLEET, np.array([0, len(layout.clusters)]), included.cluster_live),
+        (Level.ULTRASERVER, layout.ultraserver_start),
+        (Level.CLUSTER, layout.cluster_start),
+        (Level.FLEET, np.array([0, len(layout.clusters)])),
     )
-    for level, starts, live in steps:
-        take = live | ~np.repeat(_any(live, starts), np.diff(starts))
-        count = np.where(take, count, 0.0)
+    for level, starts in steps:
+        count = np.where(takes[level], count, 0.0)
         usable = count > 0
         if not len(total):
             nodes = len(starts) - 1

@@ -1,14 +1,13 @@
 """The app: header, breadcrumbs, one view at a time, status line; which place is shown, and when anything is painted.
 
 It reads a monitor and owns neither monitor, broker nor simulator. The caller runs `monitor.run()` in the same loop,
-awaits `run_async()`, and afterwards ends with `return_code`: 0 for a wish to quit, 143 after SIGTERM, 129 after SIGHUP,
+awaits `run_async()`, takes the signals and passes them to `end`, and afterwards ends with `return_code`: 0 for a wish to
+quit, 143 after SIGTERM, 129 after SIGHUP,
 1 after a crash (Textual prints the traceback and returns as if nothing had been).
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import gc
 import signal
 from collections import deque
@@ -97,7 +96,6 @@ class FleetApp(App[None]):
         clock: Clock,
         broker_kind: str = "",
         title: str = "trnfleet",
-        handle_signals: bool = True,
     ) -> None:
         """Make the app for a monitor.
 
@@ -106,8 +104,6 @@ class FleetApp(App[None]):
             clock: The monitor's clock.
             broker_kind: The broker's name and version, for the status line.
             title: The terminal window's title.
-            handle_signals: Whether to end by itself at SIGINT, SIGTERM and SIGHUP. A caller that has handlers of its
-                own says no and calls `end`.
         """
         super().__init__()
         self.monitor = monitor
@@ -117,7 +113,6 @@ class FleetApp(App[None]):
         self.animation_level = "none"
         self.place = ""
         """Address of what one is looking at; the empty one is the fleet."""
-        self._handle_signals = handle_signals
         self._been: deque[Stop] = deque(maxlen=MOST_HISTORY)
         self._pacer = Pacer(self)
         self._header = Bar(fill=palette.HEAD, id="header")
@@ -142,7 +137,7 @@ class FleetApp(App[None]):
         yield self._status
 
     def on_mount(self) -> None:
-        """Start: the first view, the one timer, the signals."""
+        """Start: the first view and the one timer."""
         for page in self._pages.values():
             self.bind(page.key, f"view('{page.title}')", show=False)
         self._page.add_class("-shown")
@@ -151,18 +146,8 @@ class FleetApp(App[None]):
         self._page.take_focus()
         # A worker costs half of what a Textual timer does, and one that fails ends the app.
         self.run_worker(self._keep_ticking(), name="ticks", exit_on_error=True)
-        if self._handle_signals:
-            self._take_signals()
         if not self.is_headless:
             self.call_after_refresh(_spare_the_collector)
-
-    def on_unmount(self) -> None:
-        """Give the signals back."""
-        if self._handle_signals:
-            loop = asyncio.get_running_loop()
-            for number in SIGNALS:
-                with contextlib.suppress(NotImplementedError, ValueError):
-                    loop.remove_signal_handler(number)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return Textual's filters without the one for ANSI colours, of which we have none: a third of a frame."""
@@ -298,15 +283,6 @@ class FleetApp(App[None]):
         views = [(page.key, page.title) for page in self._pages.values()]
         active = self._page.title
         self._crumbs.show(lambda width: [breadcrumbs(self.place, views, active, width)])
-
-    # Signals
-
-    def _take_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in SIGNALS:
-            # Not every loop can, and only the main thread may.
-            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.add_signal_handler(number, self.end, number)
 
 
 def view_classes() -> tuple[type[View], ...]:
