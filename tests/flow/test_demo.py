@@ -28,7 +28,7 @@ def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    _, alive = psutil.wait_procs(processes, timeout=3)
+    _, alive = psutil.wait_procs(processes, timeout=10)
     return not alive
 
 
@@ -156,11 +156,12 @@ def test_a_lost_broker_is_told_and_values_are_stale(mosquitto: MosquittoProcess,
         mosquitto.kill()
         terminal.wait_for("no connection", within_s=5)
         terminal.wait_for("stale", within_s=6)
-        terminal.wait_for_no("all live", within_s=1)
+        terminal.wait_for_no("all live", within_s=3)
         mosquitto.start()
         terminal.wait_for("all live", within_s=10)
-        assert "no connection" not in terminal.text
-        assert re.search(r"lost [1-9]", terminal.text)
+        terminal.wait_for_no("no connection", within_s=2)
+        # The status line follows the header within a second or so.
+        terminal.wait_for_match(r"lost [1-9]", within_s=5)
 
 
 def test_without_a_terminal() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import re
 import signal
 import struct
 import sys
@@ -96,6 +97,14 @@ class Terminal:
             time.sleep(0.02)
         return self.text
 
+    def wait_for_match(self, pattern: str, within_s: float = 15.0) -> str:
+        """Wait until something on the screen matches `pattern`; return the screen."""
+        until = time.monotonic() + within_s
+        while not re.search(pattern, self.text):
+            assert time.monotonic() < until, f"no {pattern!r} within {within_s:g} s on\n{self.text}"
+            time.sleep(0.02)
+        return self.text
+
     def wait_for_no(self, unwanted: str, within_s: float = 15.0) -> None:
         """Wait until `unwanted` stands on the screen no more."""
         until = time.monotonic() + within_s
@@ -110,7 +119,7 @@ class Terminal:
         return []
 
     def end(
-        self, number: signal.Signals | None = None, keys: str | bytes = b"", within_s: float = 5.0
+        self, number: signal.Signals | None = None, keys: str | bytes = b"", within_s: float = 10.0
     ) -> int:
         """Send a signal or type, wait for the end and return the exit status (128 + n for a death by signal n)."""
         if number is not None:
