@@ -107,6 +107,12 @@ class JobMessage(Message):
     tpot_s: Amount | None = None
     step_time_s: Amount | None = None
     mfu: Amount | None = None
+    steps_completed: Amount | None = None
+    steps_lost: Amount | None = None
+    restarts: Amount | None = None
+    goodput: Amount | None = None
+    kv_cache_share: Amount | None = None
+    batch: Amount | None = None
 
 
 class PublisherMessage(Message):
@@ -117,7 +123,54 @@ class PublisherMessage(Message):
     boot: Name
 
 
-MessageT = TypeVar("MessageT", bound=Message)
+class EventMessage(Message):
+    """Something that happened: in hardware, a runtime, a job, EC2, or by an operator's hand. Not retained."""
+
+    id: Name
+    """Unique in the fleet: the publisher's boot and a number."""
+    ts: Text
+    """RFC 3339, source time."""
+    path: Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,4})?$")]
+    """Address of what it is about; empty for the fleet, whose events are published on the path `fleet`."""
+    source: Name
+    name: Name
+    severity: Literal["info", "warning", "critical"]
+    text: Text
+    job: Name | None = None
+    nrt: Annotated[int, Field(ge=0, le=65_535)] | None = None
+    """NRT_STATUS of the execution that ended with it."""
+
+
+class CommandMessage(BaseModel):
+    """A request to a simulator; unknown fields are refused, because what is not understood must not be done."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    v: Literal[1] = 1
+    id: Name
+    """Unique: a command that comes twice is carried out once."""
+    client: Name
+    """Who asks; the answer goes to `reply/{client}/{id}`."""
+    action: Name
+    target: Text = ""
+    args: dict[Name, Text | Amount | bool | None] = Field(default_factory=dict, max_length=16)
+    expires: Text
+    """RFC 3339, wall time: from then on nobody carries it out."""
+    by: Text = ""
+    """For the log: whoever is behind it."""
+
+
+class ReplyMessage(Message):
+    """The answer to a command."""
+
+    id: Name
+    ok: bool
+    reason: Annotated[str, StringConstraints(max_length=2_000)] = ""
+    """What was done, or why nothing was, in one line."""
+    result: dict[str, Any] = Field(default_factory=dict)
+
+
+MessageT = TypeVar("MessageT", bound=BaseModel)
 
 STANDARD_COLUMNS = tuple(ColumnSpec.of(metric) for metric in CHIP_METRICS + INSTANCE_METRICS)
 """Every column of the metric table, as our own publishers describe them."""

@@ -74,6 +74,13 @@ class Publisher(Protocol):
         """Name what is sent first after every connect: descriptors and other retained state."""
 
 
+class InterruptiblePublisher(Publisher, Protocol):
+    """A publisher whose connection can be taken away on purpose."""
+
+    def interrupt(self, seconds: float) -> None:
+        """Lose the connection without a goodbye, so that the last will speaks, and connect again after `seconds`."""
+
+
 class Source(Protocol):
     """Delivers envelopes in batches."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-from trnfleet.domain.address import is_segment
+from trnfleet.domain.address import Level, is_segment
 from trnfleet.errors import WireError
 
 DEFAULT_ROOT = "trnfleet"
@@ -16,14 +16,20 @@ VERSION = "v1"
 MAX_SLASHES = 7
 """What AWS IoT Core allows in a topic; the deepest of ours has exactly as many."""
 
+FLEET_PATH = "fleet"
+"""Path of a topic that is about the fleet as a whole."""
+
 
 class TopicClass(enum.StrEnum):
     """What a topic carries."""
 
     NODE = "node"
     TELEMETRY = "telemetry"
+    EVENT = "event"
     JOB = "job"
     PUBLISHER = "publisher"
+    COMMAND = "command"
+    REPLY = "reply"
 
 
 class Topic(NamedTuple):
@@ -38,6 +44,40 @@ class Topic(NamedTuple):
 def build_topic(fleet: str, topic_class: TopicClass, path: str, root: str = DEFAULT_ROOT) -> str:
     """Return the topic of a class and path."""
     return f"{root}/{VERSION}/{fleet}/{topic_class.value}/{path}"
+
+
+def command_path(target: str) -> str:
+    """Return the path on which a command for `target` is published: the address that surely holds all of the target.
+
+    That is the target up to its first segment that is a pattern (`uc1/us-0003` for `uc1/us-0003/*`), never deeper than a
+    chip, and `fleet` where nothing is left. So whom an access list lets publish to `command/uc1/us-0003/#` can reach that
+    UltraServer and nothing else.
+    """
+    fixed: list[str] = []
+    for segment in target.split("/")[: Level.CHIP]:
+        if not is_segment(segment):
+            break
+        fixed.append(segment)
+    return "/".join(fixed) or FLEET_PATH
+
+
+def covers(path: str, target: str) -> bool:
+    """Say whether a command on `path` may be about `target`: the path is the fleet's, or an address of or above it.
+
+    Behind a colon a target names a link of a chip, as in `chip05:east`, which belongs to the chip.
+    """
+    return path in {FLEET_PATH, target} or target.startswith((path + "/", path + ":"))
+
+
+def reply_path(client: str, command_id: str) -> str:
+    """Return the path on which a command is answered; nothing else is ever published for a command.
+
+    Raises:
+        WireError: client or id is not one segment.
+    """
+    if not (is_segment(client) and is_segment(command_id)):
+        raise WireError("a reply's client and id must each be 1 to 64 of A-Z a-z 0-9 _ -")
+    return f"{client}/{command_id}"
 
 
 def build_filter(fleet: str, topic_class: TopicClass, root: str = DEFAULT_ROOT) -> str:

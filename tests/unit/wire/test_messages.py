@@ -9,15 +9,41 @@ from support.feed import Feed, ultraservers
 from trnfleet.errors import WireError
 from trnfleet.wire.limits import Limits
 from trnfleet.wire.messages import (
+    CommandMessage,
     Descriptor,
+    EventMessage,
     JobMessage,
     PublisherMessage,
+    ReplyMessage,
     decode_message,
     encode_message,
     parse_json_object,
 )
 
 GOOD = json.loads(Feed(ultraservers(1)).announcements()[1].payload)
+EVENT = {
+    "v": 1,
+    "id": "boot-1-7",
+    "ts": "2026-01-05T00:00:00Z",
+    "path": "uc1/us-0001/trn2u-0001-2/chip05",
+    "source": "hardware",
+    "name": "hbm_uncorrectable",
+    "severity": "critical",
+    "text": "uncorrectable memory error",
+    "job": "llama",
+    "nrt": 1202,
+}
+COMMAND = {
+    "v": 1,
+    "id": "42",
+    "client": "ops",
+    "action": "inject",
+    "target": "uc1/*/chip05",
+    "args": {"fault": "straggler", "for_s": 300, "now": True, "magnitude": None},
+    "expires": "2026-01-05T00:00:00Z",
+    "by": "alice",
+}
+REPLY = {"v": 1, "id": "42", "ok": False, "reason": "no", "result": {"simulator": "sim-1", "active": [1]}}
 
 
 def test_descriptor_round_trip() -> None:
@@ -75,7 +101,9 @@ def test_bad_descriptors(change: dict[str, Any]) -> None:
     ],
     ids=range(9),
 )
-@pytest.mark.parametrize("model", [Descriptor, JobMessage, PublisherMessage])
+@pytest.mark.parametrize(
+    "model", [Descriptor, JobMessage, PublisherMessage, EventMessage, CommandMessage, ReplyMessage]
+)
 def test_garbage(payload: bytes, model: Any) -> None:
     """Whatever bytes come, decoding raises WireError and nothing else."""
     with pytest.raises(WireError):
@@ -88,3 +116,58 @@ def test_size_limit_comes_first() -> None:
     """A message over the limit is refused before it is parsed."""
     with pytest.raises(WireError, match="over the limit of 10"):
         decode_message(b"x" * 11, Descriptor, Limits(payload_bytes=10))
+
+
+@pytest.mark.parametrize(
+    ("model", "good"), [(EventMessage, EVENT), (CommandMessage, COMMAND), (ReplyMessage, REPLY)]
+)
+def test_events_commands_and_replies_round_trip(model: Any, good: dict[str, Any]) -> None:
+    """An event, a command and a reply come back as they were, field by field."""
+    message = decode_message(json.dumps(good).encode(), model)
+    assert message.model_dump() == good
+    assert decode_message(message.model_dump_json().encode(), model) == message
+
+
+def test_an_event_may_be_about_the_fleet() -> None:
+    """An event without an address is about the fleet as a whole, and about no job."""
+    few = {key: value for key, value in EVENT.items() if key not in {"job", "nrt"}}
+    event = decode_message(json.dumps({**few, "path": ""}).encode(), EventMessage)
+    assert (event.path, event.job, event.nrt) == ("", None, None)
+
+
+def test_a_command_is_understood_whole_or_not_at_all() -> None:
+    """Other messages ignore what they do not know; a command with it is refused."""
+    assert decode_message(json.dumps({**EVENT, "new": 1}).encode(), EventMessage).id == EVENT["id"]
+    assert decode_message(json.dumps({**REPLY, "new": 1}).encode(), ReplyMessage).id == "42"
+    with pytest.raises(WireError, match="CommandMessage dry_run"):
+        decode_message(json.dumps({**COMMAND, "dry_run": True}).encode(), CommandMessage)
+
+
+@pytest.mark.parametrize(
+    ("model", "good", "change"),
+    [
+        *((EventMessage, EVENT, {"path": path}) for path in ("a b", "/", "a/", "a/b/c/d/e/f", "a\n")),
+        (EventMessage, EVENT, {"severity": "fatal"}),
+        (EventMessage, EVENT, {"nrt": -1}),
+        (EventMessage, EVENT, {"nrt": 1.5}),
+        (EventMessage, EVENT, {"text": "x" * 257}),
+        (EventMessage, EVENT, {"id": "a/b"}),
+        *((CommandMessage, COMMAND, {"id": name}) for name in ("", "..", "a/b", "a\n", 7)),
+        *((CommandMessage, COMMAND, {"client": name}) for name in ("", "../x", "+", "x" * 65)),
+        (CommandMessage, COMMAND, {"args": {"for_s": -1}}),
+        (CommandMessage, COMMAND, {"args": {"for_s": float("inf")}}),
+        (CommandMessage, COMMAND, {"args": {"a b": 1}}),
+        (CommandMessage, COMMAND, {"args": {"list": [1]}}),
+        (CommandMessage, COMMAND, {"args": {f"a{number}": 1 for number in range(17)}}),
+        (CommandMessage, COMMAND, {"by": "x" * 257}),
+        (CommandMessage, COMMAND, {"target": None}),
+        (ReplyMessage, REPLY, {"ok": "yes"}),
+        (ReplyMessage, REPLY, {"id": "../x"}),
+        (ReplyMessage, REPLY, {"reason": "x" * 2_001}),
+        (ReplyMessage, REPLY, {"result": []}),
+    ],
+)
+def test_bad_events_commands_and_replies(model: Any, good: dict[str, Any], change: dict[str, Any]) -> None:
+    """What breaks a rule is a WireError."""
+    with pytest.raises(WireError):
+        decode_message(json.dumps({**good, **change}).encode(), model)

@@ -3,7 +3,17 @@ from __future__ import annotations
 import pytest
 
 from trnfleet.errors import WireError
-from trnfleet.wire.topics import Topic, TopicClass, build_filter, build_topic, is_root, parse_topic
+from trnfleet.wire.topics import (
+    Topic,
+    TopicClass,
+    build_filter,
+    build_topic,
+    command_path,
+    covers,
+    is_root,
+    parse_topic,
+    reply_path,
+)
 
 
 @pytest.mark.parametrize("topic_class", TopicClass)
@@ -48,3 +58,51 @@ def test_filters_and_roots() -> None:
     assert is_root("a/b")
     assert not is_root("a/#")
     assert not is_root("")
+
+
+@pytest.mark.parametrize(
+    ("target", "path"),
+    [
+        ("", "fleet"),
+        ("random(2)", "fleet"),
+        ("*/us-0001", "fleet"),
+        ("uc1", "uc1"),
+        ("uc1/us-0003/*/chip05", "uc1/us-0003"),
+        ("uc1/us-0001..us-0004", "uc1"),
+        ("uc1/us-0001/../us-0002", "uc1/us-0001"),
+        ("uc1/us-0001/trn2u-0001-2/chip05/nc3", "uc1/us-0001/trn2u-0001-2/chip05"),
+        ("a\u202e/b", "fleet"),
+        ("llama-405b", "llama-405b"),
+        ("uc1/us-0001/trn2u-0001-2/chip05:east", "uc1/us-0001/trn2u-0001-2"),
+        ("random(1) of uc1/us-000[123]/*/*", "fleet"),
+    ],
+)
+def test_a_command_goes_to_the_path_that_holds_its_target(target: str, path: str) -> None:
+    """The path is the part of the target that is no pattern, so that an access list can say who may reach what."""
+    assert command_path(target) == path
+    assert covers(path, target)
+    topic = build_topic("demo", TopicClass.COMMAND, path)
+    assert parse_topic(topic).path == path
+    assert topic.count("/") <= 7
+
+
+def test_a_chip_holds_its_links() -> None:
+    """A chip's path reaches its links, which a target names behind a colon."""
+    assert covers("uc1/us-0001/trn2u-0001-2/chip05", "uc1/us-0001/trn2u-0001-2/chip05:east")
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [("uc1", ""), ("uc1", "uc2"), ("uc1", "uc10"), ("uc1/us-0001", "uc1"), ("uc1/us-0001", "uc1/*")],
+)
+def test_a_path_does_not_reach_beside_or_above_itself(path: str, target: str) -> None:
+    """Who may command a part of a fleet commands nothing beside or above it."""
+    assert not covers(path, target)
+
+
+def test_replies_have_one_place() -> None:
+    """A reply's topic is made of two segments, and of nothing that could lead out of it."""
+    assert build_topic("demo", TopicClass.REPLY, reply_path("ops", "42")) == "trnfleet/v1/demo/reply/ops/42"
+    for client, number in (("..", "1"), ("a/b", "1"), ("ops", ""), ("ops", "+"), ("ops", "1\n")):
+        with pytest.raises(WireError):
+            reply_path(client, number)
