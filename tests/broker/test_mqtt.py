@@ -292,3 +292,26 @@ async def test_stopping_while_connecting_leaves_nothing_behind() -> None:
     assert asyncio.all_tasks() == before
     server.close()
     await server.wait_closed()
+
+
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+async def test_an_interruption_on_purpose(mosquitto: MosquittoProcess, protocol: ProtocolName) -> None:
+    """An interrupted publisher's last will speaks at once; after the time asked for it is back and announces again."""
+    publisher = MqttPublisher(mosquitto.url, client_id="p", protocol=protocol, will=WILL, rng=rng())
+    publisher.on_connect(lambda: [Envelope(WILL.topic, b"online", 1, retain=True)])
+    source = MqttSource(mosquitto.url, [("#", 1)], protocol=protocol)
+    async with running(source.run(), publisher.run()):
+        await source.wait_connected(5)
+        await publisher.wait_connected(5)
+        await take_until(source, lambda taken: b"online" in [each.payload for each in taken])
+        begun = time.monotonic()
+        publisher.interrupt(3.0)
+        await publisher.publish([Envelope("telemetry", b"")] * 5)
+        assert publisher.status.dropped == 5
+        await take_until(source, lambda taken: [each.payload for each in taken] == [b"offline"], 2.5)
+        await take_until(source, lambda taken: [each.payload for each in taken] == [b"online"], 15)
+        assert time.monotonic() - begun >= 3.0
+        await eventually(lambda: publisher.status.connects == 2)
+        await publisher.publish([Envelope("telemetry", b"")])
+        await take_until(source, lambda taken: topics(taken) == ["telemetry"])
+    assert publisher.status.dropped == 5

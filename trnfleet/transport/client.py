@@ -74,6 +74,12 @@ class Client(aiomqtt.Client):
         look_at(self._connected)
         look_at(self._disconnected)
 
+    def cut(self) -> None:
+        """End the connection without a word to the broker, as a network does that fails."""
+        if not self._disconnected.done():
+            self._disconnected.set_exception(aiomqtt.MqttError("connection cut"))
+        self.drop()
+
     def _client_connect(self) -> None:
         # Runs in a thread; there is no public way to the time that paho waits for TCP.
         self._client.connect_timeout = TCP_CONNECT_S

@@ -171,6 +171,10 @@ class Connection:
             sending.result()
         return unsent
 
+    def cut(self) -> None:
+        """End without a goodbye; the broker publishes the last will."""
+        self._client.cut()
+
     async def close(self) -> None:
         """Say goodbye, so that the broker keeps the last will to itself, and close; at once if it has ended."""
         self._client.timeout = GOODBYE_S

@@ -6,6 +6,7 @@ Owns reconnecting, the choice of the MQTT version and the status. It sends and r
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
@@ -57,6 +58,8 @@ class Link:
         self._protocol = protocol
         self._spoke_5 = False
         self._tried = asyncio.Event()
+        self._connection: Connection | None = None
+        self._away_until_s = -math.inf
 
     async def run(self) -> None:
         """Connect, and connect again whenever the connection ends, until cancelled; then say goodbye."""
@@ -70,7 +73,15 @@ class Link:
                 if held_s >= STABLE_S:
                     attempt, outage_since_s = 0, self._clock.monotonic_s()
             await self._clock.sleep(backoff_s(attempt, self._clock.monotonic_s() - outage_since_s, self._rng))
+            while (away_s := self._away_until_s - self._clock.monotonic_s()) > 0.0:
+                await self._clock.sleep(away_s)
             attempt += 1
+
+    def interrupt(self, seconds: float) -> None:
+        """Lose the connection without a goodbye, and don't connect again for `seconds`; a longer interruption stands."""
+        self._away_until_s = max(self._away_until_s, self._clock.monotonic_s() + seconds)
+        if self._connection is not None:
+            self._connection.cut()
 
     async def wait_connected(self, timeout_s: float) -> None:
         """Wait for the first attempt to succeed; for commands that rather fail at their start than wait for a broker.
@@ -88,8 +99,10 @@ class Link:
 
     async def _connect_once(self) -> float:
         """Connect, stay until the end, and return how many seconds the connection held."""
-        connection = await self._open()
+        connection = self._connection = await self._open()
         since_s = self._clock.monotonic_s()
+        if since_s < self._away_until_s:
+            connection.cut()
         try:
             await self._prepare(connection)
             if not connection.ended.done():
@@ -101,6 +114,7 @@ class Link:
             self._went_down("stopped")
             raise
         finally:
+            self._connection = None
             await connection.close()
         return self._clock.monotonic_s() - since_s
 

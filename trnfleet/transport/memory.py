@@ -165,6 +165,26 @@ class MemoryPublisher(_MemoryClient):
         self.client_id = client_id
         self._will = will
         self._announcements: list[Callable[[], Iterable[Envelope]]] = []
+        self._cut = asyncio.Event()
+        self._away_until_s = 0.0
+
+    async def run(self) -> None:
+        """Stay connected, but for interruptions, until cancelled."""
+        try:
+            while True:
+                self.connect()
+                await self._cut.wait()
+                self._cut.clear()
+                while (away_s := self._away_until_s - self._bus.clock.monotonic_s()) > 0.0:
+                    await self._bus.clock.sleep(away_s)
+        finally:
+            self.disconnect("stopped")
+
+    def interrupt(self, seconds: float) -> None:
+        """Lose the connection, with the last will, and have `run` connect again after `seconds`."""
+        self._away_until_s = max(self._away_until_s, self._bus.clock.monotonic_s() + seconds)
+        self.die()
+        self._cut.set()
 
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
         """Name what is sent first after every connect, in the order of the calls."""

@@ -91,6 +91,10 @@ class MqttPublisher:
         """Keep the connection up until cancelled; publish `offline` before you cancel, the goodbye annuls the will."""
         await self._link.run()
 
+    def interrupt(self, seconds: float) -> None:
+        """Lose the connection without a goodbye, and connect again after `seconds`: an outage on purpose."""
+        self._link.interrupt(seconds)
+
     async def wait_connected(self, timeout_s: float) -> None:
         """Wait until connected and announced.
 

@@ -45,6 +45,7 @@ class FakeConnection:
     def __init__(self, network: Network, protocol: str) -> None:
         self.protocol = protocol
         self.closed = False
+        self.cut_short = False
         self._network = network
         self._end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.ended = self._end
@@ -72,6 +73,12 @@ class FakeConnection:
         """Note that it was closed."""
         self.closed = True
         self._end.cancel()
+
+    def cut(self) -> None:
+        """End without a goodbye."""
+        self.cut_short = True
+        if not self._end.done():
+            self.end("connection lost")
 
     def end(self, why: str) -> None:
         """Break the connection."""
@@ -301,3 +308,62 @@ async def test_broken_announcement_is_not_hidden(network: Network) -> None:
     with pytest.raises(ZeroDivisionError):
         await publisher.run()
     assert network.connections[-1].closed
+
+
+async def test_an_interruption_ends_without_a_goodbye_and_lasts(network: Network) -> None:
+    """An interrupted link cuts its connection, stays away for the time asked for, and comes back by itself."""
+    clock = ManualClock()
+    link = make(clock)
+    async with running(link):
+        await clock.advance(20)
+        link.interrupt(30)
+        link.interrupt(2)
+        await clock.advance(0)
+        assert network.connections[0].cut_short
+        assert network.connections[0].closed
+        assert (link.status.connected, link.status.last_error) == (False, "connection lost")
+        await clock.advance(10)
+        link.interrupt(5)
+        await clock.advance(19.9)
+        assert len(network.tried) == 1
+        await clock.advance(0.2)
+        assert link.status.connected
+        assert link.status.connects == 2
+
+
+async def test_an_interruption_of_nothing_keeps_away_all_the_same(network: Network) -> None:
+    """While no connection stands an interruption puts the next attempt off; one under way is cut when it stands."""
+    clock = ManualClock()
+    network.answers = [REFUSED]
+    link = make(clock)
+    async with running(link):
+        await clock.advance(0)
+        link.interrupt(10)
+        await clock.advance(9.9)
+        assert network.tried == ["5"]
+        await clock.advance(0.2)
+        assert link.status.connected
+    early = make(clock)
+    early.interrupt(10)
+    async with running(early):
+        await clock.advance(0)
+        assert network.connections[-1].cut_short
+        assert not early.status.connected
+        await clock.advance(10.1)
+        assert early.status.connects == 1
+
+
+async def test_what_is_published_during_an_interruption_is_counted(network: Network) -> None:
+    """A publisher that is interrupted drops and counts, and announces again when it is back."""
+    clock = ManualClock()
+    publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock)
+    publisher.on_connect(lambda: [Envelope("node", b"", 1, retain=True)])
+    async with running(publisher):
+        await clock.advance(20)
+        publisher.interrupt(10)
+        await clock.advance(0)
+        await publisher.publish([Envelope("telemetry", b""), Envelope("event", b"", 1)])
+        await clock.advance(10.1)
+        await publisher.publish([Envelope("telemetry", b"")])
+    assert network.sent == ["node", "node", "telemetry"]
+    assert (publisher.status.dropped, publisher.status.connects) == (2, 2)

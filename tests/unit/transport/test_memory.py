@@ -150,3 +150,26 @@ async def test_run_connects_and_leaves(bus: MemoryBus) -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert publisher.status.last_error == "stopped"
+
+
+async def test_an_interruption_is_a_death_and_a_return() -> None:
+    """An interrupted publisher leaves its last will, stays away for the time asked for, and announces again."""
+    bus = MemoryBus(clock := ManualClock())
+    publisher, source = (
+        bus.publisher(will=Envelope("publisher/p", b"offline", 1, retain=True)),
+        bus.source([("#", 1)]),
+    )
+    publisher.on_connect(lambda: [Envelope("publisher/p", b"online", 1, retain=True)])
+    source.connect()
+    running = asyncio.create_task(publisher.run())
+    await clock.advance(5)
+    publisher.interrupt(10)
+    await publisher.publish([Envelope("t", b"")])
+    await clock.advance(9.9)
+    assert not publisher.status.connected
+    await clock.advance(0.2)
+    assert [each.payload for each in await source.take()] == [b"online", b"offline", b"online"]
+    assert (publisher.status.dropped, publisher.status.connects) == (1, 2)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
