@@ -8,31 +8,25 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import Field, model_validator
 
 from trnfleet.domain import address, topology
 from trnfleet.domain.address import Level
-from trnfleet.domain.hardware import INSTANCE_TYPES, TRN2_ULTRASERVER
+from trnfleet.domain.hardware import INSTANCE_TYPES, TRN2_ULTRASERVER, CoolingKind
+from trnfleet.domain.jobs import FineTuning, Inference, Job, Peak, Reserved, Traced, Training
 from trnfleet.domain.layout import Layout, Node
+from trnfleet.domain.power import PUE
+from trnfleet.domain.schema import Model, Places, Positive, Segment, Share
 from trnfleet.errors import nearest
 
-Segment = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
-Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-
-Places = Annotated[
-    tuple[Annotated[str, StringConstraints(max_length=400)], ...], Field(min_length=1, max_length=1_000)
-]
-"""Addresses and ranges; what a job's message has room for."""
+__all__ = (
+    "Cluster", "FineTuning", "FleetFile", "Inference", "Instances", "Job", "Link", "Model", "Peak", "Places",
+    "Positive", "Publishing", "Reserved", "Segment", "Share", "Straggler", "Traced", "Training", "UltraServers",
+    "chip_at", "expand", "instances_of", "link_ends",
+)  # fmt: skip  # the models of jobs and the fields' types are part of what a fleet file says
 
 MAX_INSTANCES = 250_000
 """Instances of one fleet (4,000,000 chips), so that a slip of the pen does not fill the memory."""
-
-
-class Model(BaseModel):
-    """Base of every model of a file: frozen, strict about keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class UltraServers(Model):
@@ -72,65 +66,12 @@ class Cluster(Model):
     name: Segment
     ultraservers: tuple[UltraServers, ...] = ()
     instances: tuple[Instances, ...] = ()
-
-
-class Training(Model):
-    """A synchronous training job: a step takes as long as its slowest chip."""
-
-    kind: Literal["training"]
-    name: Segment
-    on: Places
-    """Addresses of UltraServers or instances, or ranges such as `uc1/us-0001..us-0008`."""
-    step_time_s: Positive = 8.0
-    """Time of one step when nothing is slow."""
-    compute_share: Share = 0.72
-    """Share of a step spent in forward and backward passes, with their tensor-parallel traffic."""
-    collective_share: Share = 0.20
-    """Share of a step spent in gradient collectives that compute does not hide."""
-    mfu: Share = 0.40
-    """Model FLOP/s utilisation over a whole step, of dense BF16 peak."""
-    tokens_per_step: Positive = 4_194_304.0
-    hbm_used: Share = 0.78
-    """Share of HBM that weights, optimizer state and activations take."""
-    checkpoint_every_steps: Annotated[int, Field(ge=0)] = 200
-    """Steps between checkpoints; 0 for none."""
-    checkpoint_s: Positive = 12.0
-
-    @model_validator(mode="after")
-    def _shares(self) -> Self:
-        if self.compute_share <= 0 or self.compute_share + self.collective_share > 1:
-            raise ValueError(
-                f"compute_share {self.compute_share} + collective_share {self.collective_share} must be above 0 and at "
-                "most 1 (the rest is the optimizer)",
-            )
-        return self
-
-
-class Inference(Model):
-    """A serving job: prefill is bound by compute, decode by HBM; load follows the day."""
-
-    kind: Literal["inference"]
-    name: Segment
-    on: Places
-    chips_per_replica: Annotated[int, Field(ge=1)] = 16
-    """Chips over which one copy of the model is sharded."""
-    model_bytes: Positive = 141e9
-    """Weights that every decode step reads; 141 GB is Llama-3.3-70B in BF16."""
-    tpot_s: Positive = 0.0197
-    """Time per output token at batch 1; published for Llama-3.3-70B on trn2.48xlarge."""
-    ttft_s: Positive = 0.81
-    """Time to first token without queueing; published for Llama-3.3-70B on trn2.48xlarge."""
-    max_batch: Annotated[int, Field(ge=1)] = 32
-    load_mean: Share = 0.55
-    """Mean load over a day, as a share of what the replicas can carry."""
-    load_swing: Share = 0.25
-    """How far the daily curve goes above and below the mean."""
-    peak_hour_utc: Annotated[float, Field(ge=0, lt=24)] = 18.0
-    hbm_used: Share = 0.65
-    """Share of HBM that weights and an average KV cache take."""
-
-
-Job = Annotated[Training | Inference, Field(discriminator="kind")]
+    fabric_bits_per_s: Positive | None = None
+    """What the network between UltraServers and instances carries in all; by default 10 Pb/s for each 3,125 instances
+    or part of them. Published: an UltraCluster's network has 10 Pb/s and takes 10 us ("10p10u"). Derived: that is the
+    full EFA rate (3.2 Tb/s) of 3,125 instances. Assumed: larger clusters have as many such networks."""
+    fabric_latency_s: Positive = 10e-6
+    """From one host to another; published: 10 us, measured from HBM to HBM: 15 us (Neuron SDK)."""
 
 
 class Straggler(Model):
@@ -175,8 +116,12 @@ class FleetFile(Model):
     start: datetime = datetime(2026, 1, 5, tzinfo=UTC)
     """Simulated time of the first tick where it is not the wall clock's (`--stdout`)."""
     inlet_c: Annotated[float, Field(ge=0, le=50)] = 27.0
-    """Air at the racks' inlets, degC."""
-    pue: Annotated[float, Field(ge=1, le=3)] = 1.14
+    """Air at the racks' inlets, or the coolant's supply where cooling is liquid, degC."""
+    cooling: CoolingKind = "air"
+    """Trainium2 is air-cooled, as published; `liquid` asks what if."""
+    rack_power_cap_w: Positive | None = None
+    """Power that a rack (two instances of an UltraServer with their hosts, or a standalone instance) may draw."""
+    pue: Annotated[float, Field(ge=1, le=3)] = PUE
     """Power usage effectiveness of the site; AWS's global figure for 2025 is 1.14."""
     publish: Publishing = Publishing()
     clusters: Annotated[tuple[Cluster, ...], Field(min_length=1)]

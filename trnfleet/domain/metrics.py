@@ -315,5 +315,11 @@ JOB_FIGURES: dict[str, str] = {
     "tpot_s": "Time for each further token",
     "step_time_s": "Time of one step",
     "mfu": "Model FLOP/s utilisation: useful FLOP/s over the peak of the job's chips, 0 to 1",
+    "steps_completed": "Number of the optimizer step that the job has come to, lost steps not counted",
+    "steps_lost": "Steps made and lost since the simulation began, because no checkpoint held them",
+    "restarts": "Times that the job has started again since the simulation began",
+    "goodput": "Productive share of the job's wall time since the simulation began, 0 to 1",
+    "kv_cache_share": "Share of HBM that the KV cache of the sequences in the batch takes, 0 to 1",
+    "batch": "Sequences that a decode step advances (continuous batching)",
 }
 """A job's figures, which its own message carries, with what they mean; null where they make no sense for its kind."""

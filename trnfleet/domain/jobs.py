@@ -1,0 +1,240 @@
+"""What runs on a fleet: the `[[jobs]]` of a fleet file, one model a kind, and the states that a job can be in.
+
+Pure data: what a job's figures do to chips is the simulator's.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from trnfleet.domain.models import MODELS, PROFILES, LanguageModel
+from trnfleet.domain.schema import Model, Places, Positive, Seconds, Segment, Share
+from trnfleet.errors import nearest
+
+JOB_STATES = (
+    "running", "checkpointing", "stalled", "starting", "hung", "failed", "waiting", "idle",
+)  # fmt: skip  # one line is the order
+"""What a job can be doing: stalled waits for input data, hung for a collective that one of its processes never joins;
+failed is down after a fault, waiting lacks instances, idle holds its instances and executes nothing."""
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class _Job(Model):
+    """What every kind of job has."""
+
+    name: Segment
+    on: Places
+    """Addresses of UltraServers or instances, or ranges such as `uc1/us-0001..us-0008`."""
+    starts_at_s: Seconds | None = None
+    """Simulated seconds at which the job starts, its ramp in view; without it the job is in the middle of its life."""
+    ends_at_s: Positive | None = None
+    """Simulated seconds at which it ends; its instances are idle from then on."""
+
+    @model_validator(mode="after")
+    def _life(self) -> Self:
+        if self.ends_at_s is not None and self.ends_at_s <= (self.starts_at_s or 0.0):
+            raise ValueError(
+                f"ends_at_s {self.ends_at_s:g} must be after starts_at_s, {self.starts_at_s or 0.0:g}"
+            )
+        return self
+
+
+class _Steps(_Job):
+    """A synchronous job that makes optimizer steps: a step takes as long as its slowest chip."""
+
+    step_time_s: Positive = 8.0
+    """Time of one step when nothing is slow. With `parameters` it follows from `mfu` unless it is given."""
+    compute_share: Share = 0.72
+    """Share of a step spent in forward and backward passes, with their tensor-parallel traffic. Derived with
+    `parameters`."""
+    collective_share: Share = 0.20
+    """Share of a step spent in gradient collectives that compute does not hide. With `parameters` it is derived, and
+    a smaller one is refused."""
+    mfu: Share = 0.40
+    """Model FLOP/s utilisation over a whole step, of dense BF16 peak."""
+    tensor_active: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of the compute phase in which the tensor engine is active; power follows it, and `mfu` does not change it."""
+    tokens_per_step: Positive = 4_194_304.0
+    hbm_used: Share = 0.78
+    """Share of HBM that weights, optimizer state and activations take."""
+    checkpoint_every_steps: Annotated[int, Field(ge=0)] = 200
+    """Steps between checkpoints; 0 for none."""
+    checkpoint_s: Positive = 12.0
+    """Time of a checkpoint at the full bandwidth of the shared storage."""
+    startup_s: Positive = 90.0
+    """From the processes' start to the first step: weights from storage, compile cache, first collectives (assumed)."""
+    data_stall_every_steps: Annotated[int, Field(ge=0)] = 0
+    """Steps between waits for the input pipeline, counted from each checkpoint; 0 for none."""
+    data_stall_s: Positive = 1.5
+    """Mean length of such a wait; single ones are half to one and a half times as long."""
+
+    model: str | None = None
+    """Name of a model (`llama-3.1-405b`): fills in `parameters`, `layers` and `hidden`."""
+    parameters: Positive | None = None
+    """Parameters of the model. With them the traffic and the times of the phases are derived from the parallelism."""
+    layers: Count = 80
+    hidden: Count = 8_192
+    """Width of the residual stream."""
+    sequence_length: Count = 8_192
+    """Tokens of a sequence, of which a microbatch has one."""
+    tensor_parallel: Count = 16
+    """Chips over which every layer is sharded: 1, 2, 4 (a row of the torus), 8 or 16."""
+    pipeline_parallel: Count = 1
+    """Stages of consecutive layers."""
+    microbatches: Count | None = None
+    """Microbatches of a step and replica; by default one for each sequence."""
+    overlap: Annotated[float, Field(ge=0, le=0.95)] = 0.7
+    """Share of the gradient collectives that the backward pass hides (assumed)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        name = data.get("model") if isinstance(data, dict) else None
+        if not isinstance(name, str):
+            return data
+        facts = _known_model(name)
+        return {"parameters": facts.parameters, "layers": facts.layers, "hidden": facts.hidden} | data
+
+    @model_validator(mode="after")
+    def _shares(self) -> Self:
+        if self.compute_share <= 0 or self.compute_share + self.collective_share > 1:
+            raise ValueError(
+                f"compute_share {self.compute_share} + collective_share {self.collective_share} must be above 0 and at "
+                "most 1 (the rest is the optimizer)",
+            )
+        if 16 % self.tensor_parallel:
+            raise ValueError(
+                f"tensor_parallel {self.tensor_parallel}: choose 1, 2, 4, 8 or 16 chips, which a 4x4 torus divides into"
+            )
+        keys = {
+            "tensor_parallel",
+            "pipeline_parallel",
+            "microbatches",
+            "layers",
+            "hidden",
+        } & self.model_fields_set
+        if self.parameters is None and keys:
+            raise ValueError(f"{min(keys)} needs parameters (or model), from which the traffic is derived")
+        return self
+
+
+class Training(_Steps):
+    """A pre-training job: steps without end, and a checkpoint now and then."""
+
+    kind: Literal["training"]
+
+
+class FineTuning(_Steps):
+    """A chain of short runs: steps, a checkpoint, an evaluation and a pause until the next."""
+
+    kind: Literal["finetuning"]
+    checkpoint_every_steps: Count = 240
+    """Steps of a run; its end is its checkpoint."""
+    startup_s: Positive = 45.0
+    evaluation_s: Seconds = 40.0
+    """Time of the evaluation after a run."""
+    pause_s: Seconds = 90.0
+    """Time from an evaluation to the next run, in which the instances are idle."""
+
+
+class Peak(Model):
+    """A time of more load than the daily curve has, such as a sale: either at an instant or at an hour of every day."""
+
+    at_s: Seconds | None = None
+    """Simulated seconds after the start."""
+    at_hour_utc: Annotated[float, Field(ge=0, lt=24)] | None = None
+    """Time of day, on every day."""
+    for_s: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+    factor: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
+    """What the offered load is multiplied by."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.at_s is None) == (self.at_hour_utc is None):
+            raise ValueError("a peak has either at_s or at_hour_utc")
+        return self
+
+
+class Inference(_Job):
+    """A serving job: prefill is bound by compute, decode by HBM; load follows the day."""
+
+    kind: Literal["inference"]
+    profile: str | None = None
+    """Name of a kind of serving (`llama-405b-latency`, `shopping-assistant`, `llama-70b`): defaults for what follows."""
+    model: str | None = None
+    """Name of a model: fills in `model_bytes` and `kv_bytes_per_token`."""
+    chips_per_replica: Count = 16
+    """Chips over which one copy of the model is sharded."""
+    model_bytes: Positive = 141e9
+    """Weights that every decode step reads; 141 GB is Llama-3.3-70B in BF16."""
+    kv_bytes_per_token: Positive | None = None
+    """KV cache of one token; by default a sequence's cache is 2 % of the weights, as Llama-3.3-70B's with 8,192 tokens."""
+    context_tokens: Count = 8_192
+    """Mean tokens of a sequence, in and out."""
+    tpot_s: Positive = 0.0197
+    """Time per output token at batch 1; published for Llama-3.3-70B on trn2.48xlarge."""
+    ttft_s: Positive = 0.81
+    """Time to first token without queueing; published for Llama-3.3-70B on trn2.48xlarge."""
+    max_batch: Count = 32
+    load_mean: Share = 0.55
+    """Mean load over a day, as a share of what the replicas can carry."""
+    load_swing: Share = 0.25
+    """How far the daily curve goes above and below the mean."""
+    peak_hour_utc: Annotated[float, Field(ge=0, lt=24)] = 18.0
+    peaks: tuple[Peak, ...] = ()
+    hbm_used: Share = 0.65
+    """Share of HBM that weights and an average KV cache take."""
+    startup_s: Positive = 60.0
+    """From the processes' start to the first request: weights from storage, warm-up (assumed)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        profile = data.get("profile")
+        if isinstance(profile, str):
+            if profile not in PROFILES:
+                raise ValueError(f"unknown profile {profile!r}: {nearest(profile, PROFILES)}")
+            data = PROFILES[profile] | data
+        name = data.get("model")
+        if isinstance(name, str):
+            facts = _known_model(name)
+            data = {"model_bytes": facts.weight_bytes, "kv_bytes_per_token": facts.kv_bytes_per_token} | data
+        return data
+
+
+class Reserved(_Job):
+    """Instances that are held with the runtime loaded, and on which nothing executes."""
+
+    kind: Literal["reserved"]
+    hbm_used: Share = 0.03
+    """Share of HBM that the loaded runtime takes (assumed)."""
+
+
+class Traced(_Job):
+    """A job whose NeuronCore utilisation follows a recording."""
+
+    kind: Literal["trace"]
+    file: Annotated[str, Field(min_length=1, max_length=1_000)]
+    """NDJSON of neuron-monitor (`.ndjson`) or CSV with the header `time_s,utilization_pct`; relative to the fleet file."""
+    loop: bool = True
+    """Whether the recording begins anew at its end; else its last value holds."""
+    like: Literal["training", "inference"] = "training"
+    """What the chips do while their cores are busy, which the recording does not say."""
+    mfu: Share = 0.35
+    """Model FLOP/s utilisation while the cores are fully busy (assumed)."""
+    hbm_used: Share = 0.6
+    startup_s: Positive = 30.0
+
+
+Job = Annotated[Training | Inference | FineTuning | Reserved | Traced, Field(discriminator="kind")]
+
+
+def _known_model(name: str) -> LanguageModel:
+    if name not in MODELS:
+        raise ValueError(f"unknown model {name!r}: {nearest(name, MODELS)}")
+    return MODELS[name]

@@ -1,0 +1,87 @@
+"""Models that jobs train and serve, and kinds of serving by name: facts, each with its evidence.
+
+Owns no simulation: what a job makes of a model is in `jobs` and in the simulator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel:
+    """A dense decoder: what its traffic and memory follow from."""
+
+    parameters: float
+    layers: int
+    hidden: int
+    """Width of the residual stream."""
+    kv_heads: int
+    head_dim: int
+    bytes_per_value: int = 2
+    """BF16."""
+
+    @property
+    def weight_bytes(self) -> float:
+        """Bytes of the weights."""
+        return self.parameters * self.bytes_per_value
+
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """KV cache of one token, bytes: keys and values of every layer and KV head (derived)."""
+        return 2.0 * self.layers * self.kv_heads * self.head_dim * self.bytes_per_value
+
+
+MODELS = {
+    "llama-3.1-8b": LanguageModel(8.03e9, 32, 4_096, 8, 128),
+    "llama-3.3-70b": LanguageModel(70.6e9, 80, 8_192, 8, 128),
+    "llama-3.1-405b": LanguageModel(405e9, 126, 16_384, 8, 128),
+}
+"""Published: The Llama 3 Herd of Models (arXiv 2407.21783), table 3, and the models' cards."""
+
+PROFILES: dict[str, dict[str, Any]] = {
+    # Published: Bedrock's latency-optimised Llama 3.1 405B runs on Trainium2 and takes requests of up to 11,000 tokens
+    # (Bedrock's user guide); at launch AWS called it more than three times as fast as others. AWS publishes no time per
+    # token of it. Assumed: one UltraServer a replica, 14 ms a token (31 % of its HBM bandwidth for 810 GB of weights;
+    # a plain BF16 405B at the 15 % of the published 70B case would take 28 ms), 0.9 s to the first token, small batches.
+    "llama-405b-latency": {
+        "model": "llama-3.1-405b",
+        "chips_per_replica": 64,
+        "tpot_s": 0.014,
+        "ttft_s": 0.9,
+        "max_batch": 8,
+        "context_tokens": 11_000,
+        "load_mean": 0.45,
+        "load_swing": 0.2,
+        "hbm_used": 0.32,
+    },
+    # Published: a shopping assistant ran on more than 80,000 Inferentia and Trainium chips on Prime Day 2024 (AWS blog on
+    # Trainium2). Assumed: a model of eight billion parameters, many short conversations at once, an evening peak.
+    "shopping-assistant": {
+        "model": "llama-3.1-8b",
+        "chips_per_replica": 4,
+        "tpot_s": 0.0081,
+        "ttft_s": 0.14,
+        "max_batch": 64,
+        "context_tokens": 4_096,
+        "load_mean": 0.38,
+        "load_swing": 0.22,
+        "peak_hour_utc": 20.0,
+        "hbm_used": 0.35,
+    },
+    # Published: time per token 19.7 ms and to the first token 0.81 s at batch 1 on trn2.48xlarge (Neuron SDK tutorial on
+    # Llama-3.3-70B). Assumed: the batch and the load.
+    "llama-70b": {
+        "model": "llama-3.3-70b",
+        "chips_per_replica": 16,
+        "tpot_s": 0.0197,
+        "ttft_s": 0.81,
+        "max_batch": 32,
+        "context_tokens": 8_192,
+        "load_mean": 0.55,
+        "load_swing": 0.25,
+        "hbm_used": 0.66,
+    },
+}
+"""Kinds of serving by name: defaults for the keys of an inference job."""
