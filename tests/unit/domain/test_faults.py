@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from trnfleet.domain.faults import (
+    FAULTS,
+    Effect,
+    FaultScope,
+    Reaction,
+    Recovery,
+    check_use,
+    find_fault,
+)
+from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS, Kind, Scope
+from trnfleet.errors import ConfigError
+
+EXPECTED = [
+    "ecc_corrected_storm",
+    "hbm_uncorrectable",
+    "hbm_uncorrectable_repairable",
+    "sram_uncorrectable",
+    "dma_abort",
+    "hang_compute",
+    "hang_collectives",
+    "link_degraded",
+    "link_down",
+    "z_link_down",
+    "ultraserver_split",
+    "efa_affinity_lost",
+    "nic_down",
+    "rack_overheat",
+    "chip_throttle",
+    "power_cap",
+    "straggler",
+    "firmware_heartbeat_lost",
+    "runtime_crash",
+    "instance_reboot",
+    "instance_retirement",
+    "storage_slow",
+    "agent_silent",
+    "transport_delay",
+    "transport_drop",
+    "transport_duplicate",
+    "transport_reorder",
+    "transport_late_reconnect",
+]
+NRT = {5: "TIMEOUT", 101: "EXEC_UNIT_UNRECOVERABLE", 1200: "EXEC_HW_ERR_COLLECTIVES", 1201: "EXEC_HW_ERR_HBM_UE",
+       1202: "EXEC_HW_ERR_NC_UE", 1203: "EXEC_HW_ERR_DMA_ABORT", 1205: "EXEC_HW_ERR_REPAIRABLE_HBM_UE"}  # fmt: skip
+"""Of the SDK's src/libnrt/include/nrt/nrt_status.h."""
+DEVICE_DAYS = 16_384 * 54
+"""Of Llama 3's training (arXiv 2407.21783): accelerators x days."""
+
+
+def test_the_table_has_every_fault_under_its_name() -> None:
+    """Scenarios, commands and documents use these names; one that goes or changes breaks them."""
+    assert sorted(FAULTS) == sorted(EXPECTED)
+    assert all(fault.name == name for name, fault in FAULTS.items())
+    assert len({fault.title for fault in FAULTS.values()}) == len(FAULTS)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_row_agrees_with_itself_and_with_the_metrics(name: str) -> None:
+    """Counters are chips' counters, health bits are the driver's, magnitudes lie in their range, statuses are the SDK's."""
+    fault = FAULTS[name]
+    assert fault.title
+    assert fault.cause
+    for count in fault.counts:
+        assert BY_NAME[count.metric].kind is Kind.COUNTER
+        assert BY_NAME[count.metric].scope is Scope.CHIP
+        assert count.at_once > 0 or count.per_s > 0
+    assert set(fault.health) <= set(HEALTH_BITS)
+    assert fault.least <= fault.magnitude <= fault.most
+    if fault.nrt is not None:
+        assert fault.nrt_name == NRT[fault.nrt]
+        assert fault.runtime_log
+    assert (fault.effect is Effect.TRANSPORT) == fault.is_transport == (fault.scope is FaultScope.PUBLISHER)
+    assert set(re.findall(r"\{(\w*)\}", fault.log + fault.runtime_log)) <= {"nd", "direction"}
+    assert fault.is_told == bool(fault.log or fault.hw_error or fault.runtime_log)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_every_fault_has_an_end(name: str) -> None:
+    """What ends by itself has a duration and no steps; a recovery has steps, and none of them is without time at all."""
+    fault = FAULTS[name]
+    if fault.ends_by_itself:
+        assert fault.stages.total_s == 0
+        assert fault.lasts_s > 0
+        assert fault.reaction in {Reaction.NONE, Reaction.SLOW}, "nobody would start the job again"
+    else:
+        assert min(fault.stages) >= 0
+        assert fault.stages.mend_s > 0
+        assert fault.stages.total_s == pytest.approx(sum(fault.stages))
+    if fault.reaction is Reaction.HANG:
+        assert fault.stages.detect_s > 0, "a hang is seen only when time has passed"
+
+
+def test_a_fault_that_comes_by_itself_says_where_its_rate_is_from() -> None:
+    """A rate has a source; what is set by people, or hits messages, has neither."""
+    for fault in FAULTS.values():
+        assert (fault.rate_per_device_day is None) == (not fault.rate_source), fault.name
+        assert fault.rate_per_device_day is None or fault.rate_per_device_day > 0
+        assert not fault.is_transport or fault.rate_per_device_day is None
+
+
+@pytest.mark.parametrize(
+    ("names", "interruptions"),
+    [
+        (("hbm_uncorrectable", "hbm_uncorrectable_repairable"), 72),
+        (("sram_uncorrectable",), 19),
+        (("link_down", "z_link_down"), 35),
+        (("nic_down",), 7),
+        (("hang_collectives",), 7),
+        (("chip_throttle",), 6),
+        (("firmware_heartbeat_lost",), 17),
+        (("runtime_crash",), 54),
+        (("instance_reboot",), 32),
+    ],
+)
+def test_rates_are_those_of_llama_3(names: tuple[str, ...], interruptions: int) -> None:
+    """Published: 419 interruptions in 54 days on 16,384 accelerators by cause (arXiv 2407.21783, table 5); derived a day."""
+    together = sum(FAULTS[name].rate_per_device_day or 0.0 for name in names)
+    assert together == pytest.approx(interruptions / DEVICE_DAYS, rel=0.03)
+
+
+def test_accelerators_fail_no_more_often_than_published() -> None:
+    """Published: 148 faulty accelerators of 419; DMA aborts and hangs are parts of them (arXiv 2407.21783, table 5)."""
+    together = sum(FAULTS[name].rate_per_device_day or 0.0 for name in ("dma_abort", "hang_compute"))
+    assert together < 148 / DEVICE_DAYS
+
+
+def test_interruptions_together_are_of_the_published_order() -> None:
+    """Published: one interruption of 16,384 accelerators in 3.1 h, all causes; those here come within a factor of 2."""
+    a_day = sum(
+        fault.rate_per_device_day or 0.0
+        for fault in FAULTS.values()
+        if fault.reaction in {Reaction.CRASH, Reaction.HANG} or fault.scope is FaultScope.LINK
+    )
+    assert 24.0 / (a_day * 16_384) == pytest.approx(3.1, rel=0.5)
+
+
+def test_lost_affinity_is_the_measured_cliff() -> None:
+    """Measured on trn2.48xlarge: 23.5 GB/s with wrong affinity against 266 to 279 (Mooncake's EFA documents)."""
+    share = FAULTS["efa_affinity_lost"].magnitude
+    assert 23.5 / 279 <= share <= 23.5 / 266 + 1e-3
+    assert 1 / share == pytest.approx(11.5, abs=0.5)
+
+
+def test_one_card_of_sixteen_is_lost() -> None:
+    """A trn2.48xlarge has 16 EFA cards of 200 Gbit/s (the SDK's trn2 architecture page)."""
+    assert FAULTS["nic_down"].magnitude == 15 / 16
+
+
+def test_the_runtime_waits_its_timeout_before_a_hang_is_known() -> None:
+    """Published: `execution timeout (30000 ms)` (nrt-troubleshoot)."""
+    assert FAULTS["hang_compute"].stages.detect_s == 30.0
+    assert "30000 ms" in FAULTS["hang_compute"].runtime_log
+
+
+@pytest.mark.parametrize("name", ["hbm_uncorrectable", "sram_uncorrectable"])
+def test_broken_memory_is_replaced_in_time(name: str) -> None:
+    """Published: EC2's retirement notice comes within 15 minutes, and the action is to replace (nrt-troubleshoot)."""
+    fault = FAULTS[name]
+    assert fault.recovery is Recovery.REPLACE
+    assert fault.action == "TERMINATE_INSTANCE"
+    assert fault.stages.total_s <= 15 * 60
+
+
+def test_kernel_logs_name_errors_that_the_problem_detector_knows() -> None:
+    """The node problem detector matches NEURON_HW_ERR with these four (neuron-helm-charts)."""
+    known = {"SRAM_UNCORRECTABLE_ERROR", "NC_UNCORRECTABLE_ERROR", "HBM_UNCORRECTABLE_ERROR", "DMA_ERROR"}
+    assert {fault.hw_error for fault in FAULTS.values() if fault.hw_error} <= known
+    assert all(bool(fault.hw_error) == bool(fault.action) for fault in FAULTS.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("hbm_uncorrectable", ["Uncorrectable HBM memory error is detected.", "Please terminate this instance"]),
+        ("hbm_uncorrectable_repairable", ["Uncorrectable HBM memory error is detected.", "Please reload the neuron driver or reboot your EC2 instance"]),
+        ("sram_uncorrectable", ["Uncorrectable memory error is detected, metadata: 0x16.", "Please terminate or stop/start this instance"]),
+        ("hang_compute", ["execution timeout (30000 ms) on Neuron Device {nd} NC 0, model ", "waiting for execution completion notification"]),
+        ("hang_collectives", ["missing collectives status on Neuron Device {nd} NC 0", "suspected hang in collectives operation 0 out of 100"]),
+    ],
+)  # fmt: skip
+def test_the_runtime_speaks_its_own_words(name: str, parts: list[str]) -> None:
+    """Published: what the runtime's log says beside the status, and what it asks for (nrt-troubleshoot)."""
+    said = FAULTS[name].runtime_log
+    assert said.startswith("(FATAL-RT-UNDEFINED-STATE) ")
+    assert all(part in said for part in parts)
+
+
+def test_links_are_of_their_kind() -> None:
+    """A torus link goes north, south, west or east, a Z link to the instances before and after."""
+    assert FAULTS["link_down"].directions == ("north", "south", "west", "east")
+    assert FAULTS["z_link_down"].directions == ("z_prev", "z_next")
+    assert len(FAULTS["link_degraded"].directions) == 6
+
+
+def test_an_unknown_fault_names_the_nearest() -> None:
+    """A slip of the finger is told from what is there."""
+    with pytest.raises(ConfigError, match="unknown fault 'stragler': did you mean 'straggler'"):
+        find_fault("stragler")
+    assert find_fault("straggler") is FAULTS["straggler"]
+
+
+@pytest.mark.parametrize(
+    ("name", "lasts_s", "magnitude", "message"),
+    [
+        ("straggler", 0.0, None, "must be above 0"),
+        ("straggler", -1.0, None, "must be above 0"),
+        ("straggler", float("nan"), None, "must be above 0"),
+        ("straggler", float("inf"), None, "must be above 0"),
+        ("straggler", None, 0.5, "magnitude 0.5 of straggler: must be 1 to 95"),
+        ("straggler", None, 95.5, "must be 1 to 95"),
+        ("straggler", None, float("nan"), "must be 1 to 95"),
+        ("runtime_crash", None, 1.0, "runtime_crash has no magnitude"),
+    ],
+)
+def test_what_a_fault_cannot_be_is_refused(
+    name: str, lasts_s: float | None, magnitude: float | None, message: str
+) -> None:
+    """The message names the limit."""
+    with pytest.raises(ConfigError, match=message):
+        check_use(FAULTS[name], lasts_s, magnitude)
+
+
+def test_limits_themselves_are_allowed() -> None:
+    """A range includes its ends."""
+    for fault in FAULTS.values():
+        if fault.most > fault.least:
+            check_use(fault, 1.0, fault.least)
+            check_use(fault, 1.0, fault.most)

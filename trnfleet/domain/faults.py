@@ -1,0 +1,370 @@
+"""The table of faults: what each looks like, what it does to a job, and how operators get rid of it.
+
+Pure data, from which the simulator, the commands, the scenarios and the documentation are derived: adding a fault is
+adding a row. Signatures follow the Neuron driver and runtime (nrt_status.h, nrt-troubleshoot, the driver's sysfs).
+Times of recovery are assumed where nothing else is said. Rates are events a device and day; "Llama 3" are the 419
+interruptions of 16,384 accelerators in 54 days (arXiv 2407.21783, table 5), 884,736 device-days.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from trnfleet.domain.topology import DIRECTIONS
+from trnfleet.errors import ConfigError, nearest
+
+
+class FaultScope(enum.StrEnum):
+    """What a fault hits."""
+
+    CHIP = "chip"
+    LINK = "link"
+    INSTANCE = "instance"
+    RACK = "rack"
+    ULTRASERVER = "ultraserver"
+    CLUSTER = "cluster"
+    PUBLISHER = "publisher"
+
+
+class Effect(enum.StrEnum):
+    """What a fault does while it lasts, with the meaning of its magnitude."""
+
+    NONE = "none"
+    CHIP_PACE = "% of the chip's peak withheld"
+    LINK_CAPACITY = "share of the link's bandwidth left"
+    SPLIT = "share of the links' bandwidth between the racks left"
+    EFA_PACE = "share of the instance's EFA bandwidth left"
+    STORAGE_PACE = "share of the shared storage's bandwidth left"
+    INLET = "degC on top of the inlet's temperature"
+    POWER_CAP = "share of the chips' maximum power allowed"
+    SILENT = "nothing is published"
+    TRANSPORT = "seconds (delay) or share of the messages"
+
+
+class Reaction(enum.StrEnum):
+    """What becomes of the job; of an inference job only the replica is concerned."""
+
+    NONE = "none"
+    SLOW = "slows down"
+    HANG = "hangs"
+    CRASH = "fails"
+
+
+class Recovery(enum.StrEnum):
+    """How it ends."""
+
+    ENDS = "ends by itself"
+    REPAIR = "is repaired while the job goes on"
+    RESTART_JOB = "the job is restarted"
+    RELOAD = "the driver is reloaded"
+    REBOOT = "the instance is rebooted"
+    REPLACE = "the instance is replaced"
+
+
+class Stages(NamedTuple):
+    """Seconds that each step of a recovery takes, one after the other."""
+
+    detect_s: float = 0.0
+    """Until somebody or something notices."""
+    quarantine_s: float = 0.0
+    """Until nothing new is placed on the instance."""
+    drain_s: float = 0.0
+    """Until the job has left it."""
+    mend_s: float = 0.0
+    """Repair, reload, reboot or replacement."""
+    return_s: float = 0.0
+    """Checks before it is used again."""
+
+    @property
+    def total_s(self) -> float:
+        """From the fault to the return."""
+        return sum(self)
+
+
+class Count(NamedTuple):
+    """What a fault adds to a chip's counter."""
+
+    metric: str
+    at_once: int = 0
+    per_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One row."""
+
+    name: str
+    title: str
+    scope: FaultScope
+    cause: str
+    effect: Effect = Effect.NONE
+    magnitude: float = 0.0
+    """Unless something else is asked for; its meaning is `effect`'s."""
+    least: float = 0.0
+    most: float = 0.0
+    reaction: Reaction = Reaction.NONE
+    recovery: Recovery = Recovery.ENDS
+    stages: Stages = field(default_factory=Stages)
+    lasts_s: float = 300.0
+    """How long it lasts where it ends by itself and nothing else is asked for."""
+    counts: tuple[Count, ...] = ()
+    health: tuple[str, ...] = ()
+    """Bits of `health` that are set while it lasts."""
+    directions: tuple[str, ...] = DIRECTIONS
+    """Of the links that it hits."""
+    hw_error: str = ""
+    """NEURON_HW_ERR of the kernel's log, where the driver writes one."""
+    action: str = ""
+    """What that line asks for."""
+    log: str = ""
+    """What the kernel's or the runtime's log says otherwise; `{nd}` is the chip's number, `{direction}` a link's."""
+    nrt: int | None = None
+    """NRT_STATUS with which executions end."""
+    nrt_name: str = ""
+    runtime_log: str = ""
+    """The runtime's words beside that status; `{nd}` is the chip's number."""
+    severity: str = "warning"
+    is_told: bool = True
+    """Whether any log tells of it; a straggler, say, is nobody's event."""
+    rate_per_device_day: float | None = None
+    """Events a chip and day; None where it never comes by itself."""
+    rate_source: str = ""
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether it has a duration."""
+        return self.recovery is Recovery.ENDS
+
+    @property
+    def is_transport(self) -> bool:
+        """Whether it hits messages and not the fleet."""
+        return self.scope is FaultScope.PUBLISHER
+
+
+_LLAMA = "Llama 3: {} of 419 in 884,736 device-days (derived)"
+_REPLACE = Stages(detect_s=15.0, quarantine_s=5.0, drain_s=15.0, mend_s=300.0, return_s=60.0)
+"""A watcher of the kernel's log notices in seconds; EC2's retirement notice comes within 15 minutes (published); another
+instance of a reserved pool takes minutes (assumed)."""
+_REBOOT = Stages(detect_s=15.0, quarantine_s=5.0, drain_s=15.0, mend_s=240.0, return_s=30.0)
+
+_TABLE = (
+    Fault(
+        name="ecc_corrected_storm", title="HBM errors corrected by the dozen", scope=FaultScope.CHIP,
+        cause="a weak HBM row", counts=(Count("mem_ecc_corrected", per_s=12.0),), lasts_s=120.0, is_told=False,
+        rate_per_device_day=2.4e-4, rate_source="assumed: three for each uncorrectable HBM error",
+    ),
+    Fault(
+        name="hbm_uncorrectable", title="Uncorrectable HBM error, not repairable", scope=FaultScope.CHIP,
+        cause="an HBM stack is failing", reaction=Reaction.CRASH, recovery=Recovery.REPLACE, stages=_REPLACE,
+        counts=(Count("mem_ecc_uncorrected", 1), Count("exec_errors", 1)), health=("hbm",),
+        hw_error="HBM_UNCORRECTABLE_ERROR", action="TERMINATE_INSTANCE", nrt=1201, nrt_name="EXEC_HW_ERR_HBM_UE",
+        runtime_log="(FATAL-RT-UNDEFINED-STATE) [ND {nd}] Uncorrectable HBM memory error is detected. Execution results may be "
+        "invalid. Please terminate this instance to prevent future impact from the hardware error.",
+        severity="critical", rate_per_device_day=6.1e-5, rate_source=_LLAMA.format("72 HBM3, three quarters of them"),
+    ),
+    Fault(
+        name="hbm_uncorrectable_repairable", title="Uncorrectable HBM error, repairable", scope=FaultScope.CHIP,
+        cause="an HBM row that has a spare", reaction=Reaction.CRASH, recovery=Recovery.RELOAD,
+        stages=Stages(detect_s=15.0, quarantine_s=5.0, drain_s=15.0, mend_s=45.0, return_s=20.0),
+        counts=(Count("mem_ecc_uncorrected", 1), Count("exec_errors", 1)), health=("hbm",),
+        # Assumed: that the kernel's log asks for a reload. The only action that is published is TERMINATE_INSTANCE.
+        hw_error="HBM_UNCORRECTABLE_ERROR", action="RELOAD_DRIVER", nrt=1205, nrt_name="EXEC_HW_ERR_REPAIRABLE_HBM_UE",
+        runtime_log="(FATAL-RT-UNDEFINED-STATE) [ND {nd}] Uncorrectable HBM memory error is detected. Execution results may be "
+        "invalid. Please reload the neuron driver or reboot your EC2 instance.",
+        severity="critical", rate_per_device_day=2.0e-5, rate_source=_LLAMA.format("72 HBM3, a quarter of them"),
+    ),
+    Fault(
+        name="sram_uncorrectable", title="Uncorrectable SRAM error", scope=FaultScope.CHIP,
+        cause="a flipped pair of bits in SBUF or PSUM", reaction=Reaction.CRASH, recovery=Recovery.REPLACE,
+        stages=_REPLACE, counts=(Count("sram_ecc_uncorrected", 1), Count("exec_errors", 1)), health=("sram",),
+        hw_error="SRAM_UNCORRECTABLE_ERROR", action="TERMINATE_INSTANCE", nrt=1202, nrt_name="EXEC_HW_ERR_NC_UE",
+        runtime_log="(FATAL-RT-UNDEFINED-STATE) [ND {nd}][NC 0] Uncorrectable memory error is detected, metadata: 0x16. Please "
+        "terminate or stop/start this instance to prevent future impact from the hardware error.",
+        severity="critical", rate_per_device_day=2.1e-5, rate_source=_LLAMA.format("19 SRAM"),
+    ),
+    Fault(
+        name="dma_abort", title="DMA engine aborted", scope=FaultScope.CHIP, cause="a DMA engine in an abort state",
+        reaction=Reaction.CRASH, recovery=Recovery.REPLACE, stages=_REPLACE, counts=(Count("exec_errors", 1),),
+        health=("axi_fabric",), hw_error="DMA_ERROR", action="TERMINATE_INSTANCE", nrt=1203,
+        nrt_name="EXEC_HW_ERR_DMA_ABORT", runtime_log="[MLA {nd}][NC 0] DMA TX engine 0 is in an abort state",
+        severity="critical", rate_per_device_day=4.0e-5, rate_source=_LLAMA.format("148 accelerators, about a quarter"),
+    ),
+    Fault(
+        name="hang_compute", title="Hang on compute", scope=FaultScope.CHIP, cause="a NeuronCore that does not finish",
+        reaction=Reaction.HANG, recovery=Recovery.REPLACE,
+        # Published: the runtime's execution timeout is 30 s.
+        stages=Stages(detect_s=30.0, quarantine_s=5.0, drain_s=15.0, mend_s=300.0, return_s=60.0),
+        counts=(Count("exec_errors", 1),), health=("firmware_service_processor",), nrt=5, nrt_name="TIMEOUT",
+        runtime_log="(FATAL-RT-UNDEFINED-STATE) execution timeout (30000 ms) on Neuron Device {nd} NC 0, model model.neff, "
+        "waiting for execution completion notification",
+        severity="critical", rate_per_device_day=6.0e-5, rate_source=_LLAMA.format("148 accelerators, about a third"),
+    ),
+    Fault(
+        name="hang_collectives", title="Hang on a collective", scope=FaultScope.CHIP,
+        cause="a worker that never joins: the culprit may be any", reaction=Reaction.HANG, recovery=Recovery.RESTART_JOB,
+        # Published: waits of about ten minutes without a watchdog, 30 s with one (ByteRobust).
+        stages=Stages(detect_s=30.0, mend_s=20.0), nrt=1200, nrt_name="EXEC_HW_ERR_COLLECTIVES",
+        runtime_log="(FATAL-RT-UNDEFINED-STATE) missing collectives status on Neuron Device {nd} NC 0, model 0 - suspected hang "
+        "in collectives operation 0 out of 100",
+        severity="critical", rate_per_device_day=7.9e-6, rate_source=_LLAMA.format("7 watchdog timeouts"),
+    ),
+    Fault(
+        name="link_degraded", title="NeuronLink degraded", scope=FaultScope.LINK, cause="retries on a torus or Z link",
+        effect=Effect.LINK_CAPACITY, magnitude=0.25, least=0.02, most=0.98, reaction=Reaction.SLOW, lasts_s=600.0,
+        is_told=False, rate_per_device_day=4.0e-5, rate_source="assumed: as often as links that go down",
+    ),
+    Fault(
+        name="link_down", title="NeuronLink down", scope=FaultScope.LINK, cause="a torus link is lost",
+        directions=DIRECTIONS[:4],
+        effect=Effect.LINK_CAPACITY, reaction=Reaction.SLOW, recovery=Recovery.REPAIR,
+        stages=Stages(detect_s=10.0, quarantine_s=20.0, mend_s=1_800.0), health=("link_intraserver",),
+        log="neuron: nd{nd}: NeuronLink {direction} is down", severity="critical", rate_per_device_day=2.0e-5,
+        rate_source=_LLAMA.format("35 switches and cables, half of them"),
+    ),
+    Fault(
+        name="z_link_down", title="NeuronLink between instances down", scope=FaultScope.LINK,
+        cause="a cable between two instances of an UltraServer", directions=DIRECTIONS[4:],
+        effect=Effect.LINK_CAPACITY, reaction=Reaction.SLOW,
+        recovery=Recovery.REPAIR, stages=Stages(detect_s=10.0, quarantine_s=20.0, mend_s=1_800.0),
+        health=("link_interserver",), log="neuron: nd{nd}: inter-server NeuronLink {direction} is down",
+        severity="critical", rate_per_device_day=2.0e-5,
+        rate_source=_LLAMA.format("35 switches and cables, half of them"),
+    ),
+    Fault(
+        name="ultraserver_split", title="UltraServer split into two pairs", scope=FaultScope.ULTRASERVER,
+        cause="the links between its two racks are lost", effect=Effect.SPLIT, reaction=Reaction.CRASH,
+        recovery=Recovery.REPAIR,
+        # Published: the election of node ids has a timeout of 600 s (the driver's neuron_pelect.c).
+        stages=Stages(detect_s=10.0, quarantine_s=20.0, drain_s=30.0, mend_s=900.0, return_s=120.0),
+        health=("link_interserver",), log="neuron: ultraserver election: 4 nodes not found, falling back to 2+2",
+        severity="critical", rate_per_device_day=1.0e-7, rate_source="assumed: rare",
+    ),
+    Fault(
+        name="efa_affinity_lost", title="EFA affinity lost", scope=FaultScope.INSTANCE,
+        cause="network cards that serve far chips",
+        # Measured on trn2.48xlarge: 23.5 of 266 to 279 GB/s (Mooncake's EFA documents).
+        effect=Effect.EFA_PACE, magnitude=0.086, least=0.01, most=0.99, reaction=Reaction.SLOW, lasts_s=600.0,
+        is_told=False, rate_per_device_day=5.0e-7, rate_source="assumed: after one in ten reboots",
+    ),
+    Fault(
+        name="nic_down", title="Network card down", scope=FaultScope.INSTANCE, cause="one of 16 EFA cards is lost",
+        effect=Effect.EFA_PACE, magnitude=0.9375, least=0.01, most=0.99, reaction=Reaction.SLOW, lasts_s=900.0,
+        health=("link_efa",), log="efa 0000:c9:00.0: link is down", rate_per_device_day=7.9e-6,
+        rate_source=_LLAMA.format("7 network cards"),
+    ),
+    Fault(
+        name="rack_overheat", title="Cooling of a rack fails", scope=FaultScope.RACK,
+        cause="fans or chilled air of one rack: two instances of an UltraServer", effect=Effect.INLET, magnitude=22.0,
+        least=1.0, most=60.0, reaction=Reaction.SLOW, lasts_s=900.0,
+        log="rack inlet temperature is above its limit", rate_per_device_day=1.0e-7, rate_source="assumed: rare",
+    ),
+    Fault(
+        name="chip_throttle", title="Chip throttles from heat", scope=FaultScope.CHIP, cause="a blocked heat sink or a bad sensor",
+        effect=Effect.CHIP_PACE, magnitude=40.0, least=1.0, most=95.0, reaction=Reaction.SLOW, lasts_s=600.0,
+        log="neuron: nd{nd}: thermal throttling is active", rate_per_device_day=6.8e-6,
+        rate_source=_LLAMA.format("6 thermal interfaces and sensors"),
+    ),
+    Fault(
+        name="power_cap", title="Power cap on a rack", scope=FaultScope.RACK, cause="a cap set by the site",
+        effect=Effect.POWER_CAP, magnitude=0.6, least=0.3, most=0.99, reaction=Reaction.SLOW, lasts_s=600.0,
+        log="rack power limit is in force", rate_per_device_day=None,
+    ),
+    Fault(
+        name="straggler", title="Straggling chip", scope=FaultScope.CHIP, cause="a chip that does less than its peers",
+        effect=Effect.CHIP_PACE, magnitude=30.0, least=1.0, most=95.0, reaction=Reaction.SLOW, lasts_s=600.0,
+        is_told=False, rate_per_device_day=1.0e-5,
+        rate_source="assumed; 1.7 % of jobs that straggle do so for a bad worker (ByteDance, OSDI 2025)",
+    ),
+    Fault(
+        name="firmware_heartbeat_lost", title="Firmware heartbeat lost", scope=FaultScope.CHIP,
+        cause="the management processor does not answer", reaction=Reaction.CRASH, recovery=Recovery.REBOOT, stages=_REBOOT,
+        health=("firmware_service_api", "firmware_service_processor"), counts=(Count("exec_errors", 1),),
+        log="neuron: nd{nd}: firmware heartbeat is lost", severity="critical", rate_per_device_day=1.9e-5,
+        rate_source=_LLAMA.format("17 system processors"),
+    ),
+    Fault(
+        name="runtime_crash", title="Runtime crash", scope=FaultScope.CHIP, cause="a bug in the job or its runtime",
+        reaction=Reaction.CRASH, recovery=Recovery.RESTART_JOB, stages=Stages(detect_s=10.0, mend_s=20.0),
+        counts=(Count("exec_errors", 4),), nrt=101, nrt_name="EXEC_UNIT_UNRECOVERABLE",
+        runtime_log="[ND {nd}] nrt_execute failed with status 101", severity="critical", rate_per_device_day=6.1e-5,
+        rate_source=_LLAMA.format("54 software bugs"),
+    ),
+    Fault(
+        name="instance_reboot", title="Instance reboots", scope=FaultScope.INSTANCE, cause="unplanned maintenance of the host",
+        reaction=Reaction.CRASH, recovery=Recovery.REBOOT,
+        stages=Stages(mend_s=240.0, return_s=30.0), log="EC2 status: instance-reboot", severity="critical",
+        rate_per_device_day=3.6e-5, rate_source=_LLAMA.format("32 unplanned maintenances of hosts"),
+    ),
+    Fault(
+        name="instance_retirement", title="Retirement notice", scope=FaultScope.INSTANCE, cause="EC2 retires the hardware beneath",
+        recovery=Recovery.REPLACE,
+        # Assumed: the job is stopped at the operators' leisure, ten minutes after the notice.
+        stages=Stages(detect_s=30.0, quarantine_s=30.0, drain_s=540.0, mend_s=300.0, return_s=60.0),
+        log="EC2 scheduled event: instance-retirement", rate_per_device_day=1.0e-5, rate_source="assumed",
+    ),
+    Fault(
+        name="storage_slow", title="Shared storage is slow", scope=FaultScope.CLUSTER, cause="a file system over its throughput",
+        effect=Effect.STORAGE_PACE, magnitude=0.08, least=0.005, most=0.99, reaction=Reaction.SLOW, lasts_s=600.0,
+        log="shared storage: throughput is at its limit", rate_per_device_day=None,
+    ),
+    Fault(
+        name="agent_silent", title="Agent is silent", scope=FaultScope.INSTANCE, cause="the telemetry agent hangs; the job goes on",
+        effect=Effect.SILENT, lasts_s=300.0, is_told=False, rate_per_device_day=2.0e-6, rate_source="assumed",
+    ),
+    Fault(
+        name="transport_delay", title="Messages are late", scope=FaultScope.PUBLISHER, cause="a slow network",
+        effect=Effect.TRANSPORT, magnitude=2.0, least=0.05, most=60.0, is_told=False, lasts_s=60.0,
+    ),
+    Fault(
+        name="transport_drop", title="Messages are lost", scope=FaultScope.PUBLISHER, cause="a lossy network",
+        effect=Effect.TRANSPORT, magnitude=0.1, least=0.001, most=1.0, is_told=False, lasts_s=60.0,
+    ),
+    Fault(
+        name="transport_duplicate", title="Messages come twice", scope=FaultScope.PUBLISHER, cause="resent after a lost answer",
+        effect=Effect.TRANSPORT, magnitude=0.1, least=0.001, most=1.0, is_told=False, lasts_s=60.0,
+    ),
+    Fault(
+        name="transport_reorder", title="Messages overtake each other", scope=FaultScope.PUBLISHER, cause="several ways through a network",
+        effect=Effect.TRANSPORT, magnitude=0.1, least=0.001, most=1.0, is_told=False, lasts_s=60.0,
+    ),
+    Fault(
+        name="transport_late_reconnect", title="Connection lost", scope=FaultScope.PUBLISHER,
+        cause="the publisher's connection is gone and comes back late", effect=Effect.TRANSPORT, magnitude=1.0,
+        least=1.0, most=1.0, is_told=False, lasts_s=30.0,
+    ),
+)  # fmt: skip  # a table reads as rows
+
+FAULTS = {fault.name: fault for fault in _TABLE}
+"""Every fault by its name, in the table's order."""
+
+
+def find_fault(name: str) -> Fault:
+    """Return the fault of that name.
+
+    Raises:
+        ConfigError: there is none; the message names the nearest.
+    """
+    try:
+        return FAULTS[name]
+    except KeyError:
+        raise ConfigError(f"unknown fault {name!r}: {nearest(name, FAULTS)}") from None
+
+
+def check_use(fault: Fault, lasts_s: float | None, magnitude: float | None) -> None:
+    """Hold a duration and a magnitude against what a fault allows.
+
+    Raises:
+        ConfigError: it has none, or the value is out of its range; the message names the limit.
+    """
+    if lasts_s is not None and not 0 < lasts_s < float("inf"):
+        raise ConfigError(f"duration {lasts_s!r} s: must be above 0")
+    if magnitude is None:
+        return
+    if fault.most <= fault.least:
+        raise ConfigError(f"{fault.name} has no magnitude")
+    if not fault.least <= magnitude <= fault.most:
+        raise ConfigError(
+            f"magnitude {magnitude:g} of {fault.name}: must be {fault.least:g} to {fault.most:g} ({fault.effect.value})"
+        )

@@ -1,0 +1,153 @@
+"""What a scenario file says: which faults come when, how load changes, and the time that it is meant for.
+
+The file is TOML; these are its models. Where things are is left to `targets`, for the fleet decides about that.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from trnfleet.domain.durations import Duration, Instant  # noqa: TC001  the models' fields are read at run time
+from trnfleet.domain.faults import FAULTS, check_use, find_fault
+from trnfleet.domain.schema import Model, Positive, Segment
+from trnfleet.errors import ConfigError, nearest
+
+MOST_REPEATS = 10_000
+"""Times that one entry may come."""
+
+
+def _known(name: str) -> str:
+    if name not in FAULTS:
+        raise ValueError(nearest(name, FAULTS))
+    return name
+
+
+def _zoned(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+class FaultEntry(Model):
+    """A fault, or one that comes again and again."""
+
+    fault: Annotated[str, AfterValidator(_known)]
+    """Its name in the table of faults."""
+    target: str
+    """An address with `*`, a range, `random(N)`, `random(N) of PATTERN`; a link has its direction behind a colon."""
+    id: Segment | None = None
+    """Name for `after`."""
+    at: Instant | None = None
+    """Seconds after the start at which it begins."""
+    after: Segment | None = None
+    """The entry after whose (first) begin it comes."""
+    delay: Instant = 0.0
+    """Seconds from there."""
+    every: Annotated[Duration, Field(ge=1.0)] | None = None
+    """Seconds from one time to the next, 1 or more: a jump over a day makes them all."""
+    times: Annotated[int, Field(ge=1, le=MOST_REPEATS)] | None = None
+    """How often it comes; without end if only `every` is given."""
+    lasts_s: Annotated[Duration | None, Field(alias="for")] = None
+    """How long it lasts; with a recovery, until all is as it was: its steps take that much less or more time."""
+    magnitude: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    """How bad it is, in the fault's own unit."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if (self.at is None) == (self.after is None):
+            raise ValueError("give either at or after")
+        if self.delay and self.after is None:
+            raise ValueError("delay goes with after")
+        if self.times is not None and self.every is None:
+            raise ValueError("times goes with every")
+        try:
+            check_use(find_fault(self.fault), self.lasts_s, self.magnitude)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+
+class LoadEntry(Model):
+    """A change of what an inference job is asked for."""
+
+    job: Segment
+    at: Instant
+    lasts_s: Annotated[Duration, Field(alias="for")]
+    factor: Positive
+    """What the job's load is multiplied by."""
+
+
+class Rates(Model):
+    """Faults that come by themselves, at the rates of the table of faults."""
+
+    acceleration: Positive
+    """How many times as often as the rates say."""
+    only: tuple[Annotated[str, AfterValidator(_known)], ...] = ()
+    """These alone; all that have a rate if empty."""
+    without: tuple[Annotated[str, AfterValidator(_known)], ...] = ()
+
+
+class Scenario(Model):
+    """A whole scenario file; what the command line says wins."""
+
+    title: str = ""
+    fleet: str | None = None
+    """A shipped fleet's name, or a fleet file beside this one."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    start: Annotated[datetime, AfterValidator(_zoned)] | None = None
+    """Simulated time of the start."""
+    speed: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
+    """Simulated seconds a second."""
+    period_s: Annotated[Duration | None, Field(alias="period")] = None
+    """Wall time from tick to tick."""
+    keeps_faults: bool = False
+    """Whether the stragglers and links of the fleet file stay; a scenario begins with a healthy fleet otherwise."""
+    faults: tuple[FaultEntry, ...] = ()
+    loads: tuple[LoadEntry, ...] = ()
+    rates: Rates | None = None
+
+    @model_validator(mode="after")
+    def _linked(self) -> Self:
+        self.begins()
+        return self
+
+    def begins(self) -> list[float]:
+        """Return the first begin of each fault, seconds after the start.
+
+        Raises:
+            ValueError: an entry comes after one that is not there, or after itself.
+        """
+        named: dict[str, FaultEntry] = {}
+        for entry in self.faults:
+            if entry.id is None:
+                continue
+            if entry.id in named:
+                raise ValueError(f"faults: id {entry.id!r} is there twice")
+            named[entry.id] = entry
+
+        known: dict[str, float] = {}
+        """Begins of the entries with ids that others came after."""
+
+        def begin(entry: FaultEntry) -> float:
+            behind: list[FaultEntry] = []
+            passed: set[str] = set()
+            while entry.after is not None and entry.after not in known:
+                if entry.after not in named:
+                    raise ValueError(
+                        f"faults: no entry has the id {entry.after!r}: {nearest(entry.after, named)}"
+                    )
+                if entry.after in passed:
+                    raise ValueError(f"faults: {entry.after!r} comes after itself")
+                passed.add(entry.after)
+                behind.append(entry)
+                entry = named[entry.after]
+            at_s = (entry.at or 0.0) if entry.after is None else known[entry.after] + entry.delay
+            while behind:
+                following = behind.pop()
+                if following.after is not None:
+                    known[following.after] = at_s
+                at_s += following.delay
+            return at_s
+
+        return [begin(entry) for entry in self.faults]

@@ -1,0 +1,225 @@
+"""What a fault hits: addresses with patterns, ranges and random choices, resolved against a fleet's layout."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain import topology
+from trnfleet.domain.address import Level, format_chip, parse_chip
+from trnfleet.domain.faults import FaultScope
+from trnfleet.domain.layout import Layout, Node
+from trnfleet.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trnfleet.domain.faults import Fault
+
+MOST_TARGETS = 4_096
+"""Things that one fault may hit at once."""
+
+_RANDOM = re.compile(r"random\((\d{1,5})\)(?: of (\S+))?")
+_LEVELS = {
+    FaultScope.CHIP: Level.CHIP,
+    FaultScope.LINK: Level.CHIP,
+    FaultScope.INSTANCE: Level.INSTANCE,
+    FaultScope.RACK: Level.INSTANCE,
+    FaultScope.ULTRASERVER: Level.ULTRASERVER,
+    FaultScope.CLUSTER: Level.CLUSTER,
+}
+_NAMES = {
+    FaultScope.CHIP: "a chip, such as {}/chip05",
+    FaultScope.LINK: "a chip and a direction, such as {}/chip05:east",
+    FaultScope.INSTANCE: "an instance, such as {}",
+    FaultScope.RACK: "an instance of the rack, such as {}",
+    FaultScope.ULTRASERVER: "an UltraServer, such as {}",
+    FaultScope.CLUSTER: "a cluster, such as {}",
+}
+
+
+class Target(NamedTuple):
+    """One thing that a fault hits."""
+
+    node: Node
+    direction: int = -1
+    """Of a link, from the chip of `node`; -1 for what is not a link."""
+
+    def address(self, layout: Layout) -> str:
+        """Return it as a user would write it."""
+        path = layout.path(self.node)
+        return path if self.direction < 0 else f"{path}:{topology.DIRECTIONS[self.direction]}"
+
+
+def resolve(layout: Layout, fault: Fault, text: str, draw: Callable[[int, int], list[int]]) -> list[Target]:
+    """Return what a target names.
+
+    Args:
+        layout: The fleet.
+        fault: What hits it.
+        text: An address of the scope's level, with `*` and `?` within segments; `uc1/us-0001..us-0004` for siblings;
+            `random(2)`, or `random(2) of PATTERN`. A link's direction stands behind a colon; without one, or as `*`, it
+            is drawn.
+        draw: Draws so many different numbers below a limit, ascending.
+
+    Raises:
+        ConfigError: nothing has that address, or too much has; the message names the nearest.
+    """
+    scope = fault.scope
+    chosen = _RANDOM.fullmatch(text.strip())
+    pattern = chosen[2] if chosen else text.strip()
+    way = ""
+    if scope is FaultScope.LINK and pattern:
+        pattern, _, way = pattern.partition(":")
+    numbers: Sequence[int]
+    if chosen and pattern is None and scope is not FaultScope.ULTRASERVER:
+        count = layout.count(_LEVELS[scope])
+        numbers = draw(_wanted(chosen[1], count, text), count)
+    else:
+        # Standalone segments are numbered among the UltraServers and are none: these are looked through.
+        found = _matching(layout, scope, "*" if pattern is None else pattern)
+        if not found and pattern is not None:
+            raise ConfigError(f"target {text!r}: {_hint(layout, scope, pattern)}")
+        numbers = found
+        if chosen:
+            numbers = [found[place] for place in draw(_wanted(chosen[1], len(found), text), len(found))]
+    if len(numbers) > MOST_TARGETS:
+        raise _too_many(text, len(numbers))
+    nodes = [Node(_LEVELS[scope], int(number)) for number in numbers]
+    if scope is not FaultScope.LINK:
+        return [Target(node) for node in nodes]
+    ways = [topology.DIRECTIONS.index(name) for name in fault.directions]
+    return [Target(node, _direction(layout, node, way, ways, text, draw)) for node in nodes]
+
+
+def _wanted(digits: str, count: int, text: str) -> int:
+    wanted = int(digits)
+    if wanted > MOST_TARGETS:
+        raise _too_many(text, wanted)
+    if not 1 <= wanted <= count:
+        raise ConfigError(f"target {text!r}: 1 to {count:,} are there to choose from")
+    return wanted
+
+
+def _too_many(text: str, count: int) -> ConfigError:
+    return ConfigError(f"target {text!r} names {count:,} things; at most {MOST_TARGETS:,} at once")
+
+
+def _matching(layout: Layout, scope: FaultScope, pattern: str) -> Sequence[int]:
+    """Return the numbers of the nodes of a scope's level whose addresses match."""
+    level = _LEVELS[scope]
+    if ".." in pattern:
+        return _in_range(layout, level, pattern)
+    if pattern == "*":
+        pattern = "/".join("*" * level)
+    segments = pattern.split("/")
+    if len(segments) != level:
+        return ()
+    if not any(mark in pattern for mark in "*?["):
+        node = layout.find(pattern)
+        return (
+            ()
+            if node is None or node.level is not level or _is_no_ultraserver(layout, node)
+            else (node.number,)
+        )
+    if level is Level.CHIP:
+        return _chips(layout, "/".join(segments[:3]), segments[3])
+    names = {
+        Level.CLUSTER: layout.clusters,
+        Level.ULTRASERVER: layout.ultraservers,
+        Level.INSTANCE: layout.instances,
+    }[level]
+    matches = _matcher(segments)
+    return [
+        number
+        for number, name in enumerate(names)
+        if matches(name) and not _is_no_ultraserver(layout, Node(level, number))
+    ]
+
+
+def _is_no_ultraserver(layout: Layout, node: Node) -> bool:
+    return node.level is Level.ULTRASERVER and bool(layout.is_standalone[node.number])
+
+
+def _chips(layout: Layout, instance: str, chip: str) -> list[int]:
+    exact = parse_chip(chip)
+    most = max((kind.chips for kind in layout.types), default=0)
+    places = [
+        place
+        for place in range(most)
+        if (place == exact if exact is not None else fnmatch.fnmatchcase(format_chip(place), chip))
+    ]
+    owners = np.array(_matching(layout, FaultScope.INSTANCE, instance), np.int64)
+    first, last = layout.chip_start[owners], layout.chip_start[owners + 1]
+    rows = first[:, None] + np.array(places, np.int64)
+    numbers: list[int] = rows[rows < last[:, None]].tolist()
+    return numbers
+
+
+def _in_range(layout: Layout, level: Level, text: str) -> Sequence[int]:
+    covered = layout.find_instances(text)
+    if covered is None or level not in {Level.INSTANCE, Level.ULTRASERVER}:
+        return ()
+    if level is Level.INSTANCE:
+        return covered
+    numbers = {layout.parent(Node(Level.INSTANCE, instance)).number for instance in covered}
+    return sorted(number for number in numbers if not layout.is_standalone[number])
+
+
+def _matcher(segments: Sequence[str]) -> Callable[[str], bool]:
+    patterns = [re.compile(fnmatch.translate(segment)) for segment in segments]
+
+    def matches(name: str) -> bool:
+        return all(pattern.match(part) for pattern, part in zip(patterns, name.split("/"), strict=True))
+
+    return matches
+
+
+def _direction(
+    layout: Layout,
+    node: Node,
+    way: str,
+    ways: list[int],
+    text: str,
+    draw: Callable[[int, int], list[int]],
+) -> int:
+    kind = layout.type_of(int(layout.instance_of_chip[node.number]))
+    there = [number for number in ways if kind.links_mask >> number & 1]
+    if not there:
+        names = " or ".join(topology.DIRECTIONS[number] for number in ways)
+        raise ConfigError(f"target {text!r}: a {kind.name} has no NeuronLink {names}")
+    if way in {"", "*"}:
+        return there[draw(1, len(there))[0]]
+    names_there = [topology.DIRECTIONS[number] for number in there]
+    if way not in names_there:
+        raise ConfigError(
+            f"target {text!r}: no such link {way!r} for this fault: {nearest(way, names_there)}"
+        )
+    return topology.DIRECTIONS.index(way)
+
+
+def _hint(layout: Layout, scope: FaultScope, pattern: str) -> str:
+    """Say what a target that names nothing may have meant."""
+    level = _LEVELS[scope]
+    real = [path for number, path in enumerate(layout.ultraservers) if not layout.is_standalone[number]]
+    known = {
+        Level.CLUSTER: list(layout.clusters),
+        Level.ULTRASERVER: real[:4_000],
+        Level.INSTANCE: list(layout.instances[:4_000]),
+        Level.CHIP: list(layout.instances[:4_000]),
+    }[level]
+    if not known:
+        return f"the fleet has no {scope.value}"
+    if len(pattern.split("/")) != level or "*" in pattern:
+        return f"no {scope.value} has such an address; name {_NAMES[scope].format(known[0])}"
+    if level is not Level.CHIP:
+        return f"no {scope.value} is there: {nearest(pattern, known)}"
+    instance, _, chip = pattern.rpartition("/")
+    node = layout.find(instance)
+    if node is None:
+        return f"no {scope.value} is there: {nearest(pattern, [f'{path}/{chip}' for path in known])}"
+    last = format_chip(len(layout.children(node)) - 1)
+    return f"{instance} has the chips chip00 to {last}"
