@@ -12,6 +12,7 @@ from trnfleet.domain import topology
 from trnfleet.errors import ConfigError, nearest
 
 Evidence = Literal["published", "derived", "assumed"]
+CoolingKind = Literal["air", "liquid"]
 
 GIB = 2**30
 TERA = 1e12
@@ -35,6 +36,15 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class Cooling:
+    """How a chip gets rid of its heat."""
+
+    thermal_resistance_c_per_w: Figure
+    """Rise over the inlet's temperature for a watt."""
+    thermal_time_constant_s: Figure
+
+
+@dataclass(frozen=True, slots=True)
 class ChipType:
     """One Trainium chip (the unit of telemetry)."""
 
@@ -54,11 +64,20 @@ class ChipType:
     """One NeuronLink to the same chip of the next instance of an UltraServer, each way."""
     power_background_w: Figure
     power_max_w: Figure
-    thermal_resistance_c_per_w: Figure
-    """Rise over the inlet's temperature for a watt."""
-    thermal_time_constant_s: Figure
+    air: Cooling
+    """A heat sink in the air that enters the rack."""
+    liquid: Cooling
+    """A cold plate; the inlet's temperature is the coolant's."""
+    throttle_start_c: Figure
+    """Junction temperature above which the chip withholds peak."""
+    throttle_limit_c: Figure
+    """Junction temperature at which it withholds all that it can."""
     claims: tuple[Figure, ...] = ()
     """Figures that sources disagree about, kept beside those that are used."""
+
+    def cooling(self, kind: CoolingKind) -> Cooling:
+        """Return one of the ways to cool it."""
+        return self.air if kind == "air" else self.liquid
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +196,18 @@ TRAINIUM1 = ChipType(
     z_link_bytes_per_s=None,
     power_background_w=Figure(40, "W", _NO_WATTAGE, "assumed"),
     power_max_w=Figure(200, "W", _NO_WATTAGE, "assumed"),
-    thermal_resistance_c_per_w=Figure(0.20, "degC/W", "40 degC over inlet at maximum power", "assumed"),
-    thermal_time_constant_s=Figure(25, "s", "an air-cooled heat sink", "assumed"),
+    air=Cooling(
+        Figure(0.20, "degC/W", "40 degC over inlet at maximum power", "assumed"),
+        Figure(25, "s", "an air-cooled heat sink", "assumed"),
+    ),
+    liquid=Cooling(
+        Figure(0.10, "degC/W", "20 degC over the coolant at maximum power", "assumed"),
+        Figure(8, "s", "a cold plate stores less heat than a heat sink", "assumed"),
+    ),
+    throttle_start_c=Figure(
+        75, "degC", "6 degC above the hottest chip at maximum power and 27 degC", "assumed"
+    ),
+    throttle_limit_c=Figure(95, "degC", "20 degC above the start", "assumed"),
 )
 
 TRAINIUM2 = ChipType(
@@ -201,8 +230,18 @@ TRAINIUM2 = ChipType(
     ),
     power_background_w=Figure(90, "W", _NO_WATTAGE, "assumed"),
     power_max_w=Figure(500, "W", _NO_WATTAGE + "; SemiAnalysis estimates about 500 W", "assumed"),
-    thermal_resistance_c_per_w=Figure(0.11, "degC/W", "55 degC over inlet at maximum power", "assumed"),
-    thermal_time_constant_s=Figure(30, "s", "an air-cooled heat sink", "assumed"),
+    air=Cooling(
+        Figure(0.11, "degC/W", "55 degC over inlet at maximum power", "assumed"),
+        Figure(30, "s", "an air-cooled heat sink", "assumed"),
+    ),
+    liquid=Cooling(
+        Figure(0.05, "degC/W", "25 degC over the coolant at maximum power", "assumed"),
+        Figure(10, "s", "a cold plate stores less heat than a heat sink", "assumed"),
+    ),
+    throttle_start_c=Figure(
+        85, "degC", "1.5 degC above the hottest chip at maximum power and 27 degC", "assumed"
+    ),
+    throttle_limit_c=Figure(105, "degC", "20 degC above the start", "assumed"),
     claims=(
         Figure(5.2e15, "FLOP/s, FP8 sparse", "launch blog, 2024-12 (4 x dense)"),
         Figure(2.563e15, "FLOP/s, FP8 sparse", _TRN2_PAGE),

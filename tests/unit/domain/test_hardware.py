@@ -50,9 +50,13 @@ def test_trn1_totals() -> None:
 @pytest.mark.parametrize("chip", CHIP_TYPES.values(), ids=CHIP_TYPES)
 def test_every_figure_has_a_source(chip: hardware.ChipType) -> None:
     """Each figure of a chip says where it comes from, and in which unit."""
-    figures = [getattr(chip, field.name) for field in dataclasses.fields(chip)]
+    figures = [
+        getattr(part, field.name)
+        for part in (chip, chip.air, chip.liquid)
+        for field in dataclasses.fields(part)
+    ]
     figures = [figure for figure in figures if isinstance(figure, Figure)]
-    assert len(figures) >= 9
+    assert len(figures) >= 13
     assert all(figure.source and figure.unit for figure in figures)
     assert chip.power_max_w.evidence == "assumed"
 
@@ -61,3 +65,28 @@ def test_unknown_type_names_the_nearest() -> None:
     """A type that is not in the catalogue is refused with the nearest that is."""
     with pytest.raises(ConfigError, match=r"trn2\.48xlarge"):
         hardware.find_instance_type("trn2.48xlrge")
+
+
+@pytest.mark.parametrize("chip", CHIP_TYPES.values(), ids=CHIP_TYPES)
+def test_no_wattage_or_temperature_is_published(chip: hardware.ChipType) -> None:
+    """AWS publishes no wattage, and no Neuron interface has a temperature: all of them are assumed."""
+    figures = [chip.power_background_w, chip.power_max_w, chip.throttle_start_c, chip.throttle_limit_c]
+    for cooling in (chip.air, chip.liquid):
+        figures += [cooling.thermal_resistance_c_per_w, cooling.thermal_time_constant_s]
+    assert {figure.evidence for figure in figures} == {"assumed"}
+
+
+@pytest.mark.parametrize("chip", CHIP_TYPES.values(), ids=CHIP_TYPES)
+def test_liquid_takes_more_heat_from_a_chip_than_air(chip: hardware.ChipType) -> None:
+    """A cold plate has less resistance and stores less heat; throttling starts below its limit, above full load."""
+    air, liquid = chip.cooling("air"), chip.cooling("liquid")
+    assert liquid.thermal_resistance_c_per_w.value < air.thermal_resistance_c_per_w.value
+    assert liquid.thermal_time_constant_s.value < air.thermal_time_constant_s.value
+    hottest_c = 27.0 + 1.5 + air.thermal_resistance_c_per_w.value * chip.power_max_w.value
+    assert hottest_c < chip.throttle_start_c.value < chip.throttle_limit_c.value
+
+
+def test_trainium2_draws_about_500_w() -> None:
+    """SemiAnalysis estimates about 500 W a Trainium2 chip: 64 of them are 32 kW an UltraServer."""
+    got = totals({"trn2u.48xlarge": 4}, ultraservers=1)
+    assert got.chip_power_max_w == pytest.approx(32_000)
