@@ -1,0 +1,58 @@
+"""What faults, heat and networks leave of a job's speed: the one thing that workloads need to know about them."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Halt(enum.IntEnum):
+    """Whether a job can go on at all."""
+
+    NONE = 0
+    HANG = 1
+    """Its processes wait for something that does not come: cores are busy, nothing is done, nothing is lost yet."""
+    DOWN = 2
+    """Its processes are gone: cores are idle, and when it comes back it starts from its last checkpoint."""
+    WAITING = 3
+    """Down, and without the instances that it needs: it starts when they are back."""
+
+
+@dataclass(slots=True)
+class Paces:
+    """What is slow or halted during a window; shares are above 0 and at most 1."""
+
+    compute: NDArray[np.float64]
+    """For each job, its slowest chip's share of peak (1 for inference, whose replicas go each their own way)."""
+    link: NDArray[np.float64]
+    """For each job, its slowest NeuronLink's share of bandwidth."""
+    efa: NDArray[np.float64]
+    """For each job, the share of EFA bandwidth that its worst instance has."""
+    storage: NDArray[np.float64]
+    """For each job, the share of the shared storage's bandwidth that it gets: checkpoints and input data."""
+    capacity: NDArray[np.float64]
+    """For each job, the share of its replicas' throughput that is left (inference)."""
+    load: NDArray[np.float64]
+    """For each job, what its offered load is multiplied by (inference; 1 unless a scenario says otherwise, may be
+    above 1)."""
+    halt: NDArray[np.int8]
+    """For each job, a `Halt`."""
+    cohort: NDArray[np.float64]
+    """For each cohort, the pace of its replica."""
+
+    def copy(self) -> Paces:
+        """Return paces that can be changed without changing these."""
+        return Paces(*(getattr(self, field.name).copy() for field in fields(self)))
+
+    @staticmethod
+    def healthy(jobs: int, cohorts: int) -> Paces:
+        """Return the paces of a fleet in which nothing is slow."""
+        compute, link, efa, storage, capacity, load = (np.ones(jobs) for _ in range(6))
+        halt = np.zeros(jobs, np.int8)
+        return Paces(compute, link, efa, storage, capacity, load, halt, np.ones(cohorts))
