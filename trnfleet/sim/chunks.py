@@ -45,12 +45,20 @@ class Chunk:
     """Instances of a group: an UltraServer's, or 1."""
 
 
-def cut(layout: Layout, columns: Columns) -> Iterator[Chunk]:
-    """Yield the fleet in chunks of one instance type, in order; a chunk holds whole UltraServers."""
-    kinds = layout.instance_type
-    edges = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
+def cut(layout: Layout, columns: Columns, own: range) -> Iterator[Chunk]:
+    """Yield the instances `own` in chunks of one instance type, in order; a chunk holds whole UltraServers.
+
+    Args:
+        layout: The whole fleet.
+        columns: Of the whole fleet.
+        own: Consecutive instances, beginning and ending where an UltraServer does.
+    """
+    if not own:
+        return
+    kinds = layout.instance_type[own.start : own.stop]
+    edges = [own.start, *(np.flatnonzero(np.diff(kinds)) + own.start + 1).tolist(), own.stop]
     for begin, end in itertools.pairwise(edges):
-        index = int(kinds[begin])
+        index = int(layout.instance_type[begin])
         kind = layout.types[index]
         group = 4 if kind.z_links else 1
         gather = None if kind.links_mask == 0 else gather_lanes(kind.grid, group)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout
+    from trnfleet.sim.jobtick import JobTick
     from trnfleet.sim.noise import Noise
     from trnfleet.sim.placement import Cohorts
-    from trnfleet.sim.workloads import JobTick
 
 MEMORY_IDLE, MEMORY_BUSY = 0.02, 0.22
 """Share of host memory in use without and with a job (buffers, data loading, checkpoints' staging): assumed."""
@@ -31,18 +31,45 @@ class HostPhysics:
     """Writes the instance columns of every tick."""
 
     def __init__(
-        self, layout: Layout, cohorts: Cohorts, columns: dict[str, NDArray[Any]], noise: Noise
+        self,
+        layout: Layout,
+        cohorts: Cohorts,
+        columns: dict[str, NDArray[Any]],
+        noise: Noise,
+        own: range | None = None,
     ) -> None:
-        self._cohorts = cohorts
-        self._columns = columns
+        """Bind to the columns.
+
+        Args:
+            layout: The whole fleet.
+            cohorts: Its instances, grouped.
+            columns: Of the whole fleet.
+            noise: The run's randomness.
+            own: Instances whose rows are written; all by default.
+        """
+        own = range(len(layout.instances)) if own is None else own
+        self._types = layout.types
+        self._own = slice(own.start, own.stop)
+        self._columns = {metric.name: columns[metric.name][self._own] for metric in INSTANCE_METRICS}
         self._noise = noise
-        types = [layout.types[index] for index in cohorts.type_index]
-        self._memory_bytes = np.array([float(kind.host_memory_bytes) for kind in types])
-        self._efa_peak = np.array([kind.efa_bytes_per_s.value for kind in types])
-        idle_w = np.array([kind.host_power_idle_w.value for kind in types])
+        self.rebind(cohorts)
+
+    def rebind(self, cohorts: Cohorts) -> None:
+        """Go by another grouping of the instances from here on."""
+        self._cohorts = cohorts
+        kind = cohorts.type_index
+        self._memory_bytes = np.array([float(each.host_memory_bytes) for each in self._types])[kind]
+        self._efa_peak = np.array([each.efa_bytes_per_s.value for each in self._types])[kind]
+        idle_w = np.array([each.host_power_idle_w.value for each in self._types])[kind]
         self._idle_w = idle_w.astype(np.float32)
-        most_w = np.array([kind.host_power_max_w.value for kind in types])
+        most_w = np.array([each.host_power_max_w.value for each in self._types])[kind]
         self._per_code_w = ((most_w - idle_w) / 200.0).astype(np.float32)
+
+    def cohort_power_w(self, jobs: JobTick) -> NDArray[np.float64]:
+        """Return the power of a host of each cohort without its chips, W, without noise."""
+        vcpu = jobs.average[self._cohorts.job, QUANTITIES["vcpu"]]
+        watts: NDArray[np.float64] = self._idle_w + vcpu * (200.0 * self._per_code_w)
+        return watts
 
     def fill(self, tick: int, jobs: JobTick, pace: NDArray[np.float64]) -> None:
         """Write a tick's instance columns.
@@ -52,8 +79,11 @@ class HostPhysics:
             jobs: What the jobs do.
             pace: For each cohort, the pace of its replica.
         """
-        job, cohort = self._cohorts.job, self._cohorts.of_instance
-        noise = self._noise.lanes(Stream.HOST, tick, _BYTES_PER_UNIT).take(len(cohort), np.uint16)
+        job, cohort = self._cohorts.job, self._cohorts.of_instance[self._own]
+        if not len(cohort):
+            return
+        reader = self._noise.lanes(Stream.HOST, tick, _BYTES_PER_UNIT, self._own.start)
+        noise = reader.take(len(cohort), np.uint16)
         activity = jobs.average[job]
         vcpu = activity[:, QUANTITIES["vcpu"]]
         efa = np.minimum(activity[:, QUANTITIES["efa"]] * pace, EFA_CEILING) * self._efa_peak

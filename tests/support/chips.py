@@ -1,0 +1,117 @@
+"""Chips' and hosts' physics without an engine: jobs that do one thing, for as long as a test wants."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from trnfleet.config import validate
+from trnfleet.domain.fleet import FleetFile, expand
+from trnfleet.domain.layout import Layout
+from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
+from trnfleet.sim.hosts import HostPhysics
+from trnfleet.sim.noise import Noise
+from trnfleet.sim.phases import ACTIVITY, QUANTITIES, Phase
+from trnfleet.sim.physics import ChipPhysics
+from trnfleet.sim.placement import Cohorts, Placement
+from trnfleet.sim.throttling import NOTHING, Throttled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from trnfleet.sim.jobtick import JobTick
+
+    Row = NDArray[np.float64]
+
+IDLE_ROW: Row = np.zeros(len(QUANTITIES))
+
+
+def phase(which: Phase) -> Row:
+    """Return the activity of a job that stays in one phase."""
+    row: Row = ACTIVITY[which].copy()
+    return row
+
+
+def doing(*jobs: Row, hbm_read_bytes_per_s: float = 0.0) -> JobTick:
+    """Return what jobs do, one row of activity each, with what chips and hosts read of it."""
+    rows = len(jobs) + 1
+    average = np.array([*jobs, IDLE_ROW])
+    busy = np.append(np.ones(len(jobs)), 0.0)
+    work = SimpleNamespace(
+        average=average,
+        hbm_read_bytes_per_s=busy * hbm_read_bytes_per_s,
+        peak_flops_share=average[:, QUANTITIES["tensor"]] * 0.5,
+        flops=np.zeros(rows),
+        hbm_used=busy * 0.5,
+        executions=np.arange(rows, dtype=np.uint64),
+        latency_s=np.where(busy > 0, 1.0, np.nan),
+    )
+    return cast("JobTick", work)
+
+
+def make_fleet(
+    *on: str, instances: int = 2, ultraservers: int = 0, kind: str = "trn2.48xlarge", **rest: Any
+) -> FleetFile:
+    """Return a fleet with a cluster `c` and a training job on each of some addresses."""
+    cluster: dict[str, Any] = {"name": "c"}
+    if instances:
+        cluster["instances"] = [{"type": kind, "count": instances}]
+    if ultraservers:
+        cluster["ultraservers"] = [{"count": ultraservers}]
+    jobs = [{"kind": "training", "name": f"job-{number}", "on": [path]} for number, path in enumerate(on)]
+    return validate({"name": "f", "clusters": [cluster], "jobs": jobs} | rest, FleetFile, "fleet.toml")
+
+
+class Chips:
+    """A fleet's columns, and what writes them."""
+
+    def __init__(self, fleet: FleetFile, *, seed: int = 7, own: range | None = None) -> None:
+        self.fleet = fleet
+        self.layout = Layout.of(expand(fleet))
+        self.cohorts = Cohorts.of(self.layout, Placement.of(self.layout, fleet))
+        self.pace = np.ones(len(self.cohorts.job))
+        rows = {Scope.CHIP: self.layout.chips, Scope.INSTANCE: len(self.layout.instances)}
+        self.columns: dict[str, NDArray[Any]] = {
+            metric.name: np.zeros(
+                (rows[metric.scope], metric.width) if metric.is_vector else rows[metric.scope], metric.dtype
+            )
+            for metric in METRICS
+        }
+        self.noise = Noise(seed)
+        self.inlet_delta_c = np.zeros(len(self.layout.instances), np.float32)
+        self.physics = ChipPhysics(self.layout, self.cohorts, self.columns, self.noise, fleet, own)
+        self.hosts = HostPhysics(self.layout, self.cohorts, self.columns, self.noise, own)
+        self._tick = 0
+
+    def set_apart(self, instances: Sequence[int], pace: float) -> None:
+        """Give some instances a pace of their own."""
+        self.cohorts = self.cohorts.setting_apart(instances)
+        self.pace = np.append(self.pace, [pace] * len(instances))
+        self.physics.rebind(self.cohorts)
+        self.hosts.rebind(self.cohorts)
+
+    def tick(
+        self,
+        jobs: JobTick,
+        elapsed_s: float = 1.0,
+        *,
+        throttled: Throttled = NOTHING,
+        slow: dict[int, float] | None = None,
+    ) -> None:
+        """Write one tick; `slow` are link lanes (chip row x 6 + direction) with the share that they carry."""
+        lanes = sorted(slow or {})
+        factor = np.array([(slow or {})[lane] for lane in lanes])
+        patches: Any = SimpleNamespace(
+            lanes=np.array(lanes, np.int64), factor=factor, limit=np.full(len(lanes), np.inf)
+        )
+        self.physics.fill(self._tick, elapsed_s, jobs, self.pace, patches, self.inlet_delta_c, throttled)
+        self.hosts.fill(self._tick, jobs, self.pace)
+        self._tick += 1
+
+    def value(self, name: str) -> NDArray[np.float64]:
+        """Return a column in its unit."""
+        return BY_NAME[name].decode(self.columns[name])
