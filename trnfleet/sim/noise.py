@@ -39,6 +39,9 @@ class Stream(enum.IntEnum):
     JOB_START = 12
     LOAD_MINUTE = 13
     LOAD_SECONDS = 14
+    DATA_STALL = 15
+    WEAR = 16
+    FAULT_TARGET = 17
 
 
 class LaneReader:
@@ -51,13 +54,14 @@ class LaneReader:
     def take(self, units: int, dtype: type[np.unsignedinteger[Any]]) -> NDArray[Any]:
         """Return the lanes of the next `units` units: shape (units, lanes), uniform over the whole of `dtype`."""
         words = self._generator.random_raw(units * self._bytes // 8)
-        return words.view(dtype).reshape(units, -1)
+        return words.view(dtype).reshape(units, self._bytes // np.dtype(dtype).itemsize)
 
 
 class Noise:
     """All randomness of one run."""
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self._key = np.array([seed & _WORD, _DOMAIN], np.uint64)
 
     def lanes(self, stream: Stream, tick: int, bytes_per_unit: int, first: int = 0) -> LaneReader:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Columns = dict[str, NDArray[Any]]
 
 START = 12
-"""Tick at which trouble begins in these tests."""
+"""Second, and tick, at whose end trouble begins in these tests: a tick's window ends at its time."""
 SLOWED = (
     "nc_util_pct",
     "engine_util_pct",
@@ -51,7 +51,7 @@ def same(first: Columns, second: Columns, rows: slice = slice(None), instances: 
 def test_a_straggler_slows_all_chips_of_its_job_in_the_same_tick_and_no_other(
     make_engine: Callable[..., Engine], training: Job, inference: Job
 ) -> None:
-    """Before it both runs are the same; from its tick on every chip of its job is slower, and other jobs stay the same."""
+    """Until it begins both runs are the same; then every chip of its job is slower, and other jobs stay the same."""
     jobs = [
         # Almost all of a step is compute, so that every tick compares like with like.
         training(
@@ -67,7 +67,7 @@ def test_a_straggler_slows_all_chips_of_its_job_in_the_same_tick_and_no_other(
     rows = slice(32, 96)
     for number in range(START + 30):
         good, bad = healthy.step(), hurt.step()
-        if number < START:
+        if number <= START:
             assert same(healthy.columns, hurt.columns)
             continue
         assert same(healthy.columns, hurt.columns, slice(0, 32), slice(0, 2))
@@ -84,22 +84,23 @@ def test_a_straggler_slows_all_chips_of_its_job_in_the_same_tick_and_no_other(
         assert bad.figures["steps_per_s"][1] == good.figures["steps_per_s"][1]
     throttle = BY_NAME["throttle_pct"].decode(hurt.columns["throttle_pct"])
     assert throttle[32 + 2 * 16 + 5] == 40.0
-    assert np.count_nonzero(throttle) == 1
+    others = np.delete(throttle, 32 + 2 * 16 + 5)
+    assert others.max() < 5.0, "what steps of power cost, and no more"
     assert hurt.columns["temperature_c"][rows].mean() < healthy.columns["temperature_c"][rows].mean()
 
 
 def test_a_straggler_is_active_from_its_begin_until_just_before_its_end(
     make_engine: Callable[..., Engine], training: Job
 ) -> None:
-    """The interval is half-open: the tick at `from_s` shows it, the tick at `until_s` does not."""
+    """From 3 s to 5 s are the windows of ticks 4 and 5, and no other tick shows it."""
     chip = "c/standalone/trn2-0001/chip00"
     engine = make_engine(training(), stragglers=[{"chip": chip, "from_s": 3.0, "until_s": 5.0}])
     step_s, throttle = [], []
     for _ in range(7):
         step_s.append(float(engine.step().figures["step_time_s"][0]))
         throttle.append(int(engine.columns["throttle_pct"][0]))
-    assert throttle == [0, 0, 0, 60, 60, 0, 0]
-    assert [seconds > 8.0001 for seconds in step_s] == [False, False, False, True, True, False, False]
+    assert [code == 60 for code in throttle] == [False, False, False, False, True, True, False]
+    assert [seconds > 8.0001 for seconds in step_s] == [False, False, False, False, True, True, False]
 
 
 def test_a_slow_replica_of_a_serving_job_leaves_the_others_alone(
@@ -168,7 +169,7 @@ def test_a_link_that_is_down_is_seen_from_both_ends(
     }
     engine = make_engine(job, instances=0, ultraservers=1, links=[link])
     near = 16 + 3
-    for _ in range(5):
+    for _ in range(6):
         tick = engine.step()
         sent, received = engine.columns["link_tx_bytes_per_s"], engine.columns["link_rx_bytes_per_s"]
         for row, bit in ((near, bits[0]), (far, bits[1])):
@@ -244,4 +245,4 @@ def test_entries_that_follow_each_other_are_accepted(make_engine: Callable[..., 
     for _ in range(4):
         engine.step()
         seen.append(int(engine.columns["throttle_pct"][1]))
-    assert seen == [60, 60, 20, 20]
+    assert seen == [60, 60, 60, 20]

@@ -1,0 +1,127 @@
+"""Faults on a small fleet without an engine: two UltraServers, one that trains and one that serves, and idle instances."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnfleet.config import validate
+from trnfleet.domain.fleet import FleetFile, expand
+from trnfleet.domain.layout import Layout
+from trnfleet.domain.metrics import METRICS, Scope
+from trnfleet.domain.scenario import Scenario
+from trnfleet.sim.incidents import Incidents
+from trnfleet.sim.noise import Noise
+from trnfleet.sim.paces import Paces
+from trnfleet.sim.placement import Cohorts, Placement
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.sim.occurrences import Occurrence
+
+TRAIN = "c/us-0001"
+SERVE = "c/us-0002"
+IDLE = "c/standalone"
+PACES = ("compute", "link", "efa", "storage", "capacity", "load", "halt", "cohort")
+
+
+class Trouble:
+    """A fleet, its incidents and the columns that they mark, moved on by hand."""
+
+    def __init__(
+        self,
+        *faults: dict[str, Any],
+        seed: int = 7,
+        chips_per_replica: int = 16,
+        cluster: str = "c",
+        **rest: Any,
+    ) -> None:
+        self.fleet = validate(
+            {
+                "name": "f",
+                "clusters": [
+                    {
+                        "name": cluster,
+                        "ultraservers": [{"count": 2}],
+                        "instances": [{"type": "trn2.48xlarge", "count": 2}],
+                    }
+                ],
+                "jobs": [
+                    {"kind": "training", "name": "train", "on": [f"{cluster}/us-0001"]},
+                    {
+                        "kind": "inference",
+                        "name": "serve",
+                        "on": [f"{cluster}/us-0002"],
+                        "chips_per_replica": chips_per_replica,
+                    },
+                ],
+            },
+            FleetFile,
+            "fleet.toml",
+        )
+        self.layout = Layout.of(expand(self.fleet))
+        self.placement = Placement.of(self.layout, self.fleet)
+        scenario = validate({"faults": list(faults), **rest}, Scenario, "scenario.toml")
+        self.incidents = Incidents(self.layout, self.fleet, self.placement, Noise(seed), scenario)
+        self.columns: dict[str, NDArray[Any]] = {
+            metric.name: np.zeros(self.layout.chips, metric.dtype)
+            for metric in METRICS
+            if metric.scope == Scope.CHIP and not metric.is_vector
+        }
+        self.columns["links_up"][:] = self.links_up
+        self.at_s = 0.0
+        self.told: list[Occurrence] = []
+        self._cohorts = Cohorts.of(self.layout, self.placement)
+        self.bind()
+
+    @property
+    def links_up(self) -> NDArray[np.uint8]:
+        """What `links_up` is for every chip of a healthy fleet."""
+        return self.layout.links_mask[self.layout.instance_of_chip]
+
+    def bind(self) -> None:
+        self.incidents.bind(self._cohorts.setting_apart(self.incidents.apart))
+
+    def go(self, until_s: float, window_s: float | None = None) -> None:
+        """Move on to `until_s` in windows, of which each is cut where something changes, as an engine does."""
+        while self.at_s < until_s:
+            end_s = until_s if window_s is None else min(self.at_s + window_s, until_s)
+            for at_s in (self.at_s, *self.incidents.boundaries(self.at_s, end_s)):
+                if self.incidents.move_to(at_s):
+                    self.bind()
+            self.columns["throttle_pct"][:] = 0
+            self.incidents.mark(self.columns)
+            self.incidents.count(self.columns, self.at_s, end_s, 0)
+            if self.incidents.move_to(end_s):
+                self.bind()
+            self.told += self.incidents.drain()
+            self.at_s = end_s
+
+    def inject(self, fault: str, target: str, **rest: Any) -> str:
+        return self.incidents.inject(fault, target, self.at_s, **rest)
+
+    def row(self, path: str) -> int:
+        """Return the row of a chip, or the number of an instance."""
+        node = self.layout.find(path)
+        assert node is not None, path
+        return node.number
+
+    def names(self) -> list[str]:
+        return [event.name for event in self.told]
+
+    def is_well(self) -> bool:
+        """Say whether nothing is left of any fault, but for what counters and generations say."""
+        incidents, healthy = self.incidents, Paces.healthy(2, len(self._cohorts.job))
+        return (
+            not incidents.active()
+            and not incidents.apart
+            and not incidents.silent.any()
+            and not incidents.inlet_delta_c.any()
+            and bool((incidents.cap_share == 1.0).all())
+            and all(np.array_equal(getattr(incidents.paces, name), getattr(healthy, name)) for name in PACES)
+            and not self.columns["health"].any()
+            and not self.columns["throttle_pct"].any()
+            and bool((self.columns["links_up"] == self.links_up).all())
+        )

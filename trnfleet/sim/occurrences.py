@@ -1,0 +1,28 @@
+"""What happens at an instant in the simulated fleet and is told as an event."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Severity = Literal["info", "warning", "critical"]
+EventSource = Literal["hardware", "runtime", "job", "ec2", "operator", "network", "simulator"]
+
+
+class Occurrence(NamedTuple):
+    """One event, before it has a topic."""
+
+    time_s: float
+    """Simulated seconds since the start."""
+    path: str
+    """Address of what it is about, from cluster to chip; empty for the fleet."""
+    source: EventSource
+    """Who would tell it: the driver's log, the runtime's, the job's launcher, EC2, or those who operate the fleet."""
+    name: str
+    """What happened, in lower_snake_case: a fault's name, or a step of its recovery such as `instance_quarantined`."""
+    severity: Severity
+    text: str
+    """In the words of the log that would have it."""
+    job: str | None = None
+    """The job that it concerns."""
+    nrt: int | None = None
+    """The runtime's status (NRT_STATUS), where an execution ended with it."""
