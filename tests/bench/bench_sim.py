@@ -1,6 +1,6 @@
-"""What a tick costs: `python tests/bench/bench_sim.py [--fleet rainier-1m] [--ticks 30] [--profile]`.
+"""What a tick costs: `python tests/bench/bench_sim.py [--fleet rainier-1m] [--ticks 30] [--inlet-c 50] [--profile]`.
 
-Prints the figures with the machine's; it asserts nothing.
+Prints the figures with the machine's; it asserts nothing. A warm inlet makes training chips throttle, fleet-wide.
 """
 
 # ruff: noqa: T201  a benchmark's figures go to the terminal
@@ -22,6 +22,7 @@ import numpy as np
 
 from trnfleet.config import find_file, load_model
 from trnfleet.domain.fleet import FleetFile
+from trnfleet.domain.metrics import BY_NAME
 from trnfleet.sim.engine import Engine, to_ns
 from trnfleet.sim.partition import partition
 from trnfleet.sim.samples import stdout_lines
@@ -33,29 +34,35 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fleet", default="rainier-1m")
     parser.add_argument("--ticks", type=int, default=30)
+    parser.add_argument(
+        "--inlet-c", type=float, help="temperature at the racks' inlets, degC, instead of the fleet's"
+    )
     parser.add_argument("--profile", action="store_true", help="show the five functions that cost most")
     options = parser.parse_args()
     print(
         f"{_processor()}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}"
     )
-    engine = _measure_ticks(options.fleet, options.ticks)
+    engine = _measure_ticks(options.fleet, options.ticks, options.inlet_c)
+    print(f"peak memory of the process with the simulator alone {_peak_mb():.0f} MB")
     if engine.fleet.publish.format == "cbor":
         _measure_frames(engine)
     # Before the lines: they are of another fleet, in the same process.
-    print(f"peak memory of the process {_peak_mb():.0f} MB")
+    print(f"peak memory of the process with frames {_peak_mb():.0f} MB")
     _measure_lines()
     if options.profile:
         _profile(engine, options.ticks)
 
 
-def _load(name: str) -> Engine:
+def _load(name: str, inlet_c: float | None = None) -> Engine:
     fleet = load_model(find_file("fleets", name), FleetFile)
+    if inlet_c is not None:
+        fleet = fleet.model_copy(update={"inlet_c": inlet_c})
     return Engine(fleet, 1, 1.0, to_ns(fleet.start))
 
 
-def _measure_ticks(name: str, ticks: int) -> Engine:
+def _measure_ticks(name: str, ticks: int, inlet_c: float | None) -> Engine:
     begin = time.process_time()
-    engine = _load(name)
+    engine = _load(name, inlet_c)
     built_s = time.process_time() - begin
     cpu_ms, wall_ms = [], []
     for _ in range(ticks + 1):
@@ -68,6 +75,9 @@ def _measure_ticks(name: str, ticks: int) -> Engine:
         f"{name}: {engine.layout.chips:,} chips, {len(engine.job_names)} jobs, columns {size:.0f} MB, built in "
         f"{built_s:.2f} s"
     )
+    metric = BY_NAME["throttle_pct"]
+    throttled = int(np.count_nonzero(engine.columns[metric.name] >= metric.code_of(5.0)))
+    print(f"chips that withhold 5 % or more of their peak after the last tick: {throttled:,}")
     # The first tick touches the memory for the first time.
     print(
         f"tick: median of {ticks} {statistics.median(cpu_ms[1:]):.1f} ms CPU, {statistics.median(wall_ms[1:]):.1f} ms "

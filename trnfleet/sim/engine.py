@@ -1,35 +1,44 @@
-"""The simulator's engine: a fleet file and a seed in, a tick's columns out.
+"""The simulator's engine: a fleet file, a scenario and a seed in, a tick's columns and events out.
 
 Owns time in ticks and the order of a tick's parts. It is synchronous and pure but for its own state: it reads no clock
-and sends nothing; the same fleet, seed and ticks give the same bits.
+and sends nothing; the same fleet, scenario, seed and ticks give the same bits, whatever the sharding.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.domain.fleet import expand
+from trnfleet.domain.fleet import Inference, expand
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import METRICS, Scope
 from trnfleet.errors import ConfigError
-from trnfleet.sim.degradation import Degradation
 from trnfleet.sim.ecc import CorrectedErrors
 from trnfleet.sim.hosts import HostPhysics
+from trnfleet.sim.incidents import Incidents
 from trnfleet.sim.noise import Noise
+from trnfleet.sim.occurrences import Occurrence
 from trnfleet.sim.physics import ChipPhysics
-from trnfleet.sim.placement import Cohorts, Placement, check_hardware
-from trnfleet.sim.workloads import Workloads
+from trnfleet.sim.placement import IDLE, Cohorts, Placement, check_hardware
+from trnfleet.sim.shards import WHOLE, Shard, own_instances
+from trnfleet.sim.silence import Silence
+from trnfleet.sim.throttling import Throttling
+from trnfleet.sim.workloads import JobTick, Workloads
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from numpy.typing import NDArray
 
     from trnfleet.domain.fleet import FleetFile
+    from trnfleet.domain.scenario import Scenario
+    from trnfleet.sim.paces import Paces
+    from trnfleet.sim.traces import Trace
 
 _NS_PER_MS = 1_000_000
 
@@ -44,18 +53,31 @@ class Tick:
     """Source time, nanoseconds since 1970 UTC, whole milliseconds."""
     figures: dict[str, NDArray[np.float64]]
     """The jobs' figures, by the names of `metrics.JOB_FIGURES`: shape (jobs,), NaN where one makes no sense."""
-    checkpointing: NDArray[np.bool_]
-    """Whether a training job spent most of the window on a checkpoint: shape (jobs,)."""
+    states: NDArray[np.int8]
+    """Index into `jobs.JOB_STATES` for each job, at the end of the window; shape (jobs,)."""
+    events: tuple[Occurrence, ...]
+    """What happened since the last step's tick, in order of time, in the whole fleet."""
 
 
 class Engine:
     """One simulated fleet.
 
-    A tick's values are averages over the period that ends at its time; stragglers and links are slow in it if they are
-    active at that time. Stepping several ticks at once gives the last one's number and the average over all.
+    A tick's values are averages over the period that ends at its time. What begins or ends within it, a fault or a
+    repair, takes effect at its instant; marks on single chips are those of the period's last part. Stepping several
+    ticks at once gives the last one's number and the average over all.
     """
 
-    def __init__(self, fleet: FleetFile, seed: int, period_s: float, start_ns: int) -> None:
+    def __init__(
+        self,
+        fleet: FleetFile,
+        seed: int,
+        period_s: float,
+        start_ns: int,
+        *,
+        scenario: Scenario | None = None,
+        traces: Mapping[str, Trace] | None = None,
+        shard: Shard = WHOLE,
+    ) -> None:
         """Lay out the fleet and place its jobs.
 
         Args:
@@ -63,9 +85,12 @@ class Engine:
             seed: Decides all randomness; any integer.
             period_s: Simulated seconds from tick to tick.
             start_ns: Time of tick 0, nanoseconds since 1970 UTC.
+            scenario: What goes wrong and when, beside what the fleet file says.
+            traces: Recorded load of the jobs that follow one, by the job's name.
+            shard: Which part's columns are made.
 
         Raises:
-            ConfigError: the file names what is not there, twice, or impossible; the message names key and value.
+            ConfigError: a file names what is not there, twice, or impossible; the message names key and value.
         """
         if not period_s > 0:
             raise ConfigError(f"period {period_s!r} s: must be above 0")
@@ -79,24 +104,42 @@ class Engine:
             raise ConfigError(f"fleet {fleet.name!r}: clusters: {error}") from error
         check_hardware(self.layout, fleet)
         placement = Placement.of(self.layout, fleet)
+        self.shard = shard
+        self.own = own_instances(self.layout, shard)
+        """Instances whose columns are made: consecutive rows."""
         self.job_of_instance = placement.job_of_instance
         """Index into `job_names` for each instance, -1 where it is idle; shape (instances,)."""
         self.job_names = tuple(job.name for job in fleet.jobs)
         self.columns: dict[str, NDArray[Any]] = _allocate(self.layout)
-        """Wire codes of every metric of the table, rewritten in place by `step`: shape (rows,) or (rows, lanes)."""
+        """Wire codes of every metric of the table, rewritten in place by `step`: shape (rows,) or (rows, lanes). A
+        silent instance's rows are not available."""
         noise = Noise(seed)
-        self._degradation = Degradation(self.layout, fleet, placement)
-        self._cohorts = Cohorts.of(self.layout, placement, self._degradation.apart)
-        self._workloads = Workloads(fleet, placement, noise)
-        self._chips = ChipPhysics(self.layout, self._cohorts, self.columns, noise, fleet.inlet_c)
-        self._hosts = HostPhysics(self.layout, self._cohorts, self.columns, noise)
+        self.incidents = Incidents(self.layout, fleet, placement, noise, scenario)
+        self._serves = np.array([*(isinstance(job, Inference) for job in fleet.jobs), False])
+        self._placement = placement
+        self._all_alike = Cohorts.of(self.layout, placement)
+        self._apart: frozenset[int] = frozenset()
+        self._cohorts = self._all_alike
+        self._workloads = Workloads(fleet, placement, noise, traces or {}, layout=self.layout)
+        self._throttling = Throttling(self.layout, fleet, noise)
+        self._chips = ChipPhysics(self.layout, self._cohorts, self.columns, noise, fleet, self.own)
+        self._hosts = HostPhysics(self.layout, self._cohorts, self.columns, noise, self.own)
         self._errors = CorrectedErrors(noise, self.layout.chip_start)
+        self._silence = Silence(self.layout, self.columns)
+        self.silent = np.zeros(len(self.layout.instances), np.bool_)
+        """Instances that published nothing in the last tick; shape (instances,)."""
         self._next = 0
+        self.incidents.bind(self._cohorts)
 
     @property
     def ticks(self) -> int:
         """The number that the next single step's tick will have."""
         return self._next
+
+    @property
+    def now_s(self) -> float:
+        """Simulated seconds from the start to the last tick; 0 before the first."""
+        return max(self._next - 1, 0) * self.period_s
 
     def restart_at(self, start_ns: int) -> None:
         """Set the time of tick 0, which a live run knows only when it begins.
@@ -110,34 +153,145 @@ class Engine:
 
     def time_ns(self, tick: int) -> int:
         """Return the source time of a tick, nanoseconds since 1970 UTC, rounded to a whole millisecond."""
-        exact = self.start_ns + tick * round(self.period_s * NS_PER_S)
-        return (exact + _NS_PER_MS // 2) // _NS_PER_MS * _NS_PER_MS
+        return _whole_ms(self.start_ns + tick * round(self.period_s * NS_PER_S))
+
+    def moment_ns(self, at_s: float) -> int:
+        """Return the source time of an instant, seconds since the start, rounded to a whole millisecond."""
+        return _whole_ms(self.start_ns + round(at_s * NS_PER_S))
 
     def step(self, ticks: int = 1) -> Tick:
         """Move on by `ticks` periods and rewrite the columns.
 
         Args:
-            ticks: More than 1 to catch up: the ticks between are not made, but their time passes.
+            ticks: More than 1 to catch up or to jump: the ticks between are not made, but their time passes.
         """
         number = self._next + ticks - 1
         elapsed_s = ticks * self.period_s
-        now_s = number * self.period_s
-        changed = self._degradation.update(now_s, self._cohorts)
-        paces = self._degradation.paces
-        middle_ns = self.time_ns(number) - round(elapsed_s * NS_PER_S) // 2
-        jobs = self._workloads.advance(elapsed_s, now_s - elapsed_s / 2.0, middle_ns, paces)
-        if changed:
-            self._degradation.mark(self.columns)
-        self._chips.fill(number, elapsed_s, jobs, paces.cohort, self._degradation.patches(jobs))
+        end_s = number * self.period_s
+        begin_s = end_s - elapsed_s
+        self._silence.lift()
+        edges = [begin_s, *self.incidents.boundaries(begin_s, end_s), end_s]
+        parts: list[tuple[JobTick, float]] = []
+        events: list[Occurrence] = []
+        paces = self.incidents.paces
+        for begin, end in itertools.pairwise(edges):
+            part, paces = self._live_through(begin, end)
+            parts.append((part, end - begin))
+            events += self._told(part, begin)
+        jobs = JobTick.join(parts)
+        self._chips.fill(
+            number,
+            elapsed_s,
+            jobs,
+            paces.cohort,
+            self.incidents.patches(jobs),
+            self.incidents.inlet_delta_c,
+            self._throttling.throttled,
+        )
         self._hosts.fill(number, jobs, paces.cohort)
+        self.incidents.mark(self.columns)
+        self.incidents.count(self.columns, begin_s, end_s, number)
         self._errors.add(self.columns, number, elapsed_s)
+        self.silent = self.incidents.silent.copy()
+        self._silence.fall(self.silent, self.own)
+        # What begins at the tick's very instant is told with it and shows in the next.
+        self.incidents.move_to(max(end_s, 0.0))
+        events += self.incidents.drain()
         self._next = number + 1
-        return Tick(number, self.time_ns(number), jobs.figures, jobs.checkpointing)
+        events.sort(key=lambda event: event.time_s)
+        return Tick(number, self.time_ns(number), jobs.figures, jobs.states, tuple(events))
+
+    def inject(
+        self,
+        fault: str,
+        target: str,
+        *,
+        lasts_s: float | None = None,
+        magnitude: float | None = None,
+        by: str = "",
+    ) -> str:
+        """Let a fault begin at the last tick's time, so that the next tick shows it.
+
+        Returns:
+            What was done, in one line.
+
+        Raises:
+            ConfigError: fault or target is unknown, or they do not go together; the message names the nearest.
+        """
+        return self.incidents.inject(fault, target, self.now_s, lasts_s=lasts_s, magnitude=magnitude, by=by)
+
+    def _live_through(self, begin_s: float, end_s: float) -> tuple[JobTick, Paces]:
+        """Move jobs, heat and limits through a part of a window in which no fault changes; return the paces, too."""
+        incidents, throttling = self.incidents, self._throttling
+        elapsed_s, middle_s = end_s - begin_s, (begin_s + end_s) / 2.0
+        # The first tick's period lies before the start: what is there at the start is there in it.
+        incidents.move_to(max(begin_s, 0.0))
+        throttling.limit(elapsed_s, incidents.inlet_delta_c, incidents.cap_share)
+        self._group()
+        paces = self._paces()
+        jobs = self._workloads.advance(elapsed_s, middle_s, self.moment_ns(middle_s), paces)
+        cohort = self._cohorts.of_instance
+        throttling.advance(
+            elapsed_s,
+            self._chips.cohort_power_w(jobs, paces.cohort)[cohort],
+            incidents.inlet_delta_c,
+            incidents.cap_share,
+            self._hosts.cohort_power_w(jobs)[cohort],
+        )
+        return jobs, paces
+
+    def _group(self) -> None:
+        """Set those instances apart whose pace is not their job's, and bind the others together again."""
+        slow = np.flatnonzero((self._throttling.pace < 1.0) & self._serves[self.job_of_instance])
+        apart = frozenset(self.incidents.apart).union(slow.tolist())
+        if apart == self._apart:
+            return
+        self._apart = apart
+        self._cohorts = self._all_alike.setting_apart(apart)
+        self._chips.rebind(self._cohorts)
+        self._hosts.rebind(self._cohorts)
+        self.incidents.bind(self._cohorts)
+
+    def _paces(self) -> Paces:
+        """Return what faults leave of each job's speed, less what heat and power caps withhold."""
+        paces = self.incidents.paces
+        pace = self._throttling.pace
+        slow = np.flatnonzero((pace < 1.0) & (self.job_of_instance != IDLE))
+        if not len(slow):
+            return paces
+        paces = paces.copy()
+        job = self.job_of_instance[slow]
+        serves = self._serves[job]
+        np.minimum.at(paces.compute, job[~serves], pace[slow[~serves]])
+        replicas = slow[serves]
+        cohort = self._cohorts.of_instance[replicas]
+        np.minimum.at(paces.cohort, cohort, pace[replicas])
+        chips = np.diff(self.layout.chip_start)[replicas]
+        lost = (1.0 - pace[replicas]) * chips / self._placement.chips[job[serves]]
+        np.subtract.at(paces.capacity, job[serves], lost)
+        np.maximum(paces.capacity, 0.0, out=paces.capacity)
+        return paces
+
+    def _told(self, jobs: JobTick, begin_s: float) -> list[Occurrence]:
+        """Return the events of a part of a window: what faults do, and what becomes of jobs."""
+        events = self.incidents.drain()
+        for change in jobs.changes:
+            on = self.fleet.jobs[change.job].on[0].partition("..")[0]
+            events.append(
+                Occurrence(
+                    max(begin_s, 0.0), on, "job", change.name, change.severity, change.text, self.job_names[change.job]
+                )
+            )  # fmt: skip  # in the fields' order
+        return events
 
 
 def to_ns(moment: datetime) -> int:
     """Return a moment with a time zone as nanoseconds since 1970 UTC, such as a fleet file's `start`."""
     return round(moment.timestamp() * 1_000) * _NS_PER_MS
+
+
+def _whole_ms(exact_ns: int) -> int:
+    return (exact_ns + _NS_PER_MS // 2) // _NS_PER_MS * _NS_PER_MS
 
 
 def _allocate(layout: Layout) -> dict[str, NDArray[Any]]:

@@ -1,6 +1,7 @@
 """Where jobs run: instances of each job, and cohorts of instances that are alike in all that a job decides.
 
-A tick computes values once a cohort and then hands them out to chips by index; nothing here changes after the start.
+A tick computes values once a cohort and then hands them out to chips by index. Jobs stay where they are; instances that
+something is wrong with are set apart and joined again as faults come and go.
 """
 
 from __future__ import annotations
@@ -95,17 +96,14 @@ class Cohorts:
     z_next: NDArray[np.bool_]
 
     @staticmethod
-    def of(layout: Layout, placement: Placement, apart: Iterable[int]) -> Cohorts:
-        """Group the instances; those in `apart` get a cohort of their own each."""
+    def of(layout: Layout, placement: Placement) -> Cohorts:
+        """Group the instances."""
         owner = placement.job_of_instance
         before, after = ring_members(layout)
-        alone = np.zeros(len(owner), np.int64)
-        chosen = sorted(set(apart))
-        alone[chosen] = np.arange(1, len(chosen) + 1)
         z_prev = (before >= 0) & (owner[before] == owner) & (owner != IDLE)
         z_next = (after >= 0) & (owner[after] == owner) & (owner != IDLE)
         key = owner.astype(np.int64) + 1
-        for part, base in ((layout.instance_type, 64), (z_prev, 2), (z_next, 2), (alone, len(chosen) + 1)):
+        for part, base in ((layout.instance_type, 64), (z_prev, 2), (z_next, 2)):
             key = key * base + part
         _, first, of_instance = np.unique(key, return_index=True, return_inverse=True)
         return Cohorts(
@@ -115,6 +113,17 @@ class Cohorts:
             z_prev[first],
             z_next[first],
         )
+
+    def setting_apart(self, instances: Iterable[int]) -> Cohorts:
+        """Return the same cohorts with one more for each of some instances, which have a pace of their own."""
+        chosen = np.array(sorted(set(instances)), np.intp)
+        if not len(chosen):
+            return self
+        own = self.of_instance[chosen]
+        of_instance = self.of_instance.copy()
+        of_instance[chosen] = len(self.job) + np.arange(len(chosen))
+        parts = (self.job, self.type_index, self.z_prev, self.z_next)
+        return Cohorts(of_instance, *(np.concatenate([part, part[own]]) for part in parts))
 
 
 def ring_members(layout: Layout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

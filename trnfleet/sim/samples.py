@@ -1,17 +1,34 @@
-"""JSON telemetry of the engine's columns: an instance's object, then its chips', the same for a broker and for stdout."""
+"""JSON of the engine's columns: an instance's object, then its chips', the same for a broker and for stdout."""
 
 from __future__ import annotations
 
+import enum
 import hashlib
+import itertools
 from typing import TYPE_CHECKING
 
+from trnfleet.domain.fleet import Publishing
+from trnfleet.sim.announcements import event_message, job_status
+from trnfleet.sim.partition import partition
 from trnfleet.sim.placement import IDLE
+from trnfleet.sim.shards import owns
+from trnfleet.sim.starts import Starts
+from trnfleet.wire.messages import encode_message
 from trnfleet.wire.telemetry import Head, dump, encode_chips, encode_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
-    from trnfleet.sim.engine import Engine
+    from trnfleet.sim.engine import Engine, Tick
+    from trnfleet.wire.messages import EventMessage, JobMessage
+
+
+class Include(enum.StrEnum):
+    """Kinds of lines."""
+
+    TELEMETRY = "telemetry"
+    EVENTS = "events"
+    JOBS = "jobs"
 
 
 def boot_of_seed(seed: int) -> str:
@@ -20,7 +37,12 @@ def boot_of_seed(seed: int) -> str:
 
 
 def encode_samples(engine: Engine, head: Head, instance: int) -> Iterator[tuple[str, bytes]]:
-    """Yield (address, JSON) of an instance and of each of its chips, from what the columns hold now."""
+    """Yield (address, JSON) of an instance and of each of its chips, from what the columns hold now.
+
+    A silent instance gives nothing.
+    """
+    if engine.silent[instance]:
+        return
     layout = engine.layout
     path = layout.instances[instance]
     number = int(engine.job_of_instance[instance])
@@ -31,21 +53,78 @@ def encode_samples(engine: Engine, head: Head, instance: int) -> Iterator[tuple[
         yield address, dump(sample)
 
 
-def stdout_lines(engine: Engine, *, ticks: int | None = None) -> Iterator[bytes]:
-    """Step the engine and yield its telemetry as NDJSON, each line with its end.
+class Telling:
+    """What a shard tells beside telemetry: events by where they happen, jobs by where they begin; none tells twice."""
 
-    Every tick gives each instance's line followed by its chips'. Head and values are those of the live messages, with a
-    boot id that follows from the seed.
+    def __init__(self, engine: Engine, boot: str) -> None:
+        self._engine = engine
+        self._boot = boot
+        self._told = 0
+        layout, own = engine.layout, engine.own
+        self.jobs = [
+            number
+            for number, job in enumerate(engine.fleet.jobs)
+            if own and owns(layout, own, job.on[0].partition("..")[0])
+        ]
+        """Numbers of the jobs that it tells of."""
+
+    def events(self, tick: Tick) -> Iterator[EventMessage]:
+        """Yield a tick's events; call it for every tick, since every shard counts all."""
+        for event in tick.events:
+            self._told += 1
+            if owns(self._engine.layout, self._engine.own, event.path):
+                yield event_message(self._engine, event, self._told, self._boot)
+
+    def job(self, tick: Tick, number: int) -> JobMessage:
+        """Return how a job fares."""
+        return job_status(self._engine, tick, number)
+
+
+def stdout_ticks(
+    engine: Engine,
+    *,
+    ticks: int | None = None,
+    include: Collection[Include] = (Include.TELEMETRY,),
+    jump_s: float = 0.0,
+) -> Iterator[Iterator[bytes]]:
+    """Step the engine and yield each tick's NDJSON lines, each with its end; read a tick's before the next.
+
+    Every tick gives each instance's line followed by its chips', then events and jobs. Heads and values are those of
+    the live messages, with a boot id that follows from the seed.
 
     Args:
         engine: Made with the fleet file's start as `start_ns`, so that lines repeat from run to run.
         ticks: How many; None for no end.
+        include: Which kinds of lines.
+        jump_s: Simulated seconds to live through before the first tick.
     """
     boot = boot_of_seed(engine.seed)
-    seq = 0
-    while ticks is None or seq < ticks:
-        head = Head(boot, seq, engine.step().ts_ns)
-        for instance in range(len(engine.layout.instances)):
-            for _, line in encode_samples(engine, head, instance):
-                yield line + b"\n"
-        seq += 1
+    units = partition(engine.layout, Publishing(), engine.own)
+    starts = Starts(engine, boot, units)
+    telling = Telling(engine, boot)
+
+    def lines(tick: Tick, seq: int) -> Iterator[bytes]:
+        if Include.TELEMETRY in include:
+            for number, unit in enumerate(units):
+                head = starts.head(number, seq, tick.ts_ns)
+                for _, line in encode_samples(engine, head, unit.instances.start):
+                    yield line + b"\n"
+        # Events are counted in any case: their numbers do not depend on what is asked for.
+        for event in list(telling.events(tick)):
+            if Include.EVENTS in include:
+                yield encode_message(event) + b"\n"
+        if Include.JOBS in include:
+            for number in telling.jobs:
+                yield encode_message(telling.job(tick, number)) + b"\n"
+
+    for seq in itertools.count() if ticks is None else range(ticks):
+        tick = engine.step(1 if seq else 1 + round(jump_s / engine.period_s))
+        starts.renew(seq)
+        yield lines(tick, seq)
+
+
+def stdout_lines(
+    engine: Engine, *, ticks: int | None = None, include: Collection[Include] = (Include.TELEMETRY,)
+) -> Iterator[bytes]:
+    """Yield the lines of `stdout_ticks` one after the other."""
+    return itertools.chain.from_iterable(stdout_ticks(engine, ticks=ticks, include=include))

@@ -1,0 +1,49 @@
+"""How a fleet is divided among simulators: runs of whole UltraServers, a standalone instance counting as one.
+
+Every shard simulates the jobs and faults of the whole fleet, which costs little, and makes the telemetry of its own
+instances; so a shard's values are those of a whole run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.layout import Node
+
+if TYPE_CHECKING:
+    from trnfleet.domain.layout import Layout
+
+
+class Shard(NamedTuple):
+    """One part of how many."""
+
+    number: int = 1
+    """1 to `of`."""
+    of: int = 1
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all there is."""
+        return self.of == 1
+
+
+WHOLE = Shard()
+
+
+def own_instances(layout: Layout, shard: Shard) -> range:
+    """Return the instances of a shard, consecutive rows; empty where there are more shards than UltraServers."""
+    starts: list[int] = []
+    for number in range(len(layout.ultraservers)):
+        covered = layout.instance_range(Node(Level.ULTRASERVER, number))
+        starts.extend(covered if layout.is_standalone[number] else (covered.start,))
+    starts.append(len(layout.instances))
+    units = len(starts) - 1
+    return range(starts[units * (shard.number - 1) // shard.of], starts[units * shard.number // shard.of])
+
+
+def owns(layout: Layout, own: range, path: str) -> bool:
+    """Say whether what is told of an address is told by the shard with instances `own`: the one with its first."""
+    node = layout.find(path)
+    first = 0 if node is None else layout.instance_range(node).start
+    return first in own
