@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from trnfleet.clock import ManualClock
+from trnfleet.clock import ManualClock, format_rfc3339
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
 from trnfleet.monitor.monitor import Monitor
@@ -16,6 +16,7 @@ from trnfleet.wire.messages import (
     ClockSpec,
     ColumnSpec,
     Descriptor,
+    EventMessage,
     InstanceSpec,
     JobMessage,
     PublisherMessage,
@@ -23,7 +24,7 @@ from trnfleet.wire.messages import (
 )
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope, LinkStatus
 from trnfleet.wire.telemetry import Head, dump, encode_chips, encode_instance
-from trnfleet.wire.topics import TopicClass, build_topic
+from trnfleet.wire.topics import FLEET_PATH, TopicClass, build_topic
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,7 +59,10 @@ def standalone(count: int, kind: str = "trn2.48xlarge", cluster: str = "uc1") ->
 
 
 class Feed:
-    """A fleet whose every value is set by the test; one descriptor and topic an instance."""
+    """A fleet whose every value is set by the test.
+
+    One descriptor and topic an instance; one an UltraServer (or standalone segment) where it is grouped.
+    """
 
     def __init__(
         self,
@@ -67,6 +71,7 @@ class Feed:
         fleet: str = "demo",
         period_s: float = 1.0,
         json: bool = False,
+        grouped: bool = False,
     ) -> None:
         self.fleet = fleet
         self.clock = ManualClock(wall_ns=START_NS, monotonic_s=1_000.0)
@@ -82,10 +87,20 @@ class Feed:
         self.set("temperature_c", 50.0)
         self.period_s = period_s
         self.json = json
+        self.grouped = grouped
         self.seq = 0
         self.boot = "boot-1"
         self.publisher = "feed"
         self.jobs: dict[str, tuple[str, ...]] = {}
+        self.states: dict[str, str] = {}
+        """States of jobs that are not running."""
+        self.epoch = "2026-01-05T00:00:00Z"
+        self.speed = 1.0
+        self.origin: Literal["simulated", "neuron"] = "simulated"
+        self.generation = 0
+        """How often the instances were replaced: part of their EC2 ids."""
+        self.told = 0
+        """Events told so far."""
 
     def set(self, name: str, values: Any, rows: Any = slice(None)) -> None:
         """Set a metric (in its unit) for rows of its scope."""
@@ -126,16 +141,18 @@ class Feed:
         """Return the retained messages of this fleet."""
         chosen = self.layout.instances if paths is None else paths
         messages = [self.publisher_envelope("online")]
-        for path in chosen:
-            kind = self.layout.type_of(self.layout.instance_index[path])
+        units = self.layout.ultraservers if self.grouped else chosen
+        for path in units:
+            members = [each for each in chosen if each == path or each.startswith(path + "/")]
             descriptor = Descriptor(
                 path=path,
                 publisher=self.publisher,
                 boot=self.boot,
                 revision=self.revision,
                 period_s=self.period_s,
-                clock=ClockSpec(epoch="2026-01-05T00:00:00Z"),
-                instances=(InstanceSpec(path=path, type=kind.name, lnc=kind.chip.logical_neuroncore_config),),
+                clock=ClockSpec(epoch=self.epoch, speed=self.speed),
+                origin=self.origin,
+                instances=tuple(map(self._spec, members)),
                 columns=self.columns_described,
             )
             messages.append(self._state(TopicClass.NODE, path, encode_message(descriptor)))
@@ -143,7 +160,7 @@ class Feed:
             job = JobMessage(
                 job=name,
                 kind="training",
-                state="running",
+                state=self.states.get(name, "running"),
                 ts="2026-01-05T00:00:00Z",
                 on=places,
                 steps_per_s=0.125,
@@ -152,17 +169,36 @@ class Feed:
             messages.append(self._state(TopicClass.JOB, name, encode_message(job)))
         return messages
 
+    def _spec(self, path: str) -> InstanceSpec:
+        kind = self.layout.type_of(self.layout.instance_index[path])
+        lnc = kind.chip.logical_neuroncore_config
+        return InstanceSpec(path=path, type=kind.name, ec2_id=f"i-{self.generation:017x}", lnc=lnc)
+
+    def event(self, path: str = "", text: str = "something happened", **rest: Any) -> Envelope:
+        """Return an event at the present time; `rest` are further fields of its message."""
+        self.told += 1
+        fields = {"id": f"{self.boot}-{self.told}", "source": "kernel", "name": "test", "severity": "info"}
+        stamp = {"ts": format_rfc3339(self.clock.wall_ns())}
+        message = EventMessage(**{"path": path, "text": text, **fields, **stamp, **rest})
+        topic = build_topic(self.fleet, TopicClass.EVENT, path or FLEET_PATH)
+        return Envelope(topic, encode_message(message), qos=1)
+
     def publisher_envelope(self, state: Any) -> Envelope:
         """Return the publisher's own message."""
         message = PublisherMessage(client=self.publisher, state=state, boot=self.boot)
         return self._state(TopicClass.PUBLISHER, self.publisher, encode_message(message))
 
-    def telemetry(self, paths: list[str] | None = None) -> list[Envelope]:
-        """Return one tick's telemetry and count the tick."""
-        ts_ns = self.clock.wall_ns()
+    def telemetry(self, paths: list[str] | None = None, *, ts_ns: int | None = None) -> list[Envelope]:
+        """Return one tick's telemetry and count the tick; its time is the wall clock's unless it is given."""
+        ts_ns = self.clock.wall_ns() if ts_ns is None else ts_ns
         head = Head(self.boot, self.seq, ts_ns)
         self.seq += 1
         messages: list[Envelope] = []
+        if self.grouped:
+            starts = self.layout.ultraserver_start.tolist()
+            for path, first, last in zip(self.layout.ultraservers, starts, starts[1:], strict=False):
+                messages.append(self._frame(path, slice(first, last), head))
+            return messages
         for number, path in enumerate(self.layout.instances):
             if paths is not None and path not in paths:
                 continue
@@ -174,16 +210,27 @@ class Feed:
                     self._telemetry(where, dump(value), CONTENT_TYPE_JSON) for where, value in values
                 )
                 continue
-            encoder = FrameEncoder(
-                path,
-                self.boot,
-                revision=self.revision,
-                columns=self.columns,
-                chips=chips,
-                instances=slice(number, number + 1),
-            )
-            messages.append(self._telemetry(path, encoder.encode(head.seq, ts_ns), CONTENT_TYPE_CBOR))
+            messages.append(self._frame(path, slice(number, number + 1), head))
         return messages
+
+    def _frame(self, path: str, instances: slice, head: Head) -> Envelope:
+        starts = self.layout.chip_start
+        encoder = FrameEncoder(
+            path,
+            self.boot,
+            revision=self.revision,
+            columns=self.columns,
+            chips=slice(int(starts[instances.start]), int(starts[instances.stop])),
+            instances=instances,
+        )
+        return self._telemetry(path, encoder.encode(head.seq, head.ts_ns), CONTENT_TYPE_CBOR)
+
+    def silence(self, instance: str) -> None:
+        """Make every value of an instance and its chips not available, as of one that boots."""
+        number = self.layout.instance_index[instance]
+        chips = slice(int(self.layout.chip_start[number]), int(self.layout.chip_start[number + 1]))
+        for metric in METRICS:
+            self.columns[metric.name][chips if metric.scope is Scope.CHIP else number] = metric.top
 
     def tick(self, paths: list[str] | None = None) -> None:
         """Send one tick's telemetry and compute."""

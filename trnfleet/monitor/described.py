@@ -10,8 +10,10 @@ import functools
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.hardware import INSTANCE_TYPES
 from trnfleet.errors import WireError
+from trnfleet.monitor.timebase import ClockKey
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import (
     STANDARD_COLUMNS,
@@ -42,6 +44,7 @@ class Described(NamedTuple):
     columns: tuple[ColumnSpec, ...]
     rest: bytes
     """The descriptor without its columns and without fields that are not known here."""
+    clock: ClockKey
     mark: int
     """Hash of the bytes that came, by which a repetition is told."""
 
@@ -50,7 +53,8 @@ class Described(NamedTuple):
         """Decode and shorten a descriptor.
 
         Raises:
-            WireError: it is not one, or names an instance type that the hardware catalogue does not have.
+            WireError: it is not one, or names an instance type that the hardware catalogue does not have, or an epoch
+                that is no instant.
         """
         descriptor = decode_message(payload, Descriptor, limits)
         for instance in descriptor.instances:
@@ -70,6 +74,12 @@ class Described(NamedTuple):
             # Almost every publisher has the same columns: one copy serves all.
             STANDARD_COLUMNS if columns == STANDARD_COLUMNS else columns,
             encode_message(descriptor.model_copy(update={"columns": ()})),
+            _clock(
+                descriptor.publisher,
+                descriptor.clock.epoch,
+                descriptor.clock.speed,
+                is_simulated=descriptor.origin == "simulated" or descriptor.replay,
+            ),
             hash(payload),
         )
 
@@ -137,6 +147,15 @@ def _is_below(instance: str, path: str) -> bool:
     return instance == path or instance.startswith(
         f"{cluster}/" if block.startswith("block-") else f"{path}/"
     )
+
+
+@functools.lru_cache(maxsize=1_024)
+def _clock(publisher: str, epoch: str, speed: float, *, is_simulated: bool) -> ClockKey:
+    """Return a clock's key; the descriptors of a publisher share one."""
+    try:
+        return ClockKey(publisher, parse_rfc3339(epoch), speed, is_simulated)
+    except ValueError as error:
+        raise WireError(f"Descriptor clock.epoch: {error}") from error
 
 
 @functools.lru_cache(maxsize=64)

@@ -18,13 +18,14 @@ from trnfleet.domain.topology import DIRECTIONS
 from trnfleet.monitor.store import Freshness
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.rollup import Rollups
     from trnfleet.monitor.store import Store
+    from trnfleet.wire.messages import JobMessage
 
     Rows = NDArray[np.int64] | slice
 
@@ -37,6 +38,12 @@ SLOW_LINK_SHARE = 0.75
 """A link that carries less than this share of what its peers in the instance carry."""
 SLOW_LINK_MIN_BYTES_PER_S = 2e9
 """Below this mean traffic, peers say nothing about a link."""
+JOBS_DOWN = {
+    "hung": "job hung, a process never joins a collective",
+    "failed": "job failed",
+    "waiting": "job waiting for instances",
+}
+"""States in which a job makes no progress until somebody or something helps, with what is said of it."""
 _INSTANCES_A_SLICE = 8_192
 LIMIT = 200
 """Findings kept of each kind: more do not fit a screen, but their number is told."""
@@ -76,15 +83,15 @@ class Findings(NamedTuple):
 NOTHING = Findings((), 0)
 
 
-def find(store: Store, rollups: Rollups) -> Findings:
-    """Return what needs a look in a store whose roll-ups are up to date."""
+def find(store: Store, rollups: Rollups, jobs: Collection[JobMessage] = ()) -> Findings:
+    """Return what needs a look in a store whose roll-ups are up to date, and among its jobs."""
     found = NOTHING
-    for found in search(store, rollups):  # noqa: B007  the last one is complete
+    for found in search(store, rollups, jobs):  # noqa: B007  the last one is complete
         pass
     return found
 
 
-def search(store: Store, rollups: Rollups) -> Iterator[Findings]:
+def search(store: Store, rollups: Rollups, jobs: Collection[JobMessage] = ()) -> Iterator[Findings]:
     """Look for one kind after the other, giving way after each; the last result is complete.
 
     The work is bounded: what is found is counted in columns, and only the first `LIMIT` of a kind become objects.
@@ -97,6 +104,7 @@ def search(store: Store, rollups: Rollups) -> Iterator[Findings]:
             yield NOTHING
     finders: tuple[tuple[str, Callable[[Store, Rollups], _Found]], ...] = (
         ("silent", _silent),
+        ("job", partial(_jobs_down, jobs)),
         ("unhealthy", _unhealthy),
         ("uncorrected", _uncorrected),
         ("link down", _links_down),
@@ -164,6 +172,22 @@ def _silent(store: Store, rollups: Rollups) -> _Found:
     )
     found.extend(Finding(Severity.CRITICAL, layout.path(Node(Level.CHIP, chip)), "stale") for chip in chips)
     return found, total + count
+
+
+def _jobs_down(jobs: Collection[JobMessage], store: Store, _rollups: Rollups) -> _Found:
+    """Find jobs that make no progress and will not by themselves, each at the first place where it runs."""
+    layout = store.layout
+    down = [job for job in jobs if job.state in JOBS_DOWN]
+    found: list[Finding] = []
+    for job in down[:LIMIT]:
+        place = job.on[0].partition("..")[0] if job.on else ""
+        covered = [layout.find_instances(each) for each in job.on]
+        chips = sum(
+            int(layout.chip_start[each.stop] - layout.chip_start[each.start]) for each in covered if each
+        )
+        path = place if layout.find(place) is not None else ""
+        found.append(Finding(Severity.CRITICAL, path, f"{job.job}: {JOBS_DOWN[job.state]}", max(1, chips)))
+    return found, len(down)
 
 
 def _unhealthy(store: Store, rollups: Rollups) -> _Found:
@@ -260,6 +284,9 @@ def _links_slow(uneven: NDArray[np.bool_], store: Store, _rollups: Rollups) -> _
     rows = layout.chip_start[pairs[:, 0]][:, None] + np.arange(16)
     part = codes[rows, lanes].astype(np.float64)
     usable = (part != metric.top) & (up[rows] >> lanes & 1 > 0) & (store.chip_state[rows] == Freshness.LIVE)
+    # While a tick's messages are still coming in, chips of the tick before would seem slow beside the others.
+    times_ns = store.chip_ts_ns[rows]
+    usable &= times_ns == times_ns.max(axis=1, keepdims=True)
     mean = np.where(usable, part, 0.0).sum(axis=1) / np.maximum(usable.sum(axis=1), 1)
     slow_at = np.argwhere(usable & (mean >= least)[:, None] & (part < SLOW_LINK_SHARE * mean[:, None]))
     count = len(np.unique(rows[slow_at[:, 0], slow_at[:, 1]]))

@@ -18,23 +18,31 @@ from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Scope
 from trnfleet.errors import WireError
 from trnfleet.monitor.described import Described, Descriptors
+from trnfleet.monitor.events import Events
+from trnfleet.monitor.publishers import Publishers
+from trnfleet.monitor.silence import speaking
 from trnfleet.monitor.store import Store
+from trnfleet.monitor.timebase import Timebase
 from trnfleet.monitor.tracking import Pipeline, SequenceTracker, Verdict
 from trnfleet.wire.frames import FrameDecoder, is_known, to_store_codes
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import (
     STANDARD_COLUMNS,
     ColumnSpec,
+    EventMessage,
     JobMessage,
     PublisherMessage,
     decode_message,
 )
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
 from trnfleet.wire.telemetry import Head, Sample, decode_sample, split_codes
-from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, parse_topic
+from trnfleet.wire.topics import DEFAULT_ROOT, FLEET_PATH, TopicClass, parse_topic
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from trnfleet.monitor.publishers import PublisherState
+    from trnfleet.monitor.timebase import SourceClock
 
 log = logs.get_logger(__name__)
 
@@ -54,15 +62,6 @@ _MAP_HEADS = range(0xA0, 0xC0)
 
 
 @dataclass(slots=True, eq=False)
-class PublisherState:
-    """One start of a publisher, as its own messages tell: a last will speaks for the start that left it."""
-
-    number: int
-    client: str
-    online: bool = True
-
-
-@dataclass(slots=True, eq=False)
 class TopicState:
     """A telemetry topic: its sequence, and where its rows are in the present layout."""
 
@@ -72,6 +71,7 @@ class TopicState:
     """None until a descriptor covers the topic."""
     former_boot: str = ""
     """The publisher's start before the present one."""
+    clock: SourceClock | None = None
     publisher: int = -1
     """Number of the publisher's start that the descriptor names."""
     decoder: FrameDecoder | None = None
@@ -94,13 +94,14 @@ class Ingest:
         self.store = Store()
         self.counts = Pipeline()
         self.descriptors = Descriptors()
-        self.publishers: dict[tuple[str, str], PublisherState] = {}
-        """Publishers' starts by client id and boot."""
+        self.publishers = Publishers()
+        self.timebase = Timebase()
+        self.events = Events()
         self.jobs: dict[str, JobMessage] = {}
         self.jobs_revision = 0
         """Goes up when a job comes, goes or moves."""
         self.lag_s = 0.0
-        """Largest age (wall clock less source time) among the messages of the last batch that had any."""
+        """Largest lag, as their sources' clocks tell it, among the messages of the last batch that had any; wall seconds."""
         self._root = root
         self._limits = limits
         self._topics: dict[str, TopicState] = {}
@@ -125,16 +126,16 @@ class Ingest:
         Args:
             batch: What the source gave.
             now_s: Monotonic seconds, which freshness goes by.
-            wall_ns: Wall clock, which the lag goes by.
+            wall_ns: Wall clock, which the lag of sources without a date of their own goes by.
         """
         samples: list[tuple[TopicState, Sample]] = []
-        lags_ns: list[int] = []
+        lags_s: list[float] = []
         topics = self._topics
         for envelope in batch:
             try:
                 topic = topics.get(envelope.topic)
                 if topic is None:
-                    topic = self._other(envelope)
+                    topic = self._other(envelope, now_s)
                     if topic is None:
                         continue
                 if topic.descriptor is None:
@@ -144,12 +145,12 @@ class Ingest:
             except Exception as error:  # noqa: BLE001  no message, not even one that finds a bug, stops the reader
                 self._refuse("undecodable", envelope, error)
                 continue
-            if head is not None:
-                lags_ns.append(wall_ns - head.ts_ns)
+            if head is not None and topic.clock is not None:
+                lags_s.append(topic.clock.take(head.ts_ns, now_s, wall_ns))
         if samples:
             self._apply_samples(samples, now_s)
-        if lags_ns:
-            self.lag_s = max(0, *lags_ns) / 1e9
+        if lags_s:
+            self.lag_s = max(lags_s)
         self.store.revision += 1
 
     def rebuild(self, now_s: float, wall_ns: int, *, layout: bool = True, at_once: bool = False) -> None:
@@ -178,10 +179,7 @@ class Ingest:
 
     def publisher_online(self) -> NDArray[np.bool_]:
         """Return whether each numbered publisher is online, and True at the end for an unknown one."""
-        online = np.ones(len(self.publishers) + 1, np.bool_)
-        for state in self.publishers.values():
-            online[state.number] = state.online
-        return online
+        return self.publishers.online()
 
     # Telemetry
 
@@ -223,21 +221,21 @@ class Ingest:
             self.counts.undescribed += 1
             return None
         store = self.store
-        columns, chips, instances = store.columns, topic.chips, topic.instances
+        columns = store.columns
+        chips, instances = speaking(frame.chip, topic.chips), speaking(frame.instance, topic.instances)
         for name in topic.same_chip:
-            columns[name][chips] = frame.chip[name]
+            columns[name][chips.rows] = chips.of(frame.chip[name])
         for name in topic.same_instance:
-            columns[name][instances] = frame.instance[name]
+            columns[name][instances.rows] = instances.of(frame.instance[name])
         for column in topic.foreign:
-            is_chip = column.per is Scope.CHIP
-            codes = to_store_codes(column, (frame.chip if is_chip else frame.instance)[column.name])
-            columns[column.name][chips if is_chip else instances] = codes
-        store.chip_seen_s[chips] = now_s
-        store.chip_ts_ns[chips] = frame.head.ts_ns
-        store.instance_seen_s[instances] = now_s
-        store.publisher_of[instances] = topic.publisher
+            rows, values = (chips, frame.chip) if column.per is Scope.CHIP else (instances, frame.instance)
+            columns[column.name][rows.rows] = rows.of(to_store_codes(column, values[column.name]))
+        store.chip_seen_s[chips.rows] = now_s
+        store.chip_ts_ns[chips.rows] = frame.head.ts_ns
+        store.instance_seen_s[instances.rows] = now_s
+        store.publisher_of[topic.instances] = topic.publisher
         self.counts.messages += 1
-        self.counts.chips += topic.chip_count
+        self.counts.chips += topic.chip_count if chips.mask is None else int(chips.mask.sum())
         return frame.head
 
     def _is_newest(self, topic: TopicState, head: Head) -> bool:
@@ -258,18 +256,25 @@ class Ingest:
             if not newest:
                 continue
             chosen = list(newest.values())
-            rows = np.array([_first(topic.chips if is_chip else topic.instances) for topic, _ in chosen])
-            for metric, codes in split_codes([sample.codes for _, sample in chosen], metrics):
-                store.columns[metric.name][rows] = codes
+            places = np.array([_first(topic.chips if is_chip else topic.instances) for topic, _ in chosen])
+            codes = {
+                metric.name: each
+                for metric, each in split_codes([sample.codes for _, sample in chosen], metrics)
+            }
+            told = speaking(codes, places)
+            for name, each in codes.items():
+                store.columns[name][told.rows] = told.of(each)
             if is_chip:
-                store.chip_seen_s[rows] = now_s
-                store.chip_ts_ns[rows] = [sample.head.ts_ns for _, sample in chosen]
-                store.publisher_of[store.layout.instance_of_chip[rows]] = [
+                store.chip_seen_s[told.rows] = now_s
+                store.chip_ts_ns[told.rows] = told.of(
+                    np.array([sample.head.ts_ns for _, sample in chosen], np.int64)
+                )
+                store.publisher_of[store.layout.instance_of_chip[places]] = [
                     topic.publisher for topic, _ in chosen
                 ]
-                self.counts.chips += len(chosen)
+                self.counts.chips += len(chosen) if told.mask is None else int(told.mask.sum())
             else:
-                store.instance_seen_s[rows] = now_s
+                store.instance_seen_s[told.rows] = now_s
 
     def _hold(self, envelope: Envelope) -> None:
         """Keep telemetry that came before its descriptor took effect, while a rebuild is due; else count it."""
@@ -282,7 +287,7 @@ class Ingest:
 
     # Everything that is not telemetry of a known topic
 
-    def _other(self, envelope: Envelope) -> TopicState | None:
+    def _other(self, envelope: Envelope, now_s: float) -> TopicState | None:
         """Handle state messages; return the topic's state where it is telemetry, new or not."""
         topic = parse_topic(envelope.topic, self._root)
         if topic.fleet != self.fleet_name:
@@ -301,8 +306,12 @@ class Ingest:
             self._descriptor(topic.path, envelope)
         elif topic.topic_class is TopicClass.JOB:
             self._job(topic.path, envelope)
-        else:
+        elif topic.topic_class is TopicClass.EVENT:
+            self._event(topic.path, envelope, now_s)
+        elif topic.topic_class is TopicClass.PUBLISHER:
             self._publisher(topic.path, envelope)
+        else:
+            raise WireError(f"a {topic.topic_class.value} is not for a monitor")
         return None
 
     def _descriptor(self, path: str, envelope: Envelope) -> None:
@@ -327,7 +336,8 @@ class Ingest:
             self._refuse("rejected", envelope, WireError(f"over {limit} bytes of descriptors"))
             return
         self.descriptors.put(described)
-        self._number_publisher(described.publisher, described.boot, envelope)
+        former = known.boot if known is not None and known.publisher == described.publisher else None
+        self._number_publisher(described.publisher, described.boot, envelope, former)
         index = self.store.layout.instance_index
         if described.same_hardware(known) and all(path in index for path in described.instances):
             self._describe_rows(described)
@@ -360,35 +370,37 @@ class Ingest:
         if known is None or known.on != job.on:
             self._placement_due = True
 
+    def _event(self, path: str, envelope: Envelope, now_s: float) -> None:
+        if envelope.retain:
+            self._refuse("rejected", envelope, WireError("a retained event"))
+            return
+        event = decode_message(envelope.payload, EventMessage, self._limits)
+        if (event.path or FLEET_PATH) != path:
+            self._refuse("misplaced", envelope, WireError("the event's path is not its topic's"))
+            return
+        self.events.add(event, now_s)
+
     def _publisher(self, client: str, envelope: Envelope) -> None:
         if not envelope.payload:
             # A cleared message says nothing any more, so nothing is offline by it.
-            for key in [key for key in self.publishers if key[0] == client]:
-                self.publishers[key].online = True
+            self.publishers.clear(client)
             return
         message = decode_message(envelope.payload, PublisherMessage, self._limits)
         if message.client != client:
             self._refuse("misplaced", envelope, WireError("the publisher's name is not its topic's"))
             return
         state = self._number_publisher(client, message.boot, envelope)
-        if state is None:
-            return
-        state.online = message.state == "online"
-        if state.online:
-            # A client id is there once at a broker: where a new start is online, the former ones are gone.
-            for (name, _), other in self.publishers.items():
-                if name == client and other is not state:
-                    other.online = False
+        if state is not None and self.publishers.say(state, online=message.state == "online"):
+            # Another start may have begun its time anew.
+            self.timebase.restart(client)
 
-    def _number_publisher(self, client: str, boot: str, envelope: Envelope) -> PublisherState | None:
-        state = self.publishers.get((client, boot))
+    def _number_publisher(
+        self, client: str, boot: str, envelope: Envelope, former_boot: str | None = None
+    ) -> PublisherState | None:
+        limit = self._limits.publishers
+        state = self.publishers.number(client, boot, limit=limit, former_boot=former_boot)
         if state is None:
-            if len(self.publishers) >= self._limits.publishers:
-                self._refuse(
-                    "rejected", envelope, WireError(f"more than {self._limits.publishers} publishers")
-                )
-                return None
-            state = self.publishers[client, boot] = PublisherState(len(self.publishers), client)
+            self._refuse("rejected", envelope, WireError(f"more than {limit} publishers"))
         return state
 
     def _refuse(self, kind: str, envelope: Envelope, error: Exception) -> None:
@@ -438,11 +450,8 @@ class Ingest:
         kept = {id(state) for states in covered.values() for state in states}
         self._topics = {topic: state for topic, state in self._topics.items() if id(state) in kept}
         self._covered_by = covered
-        described = {(each.publisher, each.boot) for each in self.descriptors}
-        used = {key: state for key, state in self.publishers.items() if state.online or key in described}
-        self.publishers = used
-        for number, state in enumerate(used.values()):
-            state.number = number
+        self.publishers.keep({(each.publisher, each.boot) for each in self.descriptors})
+        self.timebase.keep({each.clock for each in self.descriptors})
         # Rows get their publisher from the descriptors, and then from whoever writes them.
         self.store.publisher_of[:] = -1
 
@@ -451,12 +460,11 @@ class Ingest:
         store = self.store
         rows = np.array([store.layout.instance_index[path] for path in described.instances])
         store.period_s[rows] = described.period_s
-        publisher = self.publishers.get((described.publisher, described.boot))
+        publisher = self.publishers.find(described.publisher, described.boot)
         if publisher is not None:
             # Two may describe the same instance, one of them long gone: the one that lives has it.
-            store.publisher_of[rows if publisher.online else rows[store.publisher_of[rows] < 0]] = (
-                publisher.number
-            )
+            is_online = self.publishers.is_online(publisher)
+            store.publisher_of[rows if is_online else rows[store.publisher_of[rows] < 0]] = publisher.number
         if described.columns is not STANDARD_COLUMNS:
             self._blank_columns(described, rows)
 
@@ -480,7 +488,8 @@ class Ingest:
             # Another start counts from 0; and what came while nothing described the topic is not lost.
             state.former_boot = before.boot if before else state.former_boot
             state.tracker = SequenceTracker()
-        publisher = self.publishers.get((descriptor.publisher, descriptor.boot))
+        publisher = self.publishers.find(descriptor.publisher, descriptor.boot)
+        state.clock = self.timebase.clock(descriptor.clock, descriptor.period_s)
         state.publisher = -1 if publisher is None else publisher.number
         rows = [layout.instance_index.get(path, -1) for path in descriptor.instances]
         if min(rows) < 0:

@@ -7,10 +7,14 @@ served in between.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from trnfleet import logs
+from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import Level
+from trnfleet.domain.power import PUE, Racks, facility_w
 from trnfleet.monitor import fields, findings
 from trnfleet.monitor.history import History
 from trnfleet.monitor.ingest import Ingest
@@ -24,8 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trnfleet.clock import Clock
+    from trnfleet.monitor.events import Events
     from trnfleet.monitor.findings import Findings
     from trnfleet.monitor.store import Store
+    from trnfleet.monitor.timebase import Moment
     from trnfleet.monitor.tracking import Pipeline
     from trnfleet.wire.ports import Envelope, LinkStatus, Source
 
@@ -68,6 +74,11 @@ class Summary:
     power_w: float | None
     """Chips only."""
     host_power_w: float | None
+    it_power_w: float | None
+    """Chips and hosts together."""
+    facility_power_w: float | None
+    """IT power with what cooling and conversion take on top."""
+    pue: float
     tflops: float | None
     tflops_per_w: float | None
     hbm_traffic_bytes_per_s: float | None
@@ -86,6 +97,25 @@ class Summary:
     rejected: int
     dropped: int
     lag_s: float
+    """Wall seconds from source to here, as far as the clocks tell."""
+    clock_skew_s: float = 0.0
+    """By how much a source's clock is ahead of ours (behind: negative), 0 where none is off by more than 5 s."""
+    monitor_time: str = ""
+    """RFC 3339: the wall clock, or the time of a simulated or replayed fleet."""
+    speed: float = 1.0
+    """Its seconds a wall second."""
+    is_wall_time: bool = True
+    events: int = 0
+    """Events that have come."""
+    events_dropped: int = 0
+    """Events that had to make room for newer ones."""
+
+
+class RackPower(NamedTuple):
+    """What a rack draws."""
+
+    rack: str
+    power_w: float
 
 
 class Monitor:
@@ -99,8 +129,20 @@ class Monitor:
         clock: Clock,
         root: str = DEFAULT_ROOT,
         limits: Limits = DEFAULT_LIMITS,
+        pue: float = PUE,
     ) -> None:
+        """Make the monitor of a fleet.
+
+        Args:
+            source: Where its messages come from; somebody else runs it.
+            fleet_name: Which fleet's.
+            clock: The time to go by.
+            root: First part of the topics.
+            limits: What may come from the wire.
+            pue: Power usage effectiveness of the site: facility power over IT power.
+        """
         self.fleet_name = fleet_name
+        self.pue = pue
         self.clock = clock
         self.ingest = Ingest(fleet_name, root=root, limits=limits)
         self.rollups = Rollups()
@@ -132,6 +174,11 @@ class Monitor:
         return counts
 
     @property
+    def events(self) -> Events:
+        """What publishers have told."""
+        return self.ingest.events
+
+    @property
     def link(self) -> LinkStatus:
         """How the connection fares."""
         return self._source.status
@@ -154,14 +201,17 @@ class Monitor:
         for _ in self._pass_slices():
             pass
 
+    def moment(self) -> Moment:
+        """Return what time it is for the fleet: the wall clock's, or that of its simulator or replay."""
+        return self.ingest.timebase.now(self.clock.monotonic_s(), self.clock.wall_ns())
+
     def summary(self) -> Summary:
         """Return the fleet in a few figures, from the last pass."""
         store, layout, counts = self.store, self.store.layout, self.counts
         states = store.chip_state
         offline = store.count(Freshness.OFFLINE)
-        clients: dict[str, bool] = {}
-        for publisher in self.ingest.publishers.values():
-            clients[publisher.client] = clients.get(publisher.client, False) or publisher.online
+        clients = self.ingest.publishers.clients()
+        moment = self.moment()
 
         def figure(key: str) -> float | None:
             if not self.rollups.ready or self.rollups.generation != store.generation or not len(states):
@@ -175,6 +225,9 @@ class Monitor:
             value = float(self.rollups.value("host_power_w", Level.FLEET)[0])
             return None if value != value else value  # noqa: PLR0124  NaN is the one value unlike itself
 
+        chips_w, hosts_w = figure("power_w"), host_power()
+        known_w = [each for each in (chips_w, hosts_w) if each is not None]
+        it_w = sum(known_w) if known_w else None
         return Summary(
             fleet=self.fleet_name,
             chips=layout.chips,
@@ -189,8 +242,11 @@ class Monitor:
             publishers=len(clients),
             nc_util_pct=figure("nc_util_pct"),
             mfu_pct=figure("mfu_pct"),
-            power_w=figure("power_w"),
-            host_power_w=host_power(),
+            power_w=chips_w,
+            host_power_w=hosts_w,
+            it_power_w=it_w,
+            facility_power_w=None if it_w is None else facility_w(it_w, self.pue),
+            pue=self.pue,
             tflops=figure("tflops"),
             tflops_per_w=figure("tflops_per_w"),
             hbm_traffic_bytes_per_s=figure("hbm_traffic_bytes_per_s"),
@@ -208,7 +264,31 @@ class Monitor:
             rejected=counts.rejected,
             dropped=counts.dropped,
             lag_s=self.ingest.lag_s,
+            clock_skew_s=self.ingest.timebase.worst_skew_s(self.clock.monotonic_s()),
+            monitor_time=format_rfc3339(moment.time_ns),
+            speed=moment.speed,
+            is_wall_time=moment.is_wall,
+            events=self.ingest.events.received,
+            events_dropped=self.ingest.events.dropped,
         )
+
+    def racks(self) -> list[RackPower]:
+        """Return the IT power of every rack of which all is live, in the order of addresses, from the last pass."""
+        rollups, layout = self.rollups, self.store.layout
+        if not layout.instances or rollups.generation != self.store.generation:
+            return []
+        chips_w = rollups.value("power_w", Level.INSTANCE)
+        hosts_w = rollups.value("host_power_w", Level.INSTANCE)
+        is_live = rollups.states(Level.INSTANCE)[:, Freshness.LIVE] == np.diff(layout.chip_start)
+        known = is_live & ~np.isnan(chips_w)
+        racks = Racks.of(layout)
+        # What a rack draws is not known while a part of it is silent.
+        whole = np.logical_and.reduceat(known, racks.start[:-1])
+        total_w = racks.total(np.where(known, chips_w + np.nan_to_num(hosts_w), np.nan))
+        return [
+            RackPower(racks.label(number), float(total_w[number]))
+            for number in np.flatnonzero(whole).tolist()
+        ]
 
     async def _read(self) -> None:
         while batch := await self._source.take():
@@ -248,7 +328,8 @@ class Monitor:
         """Bring roll-ups and findings up to date and take history's sample, giving way after each slice of work."""
         yield from self.rollups.passes(self.store)
         found = findings.NOTHING
-        for found in findings.search(self.store, self.rollups):  # noqa: B007  the last one is complete
+        jobs = self.ingest.jobs.values()
+        for found in findings.search(self.store, self.rollups, jobs):  # noqa: B007  the last one is complete
             yield
         if self.rollups.generation == self.store.generation:
             # A pass that a new layout has overtaken found nothing that could be trusted.

@@ -118,3 +118,46 @@ def test_the_same_warning_is_there_once() -> None:
         feed.set("throttle_pct", throttle, 41)
         feed.tick()
     assert [finding.what for finding in shown(feed)] == ["throttled 30 %"]
+
+
+def test_jobs_that_make_no_progress() -> None:
+    """A job that hangs, has failed or waits is critical, at its first place; starting or stalled it is none."""
+    feed = Feed(ultraservers(2))
+    feed.scatter()
+    states = ("hung", "failed", "waiting", "starting", "stalled", "running", "checkpointing", "idle", "odd")
+    feed.jobs = dict.fromkeys(states, ("uc1/us-0002/trn2u-0002-1..trn2u-0002-2",))
+    feed.jobs["failed"] = ("uc9/us-0001",)
+    feed.states = {state: state for state in states}
+    feed.describe()
+    feed.tick()
+    assert shown(feed) == (
+        Finding(Severity.CRITICAL, "", "failed: job failed", 1, "job"),
+        Finding(
+            Severity.CRITICAL,
+            "uc1/us-0002/trn2u-0002-1",
+            "hung: job hung, a process never joins a collective",
+            32,
+            "job",
+        ),
+        Finding(
+            Severity.CRITICAL, "uc1/us-0002/trn2u-0002-1", "waiting: job waiting for instances", 32, "job"
+        ),
+    )
+
+
+def test_chips_of_different_ticks_are_not_compared() -> None:
+    """While a tick's messages come in one by one, chips of the tick before are not called slow, nor the new ones."""
+    feed = Feed(ultraservers(1), json=True)
+    feed.scatter()
+    feed.describe()
+    feed.set("link_tx_bytes_per_s", 5e9)
+    feed.tick()
+    feed.clock.step_wall(1)
+    feed.set("link_tx_bytes_per_s", 40e9)
+    messages = feed.telemetry()
+    feed.monitor.apply(messages[: len(messages) // 2 + 8])
+    feed.monitor.compute()
+    assert shown(feed) == ()
+    feed.monitor.apply(messages[len(messages) // 2 + 8 :])
+    feed.monitor.compute()
+    assert shown(feed) == ()

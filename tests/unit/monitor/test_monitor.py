@@ -3,10 +3,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from support.feed import Feed, ultraservers
+import pytest
+from support.feed import Feed, standalone, ultraservers
 
 from trnfleet.clock import ManualClock
-from trnfleet.monitor.monitor import Monitor, _slices
+from trnfleet.monitor.monitor import Monitor, RackPower, _slices
 from trnfleet.monitor.store import Freshness
 from trnfleet.wire.ports import Envelope, LinkStatus
 
@@ -71,3 +72,68 @@ def test_batches_are_cut_by_messages_and_bytes() -> None:
     assert [len(part) for part in _slices(small)] == [32, 32, 32, 4]
     assert [len(part) for part in _slices(large)] == [2, 2, 1]
     assert [each for part in _slices(small) for each in part] == small
+
+
+def test_power_to_the_meter() -> None:
+    """IT power is chips and hosts; the facility draws that times the PUE: AWS's 1.14 for 2025 unless it is told."""
+    feed = Feed(ultraservers(1))
+    feed.set("power_w", 400.0)
+    feed.set("host_power_w", 2_000.0)
+    feed.describe()
+    feed.tick()
+    summary = feed.monitor.summary()
+    assert summary.it_power_w == pytest.approx(64 * 400 + 4 * 2_000)
+    assert summary.facility_power_w == pytest.approx(1.14 * 33_600)
+    assert summary.pue == 1.14
+    feed.monitor.pue = 1.5
+    assert feed.monitor.summary().facility_power_w == pytest.approx(50_400)
+
+
+def test_power_of_which_a_part_is_not_known() -> None:
+    """Without any host's figure IT power is what the chips draw; without both it is not known."""
+    feed = Feed(ultraservers(1))
+    feed.set("power_w", 100.0)
+    feed.set("host_power_w", float("nan"))
+    feed.describe()
+    assert feed.monitor.summary().it_power_w is None
+    assert feed.monitor.summary().facility_power_w is None
+    feed.tick()
+    assert feed.monitor.summary().it_power_w == pytest.approx(6_400)
+
+
+async def test_racks() -> None:
+    """Two instances of an UltraServer are a rack, a standalone one is one; a rack of which a part is silent is left out."""
+    feed = Feed(ultraservers(1) + standalone(1))
+    feed.set("power_w", 100.0)
+    feed.set("host_power_w", 1_000.0)
+    feed.set("power_w", 300.0, slice(16, 48))
+    feed.describe()
+    assert feed.monitor.racks() == []
+    feed.tick()
+    assert feed.monitor.racks() == [
+        RackPower("uc1/standalone/trn2-0001", 2_600),
+        RackPower("uc1/us-0001/rack-a", 11_600),
+        RackPower("uc1/us-0001/rack-b", 5_200),
+    ]
+    await feed.clock.advance(4)
+    feed.tick([path for path in feed.layout.instances if not path.endswith("0001-1")])
+    assert [rack.rack for rack in feed.monitor.racks()] == ["uc1/standalone/trn2-0001", "uc1/us-0001/rack-b"]
+
+
+def test_a_replaced_instance_costs_no_layout() -> None:
+    """A higher revision with other EC2 ids is taken as it comes: same layout, same rows, live throughout, nothing lost."""
+    feed = Feed(ultraservers(2), grouped=True)
+    feed.scatter()
+    feed.describe()
+    feed.tick()
+    layout, generation = feed.monitor.store.layout, feed.monitor.store.generation
+    feed.revision, feed.generation = 1, 7
+    feed.describe()
+    assert feed.monitor.store.layout is layout
+    feed.tick()
+    assert (feed.monitor.store.generation, feed.monitor.store.count(Freshness.LIVE)) == (generation, 128)
+    counts = feed.monitor.counts
+    assert (counts.lost, counts.undescribed, counts.messages) == (0, 0, 4)
+    found = feed.monitor.ingest.descriptors.whole(layout.instances[0])
+    assert found is not None
+    assert found[1].ec2_id == f"i-{7:017x}"

@@ -1,0 +1,199 @@
+"""Time of the sources: how old messages are by their own clock, and what time it is for the fleet that is watched.
+
+A source's time is affine: source = epoch + speed x elapsed wall time. Its descriptor names epoch and speed; nobody says
+at which wall time the epoch was, so that is learned: of a source's messages, the one that was on its way for the shortest
+time says best how its clock stands. A source that runs at the wall clock's speed and near it is measured against the
+wall clock itself. It reads no clock.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+NS_PER_S = 1_000_000_000
+WINDOW_S = 120.0
+"""The shortest way is looked for among the messages of the last one to two windows, so that one wrong time is forgotten."""
+DATED_FROM_S = 3_600.0
+"""A simulator whose time is that far from the wall clock was given a date; a smaller difference is its clock's error."""
+SKEW_FROM_S = 5.0
+"""Clocks that differ by less are taken to agree: what is left is told as lag."""
+MOST_OF_ONE = 8
+"""Clocks that are kept of one publisher: each jump of its time makes another."""
+STANDS_AFTER_PERIODS = 3.0
+"""Time stands still for a source that has been silent for so many periods."""
+
+
+class ClockKey(NamedTuple):
+    """What tells a source's clock from others; a descriptor with another epoch or speed has another clock."""
+
+    publisher: str
+    epoch_ns: int
+    """Source time of the first tick, or of the first one after a jump."""
+    speed: float
+    is_simulated: bool
+    """Whether it may have a date of its own; a real host's clock is right or wrong."""
+
+
+class SourceClock:
+    """How one source's time relates to ours."""
+
+    __slots__ = (
+        "_before", "_least_s", "_most_s", "_since_s", "heard_s", "is_wall", "key", "period_s", "skew_s",
+    )  # fmt: skip  # a list of names
+
+    def __init__(self, key: ClockKey) -> None:
+        self.key = key
+        self.period_s = 1.0
+        """Wall seconds between two messages of a topic."""
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget what was learned: the source may have begun its time anew."""
+        self.heard_s = -float("inf")
+        """Monotonic seconds of the newest message."""
+        self.is_wall = True
+        """Whether the source goes by the wall clock, be it a little wrong; as of the newest message."""
+        self.skew_s = 0.0
+        """By how much its wall clock is ahead of ours (behind: negative), 0 where they agree; as of the newest message."""
+        self._since_s = -float("inf")
+        self._least_s = float("inf")
+        self._most_s = -float("inf")
+        self._before = (float("inf"), -float("inf"))
+        """Shortest and longest offset of the window before."""
+
+    def take(self, ts_ns: int, now_s: float, wall_ns: int) -> float:
+        """Take note of a message's source time and return its lag.
+
+        Args:
+            ts_ns: Source time, ns since 1970.
+            now_s: Monotonic seconds at which it came.
+            wall_ns: Wall clock at which it came.
+
+        Returns:
+            Wall seconds that it is older than it would be by the shortest way; by the wall clock where that is the
+            source's clock, too. Never negative.
+        """
+        offset_s = now_s - (ts_ns - self.key.epoch_ns) / NS_PER_S / self.key.speed
+        self.heard_s = now_s
+        if now_s - self._since_s >= WINDOW_S:
+            # A window that ended long ago says nothing of the present.
+            is_recent = now_s - self._since_s < 2 * WINDOW_S
+            self._before = (self._least_s, self._most_s) if is_recent else (float("inf"), -float("inf"))
+            self._since_s, self._least_s, self._most_s = now_s, offset_s, offset_s
+        elif offset_s < self._least_s:
+            self._least_s = offset_s
+        elif offset_s > self._most_s:
+            self._most_s = offset_s
+        # What turns an offset into wall clock less source time; a step of our wall clock shows at once.
+        base_s = (wall_ns - self.key.epoch_ns) / NS_PER_S - now_s
+        shortest_s = self._shortest_s
+        self.is_wall = self.key.speed == 1.0 and (
+            not self.key.is_simulated or abs(shortest_s + base_s) < DATED_FROM_S
+        )
+        if not self.is_wall:
+            self.skew_s = 0.0
+            return offset_s - shortest_s
+        self.skew_s = self._skew_s(shortest_s + base_s)
+        return max(0.0, offset_s + base_s + self.skew_s)
+
+    def _skew_s(self, shortest_s: float) -> float:
+        """Return the skew that the shortest way to here tells of.
+
+        A time in the future proves a wrong clock. Times that are old may have been long on their way, too; but queues
+        grow and shrink, so a delay that has been the same for a whole window is told as a wrong clock.
+        """
+        if shortest_s < -SKEW_FROM_S:
+            return -shortest_s
+        least_s, most_s = self._before
+        is_steady = max(most_s, self._most_s) - min(least_s, self._least_s) < max(1.0, self.period_s)
+        if shortest_s > SKEW_FROM_S and least_s <= most_s and is_steady:
+            return -shortest_s
+        return 0.0
+
+    def is_heard(self, now_s: float) -> bool:
+        """Say whether messages still come."""
+        return now_s - self.heard_s <= STANDS_AFTER_PERIODS * self.period_s
+
+    def time_ns(self, now_s: float) -> int:
+        """Return the source's time at monotonic `now_s`; it stands still while nothing comes."""
+        until_s = min(now_s, self.heard_s + STANDS_AFTER_PERIODS * self.period_s)
+        return self.key.epoch_ns + round((until_s - self._shortest_s) * self.key.speed * NS_PER_S)
+
+    @property
+    def _shortest_s(self) -> float:
+        return min(self._least_s, self._before[0])
+
+
+class Moment(NamedTuple):
+    """The time for the fleet that is watched."""
+
+    time_ns: int
+    """Since 1970."""
+    speed: float
+    """Its seconds a wall second."""
+    is_wall: bool
+    """Whether it is the wall clock's."""
+
+
+class Timebase:
+    """The clocks of all sources of a fleet."""
+
+    def __init__(self) -> None:
+        self._clocks: dict[ClockKey, SourceClock] = {}
+        self._of: dict[str, list[SourceClock]] = {}
+        """Each publisher's clocks."""
+
+    def clock(self, key: ClockKey, period_s: float) -> SourceClock:
+        """Return the clock of a key."""
+        clock = self._clocks.get(key)
+        if clock is None:
+            clock = self._clocks[key] = SourceClock(key)
+            same = self._of.setdefault(key.publisher, [])
+            same.append(clock)
+            if len(same) > MOST_OF_ONE:
+                gone = min(same[:-1], key=_heard_s)
+                same.remove(gone)
+                del self._clocks[gone.key]
+        clock.period_s = period_s
+        return clock
+
+    def restart(self, publisher: str) -> None:
+        """Learn a publisher's clocks anew, because it has started again."""
+        for clock in self._of.get(publisher, ()):
+            clock.restart()
+
+    def keep(self, keys: set[ClockKey]) -> None:
+        """Forget all other clocks."""
+        self._clocks = {key: clock for key, clock in self._clocks.items() if key in keys}
+        self._of = {}
+        for key, clock in self._clocks.items():
+            self._of.setdefault(key.publisher, []).append(clock)
+
+    def now(self, now_s: float, wall_ns: int) -> Moment:
+        """Return the fleet's time: that of the dated or sped-up source heard last, else the wall clock.
+
+        Of several that are still heard, the first described one sets the time, so that it does not jump to and fro.
+        """
+        chosen: SourceClock | None = None
+        for clocks in self._of.values():
+            # After a jump a publisher has another clock; the former one is not asked any more.
+            clock = max(reversed(clocks), key=_heard_s)
+            if clock.is_wall:
+                continue
+            if clock.is_heard(now_s):
+                chosen = clock
+                break
+            if chosen is None or clock.heard_s > chosen.heard_s:
+                chosen = clock
+        if chosen is None:
+            return Moment(wall_ns, 1.0, is_wall=True)
+        return Moment(chosen.time_ns(now_s), chosen.key.speed, is_wall=False)
+
+    def worst_skew_s(self, now_s: float) -> float:
+        """Return by how much the most wrong of the wall clocks that are heard is ahead (behind: negative); 0 for none."""
+        skews_s = (clock.skew_s for clock in self._clocks.values() if clock.skew_s and clock.is_heard(now_s))
+        return max(skews_s, key=abs, default=0.0)
+
+
+def _heard_s(clock: SourceClock) -> float:
+    return clock.heard_s
