@@ -492,3 +492,38 @@ async def test_no_trends_without_history_or_room() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause(0.2)
         assert not fleet(app).trends.display
+
+
+async def test_trends_of_a_sped_up_fleet_say_wall() -> None:
+    """The trends' seconds are the wall clock's, and are called so where the fleet's time is another."""
+    for speed, said in ((1.0, False), (3_600.0, True)):
+        feed = Feed(ultraservers(2))
+        feed.speed = speed
+        feed.scatter()
+        feed.describe()
+        feed.tick()
+        app = made(feed)
+        async with app.run_test(size=(120, 40)) as pilot:
+            await tick(app, pilot, feed)
+            await pilot.pause(0.2)
+            assert "last " in screen_text(app)
+            assert (" s wall" in screen_text(app)) is said
+
+
+@pytest.mark.parametrize("size", [(120, 40), (240, 70)])
+async def test_jobs_are_told_with_their_state(size: tuple[int, int]) -> None:
+    """A job that hangs shows its sign and word in the list, under the list's titles, and among what needs a look."""
+    feed = fed()
+    feed.states = {"llm-70b": "hung"}
+    feed.describe()
+    app = made(feed)
+    async with app.run_test(size=size) as pilot:
+        await tick(app, pilot, feed)
+        text = screen_text(app)
+        assert "‖ llm-70b" in text
+        assert "✖ " in text
+        assert "llm-70b: job hung" in text
+        lines = text.splitlines()
+        head, told = next((line, lines[row + 1]) for row, line in enumerate(lines) if " Jobs 1" in line)
+        assert told[head.index("state") :].startswith("hung ")
+        assert told[: head.index("MFU") + 3].endswith(" 40.0 %")

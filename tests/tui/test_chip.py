@@ -180,6 +180,50 @@ def test_rates_begin_anew() -> None:
     assert np.isnan(rates.take("b", 5_000_000_000, np.full(6, 9.0))["exec_errors"])
 
 
+def test_a_replaced_instances_counters_begin_anew() -> None:
+    """After a fall to 0 rates are those since then: none is negative, and none spans the replacement."""
+    rates = CounterRates()
+    for second in range(1, 10):
+        rates.take("a", second * 1_000_000_000, np.full(6, 1_000.0 + 5 * second))
+    assert np.isnan(rates.take("a", 10_000_000_000, np.full(6, 2.0))["exec_completed"])
+    assert rates.take("a", 11_000_000_000, np.full(6, 9.0))["exec_completed"] == 7.0
+    # Far more than before the fall: still only what came after it.
+    assert rates.take("a", 12_000_000_000, np.full(6, 4_002.0))["exec_completed"] == 2_000.0
+
+
+async def test_charts_say_that_they_go_by_the_wall_clock() -> None:
+    """Where the fleet's time is sped up, the span of a chart is named as wall time; else nothing is said of it."""
+    for speed, said in ((1.0, False), (3_600.0, True)):
+        feed = Feed(ultraservers(2))
+        feed.speed = speed
+        feed.scatter()
+        feed.describe()
+        feed.tick()
+        app = Host(feed)
+        async with app.run_test(size=(240, 70)) as pilot:
+            await pilot.pause()
+            assert (" min wall" in app.shown()) is said
+            assert " min" in app.shown()
+
+
+async def test_the_ec2_id_and_job_follow() -> None:
+    """A replaced instance shows its new EC2 id, and a job that does not run says so."""
+    feed = Feed(ultraservers(2))
+    feed.jobs = {"llama": ("uc1/us-0001",)}
+    feed.scatter()
+    feed.describe()
+    feed.tick()
+    app = Host(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        assert f"i-{0:017x}" in app.shown()
+        assert "job llama  " in app.shown()
+        feed.generation, feed.revision, feed.states = 3, 1, {"llama": "hung"}
+        feed.describe()
+        assert f"i-{3:017x}" in app.shown()
+        assert "job llama (hung)" in app.shown()
+
+
 def test_neighbours_are_mutual() -> None:
     """The chip at the other end of every link sees the link the other way round; torus and Z ring."""
     feed = fed()

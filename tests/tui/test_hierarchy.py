@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -262,3 +263,20 @@ async def test_idle_ticks_paint_nothing() -> None:
         assert app.view.tick(5) <= 5
         assert app.view.tick(99) > 0
         assert app.view.tick(99) == 0
+
+
+async def test_the_sparkline_goes_by_the_wall_clock() -> None:
+    """Where the fleet's time is sped up, the head says that the sparkline's seconds are wall time."""
+    for speed, said in ((1.0, False), (3_600.0, True)):
+        feed = Feed(ultraservers(2))
+        feed.speed = speed
+        feed.scatter()
+        feed.describe()
+        feed.tick()
+        app = Host(feed)
+        async with app.run_test(size=(120, 40)) as pilot:
+            await pilot.pause()
+            app.view.tick(99)
+            units = app.view.head.render_line(1).text
+            assert re.search(r"last \d+ s", units)
+            assert (" s wall" in units) is said

@@ -24,6 +24,7 @@ from trnfleet.tui import palette
 from trnfleet.tui.bars import Bar
 from trnfleet.tui.breadcrumbs import breadcrumbs
 from trnfleet.tui.chip import ChipView
+from trnfleet.tui.events import EventsView
 from trnfleet.tui.fleet import FleetView
 from trnfleet.tui.header import header
 from trnfleet.tui.help import HelpScreen, Key, Section, help_title, sections
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from textual.filter import LineFilter
 
     from trnfleet.clock import Clock
+    from trnfleet.monitor.events import Event
     from trnfleet.monitor.monitor import Monitor
 
 TICK_S = 0.1
@@ -47,6 +49,8 @@ BARS_EVERY_S = 0.4
 """Seconds between two readings of the fleet's figures: nobody reads faster."""
 SETTLE_S = 0.5
 """For so long after news the view is ticked on, because it may not have painted all of it at once."""
+NOTICE_S = 20.0
+"""An event that is more than information is told in every view for so long."""
 MOST_HISTORY = 100
 SIGNALS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
 """Signals that end the app, with the status to end with; the terminal is restored first."""
@@ -121,6 +125,8 @@ class FleetApp(App[None]):
         self._status = Bar(fill=palette.BAR, id="status")
         self._pages: dict[str, View] = {kind.title: kind(monitor, clock) for kind in view_classes()}
         self._page = self._pages[FLEET]
+        self._event: Event | None = None
+        """What is told for a while between breadcrumbs and views."""
         self._news: Hashable = None
         self._news_s = -np.inf
         self._second = 0
@@ -239,6 +245,7 @@ class FleetApp(App[None]):
             monitor.rollups.revision,
             monitor.ingest.jobs_revision,
             monitor.findings.total,
+            monitor.events.received,
             monitor.link.connected,
         )
         if news != self._news:
@@ -251,6 +258,10 @@ class FleetApp(App[None]):
         if not allowance:
             return
         self._second = second
+        event = monitor.events.notable(now_s, NOTICE_S)
+        if event is not self._event:
+            self._event = event
+            self._write_crumbs()
         # What has gone silent, or what needs a look, is told in words no later than it is drawn.
         turn = (monitor.store.chip_state, monitor.findings.total, monitor.link.connected)
         before = self._bars_turn
@@ -282,12 +293,13 @@ class FleetApp(App[None]):
     def _write_crumbs(self) -> None:
         views = [(page.key, page.title) for page in self._pages.values()]
         active = self._page.title
-        self._crumbs.show(lambda width: [breadcrumbs(self.place, views, active, width)])
+        event = self._event
+        self._crumbs.show(lambda width: [breadcrumbs(self.place, views, active, width, event)])
 
 
 def view_classes() -> tuple[type[View], ...]:
     """Return the views that there are, in the order of their keys."""
-    return FleetView, HierarchyView, ChipView
+    return FleetView, HierarchyView, ChipView, EventsView
 
 
 def _spare_the_collector() -> None:

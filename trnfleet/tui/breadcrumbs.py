@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING
 
 from trnfleet.tui import palette
 from trnfleet.tui.bars import Parts, width_of
+from trnfleet.tui.cells import fit
 from trnfleet.tui.plain import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from trnfleet.monitor.events import Event
+
 BETWEEN = " > "
+_NOTICE_FROM = 48
+"""Cells from which an event's words make sense; for fewer, the views' titles and the beginning of the way go."""
 
 
 def crumbs(address: str, room: int) -> Parts:
@@ -41,13 +46,34 @@ def tabs(views: Iterable[tuple[str, str]], active: str, *, short: bool = False) 
     return parts
 
 
-def breadcrumbs(address: str, views: list[tuple[str, str]], active: str, width: int) -> Parts:
-    """Return the whole line: the way on the left, the views on the right."""
+def breadcrumbs(
+    address: str, views: list[tuple[str, str]], active: str, width: int, event: Event | None = None
+) -> Parts:
+    """Return the whole line: the way on the left, the views on the right, and news for a while between them."""
     right = tabs(views, active)
-    if width < width_of(right) + 24:
+    way = crumbs(address, width)
+    is_tight = event is not None and width < width_of(right) + width_of(way) + _NOTICE_FROM
+    if width < width_of(right) + 24 or is_tight:
         right = tabs(views, active, short=True)
-    left = crumbs(address, width - width_of(right) - 2)
+    room = width - width_of(right) - 2
+    if event is None:
+        left = crumbs(address, room)
+    else:
+        # What happened may shorten the way down to its end, which the views say once more.
+        left = crumbs(address, max(min(room, len(address.rpartition("/")[2]) + 5), room - _NOTICE_FROM))
+        left += notice(event, width - width_of(left) - width_of(right) - 1)
     return [*left, (" " * max(1, width - width_of(left) - width_of(right)), palette.BASE), *right]
+
+
+def notice(event: Event, room: int) -> Parts:
+    """Return an event in at most `room` cells: its severity as a sign, where it happened and what it is."""
+    glyph, style = palette.SEVERITY_GLYPH[event.severity], palette.SEVERITY_STYLE[event.severity]
+    # A chip's number says nothing without its instance.
+    where = "/".join(plain(event.path).split("/")[-2:])
+    text = f"{glyph} {where + ': ' if where else ''}{plain(event.text)}"
+    if room < 12:
+        return []
+    return [("  ", palette.BASE), (fit(text, room - 2).rstrip(), style)]
 
 
 def _width(segments: list[str], is_cut: bool) -> int:

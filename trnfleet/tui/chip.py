@@ -253,6 +253,8 @@ def _head(facts: ChipFacts, width: int) -> list[Line]:
     left = ((" " + facts.address, palette.STRONG),)
     room = max(1, width - width_of(left) - width_of(tuple(right)))
     job = f"job {facts.job}" if facts.job else "no job"
+    if facts.job_state not in {"", "running"}:
+        job += f" ({facts.job_state})"
     words = [
         facts.chip.title,
         facts.kind.name,

@@ -64,6 +64,8 @@ class ChipFacts:
     """Physical cores of a logical one; None where nobody says."""
     ec2_id: str
     job: str
+    job_state: str
+    """Fit for the screen; empty where there is no job."""
     freshness: Freshness
     age_s: float
     """Seconds since its values came; infinite where none has."""
@@ -85,6 +87,8 @@ class ChipFacts:
     samples: int
     """Samples that history has taken since the start; a full ring stays as long as it is."""
     provenance: tuple[Provenance, ...]
+    speed: float
+    """Seconds of its time a wall second; history and ages go by the wall clock."""
 
     @property
     def chip(self) -> ChipType:
@@ -102,17 +106,22 @@ RATE_WINDOW_S = 60.0
 
 
 class CounterRates:
-    """Rates of one chip's counters over the last samples; history keeps none of them."""
+    """Rates of one chip's counters over the last samples, for each second of its own time; history keeps none of them."""
 
     def __init__(self) -> None:
         self._address = ""
         self._samples: deque[tuple[float, NDArray[np.float64]]] = deque()
 
     def take(self, path: str, ts_ns: int, totals: NDArray[np.float64]) -> dict[str, float]:
-        """Take a sample and return events a second by counter; another chip, or time going back, begins anew."""
+        """Take a sample and return events a second by counter.
+
+        Another chip, time going back, or a counter that fell begins anew: a replaced instance counts from 0.
+        """
         ts_s = ts_ns / 1e9
         samples = self._samples
-        if path != self._address or (samples and ts_s < samples[-1][0]):
+        if path != self._address or (
+            samples and (ts_s < samples[-1][0] or bool((totals < samples[-1][1]).any()))
+        ):
             self._address = path
             samples.clear()
         if ts_ns and (not samples or ts_s > samples[-1][0]):
@@ -121,9 +130,7 @@ class CounterRates:
             samples.popleft()
         if len(samples) < 2:
             return dict.fromkeys(COUNTERS, np.nan)
-        change = samples[-1][1] - samples[0][1]
-        # A counter that went down has been reset; its rate is not known until the window has left that behind.
-        rates = np.where(change >= 0, change, np.nan) / (samples[-1][0] - samples[0][0])
+        rates = (samples[-1][1] - samples[0][1]) / (samples[-1][0] - samples[0][0])
         return dict(zip(COUNTERS, rates.tolist(), strict=True))
 
 
@@ -139,12 +146,14 @@ def read_chip(
     descriptor = described.descriptor if described else None
     ts_ns = int(store.chip_ts_ns[chip])
     values = {metric.name: _lanes(store, metric, chip) for metric in CHIP_METRICS}
+    job = int(store.job_of[instance])
     return ChipFacts(
         address=path,
         kind=layout.type_of(instance),
         lnc=descriptions.lnc(layout.instances[instance]),
         ec2_id=descriptions.ec2_id(layout.instances[instance]),
-        job=descriptions.job_name(int(store.job_of[instance])),
+        job=descriptions.job_name(job),
+        job_state=descriptions.job_state(job),
         freshness=Freshness(int(store.chip_state[chip])),
         age_s=now_s - float(store.chip_seen_s[chip]),
         ts_ns=ts_ns,
@@ -161,6 +170,7 @@ def read_chip(
         series={key: monitor.history.series(layout, node, key) for key in CHARTED},
         samples=monitor.history.samples,
         provenance=tuple(_provenance(metric, descriptor) for metric in METRICS),
+        speed=descriptor.clock.speed if descriptor else 1.0,
     )
 
 

@@ -243,7 +243,7 @@ def chart(facts: ChipFacts, key: str, width: int, height: int) -> Panel:
     values = charts.bucket(facts.series[key], width, CELL_S, facts.samples)
     known = values[~np.isnan(values)]
     now = float(facts.series[key][-1]) if len(facts.series[key]) else math.nan
-    span = _span(width * CELL_S)
+    span = _span(width * CELL_S) + ("" if facts.speed == 1.0 else " wall")
     # On a narrow panel the lower end, then the scale as a whole, has to go.
     top = with_unit(high, field.unit)
     used = len(f"{field.title}  {with_unit(now, field.unit)}  ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.tui.plain import plain
@@ -55,6 +56,12 @@ class Descriptions:
         """Return the EC2 instance id, fit for the screen; empty where nobody says."""
         described = self.of(instance)
         return plain(described.spec.ec2_id, 24) if described and described.spec.ec2_id else ""
+
+    def job_state(self, number: int) -> str:
+        """Return what the job with a number of the store's does, fit for the screen; empty for none."""
+        jobs = self._monitor.ingest.jobs
+        job = next(itertools.islice(jobs.values(), number, None), None) if number >= 0 else None
+        return plain(job.state, 32) if job else ""
 
     def job_name(self, number: int) -> str:
         """Return the name of the job with a number of the store's, fit for the screen; empty for none."""

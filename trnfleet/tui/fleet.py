@@ -18,9 +18,9 @@ from trnfleet.tui.bars import Bar, Parts, justified, width_of
 from trnfleet.tui.heatink import MISSING_GLYPH, OFFLINE_GLYPH, PARTLY_GLYPH, STALE_GLYPH
 from trnfleet.tui.heatmap import HeatMap
 from trnfleet.tui.heatvalues import Trust, is_count
-from trnfleet.tui.joblist import JobList
+from trnfleet.tui.joblist import JobList, head
 from trnfleet.tui.plain import plain
-from trnfleet.tui.quantities import count, with_unit
+from trnfleet.tui.quantities import with_unit
 from trnfleet.tui.trends import LEAST_ROWS, MOST_ROWS, Trends
 from trnfleet.tui.views import FLEET, View
 from trnfleet.tui.worst import WorstList, title
@@ -162,7 +162,8 @@ class FleetView(View):
         self._selection.show(lambda width: [selection(self.map, width)])
         self._worst_head.show(lambda width: [title(self.monitor.findings, width - 15)])
         jobs = len(self.monitor.ingest.jobs)
-        self._jobs_head.show(lambda _width: [[(" Jobs ", palette.STRONG), (count(jobs), palette.QUIET)]])
+        # The head's columns are those of the lines below it, which a scroll bar may make narrower.
+        self._jobs_head.show(lambda _width: [head(jobs, self.jobs.plan(self.jobs.line_width))])
 
 
 def legend(heat: HeatMap, width: int) -> Parts:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import LinkStatus
 
 
+_YEAR_FROM = 100
+"""Columns from which a date has its year."""
+
+
 def header(summary: Summary, link: LinkStatus, width: int) -> list[Parts]:
     """Return the header's two lines."""
     if not summary.chips:
@@ -52,6 +56,25 @@ def figures(summary: Summary) -> list[Item]:
     ]
 
 
+def _facility(summary: Summary) -> tuple[str, ...]:
+    """Return what the fleet draws at its meter, in more and in fewer words; nothing where it is not known."""
+    if summary.facility_power_w is None:
+        return ()
+    facility = f"facility {with_unit(summary.facility_power_w, 'W')}"
+    both = f"IT {with_unit(summary.it_power_w, 'W')}, {facility}"
+    return f"{both} (PUE {summary.pue:.2f})", both, facility
+
+
+def time_text(summary: Summary, *, short: bool = False) -> str:
+    """Return the fleet's time, such as `2026-01-05 14:00 x3600`; empty where it is the wall clock's."""
+    if summary.is_wall_time:
+        return ""
+    day, _, time = summary.monitor_time.partition("T")
+    # Where an hour is a minute, seconds say nothing; where it is an hour, they show that time goes on.
+    digits = 8 if summary.speed < 60 else 5
+    return f"{day[5 if short else 0 :]} {time[:digits]} x{summary.speed:g}"
+
+
 def _inventory(summary: Summary, width: int) -> Parts:
     parts: Parts = [
         (f" {plain(summary.fleet, 32)}  ", palette.HEAD_STRONG),
@@ -73,6 +96,9 @@ def _inventory(summary: Summary, width: int) -> Parts:
                 (f"{count(chips)} {state}", palette.HEAD if state == "live" else palette.HEAD_STRONG)
             )
     right: Parts = _findings(summary)
+    time = time_text(summary, short=width < _YEAR_FROM)
+    if time and width_of(parts) + width_of(right) + len(time) + 3 <= width:
+        right.insert(0, (f"{time}  ", palette.HEAD_ACCENT))
     places = [
         f"{_counted(summary.instances, 'instance')}",
         f"{_counted(summary.ultraservers, 'UltraServer')}" if summary.ultraservers else "",
@@ -81,6 +107,10 @@ def _inventory(summary: Summary, width: int) -> Parts:
     for place in places:
         if place and width_of(parts) + width_of(right) + len(place) + 4 <= width:
             parts.append((f"  {place}", palette.HEAD))
+    room = width - width_of(parts) - width_of(right) - 4
+    facility = next((text for text in _facility(summary) if len(text) <= room), "")
+    if facility:
+        parts.append((f"  {facility}", palette.HEAD))
     return justified(parts, right, width, palette.HEAD)
 
 

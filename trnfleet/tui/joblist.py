@@ -1,20 +1,54 @@
-"""The jobs beside the heat map: name, what it is, how fast it goes and how well it uses its chips."""
+"""The jobs beside the heat map: name, state, how fast it goes, how well it uses its chips, and what faults cost it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.monitor.findings import Severity
 from trnfleet.tui import palette
 from trnfleet.tui.lines import Line, LineView, text_line
 from trnfleet.tui.plain import plain
 from trnfleet.tui.quantities import bare, with_unit
 
 if TYPE_CHECKING:
+    from rich.style import Style
+
     from trnfleet.monitor.monitor import Monitor
+    from trnfleet.tui.bars import Parts
     from trnfleet.wire.messages import JobMessage
 
-_STATE_GLYPH = {"running": "●", "pending": "◌", "finished": "✔", "failed": "✖"}
-"""Beside the word, for states that are known; others stand alone."""
+
+class StateLook(NamedTuple):
+    """How a job's state is told: a sign and a colour beside the word."""
+
+    glyph: str
+    style: Style
+
+
+_CRITICAL, _WARNING, _INFO = (palette.SEVERITY_STYLE[each] for each in Severity)
+_LOOKS = {
+    "running": StateLook("●", palette.BASE),
+    "checkpointing": StateLook("▼", _INFO),
+    "starting": StateLook("▷", _INFO),
+    "stalled": StateLook("▲", _WARNING),
+    "waiting": StateLook("◌", _CRITICAL),
+    "hung": StateLook("‖", _CRITICAL),
+    "failed": StateLook("✖", _CRITICAL),
+    "idle": StateLook("○", palette.QUIET),
+}
+_OTHER = StateLook("·", palette.QUIET)
+"""Of states that are not known here: the word alone says what it is."""
+
+STATE_NARROW, STATE_WIDE = 8, 13
+"""Cells of a state: its word, of which the longest is cut where MFU would have no room."""
+_WIDE_FROM = 60
+PACE = 12
+NAME_LEAST, NAME_MOST = 9, 24
+
+
+def look(state: str) -> StateLook:
+    """Return how a state is told."""
+    return _LOOKS.get(state, _OTHER)
 
 
 def pace(job: JobMessage) -> str:
@@ -27,12 +61,58 @@ def pace(job: JobMessage) -> str:
     return "n/a"
 
 
+class JobPlan(NamedTuple):
+    """The columns of the list at a width."""
+
+    name: int
+    state: int
+    has_mfu: bool
+    has_lost: bool
+    has_restarts: bool
+    has_kind: bool
+
+    @staticmethod
+    def of(width: int, longest: int) -> JobPlan:
+        """Return what there is room for beside names of which the longest has `longest` characters."""
+        # Sign and gaps, state, pace.
+        state = STATE_WIDE if width >= _WIDE_FROM else STATE_NARROW
+        left = width - 3 - (1 + state) - (1 + PACE)
+        wanted = min(NAME_MOST, max(NAME_LEAST, longest))
+        shown: list[bool] = []
+        for cells in (8, 9, 10, 10):
+            fits = left - cells >= wanted and all(shown)
+            shown.append(fits)
+            left -= cells if fits else 0
+        return JobPlan(max(NAME_LEAST, min(left, wanted)), state, *shown)
+
+
+def head(jobs: int, plan: JobPlan) -> Parts:
+    """Return the list's head: how many there are, and what its columns are."""
+    title = " Jobs "
+    amount = f"{jobs:,}"
+    room = 3 + plan.name
+    parts: Parts = [(title, palette.STRONG), (amount.ljust(max(0, room - len(title))), palette.QUIET)]
+    texts = [f" {'state':{plan.state}}", f" {'pace':>{PACE}}"]
+    texts += [f" {'MFU':>7}"] * plan.has_mfu + [f" {'lost':>8}"] * plan.has_lost
+    texts += [f" {'restarts':>9}"] * plan.has_restarts + [f" {'kind':9}"] * plan.has_kind
+    return [*parts, ("".join(texts), palette.GHOST)]
+
+
 class JobList(LineView, can_focus=False):
     """Jobs, one a line, in the order of their names."""
 
     def __init__(self, monitor: Monitor, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
         self.monitor = monitor
+
+    @property
+    def line_width(self) -> int:
+        """Cells of its lines."""
+        return self._visible_size().width
+
+    def plan(self, width: int) -> JobPlan:
+        """Return the columns at a width."""
+        return JobPlan.of(width, max(map(len, self.monitor.ingest.jobs), default=0))
 
     def tick(self, limit: int | None = None) -> int:
         """Paint what changed."""
@@ -45,26 +125,33 @@ class JobList(LineView, can_focus=False):
         names = sorted(jobs)[top : top + height]
         if not names:
             return [text_line([(" no jobs", palette.GHOST)], width)]
-        room = max(8, min(24, width - 34))
-        made: list[Line] = []
-        for name in names:
-            job = jobs[name]
-            glyph = _STATE_GLYPH.get(job.state, "·")
-            mfu = with_unit(None if job.mfu is None else 100 * job.mfu, "%")
-            made.append(
-                text_line(
-                    [
-                        (f" {glyph} ", palette.BASE if job.state == "running" else palette.QUIET),
-                        (_cut(plain(name), room).ljust(room), palette.BASE),
-                        (f" {_cut(plain(job.kind), 9):9}", palette.QUIET),
-                        (f" {pace(job):>11}", palette.BASE),
-                        (f" {mfu:>7}", palette.QUIET),
-                        ("" if job.state == "running" else f"  {plain(job.state)}", palette.QUIET),
-                    ],
-                    width,
-                )
-            )
-        return made
+        plan = self.plan(width)
+        return [text_line(row(jobs[name], plan), width) for name in names]
+
+
+def row(job: JobMessage, plan: JobPlan) -> Parts:
+    """Return one job's line."""
+    glyph, style = look(job.state)
+    parts: Parts = [
+        (f" {glyph} ", style),
+        (_cut(plain(job.job), plan.name).ljust(plan.name), palette.BASE),
+        (f" {_cut(plain(job.state), plan.state):{plan.state}}", style),
+        (f" {pace(job):>{PACE}}", palette.BASE),
+    ]
+    if plan.has_mfu:
+        parts.append((f" {with_unit(None if job.mfu is None else 100 * job.mfu, '%'):>7}", palette.QUIET))
+    if plan.has_lost:
+        parts.append((f" {_steps(job.steps_lost):>8}", _WARNING if job.steps_lost else palette.QUIET))
+    if plan.has_restarts:
+        parts.append((f" {_steps(job.restarts):>9}", _WARNING if job.restarts else palette.QUIET))
+    if plan.has_kind:
+        parts.append((f" {_cut(plain(job.kind), 9):9}", palette.QUIET))
+    return parts
+
+
+def _steps(number: float | None) -> str:
+    """Return a count, nothing where it makes no sense for a kind of job."""
+    return "" if number is None else bare(number, "events")
 
 
 def _cut(text: str, room: int) -> str:

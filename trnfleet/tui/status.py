@@ -86,6 +86,7 @@ def _figures(summary: Summary, rate: float) -> list[tuple[str, bool]]:
     shown = [
         (f"{rate:.0f} msg/s" if rate >= 9.95 else f"{rate:.1f} msg/s", False),
         (f"lag {duration(summary.lag_s)}", summary.lag_s > 5),
+        *([(f"clock off by {duration(abs(summary.clock_skew_s))}", True)] if summary.clock_skew_s else []),
         (f"lost {count(summary.lost)}", summary.lost > 0),
     ]
     problems = (

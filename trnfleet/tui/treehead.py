@@ -33,6 +33,9 @@ class TreeHead(LineView, can_focus=False):
             if column.key == self._table.sorting.key:
                 title = ("▼" if self._table.sorting.descending else "▲") + title
                 style = palette.HEAD_ACCENT
+            if column.key == columns.SPARK and self._table.is_sped_up:
+                # History has a sample for each second of the wall clock.
+                unit += " wall"
             titles.append((_placed(title, column), style))
             units.append((_placed(unit, column), palette.HEAD))
         return [text_line(parts, width, palette.HEAD) for parts in (titles, units)]

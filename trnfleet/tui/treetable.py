@@ -101,6 +101,11 @@ class TreeTable(LineView):
         return columns.plan(max(1, self._visible_size().width))
 
     @property
+    def is_sped_up(self) -> bool:
+        """Whether the fleet's time runs at another speed than the wall clock."""
+        return self._monitor.moment().speed != 1.0
+
+    @property
     def index(self) -> TreeIndex:
         """The rows at present."""
         return self._index

@@ -71,7 +71,9 @@ class Trends(LineView, can_focus=False):
             high *= max(1, store.layout.chips)
         values = np.concatenate([np.full(width - len(series), np.nan), series])
         now = with_unit(float(series[-1]) if len(series) else None, field.unit)
-        scale = f"of {with_unit(high, field.unit)}" if field.unit not in {"%", "degC"} else f"last {width} s"
+        # History has a sample for each second of the wall clock, whatever the fleet's own time does.
+        span = f"last {width} s" + (" wall" if self.monitor.moment().speed != 1.0 else "")
+        scale = f"of {with_unit(high, field.unit)}" if field.unit not in {"%", "degC"} else span
         room = width - len(field.title) - len(now) - len(scale) - 3
         if room < 2:
             scale, room = "", room + len(scale)

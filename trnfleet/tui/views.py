@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.monitor.monitor import Monitor
 
-FLEET, HIERARCHY, CHIP = "Fleet", "Hierarchy", "Chip"
+FLEET, HIERARCHY, CHIP, EVENTS = "Fleet", "Hierarchy", "Chip", "Events"
 """Titles of the views, by which they are asked for."""
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from support.feed import Feed, ultraservers
 
+from trnfleet.monitor.events import Event
+from trnfleet.monitor.findings import Severity
 from trnfleet.tui.bars import Item, fitted, text_of, width_of
 from trnfleet.tui.breadcrumbs import breadcrumbs
 from trnfleet.tui.fleet import end_text
@@ -152,17 +154,71 @@ def test_breadcrumbs_lose_their_beginning_first() -> None:
     assert narrow.startswith(" … > ")
 
 
+def test_the_time_is_told_where_it_is_not_the_wall_clocks(summary: Summary) -> None:
+    """A dated or sped-up fleet shows its time and speed, by the day; at the wall clock there is nothing to tell."""
+    fast = replace(summary, is_wall_time=False, monitor_time="2026-01-05T14:00:07.250Z", speed=3_600.0)
+    assert "2026-01-05 14:00 x3600" in said(fast, width=120)
+    assert "01-05 14:00 x3600" in said(fast, width=80)
+    assert "2026-01-05 14:00:07 x1 " in said(replace(fast, speed=1.0), width=120)
+    assert "x1" not in said(summary, width=120)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 240])
+def test_the_header_fits_with_time_and_power(summary: Summary, width: int) -> None:
+    """Neither the time nor the facility's power pushes the chips or the findings off the line."""
+    fast = replace(summary, is_wall_time=False, monitor_time="2026-01-05T14:00:07.250Z", speed=3_600.0)
+    line = text_of(header(replace(fast, findings=12), LINK, width)[0])
+    assert len(line) <= width
+    assert "128 chips  all live" in line
+    assert "12 findings" in line
+
+
+def test_it_and_facility_power_with_pue(summary: Summary) -> None:
+    """The header says what IT draws, and what the meter reads with which PUE, in as many words as fit."""
+    power = replace(summary, it_power_w=61_000.0, facility_power_w=69_540.0, pue=1.14)
+    assert "IT 61.0 kW, facility 69.5 kW (PUE 1.14)" in said(power, width=140)
+    assert "IT 61.0 kW, facility 69.5 kW " in said(power, width=110)
+    assert "facility" not in said(replace(power, facility_power_w=None))
+
+
+def test_a_wrong_clock_is_told(summary: Summary) -> None:
+    """A source whose clock is ahead or behind is named with its error, not with a lag of nothing."""
+    for skew_s in (12.0, -12.0):
+        line = text_of(status(replace(summary, clock_skew_s=skew_s), LINK, 1.0, "", (), 120))
+        assert "clock off by 12 s" in line
+    assert "clock" not in text_of(status(summary, LINK, 1.0, "", (), 120))
+
+
+@pytest.mark.parametrize("width", [80, 120, 240])
+def test_news_stand_between_place_and_views(width: int) -> None:
+    """An event is told with its sign and place; where one is and every view's key stay on the line."""
+    views = [("1", "Fleet"), ("2", "Hierarchy"), ("4", "Chip"), ("9", "Events")]
+    text = "uncorrectable HBM error on nd5, the instance must be replaced"
+    address = "uc1/us-0001/trn2u-0001-0/chip05"
+    where = "uc1/us-0002/trn2u-0002-3/chip11"
+    event = Event(1, 0.0, 0, Severity.CRITICAL, "kernel", "x", where, "", None, text)
+    line = text_of(breadcrumbs(address, views, "Fleet", width, event))
+    assert len(line) == width
+    assert "✖ trn2u-0002-3/chip11: uncorr" in line
+    assert "chip05" in line
+    assert "[1" in line
+    assert all(key in line for key, _ in views)
+    assert "✖" not in text_of(breadcrumbs(address, views, "Fleet", width))
+
+
 @pytest.mark.parametrize("text", ["[@click=app.quit]x[/]", "[/nope]", "\x1b]0;x\x07", "a\u202eb"])
 def test_remote_strings_are_plain(summary: Summary, text: str) -> None:
     """No text leaves a control character or an override in a line; markup is shown as it is."""
     link = replace(LINK, broker=text, last_error=text, protocol=text)
     down = replace(link, connected=False)
+    event = Event(1, 0.0, 0, Severity.WARNING, text, text, text, text, None, text)
     lines = [
         said(replace(summary, fleet=text), link),
         said(replace(summary, fleet=text, chips=0), down),
         text_of(status(summary, link, 1.0, text, HINTS, 200)),
         getattr(banner(summary, down, 2.0, 1.0), "text", ""),
         text_of(breadcrumbs(text.replace("/", "_"), [("1", "Fleet")], "Fleet", 80)),
+        text_of(breadcrumbs("", [("1", "Fleet")], "Fleet", 80, event)),
     ]
     for line in "\n".join(lines).split("\n"):
         assert line.isprintable()

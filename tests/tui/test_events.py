@@ -1,0 +1,238 @@
+"""The Events view through its keys, and what other views tell of events."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from support.feed import Feed, ultraservers
+
+from trnfleet.tui.app import NOTICE_S, FleetApp
+from trnfleet.tui.bars import Bar
+from trnfleet.tui.events import EventsView
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
+SIZES = [(80, 24), (120, 40), (240, 70)]
+CHIP = "uc1/us-0001/trn2u-0001-2/chip11"
+
+
+def fed() -> Feed:
+    feed = Feed(ultraservers(2))
+    feed.scatter()
+    feed.jobs = {"llama": ("uc1/us-0002/trn2u-0002-1..trn2u-0002-3",)}
+    feed.describe()
+    feed.tick()
+    return feed
+
+
+def told(feed: Feed, count: int) -> None:
+    feed.monitor.apply([feed.event(CHIP, f"event {number:03d}") for number in range(count)])
+
+
+def made(feed: Feed) -> FleetApp:
+    return FleetApp(feed.monitor, clock=feed.clock)
+
+
+def screen(app: FleetApp) -> list[str]:
+    width, height = app.size
+    lines = app.screen._compositor.render_strips()
+    return ["".join(segment.text for segment in line)[:width] for line in lines[:height]]
+
+
+def view(app: FleetApp) -> EventsView:
+    assert isinstance(app.page, EventsView)
+    return app.page
+
+
+async def tick(app: FleetApp, pilot: Pilot[None], feed: Feed, seconds: float = 0.5) -> None:
+    await feed.clock.advance(seconds)
+    app._tick()
+    await pilot.pause()
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_newest_first_at_every_size(size: tuple[int, int]) -> None:
+    """Key 9 opens the list: newest on top under its titles, the chosen one in full below, all within the screen."""
+    feed = fed()
+    app = made(feed)
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("9")
+        assert "No event has come yet" in "\n".join(screen(app))
+        told(feed, 3)
+        long = "uncorrectable error in HBM, " * 4 + "at its end"
+        feed.monitor.apply([feed.event(CHIP, long, severity="critical", job="llama", nrt=1201)])
+        await tick(app, pilot, feed)
+        lines = screen(app)
+        assert "[9" in lines[2]
+        titles = lines[3]
+        assert titles.split()[:4] == ["time", "severity", "source", "where"]
+        assert "✖ critical kernel" in lines[4]
+        assert lines[4][titles.index("where") :].startswith(("trn2u-0001-2/chip11", CHIP))
+        assert [line[titles.index("what") :].strip() for line in lines[5:8]] == [
+            "event 002",
+            "event 001",
+            "event 000",
+        ]
+        foot = lines[-4:-1]
+        assert " ".join(line.strip() for line in foot[:-1]).strip() == long
+        assert f"{CHIP}  job llama  NRT 1201" in foot[-1]
+        assert foot[-1].endswith(" 1/4 ")
+        assert app.page.place == CHIP
+
+
+async def test_the_cursor_stays_on_its_event() -> None:
+    """At the newest event it goes on to newer ones; elsewhere it stays, as does what is read, while others come."""
+    feed = fed()
+    told(feed, 60)
+    app = made(feed)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("9")
+        events = view(app).list
+        await tick(app, pilot, feed)
+        assert events.event is not None
+        assert events.event.text == "event 059"
+        told(feed, 1)
+        await tick(app, pilot, feed)
+        assert events.event.text == "event 000"
+        await pilot.press(*["down"] * 30)
+        assert events.event.text == "event 030"
+        row = events.row - events.top
+        told(feed, 5)
+        await tick(app, pilot, feed)
+        assert events.event.text == "event 030"
+        assert events.row - events.top == row
+        await pilot.press("end")
+        assert (events.row, events.event.text) == (65, "event 000")
+        await pilot.press("home")
+        assert events.row == 0
+
+
+async def test_dropped_events_leave_the_list() -> None:
+    """What the ring has let go is gone from the list, too, and counted; the cursor goes to the oldest that is left."""
+    feed = fed()
+    feed.monitor.ingest.events = type(feed.monitor.events)(kept=10)
+    told(feed, 10)
+    app = made(feed)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("9", "end")
+        told(feed, 4)
+        await tick(app, pilot, feed)
+        events = view(app).list
+        assert events.found == 10
+        assert events.event is not None
+        assert events.event.number == 5
+        assert "4 older ones dropped" in "\n".join(screen(app))
+
+
+async def test_the_filter() -> None:
+    """/ leaves what matches as one types, new events too; Esc brings back all before it leaves the view."""
+    feed = fed()
+    told(feed, 5)
+    feed.monitor.apply([feed.event("uc1/us-0002", "link down", severity="warning")])
+    app = made(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("9", "slash", *"WARN", "enter")
+        events = view(app).list
+        assert events.found == 1
+        feed.monitor.apply(
+            [feed.event(CHIP, "hot", severity="warning"), feed.event(CHIP, "mere information")]
+        )
+        await tick(app, pilot, feed)
+        assert events.found == 2
+        assert "/WARN 1/2" in "\n".join(screen(app))
+        await pilot.press("slash", *["backspace"] * 4, *"!warn", "enter")
+        assert events.found == 6
+        await pilot.press("slash", *["backspace"] * 5, "x", "y", "enter")
+        assert "Nothing matches xy" in "\n".join(screen(app))
+        await pilot.press("escape")
+        assert events.found == 8
+        assert isinstance(app.page, EventsView)
+        await pilot.press("escape")
+        assert app.page.title == "Fleet"
+
+
+async def test_enter_goes_to_the_place() -> None:
+    """A chip's event opens the Chip view, an instance's the Hierarchy, a job's where the job runs; the fleet's nothing."""
+    feed = fed()
+    app = made(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        for path, job, at in (
+            (CHIP, None, ("Chip", CHIP)),
+            ("uc1/us-0002/trn2u-0002-0", None, ("Hierarchy", "uc1/us-0002/trn2u-0002-0")),
+            ("", "llama", ("Hierarchy", "uc1/us-0002/trn2u-0002-1")),
+            ("", None, ("Events", "")),
+        ):
+            feed.monitor.apply([feed.event(path, job=job)])
+            await pilot.press("9", "home")
+            await tick(app, pilot, feed)
+            await pilot.press("enter")
+            assert (app.page.title, app.page.place) == at
+        await pilot.press("escape")
+        assert app.page.title != "Events"
+
+
+async def test_the_mouse_selects_and_opens() -> None:
+    """A click puts the cursor on an event, a second one goes there."""
+    feed = fed()
+    feed.monitor.apply([feed.event(CHIP), feed.event("uc1/us-0002")])
+    app = made(feed)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("9")
+        await pilot.click(view(app).list, offset=(5, 1))
+        assert app.place == CHIP
+        await pilot.click(view(app).list, offset=(5, 1), times=2)
+        assert app.page.title == "Chip"
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_fault_is_noticed_in_the_fleet_view(size: tuple[int, int]) -> None:
+    """A critical event is told for a while beside the place, without taking a line from anything; information is not."""
+    feed = fed()
+    app = made(feed)
+    async with app.run_test(size=size) as pilot:
+        await tick(app, pilot, feed)
+        crumbs, before = app.query_one("#crumbs", Bar), screen(app)
+        told(feed, 1)
+        await tick(app, pilot, feed)
+        assert "event" not in crumbs.text
+        feed.monitor.apply([feed.event(CHIP, "uncorrectable error in HBM", severity="critical")])
+        await tick(app, pilot, feed)
+        assert "✖ trn2u-0001-2/chip11: uncorrectable" in crumbs.text
+        assert "[1" in crumbs.text
+        after = screen(app)
+        assert [line for number, line in enumerate(after) if number != 2] == [
+            line for number, line in enumerate(before) if number != 2
+        ]
+        await tick(app, pilot, feed, NOTICE_S)
+        assert "uncorrectable" not in crumbs.text
+
+
+async def test_help_knows_the_view() -> None:
+    """? lists the view and its keys."""
+    app = made(fed())
+    async with app.run_test(size=(160, 60)) as pilot:
+        await pilot.press("9", "question_mark")
+        text = "\n".join(screen(app))
+        assert re.search(r"9 +Events", text)
+        for part in ("Older event", "Filter by part of what an event says", "Go to the event"):
+            assert part in text
+
+
+async def test_remote_text_is_shown_plainly() -> None:
+    """Markup is no markup, and nothing that a terminal acts upon leaves the app."""
+    feed = fed()
+    app = made(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        for text in ("[@click=app.quit]x[/]", "[/nope]", "\x1b]0;x\x07", "a\u202eb", "\x9b31m"):
+            feed.monitor.apply([feed.event(CHIP, text, severity="critical")])
+            await tick(app, pilot, feed)
+            assert all(line.isprintable() for line in screen(app))
+            await pilot.press("9", "home")
+            await tick(app, pilot, feed)
+            assert all(line.isprintable() for line in screen(app))
+            if text.isprintable():
+                assert text in "\n".join(screen(app))
+            await pilot.press("1")
