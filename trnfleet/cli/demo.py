@@ -18,20 +18,36 @@ from trnfleet.cli.options import (
     set_up_logs,
     setting,
 )
+from trnfleet.cli.running import LEFT_TO_SCENARIOS, Instant, given_on_command_line, load_run
 from trnfleet.clock import SystemClock
 from trnfleet.tasks import Ending
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
+    from datetime import datetime
     from pathlib import Path
 
+    from trnfleet.domain.fleet import FleetFile
     from trnfleet.transport.url import BrokerUrl, Password
 
 
 @click.command("demo")
 @setting("--fleet", default="demo", metavar="NAME|FILE", help="A shipped fleet's name, or a fleet file.")
+@setting("--scenario", metavar="NAME|FILE", help="Play a scenario, such as game-day: faults at their times.")
 @setting("--seed", type=click.IntRange(0, 2**63 - 1), default=7, help="The same seed gives the same fleet.")
-@setting("--period", type=Duration(86_400), default="1s", help="Time between two ticks.")
+@setting("--period", type=Duration(86_400), default="1s", help="Wall time between two ticks.")
+@setting(
+    "--speed",
+    type=click.FloatRange(0, 1e6, min_open=True),
+    default=1.0,
+    help="Simulated seconds a second.",
+)
+@setting("--start", type=Instant(), help="Simulated time of the start, as 2026-01-05T09:00:00Z; else now.")
+@setting(
+    "--allow-commands",
+    is_flag=True,
+    help="Let the simulator carry out commands, such as those of trnfleet inject.",
+)
 @broker_options(required=False)
 @setting("--log-file", metavar="FILE", help="Where to log; by default trnfleet/app.log in the state folder.")
 @log_options
@@ -39,8 +55,12 @@ if TYPE_CHECKING:
 def command(
     ctx: click.Context,
     fleet: str,
+    scenario: str | None,
     seed: int,
     period: float,
+    speed: float,
+    start: datetime | None,
+    allow_commands: bool,
     broker: BrokerUrl | None,
     password_file: str | None,
     root: str,
@@ -54,19 +74,38 @@ def command(
     Examples:
       trnfleet
       trnfleet --fleet cluster-10k --seed 3
+      trnfleet --scenario game-day
     """
     from trnfleet.cli.app import require_terminal  # noqa: PLC0415  --help stays quick
 
     require_terminal()
     log = log_file_for_app(log_file)
     set_up_logs(log_format, log_level, log)
-    simulate = ["--fleet", fleet, "--seed", str(seed), "--period", f"{period}s", "--root", root]
-    simulate += ["--log-format", log_format, "--log-level", log_level]
-    if password_file is not None:
-        simulate += ["--password-file", password_file]
+    given = given_on_command_line(ctx)
+    simulate = ["--root", root, "--log-format", log_format, "--log-level", log_level]
+    values = {
+        "fleet": fleet,
+        "scenario": scenario,
+        "seed": str(seed),
+        "period": f"{period}s",
+        "speed": str(speed),
+    }
+    values |= {"start": None if start is None else start.isoformat(), "password_file": password_file}
+    for option, value in values.items():
+        is_kept = scenario is None or option in given or option not in LEFT_TO_SCENARIOS
+        if value is not None and is_kept:
+            simulate += [f"--{option.replace('_', '-')}", value]
+    if allow_commands:
+        simulate.append("--allow-commands")
     password = find_password(password_file) if broker is not None else None
+
+    def load() -> FleetFile:
+        return load_run(
+            given, fleet=fleet, scenario=scenario, seed=seed, period_s=period, speed=speed, start=start
+        ).fleet
+
     ctx.exit(
-        asyncio.run(_run_in_order(_run(broker, fleet, simulate, root=root, password=password, log_file=log)))
+        asyncio.run(_run_in_order(_run(broker, load, simulate, root=root, password=password, log_file=log)))
     )
 
 
@@ -90,7 +129,7 @@ async def _run_in_order(demo: Coroutine[Any, Any, int]) -> int:
 
 async def _run(
     url: BrokerUrl | None,
-    fleet: str,
+    load: Callable[[], FleetFile],
     simulate: list[str],
     *,
     root: str,
@@ -116,9 +155,9 @@ async def _run(
 
         from trnfleet.cli.app import run_app  # noqa: PLC0415  see above
         from trnfleet.cli.watching import watch_fleet  # noqa: PLC0415  see above
-        from trnfleet.config import find_file, load_model  # noqa: PLC0415  see above
-        from trnfleet.domain.fleet import FleetFile  # noqa: PLC0415  see above
 
-        name = load_model(find_file("fleets", fleet), FleetFile).name
-        watch = watch_fleet(url, name, root=root, password=password, clock=clock, protocol=protocol)
+        fleet = load()
+        watch = watch_fleet(
+            url, fleet.name, root=root, password=password, clock=clock, protocol=protocol, pue=fleet.pue
+        )
         return await run_app(watch, clock=clock, broker_kind=kind, log_file=log_file)

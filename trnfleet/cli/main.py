@@ -22,6 +22,8 @@ COMMANDS = {
         "trnfleet.cli.status",
         "One shot: a fleet's summary as text or JSON; exit status 3 if unhealthy.",
     ),
+    "inject": ("trnfleet.cli.inject", "Cause a fault in a running simulator, or list what may be caused."),
+    "jump": ("trnfleet.cli.jump", "Let a running simulator's time jump ahead."),
     "fleet": ("trnfleet.cli.fleet", "What a fleet file describes."),
     "broker": ("trnfleet.cli.broker", "The embedded broker alone."),
 }

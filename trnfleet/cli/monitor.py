@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     type=FleetName(),
     help="Which fleet, where the broker has several; waited for if it is not there yet.",
 )
+@setting(
+    "--pue",
+    type=click.FloatRange(1, 3),
+    help="Facility power over IT power; by default 1.14, AWS's global figure for 2025.",
+)
 @setting("--log-file", metavar="FILE", help="Where to log; by default trnfleet/app.log in the state folder.")
 @log_options
 @click.pass_context
@@ -40,6 +45,7 @@ def command(
     password_file: str | None,
     root: str,
     name: str | None,
+    pue: float | None,
     log_file: str | None,
     log_format: str,
     log_level: str,
@@ -56,15 +62,24 @@ def command(
     require_terminal()
     file = log_file_for_app(log_file)
     set_up_logs(log_format, log_level, file)
-    ctx.exit(asyncio.run(_run(broker, name, root, find_password(password_file), file)))
+    password = find_password(password_file)
+    ctx.exit(asyncio.run(_run(broker, name, root=root, password=password, pue=pue, log_file=file)))
 
 
-async def _run(url: BrokerUrl, name: str | None, root: str, password: Password | None, log_file: Path) -> int:
+async def _run(
+    url: BrokerUrl,
+    name: str | None,
+    *,
+    root: str,
+    password: Password | None,
+    pue: float | None,
+    log_file: Path,
+) -> int:
     from trnfleet.cli.app import run_app  # noqa: PLC0415  --help stays quick
     from trnfleet.cli.discovery import find_fleet  # noqa: PLC0415  --help stays quick
     from trnfleet.cli.watching import watch_fleet  # noqa: PLC0415  --help stays quick
 
     clock = SystemClock()
     fleet = await find_fleet(url, name=name, root=root, password=password, clock=clock)
-    watch = watch_fleet(url, fleet, root=root, password=password, clock=clock)
+    watch = watch_fleet(url, fleet, root=root, password=password, clock=clock, pue=pue)
     return await run_app(watch, clock=clock, broker_kind="", log_file=log_file)

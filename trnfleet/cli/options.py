@@ -114,7 +114,8 @@ def _read_settings(ctx: click.Context, _param: click.Parameter, value: str | Non
 
     data = load_toml(Path(value))
     command = ctx.command
-    known = {param.name for param in command.params if param.name} - {"config"}
+    params = _by_flag(command)
+    known = set(params) - {"config"}
     common = _table(data, "common", value)
     own = _table(data, ctx.info_name or "", value)
     from trnfleet.cli.main import COMMANDS  # noqa: PLC0415  main imports nothing of ours before it is needed
@@ -127,7 +128,6 @@ def _read_settings(ctx: click.Context, _param: click.Parameter, value: str | Non
         for key in keys:
             if key.replace("-", "_") not in names:
                 raise ConfigError(f"{value}: unknown key [{title}] {key!r}: {nearest(key, choices)}")
-    params = {param.name: param for param in command.params}
     for key, given in {**common, **own}.items():
         param = params.get(key.replace("-", "_"))
         if param is not None:
@@ -138,7 +138,7 @@ def _read_settings(ctx: click.Context, _param: click.Parameter, value: str | Non
     merged = {key.replace("-", "_"): each for key, each in {**common, **own}.items()}
     ctx.default_map = {
         **(ctx.default_map or {}),
-        **{key: each for key, each in merged.items() if key in known},
+        **{params[key].name: each for key, each in merged.items() if key in known},
     }
 
 
@@ -148,7 +148,17 @@ def _common_names() -> set[str]:
 
     with click.Context(cli) as ctx:
         commands = [cli.get_command(ctx, name) for name in COMMANDS]
-    return {param.name for command in commands if command for param in command.params if param.name}
+    return {name for command in commands if command for name in _by_flag(command)}
+
+
+def _by_flag(command: click.Command) -> dict[str, click.Parameter]:
+    """Return a command's options by their long flags, without dashes in front and with `_` for those within."""
+    return {
+        flag[2:].replace("-", "_"): param
+        for param in command.params
+        for flag in param.opts
+        if flag.startswith("--")
+    }
 
 
 def _table(data: Mapping[str, Any], name: str, file: str) -> dict[str, Any]:

@@ -21,29 +21,48 @@ from trnfleet.cli.options import (
     set_up_logs,
     setting,
 )
+from trnfleet.cli.running import (
+    Destination,
+    Instant,
+    Kinds,
+    Part,
+    given_on_command_line,
+    load_run,
+    make_engine,
+)
 from trnfleet.clock import SystemClock
-from trnfleet.config import find_file, load_model
-from trnfleet.domain.fleet import FleetFile
-from trnfleet.errors import ConfigError
+from trnfleet.errors import BrokerError
 from trnfleet.tasks import Ending, background, run_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Collection, Iterator
+    from datetime import datetime
 
+    from trnfleet.cli.running import Run
+    from trnfleet.domain.fleet import FleetFile
     from trnfleet.sim.engine import Engine
-    from trnfleet.transport.url import BrokerUrl, Password
+    from trnfleet.transport.url import BrokerUrl
 
 CONNECT_LIMIT_S = 10.0
 
 
 @click.command("simulate")
 @setting("--fleet", default="demo", metavar="NAME|FILE", help="A shipped fleet's name, or a fleet file.")
+@setting("--scenario", metavar="NAME|FILE", help="A shipped scenario's name, or a scenario file.")
 @setting(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=7, help="The same seed gives the same telemetry."
 )
-@setting("--period", type=Duration(86_400), default="1s", help="Time between two ticks.")
-@setting("--duration", type=Duration(), help="End after this time.")
+@setting("--period", type=Duration(86_400), default="1s", help="Wall time between two ticks.")
+@setting(
+    "--speed",
+    type=click.FloatRange(0, 1e6, min_open=True),
+    default=1.0,
+    help="Simulated seconds a second.",
+)
+@setting("--start", type=Instant(), help="Simulated time of the start, as 2026-01-05T09:00:00Z; else now.")
+@setting("--jump", type=Duration(), help="Simulated time to live through before the first tick.")
+@setting("--shard", type=Part(), default="1/1", help="Publish part K of N of the fleet, by UltraServer.")
+@setting("--duration", type=Duration(), help="End after this wall time.")
 @setting("--ticks", type=click.IntRange(min=1), help="End after so many ticks.")
 @setting(
     "--format", "encoding", type=click.Choice(["json", "cbor"]), help="By default what the fleet file says."
@@ -63,10 +82,20 @@ CONNECT_LIMIT_S = 10.0
 @setting(
     "--mqtt", type=click.Choice(["5", "3.1.1"]), help="Speak only this version; by default 5, else 3.1.1."
 )
+@setting(
+    "--allow-commands",
+    is_flag=True,
+    help="Carry out commands that come over the broker, such as those of trnfleet inject.",
+)
 @click.option(
     "--stdout",
     is_flag=True,
     help="Write NDJSON to stdout instead; the clock starts at the fleet's start date.",
+)
+@setting(
+    "--include",
+    type=Kinds(),
+    help="With --stdout: which lines, of telemetry, events, jobs; by default telemetry, and all with a scenario.",
 )
 @click.option("--realtime", is_flag=True, help="With --stdout: one tick a period, not as fast as possible.")
 @broker_options(required=False)
@@ -75,8 +104,13 @@ CONNECT_LIMIT_S = 10.0
 def command(
     ctx: click.Context,
     fleet: str,
+    scenario: str | None,
     seed: int,
     period: float,
+    speed: float,
+    start: datetime | None,
+    jump: float | None,
+    shard: tuple[int, int],
     duration: float | None,
     ticks: int | None,
     encoding: Literal["json", "cbor"] | None,
@@ -84,7 +118,9 @@ def command(
     name: str | None,
     client_id: str | None,
     mqtt: Literal["5", "3.1.1"] | None,
+    allow_commands: bool,
     stdout: bool,
+    include: tuple[str, ...] | None,
     realtime: bool,
     broker: BrokerUrl | None,
     password_file: str | None,
@@ -97,84 +133,114 @@ def command(
     \b
     Examples:
       trnfleet simulate --broker mqtt://127.0.0.1:1883 --fleet demo --seed 7
-      trnfleet simulate --broker mqtt://127.0.0.1:1883 --fleet rainier-1m --duration 10m
+      trnfleet simulate --broker mqtt://127.0.0.1:1883 --scenario straggler-hunt --allow-commands
+      trnfleet simulate --broker mqtt://127.0.0.1:1883 --fleet rainier-1m --shard 1/4
       trnfleet simulate --stdout --fleet demo --ticks 20 | jq .power_w
+      trnfleet simulate --stdout --scenario ecc-storm --ticks 300 | jq 'select(.severity)'
     """
+    _check_destination(ctx, broker, stdout=stdout, realtime=realtime, allow_commands=allow_commands)
+    set_up_logs(log_format, log_level)
+    run = load_run(
+        given_on_command_line(ctx),
+        fleet=fleet,
+        scenario=scenario,
+        seed=seed,
+        period_s=period,
+        speed=speed,
+        start=start,
+    )
+    model = run.fleet
+    if name is not None:
+        model = model.model_copy(update={"name": name})
+    model = _with_publishing(model, encoding, granularity, stdout=stdout)
+    engine = make_engine(run, model, shard)
+    if not engine.own:
+        click.echo(f"shard {shard[0]}/{shard[1]} of {model.name} has no instances; nothing to do", err=True)
+        return
+    jump_s = jump or 0.0
+    if stdout:
+        if duration is not None:
+            # Without a clock to go by, a duration is so many ticks.
+            whole = max(1, round(duration / run.period_s))
+            ticks = whole if ticks is None else min(ticks, whole)
+        kinds = include or (("telemetry",) if scenario is None else ("telemetry", "events", "jobs"))
+        _write(engine, ticks, run.period_s if realtime else None, kinds, jump_s)
+    elif broker is not None:
+        identity = client_id or f"trnfleet-sim-{secrets.token_hex(4)}"
+        password = find_password(password_file)
+        publish_to = Destination(broker, identity, root, password, mqtt)
+        asyncio.run(
+            _publish(
+                publish_to,
+                engine,
+                run,
+                ticks=ticks,
+                duration_s=duration,
+                jump_s=jump_s,
+                allow_commands=allow_commands,
+            )
+        )
+
+
+def _check_destination(
+    ctx: click.Context, broker: BrokerUrl | None, *, stdout: bool, realtime: bool, allow_commands: bool
+) -> None:
+    """Refuse options that do not go together."""
     if broker is None and not stdout:
         raise click.UsageError("say where to: either --broker URL or --stdout")
     if stdout and ctx.get_parameter_source("broker") is ParameterSource.COMMANDLINE:
         raise click.UsageError("--stdout and --broker do not go together: say where to with one of them")
     if realtime and not stdout:
         raise click.UsageError("--realtime goes with --stdout; a broker always gets one tick a period")
-    set_up_logs(log_format, log_level)
-    file = find_file("fleets", fleet)
-    model = load_model(file, FleetFile)
-    if name is not None:
-        model = model.model_copy(update={"name": name})
+    if stdout and allow_commands:
+        raise click.UsageError("--allow-commands goes with --broker; nobody can send a command to --stdout")
+
+
+def _with_publishing(
+    model: FleetFile, encoding: str | None, granularity: str | None, *, stdout: bool
+) -> FleetFile:
+    """Return the fleet with the format and granularity that the options ask for."""
     if encoding is not None or granularity is not None:
         # Another format than the file's makes the file's granularity moot.
         kept = None if encoding not in {None, model.publish.format} else model.publish.granularity
         publish = {"format": encoding or model.publish.format, "granularity": granularity or kept}
         model = model.model_copy(update={"publish": model.publish.model_copy(update=publish)})
-    if stdout:
-        if granularity not in {None, "chip"}:
-            raise click.UsageError(
-                f"--stdout writes chips and instances; --granularity {granularity} is for brokers"
-            )
-        if model.publish.format != "json":
-            if encoding == "cbor":
-                raise click.UsageError("--stdout writes NDJSON; --format cbor is for brokers")
-            model = model.model_copy(
-                update={"publish": model.publish.model_copy(update={"format": "json", "granularity": None})}
-            )
-        if duration is not None:
-            # Without a clock to go by, a duration is so many ticks.
-            whole = max(1, round(duration / period))
-            ticks = whole if ticks is None else min(ticks, whole)
-        _write(_engine(file, model, seed, period), ticks, period if realtime else None)
-    elif broker is not None:
-        identity = client_id or f"trnfleet-sim-{secrets.token_hex(4)}"
-        password = find_password(password_file)
-        asyncio.run(
-            _publish(
-                broker,
-                _engine(file, model, seed, period),
-                identity,
-                ticks=ticks,
-                duration_s=duration,
-                root=root,
-                password=password,
-                mqtt=mqtt,
-            )
+    if stdout and granularity not in {None, "chip"}:
+        raise click.UsageError(
+            f"--stdout writes chips and instances; --granularity {granularity} is for brokers"
         )
+    if stdout and model.publish.format != "json":
+        if encoding == "cbor":
+            raise click.UsageError("--stdout writes NDJSON; --format cbor is for brokers")
+        model = model.model_copy(
+            update={"publish": model.publish.model_copy(update={"format": "json", "granularity": None})}
+        )
+    return model
 
 
-def _engine(file: Path, model: FleetFile, seed: int, period_s: float) -> Engine:
-    from trnfleet.sim.engine import Engine, to_ns  # noqa: PLC0415  --help stays quick
+def _write(
+    engine: Engine,
+    ticks: int | None,
+    realtime_period_s: float | None,
+    kinds: Collection[str],
+    jump_s: float,
+) -> None:
+    """Write a fleet's lines to stdout; as fast as they are read, or once a period."""
+    from trnfleet.sim.samples import Include, stdout_ticks  # noqa: PLC0415  --help stays quick
 
-    try:
-        return Engine(model, seed, period_s, to_ns(model.start))
-    except ConfigError as error:
-        raise ConfigError(f"{file}: {error}") from error
-
-
-def _write(engine: Engine, ticks: int | None, realtime_period_s: float | None) -> None:
-    """Write a fleet's chip and instance objects to stdout, one a line; as fast as they are read, or once a period."""
-    from trnfleet.sim.samples import stdout_lines  # noqa: PLC0415  --help stays quick
-
-    lines = stdout_lines(engine, ticks=ticks)
+    batches = stdout_ticks(engine, ticks=ticks, include={Include(kind) for kind in kinds}, jump_s=jump_s)
     output = sys.stdout.buffer
     if realtime_period_s is None:
         with _reader_may_leave(), contextlib.suppress(KeyboardInterrupt):
-            output.writelines(lines)
+            for batch in batches:
+                output.writelines(batch)
             output.flush()
         return
-    a_tick = len(engine.layout.instances) + engine.layout.chips
 
     async def paced() -> None:
         clock = SystemClock()
         due_s = clock.monotonic_s()
-        while batch := [line for _, line in zip(range(a_tick), lines, strict=False)]:
+        for batch in batches:
             output.writelines(batch)
             output.flush()
             due_s += realtime_period_s
@@ -200,37 +266,76 @@ def _reader_may_leave() -> Iterator[None]:
 
 
 async def _publish(
-    url: BrokerUrl,
+    to: Destination,
     engine: Engine,
-    client_id: str,
+    run: Run,
     *,
     ticks: int | None,
     duration_s: float | None,
-    root: str,
-    password: Password | None,
-    mqtt: Literal["5", "3.1.1"] | None,
+    jump_s: float,
+    allow_commands: bool,
 ) -> None:
     from trnfleet.sim.announcements import new_boot, will_envelope  # noqa: PLC0415  --help stays quick
+    from trnfleet.sim.commands import Commands, serve  # noqa: PLC0415  --help stays quick
     from trnfleet.sim.publishing import Simulation  # noqa: PLC0415  --help stays quick
-    from trnfleet.transport.mqtt import MqttPublisher  # noqa: PLC0415  --help stays quick
+    from trnfleet.sim.unreliable import TransportControl, UnreliablePublisher  # noqa: PLC0415  --help stays quick
+    from trnfleet.transport.mqtt import MqttPublisher, MqttSource  # noqa: PLC0415  --help stays quick
 
     clock, boot, ending = SystemClock(), new_boot(), Ending()
-    will = will_envelope(engine.fleet.name, client_id, boot, root=root)
-    publisher = MqttPublisher(
-        url, client_id=client_id, password=password, will=will, clock=clock, protocol=mqtt
+    will = will_envelope(engine.fleet.name, to.client_id, boot, root=to.root)
+    mqtt = MqttPublisher(
+        to.url, client_id=to.client_id, password=to.password, will=will, clock=clock, protocol=to.protocol
     )
-    simulation = Simulation(engine, publisher, clock=clock, client_id=client_id, boot=boot, root=root)
+    publisher = UnreliablePublisher(
+        mqtt,
+        run.transport_faults(),
+        clock=clock,
+        seed=run.seed,
+        now_s=lambda: engine.now_s,
+        speed=run.speed,
+    )
+    simulation = Simulation(
+        engine,
+        publisher,
+        clock=clock,
+        client_id=to.client_id,
+        boot=boot,
+        root=to.root,
+        speed=run.speed,
+        is_dated=run.start is not None,
+        jump_s=jump_s,
+    )
+    commands = Commands(
+        TransportControl(simulation, publisher),
+        engine.fleet.name,
+        allowed=allow_commands,
+        simulator=to.client_id,
+        root=to.root,
+        # Of a simulation's shards the one with the fleet's first instance answers for all.
+        answers=engine.own.start == 0,
+    )
+    asked = MqttSource(to.url, commands.filters(), password=to.password, clock=clock, protocol=to.protocol)
     with ending.on_signals():
-        async with background(publisher=publisher.run()):
-            await publisher.wait_connected(CONNECT_LIMIT_S)
-            layout = engine.layout
+        async with background(
+            publisher=mqtt.run(),
+            late=publisher.run(),
+            asked=asked.run(),
+            commands=serve(commands, asked, publisher, clock),
+        ):
+            await mqtt.wait_connected(CONNECT_LIMIT_S)
+            # A broker may forbid commands altogether; that is no reason not to publish.
+            with contextlib.suppress(BrokerError):
+                await asked.wait_connected(CONNECT_LIMIT_S)
+            own = engine.own
+            chips = int(engine.layout.chip_start[own.stop] - engine.layout.chip_start[own.start])
+            speed = "" if run.speed == 1 else f", {run.speed:g} times as fast as the wall clock"
             click.echo(
-                f"publishing {engine.fleet.name}: {layout.chips:,} chips of {len(layout.instances):,} instances to {url}, "
-                f"{simulation.messages_per_tick:,} messages every {engine.period_s:g} s",
+                f"publishing {engine.fleet.name}: {chips:,} chips of {len(own):,} instances to {to.url}, "
+                f"{simulation.messages_per_tick:,} messages every {run.period_s:g} s{speed}",
                 err=True,
             )
             await run_until(ending, simulation.run(ticks=ticks, duration_s=duration_s))
-            status = publisher.status
+            status = mqtt.status
     click.echo(
         f"published {simulation.published:,} ticks, {status.sent:,} messages; dropped {status.dropped:,} without a connection, "
         f"left out {simulation.overruns:,} ticks for want of time",

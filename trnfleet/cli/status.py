@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import json
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,15 +20,19 @@ from trnfleet.cli.options import (
     set_up_logs,
     setting,
 )
-from trnfleet.clock import SystemClock
+from trnfleet.clock import SystemClock, format_rfc3339
 from trnfleet.errors import BrokerError
 
 if TYPE_CHECKING:
     from trnfleet.clock import Clock
+    from trnfleet.monitor.events import Event
     from trnfleet.monitor.monitor import Monitor, Summary
     from trnfleet.transport.url import BrokerUrl, Password
+    from trnfleet.wire.messages import JobMessage
 
 UNHEALTHY = 3
+EVENTS_TOLD = 5
+"""The newest events that are told, of those that came while it looked."""
 
 
 @click.command("status")
@@ -34,6 +40,11 @@ UNHEALTHY = 3
 @setting("--name", type=FleetName(), help="Which fleet, where the broker has several.")
 @setting(
     "--wait", type=Duration(), default="5s", help="Longest wait until every described chip has been heard of."
+)
+@setting(
+    "--pue",
+    type=click.FloatRange(1, 3),
+    help="Facility power over IT power; by default 1.14, AWS's global figure for 2025.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 @log_options
@@ -45,6 +56,7 @@ def command(
     root: str,
     name: str | None,
     wait: float,
+    pue: float | None,
     as_json: bool,
     log_format: str,
     log_level: str,
@@ -58,22 +70,27 @@ def command(
     """
     set_up_logs(log_format, log_level)
     password = find_password(password_file)
-    monitor = asyncio.run(_look(broker, name, root=root, password=password, wait_s=wait, clock=SystemClock()))
+    look = _look(broker, name, root=root, password=password, wait_s=wait, pue=pue, clock=SystemClock())
+    monitor = asyncio.run(look)
     summary = monitor.summary()
     critical = [finding for finding in monitor.findings.shown if finding.severity == 0]
     healthy = summary.live_chips == summary.chips > 0 and not critical
     if as_json:
-        facts = dataclasses.asdict(summary)
-        facts["healthy"] = healthy
-        facts["broker"] = str(broker)
-        click.echo(json.dumps(facts, indent=2))
+        click.echo(json.dumps({**facts(monitor, summary, healthy=healthy), "broker": str(broker)}, indent=2))
     else:
-        click.echo(_text(summary, monitor, healthy))
+        click.echo(text(summary, monitor, healthy=healthy))
     ctx.exit(0 if healthy else UNHEALTHY)
 
 
 async def _look(
-    url: BrokerUrl, name: str | None, *, root: str, password: Password | None, wait_s: float, clock: Clock
+    url: BrokerUrl,
+    name: str | None,
+    *,
+    root: str,
+    password: Password | None,
+    wait_s: float,
+    pue: float | None,
+    clock: Clock,
 ) -> Monitor:
     from trnfleet.cli.discovery import CONNECT_LIMIT_S, find_fleet  # noqa: PLC0415  --help stays quick
     from trnfleet.cli.watching import watch_fleet  # noqa: PLC0415  --help stays quick
@@ -81,7 +98,7 @@ async def _look(
     from trnfleet.tasks import background  # noqa: PLC0415  --help stays quick
 
     fleet = await find_fleet(url, name=name, root=root, password=password, clock=clock, wait_s=wait_s)
-    source, monitor = watch_fleet(url, fleet, root=root, password=password, clock=clock)
+    source, monitor = watch_fleet(url, fleet, root=root, password=password, clock=clock, pue=pue)
     async with background(source=source.run(), monitor=monitor.run()):
         await source.wait_connected(CONNECT_LIMIT_S)
         deadline_s = clock.monotonic_s() + wait_s
@@ -98,7 +115,50 @@ async def _look(
     return monitor
 
 
-def _text(summary: Summary, monitor: Monitor, healthy: bool) -> str:
+def facts(monitor: Monitor, summary: Summary, *, healthy: bool) -> dict[str, Any]:
+    """Return everything that scripts may ask for; racks, jobs and events beside the summary's figures."""
+    racks = sorted(monitor.racks(), key=lambda rack: rack.power_w)
+    return {
+        **dataclasses.asdict(summary),
+        "racks": {
+            "highest": racks[-1]._asdict() if racks else None,
+            "lowest": racks[0]._asdict() if racks else None,
+        },
+        # `jobs` is their number.
+        "job_list": [_job_facts(job) for _, job in sorted(monitor.ingest.jobs.items())],
+        "last_events": [_event_facts(event) for event in _last_events(monitor)],
+        "healthy": healthy,
+    }
+
+
+def _job_facts(job: JobMessage) -> dict[str, Any]:
+    from trnfleet.domain.metrics import JOB_FIGURES  # noqa: PLC0415  --help stays quick
+
+    told = {"job": job.job, "kind": job.kind, "state": job.state, "ts": job.ts, "on": job.on}
+    return told | {name: getattr(job, name) for name in JOB_FIGURES}
+
+
+def _event_facts(event: Event) -> dict[str, Any]:
+    return {
+        "ts": format_rfc3339(event.ts_ns),
+        "severity": event.severity.name.lower(),
+        "source": event.source,
+        "name": event.name,
+        "path": event.path,
+        "job": event.job or None,
+        "nrt": event.nrt,
+        "text": event.text,
+    }
+
+
+def _last_events(monitor: Monitor) -> list[Event]:
+    return list(itertools.islice(monitor.events.newest_first(), EVENTS_TOLD))
+
+
+def text(summary: Summary, monitor: Monitor, *, healthy: bool) -> str:
+    """Return the summary for people."""
+    from trnfleet.tui.plain import plain  # noqa: PLC0415  --help stays quick
+
     def figure(value: float | None, scale: float, unit: str, digits: int = 1) -> str:
         return "n/a" if value is None else f"{value / scale:,.{digits}f} {unit}"
 
@@ -110,21 +170,38 @@ def _text(summary: Summary, monitor: Monitor, healthy: bool) -> str:
         f"{summary.chips:,} chips, {summary.instances:,} instances, {summary.ultraservers:,} UltraServers"
     )
     chips_kw, hosts_kw = figure(summary.power_w, 1e3, "kW"), figure(summary.host_power_w, 1e3, "kW")
+    it_kw, facility_kw = figure(summary.it_power_w, 1e3, "kW"), figure(summary.facility_power_w, 1e3, "kW")
     lost = f"{summary.lost:,} lost, {summary.late:,} late, {summary.dropped:,} dropped"
+    lag = f"lag {summary.lag_s * 1e3:.0f} ms"
+    if summary.clock_skew_s:
+        lag += f", clock off by {abs(summary.clock_skew_s):,.0f} s"
+    states = Counter(job.state for job in monitor.ingest.jobs.values())
+    jobs = ", ".join(f"{number:,} {plain(state)}" for state, number in sorted(states.items()))
+    time = [] if summary.is_wall_time else [("time", f"{summary.monitor_time} x{summary.speed:g}")]
     rows = [
         ("fleet", f"{summary.fleet} ({'healthy' if healthy else 'UNHEALTHY'}: {state})"),
+        *time,
         ("hardware", hardware),
         ("NC utilisation", figure(summary.nc_util_pct, 1, "%")),
         ("compute", f"{figure(summary.tflops, 1e3, 'PFLOP/s', 2)}, MFU {figure(summary.mfu_pct, 1, '%')}"),
         ("HBM traffic", f"{figure(hbm[0], 1e12, 'TB/s', 2)}, {figure(hbm[1], 1, '% of peak')}"),
         ("NeuronLink tx", figure(summary.link_tx_bytes_per_s, 1e12, "TB/s", 2)),
         ("power", f"{chips_kw} chips, {hosts_kw} hosts, {figure(summary.tflops_per_w, 1, 'TFLOPS/W', 2)}"),
-        ("jobs", f"{summary.jobs:,}"),
-        ("pipeline", f"{lost}, {summary.undecodable:,} undecodable, lag {summary.lag_s * 1e3:.0f} ms"),
+        ("facility", f"{it_kw} IT, {facility_kw} with PUE {summary.pue:.2f}"),
+        ("jobs", f"{summary.jobs:,}" + (f": {jobs}" if jobs else "")),
+        ("pipeline", f"{lost}, {summary.undecodable:,} undecodable, {lag}"),
     ]
     lines = [f"{name:<16}{value}" for name, value in rows]
     shown = monitor.findings.shown[:10]
-    lines.extend(f"{finding.severity.name.lower():<16}{finding.path}: {finding.what}" for finding in shown)
+    lines.extend(
+        f"{finding.severity.name.lower():<16}{finding.path or 'fleet'}: {finding.what}" for finding in shown
+    )
     if monitor.findings.total > len(shown):
         lines.append(f"{'':<16}and {monitor.findings.total - len(shown):,} more")
+    for event in _last_events(monitor):
+        where = plain(event.path or event.job) or "fleet"
+        said = (
+            f"{format_rfc3339(event.ts_ns)} {event.severity.name.lower()} {where}: {plain(event.text, 256)}"
+        )
+        lines.append(f"{'event':<16}{said}")
     return "\n".join(lines)

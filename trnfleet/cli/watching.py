@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from trnfleet.domain.power import PUE
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.transport.mqtt import MqttSource
 from trnfleet.wire.topics import TopicClass, build_filter
@@ -29,8 +30,19 @@ def watch_fleet(
     password: Password | None,
     clock: Clock,
     protocol: Literal["5", "3.1.1"] | None = None,
+    pue: float | None = None,
 ) -> Watch:
-    """Return a monitor of a fleet on a broker; run both, the source first."""
+    """Return a monitor of a fleet on a broker; run both, the source first.
+
+    Args:
+        url: The broker.
+        fleet: The fleet's name.
+        root: First part of the topics.
+        password: The user's.
+        clock: The time to go by.
+        protocol: Speak only this version of MQTT.
+        pue: Power usage effectiveness of the site; by default AWS's published one.
+    """
     # The cyclic collector walks all that is kept of a large fleet again and again, for cycles that hardly exist.
     gc.set_threshold(100_000, 20, 100)
     gc.enable()
@@ -39,7 +51,8 @@ def watch_fleet(
         (build_filter(fleet, TopicClass.PUBLISHER, root), 1),
         (build_filter(fleet, TopicClass.NODE, root), 0),
         (build_filter(fleet, TopicClass.JOB, root), 1),
+        (build_filter(fleet, TopicClass.EVENT, root), 1),
         (build_filter(fleet, TopicClass.TELEMETRY, root), 0),
     ]
     source = MqttSource(url, filters, password=password, clock=clock, protocol=protocol)
-    return Watch(source, Monitor(source, fleet, clock=clock, root=root))
+    return Watch(source, Monitor(source, fleet, clock=clock, root=root, pue=PUE if pue is None else pue))

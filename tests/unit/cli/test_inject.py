@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from trnfleet.cli import discovery, inject, requests
+from trnfleet.cli.catalogue import TARGETS
+from trnfleet.cli.inject import MOST_LINES, active_lines
+from trnfleet.cli.main import run
+from trnfleet.cli.requests import Answer, Request
+from trnfleet.domain.faults import FAULTS, FaultScope
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+BROKER = ("--broker", "mqtt://127.0.0.1:1")
+CHIP = "uc1/us-0001/trn2u-0001-2/chip05"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Replace the broker by one answer: what is in the list is what was asked, and the answers are put in front."""
+    log: list[Any] = []
+
+    async def find_fleet(_url: Any, *, name: str | None, **_rest: Any) -> str:
+        return name or "found"
+
+    async def ask(_url: Any, fleet: str, request: Request, *, timeout_s: float, **_rest: Any) -> list[Answer]:
+        log.append((fleet, request, timeout_s))
+        answers: list[Answer] = log[0]
+        return answers
+
+    monkeypatch.setattr(discovery, "find_fleet", find_fleet)
+    monkeypatch.setattr(requests, "ask", ask)
+    log.append([Answer("sim-1", True, "done", {})])
+    return log
+
+
+def call(*arguments: str) -> Result:
+    return CliRunner().invoke(inject.command, arguments)
+
+
+def test_a_fault_is_asked_for(asked: list[Any]) -> None:
+    """Fault, target and options become one request; the answer is one line with the simulator's name."""
+    result = call(
+        "straggler", CHIP, "--for", "5m", "--magnitude", "30", *BROKER, "--timeout", "2s", "--name", "lab"
+    )
+    assert (result.exit_code, result.stdout) == (0, "sim-1: done\n")
+    args: dict[str, Any] = {"fault": "straggler", "for_s": 300.0, "magnitude": 30.0}
+    assert asked[1:] == [("lab", Request("inject", CHIP, args), 2.0)]
+
+
+def test_what_is_not_given_is_left_to_the_table(asked: list[Any]) -> None:
+    """Without options the request says only the fault, and goes to the only fleet of the broker."""
+    assert call("straggler", CHIP, *BROKER).exit_code == 0
+    assert asked[1:] == [("found", Request("inject", CHIP, {"fault": "straggler"}), 5.0)]
+
+
+def test_a_refusal_is_one_line_and_a_failure(asked: list[Any]) -> None:
+    """Where every simulator refuses, the exit status is 1 and stderr says who and why."""
+    asked[0] = [Answer("sim-1", False, "commands are off", {})]
+    result = call("straggler", CHIP, *BROKER)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "trnfleet: sim-1 refuses: commands are off\n"
+
+
+def test_one_of_several_is_enough(asked: list[Any]) -> None:
+    """Where several simulators answer, each is told, and one that did it makes a success."""
+    asked[0] = [Answer("sim-1", False, "no", {}), Answer("sim-2", True, "done", {})]
+    result = call("straggler", CHIP, *BROKER)
+    assert result.exit_code == 0
+    assert "sim-1 refuses: no" in result.stderr
+    assert result.stdout == "sim-2: done\n"
+
+
+def test_json_tells_all(asked: list[Any]) -> None:
+    """With --json stdout is one list of answers, and the exit status is the same."""
+    asked[0] = [Answer("sim-1", False, "no", {"nasty": "\u202e\u009b"})]
+    result = call("straggler", CHIP, *BROKER, "--json")
+    assert result.exit_code == 1
+    assert result.stdout.isascii()
+    assert json.loads(result.stdout) == [
+        {"simulator": "sim-1", "ok": False, "reason": "no", "result": {"nasty": "\u202e\u009b"}}
+    ]
+
+
+def test_what_is_active(asked: list[Any]) -> None:
+    """With --active the simulator is asked for its faults, and each has a line."""
+    asked[0] = [
+        Answer(
+            "sim-1", True, "2 faults", {"active": [{"fault": "straggler", "target": CHIP, "left_s": 90.0}]}
+        )
+    ]
+    result = call("--active", *BROKER)
+    assert asked[1][1] == Request("faults")
+    assert result.stdout.splitlines()[0] == "sim-1: 2 faults"
+    assert result.stdout.splitlines()[1].split() == ["straggler", CHIP, "for", "another", "90", "s"]
+
+
+def test_active_faults_are_plain_text() -> None:
+    """An answer that lists nonsense, too much, or what a terminal would act upon, is shown as far as it makes sense."""
+    assert active_lines({}) == active_lines({"active": 7}) == active_lines({"active": [1, None]}) == []
+    (line,) = active_lines({"active": [{"fault": "\x1b[2J", "target": ["\u202e"], "left_s": None}]})
+    assert line.isprintable()
+    assert line.isascii()
+    assert "until it is repaired" in line
+    many = active_lines({"active": [{"fault": "x", "target": "y"}] * 1_000})
+    assert len(many) == MOST_LINES + 1
+    assert "950 more" in many[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "name a fault and a target"),
+        (["straggler", *BROKER], "name a target"),
+        (["straggler", CHIP], "--broker URL"),
+        (["--active"], "--broker URL"),
+        (["--list", "--active"], "name a fault and a target"),
+        (["--list", "straggler"], "name a fault and a target"),
+        (["stragler", CHIP, *BROKER], "did you mean 'straggler'"),
+        (["stragler", CHIP], "did you mean 'straggler'"),
+        (["straggler", CHIP, "--magnitude", "99", *BROKER], "must be 1 to 95"),
+        (["runtime_crash", CHIP, "--magnitude", "1", *BROKER], "has no magnitude"),
+        (["straggler", CHIP, *BROKER, "--for", "soon"], "not a duration"),
+        (["straggler", CHIP, *BROKER, "--for", "0s"], "above zero"),
+        (["straggler", CHIP, *BROKER, "--timeout", "2h"], "at most 3600 s"),
+        (["straggler", CHIP, *BROKER, "--magnitude", "much"], "not a valid float"),
+        (["straggler", CHIP, *BROKER, "--name", "a/b"], "--name"),
+    ],
+)
+def test_wrong_use(
+    asked: list[Any], capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    """What cannot be asked for is refused before anything is sent, with exit status 2 and what would be right."""
+    assert run(["inject", *arguments]) == 2
+    assert said in capsys.readouterr().err
+    assert len(asked) == 1
+
+
+def test_the_catalogue_is_listed_without_a_broker() -> None:
+    """--list names every fault of the table with its scope, what it does and how it ends."""
+    listed = call("--list")
+    assert listed.exit_code == 0
+    assert set(TARGETS) == {scope.value for scope in FaultScope}
+    lines = listed.stdout.splitlines()
+    for name, fault in FAULTS.items():
+        (number,) = (number for number, line in enumerate(lines) if line.split()[:1] == [name])
+        assert fault.title in lines[number]
+        seconds = fault.lasts_s if fault.ends_by_itself else fault.stages.total_s
+        assert f"{seconds:g} s" in lines[number + 1]
+    assert max(map(len, lines)) <= 120
+
+
+def test_the_catalogue_for_programs() -> None:
+    """--list --json has every fault as an object; what a fault does not have is null."""
+    facts = {row["name"]: row for row in json.loads(call("--list", "--json").stdout)["faults"]}
+    assert list(facts) == list(FAULTS)
+    assert facts["straggler"]["magnitude"] == FAULTS["straggler"].magnitude
+    assert facts["straggler"]["recovery_s"] is None
+    crash = facts["hbm_uncorrectable"]
+    assert (crash["lasts_s"], crash["magnitude"]) == (None, None)
+    assert crash["recovery_s"] == FAULTS["hbm_uncorrectable"].stages.total_s
+
+
+def test_help_has_examples() -> None:
+    """The help shows how to call it."""
+    assert "trnfleet inject straggler uc1/" in call("--help").stdout
