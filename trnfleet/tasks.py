@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trnfleet import logs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator
 
 log = logs.get_logger(__name__)
+
+Result = TypeVar("Result")
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The signals at which every command ends in an orderly way."""
@@ -39,6 +41,24 @@ async def background(**coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[N
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     failure = failures.exceptions[0]
     return _first(failure) if isinstance(failure, BaseExceptionGroup) else failure
+
+
+async def heeding_cancellation(work: Awaitable[Result]) -> Result:
+    """Await `work` of a library that waits with `asyncio.wait_for`, and lose no cancellation over it.
+
+    Up to Python 3.11 `wait_for` forgets a cancellation that comes along with a result: whoever cancelled, once, waits for
+    ever then.
+
+    Raises:
+        CancelledError: the task was cancelled meanwhile, whatever came of `work`.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    try:
+        return await work
+    finally:
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError
 
 
 class Ending:

@@ -16,7 +16,9 @@ from support.waiting import eventually, running, take_until
 from trnfleet.cli.watching import watch_fleet
 from trnfleet.clock import SystemClock
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS
+from trnfleet.errors import BrokerError
 from trnfleet.monitor.store import Freshness, stored_equal
+from trnfleet.tasks import background
 from trnfleet.transport.mqtt import MqttSource
 from trnfleet.wire.ports import CONTENT_TYPE_JSON
 
@@ -242,3 +244,25 @@ def test_users_and_passwords(mosquitto_with: Any, tmp_path: Path) -> None:
     assert refused.returncode == 1
     assert "not authorised" in refused.stderr
     assert "wr0ng" not in refused.stderr
+
+
+async def test_a_refusal_ends_all_that_connects_at_once(
+    mosquitto_with: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two connections that are refused at about the same instant both end with the first refusal, without a word more."""
+    passwords = tmp_path / "passwords"
+    passwords.touch()
+    broker = mosquitto_with(f"password_file {passwords}", anonymous=False)
+
+    async def be_refused() -> None:
+        one, other = MqttSource(broker.url, [("one", 0)]), MqttSource(broker.url, [("other", 0)])
+        with pytest.raises(BrokerError, match="not authorised"):
+            async with background(one=one.run(), other=other.run()):
+                await one.wait_connected(5)
+
+    for _ in range(100):
+        refused = asyncio.create_task(be_refused())
+        await asyncio.wait({refused}, timeout=10)
+        assert refused.done()
+        await refused
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []

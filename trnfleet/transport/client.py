@@ -100,6 +100,8 @@ class Client(aiomqtt.Client):
         properties: Properties | None = None,
     ) -> None:
         self.end_code = reason_code
+        if self._connected.cancelled():
+            return  # aiomqtt would ask it for its error, and nobody waits for the end of what was given up
         super()._on_disconnect(client, userdata, flags, reason_code, properties)
         look_at(self._disconnected)
 
