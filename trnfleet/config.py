@@ -65,6 +65,8 @@ def load_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: not valid TOML: {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path}: not valid TOML: nested too deeply") from error
 
 
 def load_model(path: Path, model: type[ModelT]) -> ModelT:
@@ -126,7 +128,7 @@ def _keys_at(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
             else:
                 below.append(each)
         models = below or models
-    return sorted({key for each in models for key in each.model_fields})
+    return sorted({field.alias or key for each in models for key, field in each.model_fields.items()})
 
 
 def _is_tagged(model: type[BaseModel], tag: str) -> bool:

@@ -40,7 +40,9 @@ class Effect(enum.StrEnum):
     INLET = "degC on top of the inlet's temperature"
     POWER_CAP = "share of the chips' maximum power allowed"
     SILENT = "nothing is published"
-    TRANSPORT = "seconds (delay) or share of the messages"
+    DELAY = "seconds"
+    MESSAGES = "share of the messages"
+    CONNECTION = "the connection is lost"
 
 
 class Reaction(enum.StrEnum):
@@ -315,23 +317,23 @@ _TABLE = (
     ),
     Fault(
         name="transport_delay", title="Messages are late", scope=FaultScope.PUBLISHER, cause="a slow network",
-        effect=Effect.TRANSPORT, magnitude=2.0, least=0.05, most=60.0, is_told=False, lasts_s=60.0,
+        effect=Effect.DELAY, magnitude=2.0, least=0.05, most=60.0, is_told=False, lasts_s=60.0,
     ),
     Fault(
         name="transport_drop", title="Messages are lost", scope=FaultScope.PUBLISHER, cause="a lossy network",
-        effect=Effect.TRANSPORT, magnitude=0.1, least=0.001, most=1.0, is_told=False, lasts_s=60.0,
+        effect=Effect.MESSAGES, magnitude=0.1, least=0.001, most=1.0, is_told=False, lasts_s=60.0,
     ),
     Fault(
         name="transport_duplicate", title="Messages come twice", scope=FaultScope.PUBLISHER, cause="resent after a lost answer",
-        effect=Effect.TRANSPORT, magnitude=0.1, least=0.001, most=1.0, is_told=False, lasts_s=60.0,
+        effect=Effect.MESSAGES, magnitude=0.1, least=0.001, most=1.0, is_told=False, lasts_s=60.0,
     ),
     Fault(
         name="transport_reorder", title="Messages overtake each other", scope=FaultScope.PUBLISHER, cause="several ways through a network",
-        effect=Effect.TRANSPORT, magnitude=0.1, least=0.001, most=1.0, is_told=False, lasts_s=60.0,
+        effect=Effect.MESSAGES, magnitude=0.1, least=0.001, most=1.0, is_told=False, lasts_s=60.0,
     ),
     Fault(
         name="transport_late_reconnect", title="Connection lost", scope=FaultScope.PUBLISHER,
-        cause="the publisher's connection is gone and comes back late", effect=Effect.TRANSPORT, magnitude=1.0,
+        cause="the publisher's connection is gone and comes back late", effect=Effect.CONNECTION, magnitude=1.0,
         least=1.0, most=1.0, is_told=False, lasts_s=30.0,
     ),
 )  # fmt: skip  # a table reads as rows

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from trnfleet.domain.models import MODELS, PROFILES, LanguageModel
-from trnfleet.domain.schema import Model, Places, Positive, Seconds, Segment, Share
+from trnfleet.domain.schema import Length, Model, Places, Positive, Seconds, Segment, Share, Steps
 from trnfleet.errors import nearest
 
 JOB_STATES = (
@@ -19,7 +19,7 @@ JOB_STATES = (
 """What a job can be doing: stalled waits for input data, hung for a collective that one of its processes never joins;
 failed is down after a fault, waiting lacks instances, idle holds its instances and executes nothing."""
 
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 
 
 class _Job(Model):
@@ -45,7 +45,7 @@ class _Job(Model):
 class _Steps(_Job):
     """A synchronous job that makes optimizer steps: a step takes as long as its slowest chip."""
 
-    step_time_s: Positive = 8.0
+    step_time_s: Length = 8.0
     """Time of one step when nothing is slow. With `parameters` it follows from `mfu` unless it is given."""
     compute_share: Share = 0.72
     """Share of a step spent in forward and backward passes, with their tensor-parallel traffic. Derived with
@@ -60,15 +60,15 @@ class _Steps(_Job):
     tokens_per_step: Positive = 4_194_304.0
     hbm_used: Share = 0.78
     """Share of HBM that weights, optimizer state and activations take."""
-    checkpoint_every_steps: Annotated[int, Field(ge=0)] = 200
+    checkpoint_every_steps: Steps = 200
     """Steps between checkpoints; 0 for none."""
-    checkpoint_s: Positive = 12.0
+    checkpoint_s: Length = 12.0
     """Time of a checkpoint at the full bandwidth of the shared storage."""
-    startup_s: Positive = 90.0
+    startup_s: Length = 90.0
     """From the processes' start to the first step: weights from storage, compile cache, first collectives (assumed)."""
-    data_stall_every_steps: Annotated[int, Field(ge=0)] = 0
+    data_stall_every_steps: Steps = 0
     """Steps between waits for the input pipeline, counted from each checkpoint; 0 for none."""
-    data_stall_s: Positive = 1.5
+    data_stall_s: Length = 1.5
     """Mean length of such a wait; single ones are half to one and a half times as long."""
 
     model: str | None = None
@@ -133,7 +133,7 @@ class FineTuning(_Steps):
     kind: Literal["finetuning"]
     checkpoint_every_steps: Count = 240
     """Steps of a run; its end is its checkpoint."""
-    startup_s: Positive = 45.0
+    startup_s: Length = 45.0
     evaluation_s: Seconds = 40.0
     """Time of the evaluation after a run."""
     pause_s: Seconds = 90.0
@@ -187,7 +187,7 @@ class Inference(_Job):
     peaks: tuple[Peak, ...] = ()
     hbm_used: Share = 0.65
     """Share of HBM that weights and an average KV cache take."""
-    startup_s: Positive = 60.0
+    startup_s: Length = 60.0
     """From the processes' start to the first request: weights from storage, warm-up (assumed)."""
 
     @model_validator(mode="before")
@@ -228,7 +228,7 @@ class Traced(_Job):
     mfu: Share = 0.35
     """Model FLOP/s utilisation while the cores are fully busy (assumed)."""
     hbm_used: Share = 0.6
-    startup_s: Positive = 30.0
+    startup_s: Length = 30.0
 
 
 Job = Annotated[Training | Inference | FineTuning | Reserved | Traced, Field(discriminator="kind")]

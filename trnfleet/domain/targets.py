@@ -62,7 +62,7 @@ def resolve(layout: Layout, fault: Fault, text: str, draw: Callable[[int, int], 
         fault: What hits it.
         text: An address of the scope's level, with `*` and `?` within segments; `uc1/us-0001..us-0004` for siblings;
             `random(2)`, or `random(2) of PATTERN`. A link's direction stands behind a colon; without one, or as `*`, it
-            is drawn.
+            is drawn. Of many chips those without such a link are left out.
         draw: Draws so many different numbers below a limit, ascending.
 
     Raises:
@@ -74,24 +74,28 @@ def resolve(layout: Layout, fault: Fault, text: str, draw: Callable[[int, int], 
     way = ""
     if scope is FaultScope.LINK and pattern:
         pattern, _, way = pattern.partition(":")
+    ways = [topology.DIRECTIONS.index(name) for name in fault.directions]
     numbers: Sequence[int]
     if chosen and pattern is None and scope is not FaultScope.ULTRASERVER:
-        count = layout.count(_LEVELS[scope])
-        numbers = draw(_wanted(chosen[1], count, text), count)
+        numbers = range(layout.count(_LEVELS[scope]))
     else:
         # Standalone segments are numbered among the UltraServers and are none: these are looked through.
-        found = _matching(layout, scope, "*" if pattern is None else pattern)
-        if not found and pattern is not None:
+        numbers = _matching(layout, scope, "*" if pattern is None else pattern)
+        if not numbers and pattern is not None:
             raise ConfigError(f"target {text!r}: {_hint(layout, scope, pattern)}")
-        numbers = found
-        if chosen:
-            numbers = [found[place] for place in draw(_wanted(chosen[1], len(found), text), len(found))]
+    if scope is FaultScope.LINK and len(numbers) > 1:
+        asked = [number for number in ways if topology.DIRECTIONS[number] == way] or ways
+        linked = _with_links(layout, numbers, asked)
+        if not linked:
+            raise _no_link(layout, numbers[0], asked, text)
+        numbers = linked
+    if chosen:
+        numbers = [numbers[place] for place in draw(_wanted(chosen[1], len(numbers), text), len(numbers))]
     if len(numbers) > MOST_TARGETS:
         raise _too_many(text, len(numbers))
     nodes = [Node(_LEVELS[scope], int(number)) for number in numbers]
     if scope is not FaultScope.LINK:
         return [Target(node) for node in nodes]
-    ways = [topology.DIRECTIONS.index(name) for name in fault.directions]
     return [Target(node, _direction(layout, node, way, ways, text, draw)) for node in nodes]
 
 
@@ -178,6 +182,20 @@ def _matcher(segments: Sequence[str]) -> Callable[[str], bool]:
     return matches
 
 
+def _with_links(layout: Layout, chips: Sequence[int], ways: list[int]) -> list[int]:
+    """Return those of the chips that have a link in one of the directions."""
+    rows = np.asarray(chips, np.int64)
+    mask = layout.links_mask[layout.instance_of_chip[rows]]
+    linked: list[int] = rows[mask & sum(1 << way for way in ways) != 0].tolist()
+    return linked
+
+
+def _no_link(layout: Layout, chip: int, ways: list[int], text: str) -> ConfigError:
+    kind = layout.type_of(int(layout.instance_of_chip[chip]))
+    names = " or ".join(topology.DIRECTIONS[number] for number in ways)
+    return ConfigError(f"target {text!r}: a {kind.name} has no NeuronLink {names}")
+
+
 def _direction(
     layout: Layout,
     node: Node,
@@ -189,8 +207,7 @@ def _direction(
     kind = layout.type_of(int(layout.instance_of_chip[node.number]))
     there = [number for number in ways if kind.links_mask >> number & 1]
     if not there:
-        names = " or ".join(topology.DIRECTIONS[number] for number in ways)
-        raise ConfigError(f"target {text!r}: a {kind.name} has no NeuronLink {names}")
+        raise _no_link(layout, node.number, ways, text)
     if way in {"", "*"}:
         return there[draw(1, len(there))[0]]
     names_there = [topology.DIRECTIONS[number] for number in there]
@@ -213,6 +230,10 @@ def _hint(layout: Layout, scope: FaultScope, pattern: str) -> str:
     }[level]
     if not known:
         return f"the fleet has no {scope.value}"
+    node = layout.find(pattern)
+    if node is not None and Level.CLUSTER <= node.level < level:
+        article = "an" if scope in {FaultScope.INSTANCE, FaultScope.ULTRASERVER} else "a"
+        return f"{pattern} is above {article} {scope.value}; all below it: {pattern}{'/*' * (level - node.level)}"
     if len(pattern.split("/")) != level or "*" in pattern:
         return f"no {scope.value} has such an address; name {_NAMES[scope].format(known[0])}"
     if level is not Level.CHIP:

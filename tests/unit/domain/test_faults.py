@@ -75,7 +75,11 @@ def test_a_row_agrees_with_itself_and_with_the_metrics(name: str) -> None:
     if fault.nrt is not None:
         assert fault.nrt_name == NRT[fault.nrt]
         assert fault.runtime_log
-    assert (fault.effect is Effect.TRANSPORT) == fault.is_transport == (fault.scope is FaultScope.PUBLISHER)
+    assert (
+        (fault.effect in {Effect.DELAY, Effect.MESSAGES, Effect.CONNECTION})
+        == fault.is_transport
+        == (fault.scope is FaultScope.PUBLISHER)
+    )
     assert set(re.findall(r"\{(\w*)\}", fault.log + fault.runtime_log)) <= {"nd", "direction"}
     assert fault.is_told == bool(fault.log or fault.hw_error or fault.runtime_log)
 

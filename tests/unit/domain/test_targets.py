@@ -105,11 +105,40 @@ def test_a_links_direction_is_drawn_where_it_is_not_said() -> None:
 
 
 @pytest.mark.parametrize(
+    ("fault", "text", "chips"),
+    [
+        ("z_link_down", "*", 64 * ULTRASERVERS),
+        ("z_link_down", "uc1/*/*/chip05", 4 * ULTRASERVERS),
+        ("link_degraded", "*/*/*/chip05:z_next", 4 * ULTRASERVERS),
+        ("link_degraded", "*/*/*/chip05:east", 4 * ULTRASERVERS + 4),
+        ("link_down", "uc1/standalone/*/*", 3 * 16),
+    ],
+)
+def test_of_many_chips_those_without_such_a_link_are_left_out(fault: str, text: str, chips: int) -> None:
+    """Instances that stand alone have no Z links, and a trn2.3xlarge has none at all."""
+    found = addresses(fault, text)
+    assert len({each.partition(":")[0] for each in found}) == len(found) == chips
+
+
+def test_a_random_link_is_drawn_among_those_that_there_are() -> None:
+    """Whatever is drawn, of the whole fleet or of a pattern, it is a link; more than there are cannot be had."""
+    for seed in range(20):
+        for text in ("random(9)", "random(9) of uc1/*/*/*", "random(9) of *:z_next"):
+            found = addresses("z_link_down", text, seed=seed)
+            assert len(set(found)) == 9
+            assert all(each.startswith("uc1/us-") for each in found)
+    with pytest.raises(ConfigError, match=f"1 to {64 * ULTRASERVERS} are there to choose from"):
+        addresses("z_link_down", f"random({64 * ULTRASERVERS + 1})")
+    with pytest.raises(ConfigError, match=r"a trn2.48xlarge has no NeuronLink z_prev or z_next"):
+        addresses("z_link_down", "random(2) of uc2/*/*/*")
+
+
+@pytest.mark.parametrize(
     ("fault", "text", "message"),
     [
         ("straggler", "uc1/us-0001/trn2u-0001-22/chip05", r"did you mean 'uc1/us-0001/trn2u-0001-2/chip05'"),
         ("straggler", "uc1/us-0001/trn2u-0001-2/chip16", r"has the chips chip00 to chip15"),
-        ("straggler", "uc1/us-0001", r"no chip has such an address; name a chip, such as .*/chip05"),
+        ("straggler", "uc1/us-0001", r"uc1/us-0001 is above a chip; all below it: uc1/us-0001/\*/\*"),
         ("straggler", "uc1/us-0001/*/chip16", r"no chip has such an address"),
         ("straggler", "uc1/us-0001/trn2u-0001-2/chip05/nc3", r"name a chip, such as"),
         ("straggler", "", r"name a chip, such as"),
@@ -117,7 +146,7 @@ def test_a_links_direction_is_drawn_where_it_is_not_said() -> None:
         ("nic_down", "uc1/us-0001/trn2u-0001-7", r"did you mean 'uc1/us-0001/trn2u-0001-"),
         ("nic_down", "uc1/us-0009..us-0003", r"no instance"),
         ("ultraserver_split", "uc1/us-0099", r"did you mean 'uc1/us-0009'"),
-        ("ultraserver_split", "uc1", r"name an UltraServer, such as uc1/us-0001"),
+        ("ultraserver_split", "uc1", r"uc1 is above an ultraserver; all below it: uc1/\*"),
         ("storage_slow", "uc3", r"did you mean 'uc"),
         ("link_down", "uc1/us-0001/trn2u-0001-2/chip05:eats", r"no such link 'eats' for this fault: did you mean 'east'"),
         ("link_down", "uc1/us-0001/trn2u-0001-2/chip05:z_next", r"no such link 'z_next'"),
