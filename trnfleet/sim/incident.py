@@ -60,6 +60,8 @@ class Incident:
     """What it does to its jobs at present."""
     is_out: bool = False
     """Whether its instances are down."""
+    has_failed: bool = False
+    """Whether what it breaks has failed: a hang's executions fail when they time out."""
     counted: dict[str, int] = field(default_factory=dict)
     """Events added to each counter so far."""
 
@@ -200,6 +202,22 @@ def concerns(incident: Incident, instance: int) -> bool:
         FaultScope.LINK,
         FaultScope.INSTANCE,
     }
+
+
+def cures(recovery: Recovery, other: Incident, instance: int) -> bool:
+    """Say whether what a recovery does to an instance ends another incident that is there.
+
+    New hardware ends all that is wrong with the old; a reboot also loads the driver and starts the agent.
+    """
+    if not concerns(other, instance):
+        return False
+    if recovery is Recovery.REPLACE:
+        return True
+    if recovery is Recovery.REBOOT:
+        return (
+            other.fault.recovery in {Recovery.REBOOT, Recovery.RELOAD} or other.fault.effect is Effect.SILENT
+        )
+    return recovery is Recovery.RELOAD and other.fault.recovery is Recovery.RELOAD
 
 
 def reacts(incident: Incident) -> Halt:

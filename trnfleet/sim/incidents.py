@@ -15,13 +15,13 @@ import numpy as np
 
 from trnfleet.domain import topology
 from trnfleet.domain.address import Level
-from trnfleet.domain.faults import FAULTS, Effect, FaultScope, Recovery, check_use, find_fault
+from trnfleet.domain.faults import FAULTS, Effect, FaultScope, Reaction, Recovery, check_use, find_fault
 from trnfleet.domain.fleet import chip_at, link_ends
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.domain.targets import Target, resolve
 from trnfleet.errors import ConfigError, nearest
-from trnfleet.sim.incident import Incident, Step, concerns, make, reacts
+from trnfleet.sim.incident import Incident, Step, concerns, cures, make, reacts
 from trnfleet.sim.links import LANES, LinkPatches, Patches, SlowLink
 from trnfleet.sim.noise import Stream
 from trnfleet.sim.paces import Halt, Paces
@@ -180,10 +180,10 @@ class Incidents:
             )
         check_use(row, lasts_s, magnitude)
         targets = resolve(self._layout, row, target, self._draw(2**32 + next(self._drawn)))
+        there = {each.target: each for each in (*self._open, *self._beginning(now_s)) if each.fault is row}
         for each in targets:
-            for other in self._open:
-                if other.fault is row and other.target == each:
-                    raise ConfigError(f"{fault} is already there on {other.address}")
+            if each in there:
+                raise ConfigError(f"{fault} is already there on {there[each].address}")
         made = [
             make(self._layout, self._placement, row, each, now_s, lasts_s=lasts_s, magnitude=magnitude)
             for each in targets
@@ -235,7 +235,8 @@ class Incidents:
         for incident in self._counting:
             until_s = min(end_s, incident.ends_s)
             for count in incident.counts:
-                events = count.at_once + math.floor(count.per_s * max(until_s - incident.begins_s, 0.0))
+                at_once = count.at_once if incident.has_failed else 0
+                events = at_once + math.floor(count.per_s * max(until_s - incident.begins_s, 0.0))
                 new = events - incident.counted.get(count.metric, 0)
                 incident.counted[count.metric] = events
                 for row in incident.rows if new > 0 else ():
@@ -325,6 +326,14 @@ class Incidents:
 
         return draw
 
+    def _beginning(self, now_s: float) -> list[Incident]:
+        """Return the incidents that are due to begin and have not been carried out."""
+        return [
+            incident
+            for time_s, _, _, incident, step in self._queue
+            if step is Step.BEGIN and incident is not None and time_s <= now_s
+        ]
+
     def _push(self, time_s: float, incident: Incident | None, step: Step) -> None:
         begins_s = time_s if incident is None else incident.begins_s
         heapq.heappush(self._queue, (time_s, begins_s, next(self._tie), incident, step))
@@ -343,8 +352,9 @@ class Incidents:
             self._close(incident)
             return
         recovery = incident.fault.recovery
-        if step is Step.DETECT and recovery is Recovery.RESTART_JOB:
+        if step is Step.DETECT and incident.fault.reaction is Reaction.HANG:
             incident.halt = Halt.DOWN
+            self._fail(incident, at_s)
         if step is Step.DRAIN and incident.drains:
             incident.halt = Halt.WAITING
             if incident.takes_down:
@@ -354,7 +364,8 @@ class Incidents:
             incident.is_open = False
             if incident.is_out:
                 self._bring_back(incident)
-                self._boot(incident, at_s, is_new=recovery is Recovery.REPLACE)
+                self._boot(incident, is_new=recovery is Recovery.REPLACE)
+            self._cure(incident, at_s)
         if incident.is_told:
             generation = int(self.generation[incident.instances[0]])
             self._told += self._teller.step(incident, step, at_s, generation)
@@ -372,8 +383,16 @@ class Incidents:
             self._counting.append(incident)
         if incident.is_told:
             self._told += self._teller.begin(incident, int(self.generation[incident.instances[0]]))
+        if incident.fault.reaction is not Reaction.HANG:
+            self._fail(incident, incident.begins_s)
 
-    def _boot(self, incident: Incident, at_s: float, *, is_new: bool) -> None:
+    def _fail(self, incident: Incident, at_s: float) -> None:
+        """Let executions fail: at once, or when those that hang time out."""
+        incident.has_failed = True
+        if incident.is_told:
+            self._told += self._teller.failure(incident, at_s)
+
+    def _boot(self, incident: Incident, *, is_new: bool) -> None:
         for instance in incident.instances:
             self.boots[instance] += 1
             if not is_new:
@@ -382,11 +401,19 @@ class Incidents:
             self._replaced.append(instance)
             # What the old chips counted is gone with them.
             self._counting = [each for each in self._counting if not concerns(each, instance)]
-            for other in list(self._open):
-                if other is not incident and concerns(other, instance):
-                    if other.is_told:
-                        self._told += self._teller.end(other, at_s)
-                    self._close(other)
+
+    def _cure(self, incident: Incident, at_s: float) -> None:
+        """End what else was wrong with the instances that are new, have rebooted, or have their driver loaded again."""
+        recovery = incident.fault.recovery
+        if not incident.drains:
+            return
+        for other in list(self._open):
+            if other is not incident and any(
+                cures(recovery, other, instance) for instance in incident.instances
+            ):
+                if other.is_told:
+                    self._told += self._teller.end(other, at_s)
+                self._close(other)
 
     def _close(self, incident: Incident) -> None:
         if incident.is_out:
@@ -466,7 +493,9 @@ class Incidents:
         if pace < 1.0 and incident.fault.scope is FaultScope.LINK:
             self._replicas.slow_between(job, incident.rows, pace)
         elif pace < 1.0:
-            chips = incident.rows if incident.fault.scope is FaultScope.CHIP else ()
+            # One chip stops its own replica; an instance that is drained, all that run on it.
+            is_one_chips = incident.fault.scope is FaultScope.CHIP and incident.halt is not Halt.WAITING
+            chips = incident.rows if is_one_chips else ()
             self._replicas.slow(job, incident.instances, chips, pace)
 
     def _slow_cohorts(self) -> None:

@@ -190,7 +190,8 @@ class Simulation:
         if engine.moment_ns(engine.now_s + by_s + self._ahead * engine.period_s) >= LAST_NS:
             raise ConfigError(f"jump of {by_s:g} s: it leads beyond the year 2200")
         self._ahead += ticks
-        return f"the next tick jumps ahead by {ticks * self._engine.period_s:g} s of simulated time"
+        ahead_s = ticks * self._engine.period_s
+        return f"the next tick jumps ahead by {ahead_s:,.0f} s of simulated time; what happens in between is not told"
 
     def rebirth(self) -> str:
         """Publish all state again with the next tick; return what will be done."""
@@ -225,7 +226,14 @@ class Simulation:
 
     async def _publish_tick(self, due_s: float, skipped: int) -> None:
         ahead, self._ahead = self._ahead, 0
-        tick = self._tick = self._engine.step(1 + skipped + ahead)
+        untold = 0
+        for passed in self._engine.leap(ahead):
+            untold += len(passed.events)
+            self._telling.pass_over(passed)
+            await self._clock.sleep(0)
+        if untold:
+            log.warning("events_of_a_jump_not_told", events=untold)
+        tick = self._tick = self._engine.step(1 + skipped)
         self._due += 1 + skipped
         seq = self.published
         # Whatever happens to its messages, a tick's number is used: what did not go out counts as lost.

@@ -47,6 +47,7 @@ class Starts:
             The units whose descriptors are to be published again, with their new revisions.
         """
         incidents, own = self._engine.incidents, self._engine.own
+        self._hold(own)
         changed = (self._generation != incidents.generation) | (self._boots != incidents.boots)
         back = np.flatnonzero((changed & ~self._engine.silent)[own.start : own.stop]) + own.start
         if not len(back):
@@ -63,6 +64,16 @@ class Starts:
                 self.boot[number] = boot_after(self._run, unit.path, boots)
                 self._first_seq[number] = seq
         return numbers
+
+    def _hold(self, own: range) -> None:
+        """Let the count of units stand that say nothing in this tick: an agent numbers what it sends."""
+        silent = np.flatnonzero(self._engine.silent[own.start : own.stop]) + own.start
+        if not len(silent):
+            return
+        place = np.searchsorted(self._first_instance, silent, side="right") - 1
+        for number in np.unique(place).tolist():
+            if self._engine.silent[self._units[number].instances].all():
+                self._first_seq[number] += 1
 
     def revise(self) -> None:
         """Count a change that concerns every unit, such as of the clock."""

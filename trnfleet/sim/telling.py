@@ -14,6 +14,7 @@ from trnfleet.sim.occurrences import Occurrence
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trnfleet.domain.faults import Fault
     from trnfleet.domain.layout import Layout
     from trnfleet.sim.incident import Incident
     from trnfleet.sim.occurrences import EventSource, Severity
@@ -26,7 +27,7 @@ _SOURCES: dict[str, EventSource] = {
     "power_cap": "operator",
 }
 _MENDED: dict[Recovery, tuple[str, EventSource, str]] = {
-    Recovery.REPAIR: ("fault_repaired", "operator", "{what} on {where} is repaired"),
+    Recovery.REPAIR: ("fault_repaired", "operator", "{what} on {address} is repaired"),
     Recovery.RELOAD: ("driver_reloaded", "operator", "the Neuron driver of {where} is reloaded"),
     Recovery.REBOOT: ("instance_rebooted", "ec2", "{where} has rebooted"),
     Recovery.REPLACE: ("instance_replaced", "ec2", "{where} is replaced by {new}"),
@@ -44,39 +45,32 @@ class Teller:
     def begin(self, incident: Incident, generation: int) -> Iterator[Occurrence]:
         """Yield the events of an incident's begin."""
         fault, at_s = incident.fault, incident.begins_s
-        job = self._jobs[incident.jobs[0]] if incident.jobs else None
-        name = fault.name
-        severity: Severity = "critical" if fault.severity == "critical" else "warning"
         text = self._kernel_log(incident, generation)
         if text:
+            source = _SOURCES.get(fault.name, "hardware")
             yield Occurrence(
-                at_s, incident.path, _SOURCES.get(fault.name, "hardware"), name, severity, text, job
+                at_s, incident.path, source, fault.name, _severity(fault), text, self._job(incident)
             )
-            name = "execution_failed"
+
+    def failure(self, incident: Incident, at_s: float) -> Iterator[Occurrence]:
+        """Yield what the runtime says of the executions that fail; nothing where none run."""
+        fault, job = incident.fault, self._job(incident)
         if fault.runtime_log and job is not None:
+            name = "execution_failed" if fault.hw_error or fault.log else fault.name
             words = fault.runtime_log.format(nd=self._device(incident))
-            status = f"NRT_{fault.nrt_name}" if fault.nrt_name else "NRT_FAILURE"
-            yield Occurrence(
-                at_s,
-                incident.path,
-                "runtime",
-                name,
-                severity,
-                f"{words} ({status}, {fault.nrt})",
-                job,
-                fault.nrt,
-            )
+            text = f"{words} (NRT_{fault.nrt_name}, {fault.nrt})"
+            yield Occurrence(at_s, incident.path, "runtime", name, _severity(fault), text, job, fault.nrt)
 
     def end(self, incident: Incident, at_s: float) -> Iterator[Occurrence]:
         """Yield the event of an incident that has ended by itself, or with the hardware that it was on."""
         source = _SOURCES.get(incident.fault.name, "hardware")
-        text = f"{incident.fault.title} on {incident.address} is over"
+        text = f"{_plain(incident.fault)} on {incident.address} is over"
         yield Occurrence(at_s, incident.path, source, "fault_over", "info", text)
 
     def step(self, incident: Incident, step: Step, at_s: float, generation: int) -> Iterator[Occurrence]:
         """Yield the event of a step of an incident's recovery."""
         fault = incident.fault
-        what, address = fault.title, incident.address
+        what, address = _plain(fault), incident.address
         where = (
             incident.path if len(incident.instances) > 1 else self._layout.instances[incident.instances[0]]
         )
@@ -87,13 +81,16 @@ class Teller:
         if step is Step.DETECT and incident.stages.detect_s:
             yield tell("fault_detected", "operator", f"{what} on {address} is noticed")
         elif step is Step.QUARANTINE and incident.stages.quarantine_s:
-            yield tell("instance_quarantined", "operator", f"nothing new is placed on {where}")
+            if incident.drains:
+                yield tell("instance_quarantined", "operator", f"nothing new is placed on {where}")
+            else:
+                yield tell("repair_begun", "operator", f"the repair of {address} has begun")
         elif step is Step.DRAIN and incident.drains and incident.stages.drain_s:
             yield tell("instance_drained", "operator", f"no job runs on {where} any more")
         elif step is Step.MEND and fault.recovery in _MENDED:
             name, source, text = _MENDED[fault.recovery]
             new = ec2_id(self._seed, where, generation)
-            yield tell(name, source, text.format(what=what, where=where, new=new))
+            yield tell(name, source, text.format(what=what, address=address, where=where, new=new))
         elif step is Step.RETURN and incident.stages.return_s:
             yield tell("instance_returned", "operator", f"{where} has passed its checks and is used again")
 
@@ -111,8 +108,20 @@ class Teller:
             nd=self._device(incident), direction=topology.DIRECTIONS[direction] if direction >= 0 else ""
         )
 
+    def _job(self, incident: Incident) -> str | None:
+        return self._jobs[incident.jobs[0]] if incident.jobs else None
+
     def _device(self, incident: Incident) -> int:
         """Return the number of the chip within its instance."""
         if incident.fault.scope not in {FaultScope.CHIP, FaultScope.LINK}:
             return 0
         return parse_chip(incident.path.rpartition("/")[2]) or 0
+
+
+def _plain(fault: Fault) -> str:
+    """Return a fault's name as words of a sentence."""
+    return fault.name.replace("_", " ")
+
+
+def _severity(fault: Fault) -> Severity:
+    return "critical" if fault.severity == "critical" else "warning"

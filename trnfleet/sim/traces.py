@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 HEADER = ("time_s", "utilization_pct")
 """What a CSV file's first line must say."""
+LONGEST_S = 1e9
+"""Times of a recording lie within so many seconds (30 years) of zero."""
 MAX_POINTS = 1_000_000
 """Samples of one recording (11 days of seconds), so that a wrong file does not fill the memory."""
 MAX_BYTES = 2 * 2**30
@@ -222,7 +224,7 @@ def _point(row: list[str], columns: list[int], last: tuple[float, float] | None)
     if len(row) <= max(columns):
         raise ValueError(f"{len(row)} of {max(columns) + 1} columns")
     time_s, value = (float(row[column]) for column in columns)
-    if not math.isfinite(time_s):
+    if not abs(time_s) <= LONGEST_S:
         raise ValueError(f"time_s {row[columns[0]]!r}")
     if last is not None and time_s <= last[0]:
         raise ValueError(f"time_s {time_s:g} is not after {last[0]:g}")

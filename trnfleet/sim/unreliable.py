@@ -38,6 +38,8 @@ MOST_FAULTS = 100
 """Every message is held against each."""
 MOST_NEAREST = 2_000
 """Topics that are looked through for the nearest to an unknown target."""
+AFTER_ANSWER_S = 1e-6
+"""Simulated seconds between a command and the loss of the connection that it asks for."""
 _WAKE_S = 0.25
 """How often delayed messages are looked after, in case that one is due before those that were there."""
 
@@ -220,7 +222,9 @@ class UnreliablePublisher:
             ConfigError: there is no such fault, nothing publishes at the target, a value is out of its range, or there are
                 too many already.
         """
-        fault = TransportFault.of(name, target, self._now_s(), lasts_s=lasts_s, magnitude=magnitude)
+        # A lost connection begins with the next tick: the answer goes out before.
+        begins_s = self._now_s() + (AFTER_ANSWER_S if name == f"{PREFIX}late_reconnect" else 0.0)
+        fault = TransportFault.of(name, target, begins_s, lasts_s=lasts_s, magnitude=magnitude)
         if self._came and not any(map(fault.hits, self._came)):
             raise ConfigError(
                 f"target {target!r}: nothing publishes there: {nearest(target, self._places(target))}"

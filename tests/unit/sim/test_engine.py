@@ -12,6 +12,8 @@ import pytest
 
 import trnfleet
 from trnfleet.clock import format_rfc3339
+from trnfleet.config import validate
+from trnfleet.domain.scenario import Scenario
 from trnfleet.errors import ConfigError
 from trnfleet.sim.engine import Engine, to_ns
 
@@ -119,6 +121,96 @@ def test_long_ticks_average_what_short_ones_show(make_engine: Callable[..., Engi
         )
     at_once = [long.columns[name][:16].mean() for name in ("nc_util_pct", "power_util_pct", "tflops")]
     assert np.mean(seconds, axis=0) == pytest.approx(np.array(at_once), rel=0.005)
+
+
+@pytest.mark.parametrize("period_s", [0.1, 0.3, 1 / 3, 0.7])
+def test_ticks_follow_each_other_without_a_gap(
+    make_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch, period_s: float
+) -> None:
+    """A tick's window begins at the very number at which the last one ended, whatever rounding does to differences."""
+    engine = make_engine(period_s=period_s, instances=1)
+    windows: list[tuple[float, float]] = []
+
+    def boundaries(begin_s: float, end_s: float) -> list[float]:
+        windows.append((begin_s, end_s))
+        return []
+
+    monkeypatch.setattr(engine.incidents, "boundaries", boundaries)
+    for ticks in (1, 1, 3, *[1] * 30, 7, 1):
+        engine.step(ticks)
+    assert windows[0] == (-period_s, 0.0)
+    assert [begin for begin, _ in windows[1:]] == [end for _, end in windows[:-1]]
+    assert engine.now_s == windows[-1][1]
+
+
+def test_what_is_asked_for_shows_in_the_next_tick(make_engine: Callable[..., Engine], training: Job) -> None:
+    """It begins at the last tick's time, and the whole of the next tick is told and marked with it."""
+    engine = make_engine(training(), period_s=0.1)
+    for number in range(30):
+        engine.step()
+        engine.inject("chip_throttle", "c/standalone/trn2-0001/chip03", lasts_s=0.15)
+        at_s, tick = engine.now_s, engine.step()
+        assert [event.time_s for event in tick.events if event.name == "chip_throttle"] == [at_s]
+        assert engine.columns["throttle_pct"][3] == 80, number
+        engine.step()
+        assert engine.columns["throttle_pct"][3] < 80
+
+
+@pytest.mark.parametrize("period_s", [1.0, 7.0, 60.0])
+def test_jobs_begin_and_end_when_they_say(
+    make_engine: Callable[..., Engine], training: Job, period_s: float
+) -> None:
+    """The event has the job's own time, wherever in a tick that lies."""
+    engine = make_engine(training(starts_at_s=90.5, ends_at_s=400.25, startup_s=20.0), period_s=period_s)
+    events = [event for _ in range(round(480 / period_s)) for event in engine.step().events]
+    assert [(event.name, event.time_s) for event in events] == [("job_started", 90.5), ("job_ended", 400.25)]
+
+
+def test_a_ticks_length_changes_nothing_of_what_happens(
+    make_fleet: Callable[..., FleetFile], training: Job, inference: Job
+) -> None:
+    """One run in ticks of 1, 7 and 60 s: the same events at the same times, and the same counters in the end."""
+    fleet = make_fleet(
+        training(on=["c/us-0001"], startup_s=40.0), inference(chips_per_replica=4), ultraservers=1
+    )
+    chip, alone = "c/us-0001/trn2u-0001-2/chip05", "c/standalone/trn2-0001"
+    entries = [
+        {"fault": "ecc_corrected_storm", "target": chip, "at": 3.5, "for": 50},
+        {"fault": "hang_compute", "target": chip, "at": 60.25},
+        {"fault": "straggler", "target": "random(2)", "at": 75, "every": 130, "for": 33},
+        {"fault": "hbm_uncorrectable", "target": f"{alone}/chip01", "at": 200},
+        {"fault": "firmware_heartbeat_lost", "target": f"{alone}/*", "at": 320.5},
+        {"fault": "agent_silent", "target": "c/us-0001/trn2u-0001-0", "at": 333, "for": 77},
+        {"fault": "ultraserver_split", "target": "c/us-0001", "at": 600, "for": 120},
+        {"fault": "sram_uncorrectable", "target": "c/standalone/trn2-0002/chip09", "at": 650},
+        {"fault": "runtime_crash", "target": chip, "at": 800},
+    ]
+    scenario = validate({"faults": entries, "rates": {"acceleration": 20_000.0}}, Scenario, "scenario.toml")
+    counters = ("mem_ecc_uncorrected", "sram_ecc_uncorrected", "exec_errors")
+    runs = []
+    for period_s in (1.0, 7.0, 60.0):
+        engine = Engine(fleet, 7, period_s, to_ns(fleet.start), scenario=scenario)
+        events = [event for _ in range(round(840 / period_s) + 1) for event in engine.step().events]
+        assert engine.now_s == 840.0
+        assert [event.time_s for event in events] == sorted(event.time_s for event in events)
+        incidents = engine.incidents
+        # Of a failed job's steps a tick's text says how many, as far as they are done by whole ticks.
+        told = [event._replace(text="") if event.source == "job" else event for event in events]
+        runs.append(
+            (
+                sorted(told, key=repr),
+                {name: engine.columns[name].tolist() for name in counters},
+                incidents.generation.tolist(),
+                incidents.boots.tolist(),
+                engine.silent.tolist(),
+            )
+        )
+    assert len(runs[0][0]) > 50
+    assert any(runs[0][2])
+    for what, first, second, third in zip(
+        ("events", "counters", "generation", "boots", "silent"), *runs, strict=True
+    ):
+        assert first == second == third, what
 
 
 def test_skipped_ticks_leave_the_same_state(make_engine: Callable[..., Engine], training: Job) -> None:

@@ -380,6 +380,28 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
     assert trouble.incidents.active() == before
 
 
+def test_what_was_asked_for_a_moment_ago_is_there_already() -> None:
+    """Two requests between two ticks are one fault, which counts once; another chip's is another."""
+    trouble = Trouble()
+    trouble.go(5.0)
+    trouble.inject("sram_uncorrectable", CHIP)
+    with pytest.raises(ConfigError, match=f"sram_uncorrectable is already there on {CHIP}"):
+        trouble.inject("sram_uncorrectable", CHIP)
+    trouble.inject("sram_uncorrectable", f"{TRAIN}/trn2u-0001-2/chip06")
+    trouble.go(6.0)
+    assert trouble.columns["sram_ecc_uncorrected"].sum() == 2
+    assert trouble.columns["sram_ecc_uncorrected"][trouble.row(CHIP)] == 1
+
+
+def test_what_is_still_to_come_is_not_there_yet() -> None:
+    """A fault that a scenario has for later may be asked for before."""
+    trouble = Trouble(entry("chip_throttle", at=100, lasts=5.0))
+    trouble.go(5.0)
+    trouble.inject("chip_throttle", CHIP, lasts_s=5.0)
+    trouble.go(7.0)
+    assert len(trouble.incidents.active()) == 1
+
+
 def test_of_several_targets_those_that_can_be_hit_are() -> None:
     """A pattern that covers an instance that is down hits the others, and the answer names only these."""
     trouble = Trouble(entry("instance_reboot", f"{SERVE}/trn2u-0002-0", at=0))

@@ -83,6 +83,18 @@ def test_a_stretch_is_the_same_whatever_block_is_drawn_before() -> None:
     assert sorted(drawn(steps, end_s, STRETCH_S)) == sorted(jump.until(end_s))
 
 
+def test_each_fault_has_a_place_of_its_own() -> None:
+    """Several in one stretch, at the highest rate that is allowed, fall on different chips at different times."""
+    rate = FAULTS["ecc_corrected_storm"].rate_per_device_day or 0.0
+    highest = HIGHEST_MEAN * DAY_S / (STRETCH_S * rate * 16_384)
+    found = process(0.99 * highest, only=("ecc_corrected_storm",)).until(DAY_S)
+    stretches = Counter(int(wear.time_s // STRETCH_S) for wear in found)
+    assert max(stretches.values()) > 2
+    assert len({wear.place for wear in found}) == len({wear.time_s for wear in found}) == len(found)
+    places = np.array([wear.place % 16_384 for wear in found])
+    assert places.mean() == pytest.approx(16_384 / 2, rel=0.03)
+
+
 def test_only_and_without_choose() -> None:
     """`only` leaves these alone, `without` takes some away; the others come when they would have come anyway."""
     every = process(2_000.0).until(3_600.0)

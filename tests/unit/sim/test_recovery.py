@@ -60,8 +60,10 @@ def test_every_fault_shows_and_then_all_is_as_before(name: str, place: str) -> N
     trouble.go(BEGIN_S + 5.0)
     fault = FAULTS[name]
     assert bool(trouble.columns["health"].any()) == bool(fault.health)
+    # What hangs has not failed before it times out.
+    has_failed = fault.reaction is not Reaction.HANG
     for count in fault.counts:
-        assert trouble.columns[count.metric].sum() == count.at_once + 5.0 * count.per_s
+        assert trouble.columns[count.metric].sum() == has_failed * count.at_once + 5.0 * count.per_s
     trouble.go(over_s(name) - 0.5)
     assert trouble.incidents.active()
     trouble.go(over_s(name) + 1.0)
@@ -157,6 +159,38 @@ def test_a_watchdog_ends_a_hang() -> None:
     assert trouble.told[0].job == "train"
 
 
+@pytest.mark.parametrize(("name", "errors"), [("hang_compute", 1), ("hang_collectives", 0)])
+def test_a_hang_is_told_of_when_it_times_out(name: str, errors: int) -> None:
+    """Published: executions time out after 30 s (nrt-troubleshoot); before that no log says a word and none has failed."""
+    trouble = Trouble(entry(name))
+    trouble.go(BEGIN_S + 29.5)
+    assert trouble.told == []
+    assert trouble.columns["exec_errors"].sum() == 0
+    assert trouble.incidents.paces.halt[TRAINING] == Halt.HANG
+    trouble.go(BEGIN_S + 30.0)
+    assert [(event.time_s, event.name, event.nrt) for event in trouble.told] == [
+        (BEGIN_S + 30.0, name, FAULTS[name].nrt),
+        (BEGIN_S + 30.0, "fault_detected", None),
+    ]
+    assert trouble.incidents.paces.halt[TRAINING] == Halt.DOWN
+    trouble.go(BEGIN_S + 31.0)
+    assert trouble.columns["exec_errors"].sum() == errors
+
+
+def test_a_drained_instance_stops_all_its_replicas() -> None:
+    """One chip stops its own replica of four chips; its instance, once drained, all four that run on it."""
+    trouble = Trouble(entry("hbm_uncorrectable", target_of("hbm_uncorrectable", SERVE)), chips_per_replica=4)
+    stages = FAULTS["hbm_uncorrectable"].stages
+    drained_s = BEGIN_S + stages.detect_s + stages.quarantine_s + stages.drain_s
+    trouble.go(drained_s - 1.0)
+    assert trouble.incidents.paces.capacity[SERVING] == pytest.approx(1 - 0.98 / 16)
+    for until_s in (drained_s, drained_s + stages.mend_s, over_s("hbm_uncorrectable") - 1.0):
+        trouble.go(until_s)
+        assert trouble.incidents.paces.capacity[SERVING] == pytest.approx(1 - 0.98 / 4)
+    trouble.go(over_s("hbm_uncorrectable") + 1.0)
+    assert trouble.is_well()
+
+
 def test_a_retirement_lets_the_job_go_on_until_it_is_drained() -> None:
     """The notice alone stops nothing."""
     trouble = Trouble(entry("instance_retirement"))
@@ -247,6 +281,45 @@ def test_one_replacement_is_enough_for_many_chips() -> None:
     assert trouble.is_well()
     assert trouble.incidents.generation.max() == trouble.incidents.generation.sum() == 1
     assert trouble.names().count("instance_replaced") == 1
+
+
+def test_a_replaced_instance_can_fail_again() -> None:
+    """However many failures took the old one down at a time, none of them still holds the new one for down."""
+    trouble = Trouble(
+        *(entry("dma_abort", f"{TRAIN}/trn2u-0001-2/chip0{n}", at=BEGIN_S + n) for n in range(4))
+    )
+    trouble.go(over_s("dma_abort") + 4.0)
+    assert trouble.is_well()
+    trouble.inject("straggler", f"{TRAIN}/trn2u-0001-2/chip00")
+    trouble.go(trouble.at_s + 1.0)
+    assert len(trouble.incidents.active()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("firmware_heartbeat_lost", "instance_rebooted"), ("hbm_uncorrectable_repairable", "driver_reloaded")],
+)
+def test_one_reboot_or_reload_is_enough_for_many_chips(name: str, told: str) -> None:
+    """Sixteen chips that need it at once get it once; other instances are none of it."""
+    trouble = Trouble(
+        entry(name, f"{TRAIN}/trn2u-0001-2/*"), entry(name, f"{TRAIN}/trn2u-0001-3/chip00", at=12.0)
+    )
+    trouble.go(over_s(name) + 3.0)
+    assert trouble.is_well()
+    assert trouble.names().count(told) == 2
+    assert trouble.incidents.boots.max() == (told == "instance_rebooted")
+
+
+def test_a_reboot_starts_the_agent_again() -> None:
+    """An agent that was silent speaks once its instance is back; a straggler is none the better for it."""
+    silent = entry("agent_silent", at=1.0, lasts="1d")
+    slow = entry("straggler", f"{TRAIN}/trn2u-0001-2/chip09", at=1.0, lasts="1d")
+    trouble = Trouble(silent, slow, entry("instance_reboot"))
+    trouble.go(BEGIN_S + FAULTS["instance_reboot"].stages.mend_s - 1.0)
+    assert trouble.incidents.silent.sum() == 1
+    trouble.go(over_s("instance_reboot") + 1.0)
+    assert not trouble.incidents.silent.any()
+    assert [each.fault.name for each in trouble.incidents.active()] == ["straggler"]
 
 
 @pytest.mark.parametrize("name", ["hbm_uncorrectable", "dma_abort", "hang_compute"])

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from trnfleet.domain.faults import FAULTS, FaultScope, Reaction, Recovery
+from trnfleet.domain.jobs import JOB_STATES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trnfleet.sim.engine import Engine
+
+    Job = Callable[..., dict[str, Any]]
+
+TRAINING, SERVING = 0, 1
+STARTUP_S = 40.0
+PERIOD_S = 5.0
+PHYSICAL = [name for name, fault in FAULTS.items() if not fault.is_transport]
+ON_ONE_INSTANCE = [name for name in PHYSICAL if FAULTS[name].scope in {FaultScope.CHIP, FaultScope.INSTANCE}]
+MEMBER, SERVER, IDLE = "c/us-0001/trn2u-0001-2", "c/standalone/trn2-0001", "c/standalone/trn2-0002"
+
+
+@pytest.fixture
+def make(make_engine: Callable[..., Engine], training: Job, inference: Job) -> Callable[[], Engine]:
+    """Return a maker of a fleet: an UltraServer that trains, an instance that serves with four replicas, an idle one."""
+    return lambda: make_engine(
+        training(on=["c/us-0001"], startup_s=STARTUP_S, checkpoint_every_steps=5),
+        inference(on=[SERVER], chips_per_replica=4),
+        ultraservers=1,
+        period_s=PERIOD_S,
+    )
+
+
+@pytest.fixture
+def engine(make: Callable[[], Engine]) -> Engine:
+    return make()
+
+
+def target_of(name: str, instance: str) -> str:
+    fault = FAULTS[name]
+    return {
+        FaultScope.CHIP: f"{instance}/chip05",
+        FaultScope.LINK: f"{instance}/chip05:{fault.directions[0]}",
+        FaultScope.INSTANCE: instance,
+        FaultScope.RACK: instance,
+        FaultScope.ULTRASERVER: instance.rpartition("/")[0],
+        FaultScope.CLUSTER: "c",
+    }[fault.scope]
+
+
+def go(engine: Engine, seconds: float) -> tuple[list[list[str]], list[str]]:
+    """Move on; return each tick's states of the two jobs, and the names of all events."""
+    states, names = [], []
+    for _ in range(round(seconds / PERIOD_S)):
+        tick = engine.step()
+        states.append([JOB_STATES[number] for number in tick.states])
+        names += [event.name for event in tick.events]
+    return states, names
+
+
+def over_s(name: str) -> float:
+    """Return how long a fault and all that follows from it take."""
+    fault = FAULTS[name]
+    return (fault.lasts_s if fault.ends_by_itself else fault.stages.total_s) + STARTUP_S + 4 * PERIOD_S
+
+
+@pytest.mark.parametrize("name", PHYSICAL)
+def test_a_training_job_comes_back_from_every_fault(engine: Engine, name: str) -> None:
+    """It fails once at most, loses its steps once, starts, and runs on; then nothing is slow, silent, marked or apart."""
+    go(engine, 60.0)
+    engine.inject(name, target_of(name, MEMBER))
+    states, names = go(engine, over_s(name))
+    seen = [train for train, _ in states]
+    assert seen[-1] in {"running", "checkpointing"}
+    fault = FAULTS[name]
+    stops = fault.reaction in {Reaction.HANG, Reaction.CRASH} or fault.recovery is Recovery.REPLACE
+    assert names.count("job_failed") == names.count("job_restarted") == stops
+    assert names.count("job_hung") == (fault.reaction is Reaction.HANG)
+    assert ("starting" in seen) == stops
+    if stops:
+        assert seen.index("starting") > max(
+            seen.index(each) for each in seen if each in {"failed", "waiting", "hung"}
+        )
+    tick = engine.step()
+    assert tick.figures["restarts"][TRAINING] == stops
+    if not stops:
+        assert tick.figures["steps_lost"][TRAINING] == 0
+    incidents = engine.incidents
+    assert not incidents.active()
+    assert not incidents.apart
+    assert not engine.silent.any()
+    assert not incidents.inlet_delta_c.any()
+    assert (incidents.cap_share == 1.0).all()
+    assert not engine.columns["health"].any()
+    links = engine.layout.links_mask[engine.layout.instance_of_chip]
+    assert np.array_equal(engine.columns["links_up"], links)
+    for pace in ("compute", "link", "efa", "storage", "capacity", "cohort"):
+        assert (getattr(incidents.paces, pace) == 1.0).all(), pace
+    assert not incidents.paces.halt.any()
+
+
+@pytest.mark.parametrize("name", ON_ONE_INSTANCE)
+def test_a_serving_job_is_never_stopped(make: Callable[[], Engine], name: str) -> None:
+    """It serves with what is left of its replicas, is told of nothing, and has all its throughput in the end."""
+    engine, healthy = make(), make()
+    go(engine, 60.0)
+    engine.inject(name, target_of(name, SERVER))
+    states, names = go(engine, over_s(name))
+    assert {serve for _, serve in states} == {"running"}
+    assert not any(each.startswith("job_") for each in names)
+    tick = engine.step()
+    go(healthy, tick.number * PERIOD_S)
+    expected = healthy.step()
+    assert tick.number == expected.number
+    assert tick.figures["tokens_per_s"][SERVING] == pytest.approx(expected.figures["tokens_per_s"][SERVING])
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in ON_ONE_INSTANCE if FAULTS[name].recovery is not Recovery.RESTART_JOB]
+)
+def test_what_hits_an_idle_instance_concerns_no_job(engine: Engine, name: str) -> None:
+    """The hardware shows it; no job changes, and no execution fails."""
+    go(engine, 60.0)
+    engine.inject(name, target_of(name, IDLE))
+    states, names = go(engine, over_s(name))
+    assert {each for pair in states for each in pair} <= {"running", "checkpointing"}
+    assert not any(each.startswith("job_") for each in names)
+    assert not engine.columns["exec_errors"].any()
+
+
+def test_a_crash_loses_what_was_done_since_the_last_checkpoint(engine: Engine) -> None:
+    """Once, and not again in the start; the job goes on from the checkpoint."""
+    go(engine, 120.0)
+    done = engine.step().figures["steps_completed"][TRAINING]
+    engine.inject("runtime_crash", f"{MEMBER}/chip05")
+    failed = engine.step()
+    lost = failed.figures["steps_lost"][TRAINING]
+    kept = failed.figures["steps_completed"][TRAINING]
+    assert 0 <= lost < 5
+    assert kept + lost == done
+    for _ in range(10):
+        tick = engine.step()
+        assert tick.figures["steps_lost"][TRAINING] == lost
+        assert tick.figures["steps_completed"][TRAINING] == kept
+    go(engine, 60.0)
+    assert engine.step().figures["steps_completed"][TRAINING] > kept
