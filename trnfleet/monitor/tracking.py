@@ -53,13 +53,15 @@ class Pipeline:
 class SequenceTracker:
     """Follows the seq of one topic through one start of its publisher."""
 
-    __slots__ = ("last", "seen")
+    __slots__ = ("first", "last", "seen")
 
     def __init__(self) -> None:
         self.last: int | None = None
         """Highest seq that has come."""
         self.seen = 0
         """Bit k says that seq `last - k` has come."""
+        self.first = 0
+        """Where counting began: what was sent before is late when it comes, and was never lost."""
 
     def accept(self, seq: int, counts: Pipeline) -> Verdict:
         """Take note of a message and say what it is; `counts` gets what was lost, late or double.
@@ -67,11 +69,11 @@ class SequenceTracker:
         The first message sets where counting begins: what a publisher sent before somebody listened is not lost.
         """
         if self.last is None:
-            self.last, self.seen = seq, _MASK
+            self._begin(seq)
             return Verdict.NEWEST
         ahead = seq - self.last
         if ahead > LARGEST_GAP:
-            self.last, self.seen = seq, _MASK
+            self._begin(seq)
             return Verdict.NEWEST
         if ahead > 0:
             counts.lost += ahead - 1
@@ -79,12 +81,16 @@ class SequenceTracker:
             self.last = seq
             return Verdict.NEWEST
         if -ahead >= LARGEST_GAP:
-            self.last, self.seen = seq, _MASK
+            self._begin(seq)
             return Verdict.NEWEST
         if -ahead < WINDOW and not self.seen >> -ahead & 1:
             self.seen |= 1 << -ahead
-            counts.lost -= 1
+            counts.lost -= seq > self.first
             counts.late += 1
             return Verdict.LATE
         counts.duplicates += 1
         return Verdict.DUPLICATE
+
+    def _begin(self, seq: int) -> None:
+        self.first = self.last = seq
+        self.seen = 1

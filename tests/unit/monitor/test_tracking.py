@@ -32,10 +32,10 @@ def test_duplicates() -> None:
 
 
 def test_before_the_first_is_nothing() -> None:
-    """What was sent before we listened was not lost; it is a duplicate's kind of old."""
-    counts, verdicts = feed([10, 9])
-    assert verdicts[1] is Verdict.DUPLICATE
-    assert counts.lost == 0
+    """What was sent before we listened was not lost: it is late when it comes, and a duplicate the second time."""
+    counts, verdicts = feed([10, 9, 9])
+    assert verdicts[1:] == [Verdict.LATE, Verdict.DUPLICATE]
+    assert (counts.lost, counts.late, counts.duplicates) == (0, 1, 1)
 
 
 def test_a_jump_beyond_reason_starts_anew() -> None:
