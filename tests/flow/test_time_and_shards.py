@@ -118,7 +118,7 @@ def test_wrong_use(arguments: tuple[str, ...], status: int, told: str) -> None:
     [
         ('[[faults]]\nfault = "stragler"\ntarget = "uc1/us-0001/trn2u-0001-0/chip00"\nat = 1', "did you mean 'straggler'"),
         ('[[faults]]\nfault = "straggler"\ntarget = "uc1/us-0009/trn2u-0009-0/chip00"\nat = 1', "did you mean"),
-        ('[[faults]]\nfault = "straggler"\ntarget = "uc1"\nat = 1', "name a chip, such as"),
+        ('[[faults]]\nfault = "straggler"\ntarget = "uc1"\nat = 1', "all below it: uc1/*/*/*"),
         ('[[faults]]\nfault = "straggler"\ntarget = "uc1/us-0001/*/*"', "either at or after"),
         ('[[faults]]\nfault = "straggler"\ntarget = "uc1/us-0001/*/*"\nafter = "x"', "no entry has the id 'x'"),
         ('[[loads]]\njob = "serve-7b"\nat = 1\nfor = 5\nfactor = 2.0', "did you mean 'serve-70b'"),

@@ -38,6 +38,7 @@ def as_table() -> str:
                 lines.append(f"  {fault.name:<{_NAME_WIDTH}}{_what(fault)}")
                 lines += [f"  {'':<{_NAME_WIDTH}}{line}" for line in _details(fault)]
             lines.append("")
+    lines.append("What is said of a job is true of one replica where the job serves.")
     lines.append("Begin one:  trnfleet inject FAULT TARGET [--for 5m] [--magnitude X] --broker URL")
     return "\n".join(lines)
 

@@ -18,7 +18,7 @@ from trnfleet.cli.options import (
     set_up_logs,
     setting,
 )
-from trnfleet.cli.running import LEFT_TO_SCENARIOS, Instant, given_on_command_line, load_run
+from trnfleet.cli.running import LEFT_TO_SCENARIOS, Above, Instant, given_on_command_line, load_run
 from trnfleet.clock import SystemClock
 from trnfleet.tasks import Ending
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @setting("--period", type=Duration(86_400), default="1s", help="Wall time between two ticks.")
 @setting(
     "--speed",
-    type=click.FloatRange(0, 1e6, min_open=True),
+    type=Above(1e6),
     default=1.0,
     help="Simulated seconds a second.",
 )

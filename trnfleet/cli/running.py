@@ -46,6 +46,25 @@ class Instant(click.ParamType[datetime]):
         return moment
 
 
+class Above(click.ParamType[float]):
+    """A number above zero, up to a limit."""
+
+    name = "number"
+
+    def __init__(self, most: float) -> None:
+        self._most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number."""
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a number", param, ctx)
+        if not 0.0 < number <= self._most:
+            self.fail(f"{value!r} is not above 0 and at most {self._most:,.0f}", param, ctx)
+        return number
+
+
 class Part(click.ParamType[tuple[int, int]]):
     """A part of how many, such as `2/8`."""
 

@@ -22,6 +22,7 @@ from trnfleet.cli.options import (
     setting,
 )
 from trnfleet.cli.running import (
+    Above,
     Destination,
     Instant,
     Kinds,
@@ -55,7 +56,7 @@ CONNECT_LIMIT_S = 10.0
 @setting("--period", type=Duration(86_400), default="1s", help="Wall time between two ticks.")
 @setting(
     "--speed",
-    type=click.FloatRange(0, 1e6, min_open=True),
+    type=Above(1e6),
     default=1.0,
     help="Simulated seconds a second.",
 )

@@ -172,11 +172,16 @@ def text(summary: Summary, monitor: Monitor, *, healthy: bool) -> str:
     chips_kw, hosts_kw = figure(summary.power_w, 1e3, "kW"), figure(summary.host_power_w, 1e3, "kW")
     it_kw, facility_kw = figure(summary.it_power_w, 1e3, "kW"), figure(summary.facility_power_w, 1e3, "kW")
     lost = f"{summary.lost:,} lost, {summary.late:,} late, {summary.dropped:,} dropped"
+    for what in ("undescribed", "duplicates", "misplaced", "rejected"):
+        if number := getattr(summary, what):
+            lost += f", {number:,} {what}"
     lag = f"lag {summary.lag_s * 1e3:.0f} ms"
     if summary.clock_skew_s:
         lag += f", clock off by {abs(summary.clock_skew_s):,.0f} s"
     states = Counter(job.state for job in monitor.ingest.jobs.values())
     jobs = ", ".join(f"{number:,} {plain(state)}" for state, number in sorted(states.items()))
+    if jobs and not summary.live_chips:
+        jobs += ", as last known"
     time = [] if summary.is_wall_time else [("time", f"{summary.monitor_time} x{summary.speed:g}")]
     rows = [
         ("fleet", f"{summary.fleet} ({'healthy' if healthy else 'UNHEALTHY'}: {state})"),
