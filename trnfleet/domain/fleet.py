@@ -16,6 +16,7 @@ from trnfleet.domain.hardware import INSTANCE_TYPES, TRN2_ULTRASERVER, CoolingKi
 from trnfleet.domain.jobs import FineTuning, Inference, Job, Peak, Reserved, Traced, Training
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.power import PUE
+from trnfleet.domain.reservations.market import BlockEntry, Market
 from trnfleet.domain.schema import Model, Places, Positive, Segment, Share
 from trnfleet.errors import nearest
 
@@ -70,6 +71,8 @@ class Cluster(Model):
     """What the network between UltraServers and instances carries in all; by default 10 Pb/s for each 3,125 instances
     or part of them. Published: an UltraCluster's network has 10 Pb/s and takes 10 us ("10p10u"). Derived: that is the
     full EFA rate (3.2 Tb/s) of 3,125 instances. Assumed: larger clusters have as many such networks."""
+    zone: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,32}$")] = "us-east-2b"
+    """Availability Zone; Capacity Blocks of Trn2 UltraServers are sold in that region (assumed: in this zone)."""
     fabric_latency_s: Positive = 10e-6
     """From one host to another; published: 10 us, measured from HBM to HBM: 15 us (Neuron SDK)."""
 
@@ -128,6 +131,10 @@ class FleetFile(Model):
     jobs: tuple[Job, ...] = ()
     stragglers: tuple[Straggler, ...] = ()
     links: tuple[Link, ...] = ()
+    market: Market = Market()
+    """How Capacity Blocks are sold."""
+    blocks: Annotated[tuple[BlockEntry, ...], Field(max_length=4_096)] = ()
+    """Capacity Blocks that there are at the start. Jobs on their instances run while a block is active."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

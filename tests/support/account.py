@@ -1,0 +1,68 @@
+"""Accounts for tests of reservations: pools of instances, ledgers over them, and instants as people write them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnfleet.domain.reservations import rules
+from trnfleet.domain.reservations.ledger import Ledger
+from trnfleet.domain.reservations.market import Market
+from trnfleet.domain.reservations.pool import Pool
+from trnfleet.domain.reservations.states import ExtensionState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trnfleet.domain.reservations.asking import Asked
+    from trnfleet.domain.reservations.blocks import Block
+
+SECOND_NS = 1_000_000_000
+MINUTE_NS = 60 * SECOND_NS
+HOUR_NS = 3_600 * SECOND_NS
+DAY_NS = 86_400 * SECOND_NS
+
+TRN2 = "trn2.48xlarge"
+TRN2U = "trn2u.48xlarge"
+TRN1 = "trn1.32xlarge"
+
+
+def at(text: str) -> int:
+    """Return an instant such as 2026-01-05 10:00 as nanoseconds since 1970."""
+    return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * SECOND_NS
+
+
+NOW_NS = at("2026-01-05 10:00")
+
+
+def pool_of(*alone: tuple[str, str, int], ultraservers: Sequence[str] = ()) -> Pool:
+    """Return a pool of UltraServers, each by its zone, and after them runs of (type, zone, count) that stand alone."""
+    members = [(TRN2U, zone, number) for number, zone in enumerate(ultraservers) for _ in range(4)]
+    members += [(kind, zone, -1) for kind, zone, count in alone for _ in range(count)]
+    kinds, zones, numbers = zip(*members, strict=True)
+    return Pool(np.array(kinds), np.array(zones), np.array(numbers, np.int64))
+
+
+def ledger_of(pool: Pool, now_ns: int = NOW_NS, *, seed: int = 1, **market: Any) -> Ledger:
+    """Return an empty ledger; `market` are keys of a fleet file's [market]."""
+    return Ledger(pool, Market(**market), seed=seed, now_ns=now_ns)
+
+
+def buy(ledger: Ledger, asked: Asked) -> Block:
+    """Buy the first of what is offered; its payment is pending."""
+    return ledger.buy(ledger.offerings(asked)[0].id)
+
+
+def enter(
+    ledger: Ledger, kind: str, places: Sequence[int], start: str, end: str, payment: str = "succeeded"
+) -> Block:
+    """Enter a block that there is already, bought a week before its start or just now."""
+    start_ns, end_ns = at(start), at(end)
+    bought_ns = min(start_ns - 7 * rules.DAY_NS, ledger.now_ns)
+    if payment == "pending":
+        bought_ns = ledger.now_ns
+    made = ledger.make(kind, places, start_ns, end_ns, ExtensionState(f"payment-{payment}"), bought_ns)
+    ledger.set_up([made])
+    return made

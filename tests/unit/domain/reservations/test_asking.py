@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.account import DAY_NS, HOUR_NS, MINUTE_NS, NOW_NS, SECOND_NS, TRN1, TRN2, TRN2U, at, pool_of
+
+from trnfleet.domain.layout import Layout
+from trnfleet.domain.reservations.asking import Asked, Goods, goods_of, spans_of, starts_of, zones_of
+from trnfleet.domain.reservations.pool import Pool
+from trnfleet.domain.reservations.rules import Refusal, Rule, utc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+POOL = pool_of((TRN2, "a", 3), (TRN2, "b", 1), (TRN1, "b", 2), ultraservers=["a", "c"])
+SOONEST_NS = NOW_NS + 30 * MINUTE_NS
+LATEST_NS = NOW_NS + 56 * DAY_NS
+
+
+def refused(call: Callable[[], object]) -> tuple[Rule, str]:
+    with pytest.raises(Refusal) as caught:
+        call()
+    return caught.value.rule, str(caught.value)
+
+
+@pytest.mark.parametrize("count", [1, 64])
+def test_a_block_has_up_to_64_instances(count: int) -> None:
+    """1 and 64 instances are a block, and one is what is meant where no number is told."""
+    assert goods_of(Asked(1, TRN2, count), POOL) == Goods(TRN2, count, is_ultraserver=False)
+    assert goods_of(Asked(1, TRN2), POOL) == Goods(TRN2, 1, is_ultraserver=False)
+
+
+@pytest.mark.parametrize(("count", "near"), [(-1, 1), (0, 1), (65, 64), (10**6, 64)])
+def test_other_numbers_are_refused(count: int, near: int) -> None:
+    """No instance, or 65, are refused with the nearest number that is possible."""
+    rule, text = refused(lambda: goods_of(Asked(1, TRN2, count), POOL))
+    assert rule is Rule.BLOCK_SIZE
+    assert text.endswith(f"a block has 1 to 64 instances, not {count}; {near} would fit")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [Asked(1, ultraservers=1), Asked(1, TRN2U, ultraservers=1), Asked(1, instances=4, ultraservers=1)],
+)
+def test_one_ultraserver_is_a_block(asked: Asked) -> None:
+    """An UltraServer is four instances of its type, whether or not that is said."""
+    assert goods_of(asked, POOL) == Goods(TRN2U, 4, is_ultraserver=True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "rule", "says"),
+    [
+        (Asked(1, ultraservers=0), Rule.ONE_ULTRASERVER, "one UltraServer, not 0"),
+        (Asked(1, ultraservers=2), Rule.ONE_ULTRASERVER, "one UltraServer, not 2"),
+        (Asked(1, instances=3, ultraservers=1), Rule.ULTRASERVER_ONLY, "has 4 instances, not 3"),
+        (Asked(1, instances=5, ultraservers=1), Rule.ULTRASERVER_ONLY, "has 4 instances, not 5"),
+        (Asked(1, TRN2, ultraservers=1), Rule.INSTANCE_TYPE, f"instances are {TRN2U}, not {TRN2}"),
+        (Asked(1, TRN2U), Rule.ULTRASERVER_ONLY, "sold as an UltraServer only"),
+        (Asked(1), Rule.INSTANCE_TYPE, "choose from trn1.32xlarge, trn2.48xlarge"),
+        (
+            Asked(1, "trn2.48xlarg"),
+            Rule.INSTANCE_TYPE,
+            "there is no trn2.48xlarg here; did you mean 'trn2.48xlarge'?",
+        ),
+        (Asked(1, ""), Rule.INSTANCE_TYPE, "choose from trn1.32xlarge, trn2.48xlarge"),
+    ],
+)
+def test_what_is_not_sold(asked: Asked, rule: Rule, says: str) -> None:
+    """What nobody can buy is refused, and the types that are named instead can be bought by name."""
+    got, text = refused(lambda: goods_of(asked, POOL))
+    assert got is rule
+    assert says in text
+
+
+def test_no_ultraserver_where_there_is_none() -> None:
+    """An UltraServer is not looked for in a fleet without one."""
+    rule, text = refused(lambda: goods_of(Asked(1, ultraservers=1), pool_of((TRN2, "a", 1))))
+    assert rule is Rule.INSTANCE_TYPE
+    assert f"there is no {TRN2U} here" in text
+
+
+def test_zones_are_those_of_the_type() -> None:
+    """Without a zone all that have the type are looked in, in order; with one, that alone."""
+    goods = goods_of(Asked(1, TRN2), POOL)
+    assert zones_of(Asked(1, TRN2), goods, POOL) == ["a", "b"]
+    assert zones_of(Asked(1, TRN2, zone="b"), goods, POOL) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("zone", "says"),
+    [
+        ("c", "zone 'c' has no trn2.48xlarge; choose from a, b"),
+        ("", "zone '' has no trn2.48xlarge; choose from a, b"),
+        ("a,b", "a block lies in a single zone, not 'a,b'"),
+        ("*", "a block lies in a single zone, not '*'"),
+    ],
+)
+def test_no_block_spans_zones(zone: str, says: str) -> None:
+    """A zone without the type, several at once, or all of them are refused."""
+    rule, text = refused(lambda: zones_of(Asked(1, TRN2, zone=zone), goods_of(Asked(1, TRN2), POOL), POOL))
+    assert rule is Rule.SINGLE_ZONE
+    assert says in text
+
+
+@pytest.mark.parametrize(
+    ("now_off_ns", "start"),
+    [
+        (0, "2026-01-05 10:30"),
+        (1, "2026-01-05 10:31"),
+        (MINUTE_NS - 1, "2026-01-05 10:31"),
+        (MINUTE_NS, "2026-01-05 10:31"),
+    ],
+)
+def test_the_soonest_start_is_a_whole_minute(now_off_ns: int, start: str) -> None:
+    """Where no start is asked for, the first whole minute that is 30 minutes ahead is taken."""
+    assert starts_of(Asked(1), NOW_NS + now_off_ns)[0] == at(start)
+
+
+@pytest.mark.parametrize(
+    ("off_ns", "first_ns"),
+    [(0, SOONEST_NS), (1, SOONEST_NS + MINUTE_NS), (SECOND_NS, SOONEST_NS + MINUTE_NS)],
+)
+def test_a_start_30_minutes_ahead(off_ns: int, first_ns: int) -> None:
+    """From 30 minutes ahead on a start can be asked for; blocks then start at the next whole minute."""
+    assert starts_of(Asked(1, starts_from_ns=SOONEST_NS + off_ns), NOW_NS) == (first_ns, LATEST_NS)
+
+
+@pytest.mark.parametrize("off_ns", [-1, -DAY_NS])
+def test_a_start_too_soon(off_ns: int) -> None:
+    """A nanosecond less than 30 minutes ahead is too soon, and what is named instead is not."""
+    asked = Asked(1, starts_from_ns=SOONEST_NS + off_ns)
+    rule, text = refused(lambda: starts_of(asked, NOW_NS))
+    assert rule is Rule.STARTS_TOO_SOON
+    assert f"not at {utc(SOONEST_NS + off_ns)}; 2026-01-05 10:30 UTC would fit" in text
+
+
+def test_what_is_named_instead_of_a_start_too_soon_is_late_enough() -> None:
+    """Between two minutes the start that is named is the later one, which is not too soon itself."""
+    now_ns = NOW_NS + SECOND_NS
+    rule, text = refused(lambda: starts_of(Asked(1, starts_from_ns=NOW_NS), now_ns))
+    assert rule is Rule.STARTS_TOO_SOON
+    assert "2026-01-05 10:31 UTC would fit" in text
+    assert starts_of(Asked(1, starts_from_ns=at("2026-01-05 10:31")), now_ns)[0] == at("2026-01-05 10:31")
+
+
+def test_a_start_8_weeks_ahead() -> None:
+    """8 weeks ahead is the latest start; a nanosecond more is refused."""
+    assert starts_of(Asked(2, starts_from_ns=LATEST_NS), NOW_NS) == (LATEST_NS, LATEST_NS)
+    rule, text = refused(lambda: starts_of(Asked(2, starts_from_ns=LATEST_NS + 1), NOW_NS))
+    assert rule is Rule.STARTS_TOO_LATE
+    assert text.endswith("not at 2026-03-02 10:01 UTC; 2026-03-02 10:00 UTC is the latest")
+
+
+def test_a_block_ends_by_when_it_is_asked_to() -> None:
+    """A block that ends at the instant asked for is in time; asked for a nanosecond sooner there is none."""
+    end_ns = at("2026-01-07 11:30")
+    assert starts_of(Asked(3, ends_by_ns=end_ns), NOW_NS)[0] == SOONEST_NS
+    rule, text = refused(lambda: starts_of(Asked(3, ends_by_ns=end_ns - 1), NOW_NS))
+    assert rule is Rule.DATES
+    assert text.endswith(
+        "3 days from 2026-01-05 10:30 UTC on end at 2026-01-07 11:30 UTC, after 2026-01-07 11:29 UTC; 2 would fit"
+    )
+
+
+def test_nothing_fits_before_its_start() -> None:
+    """An end before the start is refused, and nothing is named that would fit."""
+    asked = Asked(1, starts_from_ns=at("2026-01-08 12:00"), ends_by_ns=at("2026-01-06 12:00"))
+    rule, text = refused(lambda: starts_of(asked, NOW_NS))
+    assert rule is Rule.DATES
+    assert text.endswith("nothing fits in between")
+
+
+@pytest.mark.parametrize(("minutes", "expected"), [(60, True), (59, False), (61, True), (1, False)])
+def test_the_shortest_partial_day(minutes: int, expected: bool) -> None:
+    """A partial day is sold alone from an hour on; with another day after it, however short it is."""
+    start_ns = at("2026-01-06 11:30") - minutes * MINUTE_NS
+    assert ((start_ns, at("2026-01-06 11:30")) in spans_of(Asked(1), start_ns, LATEST_NS)) is expected
+    assert (start_ns, at("2026-01-07 11:30")) in spans_of(Asked(2), start_ns, LATEST_NS)
+
+
+def test_a_partial_day_too_short_is_refused_by_name() -> None:
+    """Where only a partial day under an hour could be sold, the refusal says how long it would be and what to ask for."""
+    asked = Asked(1, starts_from_ns=at("2026-01-06 10:45"), ends_by_ns=at("2026-01-06 11:30"))
+    rule, text = refused(lambda: starts_of(asked, NOW_NS))
+    assert rule is Rule.DURATION
+    assert "a partial day is sold from 60 minutes on, not 45" in text
+    late_ns = at("2026-03-02 11:15")
+    now_ns = late_ns - 56 * DAY_NS
+    rule, text = refused(lambda: starts_of(Asked(1, starts_from_ns=late_ns), now_ns))
+    assert rule is Rule.DURATION
+    assert text.endswith("not 15, and blocks end at 11:30 UTC; 2 would fit")
+
+
+def test_spans_go_on_from_day_to_day() -> None:
+    """After the first start come the ends of days, up to and with the last start, and all end at 11:30 UTC."""
+    spans = spans_of(Asked(2), SOONEST_NS, at("2026-01-07 11:30"))
+    assert spans == [
+        (SOONEST_NS, at("2026-01-06 11:30")),
+        (at("2026-01-05 11:30"), at("2026-01-07 11:30")),
+        (at("2026-01-06 11:30"), at("2026-01-08 11:30")),
+        (at("2026-01-07 11:30"), at("2026-01-09 11:30")),
+    ]
+    assert spans_of(Asked(2), SOONEST_NS, at("2026-01-07 11:30") - 1) == spans[:-1]
+    assert spans_of(Asked(2, ends_by_ns=at("2026-01-08 11:30")), SOONEST_NS, LATEST_NS) == spans[:3]
+
+
+def test_a_pool_knows_each_cluster_s_zone() -> None:
+    """Instances take type and zone from their cluster, and which UltraServer they are in."""
+    layout = Layout.of(
+        [
+            *((f"uc1/us-0001/trn2u-0001-{place}", TRN2U) for place in range(4)),
+            ("uc1/standalone/trn2-0001", TRN2),
+            ("uc2/standalone/trn2-0001", TRN2),
+        ]
+    )
+    pool = Pool.of(layout, {"uc1": "a", "uc2": "b"})
+    rows = {path: number for number, path in enumerate(layout.instances)}
+    us = [rows[f"uc1/us-0001/trn2u-0001-{place}"] for place in range(4)]
+    alone = rows["uc1/standalone/trn2-0001"], rows["uc2/standalone/trn2-0001"]
+    assert len({int(pool.ultraserver[row]) for row in us}) == 1
+    assert pool.ultraserver[us[0]] >= 0
+    assert [int(pool.ultraserver[row]) for row in alone] == [-1, -1]
+    assert [str(pool.zone[row]) for row in alone] == ["a", "b"]
+    assert pool.zones(TRN2) == ["a", "b"]
+    assert pool.zones(TRN2U) == ["a"]
+
+
+def test_instances_next_to_each_other_are_taken_first() -> None:
+    """Of what is free the first run is taken that is long enough; without one, the first that are free."""
+    pool = pool_of((TRN2, "a", 8))
+    busy = pool.ultraserver >= 0
+    busy[[1, 5]] = True
+    assert pool.choose(TRN2, "a", 3, busy, ultraserver=False) == (2, 3, 4)
+    assert pool.choose(TRN2, "a", 4, busy, ultraserver=False) == (0, 2, 3, 4)
+    assert pool.choose(TRN2, "a", 7, busy, ultraserver=False) is None
+    assert pool.choose(TRN2, "b", 1, busy, ultraserver=False) is None
+
+
+def test_ultraservers_are_taken_whole() -> None:
+    """An UltraServer of which one instance is held is not for sale; the next one is."""
+    pool = pool_of(ultraservers=["a", "a", "b"])
+    busy = pool.ultraserver < 0
+    busy[3] = True
+    assert pool.choose(TRN2U, "a", 4, busy, ultraserver=True) == (4, 5, 6, 7)
+    busy[7] = True
+    assert pool.choose(TRN2U, "a", 4, busy, ultraserver=True) is None
+    assert pool.choose(TRN2U, "b", 4, busy, ultraserver=True) == (8, 9, 10, 11)
+
+
+def test_what_is_in_use_on_demand_is_not_sold() -> None:
+    """Instances that are taken are never chosen."""
+    pool = pool_of((TRN2, "a", 3))
+    taken = pool.ultraserver >= 0
+    taken[0] = True
+    pool = Pool(pool.instance_type, pool.zone, pool.ultraserver, taken)
+    assert pool.choose(TRN2, "a", 2, pool.ultraserver >= 0, ultraserver=False) == (1, 2)
+    assert pool.choose(TRN2, "a", 3, pool.ultraserver >= 0, ultraserver=False) is None
+
+
+def test_hours_are_what_was_seen() -> None:
+    """Starts at 03:30 give 8 hours for one day and 32 for two, as in offerings that were seen."""
+    start_ns = at("2026-01-06 03:30")
+    lasts = [end - start for days in (1, 2) for start, end in spans_of(Asked(days), start_ns, start_ns)]
+    assert lasts == [8 * HOUR_NS, 32 * HOUR_NS]

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.account import NOW_NS, SECOND_NS, TRN1, TRN2, TRN2U, at, buy, ledger_of, pool_of
+
+from trnfleet.config import validate
+from trnfleet.domain.fleet import FleetFile
+from trnfleet.domain.hardware import INSTANCE_TYPES
+from trnfleet.domain.reservations.asking import Asked
+from trnfleet.domain.reservations.market import BUSY_SURCHARGE, USD_PER_INSTANCE_H, Market
+from trnfleet.domain.reservations.money import Money
+from trnfleet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from trnfleet.domain.reservations.ledger import Ledger
+
+NEXT_END_NS = at("2026-01-05 11:30")
+
+
+def fleet(**more: Any) -> FleetFile:
+    data = {"name": "f", "clusters": [{"name": "uc1", "ultraservers": [{"count": 1}]}], **more}
+    return validate(data, FleetFile, "f.toml")
+
+
+def block(**more: Any) -> dict[str, Any]:
+    return {"on": ["uc1/us-0001"], "days": 7, "ends_after_days": 3, **more}
+
+
+def fee(ledger: Ledger, asked: Asked) -> str:
+    return str(ledger.offerings(asked)[0].fee)
+
+
+def test_every_instance_type_has_a_price() -> None:
+    """The table has a price for all types that a fleet may have, and for none besides."""
+    assert set(USD_PER_INSTANCE_H) == set(INSTANCE_TYPES)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (Asked(1, TRN2, starts_from_ns=NEXT_END_NS), "858.24 USD"),
+        (Asked(1, TRN2, 4, starts_from_ns=NEXT_END_NS), "3,432.96 USD"),
+        (Asked(1, ultraservers=1, starts_from_ns=NEXT_END_NS), "3,432.96 USD"),
+        (Asked(1, "trn2.3xlarge", starts_from_ns=NEXT_END_NS), "53.64 USD"),
+        (Asked(14, TRN1, 1, starts_from_ns=NEXT_END_NS), "5,204.64 USD"),
+        # From 10:30 to 11:30, and 59 minutes and a day.
+        (Asked(1, "trn2.3xlarge"), "2.24 USD"),
+        (Asked(2, "trn2.3xlarge", starts_from_ns=at("2026-01-05 10:31")), "55.84 USD"),
+        # 8 and 32 hours.
+        (Asked(1, TRN2, starts_from_ns=at("2026-01-06 03:30")), "286.08 USD"),
+        (Asked(2, TRN2, starts_from_ns=at("2026-01-06 03:30")), "1,144.32 USD"),
+    ],
+)
+def test_what_is_free_has_the_table_s_price(asked: Asked, expected: str) -> None:
+    """The fee is the price by instance and hour, of partial days too, exact and rounded to a cent, halves up."""
+    pool = pool_of((TRN2, "a", 8), (TRN1, "a", 2), ("trn2.3xlarge", "a", 2), ultraservers=["a"])
+    assert fee(ledger_of(pool), asked) == expected
+
+
+@pytest.mark.parametrize(
+    ("reserved", "expected"), [(0, "858.24 USD"), (1, "922.61 USD"), (2, "986.98 USD"), (3, "1,051.34 USD")]
+)
+def test_prices_rise_with_what_is_reserved(reserved: int, expected: str) -> None:
+    """Each quarter of a type that is reserved makes it dearer by a quarter of the surcharge, other types do not."""
+    ledger = ledger_of(pool_of((TRN2, "a", 4), (TRN1, "a", 1)))
+    buy(ledger, Asked(7, TRN1, starts_from_ns=NEXT_END_NS))
+    if reserved:
+        buy(ledger, Asked(7, TRN2, reserved, starts_from_ns=NEXT_END_NS))
+    assert fee(ledger, Asked(1, TRN2, starts_from_ns=NEXT_END_NS)) == expected
+    assert Decimal("0.30") == BUSY_SURCHARGE
+
+
+def test_only_what_is_reserved_at_the_begin_makes_dearer() -> None:
+    """A block that ends when the new one begins, or begins after it, does not count."""
+    ledger = ledger_of(pool_of((TRN2, "a", 4)))
+    buy(ledger, Asked(1, TRN2, 2, starts_from_ns=NEXT_END_NS))
+    buy(ledger, Asked(1, TRN2, 2, starts_from_ns=at("2026-01-07 11:30")))
+    assert fee(ledger, Asked(2, TRN2, starts_from_ns=at("2026-01-06 11:30"))) == "1,716.48 USD"
+
+
+def test_prices_of_one_s_own() -> None:
+    """A price in the file goes before the table's, exact to a millionth; others stay."""
+    ledger = ledger_of(pool_of((TRN2, "a", 1), (TRN1, "a", 1)), prices={TRN2: "0.333333"})
+    assert fee(ledger, Asked(1, TRN2, starts_from_ns=NEXT_END_NS)) == "8.00 USD"
+    assert fee(ledger, Asked(1, TRN1, starts_from_ns=NEXT_END_NS)) == "371.76 USD"
+
+
+def test_another_currency_needs_prices_in_it() -> None:
+    """The table's dollars are never taken for another currency: a type without a price of its own is refused."""
+    pool = pool_of((TRN2, "a", 1), (TRN1, "a", 1))
+    ledger = ledger_of(pool, currency="EUR", prices={TRN2: "30", TRN1: "10"})
+    assert fee(ledger, Asked(1, TRN2, starts_from_ns=NEXT_END_NS)) == "720.00 EUR"
+    with pytest.raises(ConfigError, match=r"market\.prices: there is no price of trn1\.32xlarge in EUR"):
+        ledger_of(pool, currency="EUR", prices={TRN2: "30"})
+    assert Market(currency="EUR", prices={TRN2: "30"}).price_per_h(TRN1) is None
+
+
+def test_the_fee_is_what_was_offered_and_paid_extensions() -> None:
+    """A block costs its offering's fee, and each extension's once that is paid."""
+    ledger = ledger_of(pool_of((TRN2, "a", 2)))
+    bought = buy(ledger, Asked(1, TRN2, starts_from_ns=NEXT_END_NS))
+    ledger.advance(NOW_NS + 300 * SECOND_NS)
+    offering = ledger.extension_offerings(bought.id, 1)[0]
+    assert ledger.extend(offering.id).fee == bought.fee
+    ledger.advance(NOW_NS + 600 * SECOND_NS)
+    assert ledger.blocks[bought.id].fee == Money(Decimal("1716.48"))
+
+
+@pytest.mark.parametrize(
+    ("market", "says"),
+    [
+        ({"curency": "USD"}, r"unknown key 'market\.curency': did you mean 'currency'\?"),
+        ({"currency": "usd"}, r"market\.currency = 'usd'"),
+        ({"currency": "DOLLARS"}, r"market\.currency = 'DOLLARS'"),
+        ({"currency": "EUR"}, r"market.*currency = 'EUR' needs prices"),
+        ({"payment_s": -1.0}, r"market\.payment_s = -1\.0: .*greater than or equal to 0"),
+        ({"payment_s": 86_400.5}, r"market\.payment_s = 86400\.5: .*less than or equal to 86400"),
+        ({"payment_s": "300"}, r"market\.payment_s = '300'"),
+        ({"payment_window_s": float("inf")}, r"market\.payment_window_s = inf"),
+        ({"warning_before_end_s": float("nan")}, r"market\.warning_before_end_s = nan"),
+        ({"termination_before_end_s": -0.1}, r"market\.termination_before_end_s = -0\.1"),
+        ({"ultraserver_termination_before_end_s": 1e9}, r"market\.ultraserver_termination_before_end_s"),
+        ({"failing_payments": 1.01}, r"market\.failing_payments = 1\.01: .*less than or equal to 1"),
+        ({"failing_payments": -0.01}, r"market\.failing_payments = -0\.01"),
+        ({"prices": {TRN2: 35.76}}, r"market\.prices\.trn2\.48xlarge = 35\.76"),
+        ({"prices": {TRN2: "-1"}}, r"market\.prices\.trn2\.48xlarge = '-1'"),
+        ({"prices": {TRN2: "1e3"}}, r"market\.prices\.trn2\.48xlarge = '1e3'"),
+        ({"prices": {TRN2: "0.0000001"}}, r"market\.prices\.trn2\.48xlarge"),
+        ({"prices": {TRN2: "NaN"}}, r"market\.prices\.trn2\.48xlarge = 'NaN'"),
+        ({"prices": {"trn2.48xlarg": "1"}}, r"market\.prices = .*unknown instance type 'trn2\.48xlarg': did you mean 'trn2\.48xlarge'\?"),
+    ],
+)  # fmt: skip  # a case a row
+def test_markets_that_cannot_be(market: dict[str, Any], says: str) -> None:
+    """A market that is none is refused with file, key, value and limit."""
+    with pytest.raises(ConfigError, match=f"^f.toml: {says}"):
+        fleet(market=market)
+
+
+@pytest.mark.parametrize(
+    "market",
+    [
+        {
+            "payment_s": 0.0,
+            "payment_window_s": 0.0,
+            "warning_before_end_s": 0.0,
+            "termination_before_end_s": 0.0,
+        },
+        {"payment_s": 86_400.0, "ultraserver_termination_before_end_s": 86_400.0, "failing_payments": 1.0},
+        {"currency": "JPY", "prices": {TRN2U: "5000", TRN2: "999999.999999"}},
+        {"prices": {TRN2: "0"}},
+    ],
+)
+def test_markets_at_their_limits(market: dict[str, Any]) -> None:
+    """Values at the limits are possible."""
+    assert fleet(market=market).market.model_dump(exclude_unset=True) == market
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        (block(days=0), r"blocks\.0\.days = 0: "),
+        (block(days=183), r"blocks\.0\.days = 183: .*182"),
+        (block(days=15), r"blocks\.0\.days = 15: duration-in-days-then-weeks: .*not 15; 14 or 21 would fit"),
+        (block(days=20), r"blocks\.0\.days = 20: .*14 or 21 would fit"),
+        (block(days=181), r"blocks\.0\.days = 181: .*175 or 182 would fit"),
+        (block(days=7.0), r"blocks\.0\.days = 7\.0"),
+        (block(on=[]), r"blocks\.0\.on = "),
+        (block(ends_after_days=401), r"blocks\.0\.ends_after_days = 401: .*400"),
+        (block(ends_after_days=-401), r"blocks\.0\.ends_after_days = -401"),
+        (block(ends_after_days=62), r"blocks\.0 = .*ends_after_days = 62: a block starts within 8 weeks; with days = 7, 61 is the most"),
+        (block(payment="maybe"), r"blocks\.0\.payment = 'maybe': .*'succeeded', 'pending' or 'failed'"),
+        (block(payment="pending", ends_after_days=6), r"blocks\.0 = .*payment = 'pending': .* with days = 7, ends_after_days is 7 at least, not 6"),
+        (block(end=3), r"unknown key 'blocks\.0\.end': "),
+        ({"on": ["uc1/us-0001"], "days": 7}, r"key 'blocks\.0\.ends_after_days' is missing"),
+    ],
+)  # fmt: skip  # a case a row
+def test_blocks_that_cannot_be(entry: dict[str, Any], says: str) -> None:
+    """A fleet file's block that is none is refused with file, key, value and limit."""
+    with pytest.raises(ConfigError, match=f"^f.toml: {says}"):
+        fleet(blocks=[entry])
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        block(days=1),
+        block(days=14),
+        block(days=21),
+        block(days=182, ends_after_days=236),
+        block(days=1, ends_after_days=-400),
+        block(days=7, ends_after_days=61),
+        block(payment="pending", ends_after_days=7),
+        block(payment="failed", ends_after_days=6),
+    ],
+)
+def test_blocks_at_their_limits(entry: dict[str, Any]) -> None:
+    """Blocks at the limits are possible."""
+    assert fleet(blocks=[entry]).blocks[0].days == entry["days"]

@@ -1,0 +1,174 @@
+"""What somebody looks for, in the terms of DescribeCapacityBlockOfferings, held against the rules that need no ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.domain.hardware import TRN2_ULTRASERVER
+from trnfleet.domain.reservations import rules
+from trnfleet.domain.reservations.rules import MINUTE_NS, NS_PER_S, Refusal, Rule, utc, whole_minute_ns
+from trnfleet.errors import nearest
+
+if TYPE_CHECKING:
+    from trnfleet.domain.reservations.pool import Pool
+
+
+class Asked(NamedTuple):
+    """What somebody looks for."""
+
+    days: int
+    instance_type: str | None = None
+    instances: int | None = None
+    ultraservers: int | None = None
+    zone: str | None = None
+    starts_from_ns: int | None = None
+    """Earliest start; None for as soon as can be."""
+    ends_by_ns: int | None = None
+    """Latest end."""
+
+
+class Goods(NamedTuple):
+    """What that comes to."""
+
+    instance_type: str
+    instances: int
+    is_ultraserver: bool
+
+    def __str__(self) -> str:
+        return "an UltraServer" if self.is_ultraserver else f"{self.instances} x {self.instance_type}"
+
+
+def goods_of(asked: Asked, pool: Pool) -> Goods:
+    """Return what is asked for.
+
+    Raises:
+        Refusal: nobody can be sold that.
+    """
+    ultraserver = TRN2_ULTRASERVER
+    member = ultraserver.instance.name
+    if asked.ultraservers is not None:
+        if asked.ultraservers != 1:
+            raise Refusal(
+                Rule.ONE_ULTRASERVER,
+                f"a block holds one UltraServer, not {asked.ultraservers}; buy them one by one",
+            )
+        if asked.instances not in {None, ultraserver.instances}:
+            raise Refusal(
+                Rule.ULTRASERVER_ONLY,
+                f"an UltraServer has {ultraserver.instances} instances, not {asked.instances}; leave their number out",
+            )
+        if asked.instance_type not in {None, member}:
+            raise Refusal(
+                Rule.INSTANCE_TYPE, f"an UltraServer's instances are {member}, not {asked.instance_type}"
+            )
+        _check_type(member, pool)
+        return Goods(member, ultraserver.instances, is_ultraserver=True)
+    kind = asked.instance_type
+    if kind is None:
+        raise Refusal(
+            Rule.INSTANCE_TYPE,
+            f"name an instance type or ask for an UltraServer; {nearest('', _sold_alone(pool))}",
+        )
+    if kind == member:
+        raise Refusal(Rule.ULTRASERVER_ONLY, f"{kind} is sold as an UltraServer only; ask for one of these")
+    _check_type(kind, pool)
+    count = 1 if asked.instances is None else asked.instances
+    most = rules.MOST_INSTANCES_A_BLOCK
+    if not 1 <= count <= most:
+        raise Refusal(
+            Rule.BLOCK_SIZE,
+            f"a block has 1 to {most} instances, not {count}; {min(max(count, 1), most)} would fit",
+        )
+    return Goods(kind, count, is_ultraserver=False)
+
+
+def zones_of(asked: Asked, goods: Goods, pool: Pool) -> list[str]:
+    """Return the zones to look in.
+
+    Raises:
+        Refusal: the one that is asked for has nothing of it, or is not one.
+    """
+    known = pool.zones(goods.instance_type)
+    if asked.zone is None:
+        return known
+    if asked.zone not in known:
+        near = nearest(asked.zone, known)
+        if "," in asked.zone or "*" in asked.zone:
+            raise Refusal(Rule.SINGLE_ZONE, f"a block lies in a single zone, not {asked.zone!r}; {near}")
+        raise Refusal(Rule.SINGLE_ZONE, f"zone {asked.zone!r} has no {goods.instance_type}; {near}")
+    return [asked.zone]
+
+
+def starts_of(asked: Asked, now_ns: int) -> tuple[int, int]:
+    """Return the earliest and the latest start that are asked for and allowed.
+
+    Raises:
+        Refusal: there is none.
+    """
+    soonest_ns = now_ns + rules.EARLIEST_START_S * NS_PER_S
+    latest_ns = now_ns + rules.LATEST_START_S * NS_PER_S
+    wanted_ns = soonest_ns if asked.starts_from_ns is None else asked.starts_from_ns
+    from_ns = whole_minute_ns(wanted_ns)
+    if wanted_ns < soonest_ns:
+        raise Refusal(
+            Rule.STARTS_TOO_SOON,
+            f"a block starts 30 minutes ahead at the earliest, not at {utc(wanted_ns)}; "
+            f"{utc(whole_minute_ns(soonest_ns))} would fit",
+        )
+    if from_ns > latest_ns:
+        raise Refusal(
+            Rule.STARTS_TOO_LATE,
+            f"a block starts within 8 weeks, not at {utc(from_ns)}; {utc(latest_ns)} is the latest",
+        )
+    if not spans_of(asked, from_ns, latest_ns):
+        raise _no_span(asked, from_ns, latest_ns)
+    return from_ns, latest_ns
+
+
+def spans_of(asked: Asked, first_ns: int, last_ns: int) -> list[tuple[int, int]]:
+    """Return begin and end of every block that is asked for and starts in [first, last], the earliest first.
+
+    Blocks start at the first instant, and at each end of a day after it. A partial day that is too short to be sold
+    alone is left out, and so is what would end too late.
+    """
+    spans = []
+    start_ns = first_ns
+    while start_ns <= last_ns:
+        end_ns = rules.end_ns(start_ns, asked.days)
+        if asked.ends_by_ns is not None and end_ns > asked.ends_by_ns:
+            break
+        if end_ns - start_ns >= rules.SHORTEST_S * NS_PER_S:
+            spans.append((start_ns, end_ns))
+        start_ns = rules.next_end_ns(start_ns)
+    return spans
+
+
+def _no_span(asked: Asked, from_ns: int, latest_ns: int) -> Refusal:
+    """Return why no block can lie where one is asked for, with the longest that can."""
+    others = (each for each in range(rules.MOST_DAYS, 0, -1) if rules.is_duration(each))
+    if asked.ends_by_ns is None:
+        others = (each for each in range(1, rules.MOST_DAYS + 1) if rules.is_duration(each))
+    fits = next((each for each in others if spans_of(asked._replace(days=each), from_ns, latest_ns)), None)
+    near = "nothing fits in between" if fits is None else f"{fits} would fit"
+    end_ns = rules.end_ns(from_ns, asked.days)
+    lasts_ns = end_ns - from_ns
+    if lasts_ns < rules.SHORTEST_S * NS_PER_S and (asked.ends_by_ns is None or end_ns <= asked.ends_by_ns):
+        return Refusal(
+            Rule.DURATION,
+            f"a partial day is sold from {rules.SHORTEST_S // 60} minutes on, not {lasts_ns // MINUTE_NS}, "
+            f"and blocks end at 11:30 UTC; {near}",
+        )
+    by = "" if asked.ends_by_ns is None else utc(asked.ends_by_ns)
+    return Refusal(
+        Rule.DATES, f"{asked.days} days from {utc(from_ns)} on end at {utc(end_ns)}, after {by}; {near}"
+    )
+
+
+def _sold_alone(pool: Pool) -> list[str]:
+    """Return the instance types that are sold by the instance."""
+    return [kind for kind in pool.types() if kind != TRN2_ULTRASERVER.instance.name]
+
+
+def _check_type(kind: str, pool: Pool) -> None:
+    if kind not in pool.types():
+        raise Refusal(Rule.INSTANCE_TYPE, f"there is no {kind} here; {nearest(kind, _sold_alone(pool))}")

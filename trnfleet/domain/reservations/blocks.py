@@ -1,0 +1,245 @@
+"""Capacity Blocks, offerings and extensions as values, the changes that make them, and what a change makes of a block.
+
+`apply` is the only way in which a block comes to be or changes, so that the changes of a ledger, applied again in their
+order, give its state.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from trnfleet.domain.reservations.states import (
+    EXTENDABLE,
+    NEXT_BLOCK_STATES,
+    BlockState,
+    ExtensionState,
+    InterconnectStatus,
+)
+
+if TYPE_CHECKING:
+    from trnfleet.domain.reservations.money import Money
+
+
+@dataclass(frozen=True, slots=True)
+class Offering:
+    """A Capacity Block that can be bought."""
+
+    id: str
+    instance_type: str
+    instances: int
+    ultraserver_type: str | None
+    zone: str
+    start_ns: int
+    end_ns: int
+    fee: Money
+    """Paid up front for all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionOffering:
+    """A longer time for a block, as it can be bought."""
+
+    id: str
+    block_id: str
+    start_ns: int
+    """The block's end before it."""
+    end_ns: int
+    fee: Money
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """An extension that was bought."""
+
+    offering: ExtensionOffering
+    bought_ns: int
+    pay_by_ns: int
+    state: ExtensionState = ExtensionState.PAYMENT_PENDING
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A Capacity Block."""
+
+    id: str
+    reservation_id: str
+    """The Capacity Reservation that it is delivered as."""
+    offering: Offering
+    """As it was bought."""
+    places: tuple[int, ...]
+    """Numbers of the instances that it holds, ascending."""
+    state: BlockState
+    created_ns: int
+    changed_ns: int
+    changes: int
+    """How many changes there have been, its making included."""
+    end_ns: int
+    """With all extensions that are paid."""
+    pay_by_ns: int
+    fee: Money
+    """With all extensions that are paid; what is due while it is not."""
+    extensions: tuple[Extension, ...] = ()
+    interconnect: InterconnectStatus | None = None
+    """None where it is not an UltraServer's."""
+    unavailable: int = 0
+    """Instances that a failed system status check keeps from use."""
+    warned: bool = False
+    """Whether it has been warned of the present end."""
+    terminating: bool = False
+    """Whether EC2 has begun to terminate what runs in it."""
+
+    @property
+    def start_ns(self) -> int:
+        """When it begins."""
+        return self.offering.start_ns
+
+    @property
+    def pending(self) -> Extension | None:
+        """The extension whose payment is pending."""
+        last = self.extensions[-1] if self.extensions else None
+        return last if last is not None and last.state is ExtensionState.PAYMENT_PENDING else None
+
+    @property
+    def held_until_ns(self) -> int:
+        """Until when nothing else may be sold on its instances: an extension holds them before it is paid."""
+        return self.end_ns if self.pending is None else self.pending.offering.end_ns
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether jobs may run in it."""
+        return self.state is BlockState.ACTIVE and not self.terminating
+
+
+class ChangeKind(enum.StrEnum):
+    """What can happen to a block."""
+
+    PURCHASED = "purchased"
+    PAID = "paid"
+    PAYMENT_FAILED = "payment_failed"
+    DELIVERED = "delivered"
+    EXTENSION_PURCHASED = "extension_purchased"
+    EXTENSION_PAID = "extension_paid"
+    EXTENSION_PAYMENT_FAILED = "extension_payment_failed"
+    INTERCONNECT_IMPAIRED = "interconnect_impaired"
+    INTERCONNECT_OK = "interconnect_ok"
+    INSTANCES_UNAVAILABLE = "instances_unavailable"
+    INSTANCES_AVAILABLE = "instances_available"
+    EXPIRATION_WARNING = "expiration_warning"
+    TERMINATING = "terminating"
+    EXPIRED = "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of a block."""
+
+    time_ns: int
+    kind: ChangeKind
+    block_id: str
+    made: Block | None = None
+    """The block as it is made, with `PURCHASED`."""
+    extension: Extension | None = None
+    """With `EXTENSION_PURCHASED`."""
+    unavailable: int = 0
+    """Instances that are unavailable from then on, with `INSTANCES_UNAVAILABLE`."""
+
+
+_BEGUN = frozenset({BlockState.ACTIVE, BlockState.UNAVAILABLE})
+_PAYING = frozenset({BlockState.PAYMENT_PENDING})
+_FOLLOWS: dict[ChangeKind, frozenset[BlockState]] = {
+    ChangeKind.PAID: _PAYING,
+    ChangeKind.PAYMENT_FAILED: _PAYING,
+    ChangeKind.DELIVERED: frozenset({BlockState.SCHEDULED}),
+    ChangeKind.EXTENSION_PURCHASED: EXTENDABLE,
+    ChangeKind.EXTENSION_PAID: _BEGUN | EXTENDABLE,
+    ChangeKind.EXTENSION_PAYMENT_FAILED: _BEGUN | EXTENDABLE,
+    ChangeKind.INTERCONNECT_IMPAIRED: _BEGUN,
+    ChangeKind.INTERCONNECT_OK: _BEGUN,
+    ChangeKind.INSTANCES_UNAVAILABLE: _BEGUN,
+    ChangeKind.INSTANCES_AVAILABLE: _BEGUN,
+    ChangeKind.EXPIRATION_WARNING: _BEGUN,
+    ChangeKind.TERMINATING: _BEGUN,
+    ChangeKind.EXPIRED: _BEGUN,
+}
+"""States in which a block can undergo each change."""
+
+
+def apply(blocks: dict[str, Block], change: Change) -> Block:
+    """Carry a change out on `blocks` and return the block as it is after it.
+
+    Raises:
+        ValueError: the change cannot follow what there is; a ledger makes none of these.
+    """
+    if change.kind is ChangeKind.PURCHASED:
+        if change.made is None or change.made.id != change.block_id or change.block_id in blocks:
+            raise ValueError(f"{change.block_id}: cannot be made")
+        blocks[change.block_id] = change.made
+        return change.made
+    block = blocks.get(change.block_id)
+    if block is None:
+        raise ValueError(f"{change.block_id}: is not there")
+    if block.state not in _FOLLOWS[change.kind]:
+        raise ValueError(f"{block.id}: {change.kind.value} cannot befall a block that is {block.state.value}")
+    if change.time_ns < block.changed_ns:
+        raise ValueError(f"{block.id}: a change comes before the last one")
+    after = replace(_changed(block, change), changed_ns=change.time_ns, changes=block.changes + 1)
+    if after.state is not block.state and after.state not in NEXT_BLOCK_STATES[block.state]:
+        raise ValueError(f"{block.id}: {after.state.value} cannot follow {block.state.value}")
+    blocks[block.id] = after
+    return after
+
+
+_SIMPLY: dict[ChangeKind, dict[str, Any]] = {
+    ChangeKind.PAID: {"state": BlockState.SCHEDULED},
+    ChangeKind.PAYMENT_FAILED: {"state": BlockState.PAYMENT_FAILED},
+    ChangeKind.INTERCONNECT_IMPAIRED: {"interconnect": InterconnectStatus.IMPAIRED},
+    ChangeKind.INTERCONNECT_OK: {"interconnect": InterconnectStatus.OK},
+    ChangeKind.INSTANCES_AVAILABLE: {"state": BlockState.ACTIVE, "unavailable": 0},
+    ChangeKind.EXPIRATION_WARNING: {"warned": True},
+    ChangeKind.TERMINATING: {"terminating": True},
+    ChangeKind.EXPIRED: {"state": BlockState.EXPIRED, "unavailable": 0, "interconnect": None},
+}
+"""What these changes set, whatever the block is."""
+
+
+def _changed(block: Block, change: Change) -> Block:
+    kind = change.kind
+    if kind in _SIMPLY:
+        return replace(block, **_SIMPLY[kind])
+    if kind is ChangeKind.DELIVERED:
+        status = None if block.offering.ultraserver_type is None else InterconnectStatus.OK
+        return replace(block, state=BlockState.ACTIVE, interconnect=status)
+    if kind is ChangeKind.INSTANCES_UNAVAILABLE:
+        if not 1 <= change.unavailable <= len(block.places):
+            raise ValueError(
+                f"{block.id}: {change.unavailable} of its {len(block.places)} instances cannot be unavailable"
+            )
+        is_out = change.unavailable == len(block.places)
+        state = BlockState.UNAVAILABLE if is_out else BlockState.ACTIVE
+        return replace(block, state=state, unavailable=change.unavailable)
+    if kind is ChangeKind.EXTENSION_PURCHASED:
+        if change.extension is None or block.pending is not None:
+            raise ValueError(f"{block.id}: cannot be extended")
+        return replace(block, extensions=(*block.extensions, change.extension))
+    if kind is ChangeKind.EXTENSION_PAYMENT_FAILED:
+        failed = _settled(block, ExtensionState.PAYMENT_FAILED)
+        return replace(block, extensions=(*block.extensions[:-1], failed))
+    if kind is ChangeKind.EXTENSION_PAID:
+        paid = _settled(block, ExtensionState.PAYMENT_SUCCEEDED)
+        return replace(
+            block,
+            extensions=(*block.extensions[:-1], paid),
+            end_ns=paid.offering.end_ns,
+            fee=block.fee + paid.offering.fee,
+            warned=False,
+            terminating=False,
+        )
+    raise ValueError(f"{block.id}: {kind.value} is no change of it")
+
+
+def _settled(block: Block, state: ExtensionState) -> Extension:
+    if block.pending is None:
+        raise ValueError(f"{block.id}: no extension is pending")
+    return replace(block.pending, state=state)

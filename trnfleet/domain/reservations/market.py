@@ -1,0 +1,126 @@
+"""What a fleet file says about reserved capacity: how the market behaves, and the blocks that there are at the start."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from trnfleet.domain.hardware import INSTANCE_TYPES
+from trnfleet.domain.reservations.rules import (
+    PAYMENT_WINDOW_S,
+    TERMINATION_BEFORE_END_S,
+    ULTRASERVER_TERMINATION_BEFORE_END_S,
+    WARNING_BEFORE_END_S,
+    Refusal,
+    check_duration,
+)
+from trnfleet.domain.schema import Model, Places, Share
+from trnfleet.errors import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Lead = Annotated[float, Field(ge=0.0, le=86_400.0, allow_inf_nan=False)]
+
+USD_PER_INSTANCE_H: Mapping[str, Decimal] = MappingProxyType(
+    {
+        # Offerings seen in one region on 2026-10-03: $858.26 for 24 h, and the same per chip.
+        "trn2.48xlarge": Decimal("35.76"),
+        "trn2.3xlarge": Decimal("2.235"),
+        # Assumed: the same per chip; an UltraServer is then $143.04.
+        "trn2u.48xlarge": Decimal("35.76"),
+        # Offerings of 2024.
+        "trn1.32xlarge": Decimal("15.49"),
+        # Assumed: a share of the above by chips, and the on-demand ratio of trn1n to trn1 (24.78 to 21.50).
+        "trn1.2xlarge": Decimal("0.97"),
+        "trn1n.32xlarge": Decimal("17.85"),
+    }
+)
+"""Price of an instance-hour in a block when nobody else wants it, in `TABLE_CURRENCY`."""
+TABLE_CURRENCY = "USD"
+MOST_DAYS_AHEAD = 54
+"""Whole days, from the first end of a day on, after which a fleet file's block may start: 8 weeks less what is left of the
+first day and the hour before it, so that a file is right whenever it is started."""
+BUSY_SURCHARGE = Decimal("0.30")
+"""What the price rises by when all of a type is reserved; the rise is linear. Assumed: EC2 says that prices follow supply and
+demand, not how."""
+
+
+class Market(Model):
+    """How reserved capacity is sold; every default is EC2's where EC2 tells."""
+
+    currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = "USD"
+    payment_s: Lead = 300.0
+    """Time until a payment arrives; assumed."""
+    payment_window_s: Lead = float(PAYMENT_WINDOW_S)
+    failing_payments: Share = 0.0
+    """Share of payments that never arrive."""
+    warning_before_end_s: Lead = float(WARNING_BEFORE_END_S)
+    termination_before_end_s: Lead = float(TERMINATION_BEFORE_END_S)
+    ultraserver_termination_before_end_s: Lead = float(ULTRASERVER_TERMINATION_BEFORE_END_S)
+    prices: dict[str, Annotated[str, Field(pattern=r"^\d{1,6}(\.\d{1,6})?$")]] = Field(default_factory=dict)
+    """Price of an instance-hour by instance type, where it is not the table's; all that are sold, where they are not in
+    US dollars."""
+
+    @field_validator("prices")
+    @classmethod
+    def _known(cls, prices: dict[str, str]) -> dict[str, str]:
+        for kind in prices:
+            if kind not in INSTANCE_TYPES:
+                raise ValueError(f"unknown instance type {kind!r}: {nearest(kind, INSTANCE_TYPES)}")
+        return prices
+
+    @model_validator(mode="after")
+    def _priced(self) -> Self:
+        if self.currency != TABLE_CURRENCY and not self.prices:
+            raise ValueError(
+                f"currency = {self.currency!r} needs prices of the instance types that are sold: the table's are in "
+                f"{TABLE_CURRENCY}"
+            )
+        return self
+
+    def price_per_h(self, kind: str) -> Decimal | None:
+        """Return the price of an instance-hour in `currency`; None where there is none."""
+        own = self.prices.get(kind)
+        if own is not None:
+            return Decimal(own)
+        return USD_PER_INSTANCE_H.get(kind) if self.currency == TABLE_CURRENCY else None
+
+
+class BlockEntry(Model):
+    """A Capacity Block that there is when the simulation begins."""
+
+    on: Places
+    """What it holds: one UltraServer, or standalone instances of one type and cluster."""
+    days: Annotated[int, Field(ge=1, le=182)]
+    ends_after_days: Annotated[int, Field(ge=-400, le=400)]
+    """Which end of the day (11:30 UTC) it ends at: 0 is the first that is an hour or more after the start, -1 the one before."""
+    payment: Literal["succeeded", "pending", "failed"] = "succeeded"
+    """A pending one never arrives."""
+
+    @field_validator("days")
+    @classmethod
+    def _is_duration(cls, days: int) -> int:
+        try:
+            check_duration(days)
+        except Refusal as refusal:
+            raise ValueError(str(refusal)) from refusal
+        return days
+
+    @model_validator(mode="after")
+    def _can_be(self) -> Self:
+        ahead = self.ends_after_days - self.days
+        if ahead > MOST_DAYS_AHEAD:
+            raise ValueError(
+                f"ends_after_days = {self.ends_after_days}: a block starts within 8 weeks; with days = {self.days}, "
+                f"{self.days + MOST_DAYS_AHEAD} is the most"
+            )
+        if self.payment == "pending" and ahead < 0:
+            raise ValueError(
+                f"payment = 'pending': such a block has not begun; with days = {self.days}, ends_after_days is "
+                f"{self.days} at least, not {self.ends_after_days}"
+            )
+        return self

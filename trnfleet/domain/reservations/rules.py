@@ -1,0 +1,146 @@
+"""The rules of Capacity Blocks, each with a name, and the refusal that a broken one gives.
+
+Published ones are from the EC2 user guide's pages about Capacity Blocks for ML and the EC2 API's reference; the others say
+that they are assumed. Instants are nanoseconds since 1970 UTC; spans include their begin and not their end.
+"""
+
+from __future__ import annotations
+
+import enum
+from datetime import UTC, datetime
+
+from trnfleet.errors import ConfigError
+
+NS_PER_S = 1_000_000_000
+DAY_S = 86_400
+DAY_NS = DAY_S * NS_PER_S
+MINUTE_NS = 60 * NS_PER_S
+
+END_OF_BLOCKS_S = 11 * 3_600 + 30 * 60
+"""Time of day at which every block ends: 11:30 UTC, published."""
+DAILY_UP_TO = 14
+"""Days up to which a block may last any number of days; published."""
+WEEK_DAYS = 7
+"""Longer ones last multiples of it; published."""
+MOST_DAYS = 182
+"""Published; with extensions, too."""
+SHORTEST_S = 3_600
+"""Least that is left of a partial day for it to be sold alone; assumed, 8 hours were seen."""
+MOST_INSTANCES_A_BLOCK = 64
+"""Published."""
+MOST_INSTANCES = 256
+"""Instances in all blocks of an account; published. Taken as: in all that are held at one instant."""
+EARLIEST_START_S = 30 * 60
+"""Published: about 30 minutes ahead."""
+LATEST_START_S = 56 * DAY_S
+"""Published: 8 weeks ahead."""
+MOST_OFFERINGS = 6
+"""Offerings that a request returns at most; seen."""
+PAYMENT_WINDOW_S = 12 * 3_600
+"""After it a payment that has not come has failed; published."""
+PAYMENT_BEFORE_END_S = 35 * 60
+"""An extension is paid so long before the end, or not at all; published."""
+EXTENSION_EARLIEST_S = 56 * DAY_S
+"""A block can be extended from so long before its end; published."""
+EXTENSION_LATEST_S = 3_600
+"""And until so long before it; published."""
+WARNING_BEFORE_END_S = 40 * 60
+"""EventBridge is told so long before the end; published."""
+TERMINATION_BEFORE_END_S = 30 * 60
+"""From so long before the end EC2 terminates what still runs; published."""
+ULTRASERVER_TERMINATION_BEFORE_END_S = 30 * 60
+"""The same for UltraServers. Some pages say 60 minutes for UltraServer types, those seen speak of another family; assumed to
+be the same, and configurable."""
+
+_FIRST_S = round(datetime.min.replace(tzinfo=UTC).timestamp())
+_LAST_S = round(datetime.max.replace(tzinfo=UTC, microsecond=0).timestamp())
+
+
+class Rule(enum.StrEnum):
+    """What a request can break."""
+
+    INSTANCE_TYPE = "instance-type"
+    ULTRASERVER_ONLY = "sold-as-ultraserver"
+    ONE_ULTRASERVER = "one-ultraserver-a-block"
+    BLOCK_SIZE = "at-most-64-instances-a-block"
+    ACCOUNT_SIZE = "at-most-256-instances-in-all"
+    DURATION = "duration-in-days-then-weeks"
+    STARTS_TOO_SOON = "starts-30-minutes-ahead"
+    STARTS_TOO_LATE = "starts-within-8-weeks"
+    DATES = "start-before-end"
+    SINGLE_ZONE = "single-zone"
+    CAPACITY = "capacity-is-free"
+    OFFERING = "offering-is-current"
+    NO_SUCH_BLOCK = "block-exists"
+    NOT_CANCELLABLE = "paid-and-not-cancellable"
+    EXTENSION_STATE = "extends-active-or-scheduled"
+    EXTENSION_TOO_EARLY = "extends-from-56-days-before-the-end"
+    EXTENSION_TOO_LATE = "extends-until-1-hour-before-the-end"
+    EXTENSION_PENDING = "one-extension-payment-at-a-time"
+    EXTENSION_TOTAL = "at-most-182-days-in-all"
+
+
+class Refusal(ConfigError):  # noqa: N818  it is an answer more than an error
+    """A request that a rule forbids; the message names the rule, the value, the limit and what would fit."""
+
+    def __init__(self, rule: Rule, text: str) -> None:
+        super().__init__(f"{rule.value}: {text}")
+        self.rule = rule
+
+
+def is_duration(days: int) -> bool:
+    """Say whether a block, or an extension, may last so many days."""
+    return 1 <= days <= DAILY_UP_TO or (0 < days <= MOST_DAYS and days % WEEK_DAYS == 0)
+
+
+def check_duration(days: int, what: str = "a block") -> None:
+    """Refuse a duration that is none.
+
+    Raises:
+        Refusal: with the nearest that are.
+    """
+    if is_duration(days):
+        return
+    below = max((each for each in range(1, min(days, MOST_DAYS) + 1) if is_duration(each)), default=None)
+    above = next((each for each in range(max(days, 1), MOST_DAYS + 1) if is_duration(each)), None)
+    near = " or ".join(f"{each}" for each in (below, above) if each is not None)
+    raise Refusal(
+        Rule.DURATION,
+        f"{what} lasts 1 to {DAILY_UP_TO} days, or multiples of {WEEK_DAYS} up to {MOST_DAYS}, not {days}; {near} would fit",
+    )
+
+
+def next_end_ns(after_ns: int) -> int:
+    """Return the first instant after `after_ns` at which blocks end."""
+    since_ns = (after_ns - END_OF_BLOCKS_S * NS_PER_S) % DAY_NS
+    return after_ns - since_ns + DAY_NS
+
+
+def is_end(instant_ns: int) -> bool:
+    """Say whether blocks end at an instant."""
+    return (instant_ns - END_OF_BLOCKS_S * NS_PER_S) % DAY_NS == 0
+
+
+def end_ns(start_ns: int, days: int) -> int:
+    """Return when a block of so many days ends that starts at an instant; its first day may be partial."""
+    return next_end_ns(start_ns) + (days - 1) * DAY_NS
+
+
+def days_of(start_ns: int, stop_ns: int) -> int:
+    """Return how many days a block has, a partial one counted as one."""
+    return -((start_ns - stop_ns) // DAY_NS)
+
+
+def whole_minute_ns(instant_ns: int) -> int:
+    """Return the first whole minute at or after an instant; blocks start at these."""
+    return -(-instant_ns // MINUTE_NS) * MINUTE_NS
+
+
+def utc(instant_ns: int) -> str:
+    """Return an instant as people write it, such as 2026-01-31 11:30 UTC; seconds are left out.
+
+    What no calendar has, before the year 1 or after 9999, is written as its first or last instant.
+    """
+    instant_s = min(max(instant_ns // NS_PER_S, _FIRST_S), _LAST_S)
+    moment = datetime.fromtimestamp(instant_s, UTC).replace(tzinfo=None)
+    return f"{moment.isoformat(sep=' ', timespec='minutes')} UTC"

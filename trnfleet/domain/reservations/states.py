@@ -1,0 +1,136 @@
+"""The states that EC2 gives reserved capacity, and which may follow which."""
+
+from __future__ import annotations
+
+import enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class BlockState(enum.StrEnum):
+    """State of a Capacity Block (`CapacityBlock.State`)."""
+
+    PAYMENT_PENDING = "payment-pending"
+    PAYMENT_FAILED = "payment-failed"
+    SCHEDULED = "scheduled"
+    ACTIVE = "active"
+    UNAVAILABLE = "unavailable"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+class ReservationState(enum.StrEnum):
+    """State of a Capacity Reservation (`CapacityReservation.State`)."""
+
+    ACTIVE = "active"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    PENDING = "pending"
+    FAILED = "failed"
+    SCHEDULED = "scheduled"
+    PAYMENT_PENDING = "payment-pending"
+    PAYMENT_FAILED = "payment-failed"
+    ASSESSING = "assessing"
+    DELAYED = "delayed"
+    UNSUPPORTED = "unsupported"
+    CANCELLING = "cancelling"
+    UNAVAILABLE = "unavailable"
+
+
+class ExtensionState(enum.StrEnum):
+    """Status of an extension of a Capacity Block."""
+
+    PAYMENT_PENDING = "payment-pending"
+    PAYMENT_FAILED = "payment-failed"
+    PAYMENT_SUCCEEDED = "payment-succeeded"
+
+
+class InterconnectStatus(enum.StrEnum):
+    """How the links between an UltraServer block's instances fare (`CapacityBlockStatus.InterconnectStatus`)."""
+
+    OK = "ok"
+    IMPAIRED = "impaired"
+    INSUFFICIENT_DATA = "insufficient-data"
+
+
+NEXT_BLOCK_STATES: Mapping[BlockState, frozenset[BlockState]] = MappingProxyType(
+    {
+        BlockState.PAYMENT_PENDING: frozenset(
+            {BlockState.SCHEDULED, BlockState.ACTIVE, BlockState.PAYMENT_FAILED, BlockState.FAILED}
+        ),
+        BlockState.SCHEDULED: frozenset(
+            {BlockState.ACTIVE, BlockState.UNAVAILABLE, BlockState.CANCELLED, BlockState.FAILED}
+        ),
+        BlockState.ACTIVE: frozenset({BlockState.UNAVAILABLE, BlockState.EXPIRED, BlockState.CANCELLED}),
+        BlockState.UNAVAILABLE: frozenset({BlockState.ACTIVE, BlockState.EXPIRED, BlockState.CANCELLED}),
+        BlockState.PAYMENT_FAILED: frozenset(),
+        BlockState.EXPIRED: frozenset(),
+        BlockState.CANCELLED: frozenset(),
+        BlockState.FAILED: frozenset(),
+    }
+)
+"""Which states may follow. The API names the states and not their order; derived from what each means. Customers cannot
+cancel a block; AWS can."""
+NEXT_RESERVATION_STATES: Mapping[ReservationState, frozenset[ReservationState]] = MappingProxyType(
+    {
+        ReservationState.PENDING: frozenset({ReservationState.ACTIVE, ReservationState.FAILED}),
+        ReservationState.ASSESSING: frozenset(
+            {
+                ReservationState.SCHEDULED,
+                ReservationState.UNSUPPORTED,
+                ReservationState.CANCELLING,
+                ReservationState.CANCELLED,
+            }
+        ),
+        ReservationState.SCHEDULED: frozenset(
+            {
+                ReservationState.ACTIVE,
+                ReservationState.DELAYED,
+                ReservationState.UNAVAILABLE,
+                ReservationState.CANCELLING,
+                ReservationState.CANCELLED,
+                ReservationState.FAILED,
+            }
+        ),
+        ReservationState.DELAYED: frozenset(
+            {ReservationState.ACTIVE, ReservationState.CANCELLING, ReservationState.CANCELLED}
+        ),
+        ReservationState.PAYMENT_PENDING: frozenset(
+            {
+                ReservationState.SCHEDULED,
+                ReservationState.ACTIVE,
+                ReservationState.PAYMENT_FAILED,
+                ReservationState.FAILED,
+            }
+        ),
+        ReservationState.ACTIVE: frozenset(
+            {
+                ReservationState.UNAVAILABLE,
+                ReservationState.CANCELLING,
+                ReservationState.CANCELLED,
+                ReservationState.EXPIRED,
+            }
+        ),
+        ReservationState.UNAVAILABLE: frozenset(
+            {ReservationState.ACTIVE, ReservationState.CANCELLED, ReservationState.EXPIRED}
+        ),
+        ReservationState.CANCELLING: frozenset({ReservationState.CANCELLED}),
+        ReservationState.PAYMENT_FAILED: frozenset(),
+        ReservationState.UNSUPPORTED: frozenset(),
+        ReservationState.EXPIRED: frozenset(),
+        ReservationState.CANCELLED: frozenset(),
+        ReservationState.FAILED: frozenset(),
+    }
+)
+"""Which states may follow for a Capacity Reservation; derived as above."""
+HOLDING = frozenset(
+    {BlockState.PAYMENT_PENDING, BlockState.SCHEDULED, BlockState.ACTIVE, BlockState.UNAVAILABLE}
+)
+"""States of a block that has its instances to itself: nothing else may be sold on them meanwhile."""
+ENDED = frozenset({BlockState.EXPIRED, BlockState.CANCELLED, BlockState.FAILED, BlockState.PAYMENT_FAILED})
+EXTENDABLE = frozenset({BlockState.ACTIVE, BlockState.SCHEDULED})
+"""States in which a block can be extended, as published."""
