@@ -29,6 +29,8 @@ class Limits:
     """Jobs that a monitor keeps."""
     job_places: int = 100_000
     """Addresses and ranges that all jobs together may name."""
+    reservations: int = 4_096
+    """Reservations that a monitor keeps."""
     publishers: int = 10_000
     """Publishers that a monitor keeps."""
 

@@ -139,6 +139,10 @@ class EventMessage(Message):
     job: Name | None = None
     nrt: Annotated[int, Field(ge=0, le=65_535)] | None = None
     """NRT_STATUS of the execution that ended with it."""
+    detail_type: Text | None = None
+    """The detail type of the event that EventBridge has for it, such as `Capacity Block Expiration Warning`."""
+    reservation: Name | None = None
+    """The Capacity Block or Capacity Reservation that it concerns."""
 
 
 class CommandMessage(BaseModel):

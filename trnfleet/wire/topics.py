@@ -27,6 +27,7 @@ class TopicClass(enum.StrEnum):
     TELEMETRY = "telemetry"
     EVENT = "event"
     JOB = "job"
+    RESERVATION = "reservation"
     PUBLISHER = "publisher"
     COMMAND = "command"
     REPLY = "reply"
@@ -38,7 +39,7 @@ class Topic(NamedTuple):
     fleet: str
     topic_class: TopicClass
     path: str
-    """Address, job or client, by class."""
+    """Address, job, reservation or client, by class."""
 
 
 def build_topic(fleet: str, topic_class: TopicClass, path: str, root: str = DEFAULT_ROOT) -> str:

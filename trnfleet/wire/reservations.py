@@ -1,0 +1,106 @@
+"""Messages about reserved capacity: Capacity Blocks and On-Demand Capacity Reservations, and the answers to requests for them.
+
+Simulator and bridge publish the same retained message on `reservation/{id}`, so that readers cannot tell what is behind it
+but by `origin`. Names are EC2's. Times are RFC 3339 in UTC, amounts of money decimal text.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from trnfleet.domain.reservations.states import (  # noqa: TC001  pydantic reads the types
+    ExtensionState,
+    InterconnectStatus,
+    ReservationState,
+)
+from trnfleet.wire.messages import Message, Name, Text
+
+Decimals = Annotated[str, StringConstraints(pattern=r"^\d{1,12}(\.\d{1,6})?$")]
+"""An amount of money, exact."""
+Currency = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+TypeName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]{1,64}$")]
+Place = Annotated[str, StringConstraints(max_length=400)]
+MOST_EXTENSIONS = 200
+MOST_PLACES = 1_024
+MOST_INSTANCES = 1_024
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class ExtensionSpec(_Part):
+    """One extension of a Capacity Block."""
+
+    id: Name
+    """The extension offering's."""
+    state: ExtensionState
+    bought: Text
+    start: Text
+    """The end before it."""
+    end: Text
+    """The end with it."""
+    fee: Decimals
+    currency: Currency = "USD"
+
+
+class ReservationMessage(Message):
+    """Reserved capacity and how it fares; retained, published anew with every change."""
+
+    id: Name
+    """The Capacity Block's (`cb-...`), or the Capacity Reservation's (`cr-...`) where it is no block."""
+    type: Literal["capacity-block", "default"] = "capacity-block"
+    state: ReservationState
+    """A Capacity Block has those of its states that are a block's."""
+    ts: Text
+    """Source time of this change."""
+    change: Annotated[int, Field(ge=0)] = 0
+    """How many changes came before, so that what comes twice is known; a message repeated has the same."""
+    reservation_ids: Annotated[tuple[Name, ...], Field(max_length=256)] = ()
+    instance_type: TypeName
+    ultraserver_type: TypeName | None = None
+    zone: Text
+    instances: Count
+    """Reserved."""
+    launched: Count | None = None
+    """Instances that run in it: reserved less available. None where nobody says."""
+    unavailable: Count | None = None
+    """Instances that a failed system status check keeps from use."""
+    created: Text
+    start: Text
+    end: Text | None = None
+    """None where it lasts until it is cancelled."""
+    terminates: Text | None = None
+    """From then on EC2 terminates what still runs in it."""
+    pay_by: Text | None = None
+    """While a payment is pending: when it fails."""
+    fee: Decimals | None = None
+    """Paid up front, with all extensions that are paid."""
+    currency: Currency = "USD"
+    interconnect: InterconnectStatus | None = None
+    extensions: Annotated[tuple[ExtensionSpec, ...], Field(max_length=MOST_EXTENSIONS)] = ()
+    on: Annotated[tuple[Place, ...], Field(max_length=MOST_PLACES)] = ()
+    """Which part of the fleet it holds: addresses and ranges of siblings, as in a job's message."""
+    ec2_ids: Annotated[tuple[Text, ...], Field(max_length=MOST_INSTANCES)] = ()
+    """EC2 ids of the instances in it, where addresses are not known; descriptors have both."""
+    origin: Literal["simulated", "ec2"] = "simulated"
+    boot: Name | None = None
+    """The publisher's start: another one counts changes anew."""
+
+
+class OfferingSpec(_Part):
+    """A Capacity Block, or an extension of one, that can be bought."""
+
+    id: Name
+    instance_type: TypeName
+    instances: Count
+    ultraserver_type: TypeName | None = None
+    zone: Text
+    start: Text
+    end: Text
+    hours: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    fee: Decimals
+    currency: Currency = "USD"
