@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from trnfleet.sim.occurrences import Occurrence
     from trnfleet.sim.partition import Unit
     from trnfleet.wire.messages import Message
+    from trnfleet.wire.reservations import ReservationMessage
 
 
 FLEET_EVENTS = "fleet"
@@ -139,7 +140,14 @@ def event_message(engine: Engine, event: Occurrence, number: int, boot: str) -> 
         text=event.text,
         job=event.job,
         nrt=event.nrt,
+        detail_type=event.detail_type,
+        reservation=event.reservation,
     )
+
+
+def reservation_envelope(fleet: str, message: ReservationMessage, *, root: str = DEFAULT_ROOT) -> Envelope:
+    """Return reserved capacity as it is published."""
+    return _state(build_topic(fleet, TopicClass.RESERVATION, message.id, root), message)
 
 
 def event_envelope(fleet: str, message: EventMessage, *, root: str = DEFAULT_ROOT) -> Envelope:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.errors import ConfigError, WireError, nearest
+from trnfleet.sim import reserving
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import CommandMessage, Name, ReplyMessage, decode_message, encode_message
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
@@ -30,6 +31,8 @@ from trnfleet.wire.topics import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from trnfleet.clock import Clock
     from trnfleet.wire.ports import Publisher, Source
 
@@ -59,9 +62,10 @@ _ARGUMENTS = {
     "faults": (),
     "jump": ("by_s",),
     "rebirth": (),
+    **reserving.ARGUMENTS,
 }
 """Every action with its arguments."""
-_HARMLESS = frozenset({"rebirth"})
+_HARMLESS = frozenset({"rebirth"}) | reserving.READING
 """Actions that change nothing, and are carried out by every simulator."""
 
 
@@ -93,6 +97,13 @@ class Control(Protocol):
 
     def rebirth(self) -> str:
         """Have descriptors and jobs published again; return what was done."""
+
+    def reserve(self, action: str, args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Look for, buy or extend Capacity Blocks; return what was done and the result, as JSON values.
+
+        Raises:
+            ConfigError: a rule forbids it, or an argument is wrong; the message names the rule and what would fit.
+        """
 
     def faults(self) -> dict[str, Any]:
         """Return what is active, as JSON values, and whatever else is worth telling.
@@ -292,6 +303,8 @@ class Commands:
             return control.jump(by_s), {}
         if command.action == "rebirth":
             return control.rebirth(), {}
+        if command.action in reserving.ARGUMENTS:
+            return control.reserve(command.action, command.args)
         return "the faults of this simulator", control.faults()
 
     def _answer(self, asker: _Asker, ok: bool, reason: str, result: dict[str, Any]) -> list[Envelope]:

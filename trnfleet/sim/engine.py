@@ -6,7 +6,6 @@ and sends nothing; the same fleet, scenario, seed and ticks give the same bits, 
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +17,14 @@ from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import METRICS, Scope
 from trnfleet.errors import ConfigError
 from trnfleet.sim.ecc import CorrectedErrors
+from trnfleet.sim.holdings import Held, Holdings
 from trnfleet.sim.hosts import HostPhysics
 from trnfleet.sim.incidents import Incidents
 from trnfleet.sim.noise import Noise
 from trnfleet.sim.occurrences import Occurrence
 from trnfleet.sim.physics import ChipPhysics
 from trnfleet.sim.placement import IDLE, Cohorts, Placement, check_hardware
+from trnfleet.sim.reserving import occurrence
 from trnfleet.sim.shards import WHOLE, Shard, own_instances
 from trnfleet.sim.silence import Silence
 from trnfleet.sim.throttling import Throttling
@@ -59,6 +60,8 @@ class Tick:
     """Index into `jobs.JOB_STATES` for each job, at the end of the window; shape (jobs,)."""
     events: tuple[Occurrence, ...]
     """What happened since the last step's tick, in order of time, in the whole fleet."""
+    held: tuple[Held, ...] = ()
+    """Changes of Capacity Blocks since the last step's tick, in order, in the whole fleet."""
 
 
 class Engine:
@@ -128,6 +131,8 @@ class Engine:
         self._hosts = HostPhysics(self.layout, self._cohorts, self.columns, noise, self.own)
         self._errors = CorrectedErrors(noise, self.layout.chip_start)
         self._silence = Silence(self.layout, self.columns)
+        self.holdings = Holdings(self.layout, fleet, placement, seed)
+        """The account's Capacity Blocks."""
         self.silent = np.zeros(len(self.layout.instances), np.bool_)
         """Instances that published nothing in the last tick; shape (instances,)."""
         self._next = 0
@@ -153,6 +158,14 @@ class Engine:
             raise RuntimeError("the engine has already made a step")
         self.start_ns = start_ns
 
+    def begin(self) -> None:
+        """Let time begin: from then on there are reservations; the first step does it otherwise.
+
+        Raises:
+            ConfigError: two blocks of the fleet file hold an instance at the same time.
+        """
+        self.holdings.begin(self.start_ns, self._workloads)
+
     def time_ns(self, tick: int) -> int:
         """Return the source time of a tick, nanoseconds since 1970 UTC, rounded to a whole millisecond."""
         return _whole_ms(self.start_ns + tick * round(self.period_s * NS_PER_S))
@@ -173,14 +186,23 @@ class Engine:
         # Where the last step ended, bit for bit: a difference would leave slivers of time between ticks.
         begin_s = (self._next - 1) * self.period_s
         self._silence.lift()
-        edges = [begin_s, *self.incidents.boundaries(begin_s, end_s), end_s]
+        self.begin()
         parts: list[tuple[JobTick, float]] = []
         events: list[Occurrence] = []
+        held: list[Held] = []
         paces = self.incidents.paces
-        for begin, end in itertools.pairwise(edges):
-            part, paces = self._live_through(begin, end)
-            parts.append((part, end - begin))
-            events += self._told(part, begin)
+        begin = begin_s
+        for edge in (*self.incidents.boundaries(begin_s, end_s), end_s):
+            while begin < edge:
+                self._move_to(max(begin, 0.0))
+                events += self._of_blocks(held)
+                # A block may change anywhere in between, and what changes next follows from what did.
+                due_s = self.holdings.next_s()
+                end = due_s if begin < due_s < edge else edge
+                part, paces = self._live_through(begin, end)
+                parts.append((part, end - begin))
+                events += self._told(part, begin, end)
+                begin = end
         jobs = JobTick.join(parts)
         self._chips.fill(
             number,
@@ -198,11 +220,12 @@ class Engine:
         self.silent = self.incidents.silent.copy()
         self._silence.fall(self.silent, self.own)
         # What begins at the tick's very instant is told with it and shows in the next.
-        self.incidents.move_to(max(end_s, 0.0))
+        self._move_to(max(end_s, 0.0))
         events += self.incidents.drain()
+        events += self._of_blocks(held)
         self._next = number + 1
         events.sort(key=lambda event: event.time_s)
-        return Tick(number, self.time_ns(number), jobs.figures, jobs.states, tuple(events))
+        return Tick(number, self.time_ns(number), jobs.figures, jobs.states, tuple(events), tuple(held))
 
     def leap(self, ticks: int) -> Iterator[Tick]:
         """Live through `ticks` periods in stretches of at most an hour, yielding after each so that others get a turn.
@@ -235,12 +258,24 @@ class Engine:
         """
         return self.incidents.inject(fault, target, self.now_s, lasts_s=lasts_s, magnitude=magnitude, by=by)
 
+    def _move_to(self, now_s: float) -> None:
+        """Carry out what begins and ends up to an instant.
+
+        The first tick's period lies before the start, and has what is there at the start.
+        """
+        self.incidents.move_to(now_s)
+        self.holdings.move_to(now_s, self.incidents.active(), self._workloads)
+
+    def _of_blocks(self, held: list[Held]) -> list[Occurrence]:
+        """Add the changes of blocks that are not told yet to `held`, and return their events."""
+        changed = self.holdings.drain()
+        held += changed
+        return [occurrence(self.holdings, each) for each in changed]
+
     def _live_through(self, begin_s: float, end_s: float) -> tuple[JobTick, Paces]:
         """Move jobs, heat and limits through a part of a window in which no fault changes; return the paces, too."""
         incidents, throttling = self.incidents, self._throttling
         elapsed_s, middle_s = end_s - begin_s, (begin_s + end_s) / 2.0
-        # The first tick's period lies before the start: what is there at the start is there in it.
-        incidents.move_to(max(begin_s, 0.0))
         throttling.limit(elapsed_s, incidents.inlet_delta_c, incidents.cap_share)
         self._group()
         paces = self._paces()
@@ -287,17 +322,18 @@ class Engine:
         np.maximum(paces.capacity, 0.0, out=paces.capacity)
         return paces
 
-    def _told(self, jobs: JobTick, begin_s: float) -> list[Occurrence]:
+    def _told(self, jobs: JobTick, begin_s: float, end_s: float) -> list[Occurrence]:
         """Return the events of a part of a window: what faults do, and what becomes of jobs."""
         events = self.incidents.drain()
         for change in jobs.changes:
             job = self.fleet.jobs[change.job]
             on = job.on[0].partition("..")[0]
-            # What faults do to jobs comes where windows are cut; a job's own begin and end lie anywhere in one.
+            # What faults and blocks do to jobs comes where windows are cut; a job's own begin and end lie anywhere in one.
             own_s = {"job_started": job.starts_at_s, "job_ended": job.ends_at_s}.get(change.name)
+            at_s = begin_s if own_s is None or not begin_s <= own_s <= end_s else own_s
             events.append(
                 Occurrence(
-                    max(begin_s if own_s is None else own_s, 0.0), on, "job", change.name, change.severity, change.text, self.job_names[change.job]
+                    max(at_s, 0.0), on, "job", change.name, change.severity, change.text, self.job_names[change.job]
                 )
             )  # fmt: skip  # in the fields' order
         return events

@@ -52,6 +52,7 @@ class Lives:
     def __init__(self, jobs: Sequence[Job]) -> None:
         """Jobs that do not say when they start are running."""
         never = np.inf
+        self._jobs = tuple(jobs)
         self._from_s = np.array([-never if job.starts_at_s is None else job.starts_at_s for job in jobs])
         self._until_s = np.array([never if job.ends_at_s is None else job.ends_at_s for job in jobs])
         # A reserved instance has nothing to start.
@@ -82,6 +83,26 @@ class Lives:
     def halt(self) -> NDArray[np.int8]:
         """What each job's halt was in the last window."""
         return self._halt
+
+    def withhold(self, job: int) -> None:
+        """Let a job wait for `open`, as if it had never begun."""
+        self._from_s[job] = np.inf
+        self._begun[job] = False
+        self._left_s[job] = self.startup_s[job]
+
+    def open(self, job: int, at_s: float) -> None:
+        """Let a job start at `at_s`, or at its own time if that is later."""
+        starts_at_s = self._jobs[job].starts_at_s
+        ends_at_s = self._jobs[job].ends_at_s
+        self._from_s[job] = at_s if starts_at_s is None else max(at_s, starts_at_s)
+        self._until_s[job] = np.inf if ends_at_s is None else ends_at_s
+        self._left_s[job] = self.startup_s[job]
+        self._begun[job] = False
+        self._ended[job] = self._until_s[job] <= self._from_s[job]
+
+    def close(self, job: int, at_s: float) -> None:
+        """Let a job end at `at_s`, or at its own time if that is earlier."""
+        self._until_s[job] = min(self._until_s[job], at_s)
 
     def advance(
         self, elapsed_s: float, middle_s: float, halt: NDArray[np.int8], storage: NDArray[np.float64]

@@ -26,3 +26,7 @@ class Occurrence(NamedTuple):
     """The job that it concerns."""
     nrt: int | None = None
     """The runtime's status (NRT_STATUS), where an execution ended with it."""
+    detail_type: str | None = None
+    """The detail type of the event that EventBridge has for it."""
+    reservation: str | None = None
+    """The Capacity Block that it concerns."""

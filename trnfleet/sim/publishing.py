@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Any
 from trnfleet import logs
 from trnfleet.domain.faults import FAULTS
 from trnfleet.errors import ConfigError
-from trnfleet.sim.announcements import descriptor, event_envelope, job_envelope, presence, will_envelope
+from trnfleet.sim.announcements import (
+    descriptor,
+    event_envelope,
+    job_envelope,
+    presence,
+    reservation_envelope,
+    will_envelope,
+)
 from trnfleet.sim.partition import partition
+from trnfleet.sim.reserving import answer
 from trnfleet.sim.samples import Telling, encode_samples
 from trnfleet.sim.starts import Starts
 from trnfleet.wire.frames import FrameEncoder
@@ -22,7 +30,7 @@ from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from trnfleet.clock import Clock
     from trnfleet.domain.fleet import Publishing
@@ -150,6 +158,7 @@ class Simulation:
         start_s = self._clock.monotonic_s()
         if not self._is_dated:
             self._engine.restart_at(self._clock.wall_ns())
+        self._engine.begin()
         self._is_running = True
         try:
             await self._publisher.publish(self._announce())
@@ -198,6 +207,14 @@ class Simulation:
         self._wants_rebirth = True
         return f"{len(self._units)} descriptors and {len(self._telling.jobs)} jobs are published again"
 
+    def reserve(self, action: str, args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Look for, buy or extend Capacity Blocks; return what was done and the result.
+
+        Raises:
+            ConfigError: a rule forbids it, or an argument is wrong; the message names the rule and what would fit.
+        """
+        return answer(self._engine.holdings, action, args, self._boot)
+
     def faults(self) -> dict[str, Any]:
         """Return what may be injected, and what is there at present."""
         active = [
@@ -230,6 +247,8 @@ class Simulation:
         for passed in self._engine.leap(ahead):
             untold += len(passed.events)
             self._telling.pass_over(passed)
+            # State is told all the same: what was bought, paid and expired meanwhile.
+            await self._publisher.publish(self._reservations(passed))
             await self._clock.sleep(0)
         if untold:
             log.warning("events_of_a_jump_not_told", events=untold)
@@ -247,7 +266,9 @@ class Simulation:
                 await self._clock.sleep(due_s + number * SLICE_S - self._clock.monotonic_s())
             await self._publisher.publish(list(itertools.islice(messages, size)))
         await self._publisher.publish(
-            itertools.chain(self._events(tick), self._jobs_due(tick), self._descriptors_due())
+            itertools.chain(
+                self._events(tick), self._reservations(tick), self._jobs_due(tick), self._descriptors_due()
+            )
         )
 
     def _slices(self) -> int:
@@ -296,12 +317,18 @@ class Simulation:
         yield presence(engine.fleet.name, self._client_id, self._boot, "online", root=self._root)
         for number in range(len(self._units)):
             yield self._describe(number)
+        for message in self._telling.all_reservations():
+            yield reservation_envelope(engine.fleet.name, message, root=self._root)
         if self._tick is not None:
             yield from (self._job(self._tick, number) for number in self._telling.jobs)
 
     def _events(self, tick: Tick) -> Iterator[Envelope]:
         for event in self._telling.events(tick):
             yield event_envelope(self._engine.fleet.name, event, root=self._root)
+
+    def _reservations(self, tick: Tick) -> Iterator[Envelope]:
+        for message in self._telling.reservations(tick):
+            yield reservation_envelope(self._engine.fleet.name, message, root=self._root)
 
     def _jobs_due(self, tick: Tick) -> Iterator[Envelope]:
         """Yield the jobs to publish in a tick: all, or where there are many the next in turn."""

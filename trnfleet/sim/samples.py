@@ -11,6 +11,7 @@ from trnfleet.domain.fleet import Publishing
 from trnfleet.sim.announcements import event_message, job_status
 from trnfleet.sim.partition import partition
 from trnfleet.sim.placement import IDLE
+from trnfleet.sim.reserving import reservation_message
 from trnfleet.sim.shards import owns
 from trnfleet.sim.starts import Starts
 from trnfleet.wire.messages import encode_message
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from trnfleet.sim.engine import Engine, Tick
     from trnfleet.wire.messages import EventMessage, JobMessage
+    from trnfleet.wire.reservations import ReservationMessage
 
 
 class Include(enum.StrEnum):
@@ -29,6 +31,7 @@ class Include(enum.StrEnum):
     TELEMETRY = "telemetry"
     EVENTS = "events"
     JOBS = "jobs"
+    RESERVATIONS = "reservations"
 
 
 def boot_of_seed(seed: int) -> str:
@@ -79,6 +82,25 @@ class Telling:
         """Count a tick's events without telling them."""
         self._told += len(tick.events)
 
+    def reservations(self, tick: Tick) -> Iterator[ReservationMessage]:
+        """Yield how Capacity Blocks have changed in a tick, each change in order."""
+        holdings = self._engine.holdings
+        for held in tick.held:
+            message = reservation_message(holdings, held.block, held.launched, self._boot)
+            if self._owns_held(message):
+                yield message
+
+    def all_reservations(self) -> Iterator[ReservationMessage]:
+        """Yield how every Capacity Block is now."""
+        holdings = self._engine.holdings
+        for block in holdings.blocks:
+            message = reservation_message(holdings, block, holdings.launched(block), self._boot)
+            if self._owns_held(message):
+                yield message
+
+    def _owns_held(self, message: ReservationMessage) -> bool:
+        return owns(self._engine.layout, self._engine.own, message.on[0].partition("..")[0])
+
     def job(self, tick: Tick, number: int) -> JobMessage:
         """Return how a job fares."""
         return job_status(self._engine, tick, number)
@@ -117,6 +139,9 @@ def stdout_ticks(
         for event in list(telling.events(tick)):
             if Include.EVENTS in include:
                 yield encode_message(event) + b"\n"
+        if Include.RESERVATIONS in include:
+            for message in telling.all_reservations() if not seq else telling.reservations(tick):
+                yield encode_message(message) + b"\n"
         if Include.JOBS in include:
             for number in telling.jobs:
                 yield encode_message(telling.job(tick, number)) + b"\n"

@@ -19,7 +19,7 @@ from trnfleet.domain.faults import FAULTS, check_use, find_fault
 from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from trnfleet.clock import Clock
     from trnfleet.sim.commands import Control
@@ -361,6 +361,14 @@ class TransportControl:
     def rebirth(self) -> str:
         """Have state published again."""
         return self._control.rebirth()
+
+    def reserve(self, action: str, args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Look for, buy or extend Capacity Blocks.
+
+        Raises:
+            ConfigError: a rule forbids it, or an argument is wrong.
+        """
+        return self._control.reserve(action, args)
 
     def faults(self) -> dict[str, Any]:
         """Return what is active in the fleet and on the way."""

@@ -120,6 +120,18 @@ class Workloads:
         self._wall_s, self._served_s = np.zeros(self._count), np.zeros(self._count)
         self._traced_executions = np.zeros(self._count)
 
+    def withhold(self, job: int) -> None:
+        """Let a job that has not begun wait for `open`."""
+        self._lives.withhold(job)
+
+    def open(self, job: int, at_s: float) -> None:
+        """Let a job start at `at_s`, seconds since the start."""
+        self._lives.open(job, at_s)
+
+    def close(self, job: int, at_s: float) -> None:
+        """Let a job end at `at_s`."""
+        self._lives.close(job, at_s)
+
     def advance(self, elapsed_s: float, middle_s: float, middle_ns: int, paces: Paces) -> JobTick:
         """Move on by `elapsed_s` and say what is done.
 

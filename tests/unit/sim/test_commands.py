@@ -17,6 +17,7 @@ from trnfleet.wire.messages import ReplyMessage, decode_message
 from trnfleet.wire.ports import Envelope
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 WALL_NS = 1_767_600_000_000_000_000
@@ -48,6 +49,10 @@ class FakeControl:
     def rebirth(self) -> str:
         self.done.append(("rebirth",))
         return "announced"
+
+    def reserve(self, action: str, args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        self.done.append((action, dict(args)))
+        return "reserved", {"offerings": []}
 
     def faults(self) -> dict[str, Any]:
         return self.active

@@ -17,7 +17,7 @@ from trnfleet.transport.memory import MemoryBus
 from trnfleet.wire.ports import Envelope
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 TICKS = 60
 TOPICS = 4
@@ -379,6 +379,9 @@ class Rest:
 
     def rebirth(self) -> str:
         return "rebirth"
+
+    def reserve(self, action: str, args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        return f"{action} {dict(args)}", {}
 
     def faults(self) -> dict[str, Any]:
         return {"active": [{"fault": "straggler", "target": "uc1", "left_s": None}]}
