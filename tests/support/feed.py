@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -99,6 +100,8 @@ class Feed:
         self.origin: Literal["simulated", "neuron"] = "simulated"
         self.generation = 0
         """How often the instances were replaced: part of their EC2 ids."""
+        self.ec2_ids: dict[str, str] = {}
+        """EC2 ids of instances that have one of their own."""
         self.told = 0
         """Events told so far."""
 
@@ -172,7 +175,29 @@ class Feed:
     def _spec(self, path: str) -> InstanceSpec:
         kind = self.layout.type_of(self.layout.instance_index[path])
         lnc = kind.chip.logical_neuroncore_config
-        return InstanceSpec(path=path, type=kind.name, ec2_id=f"i-{self.generation:017x}", lnc=lnc)
+        ec2_id = self.ec2_ids.get(path, f"i-{self.generation:017x}")
+        return InstanceSpec(path=path, type=kind.name, ec2_id=ec2_id, lnc=lnc)
+
+    def reservation(self, reservation_id: str, on: str | tuple[str, ...] = (), **rest: Any) -> Envelope:
+        """Return a reservation's message: an active block of the last two days and the next, unless `rest` says other."""
+        places = (on,) if isinstance(on, str) else on
+        fields: dict[str, Any] = {
+            "id": reservation_id,
+            "state": "active",
+            "ts": "2026-01-03T11:30:00Z",
+            "instance_type": "trn2.48xlarge",
+            "zone": "us-east-2b",
+            "instances": 1,
+            "created": "2026-01-01T11:30:00Z",
+            "start": "2026-01-03T11:30:00Z",
+            "end": "2026-01-06T11:30:00Z",
+            "terminates": "2026-01-06T11:00:00Z",
+            "fee": "7200.00",
+            "on": places,
+            "boot": self.boot,
+        }
+        payload = json.dumps(fields | rest).encode()
+        return self._state(TopicClass.RESERVATION, reservation_id, payload)
 
     def event(self, path: str = "", text: str = "something happened", **rest: Any) -> Envelope:
         """Return an event at the present time; `rest` are further fields of its message."""

@@ -127,6 +127,21 @@ class Descriptors:
             self.changes += 1
         return gone is not None
 
+    def find_ec2(self, wanted: set[str]) -> dict[str, str]:
+        """Return the addresses of instances by their EC2 ids, as far as descriptors tell.
+
+        It decodes descriptors, so that it is for when reservations change and not for every tick.
+        """
+        found: dict[str, str] = {}
+        for described in self._by_path.values():
+            if len(found) == len(wanted):
+                break
+            if b'"ec2_id":"' in described.rest:
+                for instance in decode_message(described.rest, Descriptor).instances:
+                    if instance.ec2_id in wanted:
+                        found[instance.ec2_id] = instance.path
+        return found
+
     def whole(self, instance: str) -> tuple[Descriptor, InstanceSpec] | None:
         """Return the full descriptor that covers an instance, and the instance's part of it; None if there is none."""
         cluster, _, rest = instance.partition("/")

@@ -20,6 +20,7 @@ from trnfleet.errors import WireError
 from trnfleet.monitor.described import Described, Descriptors
 from trnfleet.monitor.events import Events
 from trnfleet.monitor.publishers import Publishers
+from trnfleet.monitor.reservations import Reservations
 from trnfleet.monitor.silence import speaking
 from trnfleet.monitor.store import Store
 from trnfleet.monitor.timebase import Timebase
@@ -35,6 +36,7 @@ from trnfleet.wire.messages import (
     decode_message,
 )
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.reservations import ReservationMessage
 from trnfleet.wire.telemetry import Head, Sample, decode_sample, split_codes
 from trnfleet.wire.topics import DEFAULT_ROOT, FLEET_PATH, TopicClass, parse_topic
 
@@ -97,6 +99,7 @@ class Ingest:
         self.publishers = Publishers()
         self.timebase = Timebase()
         self.events = Events()
+        self.reservations = Reservations()
         self.jobs: dict[str, JobMessage] = {}
         self.jobs_revision = 0
         """Goes up when a job comes, goes or moves."""
@@ -310,6 +313,8 @@ class Ingest:
             self._event(topic.path, envelope, now_s)
         elif topic.topic_class is TopicClass.PUBLISHER:
             self._publisher(topic.path, envelope)
+        elif topic.topic_class is TopicClass.RESERVATION:
+            self._reservation(topic.path, envelope)
         else:
             raise WireError(f"a {topic.topic_class.value} is not for a monitor")
         return None
@@ -379,6 +384,19 @@ class Ingest:
             self._refuse("misplaced", envelope, WireError("the event's path is not its topic's"))
             return
         self.events.add(event, now_s)
+
+    def _reservation(self, name: str, envelope: Envelope) -> None:
+        if not envelope.payload:
+            self.reservations.remove(name)
+            return
+        message = decode_message(envelope.payload, ReservationMessage, self._limits)
+        if message.id != name:
+            self._refuse("misplaced", envelope, WireError("the reservation's id is not its topic's"))
+        elif name not in self.reservations and len(self.reservations) >= self._limits.reservations:
+            limit = self._limits.reservations
+            self._refuse("rejected", envelope, WireError(f"more than {limit} reservations"))
+        else:
+            self.reservations.put(message)
 
     def _publisher(self, client: str, envelope: Envelope) -> None:
         if not envelope.payload:

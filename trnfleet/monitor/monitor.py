@@ -7,7 +7,7 @@ served in between.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from trnfleet import logs
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import Level
 from trnfleet.domain.power import PUE, Racks, facility_w
+from trnfleet.domain.reservations.states import ENDED, BlockState
 from trnfleet.monitor import fields, findings
 from trnfleet.monitor.history import History
 from trnfleet.monitor.ingest import Ingest
@@ -25,11 +26,12 @@ from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.topics import DEFAULT_ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from trnfleet.clock import Clock
     from trnfleet.monitor.events import Events
     from trnfleet.monitor.findings import Findings
+    from trnfleet.monitor.reservations import Reservation, Reservations
     from trnfleet.monitor.store import Store
     from trnfleet.monitor.timebase import Moment
     from trnfleet.monitor.tracking import Pipeline
@@ -109,6 +111,14 @@ class Summary:
     """Events that have come."""
     events_dropped: int = 0
     """Events that had to make room for newer ones."""
+    reservations: int = 0
+    """Reservations that have not ended."""
+    reserved_instances: int = 0
+    """Instances of the active ones."""
+    reserved_idle_per_h: str | None = None
+    """What an hour of those of them costs that do nothing, decimal text; None where nothing is active, its fee or use is not
+    known, or currencies differ."""
+    reserved_currency: str | None = None
 
 
 class RackPower(NamedTuple):
@@ -177,6 +187,11 @@ class Monitor:
     def events(self) -> Events:
         """What publishers have told."""
         return self.ingest.events
+
+    @property
+    def reservations(self) -> Reservations:
+        """What is reserved."""
+        return self.ingest.reservations
 
     @property
     def link(self) -> LinkStatus:
@@ -270,6 +285,7 @@ class Monitor:
             is_wall_time=moment.is_wall,
             events=self.ingest.events.received,
             events_dropped=self.ingest.events.dropped,
+            **reserved(self.reservations.table()),
         )
 
     def racks(self) -> list[RackPower]:
@@ -334,6 +350,11 @@ class Monitor:
         if self.rollups.generation == self.store.generation:
             # A pass that a new layout has overtaken found nothing that could be trusted.
             self.findings = self._holder.hold(found, self.clock.monotonic_s())
+        if len(self.reservations) or self.reservations.table():
+            ingest = self.ingest
+            boots = ingest.publishers.boots_online()
+            find = ingest.descriptors.find_ec2
+            yield from self.reservations.compute(self.store, self.rollups, self.moment(), boots, find)
         now_s = self.clock.monotonic_s()
         if now_s - self._history_s >= 1.0 and self.counts.messages:
             # On the second, so that a late pass does not stretch the charts' time; a long pause leaves a gap.
@@ -342,6 +363,7 @@ class Monitor:
                 self.history.skip(missed)
             self._history_s = now_s if self._history_s < 0 else self._history_s + 1.0 + missed
             self.history.push(self.store, self.rollups)
+            self.reservations.watch(self.moment())
             marked_s, marked = self._rate_mark
             self.message_rate = (self.counts.messages - marked) / max(1e-3, now_s - marked_s)
             self._rate_mark = (now_s, self.counts.messages)
@@ -366,6 +388,21 @@ class Monitor:
     async def _forever(self) -> None:
         while True:
             await self.clock.sleep(3600)
+
+
+def reserved(table: Sequence[Reservation]) -> dict[str, Any]:
+    """Return the summary's figures about reservations."""
+    ended = {state.value for state in ENDED}
+    active = [each for each in table if each.message.state.value == BlockState.ACTIVE.value]
+    idle = [(each.idle_per_h, each.message.currency) for each in active if each.idle_per_h is not None]
+    currencies = {currency for _, currency in idle}
+    is_known = len(currencies) == 1
+    return {
+        "reservations": sum(each.message.state.value not in ended for each in table),
+        "reserved_instances": sum(each.message.instances for each in active),
+        "reserved_idle_per_h": f"{sum(fee for fee, _ in idle):.2f}" if is_known else None,
+        "reserved_currency": currencies.pop() if is_known else None,
+    }
 
 
 def _slices(batch: list[Envelope]) -> list[list[Envelope]]:

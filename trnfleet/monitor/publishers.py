@@ -103,6 +103,10 @@ class Publishers:
             online[state.number] = self.is_online(state)
         return online
 
+    def boots_online(self) -> set[str]:
+        """Return the ids of the starts that are there."""
+        return {boot for (_, boot), state in self._starts.items() if self.is_online(state)}
+
     def clients(self) -> dict[str, bool]:
         """Return for each client whether it is there in any of its starts."""
         found: dict[str, bool] = {}

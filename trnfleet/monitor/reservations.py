@@ -1,0 +1,347 @@
+"""Reserved capacity as the monitor knows it: what publishers told, what of it is in use, how long it lasts, what it costs.
+
+Owns the reservations' messages and what follows from them and the store at an instant. Times are monitor time. How they were
+used hour by hour is `usage`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.clock import NS_PER_S, parse_rfc3339
+from trnfleet.domain.address import Level
+from trnfleet.domain.reservations.extension import why_not_extendable
+from trnfleet.domain.reservations.states import ENDED, BlockState, ExtensionState
+from trnfleet.errors import WireError
+from trnfleet.monitor import fields
+from trnfleet.monitor.store import Freshness
+from trnfleet.monitor.usage import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.rollup import Rollups
+    from trnfleet.monitor.store import Store
+    from trnfleet.monitor.timebase import Moment
+    from trnfleet.monitor.usage import UsageHour
+    from trnfleet.wire.reservations import ReservationMessage
+
+IDLE_BELOW_PCT = 1.0
+"""An instance whose cores execute less than that does nothing."""
+NEAR_END_S = 6 * 3_600.0
+"""A shift before the first termination: time to extend, which EC2 allows until an hour before the end, or to move."""
+SLICE = 16
+"""Reservations that are looked at between two turns of other tasks."""
+
+_ENDED = frozenset(state.value for state in ENDED)
+_HOLDS_NOW = frozenset({BlockState.ACTIVE.value, BlockState.UNAVAILABLE.value})
+_ORDER = {
+    state: rank
+    for rank, state in enumerate(
+        ("active", "unavailable", "scheduled", "payment-pending", "delayed", "assessing", "pending", "cancelling")
+    )
+}  # fmt: skip  # a list of names
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """One reservation at an instant; None where nobody can say."""
+
+    message: ReservationMessage
+    rows: tuple[range, ...]
+    """Instance rows of the present layout that it holds, ascending and apart; empty where none is known."""
+    starts_ns: int
+    ends_ns: int | None
+    terminates_ns: int | None
+    to_start_s: float
+    """Simulated seconds to its start; negative once it has begun."""
+    to_end_s: float | None
+    """Seconds to its end; negative after it."""
+    to_termination_s: float | None
+    """Seconds until its instances begin to be terminated; negative after it."""
+    used: int | None
+    """Instances of it that do something: their cores' mean utilisation is above `IDLE_BELOW_PCT` now. None while it is not
+    active, and where no instance of it is live."""
+    unknown: int
+    """Instances of it of which nothing live is known."""
+    util_pct: float | None
+    """Mean NeuronCore utilisation of its live instances now."""
+    mean_util_pct: float | None
+    """The same since it began or since the monitor has watched it, whichever is later."""
+    fee_per_h: Decimal | None
+    """What an hour of all of it costs: the fee over its whole time."""
+    idle_per_h: Decimal | None
+    """What of `fee_per_h` goes to instances that do nothing; None unless it is active and its use is known."""
+    can_extend: bool
+    why_not: str
+    """Why it cannot be extended now, in a few words; empty where it can."""
+    is_near_end: bool
+    """It is active and less than `NEAR_END_S` from the first termination."""
+    is_idle: bool
+    """It is active and nothing of it is in use."""
+    is_current: bool = True
+    """Whether whoever published it is still there; else it is as last known."""
+
+
+class _Kept(NamedTuple):
+    """A message with its times parsed."""
+
+    message: ReservationMessage
+    starts_ns: int
+    ends_ns: int | None
+    terminates_ns: int | None
+    created_ns: int
+    ts_ns: int
+
+    @property
+    def state(self) -> str:
+        return self.message.state.value
+
+    @property
+    def sort_key(self) -> tuple[int, int, str]:
+        """What lasts comes first, by its end; what is to come, by its start; what has ended last, the newest first."""
+        if self.state in _ENDED:
+            return len(_ORDER) + 1, -(self.ends_ns or self.ts_ns), self.message.id
+        by_ns = self.starts_ns if self.state == BlockState.SCHEDULED.value else self.ends_ns
+        return _ORDER.get(self.state, len(_ORDER)), 2**63 if by_ns is None else by_ns, self.message.id
+
+
+class Reservations:
+    """The reservations of one fleet."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        """Goes up with every message that is taken, and whenever what is computed has changed."""
+        self.history = Usage()
+        self._kept: dict[str, _Kept] = {}
+        self._rows: dict[str, tuple[range, ...]] = {}
+        self._placed = (-1, -1)
+        """Layout generation and message count that `_rows` belongs to."""
+        self._messages = 0
+        self._table: list[Reservation] = []
+        self._of_instances: NDArray[np.int32] = np.zeros(0, np.int32)
+
+    def __len__(self) -> int:
+        """Return how many reservations are known."""
+        return len(self._kept)
+
+    def __contains__(self, reservation_id: str) -> bool:
+        return reservation_id in self._kept
+
+    def put(self, message: ReservationMessage) -> bool:
+        """Take a message; return whether it was news.
+
+        A message of the same publisher's start that comes late, after a later change, is none.
+
+        Raises:
+            WireError: one of its times is no time, or it ends before it starts.
+        """
+        kept = _Kept(
+            message,
+            _instant(message.start, "start"),
+            None if message.end is None else _instant(message.end, "end"),
+            None if message.terminates is None else _instant(message.terminates, "terminates"),
+            _instant(message.created, "created"),
+            _instant(message.ts, "ts"),
+        )
+        if kept.ends_ns is not None and kept.ends_ns <= kept.starts_ns:
+            raise WireError("the reservation ends before it starts")
+        known = self._kept.get(message.id)
+        if known is not None and known.message.boot == message.boot and known.message.change > message.change:
+            return False
+        self._kept[message.id] = kept
+        self._changed()
+        return True
+
+    def remove(self, reservation_id: str) -> None:
+        """Forget a reservation whose message was cleared."""
+        if self._kept.pop(reservation_id, None) is not None:
+            self.history.forget(reservation_id)
+            self._changed()
+
+    def table(self) -> list[Reservation]:
+        """Return all reservations as of the last pass: active ones by their end, then what is to come, ended ones last."""
+        return self._table
+
+    def find(self, reservation_id: str) -> Reservation | None:
+        """Return a reservation as of the last pass."""
+        return next((each for each in self._table if each.message.id == reservation_id), None)
+
+    def usage(self, reservation_id: str) -> Sequence[UsageHour]:
+        """Return how a reservation was used hour by hour, as far as it was watched, ascending."""
+        return self.history.hours(reservation_id)
+
+    def of_instances(self) -> NDArray[np.int32]:
+        """Return for each instance the place in `table` of the reservation that holds it now, -1 for none.
+
+        Shape (instances of the layout of the last pass,).
+        """
+        return self._of_instances
+
+    def wanted_ec2_ids(self) -> set[str]:
+        """Return the EC2 ids of which an address is needed."""
+        return {
+            ec2_id for kept in self._kept.values() if not kept.message.on for ec2_id in kept.message.ec2_ids
+        }
+
+    def compute(
+        self,
+        store: Store,
+        rollups: Rollups,
+        moment: Moment,
+        boots_online: Collection[str],
+        find_instances: Callable[[set[str]], Mapping[str, str]],
+    ) -> Iterator[None]:
+        """Bring the table up to date, giving way after each slice; it changes all at once at the end.
+
+        Args:
+            store: The newest values.
+            rollups: Those of the last pass.
+            moment: What time it is.
+            boots_online: Starts of publishers that are there.
+            find_instances: Returns the addresses of instances by their EC2 ids, as far as they are known.
+        """
+        layout = store.layout
+        self._place(layout, store.generation, find_instances)
+        is_ready = rollups.ready and rollups.generation == store.generation
+        count = len(layout.instances)
+        util = np.full(count, np.nan)
+        if is_ready and count:
+            live = rollups.states(Level.INSTANCE)[:, Freshness.LIVE] == np.diff(layout.chip_start)
+            values = fields.BY_KEY["nc_util_pct"].values(store, rollups, Level.INSTANCE, None)
+            util = np.where(live, values, np.nan)
+        table: list[Reservation] = []
+        holder = np.full(count, -1, np.int32)
+        for number, kept in enumerate(sorted(self._kept.values(), key=lambda each: each.sort_key)):
+            rows = self._rows.get(kept.message.id, ())
+            table.append(self._look(kept, rows, util, moment, boots_online))
+            if kept.state in _HOLDS_NOW:
+                for run in rows:
+                    holder[run.start : run.stop] = number
+            if number % SLICE == SLICE - 1:
+                yield
+        if store.generation == self._placed[0]:
+            self._table, self._of_instances = table, holder
+            self.revision += 1
+
+    def watch(self, moment: Moment) -> None:
+        """Take note of how all active reservations are used at an instant, about once a second."""
+        active = {
+            each.message.id: (each.util_pct, each.used / each.message.instances)
+            for each in self._table
+            if each.message.state.value in _HOLDS_NOW
+            and each.util_pct is not None
+            and each.used is not None
+            and each.message.instances
+        }
+        self.history.watch(moment, active)
+
+    def _changed(self) -> None:
+        self._messages += 1
+        self.revision += 1
+
+    def _place(
+        self, layout: Layout, generation: int, find_instances: Callable[[set[str]], Mapping[str, str]]
+    ) -> None:
+        """Find the instances of every reservation, where messages or layout have changed."""
+        if self._placed == (generation, self._messages):
+            return
+        self._placed = generation, self._messages
+        wanted = self.wanted_ec2_ids()
+        addresses = find_instances(wanted) if wanted else {}
+        self._rows = {}
+        for name, kept in self._kept.items():
+            targets = kept.message.on or [
+                addresses[each] for each in kept.message.ec2_ids if each in addresses
+            ]
+            covered = [layout.find_instances(target) for target in targets]
+            self._rows[name] = _joined([each for each in covered if each])
+
+    def _look(
+        self,
+        kept: _Kept,
+        rows: tuple[range, ...],
+        util: NDArray[np.float64],
+        moment: Moment,
+        boots_online: Collection[str],
+    ) -> Reservation:
+        message = kept.message
+        now_ns = moment.time_ns
+        parts = [util[run.start : run.stop] for run in rows]
+        there = np.concatenate(parts) if parts else np.zeros(0)
+        known = there[~np.isnan(there)]
+        is_active = kept.state in _HOLDS_NOW
+        is_known = is_active and len(known) > 0
+        used = int((known > IDLE_BELOW_PCT).sum()) if is_known else None
+        fee_per_h = _fee_per_h(kept)
+        idle_per_h = None
+        if fee_per_h is not None and used is not None and message.instances:
+            idle = min(len(known), message.instances) - used
+            idle_per_h = fee_per_h * max(idle, 0) / message.instances
+        is_pending = any(each.state is ExtensionState.PAYMENT_PENDING for each in message.extensions)
+        why_not = "no end"
+        if message.type != "capacity-block":
+            why_not = "no block"
+        elif kept.ends_ns is not None:
+            why_not = why_not_extendable(
+                message.state, kept.starts_ns, kept.ends_ns, now_ns, is_pending=is_pending
+            )
+        to_termination_s = _until(kept.terminates_ns, now_ns)
+        return Reservation(
+            message=message,
+            rows=rows,
+            starts_ns=kept.starts_ns,
+            ends_ns=kept.ends_ns,
+            terminates_ns=kept.terminates_ns,
+            to_start_s=(kept.starts_ns - now_ns) / NS_PER_S,
+            to_end_s=_until(kept.ends_ns, now_ns),
+            to_termination_s=to_termination_s,
+            used=used,
+            unknown=max(message.instances - len(known), 0) if is_active else 0,
+            util_pct=float(known.mean()) if is_known else None,
+            mean_util_pct=self.history.mean_util_pct(message.id),
+            fee_per_h=fee_per_h,
+            idle_per_h=idle_per_h,
+            can_extend=not why_not,
+            why_not=why_not,
+            is_near_end=is_active and to_termination_s is not None and to_termination_s < NEAR_END_S,
+            # What is not known may be in use.
+            is_idle=used == 0 and len(known) >= message.instances,
+            is_current=message.boot is None or message.boot in boots_online,
+        )
+
+
+def _joined(runs: list[range]) -> tuple[range, ...]:
+    """Return ranges ascending, with those that touch or overlap made one."""
+    joined: list[range] = []
+    for run in sorted(runs, key=lambda each: each.start):
+        if joined and run.start <= joined[-1].stop:
+            joined[-1] = range(joined[-1].start, max(joined[-1].stop, run.stop))
+        else:
+            joined.append(run)
+    return tuple(joined)
+
+
+def _instant(text: str, name: str) -> int:
+    try:
+        return parse_rfc3339(text)
+    except (ValueError, OverflowError):
+        raise WireError(f"ReservationMessage {name}: not a time with its zone") from None
+
+
+def _until(instant_ns: int | None, now_ns: int) -> float | None:
+    return None if instant_ns is None else (instant_ns - now_ns) / NS_PER_S
+
+
+def _fee_per_h(kept: _Kept) -> Decimal | None:
+    if kept.message.fee is None or kept.ends_ns is None:
+        return None
+    hours = Decimal(kept.ends_ns - kept.starts_ns) / Decimal(3_600 * NS_PER_S)
+    return Decimal(kept.message.fee) / hours
