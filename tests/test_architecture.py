@@ -51,6 +51,8 @@ HOME_OF = {
     "paho": "transport",
     "amqtt": "transport",
     "click": "cli",
+    "boto3": "bridge",
+    "botocore": "bridge",
 }
 """Libraries that one package alone may name."""
 

@@ -28,6 +28,10 @@ class BrokerError(TrnfleetError):
     """A broker could not be reached, started or talked to (exit status 1)."""
 
 
+class CloudError(TrnfleetError):
+    """A cloud's API could not be asked, or refused (exit status 1)."""
+
+
 def nearest(name: str, choices: Iterable[str]) -> str:
     """Return a clause that names the valid choice nearest to `name`, or every choice when none is near."""
     known = sorted(choices)

@@ -1,0 +1,144 @@
+"""Reads reserved capacity from EC2: describes only, page by page, and says what it could not read.
+
+It blocks, and is meant for a thread. A missing permission takes away what that call would have told and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from trnfleet.errors import CloudError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MOST_PAGES = 200
+"""Pages of one call, so that a token that never ends does not keep it reading."""
+PAGE = 100
+"""Entries that are asked for at once."""
+_THROTTLED = frozenset(
+    {
+        "RequestLimitExceeded",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+        "RequestThrottled",
+    }
+)
+_FORBIDDEN = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "OptInRequired"})
+
+
+class Throttled(CloudError):  # noqa: N818  it is a request for patience
+    """EC2 asks for patience."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What EC2 told, as botocore gives it; None where it could not be asked."""
+
+    blocks: list[dict[str, Any]] | None = None
+    statuses: list[dict[str, Any]] | None = None
+    reservations: list[dict[str, Any]] | None = None
+    extensions: list[dict[str, Any]] | None = None
+    instances: list[dict[str, Any]] | None = None
+    """Instances that run in a reservation."""
+    problems: tuple[str, ...] = field(default=())
+    """What could not be read and why, a line each."""
+
+
+def connect(region: str | None, profile: str | None) -> Any:
+    """Return an EC2 client.
+
+    Raises:
+        CloudError: boto3 is not installed, or knows no region or profile.
+    """
+    try:
+        import boto3  # noqa: PLC0415  an extra
+        from botocore.config import Config  # noqa: PLC0415  an extra
+        from botocore.exceptions import BotoCoreError, NoRegionError  # noqa: PLC0415  an extra
+    except ImportError:
+        raise CloudError("boto3 is not installed: pip install 'trnfleet[aws]'") from None
+    try:
+        session = boto3.Session(region_name=region, profile_name=profile)
+        return session.client("ec2", config=Config(retries={"mode": "standard", "max_attempts": 4}))
+    except NoRegionError:
+        raise CloudError("EC2: no region; give --region, such as us-east-2, or set AWS_REGION") from None
+    except BotoCoreError as error:
+        raise CloudError(f"EC2: {error}") from error
+
+
+def read(client: Any) -> Reading:
+    """Read all that there is of reserved capacity.
+
+    Args:
+        client: boto3's for EC2.
+
+    Raises:
+        Throttled: EC2 asks for patience, after botocore's own retries.
+        CloudError: it cannot be asked at all; one line says why.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError  # noqa: PLC0415  an extra
+
+    problems: list[str] = []
+
+    def pages(operation: str, key: str, **arguments: Any) -> list[dict[str, Any]] | None:
+        try:
+            return list(_pages(client, operation, key, **arguments))
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "")
+            if code in _THROTTLED:
+                raise Throttled(f"EC2: {operation}: {code}") from error
+            if code in _FORBIDDEN:
+                problems.append(
+                    f"ec2:{_action(operation)} is not allowed ({code}); what it would tell stays unknown"
+                )
+                return None
+            raise CloudError(f"EC2: {operation}: {code or error}") from error
+        except NoCredentialsError:
+            raise CloudError("EC2: no credentials; log in, set AWS_PROFILE, or give --profile") from None
+        except BotoCoreError as error:
+            raise CloudError(f"EC2: {operation}: {error}") from error
+
+    blocks = pages("describe_capacity_blocks", "CapacityBlocks")
+    reservations = pages("describe_capacity_reservations", "CapacityReservations")
+    ids = [each["CapacityReservationId"] for each in reservations or () if "CapacityReservationId" in each]
+    return Reading(
+        blocks=blocks,
+        statuses=pages("describe_capacity_block_status", "CapacityBlockStatuses"),
+        reservations=reservations,
+        extensions=pages("describe_capacity_block_extension_history", "CapacityBlockExtensions"),
+        instances=_instances(pages, ids),
+        problems=tuple(problems),
+    )
+
+
+def _instances(pages: Any, ids: Sequence[str]) -> list[dict[str, Any]] | None:
+    """Return the instances that run in reservations; a filter takes 200 values."""
+    found: list[dict[str, Any]] = []
+    for first in range(0, len(ids), 200):
+        filters = [
+            {"Name": "capacity-reservation-id", "Values": ids[first : first + 200]},
+            {"Name": "instance-state-name", "Values": ["pending", "running"]},
+        ]
+        groups = pages("describe_instances", "Reservations", Filters=filters)
+        if groups is None:
+            return None
+        found += [instance for group in groups for instance in group.get("Instances", ())]
+    return found
+
+
+def _pages(client: Any, operation: str, key: str, **arguments: Any) -> Iterator[dict[str, Any]]:
+    token: str | None = None
+    for _ in range(MOST_PAGES):
+        more = {} if token is None else {"NextToken": token}
+        answer = getattr(client, operation)(MaxResults=PAGE, **arguments, **more)
+        yield from answer.get(key, ())
+        token = answer.get("NextToken") or None
+        if token is None:
+            return
+    raise CloudError(f"EC2: {operation}: more than {MOST_PAGES} pages")
+
+
+def _action(operation: str) -> str:
+    return "".join(part.title() for part in operation.split("_"))
