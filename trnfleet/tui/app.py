@@ -29,9 +29,13 @@ from trnfleet.tui.fleet import FleetView
 from trnfleet.tui.header import header
 from trnfleet.tui.help import HelpScreen, Key, Section, help_title, sections
 from trnfleet.tui.hierarchy import HierarchyView
+from trnfleet.tui.highlight import Highlight, holders
+from trnfleet.tui.plain import plain
+from trnfleet.tui.reservations import ReservationsView
+from trnfleet.tui.reservationtable import ReservationTable
 from trnfleet.tui.status import Hints, banner, status
 from trnfleet.tui.terminal import Pacer
-from trnfleet.tui.views import CHIP, FLEET, HIERARCHY, View
+from trnfleet.tui.views import CHIP, FLEET, HIERARCHY, RESERVATIONS, View
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -52,6 +56,8 @@ SETTLE_S = 0.5
 NOTICE_S = 20.0
 """An event that is more than information is told in every view for so long."""
 MOST_HISTORY = 100
+MOST_LINES = 1_000
+"""More than any screen has."""
 SIGNALS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
 """Signals that end the app, with the status to end with; the terminal is restored first."""
 _GC_THRESHOLDS = (50_000, 50, 100)
@@ -78,6 +84,8 @@ class FleetApp(App[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back to where you were"),
+        Binding("r", "reservation", "the reservation that holds what you are looking at"),
+        Binding("u", "unpick", "show all alike: pick no reservation out"),
         Binding("question_mark", "help", "this help"),
         Binding("q", "quit", "quit"),
         Binding("ctrl+c,ctrl+q", "quit", "quit", priority=True, system=True),
@@ -124,6 +132,9 @@ class FleetApp(App[None]):
         self._banner = Bar(fill=palette.BAR_DOWN, id="banner")
         self._status = Bar(fill=palette.BAR, id="status")
         self._pages: dict[str, View] = {kind.title: kind(monitor, clock) for kind in view_classes()}
+        self.highlight = Highlight(monitor)
+        for page in self._pages.values():
+            page.set_highlight(self.highlight)
         self._page = self._pages[FLEET]
         self._event: Event | None = None
         """What is told for a while between breadcrumbs and views."""
@@ -197,6 +208,38 @@ class FleetApp(App[None]):
         views = Section("Views", [Key(page.key, page.title) for page in self._pages.values()])
         self.push_screen(HelpScreen([views, *sections([("Everywhere", type(self)), *parts])]))
 
+    def action_reservation(self) -> None:
+        """Go to the reservation that holds the present place; from the fleet, to the one that is picked out."""
+        place = self.place
+        chosen = self.highlight.reservation_id
+        if place:
+            held = holders(self.monitor.reservations.table(), self.monitor.store.layout, place)
+            chosen = chosen if chosen in held else next(iter(held), "")
+        self.go(place, RESERVATIONS)
+        page = self._page
+        if isinstance(page, ReservationsView):
+            if chosen:
+                page.show_reservation(chosen)
+            elif place:
+                page.tell(f"no reservation holds {plain(place, 60)}")
+
+    def action_unpick(self) -> None:
+        """Pick nothing out any more."""
+        if self.highlight.reservation_id:
+            self._pick("")
+
+    def _pick(self, reservation_id: str) -> None:
+        self.highlight.reservation_id = reservation_id
+        self._news = None
+        self._write_crumbs()
+        self._page.tick(MOST_LINES)
+
+    @on(ReservationTable.Picked)
+    def _picked(self, message: ReservationTable.Picked) -> None:
+        message.stop()
+        self.highlight.reservation_id = message.reservation_id
+        self.go(self.highlight.place(), FLEET)
+
     async def action_quit(self) -> None:
         """End with status 0."""
         self.exit(return_code=0)
@@ -246,6 +289,7 @@ class FleetApp(App[None]):
             monitor.ingest.jobs_revision,
             monitor.findings.total,
             monitor.events.received,
+            monitor.reservations.revision,
             monitor.link.connected,
         )
         if news != self._news:
@@ -294,12 +338,13 @@ class FleetApp(App[None]):
         views = [(page.key, page.title) for page in self._pages.values()]
         active = self._page.title
         event = self._event
-        self._crumbs.show(lambda width: [breadcrumbs(self.place, views, active, width, event)])
+        told = self.highlight.words()
+        self._crumbs.show(lambda width: [breadcrumbs(self.place, views, active, width, event, told)])
 
 
 def view_classes() -> tuple[type[View], ...]:
     """Return the views that there are, in the order of their keys."""
-    return FleetView, HierarchyView, ChipView, EventsView
+    return FleetView, HierarchyView, ChipView, ReservationsView, EventsView
 
 
 def _spare_the_collector() -> None:

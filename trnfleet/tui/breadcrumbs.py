@@ -47,9 +47,23 @@ def tabs(views: Iterable[tuple[str, str]], active: str, *, short: bool = False) 
 
 
 def breadcrumbs(
-    address: str, views: list[tuple[str, str]], active: str, width: int, event: Event | None = None
+    address: str,
+    views: list[tuple[str, str]],
+    active: str,
+    width: int,
+    event: Event | None = None,
+    picked: str = "",
 ) -> Parts:
-    """Return the whole line: the way on the left, the views on the right, and news for a while between them."""
+    """Return the whole line: the way on the left, the views on the right, and between them news for a while.
+
+    Args:
+        address: Where one is.
+        views: Key and title of each view.
+        active: Title of the one on the screen.
+        width: Of the line, in cells.
+        event: What is told for a while.
+        picked: What is said of what is picked out in every view; stands while there is no news.
+    """
     right = tabs(views, active)
     way = crumbs(address, width)
     is_tight = event is not None and width < width_of(right) + width_of(way) + _NOTICE_FROM
@@ -58,6 +72,14 @@ def breadcrumbs(
     room = width - width_of(right) - 2
     if event is None:
         left = crumbs(address, room)
+        if picked and width_of(left) + len(picked) + 2 > room:
+            right = tabs(views, active, short=True)
+            room = width - width_of(right) - 2
+            # What is picked out may shorten the way down to its end, as news may.
+            least = len(address.rpartition("/")[2]) + 5
+            left = crumbs(address, max(min(room, least), room - len(picked) - 2))
+        if picked and width_of(left) + 14 < room:
+            left.append((f"  {fit(picked, room - width_of(left) - 2).rstrip()}", palette.LINK))
     else:
         # What happened may shorten the way down to its end, which the views say once more.
         left = crumbs(address, max(min(room, len(address.rpartition("/")[2]) + 5), room - _NOTICE_FROM))

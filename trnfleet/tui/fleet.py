@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.monitor.monitor import Monitor
+    from trnfleet.tui.highlight import Highlight
 
 MAP_EVERY_S = 0.25
 """Seconds between two repaints of the map for new values; keys repaint it at once."""
@@ -86,6 +87,11 @@ class FleetView(View):
     def on_mount(self) -> None:
         """Write the heads."""
         self._write()
+
+    def set_highlight(self, highlight: Highlight) -> None:
+        """Let the map show what is picked out."""
+        super().set_highlight(highlight)
+        self.map.highlight = highlight
 
     @property
     def place(self) -> str:

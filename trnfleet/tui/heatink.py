@@ -20,6 +20,7 @@ from trnfleet.tui.heatvalues import (
     GAP_CODE,
     MISSING_CODE,
     OFFLINE_CODE,
+    OUTSIDE_CODE,
     PARTLY_CODE,
     STALE_CODE,
 )
@@ -42,6 +43,9 @@ STALE_GLYPH, PARTLY_GLYPH, OFFLINE_GLYPH, MISSING_GLYPH = "░", "▓", "✖", "
 _BACKGROUND = Color.parse(palette.BACKGROUND)
 _DIMMED = 0.45
 """Share of its colour that a stale value keeps."""
+_OUTSIDE = 0.18
+"""Share of its colour that a value keeps which lies outside of what is picked out."""
+OUTSIDE_DIGIT = "-"
 
 
 def bracket(glyph: str) -> int:
@@ -133,12 +137,14 @@ def _mixed(upper: int, lower: int) -> tuple[str, Style]:
 def _under(both: tuple[int, int]) -> Color:
     """Return the background for a marked cell: the live pixel's beside the marked one, if there is one."""
     for code in both:
-        if code < RAMP_STEPS or code == CURSOR_CODE:
+        if code < RAMP_STEPS or code >= CURSOR_CODE:
             return _color(code)
     return _BACKGROUND
 
 
 def _digit(code: int) -> tuple[str, Style]:
+    if code >= OUTSIDE_CODE:
+        return OUTSIDE_DIGIT, palette.GHOST
     if code < RAMP_STEPS:
         return str(code), palette.BASE
     if code < STALE_CODE:
@@ -154,6 +160,8 @@ def _color(code: int) -> Color:
         return RAMP[code % RAMP_STEPS]
     if code < OFFLINE_CODE:
         return _dim(RAMP[code - STALE_CODE])
+    if code >= OUTSIDE_CODE:
+        return _towards(RAMP[code - OUTSIDE_CODE], _BACKGROUND, _OUTSIDE)
     if code == MISSING_CODE:
         return palette.MISSING_COLOR
     return Color.parse(palette.BRIGHT) if code == CURSOR_CODE else _BACKGROUND
@@ -161,8 +169,13 @@ def _color(code: int) -> Color:
 
 def _dim(color: Color) -> Color:
     # A stale value of the lowest step would vanish in the background, so some grey goes in.
-    pairs = zip(color.get_truecolor(), Color.parse(palette.MUTED).get_truecolor(), strict=True)
-    return Color.from_rgb(*(round(_DIMMED * own + (1 - _DIMMED) * grey) for own, grey in pairs))
+    return _towards(color, Color.parse(palette.MUTED), _DIMMED)
+
+
+def _towards(color: Color, other: Color, share: float) -> Color:
+    """Return a mixture: `share` of a colour, the rest of the other."""
+    pairs = zip(color.get_truecolor(), other.get_truecolor(), strict=True)
+    return Color.from_rgb(*(round(share * own + (1 - share) * rest) for own, rest in pairs))
 
 
 def _style(color: Color, background: Color) -> Style:

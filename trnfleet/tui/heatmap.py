@@ -18,7 +18,16 @@ from trnfleet.tui import palette
 from trnfleet.tui.heatcursor import Cursor
 from trnfleet.tui.heatgrid import MARGIN, TILE, Grid, Rect
 from trnfleet.tui.heatink import CURSOR_STYLE, RAMP_TEXT, Ink, bracket
-from trnfleet.tui.heatvalues import CODES, CURSOR_CODE, GAP_CODE, HeatValues, Image, codes_of, is_count
+from trnfleet.tui.heatvalues import (
+    CODES,
+    CURSOR_CODE,
+    GAP_CODE,
+    OUTSIDE_CODE,
+    HeatValues,
+    Image,
+    codes_of,
+    is_count,
+)
 from trnfleet.tui.lines import Line, LineView, blank_line, text_line
 from trnfleet.tui.palette import RAMP_STEPS
 from trnfleet.tui.plain import plain
@@ -34,6 +43,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.fields import Field
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.tui.heatink import Span
+    from trnfleet.tui.highlight import Highlight
 
 _FIRST = (
     "nc_util_pct",
@@ -83,6 +93,8 @@ class HeatMap(LineView):
         self.cursor = Cursor(monitor)
         self._generation = monitor.store.generation
         self._level = 0
+        self.highlight: Highlight | None = None
+        """What is picked out; the app's."""
         self.room_rows = 0
         """Rows that the map may have; some may be lent to something else as long as it does not need them."""
         self._chosen = False
@@ -168,6 +180,11 @@ class HeatMap(LineView):
         if not len(columns) or not len(rows):
             return codes, image
         pixels = codes_of(image, self.scale(), counts=is_count(self.field))
+        mask = self.highlight.mask() if self.highlight is not None else None
+        if mask is not None:
+            inside = self.values.inside(self.grid, mask, self.zoom.chips, columns, rows)
+            # What is silent stays to be seen wherever it is.
+            pixels[~inside & (pixels < RAMP_STEPS)] += OUTSIDE_CODE
         picked = pixels[np.ix_(np.maximum(down - rows[0], 0), np.maximum(across - columns[0], 0))]
         return np.where((down >= 0)[:, None] & (across >= 0)[None, :], picked, codes), image
 
@@ -244,6 +261,8 @@ class HeatMap(LineView):
     def _value_look(self, code: int) -> tuple[str, Style]:
         if code < len(RAMP_TEXT):
             return " ", palette.BASE if self.ink.digits else RAMP_TEXT[code]
+        if code >= OUTSIDE_CODE:
+            return " ", palette.GHOST
         glyph, _ = self.ink.look(code * CODES + code)
         return glyph, palette.QUIET
 

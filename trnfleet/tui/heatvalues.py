@@ -52,8 +52,10 @@ class Image(NamedTuple):
 
 PARTLY_CODE, STALE_CODE = RAMP_STEPS, 2 * RAMP_STEPS
 OFFLINE_CODE, MISSING_CODE, GAP_CODE, CURSOR_CODE = range(3 * RAMP_STEPS, 3 * RAMP_STEPS + 4)
-CODES = 3 * RAMP_STEPS + 4
-"""Codes of a pixel's look: live steps of the ramp, then partly, stale ones, and the four without a value."""
+OUTSIDE_CODE = 3 * RAMP_STEPS + 4
+CODES = 4 * RAMP_STEPS + 4
+"""Codes of a pixel's look: live steps of the ramp, then partly, stale ones, the four without a value, and live steps of what
+lies outside of what is picked out."""
 
 
 def is_count(field: Field) -> bool:
@@ -99,6 +101,26 @@ class HeatValues:
             self._chips(grid, field, 2 * x + right, 2 * y + below) for below in (0, 1) for right in (0, 1)
         ]
         return _joined(parts, _joining(field))
+
+    def inside(
+        self, grid: Grid, mask: NDArray[np.bool_], side: int, x: NDArray[np.int64], y: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Return which pixels, as in `window`, hold any chip of the instances that `mask` marks; rows by columns."""
+        layout = self._monitor.store.layout
+        if len(mask) != len(layout.instances) or not grid.groups:
+            return np.ones((len(y), len(x)), np.bool_)
+        if side < TILE:
+            found = np.zeros((len(y), len(x)), np.bool_)
+            for below in range(side):
+                for right in range(side):
+                    chips = grid.chips_at(side * x + right, side * y + below)
+                    found |= (chips >= 0) & mask[layout.instance_of_chip[np.maximum(chips, 0)]]
+            return found
+        columns = -(-grid.columns * GROUP // side)
+        rows = -(-grid.rows * GROUP // side)
+        place = (grid.tile_y // side * columns + grid.tile_x // side)[grid.piece_tile]
+        marked = np.bincount(place, mask[grid.piece_instance], rows * columns) > 0
+        return marked.reshape(rows, columns)[np.ix_(y, x)]
 
     def scale(self, grid: Grid, field: Field, side: int) -> tuple[float, float]:
         """Return the values at the ends of the ramp; counts are measured by the highest of them."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.domain.layout import Node
     from trnfleet.monitor.monitor import Monitor
+    from trnfleet.tui.highlight import Highlight
 
 
 class HierarchyView(View):
@@ -59,6 +60,11 @@ class HierarchyView(View):
             select_on_focus=False,
             compact=True,
         )
+
+    def set_highlight(self, highlight: Highlight) -> None:
+        """Let the tree mark what is picked out."""
+        super().set_highlight(highlight)
+        self.table.set_highlight(highlight)
 
     def compose(self) -> ComposeResult:
         """Put head, rows, foot and prompt below each other."""

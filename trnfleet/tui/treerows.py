@@ -18,6 +18,7 @@ from trnfleet.monitor.store import Freshness
 from trnfleet.tui import charts, columns, palette
 from trnfleet.tui.cells import CHART, fit, right
 from trnfleet.tui.freshness import describe
+from trnfleet.tui.reservationwords import PICKED
 from trnfleet.tui.treeindex import CORE_LANES, parent_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.columns import Plan, TreeColumn
     from trnfleet.tui.described import Descriptions
     from trnfleet.tui.freshness import State
+    from trnfleet.tui.highlight import Highlight
     from trnfleet.tui.treeindex import Row
 
     Group = tuple[list[int], NDArray[np.int64]]
@@ -45,6 +47,8 @@ class TreeRows:
     def __init__(self, monitor: Monitor, descriptions: Descriptions) -> None:
         self._monitor = monitor
         self._descriptions = descriptions
+        self.highlight: Highlight | None = None
+        """What is picked out; the app's."""
         self._sparks: dict[Node, str] = {}
         self._sparks_of: tuple[Layout | None, int, int] = (None, -1, 0)
 
@@ -184,7 +188,15 @@ class TreeRows:
             return "       " + _core_name(core, lnc or 1)
         triangle = "▾" if row.is_open else "▸"
         name = layout.path(node).rpartition("/")[2]
-        return " " + "  " * (node.level - 1) + f"{triangle} {name}"
+        return self._mark(node) + "  " * (node.level - 1) + f"{triangle} {name}"
+
+    def _mark(self, node: Node) -> str:
+        """Return the sign of what is picked out, or a space."""
+        mask = self.highlight.mask() if self.highlight is not None else None
+        if mask is None:
+            return " "
+        below = self._monitor.store.layout.instance_range(node)
+        return PICKED if mask[below.start : below.stop].any() else " "
 
     def _name_style(self, node: Node, state: State) -> Style | None:
         if state.freshness is not Freshness.LIVE:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.tui.cells import Parts
     from trnfleet.tui.described import Descriptions
+    from trnfleet.tui.highlight import Highlight
     from trnfleet.tui.treefilter import Selection
 
 RESORT_EVERY_S = 1.0
@@ -94,6 +95,10 @@ class TreeTable(LineView):
         """The address under the cursor; empty where there is no row."""
         self.pattern = ""
         """The filter."""
+
+    def set_highlight(self, highlight: Highlight) -> None:
+        """Mark the instances that are picked out."""
+        self._rows.highlight = highlight
 
     @property
     def plan(self) -> columns.Plan:

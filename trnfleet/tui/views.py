@@ -14,8 +14,9 @@ from textual.widget import Widget
 if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.monitor.monitor import Monitor
+    from trnfleet.tui.highlight import Highlight
 
-FLEET, HIERARCHY, CHIP, EVENTS = "Fleet", "Hierarchy", "Chip", "Events"
+FLEET, HIERARCHY, CHIP, RESERVATIONS, EVENTS = "Fleet", "Hierarchy", "Chip", "Reservations", "Events"
 """Titles of the views, by which they are asked for."""
 
 
@@ -54,6 +55,12 @@ class View(Widget):
         super().__init__()
         self.monitor = monitor
         self.clock = clock
+        self.highlight: Highlight | None = None
+        """What is picked out in every view; the app's."""
+
+    def set_highlight(self, highlight: Highlight) -> None:
+        """Take the app's highlight, which all views share."""
+        self.highlight = highlight
 
     @property
     def place(self) -> str:

@@ -144,3 +144,30 @@ def test_counts_are_measured_by_the_highest(feed: Feed) -> None:
     grid, values = Grid.of(feed.layout), HeatValues(feed.monitor)
     assert values.scale(grid, ERRORS, 1) == values.scale(grid, ERRORS, 8) == (0.0, 40.0)
     assert [rounded_up(each) for each in (0, 8, 9, 17, 41, 100, 1e6)] == [8, 8, 16, 40, 80, 160, 1.6e6]
+
+
+@pytest.mark.parametrize("side", [1, 2, 4, 8, 16])
+def test_a_pixel_is_inside_where_any_of_its_chips_is(feed: Feed, side: int) -> None:
+    """What is picked out covers the pixels that hold a chip of its instances, and no other, at every size of a pixel."""
+    layout, grid = feed.layout, Grid.of(feed.layout)
+    mask = np.zeros(len(layout.instances), np.bool_)
+    mask[[0, 1, len(layout.instances) - 2]] = True
+    wide, high = (-(-groups * GROUP // side) for groups in (grid.columns, grid.rows))
+    expected = np.zeros((high, wide), np.bool_)
+    for chip in range(layout.chips):
+        x, y = grid.place_of(chip)
+        expected[y // side, x // side] |= mask[layout.instance_of_chip[chip]]
+    found = HeatValues(feed.monitor).inside(grid, mask, side, np.arange(wide), np.arange(high))
+    assert np.array_equal(found, expected)
+    assert np.count_nonzero(found) > 0
+    part = HeatValues(feed.monitor).inside(grid, mask, side, np.arange(1), np.arange(high))
+    assert np.array_equal(part, expected[:, :1])
+
+
+def test_a_mask_of_another_layout_dims_nothing(feed: Feed) -> None:
+    """Until the mask is that of the present layout everything counts as inside."""
+    inside = HeatValues(feed.monitor).inside(
+        Grid.of(feed.layout), np.zeros(3, np.bool_), 1, np.arange(4), np.arange(5)
+    )
+    assert inside.shape == (5, 4)
+    assert inside.all()

@@ -238,3 +238,14 @@ def test_small_words() -> None:
     assert (key_text("up,k"), key_text("ctrl+c"), key_text("question_mark")) == ("↑ k", "Ctrl-c", "?")
     assert shortened("uc1/us-0001/trn2u-0001-0/chip05", 20) == "trn2u-0001-0/chip05"
     assert shortened("uc1", 1) == "uc1"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_what_is_picked_out_stands_behind_the_way(width: int) -> None:
+    """What is picked out in every view is said in the line, which stays within the screen; the way gives way to it."""
+    views = [("1", "Fleet"), ("2", "Hierarchy"), ("4", "Chip"), ("7", "Reservations"), ("9", "Events")]
+    said = "◆ cb-0123456789abcdef0 (4 instances)  u: show all"
+    line = text_of(breadcrumbs("uc1/us-0001", views, "Fleet", width, None, said))
+    assert len(line) <= width
+    assert "◆ cb-" in line
+    assert (said in line) == (width >= 80)
