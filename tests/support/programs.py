@@ -17,7 +17,11 @@ COMMAND = (sys.executable, "-m", "trnfleet")
 
 def environment(**more: str) -> dict[str, str]:
     """Return this process's environment without settings of ours, and with `more`."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("TRNFLEET_", "NO_COLOR"))}
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith(("TRNFLEET_", "NO_COLOR", "AWS_"))
+    }
     return {**kept, **more}
 
 

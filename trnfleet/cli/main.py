@@ -24,6 +24,9 @@ COMMANDS = {
     ),
     "inject": ("trnfleet.cli.inject", "Cause a fault in a running simulator, or list what may be caused."),
     "jump": ("trnfleet.cli.jump", "Let a running simulator's time jump ahead."),
+    "reserve": ("trnfleet.cli.reserve", "Look for, buy, extend and list Capacity Blocks."),
+    "usage": ("trnfleet.cli.usage", "What is used of what is reserved over a period, as CSV."),
+    "bridge": ("trnfleet.cli.bridge", "Reservations of a real AWS account, from EC2 to a broker."),
     "fleet": ("trnfleet.cli.fleet", "What a fleet file describes."),
     "broker": ("trnfleet.cli.broker", "The embedded broker alone."),
 }

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LEFT_TO_SCENARIOS = frozenset({"fleet", "seed", "period", "speed", "start"})
 """Options that a scenario decides about unless they stand on the command line."""
-KINDS = ("telemetry", "events", "jobs")
+KINDS = ("telemetry", "events", "jobs", "reservations")
 
 
 class Instant(click.ParamType[datetime]):

@@ -96,7 +96,7 @@ CONNECT_LIMIT_S = 10.0
 @setting(
     "--include",
     type=Kinds(),
-    help="With --stdout: which lines, of telemetry, events, jobs; by default telemetry, and all with a scenario.",
+    help="With --stdout: which lines, of telemetry, events, jobs, reservations; by default telemetry, and with a scenario the first three.",
 )
 @click.option("--realtime", is_flag=True, help="With --stdout: one tick a period, not as fast as possible.")
 @broker_options(required=False)

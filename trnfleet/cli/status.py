@@ -46,6 +46,9 @@ EVENTS_TOLD = 5
     type=click.FloatRange(1, 3),
     help="Facility power over IT power; by default 1.14, AWS's global figure for 2025.",
 )
+@click.option(
+    "--reservations", is_flag=True, help="Capacity Blocks and what is used of them, instead of the summary."
+)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 @log_options
 @click.pass_context
@@ -57,6 +60,7 @@ def command(
     name: str | None,
     wait: float,
     pue: float | None,
+    reservations: bool,
     as_json: bool,
     log_format: str,
     log_level: str,
@@ -67,6 +71,7 @@ def command(
     Examples:
       trnfleet status --broker mqtt://127.0.0.1:1883
       trnfleet status --broker mqtt://ops@broker.example:1883 --name prod --json | jq .power_w
+      trnfleet status --broker mqtt://127.0.0.1:1883 --reservations
     """
     set_up_logs(log_format, log_level)
     password = find_password(password_file)
@@ -75,7 +80,15 @@ def command(
     summary = monitor.summary()
     critical = [finding for finding in monitor.findings.shown if finding.severity == 0]
     healthy = summary.live_chips == summary.chips > 0 and not critical
-    if as_json:
+    if reservations:
+        from trnfleet.cli.reserved import reservation_facts, reservation_lines  # noqa: PLC0415  --help stays quick
+
+        table = monitor.reservations.table()
+        if as_json:
+            click.echo(json.dumps([reservation_facts(each) for each in table], indent=2))
+        else:
+            click.echo("\n".join(reservation_lines(table, monitor.moment().time_ns)))
+    elif as_json:
         click.echo(json.dumps({**facts(monitor, summary, healthy=healthy), "broker": str(broker)}, indent=2))
     else:
         click.echo(text(summary, monitor, healthy=healthy))

@@ -51,6 +51,7 @@ def watch_fleet(
         (build_filter(fleet, TopicClass.PUBLISHER, root), 1),
         (build_filter(fleet, TopicClass.NODE, root), 0),
         (build_filter(fleet, TopicClass.JOB, root), 1),
+        (build_filter(fleet, TopicClass.RESERVATION, root), 1),
         (build_filter(fleet, TopicClass.EVENT, root), 1),
         (build_filter(fleet, TopicClass.TELEMETRY, root), 0),
     ]

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from trnfleet.cli import inject, reserve
+from trnfleet.cli.requests import Answer, Request
+from trnfleet.cli.reserve import command
+
+BROKER = ("--broker", "mqtt://127.0.0.1:1")
+OFFERING = {
+    "id": "cbo-1",
+    "instance_type": "trn2.48xlarge",
+    "instances": 2,
+    "ultraserver_type": None,
+    "zone": "us-east-2b",
+    "start": "2026-01-05T11:30:00.000Z",
+    "end": "2026-01-06T11:30:00.000Z",
+    "hours": 24.0,
+    "fee": "1716.48",
+    "currency": "USD",
+}
+NASTY = "cbo-\x1b[2J"
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+    """Note what is asked, and answer with an offering or a reservation."""
+    requests: list[Request] = []
+
+    async def ask_fleet(_url: object, _name: object, request: Request, **_: object) -> list[Answer]:
+        requests.append(request)
+        result: dict[str, Any] = {"offerings": [OFFERING], "reservation": {"id": "cb-1"}}
+        return [Answer("sim-1", True, "done", result)]
+
+    monkeypatch.setattr(inject, "ask_fleet", ask_fleet)
+    return requests
+
+
+def answer_with(monkeypatch: pytest.MonkeyPatch, *answers: Answer) -> None:
+    async def ask_fleet(*_: object, **__: object) -> list[Answer]:
+        return list(answers)
+
+    monkeypatch.setattr(inject, "ask_fleet", ask_fleet)
+
+
+def call(*arguments: str) -> Any:
+    return CliRunner().invoke(command, [*arguments, *BROKER])
+
+
+def test_buying_is_a_dry_run_unless_told(asked: list[Request]) -> None:
+    """Without --yes only offerings are asked for, and what would be bought is shown."""
+    shown = call("buy", "--instance-type", "trn2.48xlarge", "--instances", "2", "--days", "1")
+    assert shown.exit_code == 0
+    assert "would buy" in shown.output
+    assert "1,716.48 USD" in shown.output
+    assert [request.action for request in asked] == ["reserve_offerings"]
+    assert asked[0].args == {"days": 1.0, "instance_type": "trn2.48xlarge", "instances": 2.0}
+
+
+def test_buying_takes_the_earliest_offering(asked: list[Request]) -> None:
+    """With --yes the first offering is bought."""
+    assert call("buy", "--ultraserver", "--days", "7", "--yes").exit_code == 0
+    assert [(request.action, request.args) for request in asked] == [
+        ("reserve_offerings", {"days": 7.0, "ultraservers": 1.0}),
+        ("reserve_buy", {"offering": "cbo-1"}),
+    ]
+
+
+def test_a_named_offering_is_bought_as_it_is(asked: list[Request]) -> None:
+    """An offering's id is bought without looking for offerings again, and only with --yes."""
+    assert "would buy cbo-9" in call("buy", "cbo-9").output
+    assert asked == []
+    assert call("buy", "cbo-9", "--yes").exit_code == 0
+    assert [request.args for request in asked] == [{"offering": "cbo-9"}]
+
+
+def test_extending(asked: list[Request]) -> None:
+    """An extension is looked for by block and days, and bought with --yes."""
+    assert "would extend cb-1" in call("extend", "cb-1", "--days", "2").output
+    assert call("extend", "cb-1", "--days", "2", "--yes").exit_code == 0
+    assert [request.action for request in asked][-2:] == ["reserve_extension_offerings", "reserve_extend"]
+    assert asked[-2].args == {"block": "cb-1", "days": 2.0}
+
+
+def test_times_and_zone_are_passed_on(asked: list[Request]) -> None:
+    """Earliest start, latest end and zone reach the simulator."""
+    result = call(
+        "offerings", "--ultraserver", "--days", "1", "--zone", "us-east-2b",
+        "--from", "2026-01-06T00:00:00Z", "--until", "2026-02-01T00:00:00Z", "--json",
+    )  # fmt: skip  # as on a command line
+    assert result.exit_code == 0
+    assert asked[0].args == {
+        "days": 1.0,
+        "ultraservers": 1.0,
+        "zone": "us-east-2b",
+        "starts_from": "2026-01-06T00:00:00+00:00",
+        "ends_by": "2026-02-01T00:00:00+00:00",
+    }
+
+
+def test_a_refusal_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a simulator refuses is told in one line on stderr, with exit status 1."""
+    answer_with(monkeypatch, Answer("sim-1", False, "duration-in-days-then-weeks: not 15", {}))
+    result = call("buy", "--ultraserver", "--days", "15", "--yes")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "trnfleet: duration-in-days-then-weeks: not 15\n"
+
+
+@pytest.mark.parametrize("result", [{}, {"offerings": []}, {"offerings": [{}]}, {"offerings": 3}])
+def test_an_answer_that_makes_no_sense(monkeypatch: pytest.MonkeyPatch, result: dict[str, Any]) -> None:
+    """An answer without offerings, or with what is none, is told as such."""
+    answer_with(monkeypatch, Answer("sim-1", True, "", result))
+    failed = call("offerings", "--ultraserver", "--days", "1")
+    assert failed.exit_code != 0
+    assert "its answer has no offerings" in str(failed.exception)
+
+
+def test_what_comes_back_is_shown_as_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control characters in an answer never reach the terminal."""
+    answer_with(monkeypatch, Answer("sim-1", True, "", {"offerings": [OFFERING | {"zone": NASTY}]}))
+    assert "\x1b" not in call("offerings", "--ultraserver", "--days", "1").output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("offerings", "--ultraserver"),
+        ("buy",),
+        ("offerings", "--days", "x"),
+        ("offerings", "--days", "-1"),
+        ("offerings", "--ultraserver", "--days", "1", "--from", "tomorrow"),
+        ("extend", "cb-1"),
+    ],
+)
+def test_wrong_use(arguments: tuple[str, ...]) -> None:
+    """Missing or malformed options are wrong use, exit status 2."""
+    assert call(*arguments).exit_code == 2
+
+
+def test_tables_are_aligned() -> None:
+    """Columns are as wide as their widest cell, and lines end without spaces."""
+    assert reserve._table([("A", "B"), ("long", "")]) == ["A     B", "long"]
