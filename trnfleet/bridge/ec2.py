@@ -17,16 +17,28 @@ MOST_PAGES = 200
 """Pages of one call, so that a token that never ends does not keep it reading."""
 PAGE = 100
 """Entries that are asked for at once."""
+CONNECT_TIMEOUT_S = 5
+READ_TIMEOUT_S = 20
+MOST_FILTERED = 200
+"""Values that a filter takes; published."""
 _THROTTLED = frozenset(
     {
+        "BandwidthLimitExceeded",
+        "EC2ThrottledException",
+        "PriorRequestNotComplete",
         "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "SlowDown",
+        "ThrottledException",
         "Throttling",
         "ThrottlingException",
         "TooManyRequestsException",
-        "RequestThrottled",
     }
 )
+"""What botocore takes for throttling, as far as EC2 says it."""
 _FORBIDDEN = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "OptInRequired"})
+_UNOFFERED = frozenset({"InvalidAction", "UnsupportedOperation", "UnknownOperationException"})
 
 
 class Throttled(CloudError):  # noqa: N818  it is a request for patience
@@ -59,11 +71,18 @@ def connect(region: str | None, profile: str | None) -> Any:
         from botocore.exceptions import BotoCoreError, NoRegionError  # noqa: PLC0415  an extra
     except ImportError:
         raise CloudError("boto3 is not installed: pip install 'trnfleet[aws]'") from None
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": 4},
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=READ_TIMEOUT_S,
+    )
     try:
         session = boto3.Session(region_name=region, profile_name=profile)
-        return session.client("ec2", config=Config(retries={"mode": "standard", "max_attempts": 4}))
+        return session.client("ec2", config=config)
     except NoRegionError:
-        raise CloudError("EC2: no region; give --region, such as us-east-2, or set AWS_REGION") from None
+        raise CloudError(
+            "EC2: no region; give --region, such as us-east-2, or set AWS_DEFAULT_REGION"
+        ) from None
     except BotoCoreError as error:
         raise CloudError(f"EC2: {error}") from error
 
@@ -94,7 +113,13 @@ def read(client: Any) -> Reading:
                     f"ec2:{_action(operation)} is not allowed ({code}); what it would tell stays unknown"
                 )
                 return None
-            raise CloudError(f"EC2: {operation}: {code or error}") from error
+            if code in _UNOFFERED:
+                problems.append(
+                    f"ec2:{_action(operation)} is not offered here ({code}); what it would tell stays unknown"
+                )
+                return None
+            said = " ".join(str(error.response.get("Error", {}).get("Message", "")).split())[:200]
+            raise CloudError(f"EC2: {operation}: {': '.join(filter(None, (code, said)))}") from error
         except NoCredentialsError:
             raise CloudError("EC2: no credentials; log in, set AWS_PROFILE, or give --profile") from None
         except BotoCoreError as error:
@@ -102,23 +127,26 @@ def read(client: Any) -> Reading:
 
     blocks = pages("describe_capacity_blocks", "CapacityBlocks")
     reservations = pages("describe_capacity_reservations", "CapacityReservations")
-    ids = [each["CapacityReservationId"] for each in reservations or () if "CapacityReservationId" in each]
+    if blocks is None and reservations is None:
+        raise CloudError(f"EC2: nothing may be read: {'; '.join(problems)}")
+    ids = {each["CapacityReservationId"] for each in reservations or () if "CapacityReservationId" in each}
+    ids.update(name for each in blocks or () for name in each.get("CapacityReservationIds", ()))
     return Reading(
         blocks=blocks,
         statuses=pages("describe_capacity_block_status", "CapacityBlockStatuses"),
         reservations=reservations,
         extensions=pages("describe_capacity_block_extension_history", "CapacityBlockExtensions"),
-        instances=_instances(pages, ids),
+        instances=_instances(pages, sorted(ids)),
         problems=tuple(problems),
     )
 
 
 def _instances(pages: Any, ids: Sequence[str]) -> list[dict[str, Any]] | None:
-    """Return the instances that run in reservations; a filter takes 200 values."""
+    """Return the instances that run in reservations; a filter takes only so many ids at once."""
     found: list[dict[str, Any]] = []
-    for first in range(0, len(ids), 200):
+    for first in range(0, len(ids), MOST_FILTERED):
         filters = [
-            {"Name": "capacity-reservation-id", "Values": ids[first : first + 200]},
+            {"Name": "capacity-reservation-id", "Values": ids[first : first + MOST_FILTERED]},
             {"Name": "instance-state-name", "Values": ["pending", "running"]},
         ]
         groups = pages("describe_instances", "Reservations", Filters=filters)

@@ -1,194 +1,262 @@
-"""From EC2's answers to reservation messages: pure, and forgiving about what a newer API may say."""
+"""From EC2's answers to reservation messages: pure, and forgiving about what a newer API may say.
+
+What one call would have told and did not is None in the messages, never zero.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from trnfleet import logs
 from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.hardware import TRN2_ULTRASERVER
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.states import ExtensionState, InterconnectStatus, ReservationState
 from trnfleet.wire.reservations import MOST_EXTENSIONS, MOST_INSTANCES, ExtensionSpec, ReservationMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from trnfleet.bridge.ec2 import Reading
 
-log = logs.get_logger(__name__)
+MOST_PARTS = 256
+"""Capacity Reservations that a message names."""
+UNKNOWN_TYPE = "unknown"
+"""Instance type where the call that tells it may not be made."""
+
+_BEGUN = frozenset({ReservationState.ACTIVE, ReservationState.UNAVAILABLE})
+_MICRO = Decimal("0.000001")
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """One reservation with all that was told of it."""
+
+    id: str
+    is_block: bool
+    told: dict[str, Any]
+    """The Capacity Block, or where that may not be described a Capacity Reservation of it."""
+    ids: tuple[str, ...]
+    """Its Capacity Reservations."""
+    parts: list[dict[str, Any]]
+    """Those of them that were told."""
+    status: dict[str, Any] | None
 
 
 def messages_of(
     reading: Reading, now_ns: int, *, with_default: bool = True
-) -> tuple[list[ReservationMessage], int]:
-    """Return the reservations in a reading, and how many made no sense.
+) -> tuple[list[ReservationMessage], list[str]]:
+    """Return the reservations in a reading, and what in it made no sense, a line each.
 
     Args:
         reading: What EC2 told.
         now_ns: When, nanoseconds since 1970 UTC.
         with_default: Whether On-Demand Capacity Reservations that are no block are told of, too.
     """
-    by_id = {each.get("CapacityReservationId"): each for each in reading.reservations or ()}
-    statuses = {each.get("CapacityBlockId"): each for each in reading.statuses or ()}
     made: list[ReservationMessage] = []
-    skipped = 0
-
-    def attempt(build: Any, *arguments: Any) -> None:
-        nonlocal skipped
+    problems: list[str] = []
+    for held in _held(reading, problems, with_default=with_default):
         try:
-            made.append(build(*arguments))
-        except (ValidationError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            skipped += 1
-            log.warning("reservation_not_understood", error=" ".join(str(error).split())[:300])
+            made.append(_message(held, reading, now_ns, problems))
+        except (ValidationError, ArithmeticError, ValueError, KeyError, TypeError, AttributeError) as error:
+            problems.append(f"{_plain(held.id)}: {_plain(error)}")
+    return made, problems
 
+
+def _held(reading: Reading, problems: list[str], *, with_default: bool) -> Iterator[_Held]:
+    """Yield blocks first, with their Capacity Reservations, and then the Capacity Reservations that are in none."""
+    by_id = {str(each.get("CapacityReservationId")): each for each in reading.reservations or ()}
+    statuses = {each.get("CapacityBlockId"): each for each in reading.statuses or ()}
     of_block: set[str] = set()
     for block in reading.blocks or ():
-        ids = list(block.get("CapacityReservationIds", ()))
+        ids = tuple(map(str, block.get("CapacityReservationIds", ())))
         of_block.update(ids)
-        parts = [by_id[name] for name in ids if name in by_id]
-        attempt(_block, block, parts, statuses.get(block.get("CapacityBlockId")), reading, now_ns)
-    for each in reading.reservations or ():
-        name = each.get("CapacityReservationId")
-        is_block = each.get("ReservationType") == "capacity-block"
-        if name in of_block or (not is_block and not with_default):
-            continue
-        # Where blocks may not be described, their reservations still may.
-        attempt(_single, each, statuses.get(each.get("CapacityBlockId")), reading, now_ns, is_block)
-    return made, skipped
+        name = str(block.get("CapacityBlockId"))
+        yield _Held(
+            name, True, block, ids, [by_id[each] for each in ids if each in by_id], statuses.get(name)
+        )
+    # Where blocks may not be described, or belong to somebody else who shares them, their reservations still may.
+    parts_of: dict[str, list[dict[str, Any]]] = {}
+    for name, each in by_id.items():
+        kind = each.get("ReservationType", "default")
+        if kind not in {"default", "capacity-block"}:
+            problems.append(f"{_plain(name)}: unknown ReservationType {_plain(kind)}")
+        elif name not in of_block and kind == "capacity-block":
+            parts_of.setdefault(str(each.get("CapacityBlockId") or name), []).append(each)
+        elif name not in of_block and with_default:
+            yield _Held(name, False, each, (name,), [each], None)
+    for name, parts in parts_of.items():
+        ids = tuple(str(part.get("CapacityReservationId")) for part in parts)
+        yield _Held(name, True, parts[0], ids, parts, statuses.get(name))
 
 
-def _block(
-    block: dict[str, Any],
-    parts: list[dict[str, Any]],
-    status: dict[str, Any] | None,
-    reading: Reading,
-    now_ns: int,
-) -> ReservationMessage:
-    ids = tuple(block.get("CapacityReservationIds", ()))
-    kind = next((part["InstanceType"] for part in parts if "InstanceType" in part), None)
-    is_ultraserver = bool(block.get("UltraserverType"))
-    if kind is None:
-        kind = "trn2u.48xlarge" if is_ultraserver else "unknown"
-    total = _total(status, parts)
-    return _message(
-        block["CapacityBlockId"], "capacity-block", block["State"], block, ids, kind, total, status, parts, reading,
-        now_ns,
-    )  # fmt: skip  # as one line of facts
+def _message(held: _Held, reading: Reading, now_ns: int, problems: list[str]) -> ReservationMessage:
+    """Return the message of a reservation.
 
-
-def _single(
-    each: dict[str, Any], status: dict[str, Any] | None, reading: Reading, now_ns: int, is_block: bool
-) -> ReservationMessage:
-    name = each["CapacityReservationId"]
-    return _message(
-        (each.get("CapacityBlockId") or name) if is_block else name,
-        "capacity-block" if is_block else "default",
-        each["State"], each, (name,), each["InstanceType"], _total(status, [each]), status, [each], reading, now_ns,
-    )  # fmt: skip  # as one line of facts
-
-
-def _message(
-    name: str,
-    kind: str,
-    state: str,
-    told: dict[str, Any],
-    ids: tuple[str, ...],
-    instance_type: str,
-    total: int,
-    status: dict[str, Any] | None,
-    parts: list[dict[str, Any]],
-    reading: Reading,
-    now_ns: int,
-) -> ReservationMessage:
-    end_ns = _ns(told.get("EndDate"))
-    start_ns = _ns(told.get("StartDate")) or _ns(told.get("CreateDate")) or now_ns
+    Raises:
+        ValueError: a state is not known, or a value is not what the message allows.
+    """
+    told, status = held.told, held.status
+    state = ReservationState(told["State"])
+    created_ns, end_ns = _ns(told.get("CreateDate")), _ns(told.get("EndDate"))
+    start_ns = next((each for each in (_ns(told.get("StartDate")), created_ns) if each is not None), now_ns)
+    if end_ns is not None and end_ns <= start_ns:
+        # What was cancelled before it began has the time of that as its end.
+        end_ns = None
     ultraserver_type = told.get("UltraserverType") or None
-    extensions = sorted(_specs(reading.extensions, ids), key=lambda each: each.bought)[-MOST_EXTENSIONS:]
     lead_s = (
         rules.ULTRASERVER_TERMINATION_BEFORE_END_S if ultraserver_type else rules.TERMINATION_BEFORE_END_S
     )
-    is_block = kind == "capacity-block"
-    terminates_ns = end_ns - lead_s * NS_PER_S if is_block and end_ns is not None else None
-    running = [
-        str(each["InstanceId"])
-        for each in reading.instances or ()
-        if each.get("CapacityReservationId") in ids and "InstanceId" in each
-    ]
+    terminates_ns = end_ns - lead_s * NS_PER_S if held.is_block and end_ns is not None else None
+    running = None
+    if reading.instances is not None:
+        running = sorted(
+            str(each["InstanceId"])
+            for each in reading.instances
+            if each.get("CapacityReservationId") in held.ids and "InstanceId" in each
+        )
+        if len(running) > MOST_INSTANCES:
+            problems.append(f"{held.id}: only {MOST_INSTANCES} of its instances are named")
+    extensions = sorted(_specs(held, reading, problems), key=lambda each: each.bought)[-MOST_EXTENSIONS:]
+    pay_by_ns = _pay_by_ns(state, created_ns, end_ns, extensions, held, reading)
     return ReservationMessage(
-        id=name,
-        type="capacity-block" if is_block else "default",
-        state=ReservationState(state),
+        id=held.id,
+        type="capacity-block" if held.is_block else "default",
+        state=state,
         ts=format_rfc3339(now_ns),
-        reservation_ids=ids[:256],
-        instance_type=instance_type,
+        reservation_ids=held.ids[:MOST_PARTS],
+        instance_type=_instance_type(held),
         ultraserver_type=ultraserver_type,
         zone=str(told.get("AvailabilityZone") or told.get("AvailabilityZoneId") or "unknown"),
-        instances=total,
-        launched=_launched(parts, len(running), reading),
-        unavailable=None if status is None else int(status.get("TotalUnavailableCapacity", 0)),
-        created=format_rfc3339(_ns(told.get("CreateDate")) or start_ns),
+        instances=_total(held),
+        launched=_launched(held, running) if state in _BEGUN else 0,
+        unavailable=None if status is None else status.get("TotalUnavailableCapacity"),
+        created=format_rfc3339(start_ns if created_ns is None else created_ns),
         start=format_rfc3339(start_ns),
         end=None if end_ns is None else format_rfc3339(end_ns),
         terminates=None if terminates_ns is None else format_rfc3339(terminates_ns),
+        pay_by=None if pay_by_ns is None else format_rfc3339(pay_by_ns),
         # EC2 tells the fees of extensions and not the block's own, so that no sum would be right.
         fee=None,
-        interconnect=_interconnect(status, ultraserver_type),
+        interconnect=_interconnect(held, problems) if ultraserver_type else None,
         extensions=tuple(extensions),
-        ec2_ids=tuple(sorted(running)[:MOST_INSTANCES]),
+        ec2_ids=tuple((running or [])[:MOST_INSTANCES]),
         origin="ec2",
     )
 
 
-def _total(status: dict[str, Any] | None, parts: Iterable[dict[str, Any]]) -> int:
-    if status is not None and "TotalCapacity" in status:
-        return int(status["TotalCapacity"])
-    return sum(int(part.get("TotalInstanceCount", 0)) for part in parts)
+def _instance_type(held: _Held) -> str:
+    kind = next((part["InstanceType"] for part in held.parts if "InstanceType" in part), None)
+    if kind is not None:
+        return str(kind)
+    is_trn2 = held.told.get("UltraserverType") == TRN2_ULTRASERVER.name
+    return TRN2_ULTRASERVER.instance.name if is_trn2 else UNKNOWN_TYPE
 
 
-def _launched(parts: list[dict[str, Any]], running: int, reading: Reading) -> int | None:
-    """Return what runs in it: what is not available, or what was seen running."""
-    if parts and all("AvailableInstanceCount" in part for part in parts):
+def _total(held: _Held) -> int:
+    """Return how many instances are reserved; 0 where no call that tells it may be made."""
+    if held.status is not None and "TotalCapacity" in held.status:
+        return int(held.status["TotalCapacity"])
+    if not held.parts and held.told.get("UltraserverType") == TRN2_ULTRASERVER.name:
+        return TRN2_ULTRASERVER.instances
+    return sum(int(part.get("TotalInstanceCount", 0)) for part in held.parts)
+
+
+def _launched(held: _Held, running: list[str] | None) -> int | None:
+    """Return what runs in a reservation that has begun: what is not available, or what was seen running."""
+    if held.parts and all("AvailableInstanceCount" in part for part in held.parts):
         return sum(
             max(0, int(part.get("TotalInstanceCount", 0)) - int(part["AvailableInstanceCount"]))
-            for part in parts
+            for part in held.parts
         )
-    return None if reading.instances is None else running
+    return None if running is None else len(running)
 
 
-def _interconnect(status: dict[str, Any] | None, ultraserver_type: str | None) -> InterconnectStatus | None:
-    told = None if status is None else status.get("InterconnectStatus")
-    if not told or not ultraserver_type:
+def _interconnect(held: _Held, problems: list[str]) -> InterconnectStatus | None:
+    told = None if held.status is None else held.status.get("InterconnectStatus")
+    if not told:
         return None
     try:
         return InterconnectStatus(told)
     except ValueError:
+        problems.append(f"{held.id}: unknown InterconnectStatus {_plain(told)}")
         return InterconnectStatus.INSUFFICIENT_DATA
 
 
-def _specs(history: list[dict[str, Any]] | None, ids: tuple[str, ...]) -> Iterator[ExtensionSpec]:
-    for each in history or ():
-        if each.get("CapacityReservationId") not in ids:
+def _pay_by_ns(
+    state: ReservationState,
+    created_ns: int | None,
+    end_ns: int | None,
+    extensions: list[ExtensionSpec],
+    held: _Held,
+    reading: Reading,
+) -> int | None:
+    """Return when a pending payment fails, by the published windows; None where none is pending."""
+    window_ns = rules.PAYMENT_WINDOW_S * NS_PER_S
+    if state is ReservationState.PAYMENT_PENDING:
+        return None if created_ns is None else created_ns + window_ns
+    pending = {each.id for each in extensions if each.state is ExtensionState.PAYMENT_PENDING}
+    bought = [
+        _ns(each.get("CapacityBlockExtensionPurchaseDate"))
+        for each in reading.extensions or ()
+        if each.get("CapacityReservationId") in held.ids
+        and each.get("CapacityBlockExtensionOfferingId") in pending
+    ]
+    dues_ns = [each + window_ns for each in bought if each is not None]
+    if not dues_ns:
+        return None
+    return min(dues_ns) if end_ns is None else min(*dues_ns, end_ns - rules.PAYMENT_BEFORE_END_S * NS_PER_S)
+
+
+def _specs(held: _Held, reading: Reading, problems: list[str]) -> Iterator[ExtensionSpec]:
+    seen: set[str] = set()
+    for each in reading.extensions or ():
+        name = each.get("CapacityBlockExtensionOfferingId")
+        if each.get("CapacityReservationId") not in held.ids or name in seen:
             continue
         try:
-            yield ExtensionSpec(
+            spec = ExtensionSpec(
                 id=each["CapacityBlockExtensionOfferingId"],
                 state=ExtensionState(each["CapacityBlockExtensionStatus"]),
-                bought=format_rfc3339(_ns(each["CapacityBlockExtensionPurchaseDate"]) or 0),
-                start=format_rfc3339(_ns(each["CapacityBlockExtensionStartDate"]) or 0),
-                end=format_rfc3339(_ns(each["CapacityBlockExtensionEndDate"]) or 0),
-                fee=f"{Decimal(each['UpfrontFee']):f}",
+                bought=_date(each["CapacityBlockExtensionPurchaseDate"]),
+                start=_date(each["CapacityBlockExtensionStartDate"]),
+                end=_date(each["CapacityBlockExtensionEndDate"]),
+                fee=_decimals(each["UpfrontFee"]),
                 currency=str(each.get("CurrencyCode") or "USD").upper(),
             )
-        except (ValidationError, ValueError, KeyError, ArithmeticError) as error:
-            log.warning("extension_not_understood", error=" ".join(str(error).split())[:300])
+        except (ValidationError, ArithmeticError, ValueError, KeyError, TypeError, AttributeError) as error:
+            problems.append(f"{held.id}: extension {_plain(name)}: {_plain(error)}")
+            continue
+        seen.add(spec.id)
+        yield spec
+
+
+def _decimals(amount: str) -> str:
+    """Return an amount of money with at most six decimals."""
+    exact = Decimal(amount)
+    exponent = exact.as_tuple().exponent
+    if isinstance(exponent, int) and exponent < -6:
+        exact = exact.quantize(_MICRO, ROUND_HALF_UP)
+    return f"{exact:f}"
+
+
+def _date(moment: datetime) -> str:
+    return format_rfc3339(_known_ns(moment))
 
 
 def _ns(moment: datetime | None) -> int | None:
-    if moment is None:
-        return None
+    return None if moment is None else _known_ns(moment)
+
+
+def _known_ns(moment: datetime) -> int:
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return round(aware.timestamp() * 1_000) * 1_000_000
+
+
+def _plain(said: object) -> str:
+    """Return what was said as one short line."""
+    return " ".join(str(said).split())[:300]

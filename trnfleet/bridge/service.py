@@ -5,15 +5,17 @@ It never takes a command, and never asks EC2 for anything but descriptions.
 
 from __future__ import annotations
 
-import asyncio
+import math
 from typing import TYPE_CHECKING, Literal
 
 from trnfleet import logs
+from trnfleet.bridge.blocking import in_thread
 from trnfleet.bridge.ec2 import Reading, Throttled
+from trnfleet.bridge.happenings import Happening, Health, happenings, warning
 from trnfleet.bridge.mapping import messages_of
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.reservations import rules
-from trnfleet.domain.reservations.states import ENDED, InterconnectStatus
+from trnfleet.domain.reservations.states import ReservationState
 from trnfleet.errors import CloudError
 from trnfleet.wire.messages import EventMessage, PublisherMessage, encode_message
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
@@ -32,44 +34,64 @@ REPEAT_S = 60.0
 """Everything is published again so often: not every broker hands out retained messages."""
 LONGEST_PAUSE_S = 900.0
 """Longest wait after EC2 has asked for patience."""
-WARNING = "Capacity Block Expiration Warning"
-DELIVERED = "Capacity Block Delivered"
+MOST_TEXT = 256
+MOST_PROBLEMS = 10_000
+"""Different answers without sense that are kept, so that each is told once."""
 
-_ENDED = frozenset(state.value for state in ENDED)
+_BEGUN = frozenset({ReservationState.ACTIVE, ReservationState.UNAVAILABLE})
 _UNTOLD = {"ts", "change", "boot"}
 """What may differ between two messages that say the same."""
-_STATE_EVENTS: dict[str, tuple[str, Literal["info", "warning", "critical"], str | None]] = {
-    "active": ("capacity_block_delivered", "info", DELIVERED),
-    "expired": ("capacity_block_expired", "info", None),
-    "payment-failed": ("capacity_block_payment_failed", "warning", None),
-    "unavailable": ("capacity_block_unavailable", "critical", None),
-    "failed": ("capacity_block_failed", "warning", None),
-    "cancelled": ("capacity_block_cancelled", "warning", None),
-}
+_WARNING_NS = rules.WARNING_BEFORE_END_S * NS_PER_S
 
 
 class Bridge:
     """What was told last, and what a new reading changes; it reads no clock and sends nothing."""
 
     def __init__(
-        self, fleet: str, *, client_id: str, boot: str, root: str = DEFAULT_ROOT, with_default: bool = True
+        self,
+        fleet: str,
+        *,
+        client_id: str,
+        boot: str,
+        root: str = DEFAULT_ROOT,
+        with_default: bool = True,
+        forget: bool = False,
     ) -> None:
-        self.skipped = 0
-        """Answers of EC2 that made no sense, so far."""
+        """Begin with nothing told.
+
+        Args:
+            fleet: Name of the fleet to publish as.
+            client_id: The publisher's name, one segment.
+            boot: Id of this start.
+            root: First part of the topics.
+            with_default: Whether to tell of On-Demand Capacity Reservations, too.
+            forget: Clear the message of a reservation that is gone from EC2; else it stays as it was told last.
+        """
         self._fleet = fleet
         self._client_id = client_id
         self._boot = boot
         self._root = root
         self._with_default = with_default
+        self._forget = forget
         self._told: dict[str, ReservationMessage] = {}
+        self._gone: set[str] = set()
+        """Those of them that are gone from EC2."""
         self._warned: dict[str, str] = {}
         """By reservation, the end of which was warned."""
+        self._health: dict[str, Health] = {}
+        self._problems: set[str] = set()
+        self._has_read = False
         self._events = 0
 
+    @property
+    def skipped(self) -> int:
+        """Different answers of EC2 that made no sense, so far."""
+        return len(self._problems)
+
     def take(self, reading: Reading, now_ns: int) -> list[Envelope]:
-        """Return what a reading changes, as messages, in order; what is gone from EC2 stays as it was told last."""
-        messages, skipped = messages_of(reading, now_ns, with_default=self._with_default)
-        self.skipped += skipped
+        """Return what a reading changes, as messages, in order."""
+        messages, problems = messages_of(reading, now_ns, with_default=self._with_default)
+        self._tell_problems(problems)
         made: list[Envelope] = []
         for message in messages:
             known = self._told.get(message.id)
@@ -79,26 +101,29 @@ class Bridge:
             told = message.model_copy(update={"change": change, "boot": self._boot})
             self._told[message.id] = told
             made.append(self._reservation(told))
-            if known is not None:
-                made += self._changed(known, told, now_ns)
+            # What there was at the start has not happened before anybody's eyes.
+            health = self._health.get(told.id, Health())
+            if known is not None or self._has_read:
+                made += [self._event(told, each, now_ns) for each in happenings(known, told, health)]
+            self._health[told.id] = health.after(told)
+        if not problems and reading.blocks is not None and reading.reservations is not None:
+            made += self._leave({message.id for message in messages})
+        self._has_read = True
         return made + self.warn(now_ns)
 
     def warn(self, now_ns: int) -> list[Envelope]:
         """Return the warnings that are due: 40 minutes before a block's end, once for each end."""
         made: list[Envelope] = []
-        for message in self._told.values():
-            if message.type != "capacity-block" or message.end is None or message.state.value != "active":
-                continue
-            left_s = (parse_rfc3339(message.end) - now_ns) / NS_PER_S
-            if 0 < left_s <= rules.WARNING_BEFORE_END_S and self._warned.get(message.id) != message.end:
-                self._warned[message.id] = message.end
-                text = f"{message.id} ends at {message.end}; its instances are terminated from {message.terminates} on"
-                made.append(
-                    self._event(
-                        message, "capacity_block_expiration_warning", "warning", text, now_ns, WARNING
-                    )
-                )
+        for message, end_ns in self._ending():
+            if end_ns - _WARNING_NS <= now_ns < end_ns:
+                self._warned[message.id] = message.end or ""
+                made.append(self._event(message, warning(message), now_ns))
         return made
+
+    def next_warning_ns(self, now_ns: int) -> int | None:
+        """Return when the next warning is due, after `now_ns`; None where none is to come."""
+        dues_ns = [end_ns - _WARNING_NS for _, end_ns in self._ending()]
+        return min((each for each in dues_ns if each > now_ns), default=None)
 
     def announce(self) -> Iterator[Envelope]:
         """Yield all state: that the publisher is there, and every reservation."""
@@ -112,64 +137,53 @@ class Bridge:
         topic = build_topic(self._fleet, TopicClass.PUBLISHER, self._client_id, self._root)
         return Envelope(topic, encode_message(message), qos=1, retain=True, content_type=CONTENT_TYPE_JSON)
 
-    def _changed(
-        self, before: ReservationMessage, after: ReservationMessage, now_ns: int
-    ) -> Iterator[Envelope]:
-        if after.state is not before.state and after.state.value in _STATE_EVENTS:
-            name, severity, detail_type = _STATE_EVENTS[after.state.value]
-            yield self._event(
-                after, name, severity, f"{after.id} is {after.state.value}", now_ns, detail_type
+    def _ending(self) -> Iterator[tuple[ReservationMessage, int]]:
+        """Yield the blocks of whose end nobody has been warned, with their end."""
+        for message in self._told.values():
+            is_active = message.type == "capacity-block" and message.state in _BEGUN
+            if not is_active or message.end is None or message.id in self._gone:
+                continue
+            if self._warned.get(message.id) != message.end:
+                yield message, parse_rfc3339(message.end)
+
+    def _leave(self, there: set[str]) -> Iterator[Envelope]:
+        """Take note of what is gone from EC2, and where that is asked for clear its messages."""
+        gone = {name for name in self._told if name not in there}
+        for name in sorted(gone - self._gone):
+            log.warning("reservation_gone", id=name, forgotten=self._forget)
+        self._gone = gone
+        if not self._forget:
+            return
+        for name in sorted(gone):
+            del self._told[name]
+            self._gone.discard(name)
+            self._warned.pop(name, None)
+            self._health.pop(name, None)
+            yield Envelope(
+                build_topic(self._fleet, TopicClass.RESERVATION, name, self._root), b"", qos=1, retain=True
             )
-        if after.interconnect is not before.interconnect and after.interconnect is not None:
-            is_ok = after.interconnect is InterconnectStatus.OK
-            status = after.interconnect.value
-            yield self._event(
-                after,
-                f"capacity_block_interconnect_{status.replace('-', '_')}",
-                "info" if is_ok else "warning",
-                f"the interconnect of {after.id} is {status}",
-                now_ns,
-            )
-        if (after.unavailable or 0) != (before.unavailable or 0):
-            count = after.unavailable or 0
-            yield self._event(
-                after,
-                "capacity_block_instances_unavailable" if count else "capacity_block_instances_available",
-                "warning" if count else "info",
-                f"{count} of {after.instances} instances of {after.id} fail their system status check",
-                now_ns,
-            )
-        known = {each.id: each.state for each in before.extensions}
-        for each in after.extensions:
-            if known.get(each.id) is not each.state:
-                name = f"capacity_block_extension_{each.state.value.replace('-', '_')}"
-                failed = each.state.value == "payment-failed"
-                text = f"the extension of {after.id} until {each.end}: {each.state.value}"
-                yield self._event(after, name, "warning" if failed else "info", text, now_ns)
+
+    def _tell_problems(self, problems: list[str]) -> None:
+        for problem in problems:
+            if problem not in self._problems and len(self._problems) < MOST_PROBLEMS:
+                self._problems.add(problem)
+                log.warning("reservation_not_understood", problem=problem, skipped=len(self._problems))
 
     def _reservation(self, message: ReservationMessage) -> Envelope:
         topic = build_topic(self._fleet, TopicClass.RESERVATION, message.id, self._root)
         return Envelope(topic, encode_message(message), qos=1, retain=True, content_type=CONTENT_TYPE_JSON)
 
-    def _event(
-        self,
-        message: ReservationMessage,
-        name: str,
-        severity: Literal["info", "warning", "critical"],
-        text: str,
-        now_ns: int,
-        detail_type: str | None = None,
-    ) -> Envelope:
+    def _event(self, message: ReservationMessage, happening: Happening, now_ns: int) -> Envelope:
         self._events += 1
         event = EventMessage(
             id=f"{self._boot}-{self._events}",
             ts=format_rfc3339(now_ns),
             path="",
             source="ec2",
-            name=name,
-            severity=severity,
-            text=text[:256],
-            detail_type=detail_type,
+            name=happening.name,
+            severity=happening.severity,
+            text=happening.text[:MOST_TEXT],
+            detail_type=happening.detail_type,
             reservation=message.id,
         )
         topic = build_topic(self._fleet, TopicClass.EVENT, FLEET_PATH, self._root)
@@ -184,10 +198,12 @@ async def serve(
     clock: Clock,
     interval_s: float,
     once: bool = False,
+    repeats: bool = True,
 ) -> None:
     """Read and publish until cancelled, or once; say goodbye at the end.
 
     What cannot be read after the first time leaves what was told as it is; EC2's request for patience makes the pauses longer.
+    Warnings and repetitions come when they are due, however long the pause is.
 
     Args:
         bridge: What was told.
@@ -196,44 +212,50 @@ async def serve(
         clock: Paces the readings.
         interval_s: Seconds from one to the next.
         once: End after the first.
+        repeats: Whether everything is published again each minute.
 
     Raises:
-        CloudError: the first reading failed.
+        CloudError: the first reading failed, or the only one.
     """
     told: tuple[str, ...] = ()
-    pause_s, is_first, repeated_s = interval_s, True, clock.monotonic_s()
+    pause_s, is_first = interval_s, True
+    repeat_s = clock.monotonic_s() + REPEAT_S if repeats else math.inf
     try:
         await publisher.publish(bridge.announce())
         while True:
             try:
-                reading = await asyncio.to_thread(read)
+                reading = await in_thread(read)
             except Throttled as error:
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-                log.warning("ec2_throttled", error=str(error), pause_s=pause_s)
-                await publisher.publish(bridge.warn(clock.wall_ns()))
+                if once:
+                    raise
+                pause_s = max(interval_s, min(2 * pause_s, LONGEST_PAUSE_S))
+                log.warning("ec2_throttled", error=str(error), pause_s=pause_s, keeps="what was told last")
             except CloudError as error:
                 if is_first:
                     raise
-                log.warning("ec2_not_read", error=str(error))
-                await publisher.publish(bridge.warn(clock.wall_ns()))
+                log.warning("ec2_not_read", error=str(error), keeps="what was told last")
             else:
                 pause_s, is_first = interval_s, False
-                if reading.problems != told:
-                    told = reading.problems
-                    for problem in told:
-                        log.warning("ec2_permission_missing", problem=problem)
+                for problem in reading.problems:
+                    if problem not in told:
+                        log.warning("ec2_part_not_read", problem=problem)
+                told = reading.problems
                 await publisher.publish(bridge.take(reading, clock.wall_ns()))
                 if once:
                     return
-            await clock.sleep(pause_s)
-            if clock.monotonic_s() - repeated_s >= REPEAT_S:
-                repeated_s = clock.monotonic_s()
-                await publisher.publish(bridge.announce())
+            due_s = clock.monotonic_s() + pause_s
+            while (now_s := clock.monotonic_s()) < due_s:
+                await clock.sleep(min(due_s, repeat_s, _next_warning_s(bridge, clock)) - now_s)
+                await publisher.publish(bridge.warn(clock.wall_ns()))
+                if clock.monotonic_s() >= repeat_s:
+                    repeat_s = clock.monotonic_s() + REPEAT_S
+                    await publisher.publish(bridge.announce())
     finally:
         await publisher.publish([bridge.presence("offline")])
 
 
-def lines_of(bridge: Bridge, reading: Reading, now_ns: int) -> Iterator[bytes]:
-    """Yield what a reading changes as NDJSON: reservations and events, without topics."""
-    for envelope in bridge.take(reading, now_ns):
-        yield envelope.payload + b"\n"
+def _next_warning_s(bridge: Bridge, clock: Clock) -> float:
+    """Return when the next warning is due, in the clock's monotonic seconds; infinite where none is to come."""
+    now_ns = clock.wall_ns()
+    due_ns = bridge.next_warning_ns(now_ns)
+    return math.inf if due_ns is None else clock.monotonic_s() + (due_ns - now_ns) / NS_PER_S

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import sys
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from trnfleet.cli.options import (
     Duration,
@@ -20,14 +22,19 @@ from trnfleet.cli.options import (
 )
 from trnfleet.clock import SystemClock
 from trnfleet.tasks import Ending, background, run_until
+from trnfleet.wire.ports import LinkStatus
+from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from trnfleet.bridge.service import Bridge
     from trnfleet.transport.url import BrokerUrl, Password
+    from trnfleet.wire.ports import Envelope
 
 CONNECT_LIMIT_S = 10.0
+SHORTEST_INTERVAL_S = 1.0
 
 
 @click.command("bridge")
@@ -35,16 +42,23 @@ CONNECT_LIMIT_S = 10.0
 @setting(
     "--name", type=FleetName(), required=True, help="Name of the fleet that the account's hosts publish as."
 )
-@setting("--region", metavar="REGION", help="AWS region; else what AWS_REGION or the profile says.")
+@setting("--region", metavar="REGION", help="AWS region; else what AWS_DEFAULT_REGION or the profile says.")
 @setting("--profile", metavar="NAME", help="AWS profile; else what AWS_PROFILE says.")
-@setting("--interval", type=Duration(), default="60s", help="Time between two readings.")
+@setting("--interval", type=Duration(86_400), default="60s", help="Time between two readings.")
 @click.option("--once", is_flag=True, help="Read once, publish, and end.")
 @click.option("--stdout", is_flag=True, help="Write NDJSON to stdout instead of publishing.")
 @click.option(
     "--blocks-only", is_flag=True, help="Leave out On-Demand Capacity Reservations that are no block."
 )
+@click.option(
+    "--forget",
+    is_flag=True,
+    help="Clear what is gone from EC2; else it stays as it was told last.",
+)
 @log_options
+@click.pass_context
 def command(
+    ctx: click.Context,
     broker: BrokerUrl | None,
     password_file: str | None,
     root: str,
@@ -55,6 +69,7 @@ def command(
     once: bool,
     stdout: bool,
     blocks_only: bool,
+    forget: bool,
     log_format: str,
     log_level: str,
 ) -> None:
@@ -69,23 +84,50 @@ def command(
       trnfleet bridge --name prod --region us-east-2 --stdout --once
       trnfleet bridge --name prod --region us-east-2 --broker mqtt://127.0.0.1:1883
     """
-    if (broker is None) is not stdout:
+    if broker is None and not stdout:
         raise click.UsageError("say where to: either --broker URL or --stdout")
+    if stdout and ctx.get_parameter_source("broker") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--stdout and --broker do not go together: say where to with one of them")
+    if interval < SHORTEST_INTERVAL_S:
+        raise click.UsageError(f"--interval: at least {SHORTEST_INTERVAL_S:g} s, not {interval:g} s")
     set_up_logs(log_format, log_level)
-    from trnfleet.bridge.service import Bridge  # noqa: PLC0415  boto3 is an extra, and --help stays quick
+    from trnfleet.bridge.ec2 import connect  # noqa: PLC0415  --help stays quick
+    from trnfleet.bridge.service import Bridge  # noqa: PLC0415  --help stays quick
 
     identity = f"trnfleet-bridge-{secrets.token_hex(4)}"
     bridge = Bridge(
-        name, client_id=identity, boot=secrets.token_hex(8), root=root, with_default=not blocks_only
+        name,
+        client_id=identity,
+        boot=secrets.token_hex(8),
+        root=root,
+        with_default=not blocks_only,
+        forget=forget,
     )
-    from trnfleet.bridge.ec2 import connect  # noqa: PLC0415  as above
-
     client = connect(region, profile)
-    if broker is None:
-        asyncio.run(_write(bridge, client, interval, once=once))
-    else:
+    if stdout:
+        asyncio.run(_write(bridge, client, root, interval, once=once))
+    elif broker is not None:
         password = find_password(password_file)
         asyncio.run(_publish(bridge, client, broker, identity, password, interval, once=once))
+
+
+class _Lines:
+    """Writes reservations and events as NDJSON; the port `Publisher`."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self.status = LinkStatus(broker="stdout", connected=True)
+
+    def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
+        """Do nothing: what is written stays written."""
+
+    async def publish(self, batch: Iterable[Envelope]) -> None:
+        """Write a batch, without what says whether a publisher is there and without cleared messages."""
+        for envelope in batch:
+            is_presence = parse_topic(envelope.topic, self._root).topic_class is TopicClass.PUBLISHER
+            if envelope.payload and not is_presence:
+                sys.stdout.buffer.write(envelope.payload + b"\n")
+        sys.stdout.buffer.flush()
 
 
 async def _publish(
@@ -98,8 +140,8 @@ async def _publish(
     *,
     once: bool,
 ) -> None:
-    from trnfleet.bridge.ec2 import read  # noqa: PLC0415  as above
-    from trnfleet.bridge.service import serve  # noqa: PLC0415  as above
+    from trnfleet.bridge.ec2 import read  # noqa: PLC0415  --help stays quick
+    from trnfleet.bridge.service import serve  # noqa: PLC0415  --help stays quick
     from trnfleet.transport.mqtt import MqttPublisher  # noqa: PLC0415  --help stays quick
 
     clock, ending = SystemClock(), Ending()
@@ -116,22 +158,23 @@ async def _publish(
             await run_until(ending, work)
 
 
-async def _write(bridge: Bridge, client: Any, interval_s: float, *, once: bool) -> None:
-    from trnfleet.bridge.ec2 import read  # noqa: PLC0415  as above
-    from trnfleet.bridge.service import lines_of  # noqa: PLC0415  as above
+async def _write(bridge: Bridge, client: Any, root: str, interval_s: float, *, once: bool) -> None:
+    from trnfleet.bridge.ec2 import read  # noqa: PLC0415  --help stays quick
+    from trnfleet.bridge.service import serve  # noqa: PLC0415  --help stays quick
 
-    clock, ending = SystemClock(), Ending()
-
-    async def work() -> None:
-        while True:
-            reading = await asyncio.to_thread(read, client)
-            for problem in reading.problems:
-                click.echo(f"trnfleet: {problem}", err=True)
-            sys.stdout.buffer.writelines(lines_of(bridge, reading, clock.wall_ns()))
-            sys.stdout.buffer.flush()
-            if once:
-                return
-            await clock.sleep(interval_s)
-
+    ending = Ending()
+    work = serve(
+        bridge,
+        _Lines(root),
+        lambda: read(client),
+        clock=SystemClock(),
+        interval_s=interval_s,
+        once=once,
+        repeats=False,
+    )
     with ending.on_signals():
-        await run_until(ending, work())
+        try:
+            await run_until(ending, work)
+        except BrokenPipeError:
+            # Whoever reads has enough; Python's own flush at the end must not complain either.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -133,7 +133,57 @@ def test_instances_may_be_forbidden_too(client: Any, stub: Stubber) -> None:
     assert reading.problems[0].startswith("ec2:DescribeInstances is not allowed")
 
 
-@pytest.mark.parametrize("code", ["RequestLimitExceeded", "Throttling"])
+def test_instances_are_found_by_the_ids_that_blocks_name(client: Any, stub: Stubber) -> None:
+    """Without ec2:DescribeCapacityReservations the blocks' own reservation ids lead to what runs in them."""
+    answer(stub, *CALLS[0][:2], [{"CapacityBlockId": "cb-1", "CapacityReservationIds": ["cr-1"]}])
+    stub.add_client_error("describe_capacity_reservations", "UnauthorizedOperation")
+    answer(stub, *CALLS[2][:2])
+    answer(stub, *CALLS[3][:2])
+    stub.add_response(
+        "describe_instances",
+        {"Reservations": [{"Instances": [{"InstanceId": "i-1"}]}]},
+        {
+            "MaxResults": PAGE,
+            "Filters": [
+                {"Name": "capacity-reservation-id", "Values": ["cr-1"]},
+                {"Name": "instance-state-name", "Values": ["pending", "running"]},
+            ],
+        },
+    )
+    assert read(client).instances == [{"InstanceId": "i-1"}]
+
+
+def test_nothing_may_be_read(client: Any, stub: Stubber) -> None:
+    """Without blocks and reservations there is nothing to tell, and one line names both permissions."""
+    for number in (0, 1):
+        stub.add_client_error(CALLS[number][0], "UnauthorizedOperation")
+    with pytest.raises(
+        CloudError, match=r"nothing may be read: .*DescribeCapacityBlocks .*DescribeCapacityReservations "
+    ):
+        read(client)
+
+
+def test_a_call_that_a_region_does_not_offer(client: Any, stub: Stubber) -> None:
+    """A call that EC2 does not know in a region takes away its part only."""
+    stub.add_client_error("describe_capacity_blocks", "InvalidAction")
+    for number in (1, 2, 3):
+        answer(stub, *CALLS[number][:2])
+    reading = read(client)
+    assert (reading.blocks, reading.reservations) == (None, [])
+    assert reading.problems[0].startswith("ec2:DescribeCapacityBlocks is not offered here (InvalidAction)")
+
+
+def test_throttled_and_then_not(client: Any, stub: Stubber) -> None:
+    """A reading after one that was throttled is whole."""
+    stub.add_client_error("describe_capacity_blocks", "RequestLimitExceeded")
+    with pytest.raises(Throttled):
+        read(client)
+    for method, key, _ in CALLS:
+        answer(stub, method, key)
+    assert read(client).problems == ()
+
+
+@pytest.mark.parametrize("code", ["RequestLimitExceeded", "Throttling", "EC2ThrottledException"])
 def test_throttling_is_told_apart(client: Any, stub: Stubber, code: str) -> None:
     """When EC2 asks for patience the reading ends as throttled, so that the caller can wait."""
     stub.add_client_error("describe_capacity_blocks", code)
@@ -142,9 +192,9 @@ def test_throttling_is_told_apart(client: Any, stub: Stubber, code: str) -> None
 
 
 def test_other_refusals_are_one_line(client: Any, stub: Stubber) -> None:
-    """Any other error of EC2 is told with the call and its code."""
+    """Any other error of EC2 is told with the call, its code and EC2's words."""
     stub.add_client_error("describe_capacity_blocks", "InvalidParameterValue", "no\nsuch")
-    with pytest.raises(CloudError, match=r"^EC2: describe_capacity_blocks: InvalidParameterValue$"):
+    with pytest.raises(CloudError, match=r"^EC2: describe_capacity_blocks: InvalidParameterValue: no such$"):
         read(client)
 
 

@@ -1,18 +1,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from support.stage import Recorder
 
+from trnfleet.bridge import service
 from trnfleet.bridge.ec2 import Reading, Throttled
 from trnfleet.bridge.mapping import messages_of
-from trnfleet.bridge.service import REPEAT_S, Bridge, lines_of, serve
+from trnfleet.bridge.service import REPEAT_S, Bridge, serve
 from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.errors import CloudError
+from trnfleet.transport.memory import MemoryBus
 from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:
@@ -88,8 +91,8 @@ def reading(**change: Any) -> Reading:
 
 
 def only(found: Reading, **options: Any) -> Any:
-    messages, skipped = messages_of(found, NOW_NS, **options)
-    assert skipped == 0
+    messages, problems = messages_of(found, NOW_NS, **options)
+    assert problems == []
     (message,) = messages
     return message
 
@@ -118,7 +121,8 @@ def test_an_ultraserver_block() -> None:
         ({"reservations": None, "instances": None}, "launched", None),
         ({"instances": None}, "ec2_ids", ()),
         ({"extensions": None}, "extensions", ()),
-        ({"statuses": [status("something-new")]}, "interconnect", "insufficient-data"),
+        ({"statuses": [{"CapacityBlockId": "cb-0123456789abcdef0"}]}, "unavailable", None),
+        ({"reservations": None, "statuses": None}, "instances", 4),
     ],
 )
 def test_what_could_not_be_read_is_unknown(change: dict[str, Any], field: str, value: Any) -> None:
@@ -143,7 +147,7 @@ def test_on_demand_reservations() -> None:
     message = only(found)
     assert (message.id, message.type, message.state.value) == ("cr-2", "default", "pending")
     assert (message.end, message.terminates, message.interconnect) == (None, None, None)
-    assert messages_of(found, NOW_NS, with_default=False) == ([], 0)
+    assert messages_of(found, NOW_NS, with_default=False) == ([], [])
 
 
 def test_extensions_keep_their_fee() -> None:
@@ -153,7 +157,9 @@ def test_extensions_keep_their_fee() -> None:
         CapacityBlockExtensionOfferingId="cbe-0",
         CapacityBlockExtensionPurchaseDate=NOW - timedelta(days=1),
     )
-    message = only(reading(extensions=[extension(), older, extension("no-such-state")]))
+    strange = extension("no-such-state", CapacityBlockExtensionOfferingId="cbe-2")
+    (message,), problems = messages_of(reading(extensions=[extension(), older, strange]), NOW_NS)
+    assert len(problems) == 1
     assert [(each.id, each.state.value, each.fee) for each in message.extensions] == [
         ("cbe-0", "payment-succeeded", "24030.720"),
         ("cbe-1", "payment-pending", "24030.720"),
@@ -163,15 +169,14 @@ def test_extensions_keep_their_fee() -> None:
 @pytest.mark.parametrize("bad", [{"State": "teleported"}, {"CapacityBlockId": "a/b"}, {"EndDate": 5}])
 def test_what_a_newer_api_says_is_skipped_and_counted(bad: dict[str, Any]) -> None:
     """A block that cannot be understood is skipped alone, and counted."""
-    messages, skipped = messages_of(
-        reading(blocks=[block(**bad), block(CapacityBlockId="cb-2")], reservations=[]), NOW_NS
-    )
-    assert skipped == 1
+    found = reading(blocks=[block(**bad), block(CapacityBlockId="cb-2")], reservations=[])
+    messages, problems = messages_of(found, NOW_NS)
+    assert len(problems) == 1
     assert [message.id for message in messages] == ["cb-2"]
 
 
-def made() -> Bridge:
-    return Bridge("prod", client_id="bridge-1", boot="boot-1")
+def made(*, forget: bool = False) -> Bridge:
+    return Bridge("prod", client_id="bridge-1", boot="boot-1", forget=forget)
 
 
 def sorted_out(envelopes: list[Envelope]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -222,8 +227,8 @@ def test_extensions_are_events() -> None:
         _, events = sorted_out(bridge.take(reading(extensions=[extension(state)]), NOW_NS))
         names += [each["name"] for each in events]
     assert names == [
-        "capacity_block_extension_payment_pending",
-        "capacity_block_extension_payment_succeeded",
+        "capacity_block_extension_purchased",
+        "capacity_block_extension_paid",
     ]
 
 
@@ -236,15 +241,12 @@ def test_the_warning_comes_once_at_forty_minutes() -> None:
     _, events = sorted_out(bridge.warn(end_ns - 2_400 * NS_PER_S))
     assert [each["detail_type"] for each in events] == ["Capacity Block Expiration Warning"]
     assert bridge.warn(end_ns - 60 * NS_PER_S) == []
+    late = made()
+    late.take(reading(), NOW_NS)
+    assert late.warn(end_ns) == []
     later = block(EndDate=END + timedelta(days=1))
     bridge.take(reading(blocks=[later]), end_ns)
     assert len(bridge.warn(end_ns + 86_400 * NS_PER_S - 1)) == 1
-
-
-def test_lines_are_the_messages() -> None:
-    """On stdout the same messages stand, one a line."""
-    (line,) = lines_of(made(), reading(), NOW_NS)
-    assert json.loads(line)["id"] == "cb-0123456789abcdef0"
 
 
 class Account:
@@ -262,63 +264,107 @@ class Account:
         return answer
 
 
-async def served(
-    account: Account, seconds: float, *, then: Callable[[ManualClock, Recorder], None] | None = None
-) -> Recorder:
-    """Serve for so long and return what was published."""
-    clock = ManualClock(NOW_NS, 100.0)
-    recorder = Recorder(clock)
-    task = asyncio.create_task(serve(made(), recorder, account.read, clock=clock, interval_s=60.0))
-    passed = 0.0
-    while passed < seconds:
-        # Readings are made in a thread: give it real time, and the clock its own.
-        await asyncio.sleep(0.02)
-        await clock.advance(10)
-        passed += 10
-    if then is not None:
-        then(clock, recorder)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    return recorder
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read without a thread, so that the hand-turned clock is the only one."""
+
+    async def inline(call: Callable[[], Reading]) -> Reading:
+        return call()
+
+    monkeypatch.setattr(service, "in_thread", inline)
+
+
+class Served:
+    """A bridge that serves while the block lasts, with a clock to turn."""
+
+    def __init__(self, account: Account, *, interval_s: float = 60.0, bridge: Bridge | None = None) -> None:
+        self.clock = ManualClock(NOW_NS, 100.0)
+        self.recorder = Recorder(self.clock)
+        self._work = serve(
+            bridge or made(), self.recorder, account.read, clock=self.clock, interval_s=interval_s
+        )
+
+    def payloads(self, kind: TopicClass) -> list[dict[str, Any]]:
+        return [json.loads(envelope.payload) for _, envelope in self.recorder.of(kind)]
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._work)
+        await self.clock.advance(0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
 
 
 async def test_it_announces_repeats_and_says_goodbye() -> None:
     """It says that it is there, publishes what it reads, repeats it each minute, and goes offline at the end."""
     account = Account(reading())
-    recorder = await served(account, 4 * REPEAT_S)
-    presence = [json.loads(envelope.payload)["state"] for _, envelope in recorder.of(TopicClass.PUBLISHER)]
+    async with Served(account) as served:
+        for minute in range(4):
+            assert account.asked == minute + 1
+            assert len(served.payloads(TopicClass.RESERVATION)) == minute + 1
+            await served.clock.advance(REPEAT_S)
+    presence = [each["state"] for each in served.payloads(TopicClass.PUBLISHER)]
     assert (presence[0], presence[-1]) == ("online", "offline")
-    assert account.asked >= 3
-    told = [json.loads(envelope.payload) for _, envelope in recorder.of(TopicClass.RESERVATION)]
-    assert len(told) >= 3
-    assert {each["change"] for each in told} == {0}
+    assert {each["change"] for each in served.payloads(TopicClass.RESERVATION)} == {0}
+
+
+async def test_it_repeats_each_minute_however_seldom_it_reads() -> None:
+    """With an hour between two readings everything is still repeated each minute."""
+    account = Account(reading())
+    async with Served(account, interval_s=3_600.0) as served:
+        await served.clock.advance(10 * REPEAT_S)
+    assert account.asked == 1
+    assert len(served.payloads(TopicClass.RESERVATION)) == 11
+
+
+@pytest.mark.parametrize("state", ["active", "unavailable"])
+async def test_the_warning_comes_on_time_however_seldom_it_reads(state: str) -> None:
+    """The warning comes at its second, not with the next reading, and once."""
+    account = Account(reading(blocks=[block(state, EndDate=NOW + timedelta(minutes=40, seconds=90))]))
+    async with Served(account, interval_s=3_600.0) as served:
+        await served.clock.advance(89.999)
+        assert served.payloads(TopicClass.EVENT) == []
+        await served.clock.advance(0.001)
+        (event,) = served.payloads(TopicClass.EVENT)
+        assert (event["name"], event["ts"]) == (
+            "capacity_block_expiration_warning",
+            "2026-01-05T09:01:30.000Z",
+        )
+        await served.clock.advance(3_600)
+    assert len(served.payloads(TopicClass.EVENT)) == 1
 
 
 async def test_failures_later_leave_what_was_told() -> None:
-    """EC2's failures after the first reading end nothing; patience makes the pauses longer."""
-    account = Account(
-        reading(), Throttled("EC2: Throttling"), Throttled("EC2: Throttling"), CloudError("gone"), reading()
-    )
-    recorder = await served(account, 600)
-    assert 4 <= account.asked <= 6
-    told = [json.loads(envelope.payload) for _, envelope in recorder.of(TopicClass.RESERVATION)]
-    assert all(each["state"] == "active" for each in told)
+    """EC2's failures after the first reading end nothing, and clear nothing."""
+    account = Account(reading(), Throttled("EC2: Throttling"), CloudError("gone"), reading())
+    async with Served(account, bridge=made(forget=True)) as served:
+        await served.clock.advance(600)
+    assert account.asked > 3
+    states = {each["state"] for each in served.payloads(TopicClass.RESERVATION)}
+    assert states == {"active"}
 
 
-async def test_a_first_reading_that_fails_is_told() -> None:
-    """When nothing can be read at the start, it ends with the reason, and says goodbye."""
+async def test_patience_doubles_up_to_a_quarter_of_an_hour() -> None:
+    """While EC2 throttles for ever the pauses double up to their limit, and one success ends them."""
+    account = Account(*[Throttled("EC2: Throttling")] * 7, reading())
+    async with Served(account) as served:
+        for number, pause_s in enumerate((120, 240, 480, 900, 900, 900, 900, 60, 60), 1):
+            assert account.asked == number
+            await served.clock.advance(pause_s - 0.001)
+            assert account.asked == number
+            await served.clock.advance(0.001)
+
+
+@pytest.mark.parametrize("failure", [CloudError("no credentials"), Throttled("EC2: Throttling")])
+async def test_a_first_reading_that_fails_is_told(failure: CloudError) -> None:
+    """When the only reading fails, throttled or not, it ends with the reason, and says goodbye."""
     clock = ManualClock(NOW_NS)
     recorder = Recorder(clock)
-    with pytest.raises(CloudError, match="no credentials"):
-        await serve(
-            made(),
-            recorder,
-            Account(CloudError("no credentials")).read,
-            clock=clock,
-            interval_s=60.0,
-            once=True,
-        )
+    with pytest.raises(CloudError, match=str(failure)):
+        await serve(made(), recorder, Account(failure).read, clock=clock, interval_s=60.0, once=True)
     assert json.loads(recorder.sent[-1][1].payload)["state"] == "offline"
 
 
@@ -328,3 +374,183 @@ async def test_once_is_once() -> None:
     clock = ManualClock(NOW_NS)
     await serve(made(), Recorder(clock), account.read, clock=clock, interval_s=60.0, once=True)
     assert account.asked == 1
+
+
+async def test_a_broker_that_forgets_is_told_again() -> None:
+    """After a reconnect everything is there again, the same change and all; a killed bridge is offline by its will."""
+    clock = ManualClock(NOW_NS)
+    bus = MemoryBus(clock)
+    bridge = made()
+    publisher = bus.publisher("bridge-1", will=bridge.presence("offline"))
+    publisher.on_connect(bridge.announce)
+    publisher.connect()
+    work = serve(bridge, publisher, Account(reading()).read, clock=clock, interval_s=60.0)
+    task = asyncio.create_task(work)
+    await clock.advance(1)
+    before = bus.retained
+    assert sorted(before) == [
+        "trnfleet/v1/prod/publisher/bridge-1",
+        "trnfleet/v1/prod/reservation/cb-0123456789abcdef0",
+    ]
+    bus.disconnect()
+    assert bus.retained == {}
+    bus.reconnect()
+    assert bus.retained == before
+    publisher.die()
+    assert b'"offline"' in bus.retained["trnfleet/v1/prod/publisher/bridge-1"].payload
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def names_of(*readings: Reading) -> list[str]:
+    """Return the events of readings in a row."""
+    bridge = made()
+    return [each["name"] for found in readings for each in sorted_out(bridge.take(found, NOW_NS))[1]]
+
+
+@pytest.mark.parametrize(
+    ("readings", "names"),
+    [
+        ([block("scheduled"), block("active"), block("active")], ["delivered"]),
+        ([block("active"), block("unavailable"), block("active")], ["instances_unavailable", "instances_available"]),
+        ([block("payment-pending"), block("scheduled")], ["paid"]),
+        ([block("active"), block("expired")], ["expired"]),
+        ([block("scheduled"), block("cancelled")], ["cancelled"]),
+    ],
+)  # fmt: skip  # a row a life
+def test_a_block_s_life(readings: list[dict[str, Any]], names: list[str]) -> None:
+    """Each transition is told once, and coming back from unavailable is no delivery."""
+    assert names_of(*(reading(blocks=[each], statuses=None) for each in readings)) == [
+        f"capacity_block_{name}" for name in names
+    ]
+
+
+def test_a_permission_that_goes_is_no_happening() -> None:
+    """When the status can no longer be read nothing has got well, and when it can be read again nothing has broken."""
+    ill = reading(statuses=[status("impaired", 1)])
+    assert names_of(reading(), ill, reading(statuses=None), ill) == [
+        "capacity_block_interconnect_impaired",
+        "capacity_block_instances_unavailable",
+    ]
+
+
+def test_the_interconnect_is_ok_again_only_after_it_was_not() -> None:
+    """The first status of a block is no recovery; ok after impaired is one, with too little data between or not."""
+    steps = (None, "ok", "insufficient-data", "ok", "impaired", "insufficient-data", "ok")
+    readings = [reading(statuses=None if each is None else [status(each)]) for each in steps]
+    assert names_of(*readings) == [
+        "capacity_block_interconnect_impaired",
+        "capacity_block_interconnect_ok",
+    ]
+
+
+def test_a_block_that_is_bought_meanwhile_is_told() -> None:
+    """A block that was not there before is bought; those of the first reading are not."""
+    assert names_of(reading(blocks=[], reservations=[]), reading(blocks=[block("scheduled")])) == [
+        "capacity_block_purchased",
+        "capacity_block_paid",
+    ]
+
+
+def test_on_demand_reservations_have_names_of_their_own() -> None:
+    """What befalls a reservation that is no block is not told as a block's."""
+
+    def default(state: str) -> Reading:
+        return reading(
+            blocks=[], statuses=[], reservations=[part("cr-2", ReservationType="default", State=state)]
+        )
+
+    assert names_of(default("pending"), default("active"), default("cancelled")) == [
+        "capacity_reservation_active",
+        "capacity_reservation_cancelled",
+    ]
+
+
+@pytest.mark.parametrize("forget", [False, True])
+def test_what_is_gone_from_ec2(forget: bool) -> None:
+    """What is gone stays as it was told last, or is cleared where that is asked for, never for want of a permission."""
+    bridge = made(forget=forget)
+    bridge.take(reading(), NOW_NS)
+    assert bridge.take(reading(blocks=None, reservations=[]), NOW_NS) == []
+    gone = bridge.take(reading(blocks=[], reservations=[]), NOW_NS)
+    topic = "trnfleet/v1/prod/reservation/cb-0123456789abcdef0"
+    assert [(each.topic, each.payload, each.retain) for each in gone] == (
+        [(topic, b"", True)] if forget else []
+    )
+    assert len(list(bridge.announce())) == (1 if forget else 2)
+    end_ns = int(END.timestamp()) * NS_PER_S
+    assert bridge.warn(end_ns - NS_PER_S) == []
+
+
+def test_what_makes_no_sense_is_counted_once() -> None:
+    """An answer that cannot be understood counts once, however often it comes."""
+    bridge = made()
+    for _ in range(3):
+        assert bridge.take(reading(blocks=[block("teleported")]), NOW_NS) == []
+    assert bridge.skipped == 1
+
+
+@pytest.mark.parametrize("state", ["scheduled", "payment-pending", "expired"])
+def test_nothing_runs_before_the_begin_and_after_the_end(state: str) -> None:
+    """EC2 has nothing available then either, which does not mean that something runs."""
+    message = only(
+        reading(blocks=[block(state)], reservations=[part(AvailableInstanceCount=0)], instances=[])
+    )
+    assert message.launched == 0
+
+
+def test_what_runs_is_unknown_without_permissions() -> None:
+    """Without reservations and instances nobody knows what runs; with instances alone they are counted."""
+    found = reading(reservations=None, instances=None)
+    assert only(found).launched is None
+    assert only(reading(reservations=None)).launched == 3
+
+
+def test_another_ultraserver_is_not_taken_for_trn2() -> None:
+    """Where only the block is told, no instance type is made up for UltraServers of other kinds."""
+    found = reading(blocks=[block(UltraserverType="u-p6e-gb200x72")], reservations=None, statuses=None)
+    assert (only(found).instance_type, only(found).instances) == ("unknown", 0)
+
+
+def test_reservations_of_one_block_are_one_message() -> None:
+    """Where blocks may not be described, several Capacity Reservations of one are told together."""
+    found = reading(
+        blocks=None, reservations=[part("cr-1", EndDate=END), part("cr-2", EndDate=END)], statuses=None
+    )
+    message = only(found)
+    assert (message.reservation_ids, message.instances, message.launched) == (("cr-1", "cr-2"), 8, 6)
+
+
+def test_what_was_cancelled_before_it_began_has_no_end() -> None:
+    """EC2 gives the time of the cancellation as its end, before the start; readers refuse such a message."""
+    default = part("cr-2", ReservationType="default", State="cancelled", EndDate=NOW - timedelta(days=4))
+    assert only(reading(blocks=[], reservations=[default])).end is None
+
+
+@pytest.mark.parametrize(
+    ("found", "pay_by"),
+    [
+        (reading(), None),
+        (reading(extensions=[extension("payment-succeeded")]), None),
+        (reading(extensions=[extension()]), "2026-01-05T21:00:00.000Z"),
+        (reading(blocks=[block(EndDate=NOW + timedelta(hours=6))], extensions=[extension()]), "2026-01-05T14:25:00.000Z"),
+        (reading(blocks=[block("payment-pending", CreateDate=NOW)]), "2026-01-05T21:00:00.000Z"),
+    ],
+)  # fmt: skip  # a row a case
+def test_a_pending_payment_has_an_hour(found: Reading, pay_by: str | None) -> None:
+    """A pending payment fails after 12 hours, and an extension's 35 minutes before the end if that is first."""
+    assert only(found).pay_by == pay_by
+
+
+def test_fees_with_many_decimals_are_kept() -> None:
+    """A fee with more decimals than the wire has is rounded, and its extension stays."""
+    message = only(reading(extensions=[extension(UpfrontFee="24030.72000000")]))
+    assert message.extensions[0].fee == "24030.720000"
+
+
+def test_a_new_interconnect_status_is_no_status() -> None:
+    """A status that nobody knows yet counts as insufficient data, and is told."""
+    (message,), problems = messages_of(reading(statuses=[status("something-new")]), NOW_NS)
+    assert message.interconnect is not None
+    assert (message.interconnect.value, len(problems)) == ("insufficient-data", 1)

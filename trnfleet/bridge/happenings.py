@@ -1,0 +1,146 @@
+"""What has happened to a reservation between two readings, in the words that the simulator has for it too.
+
+Pure. What a reading does not tell, for want of a permission, has not changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from trnfleet.domain.reservations.blocks import ChangeKind
+from trnfleet.domain.reservations.states import ExtensionState, InterconnectStatus, ReservationState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trnfleet.wire.reservations import ReservationMessage
+
+WARNING = "Capacity Block Expiration Warning"
+DELIVERED = "Capacity Block Delivered"
+
+Severity = Literal["info", "warning", "critical"]
+
+_BEGUN = frozenset({ReservationState.ACTIVE, ReservationState.UNAVAILABLE})
+_BAD = frozenset(
+    {
+        ReservationState.UNAVAILABLE,
+        ReservationState.DELAYED,
+        ReservationState.UNSUPPORTED,
+        ReservationState.FAILED,
+        ReservationState.PAYMENT_FAILED,
+    }
+)
+_STATES: dict[ReservationState, tuple[ChangeKind, Severity, str, str | None]] = {
+    ReservationState.SCHEDULED: (ChangeKind.PAID, "info", "{id} is paid; it starts at {start}", None),
+    ReservationState.PAYMENT_FAILED: (ChangeKind.PAYMENT_FAILED, "warning", "the payment of {id} has failed", None),
+    ReservationState.ACTIVE: (ChangeKind.DELIVERED, "info", "{id} is delivered until {end}", DELIVERED),
+    ReservationState.EXPIRED: (ChangeKind.EXPIRED, "info", "{id} has expired", None),
+}  # fmt: skip  # a table reads as rows
+_PAYMENTS: dict[ExtensionState, tuple[ChangeKind, Severity, str]] = {
+    ExtensionState.PAYMENT_PENDING: (ChangeKind.EXTENSION_PURCHASED, "info", "is bought; its payment is pending"),
+    ExtensionState.PAYMENT_SUCCEEDED: (ChangeKind.EXTENSION_PAID, "info", "is paid"),
+    ExtensionState.PAYMENT_FAILED: (ChangeKind.EXTENSION_PAYMENT_FAILED, "warning", "is not paid: its payment has failed"),
+}  # fmt: skip  # a table reads as rows
+
+
+class Happening(NamedTuple):
+    """One event, before it has an id and a topic."""
+
+    name: str
+    severity: Severity
+    text: str
+    detail_type: str | None = None
+
+
+class Health(NamedTuple):
+    """The last that was told of a block's health; what a reading leaves out stays."""
+
+    impaired: bool = False
+    """Whether the last status of its interconnect that was ok or impaired was the latter."""
+    unavailable: int = 0
+    """Instances that fail their system status check."""
+    is_out: bool = False
+    """Whether its state was that it is unavailable."""
+
+    def after(self, message: ReservationMessage) -> Health:
+        """Return the health when a message is told."""
+        impaired = self.impaired
+        if message.interconnect in {InterconnectStatus.OK, InterconnectStatus.IMPAIRED}:
+            impaired = message.interconnect is InterconnectStatus.IMPAIRED
+        is_out = message.state is ReservationState.UNAVAILABLE
+        unavailable = 0 if self.is_out else self.unavailable
+        if is_out:
+            unavailable = message.unavailable or message.instances
+        elif message.unavailable is not None:
+            unavailable = message.unavailable
+        return Health(impaired, unavailable, is_out)
+
+
+def happenings(
+    before: ReservationMessage | None, after: ReservationMessage, health: Health
+) -> Iterator[Happening]:
+    """Yield what has happened.
+
+    Args:
+        before: What was told last; None for a reservation that is new.
+        after: What is told now.
+        health: The last that was told of its health before.
+    """
+    if after.type != "capacity-block":
+        if before is not None and before.state is not after.state:
+            yield Happening(
+                f"capacity_reservation_{after.state.value.replace('-', '_')}",
+                "warning" if after.state in _BAD else "info",
+                f"{after.id} is {after.state.value}",
+            )
+        return
+    if before is None:
+        yield _of(ChangeKind.PURCHASED, "info", f"{after.id} is bought, from {after.start} to {after.end}")
+    if before is None or before.state is not after.state:
+        yield from _entered(None if before is None else before.state, after)
+    if after.state in _BEGUN:
+        yield from _felt(after, health, health.after(after))
+    known = {} if before is None else {each.id: each.state for each in before.extensions}
+    for each in after.extensions:
+        if known.get(each.id) is not each.state:
+            kind, severity, words = _PAYMENTS[each.state]
+            yield _of(kind, severity, f"the extension of {after.id} until {each.end} {words}")
+
+
+def warning(message: ReservationMessage) -> Happening:
+    """Return the warning that a block's end is near."""
+    text = f"{message.id} ends at {message.end}; its instances are terminated from {message.terminates} on"
+    return _of(ChangeKind.EXPIRATION_WARNING, "warning", text, WARNING)
+
+
+def _entered(before: ReservationState | None, after: ReservationMessage) -> Iterator[Happening]:
+    state = after.state
+    if state is ReservationState.ACTIVE and before is ReservationState.UNAVAILABLE:
+        return
+    if state in _STATES:
+        kind, severity, words, detail_type = _STATES[state]
+        yield _of(kind, severity, words.format(id=after.id, start=after.start, end=after.end), detail_type)
+    elif state not in {ReservationState.PAYMENT_PENDING, ReservationState.UNAVAILABLE}:
+        yield Happening(
+            f"capacity_block_{state.value.replace('-', '_')}", "warning", f"{after.id} is {state.value}"
+        )
+
+
+def _felt(message: ReservationMessage, before: Health, after: Health) -> Iterator[Happening]:
+    name = message.id
+    if after.impaired and not before.impaired:
+        yield _of(ChangeKind.INTERCONNECT_IMPAIRED, "warning", f"the interconnect of {name} is impaired")
+    elif before.impaired and not after.impaired:
+        yield _of(ChangeKind.INTERCONNECT_OK, "info", f"the interconnect of {name} is ok again")
+    if after.unavailable and after.unavailable != before.unavailable:
+        text = (
+            f"{after.unavailable} of {message.instances} instances of {name} fail their system status check"
+        )
+        yield _of(ChangeKind.INSTANCES_UNAVAILABLE, "warning", text)
+    elif before.unavailable and not after.unavailable:
+        text = f"all instances of {name} pass their system status check again"
+        yield _of(ChangeKind.INSTANCES_AVAILABLE, "info", text)
+
+
+def _of(kind: ChangeKind, severity: Severity, text: str, detail_type: str | None = None) -> Happening:
+    return Happening(f"capacity_block_{kind.value}", severity, text, detail_type)
