@@ -239,7 +239,8 @@ def _optional_whole(args: Mapping[str, Any], name: str, action: str) -> int | No
     value = args.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value) or value > 10**6:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not -(10**6) <= value <= 10**6 or value != int(value):
         raise ConfigError(f"{action}: {name} must be a whole number up to 1,000,000")
     return int(value)
 

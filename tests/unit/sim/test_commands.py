@@ -430,3 +430,30 @@ async def test_serve_takes_and_answers() -> None:
     assert stage.counted() == {"retained": 1, "carried_out": 1, "refused": 1}
     serving.cancel()
     await asyncio.gather(serving, return_exceptions=True)
+
+
+@pytest.mark.parametrize("action", ["reserve_offerings", "reserve_extension_offerings"])
+def test_looking_at_offerings_needs_no_leave(action: str) -> None:
+    """What buys nothing is answered by every simulator."""
+    stage = Stage(allowed=False)
+    answer = stage.reply(action=action, target="", args={"days": 7.0})
+    assert (answer.ok, answer.reason) == (True, "reserved")
+    assert answer.result == {"offerings": [], "simulator": "sim-1"}
+    assert stage.control.done == [(action, {"days": 7.0})]
+
+
+@pytest.mark.parametrize("action", ["reserve_buy", "reserve_extend"])
+def test_buying_needs_leave(action: str) -> None:
+    """What costs money is refused unless commands are allowed."""
+    stage = Stage(allowed=False)
+    answer = stage.reply(action=action, target="", args={"offering": "cbo-1"})
+    assert (answer.ok, answer.reason) == (False, HOW_TO_ALLOW)
+    assert stage.control.done == []
+    assert Stage().reply(action=action, target="", args={"offering": "cbo-1"}).ok
+
+
+def test_a_request_with_an_unknown_argument() -> None:
+    """An argument that the action has not is refused with the nearest that it has."""
+    answer = Stage().reply(action="reserve_buy", target="", args={"ofering": "cbo-1"})
+    assert not answer.ok
+    assert "'ofering': did you mean 'offering'?" in answer.reason

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import asyncio
+import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.stage import BOOT, Stage
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.config import find_file, load_model, validate
@@ -16,6 +19,7 @@ from trnfleet.sim.engine import Engine, to_ns
 from trnfleet.sim.reserving import answer
 from trnfleet.sim.samples import Include, Telling, stdout_lines
 from trnfleet.sim.shards import Shard
+from trnfleet.wire.topics import TopicClass
 
 if TYPE_CHECKING:
     from trnfleet.domain.reservations.blocks import Block
@@ -335,6 +339,8 @@ def test_messages_say_what_a_block_is() -> None:
         ("reserve_offerings", {"days": 1.5}, "days must be a whole number"),
         ("reserve_offerings", {"days": True}, "days must be a whole number"),
         ("reserve_offerings", {"days": 1e300}, "days must be a whole number"),
+        ("reserve_offerings", {"days": float("nan")}, "days must be a whole number"),
+        ("reserve_offerings", {"days": float("-inf")}, "days must be a whole number"),
         ("reserve_offerings", {"days": 1.0, "instance_type": 3.0}, "instance_type must be text"),
         ("reserve_offerings", {"days": 1.0, "starts_from": "soon"}, "starts_from must be a time"),
         ("reserve_offerings", {"days": 1.0, "starts_from": "2026-01-06T00:00:00"}, "starts_from must be a time"),
@@ -359,3 +365,55 @@ def test_a_fleet_without_blocks_costs_and_says_nothing() -> None:
     assert engine.step().held == ()
     assert list(Telling(engine, "b").all_reservations()) == []
     assert np.isfinite(engine.now_s)
+
+
+def told_of(stage: Stage) -> list[dict[str, Any]]:
+    return [json.loads(envelope.payload) for _, envelope in stage.publisher.of(TopicClass.RESERVATION)]
+
+
+async def test_reservations_are_announced_and_told_once() -> None:
+    """All blocks are told before the first tick, retained, and from then on only what changes, in order."""
+    stage = Stage(engine_of(demo(), 3_600.0), speed=3_600.0, is_dated=True)
+    await stage.run(6.0, ticks=4)
+    told = told_of(stage)
+    assert len({each["id"] for each in told[:8]}) == 8
+    first = told[0]["id"]
+    assert [(each["id"], each["state"], each["change"]) for each in told[8:]] == [
+        (first, "active", 3),
+        (first, "active", 4),
+        (first, "expired", 5),
+    ]
+    assert {each["boot"] for each in told} == {BOOT}
+    for _, envelope in stage.publisher.of(TopicClass.RESERVATION):
+        assert (envelope.qos, envelope.retain) == (1, True)
+    again = [envelope for envelope in stage.publisher.announce() if "/reservation/" in envelope.topic]
+    assert again == []
+
+
+async def test_a_jump_tells_every_state_and_no_event() -> None:
+    """What a jump passes over is told as state, each change once, while its events are not."""
+    stage = Stage(engine_of(demo(), 60.0), is_dated=True, speed=60.0)
+    task = asyncio.create_task(stage.simulation.run(ticks=4))
+    await stage.clock.advance(1.5)
+    assert "what happens in between is not told" in stage.simulation.jump(3 * 3_600.0)
+    await stage.clock.advance(5)
+    await task
+    changes = [(each["state"], each["change"]) for each in told_of(stage)[8:]]
+    assert changes == [("active", 3), ("active", 4), ("expired", 5)]
+    names = [json.loads(envelope.payload)["name"] for _, envelope in stage.publisher.of(TopicClass.EVENT)]
+    assert not [name for name in names if name.startswith("capacity_block")]
+
+
+async def test_what_is_bought_is_told_with_the_next_tick() -> None:
+    """A purchase over the simulation's commands is a message and an event of the next tick."""
+    stage = Stage(engine_of(small(), 60.0), is_dated=True, speed=60.0)
+    task = asyncio.create_task(stage.simulation.run(ticks=8))
+    await stage.clock.advance(0.5)
+    _, found = stage.simulation.reserve("reserve_offerings", {"days": 1.0, "ultraservers": 1.0})
+    done, result = stage.simulation.reserve("reserve_buy", {"offering": found["offerings"][0]["id"]})
+    assert result["reservation"]["id"] in done
+    assert told_of(stage) == []
+    await stage.clock.advance(8)
+    await task
+    assert [each["state"] for each in told_of(stage)] == ["payment-pending", "scheduled"]
+    assert told_of(stage)[0] | {"v": 1} == result["reservation"]
