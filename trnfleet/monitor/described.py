@@ -7,6 +7,7 @@ stays encoded until somebody asks.
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +27,11 @@ from trnfleet.wire.messages import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+SLICE = 8
+"""Descriptors that are searched between two turns of other tasks."""
+
+_EC2_ID = re.compile(rb'"ec2_id":"([^"\\]*)"')
 
 
 class Described(NamedTuple):
@@ -127,20 +133,26 @@ class Descriptors:
             self.changes += 1
         return gone is not None
 
-    def find_ec2(self, wanted: set[str]) -> dict[str, str]:
-        """Return the addresses of instances by their EC2 ids, as far as descriptors tell.
+    def search_ec2(self, wanted: set[str], found: dict[str, str]) -> Iterator[None]:
+        """Fill in the addresses of instances by their EC2 ids, as far as descriptors tell; give way after each slice.
 
-        It decodes descriptors, so that it is for when reservations change and not for every tick.
+        It looks into all descriptors, so that it is for when reservations change and not for every tick.
+
+        Args:
+            wanted: EC2 ids.
+            found: Where addresses are put.
         """
-        found: dict[str, str] = {}
-        for described in self._by_path.values():
+        for number, described in enumerate(list(self._by_path.values())):
             if len(found) == len(wanted):
-                break
-            if b'"ec2_id":"' in described.rest:
-                for instance in decode_message(described.rest, Descriptor).instances:
-                    if instance.ec2_id in wanted:
-                        found[instance.ec2_id] = instance.path
-        return found
+                return
+            if number % SLICE == SLICE - 1:
+                yield
+            told = {each.decode(errors="replace") for each in _EC2_ID.findall(described.rest)}
+            if told.isdisjoint(wanted):
+                continue
+            for instance in decode_message(described.rest, Descriptor).instances:
+                if instance.ec2_id in wanted:
+                    found[instance.ec2_id] = instance.path
 
     def whole(self, instance: str) -> tuple[Descriptor, InstanceSpec] | None:
         """Return the full descriptor that covers an instance, and the instance's part of it; None if there is none."""

@@ -395,6 +395,9 @@ class Ingest:
         elif name not in self.reservations and len(self.reservations) >= self._limits.reservations:
             limit = self._limits.reservations
             self._refuse("rejected", envelope, WireError(f"more than {limit} reservations"))
+        elif self.reservations.places_with(message) > self._limits.reservation_places:
+            limit = self._limits.reservation_places
+            self._refuse("rejected", envelope, WireError(f"reservations name over {limit} places"))
         else:
             self.reservations.put(message)
 

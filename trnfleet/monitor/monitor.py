@@ -353,8 +353,8 @@ class Monitor:
         if len(self.reservations) or self.reservations.table():
             ingest = self.ingest
             boots = ingest.publishers.boots_online()
-            find = ingest.descriptors.find_ec2
-            yield from self.reservations.compute(self.store, self.rollups, self.moment(), boots, find)
+            moment = self.moment()
+            yield from self.reservations.compute(self.store, self.rollups, moment, boots, ingest.descriptors)
         now_s = self.clock.monotonic_s()
         if now_s - self._history_s >= 1.0 and self.counts.messages:
             # On the second, so that a late pass does not stretch the charts' time; a long pause leaves a gap.

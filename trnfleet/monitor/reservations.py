@@ -1,7 +1,7 @@
 """Reserved capacity as the monitor knows it: what publishers told, what of it is in use, how long it lasts, what it costs.
 
-Owns the reservations' messages and what follows from them and the store at an instant. Times are monitor time. How they were
-used hour by hour is `usage`'s.
+Owns the reservations' messages and what follows from them and the store at an instant. Times are monitor time. Which instances
+they hold is `holding`'s, how they were used hour by hour is `usage`'s.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from trnfleet.domain.reservations.extension import why_not_extendable
 from trnfleet.domain.reservations.states import ENDED, BlockState, ExtensionState
 from trnfleet.errors import WireError
 from trnfleet.monitor import fields
+from trnfleet.monitor.holding import Holding
 from trnfleet.monitor.store import Freshness
-from trnfleet.monitor.usage import Usage
+from trnfleet.monitor.usage import Look, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.described import Descriptors
     from trnfleet.monitor.rollup import Rollups
     from trnfleet.monitor.store import Store
     from trnfleet.monitor.timebase import Moment
@@ -37,7 +38,7 @@ IDLE_BELOW_PCT = 1.0
 """An instance whose cores execute less than that does nothing."""
 NEAR_END_S = 6 * 3_600.0
 """A shift before the first termination: time to extend, which EC2 allows until an hour before the end, or to move."""
-SLICE = 16
+SLICE = 64
 """Reservations that are looked at between two turns of other tasks."""
 
 _ENDED = frozenset(state.value for state in ENDED)
@@ -97,8 +98,8 @@ class _Kept(NamedTuple):
     starts_ns: int
     ends_ns: int | None
     terminates_ns: int | None
-    created_ns: int
     ts_ns: int
+    fee_per_h: Decimal | None
 
     @property
     def state(self) -> str:
@@ -113,6 +114,22 @@ class _Kept(NamedTuple):
         return _ORDER.get(self.state, len(_ORDER)), 2**63 if by_ns is None else by_ns, self.message.id
 
 
+class _Sums(NamedTuple):
+    """Of the instances before each row: how many are known, how many do something, and their utilisation in all."""
+
+    known: list[int]
+    used: list[int]
+    util_pct: list[float]
+
+    @staticmethod
+    def of(util_pct: NDArray[np.float64]) -> _Sums:
+        """Add up; NaN is not known."""
+        known = ~np.isnan(util_pct)
+        columns = (known, util_pct > IDLE_BELOW_PCT, np.where(known, util_pct, 0.0))
+        known_before, used_before, util_before = ([0, *np.cumsum(each).tolist()] for each in columns)
+        return _Sums(known_before, used_before, util_before)
+
+
 class Reservations:
     """The reservations of one fleet."""
 
@@ -120,11 +137,10 @@ class Reservations:
         self.revision = 0
         """Goes up with every message that is taken, and whenever what is computed has changed."""
         self.history = Usage()
+        self.places = 0
+        """Addresses, EC2 ids and extensions that all messages name."""
         self._kept: dict[str, _Kept] = {}
-        self._rows: dict[str, tuple[range, ...]] = {}
-        self._placed = (-1, -1)
-        """Layout generation and message count that `_rows` belongs to."""
-        self._messages = 0
+        self._holding = Holding()
         self._table: list[Reservation] = []
         self._of_instances: NDArray[np.int32] = np.zeros(0, np.int32)
 
@@ -135,36 +151,41 @@ class Reservations:
     def __contains__(self, reservation_id: str) -> bool:
         return reservation_id in self._kept
 
+    def places_with(self, message: ReservationMessage) -> int:
+        """Return what `places` would be if a message was taken."""
+        known = self._kept.get(message.id)
+        return self.places + _places(message) - (0 if known is None else _places(known.message))
+
     def put(self, message: ReservationMessage) -> bool:
         """Take a message; return whether it was news.
 
-        A message of the same publisher's start that comes late, after a later change, is none.
+        A message that is repeated is none, nor one of the same publisher's start that comes late, after a later change. A
+        start other than that of the message before counts anew, whatever time it tells: a simulator begins where it began.
 
         Raises:
             WireError: one of its times is no time, or it ends before it starts.
         """
-        kept = _Kept(
-            message,
-            _instant(message.start, "start"),
-            None if message.end is None else _instant(message.end, "end"),
-            None if message.terminates is None else _instant(message.terminates, "terminates"),
-            _instant(message.created, "created"),
-            _instant(message.ts, "ts"),
-        )
-        if kept.ends_ns is not None and kept.ends_ns <= kept.starts_ns:
-            raise WireError("the reservation ends before it starts")
         known = self._kept.get(message.id)
-        if known is not None and known.message.boot == message.boot and known.message.change > message.change:
+        before = None if known is None else known.message
+        if before is not None and before.boot == message.boot and before.change > message.change:
             return False
+        if before == message:
+            return False
+        kept = _keep(message)
+        self.places = self.places_with(message)
         self._kept[message.id] = kept
-        self._changed()
+        self._holding.put(message)
+        self.revision += 1
         return True
 
     def remove(self, reservation_id: str) -> None:
         """Forget a reservation whose message was cleared."""
-        if self._kept.pop(reservation_id, None) is not None:
+        gone = self._kept.pop(reservation_id, None)
+        if gone is not None:
+            self.places -= _places(gone.message)
+            self._holding.remove(reservation_id)
             self.history.forget(reservation_id)
-            self._changed()
+            self.revision += 1
 
     def table(self) -> list[Reservation]:
         """Return all reservations as of the last pass: active ones by their end, then what is to come, ended ones last."""
@@ -185,19 +206,13 @@ class Reservations:
         """
         return self._of_instances
 
-    def wanted_ec2_ids(self) -> set[str]:
-        """Return the EC2 ids of which an address is needed."""
-        return {
-            ec2_id for kept in self._kept.values() if not kept.message.on for ec2_id in kept.message.ec2_ids
-        }
-
     def compute(
         self,
         store: Store,
         rollups: Rollups,
         moment: Moment,
         boots_online: Collection[str],
-        find_instances: Callable[[set[str]], Mapping[str, str]],
+        descriptors: Descriptors,
     ) -> Iterator[None]:
         """Bring the table up to date, giving way after each slice; it changes all at once at the end.
 
@@ -206,85 +221,63 @@ class Reservations:
             rollups: Those of the last pass.
             moment: What time it is.
             boots_online: Starts of publishers that are there.
-            find_instances: Returns the addresses of instances by their EC2 ids, as far as they are known.
+            descriptors: Which tell the EC2 ids of instances.
         """
-        layout = store.layout
-        self._place(layout, store.generation, find_instances)
-        is_ready = rollups.ready and rollups.generation == store.generation
+        layout, generation = store.layout, store.generation
+        yield from self._holding.find(layout, generation, descriptors)
+        if not store.generation == generation == self._holding.generation:
+            return
         count = len(layout.instances)
         util = np.full(count, np.nan)
-        if is_ready and count:
+        if rollups.ready and rollups.generation == generation and count:
             live = rollups.states(Level.INSTANCE)[:, Freshness.LIVE] == np.diff(layout.chip_start)
             values = fields.BY_KEY["nc_util_pct"].values(store, rollups, Level.INSTANCE, None)
             util = np.where(live, values, np.nan)
+        sums = _Sums.of(util)
+        yield
         table: list[Reservation] = []
         holder = np.full(count, -1, np.int32)
         for number, kept in enumerate(sorted(self._kept.values(), key=lambda each: each.sort_key)):
-            rows = self._rows.get(kept.message.id, ())
-            table.append(self._look(kept, rows, util, moment, boots_online))
+            rows = self._holding.rows.get(kept.message.id, ())
+            table.append(self._look(kept, rows, sums, moment, boots_online))
             if kept.state in _HOLDS_NOW:
                 for run in rows:
                     holder[run.start : run.stop] = number
             if number % SLICE == SLICE - 1:
                 yield
-        if store.generation == self._placed[0]:
+        if store.generation == generation == self._holding.generation:
             self._table, self._of_instances = table, holder
             self.revision += 1
 
     def watch(self, moment: Moment) -> None:
         """Take note of how all active reservations are used at an instant, about once a second."""
-        active = {
-            each.message.id: (each.util_pct, each.used / each.message.instances)
-            for each in self._table
-            if each.message.state.value in _HOLDS_NOW
-            and each.util_pct is not None
-            and each.used is not None
-            and each.message.instances
-        }
-        self.history.watch(moment, active)
-
-    def _changed(self) -> None:
-        self._messages += 1
-        self.revision += 1
-
-    def _place(
-        self, layout: Layout, generation: int, find_instances: Callable[[set[str]], Mapping[str, str]]
-    ) -> None:
-        """Find the instances of every reservation, where messages or layout have changed."""
-        if self._placed == (generation, self._messages):
-            return
-        self._placed = generation, self._messages
-        wanted = self.wanted_ec2_ids()
-        addresses = find_instances(wanted) if wanted else {}
-        self._rows = {}
-        for name, kept in self._kept.items():
-            targets = kept.message.on or [
-                addresses[each] for each in kept.message.ec2_ids if each in addresses
-            ]
-            covered = [layout.find_instances(target) for target in targets]
-            self._rows[name] = _joined([each for each in covered if each])
+        looks = {}
+        for each in self._table:
+            known = each.message.instances - each.unknown
+            if each.util_pct is not None and each.used is not None and known > 0:
+                share = min(1.0, each.used / known)
+                looks[each.message.id] = Look(each.util_pct, share, each.starts_ns, each.ends_ns)
+        self.history.watch(moment, looks)
 
     def _look(
         self,
         kept: _Kept,
         rows: tuple[range, ...],
-        util: NDArray[np.float64],
+        sums: _Sums,
         moment: Moment,
         boots_online: Collection[str],
     ) -> Reservation:
         message = kept.message
         now_ns = moment.time_ns
-        parts = [util[run.start : run.stop] for run in rows]
-        there = np.concatenate(parts) if parts else np.zeros(0)
-        known = there[~np.isnan(there)]
+        known = sum(sums.known[run.stop] - sums.known[run.start] for run in rows)
         is_active = kept.state in _HOLDS_NOW
-        is_known = is_active and len(known) > 0
-        used = int((known > IDLE_BELOW_PCT).sum()) if is_known else None
-        fee_per_h = _fee_per_h(kept)
-        idle_per_h = None
-        if fee_per_h is not None and used is not None and message.instances:
-            idle = min(len(known), message.instances) - used
-            idle_per_h = fee_per_h * max(idle, 0) / message.instances
+        used, util_pct, idle_per_h = None, None, None
+        if is_active and known:
+            used = sum(sums.used[run.stop] - sums.used[run.start] for run in rows)
+            util_pct = sum(sums.util_pct[run.stop] - sums.util_pct[run.start] for run in rows) / known
+        if kept.fee_per_h is not None and used is not None and message.instances:
+            idle = min(known, message.instances) - used
+            idle_per_h = kept.fee_per_h * max(idle, 0) / message.instances
         is_pending = any(each.state is ExtensionState.PAYMENT_PENDING for each in message.extensions)
         why_not = "no end"
         if message.type != "capacity-block":
@@ -304,29 +297,35 @@ class Reservations:
             to_end_s=_until(kept.ends_ns, now_ns),
             to_termination_s=to_termination_s,
             used=used,
-            unknown=max(message.instances - len(known), 0) if is_active else 0,
-            util_pct=float(known.mean()) if is_known else None,
+            unknown=max(message.instances - known, 0) if is_active else 0,
+            util_pct=util_pct,
             mean_util_pct=self.history.mean_util_pct(message.id),
-            fee_per_h=fee_per_h,
+            fee_per_h=kept.fee_per_h,
             idle_per_h=idle_per_h,
             can_extend=not why_not,
             why_not=why_not,
             is_near_end=is_active and to_termination_s is not None and to_termination_s < NEAR_END_S,
             # What is not known may be in use.
-            is_idle=used == 0 and len(known) >= message.instances,
+            is_idle=used == 0 and known >= message.instances,
             is_current=message.boot is None or message.boot in boots_online,
         )
 
 
-def _joined(runs: list[range]) -> tuple[range, ...]:
-    """Return ranges ascending, with those that touch or overlap made one."""
-    joined: list[range] = []
-    for run in sorted(runs, key=lambda each: each.start):
-        if joined and run.start <= joined[-1].stop:
-            joined[-1] = range(joined[-1].start, max(joined[-1].stop, run.stop))
-        else:
-            joined.append(run)
-    return tuple(joined)
+def _keep(message: ReservationMessage) -> _Kept:
+    starts_ns, ends_ns = _instant(message.start, "start"), _instant_or_none(message.end, "end")
+    if ends_ns is not None and ends_ns <= starts_ns:
+        raise WireError("the reservation ends before it starts")
+    _instant(message.created, "created")
+    terminates_ns = _instant_or_none(message.terminates, "terminates")
+    ts_ns = _instant(message.ts, "ts")
+    fee_per_h = None
+    if message.fee is not None and ends_ns is not None:
+        fee_per_h = Decimal(message.fee) * (3_600 * NS_PER_S) / (ends_ns - starts_ns)
+    return _Kept(message, starts_ns, ends_ns, terminates_ns, ts_ns, fee_per_h)
+
+
+def _places(message: ReservationMessage) -> int:
+    return len(message.on) + len(message.ec2_ids) + len(message.extensions)
 
 
 def _instant(text: str, name: str) -> int:
@@ -336,12 +335,9 @@ def _instant(text: str, name: str) -> int:
         raise WireError(f"ReservationMessage {name}: not a time with its zone") from None
 
 
+def _instant_or_none(text: str | None, name: str) -> int | None:
+    return None if text is None else _instant(text, name)
+
+
 def _until(instant_ns: int | None, now_ns: int) -> float | None:
     return None if instant_ns is None else (instant_ns - now_ns) / NS_PER_S
-
-
-def _fee_per_h(kept: _Kept) -> Decimal | None:
-    if kept.message.fee is None or kept.ends_ns is None:
-        return None
-    hours = Decimal(kept.ends_ns - kept.starts_ns) / Decimal(3_600 * NS_PER_S)
-    return Decimal(kept.message.fee) / hours

@@ -31,6 +31,8 @@ class Limits:
     """Addresses and ranges that all jobs together may name."""
     reservations: int = 4_096
     """Reservations that a monitor keeps."""
+    reservation_places: int = 100_000
+    """Addresses, EC2 ids and extensions that all reservations together may name."""
     publishers: int = 10_000
     """Publishers that a monitor keeps."""
 

@@ -17,7 +17,7 @@ from trnfleet.domain.reservations.states import (  # noqa: TC001  pydantic reads
 )
 from trnfleet.wire.messages import Message, Name, Text
 
-Decimals = Annotated[str, StringConstraints(pattern=r"^\d{1,12}(\.\d{1,6})?$")]
+Decimals = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})?$")]
 """An amount of money, exact."""
 Currency = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]

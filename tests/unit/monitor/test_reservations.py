@@ -10,8 +10,6 @@ from support.feed import Feed, standalone, ultraservers
 from trnfleet.clock import format_rfc3339
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.reservations import NEAR_END_S
-from trnfleet.monitor.timebase import Moment
-from trnfleet.monitor.usage import HOUR_NS, MOST_HOURS, Usage
 from trnfleet.wire.limits import Limits
 from trnfleet.wire.ports import Envelope
 
@@ -150,6 +148,70 @@ def test_a_late_change_is_no_news_and_another_start_begins_anew() -> None:
     assert only(feed).message.state == "active"
 
 
+def test_a_repetition_is_no_news() -> None:
+    """A message that comes again, as after every reconnect, changes nothing and gives no work."""
+    feed = fed()
+    envelope = feed.reservation("cb-1", ONE, change=2)
+    feed.monitor.apply([envelope])
+    revision = feed.monitor.reservations.revision
+    feed.monitor.apply([envelope, feed.reservation("cb-1", ONE, change=1)])
+    assert feed.monitor.reservations.revision == revision
+    feed.monitor.apply([feed.reservation("cb-1", TWO, change=3)])
+    assert feed.monitor.reservations.revision > revision
+
+
+def test_what_it_holds_may_change() -> None:
+    """A reservation that comes to hold other instances, or none, is looked for anew."""
+    feed = fed()
+    feed.monitor.apply([feed.reservation("cb-1", ONE)])
+    feed.monitor.compute()
+    assert only(feed).rows == (range(1),)
+    feed.monitor.apply([feed.reservation("cb-1", (TWO, "uc1/us-0001"), change=1)])
+    feed.monitor.compute()
+    assert only(feed).rows == (range(1, 6),)
+    assert feed.monitor.reservations.of_instances().tolist() == [-1, 0, 0, 0, 0, 0]
+    feed.monitor.apply([feed.reservation("cb-1", "uc9/nowhere", change=2)])
+    feed.monitor.compute()
+    assert only(feed).rows == ()
+
+
+def test_rows_follow_the_layout() -> None:
+    """When other instances come, reservations hold the same ones by their new rows."""
+    feed = Feed(standalone(3))
+    feed.describe([TWO])
+    feed.monitor.apply([feed.reservation("cb-1", TWO)])
+    feed.monitor.compute()
+    assert only(feed).rows == (range(1),)
+    feed.describe()
+    assert only(feed).rows == (range(1, 2),)
+
+
+@pytest.mark.parametrize("interrupted_at", [1, 2, 3, 5, 7])
+def test_a_pass_that_messages_interrupt_ends_well(interrupted_at: int) -> None:
+    """Messages, descriptors and layouts that come between a pass's slices break nothing; the next pass has them all."""
+    feed = Feed(standalone(4))
+    feed.ec2_ids = {f"uc1/standalone/trn2-{number:04d}": f"i-{number}" for number in range(1, 5)}
+    monitor, reservations = feed.monitor, feed.monitor.reservations
+    feed.describe([ONE, TWO])
+    monitor.apply([feed.reservation(f"cb-{number:03d}", ec2_ids=["i-2"]) for number in range(300)])
+    args = (monitor.moment(), {feed.boot}, monitor.ingest.descriptors)
+    steps = 0
+    for _ in reservations.compute(monitor.store, monitor.rollups, *args):
+        steps += 1
+        if steps == interrupted_at:
+            feed.describe()
+            monitor.apply([Envelope("trnfleet/v1/demo/reservation/cb-007", b"", 1, retain=True)])
+            monitor.apply([feed.reservation("cb-new", ec2_ids=["i-4"])])
+    assert steps >= interrupted_at
+    # What was found for a former layout does not take the place of what is newer.
+    assert len(reservations.of_instances()) == 4
+    monitor.compute()
+    rows = {each.message.id: each.rows for each in reservations.table()}
+    assert len(rows) == 300
+    assert rows.pop("cb-new") == (range(3, 4),)
+    assert set(rows.values()) == {(range(1, 2),)}
+
+
 def test_a_cleared_message_is_forgotten() -> None:
     """An empty payload takes a reservation away, with its history."""
     feed = fed()
@@ -160,6 +222,17 @@ def test_a_cleared_message_is_forgotten() -> None:
     feed.monitor.compute()
     assert table(feed) == []
     assert (feed.monitor.reservations.of_instances() == -1).all()
+
+
+def test_what_is_cleared_at_once_is_not_looked_for() -> None:
+    """A reservation that comes and goes between two passes leaves nothing to do."""
+    feed = fed()
+    feed.monitor.apply([feed.reservation("cb-2", TWO)])
+    feed.monitor.compute()
+    cleared = Envelope("trnfleet/v1/demo/reservation/cb-1", b"", 1, retain=True)
+    feed.monitor.apply([feed.reservation("cb-1", ONE), cleared])
+    feed.monitor.compute()
+    assert only(feed).message.id == "cb-2"
 
 
 def test_ec2_ids_lead_to_instances() -> None:
@@ -175,6 +248,24 @@ def test_ec2_ids_lead_to_instances() -> None:
     found = only(feed)
     assert found.rows == (range(1, 3),)
     assert (found.used, found.unknown) == (2, 1)
+
+
+def test_ec2_ids_move_with_instances() -> None:
+    """When an instance's place gets another EC2 id, as after a replacement, the reservation follows its ids."""
+    feed = Feed(standalone(2))
+    feed.ec2_ids = {ONE: "i-1", TWO: "i-2"}
+    feed.describe()
+    feed.monitor.apply([feed.reservation("cb-1", ec2_ids=["i-1"])])
+    feed.monitor.compute()
+    assert only(feed).rows == (range(1),)
+    generation = feed.monitor.store.generation
+    feed.ec2_ids = {ONE: "i-3", TWO: "i-1"}
+    feed.describe()
+    assert feed.monitor.store.generation == generation
+    assert only(feed).rows == (range(1, 2),)
+    feed.ec2_ids = {}
+    feed.describe()
+    assert only(feed).rows == ()
 
 
 def test_whoever_has_gone_is_known_from_before() -> None:
@@ -228,47 +319,21 @@ def test_their_number_is_limited() -> None:
     assert table(feed)[1].message.state == "expired"
 
 
-def moment(hours: float, speed: float = 1.0) -> Moment:
-    return Moment(round(hours * HOUR_NS), speed, is_wall=False)
-
-
-def test_hours_are_filled_by_what_was_seen() -> None:
-    """An hour's use is the mean over what was watched of it; a look stands for the time since the one before."""
-    usage = Usage()
-    usage.watch(moment(0.9), {"cb": (10.0, 1.0)})
-    for step in range(1, 7):
-        usage.watch(moment(0.9 + step / 30, 3_600), {"cb": (60.0 if step < 4 else 90.0, 0.5)})
-    first, second = usage.hours("cb")
-    assert (first.hour_ns, second.hour_ns) == (0, HOUR_NS)
-    assert first.watched_s == pytest.approx(360)
-    assert first.util_pct == pytest.approx(60.0)
-    assert second.util_pct == pytest.approx(90.0)
-    assert second.used_share == pytest.approx(0.5)
-    assert usage.mean_util_pct("cb") == pytest.approx(75.0)
-
-
-@pytest.mark.parametrize(
-    ("speed", "step_s", "watched"), [(1.0, 5.0, True), (1.0, 6.0, False), (3_600.0, 18_000.0, True)]
-)
-def test_a_gap_is_unwatched(speed: float, step_s: float, watched: bool) -> None:
-    """Time between two looks that are too far apart, or a jump, is not made up."""
-    usage = Usage()
-    usage.watch(moment(0, speed), {"cb": (50.0, 1.0)})
-    usage.watch(moment(step_s / 3_600, speed), {"cb": (50.0, 1.0)})
-    assert bool(usage.hours("cb")) is watched
-    assert (usage.mean_util_pct("cb") is not None) is watched
-
-
-def test_history_is_bounded() -> None:
-    """No more hours are kept than the longest block has, the oldest go first, and a forgotten one leaves nothing."""
-    usage = Usage()
-    for hour in range(MOST_HOURS + 11):
-        usage.watch(moment(hour, 3_600), {"cb": (50.0, 1.0)})
-    hours = usage.hours("cb")
-    assert len(hours) == MOST_HOURS
-    assert hours[-1].hour_ns == (MOST_HOURS + 9) * HOUR_NS
-    usage.forget("cb")
-    assert usage.hours("cb") == []
+def test_their_places_are_limited() -> None:
+    """What all reservations together name is limited; one that goes makes room, and one that changes is counted once."""
+    feed = Feed(standalone(1))
+    limits = Limits(reservation_places=5)
+    feed.monitor = Monitor(feed.monitor._source, "demo", clock=feed.clock, limits=limits)
+    feed.monitor.apply([feed.reservation("cb-1", (ONE, TWO)), feed.reservation("cb-2", ec2_ids=["a", "b"])])
+    feed.monitor.apply([feed.reservation("cb-1", (ONE, TWO, "uc1/x"), change=1)])
+    assert feed.monitor.counts.rejected == 0
+    feed.monitor.apply([feed.reservation("cb-3", ONE)])
+    assert feed.monitor.counts.rejected == 1
+    feed.monitor.apply([Envelope("trnfleet/v1/demo/reservation/cb-2", b"", 1, retain=True)])
+    feed.monitor.apply([feed.reservation("cb-3", ONE)])
+    feed.monitor.compute()
+    assert [each.message.id for each in table(feed)] == ["cb-1", "cb-3"]
+    assert feed.monitor.counts.rejected == 1
 
 
 async def test_a_running_monitor_watches_use() -> None:
@@ -282,3 +347,16 @@ async def test_a_running_monitor_watches_use() -> None:
     assert hour.watched_s == pytest.approx(9, abs=1.1)
     assert hour.util_pct == pytest.approx(80.0, abs=0.1)
     assert only(feed).mean_util_pct == pytest.approx(80.0, abs=0.1)
+
+
+async def test_the_share_in_use_is_that_of_live_instances() -> None:
+    """A silent instance lowers neither utilisation nor the share in use of the hours that are kept."""
+    feed = fed(count=2)
+    feed.monitor.apply([feed.reservation("cb-1", (ONE, TWO), instances=2)])
+    for _ in range(10):
+        await feed.clock.advance(1)
+        feed.tick([ONE])
+    (hour,) = feed.monitor.reservations.usage("cb-1")
+    assert only(feed).unknown == 1
+    assert hour.used_share == 1.0
+    assert hour.util_pct == pytest.approx(80.0, abs=0.1)
