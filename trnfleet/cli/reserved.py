@@ -69,6 +69,7 @@ def reservation_lines(table: Sequence[Reservation], time_ns: int) -> list[str]:
     from trnfleet.tui.plain import plain  # noqa: PLC0415  --help stays quick
     from trnfleet.tui.reservationwords import (  # noqa: PLC0415  --help stays quick
         extension_text,
+        fee_of,
         is_ended,
         is_waiting,
         money,
@@ -96,7 +97,7 @@ def reservation_lines(table: Sequence[Reservation], time_ns: int) -> list[str]:
                 until_text(each),
                 termination_text(each),
                 "" if each.idle_per_h is None else money(each.idle_per_h, message.currency),
-                "n/a" if message.fee is None else f"{float(message.fee):,.2f} {message.currency}",
+                money(fee_of(each), message.currency if message.fee else ""),
                 extension_text(each),
             )
         )

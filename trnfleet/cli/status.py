@@ -75,7 +75,16 @@ def command(
     """
     set_up_logs(log_format, log_level)
     password = find_password(password_file)
-    look = _look(broker, name, root=root, password=password, wait_s=wait, pue=pue, clock=SystemClock())
+    look = _look(
+        broker,
+        name,
+        root=root,
+        password=password,
+        wait_s=wait,
+        pue=pue,
+        clock=SystemClock(),
+        reservations=reservations,
+    )
     monitor = asyncio.run(look)
     summary = monitor.summary()
     critical = [finding for finding in monitor.findings.shown if finding.severity == 0]
@@ -104,6 +113,7 @@ async def _look(
     wait_s: float,
     pue: float | None,
     clock: Clock,
+    reservations: bool,
 ) -> Monitor:
     from trnfleet.cli.discovery import CONNECT_LIMIT_S, find_fleet  # noqa: PLC0415  --help stays quick
     from trnfleet.cli.watching import watch_fleet  # noqa: PLC0415  --help stays quick
@@ -121,7 +131,7 @@ async def _look(
             if store.layout.chips and not store.count(Freshness.UNKNOWN) and not store.count(Freshness.STALE):
                 break
         monitor.compute()
-    if not monitor.store.layout.chips:
+    if not monitor.store.layout.chips and not (reservations and len(monitor.reservations)):
         raise BrokerError(
             f"{url}: nothing describes a fleet {fleet!r} within {wait_s:g} s; --wait waits longer"
         )

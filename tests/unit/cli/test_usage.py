@@ -1,28 +1,39 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import pytest
+from click.testing import CliRunner
 from unit.tui.test_reservationwords import made
 
 from trnfleet.cli.reserved import reservation_facts, reservation_lines
-from trnfleet.cli.usage import COLUMNS, Report
+from trnfleet.cli.usage import COLUMNS, Report, command
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.reservations.states import ReservationState
+from trnfleet.monitor.timebase import Moment
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 BEGIN_NS = 86_400 * NS_PER_S
 """A day after the block's start, two before its end."""
 LONG_S = 1e6
+FAST = 3_600.0
 
 
-def lines(report: Report, at_s: float, *reservations: Any) -> list[dict[str, Any]]:
-    found = report.look(BEGIN_NS + round(at_s * NS_PER_S), list(reservations), LONG_S)
-    return [dict(zip(COLUMNS, line, strict=True)) for line in found]
+def report_of(every_s: float, lasts_s: float = LONG_S, ids: Collection[str] = ()) -> Report:
+    return Report(every_s=every_s, lasts_s=lasts_s, ids=ids)
+
+
+def lines(report: Report, at_s: float, *reservations: Any, speed: float = FAST) -> list[dict[str, Any]]:
+    moment = Moment(BEGIN_NS + round(at_s * NS_PER_S), speed, is_wall=False)
+    return [dict(zip(COLUMNS, line, strict=True)) for line in report.look(moment, list(reservations))]
 
 
 def test_an_interval_adds_up() -> None:
     """An interval's line has what was held, used and paid: two instances for an hour, used half of it."""
-    report = Report(every_s=3_600)
+    report = report_of(3_600)
     assert lines(report, 0, made()) == []
     assert lines(report, 1_800, made()) == []
     idle = made(used=0, util_pct=0.0, idle_per_h=Decimal(100))
@@ -37,7 +48,7 @@ def test_an_interval_adds_up() -> None:
 
 def test_a_look_over_several_intervals_is_cut() -> None:
     """Where time runs fast one look fills several intervals, each with its own line, and the rest comes at the end."""
-    report = Report(every_s=600)
+    report = report_of(600)
     lines(report, 0, made())
     assert [line["to"][11:19] for line in lines(report, 1_500, made())] == ["00:10:00", "00:20:00"]
     (rest,) = report.finish()
@@ -46,16 +57,27 @@ def test_a_look_over_several_intervals_is_cut() -> None:
 
 def test_what_is_not_known_is_not_idle() -> None:
     """Time without telemetry is held and paid for, and neither used nor idle."""
-    report = Report(every_s=3_600)
+    report = report_of(3_600)
     lines(report, 0)
     (line,) = lines(report, 3_600, made(used=None, util_pct=None))
     assert (line["watched_s"], line["used"], line["nc_util_pct"]) == ("0", "", "")
     assert (line["reserved_instance_h"], line["fee"], line["idle_fee"]) == ("2.0000", "100.0000", "0.0000")
+    assert report.total().startswith("2.00 instance-hours reserved, 0.00 used (n/a)")
+
+
+def test_a_silent_part_is_not_idle() -> None:
+    """Of a block with a silent instance only the one that is live and does nothing is paid for nothing."""
+    report = report_of(3_600)
+    lines(report, 0)
+    four = {"instances": 4}
+    (line,) = lines(report, 3_600, made(message=four, used=2, unknown=1))
+    assert (line["used"], line["fee"], line["idle_fee"]) == ("2.000", "100.0000", "25.0000")
+    assert "2.00 used (66.7%)" in report.total()
 
 
 def test_only_what_is_held_counts() -> None:
     """A block counts from its start to its end, and neither before it begins nor when it was never delivered."""
-    report = Report(every_s=7_200)
+    report = report_of(7_200)
     lines(report, 0)
     half = made(ends_ns=BEGIN_NS + 3_600 * NS_PER_S)
     later = made(message={"id": "cb-2", "state": ReservationState.SCHEDULED})
@@ -66,7 +88,7 @@ def test_only_what_is_held_counts() -> None:
 
 def test_chosen_ids_and_unknown_fees() -> None:
     """Only the named reservations are told of, and what costs nobody knows has no fee."""
-    report = Report(every_s=60, ids={"cb-2"})
+    report = report_of(60, ids={"cb-2"})
     lines(report, 0)
     (line,) = lines(report, 60, made(), made(message={"id": "cb-2", "fee": None}, fee_per_h=None))
     assert (line["reservation"], line["fee"], line["idle_fee"]) == ("cb-2", "", "")
@@ -75,23 +97,64 @@ def test_chosen_ids_and_unknown_fees() -> None:
 
 def test_time_that_goes_back_begins_another_interval() -> None:
     """When a simulator begins anew, what was is told, and the report goes on from there."""
-    report = Report(every_s=3_600)
+    report = report_of(3_600, lasts_s=1_200)
     lines(report, 10_000, made())
     lines(report, 10_600, made())
     (line,) = lines(report, 0, made())
     assert line["watched_s"] == "600"
-    assert lines(report, 600, made()) == []
-    assert report.watched_s == 1_200
+    assert lines(report, 599, made()) == []
+    assert not report.is_over
+    lines(report, 600, made())
+    assert report.is_over
+
+
+def test_a_jump_is_held_and_not_watched() -> None:
+    """Time that was skipped, or in which nobody looked, is paid for, and what was used in it is not made up."""
+    report = report_of(36_000)
+    lines(report, 0, made(), speed=1)
+    lines(report, 5, made(), speed=1)
+    lines(report, 3_600, made(), speed=1)
+    lines(report, 3_604, made(), speed=1)
+    (rest,) = report.finish()
+    line = dict(zip(COLUMNS, rest, strict=True))
+    assert (line["watched_s"], line["used"]) == ("9", "2.000")
+    assert line["reserved_instance_h"] == "2.0022"
+    assert line["idle_fee"] == "0.0000"
 
 
 def test_it_ends_when_its_time_is_over() -> None:
     """Nothing beyond the period that was asked for is counted."""
-    report = Report(every_s=600)
-    report.look(BEGIN_NS, [made()], 900)
-    assert len(report.look(BEGIN_NS + 5_000 * NS_PER_S, [made()], 900)) == 1
-    assert report.watched_s == 900
+    report = report_of(600, lasts_s=900)
+    lines(report, 0, made())
+    assert len(lines(report, 5_000, made())) == 1
+    assert report.is_over
     (rest,) = report.finish()
     assert rest[COLUMNS.index("watched_s")] == "300"
+
+
+def test_it_ends_whatever_its_parts_add_up_to() -> None:
+    """Parts that no binary fraction is equal to still come to the whole."""
+    report = report_of(0.7, lasts_s=2.1)
+    for tenths in range(22):
+        assert not report.is_over
+        lines(report, tenths / 10, made(), speed=1)
+    assert report.is_over
+
+
+def test_no_text_of_the_wire_acts_on_its_reader() -> None:
+    """Neither a terminal's controls nor a spreadsheet's formulas get into a line."""
+    report = report_of(60)
+    lines(report, 0)
+    nasty = [made(message={"id": f"cb-{at}", "zone": zone}) for at, zone in enumerate(["=1+1", "us\x1b[2J"])]
+    assert [line["zone"] for line in lines(report, 60, *nasty)] == ["'=1+1", "us\\u001b[2J"]
+
+
+@pytest.mark.parametrize("every", ["0.5s", "0.0000000001s"])
+def test_an_interval_is_a_second_at_least(every: str) -> None:
+    """Intervals that are too short are refused before anything is connected to."""
+    result = CliRunner().invoke(command, ["--broker", "mqtt://127.0.0.1:1", "--every", every])
+    assert result.exit_code == 2
+    assert "shorter than 1 s" in result.stderr
 
 
 def test_facts_for_scripts() -> None:
