@@ -61,7 +61,9 @@ class Market(Model):
     warning_before_end_s: Lead = float(WARNING_BEFORE_END_S)
     termination_before_end_s: Lead = float(TERMINATION_BEFORE_END_S)
     ultraserver_termination_before_end_s: Lead = float(ULTRASERVER_TERMINATION_BEFORE_END_S)
-    prices: dict[str, Annotated[str, Field(pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})?$")]] = Field(default_factory=dict)
+    prices: dict[str, Annotated[str, Field(pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})?$")]] = Field(
+        default_factory=dict
+    )
     """Price of an instance-hour by instance type, where it is not the table's; all that are sold, where they are not in
     US dollars."""
 
