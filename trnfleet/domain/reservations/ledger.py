@@ -192,7 +192,8 @@ class Ledger:
         end_ns = block.end_ns + days * rules.DAY_NS
         fee = self._price(block.offering.instance_type, len(block.places), block.end_ns, end_ns)
         offering = ExtensionOffering(
-            self._id("cbeo", block_id, block.end_ns, end_ns, self._now_ns, str(fee)),
+            # Of the attempts to buy it each has an id of its own, which does not depend on when somebody looks.
+            self._id("cbeo", block_id, block.end_ns, end_ns, len(block.extensions), str(fee)),
             block_id,
             block.end_ns,
             end_ns,

@@ -359,3 +359,16 @@ def test_an_ultraserver_is_extended_until_it_is_terminated_earlier() -> None:
     assert kinds == ["terminating", "extension_paid"]
     assert ledger.blocks[block.id].is_usable
     assert ledger.now_ns > NOW_NS
+
+
+def test_whoever_looks_later_sees_the_same_extension() -> None:
+    """An extension's id does not depend on when it was looked for, so that shards agree; another attempt has its own."""
+    (early, block), (late, _) = active(payment_s=43_200.0), active(payment_s=43_200.0)
+    late.advance(late.now_ns + MINUTE_NS)
+    offering = early.extension_offerings(block.id, 1)[0]
+    assert late.extension_offerings(block.id, 1)[0] == offering
+    pending = early.extend(offering.id).pending
+    assert pending is not None
+    early.advance(pending.pay_by_ns)
+    assert early.blocks[block.id].extensions[-1].state is ExtensionState.PAYMENT_FAILED
+    assert early.extension_offerings(block.id, 1)[0].id != offering.id
