@@ -146,12 +146,12 @@ def answer(holdings: Holdings, action: str, args: Mapping[str, Any], boot: str) 
     ledger = holdings.ledger
     if action == "reserve_offerings":
         offerings = ledger.offerings(_asked(args))
-        return f"{len(offerings)} offerings", {"offerings": [_offering(each) for each in offerings]}
+        return f"{len(offerings)} offerings", {"offerings": [_spec(each, each) for each in offerings]}
     if action == "reserve_extension_offerings":
         block_id = _text(args, "block", action)
         extensions = ledger.extension_offerings(block_id, _whole(args, "days", action))
         offering = ledger.blocks[block_id].offering
-        found = [_extension(each, offering) for each in extensions]
+        found = [_spec(each, offering) for each in extensions]
         return f"{len(found)} extensions of {block_id}", {"offerings": found}
     offering_id = _text(args, "offering", action)
     before = len(ledger.changes)
@@ -180,38 +180,20 @@ def _asked(args: Mapping[str, Any]) -> Asked:
     )
 
 
-def _offering(offering: Offering) -> dict[str, Any]:
+def _spec(offering: Offering | ExtensionOffering, of: Offering) -> dict[str, Any]:
+    """Return an offering as JSON values; `of` says what it is of: itself, or the block that is extended."""
     return OfferingSpec(
         id=offering.id,
-        instance_type=offering.instance_type,
-        instances=offering.instances,
-        ultraserver_type=offering.ultraserver_type,
-        zone=offering.zone,
-        start=format_rfc3339(offering.start_ns),
-        end=format_rfc3339(offering.end_ns),
-        hours=_hours(offering.start_ns, offering.end_ns),
-        fee=f"{offering.fee.amount:.2f}",
-        currency=offering.fee.currency,
-    ).model_dump(mode="json")
-
-
-def _extension(extension: ExtensionOffering, of: Offering) -> dict[str, Any]:
-    return OfferingSpec(
-        id=extension.id,
         instance_type=of.instance_type,
         instances=of.instances,
         ultraserver_type=of.ultraserver_type,
         zone=of.zone,
-        start=format_rfc3339(extension.start_ns),
-        end=format_rfc3339(extension.end_ns),
-        hours=_hours(extension.start_ns, extension.end_ns),
-        fee=f"{extension.fee.amount:.2f}",
-        currency=extension.fee.currency,
+        start=format_rfc3339(offering.start_ns),
+        end=format_rfc3339(offering.end_ns),
+        hours=(offering.end_ns - offering.start_ns) / (3_600 * NS_PER_S),
+        fee=f"{offering.fee.amount:.2f}",
+        currency=offering.fee.currency,
     ).model_dump(mode="json")
-
-
-def _hours(start_ns: int, end_ns: int) -> float:
-    return (end_ns - start_ns) / (3_600 * NS_PER_S)
 
 
 def _text(args: Mapping[str, Any], name: str, action: str) -> str:
