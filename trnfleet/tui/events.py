@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.cells import chop_cells
 from textual import on
 from textual.binding import Binding
-from textual.widgets import Input
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.tui import palette
 from trnfleet.tui.bars import Bar, Parts, justified, width_of
 from trnfleet.tui.cells import fit
 from trnfleet.tui.eventlist import EventList, head
+from trnfleet.tui.filtering import FilteredView
 from trnfleet.tui.lines import Line, LineView, text_line
 from trnfleet.tui.plain import plain
 from trnfleet.tui.quantities import count
@@ -27,17 +27,13 @@ if TYPE_CHECKING:
     from trnfleet.monitor.monitor import Monitor
 
 
-class EventsView(View):
+class EventsView(FilteredView):
     """The list with its head, its foot and the filter's prompt."""
 
     title = EVENTS
     key = "9"
     DEFAULT_CSS = """
     EventsView { layout: vertical; }
-    EventsView Input {
-        display: none; height: 1; padding: 0 1; border: none; background: #1c232d; color: #f0f4f8;
-    }
-    EventsView.asking Input { display: block; }
     """
     BINDINGS: ClassVar = [
         Binding("slash", "ask", "Filter by part of what an event says, ! for all others"),
@@ -45,16 +41,14 @@ class EventsView(View):
     ]
 
     def __init__(self, monitor: Monitor, clock: Clock) -> None:
-        super().__init__(monitor, clock)
+        super().__init__(
+            monitor,
+            clock,
+            placeholder="part of an event, such as critical, us-0003 or EFA; !part for all others",
+        )
         self.list = EventList(monitor)
         self._head = Bar(fill=palette.HEAD)
         self.foot = EventFoot(monitor, self.list)
-        self.prompt = Input(
-            placeholder="part of an event, such as critical, us-0003 or EFA; !part for all others",
-            max_length=120,
-            select_on_focus=False,
-            compact=True,
-        )
 
     def compose(self) -> ComposeResult:
         """Put head, events, foot and prompt below each other."""
@@ -88,45 +82,19 @@ class EventsView(View):
         """Give the focus to the events."""
         self.list.focus(scroll_visible=False)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Say that there is nothing to clear without a filter, so that Escape is the app's."""
-        del parameters
-        return action != "clear" or bool(self.list.pattern) or self.has_class("asking")
-
-    def action_ask(self) -> None:
-        """Open the filter's prompt."""
-        self.add_class("asking")
-        self.prompt.value = self.list.pattern
-        self.prompt.cursor_position = len(self.prompt.value)
-        self.prompt.focus(scroll_visible=False)
-
-    def action_clear(self) -> None:
-        """Show everything again."""
-        self._close_prompt("")
-
-    @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
-        event.stop()
-        if self.has_class("asking"):
-            self._filter(event.value.strip())
-
-    @on(Input.Submitted)
-    def _accepted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self._close_prompt(event.value.strip())
-
     @on(EventList.Changed)
     def _changed(self, event: EventList.Changed) -> None:
         event.stop()
         self.foot.tick()
         self.post_message(View.Moved(self.place))
 
-    def _close_prompt(self, pattern: str) -> None:
-        self.remove_class("asking")
-        self._filter(pattern)
-        self.take_focus()
+    @property
+    def pattern(self) -> str:
+        """The filter."""
+        return self.list.pattern
 
-    def _filter(self, pattern: str) -> None:
+    def filter(self, pattern: str) -> None:
+        """Leave what matches a pattern, and paint it."""
         self.list.filter(pattern)
         self.foot.tick()
 

@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.binding import Binding
-from textual.widgets import Input
 
 from trnfleet.domain import address
 from trnfleet.domain.address import LEVEL_NAMES, Level
 from trnfleet.tui import palette
 from trnfleet.tui.cells import fit, width_of
 from trnfleet.tui.described import Descriptions
+from trnfleet.tui.filtering import FilteredView
 from trnfleet.tui.lines import Line, LineView, text_line
 from trnfleet.tui.plain import plain
 from trnfleet.tui.quantities import count
 from trnfleet.tui.treehead import TreeHead
 from trnfleet.tui.treetable import TreeTable
-from trnfleet.tui.views import View
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -30,17 +29,13 @@ if TYPE_CHECKING:
     from trnfleet.tui.highlight import Highlight
 
 
-class HierarchyView(View):
+class HierarchyView(FilteredView):
     """The tree-table with its head, its foot and the filter's prompt."""
 
     title = "Hierarchy"
     key = "2"
     DEFAULT_CSS = """
     HierarchyView { layout: vertical; }
-    HierarchyView Input {
-        display: none; height: 1; padding: 0 1; border: none; background: #1c232d; color: #f0f4f8;
-    }
-    HierarchyView.asking Input { display: block; }
     HierarchyView.asking TreeFoot { display: none; }
     """
     BINDINGS: ClassVar = [
@@ -49,17 +44,15 @@ class HierarchyView(View):
     ]
 
     def __init__(self, monitor: Monitor, clock: Clock) -> None:
-        super().__init__(monitor, clock)
+        super().__init__(
+            monitor,
+            clock,
+            placeholder="part of an address, such as us-0003 or chip05; !part for all others",
+        )
         self.descriptions = Descriptions(monitor)
         self.table = TreeTable(monitor, clock, self.descriptions)
         self.head = TreeHead(self.table)
         self.foot = TreeFoot(monitor, self.table, self.descriptions)
-        self.prompt = Input(
-            placeholder="part of an address, such as us-0003 or chip05; !part for all others",
-            max_length=120,
-            select_on_focus=False,
-            compact=True,
-        )
 
     def set_highlight(self, highlight: Highlight) -> None:
         """Let the tree mark what is picked out."""
@@ -84,7 +77,7 @@ class HierarchyView(View):
         index = self.table.index
         node = index.layout.find(address)
         if self.table.pattern and node is not None and index.row_of(node) is None:
-            self._close_prompt("")
+            self.close_prompt("")
         self._tell()
 
     def tick(self, allowance: int) -> int:
@@ -92,47 +85,23 @@ class HierarchyView(View):
         painted = self._tell()
         return painted + self.table.tick(max(1, allowance - painted))
 
+    @property
+    def pattern(self) -> str:
+        """The filter."""
+        return self.table.pattern
+
+    def filter(self, pattern: str) -> None:
+        """Leave what matches a pattern, and paint it."""
+        self.table.filter(pattern)
+        self._tell()
+
     def take_focus(self) -> None:
         """Give the focus to the rows."""
         self.table.focus(scroll_visible=False)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Say that there is nothing to clear without a filter, so that Escape is the app's."""
-        del parameters
-        return action != "clear" or bool(self.table.pattern) or self.has_class("asking")
-
-    def action_ask(self) -> None:
-        """Open the filter's prompt."""
-        self.add_class("asking")
-        self.prompt.value = self.table.pattern
-        self.prompt.cursor_position = len(self.prompt.value)
-        self.prompt.focus(scroll_visible=False)
-
-    def action_clear(self) -> None:
-        """Show everything again."""
-        self._close_prompt("")
-
-    @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
-        event.stop()
-        if self.has_class("asking"):
-            self.table.filter(event.value.strip())
-            self._tell()
-
-    @on(Input.Submitted)
-    def _accepted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self._close_prompt(event.value.strip())
-
     @on(TreeTable.Changed)
     def _changed(self, event: TreeTable.Changed) -> None:
         event.stop()
-        self._tell()
-
-    def _close_prompt(self, pattern: str) -> None:
-        self.remove_class("asking")
-        self.table.filter(pattern)
-        self.take_focus()
         self._tell()
 
     def _tell(self) -> int:

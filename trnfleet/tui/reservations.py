@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.css.scalar import Unit
-from textual.widgets import Input
 
 from trnfleet.tui import palette, timeline
 from trnfleet.tui.bars import Bar
 from trnfleet.tui.cells import fit
+from trnfleet.tui.filtering import FilteredView
 from trnfleet.tui.highlight import place_of
 from trnfleet.tui.reservationabout import ReservationDetails, foot, summary
 from trnfleet.tui.reservationtable import NOTHING, SORTS, ReservationTable
@@ -39,17 +39,13 @@ _LEAST_DETAILS = 9
 """Rows that are to spare before the chosen reservation is told of at length."""
 
 
-class ReservationsView(View):
+class ReservationsView(FilteredView):
     """Table above, timeline below, the chosen reservation in words at the foot."""
 
     title = RESERVATIONS
     key = "7"
     DEFAULT_CSS = """
     ReservationsView { layout: vertical; }
-    ReservationsView Input {
-        display: none; height: 1; padding: 0 1; border: none; background: #1c232d; color: #f0f4f8;
-    }
-    ReservationsView.asking Input { display: block; }
     ReservationTable { height: 1fr; }
     TimelineView { height: 1fr; }
     ReservationDetails { display: none; }
@@ -66,7 +62,11 @@ class ReservationsView(View):
     ]
 
     def __init__(self, monitor: Monitor, clock: Clock) -> None:
-        super().__init__(monitor, clock)
+        super().__init__(
+            monitor,
+            clock,
+            placeholder="part of an id, state, type, zone or place, such as idle or us-0001; !part for all others",
+        )
         self.table = ReservationTable(monitor)
         self.timeline = TimelineView(monitor, clock, self.table)
         self.details = ReservationDetails(monitor, self.table, self.timeline)
@@ -78,12 +78,6 @@ class ReservationsView(View):
         self._foot.styles.height = 2
         self._note = ""
         """Said above the table until the cursor moves."""
-        self.prompt = Input(
-            placeholder="part of an id, state, type, zone or place, such as idle or us-0001; !part for all others",
-            max_length=120,
-            select_on_focus=False,
-            compact=True,
-        )
 
     def compose(self) -> ComposeResult:
         """Put summary, table, axis, timeline, details, foot and prompt below each other."""
@@ -147,11 +141,6 @@ class ReservationsView(View):
         self._write()
         return painted
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Say that there is nothing to clear without a filter, so that Escape is the app's."""
-        del parameters
-        return action != "clear" or bool(self.table.pattern) or self.has_class("asking")
-
     def action_pan(self, cells: int) -> None:
         """Move the timeline by an eighth of its width."""
         self.timeline.pan += cells * max(1, self.timeline.cells // 8)
@@ -172,28 +161,6 @@ class ReservationsView(View):
         self.table.sort = (self.table.sort + 1) % len(SORTS)
         self.tick(MOST_LINES)
 
-    def action_ask(self) -> None:
-        """Open the filter's prompt."""
-        self.add_class("asking")
-        self.prompt.value = self.table.pattern
-        self.prompt.cursor_position = len(self.prompt.value)
-        self.prompt.focus(scroll_visible=False)
-
-    def action_clear(self) -> None:
-        """Show everything again."""
-        self._close_prompt("")
-
-    @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
-        event.stop()
-        if self.has_class("asking"):
-            self._filter(event.value.strip())
-
-    @on(Input.Submitted)
-    def _accepted(self, event: Input.Submitted) -> None:
-        event.stop()
-        self._close_prompt(event.value.strip())
-
     @on(ReservationTable.Pointed)
     def _pointed(self, event: ReservationTable.Pointed) -> None:
         event.stop()
@@ -201,12 +168,13 @@ class ReservationsView(View):
         self.tick(MOST_LINES)
         self.post_message(View.Moved(self.place))
 
-    def _close_prompt(self, pattern: str) -> None:
-        self.remove_class("asking")
-        self._filter(pattern)
-        self.take_focus()
+    @property
+    def pattern(self) -> str:
+        """The filter."""
+        return self.table.pattern
 
-    def _filter(self, pattern: str) -> None:
+    def filter(self, pattern: str) -> None:
+        """Leave what matches a pattern, and paint it."""
         self.table.pattern = pattern
         self.tick(MOST_LINES)
 
