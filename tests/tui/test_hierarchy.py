@@ -9,8 +9,8 @@ from support.feed import Feed, standalone, ultraservers
 from textual.app import App
 
 from trnfleet.domain.layout import Layout
+from trnfleet.domain.quantities import bare
 from trnfleet.tui.hierarchy import HierarchyView
-from trnfleet.tui.quantities import bare
 from trnfleet.wire.messages import Descriptor, InstanceSpec, decode_message, encode_message
 
 if TYPE_CHECKING:

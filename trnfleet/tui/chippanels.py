@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.metrics import BY_NAME, ENGINES
+from trnfleet.domain.quantities import NOT_AVAILABLE, count, with_unit
 from trnfleet.monitor import findings
 from trnfleet.monitor.fields import BY_KEY
 from trnfleet.monitor.findings import Severity
 from trnfleet.monitor.store import Freshness
 from trnfleet.tui import charts, palette
 from trnfleet.tui.cells import CHART, FILL, FILL_DIM, FILL_WARNING, bar, fit, right, width_of
-from trnfleet.tui.quantities import NOT_AVAILABLE, count, with_unit
 
 if TYPE_CHECKING:
     from rich.style import Style

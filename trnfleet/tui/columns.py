@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from trnfleet.domain.quantities import bare
 from trnfleet.monitor import fields, findings
 from trnfleet.monitor.findings import Severity
-from trnfleet.tui.quantities import bare
 
 if TYPE_CHECKING:
     from trnfleet.monitor.fields import Field

@@ -9,6 +9,7 @@ from textual import on
 from textual.binding import Binding
 
 from trnfleet.clock import format_rfc3339
+from trnfleet.domain.quantities import count
 from trnfleet.tui import palette
 from trnfleet.tui.bars import Bar, Parts, justified, width_of
 from trnfleet.tui.cells import fit
@@ -16,7 +17,6 @@ from trnfleet.tui.eventlist import EventList, head
 from trnfleet.tui.filtering import FilteredView
 from trnfleet.tui.lines import Line, LineView, text_line
 from trnfleet.tui.plain import plain
-from trnfleet.tui.quantities import count
 from trnfleet.tui.views import EVENTS, View
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 
+from trnfleet.domain.quantities import with_unit
 from trnfleet.monitor import fields
 from trnfleet.tui import palette
 from trnfleet.tui.bars import Bar, Parts, justified, width_of
@@ -20,7 +21,6 @@ from trnfleet.tui.heatmap import HeatMap
 from trnfleet.tui.heatvalues import Trust, is_count
 from trnfleet.tui.joblist import JobList, head
 from trnfleet.tui.plain import plain
-from trnfleet.tui.quantities import with_unit
 from trnfleet.tui.trends import LEAST_ROWS, MOST_ROWS, Trends
 from trnfleet.tui.views import FLEET, View
 from trnfleet.tui.worst import WorstList, title

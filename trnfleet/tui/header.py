@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trnfleet.domain.quantities import count, with_unit
 from trnfleet.tui import palette
 from trnfleet.tui.bars import Item, Parts, fitted, justified, width_of
 from trnfleet.tui.plain import plain
-from trnfleet.tui.quantities import count, with_unit
 
 if TYPE_CHECKING:
     from trnfleet.monitor.monitor import Summary

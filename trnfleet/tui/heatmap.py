@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.strip import Strip
 
 from trnfleet.domain.address import Level, level_of
+from trnfleet.domain.quantities import in_three
 from trnfleet.monitor import fields
 from trnfleet.tui import palette
 from trnfleet.tui.heatcursor import Cursor
@@ -31,7 +32,6 @@ from trnfleet.tui.heatvalues import (
 from trnfleet.tui.lines import Line, LineView, blank_line, text_line
 from trnfleet.tui.palette import RAMP_STEPS
 from trnfleet.tui.plain import plain
-from trnfleet.tui.quantities import in_three
 from trnfleet.tui.views import HIERARCHY, View
 from trnfleet.tui.zoom import WHOLE_CELL_ZOOMS, ZOOMS, Zoom, fitting
 

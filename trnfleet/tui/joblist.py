@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.domain.quantities import bare, with_unit
 from trnfleet.monitor.findings import Severity
 from trnfleet.tui import palette
 from trnfleet.tui.lines import Line, LineView, text_line
 from trnfleet.tui.plain import plain
-from trnfleet.tui.quantities import bare, with_unit
 
 if TYPE_CHECKING:
     from rich.style import Style

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.domain.quantities import count
 from trnfleet.monitor.findings import Severity
 from trnfleet.monitor.reservations import NEAR_END_S
 from trnfleet.tui import charts, palette
@@ -14,7 +15,6 @@ from trnfleet.tui.cells import CHART, fit
 from trnfleet.tui.highlight import places_text
 from trnfleet.tui.lines import Line, LineView, blank_line, text_line
 from trnfleet.tui.plain import plain
-from trnfleet.tui.quantities import count
 from trnfleet.tui.reservationwords import (
     countdown,
     extension_text,

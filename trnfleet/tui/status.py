@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.domain.quantities import count, duration
 from trnfleet.tui import palette
 from trnfleet.tui.bars import Parts, justified, width_of
 from trnfleet.tui.plain import plain
-from trnfleet.tui.quantities import count, duration
 
 if TYPE_CHECKING:
     from rich.style import Style

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.layout import FLEET_NODE
+from trnfleet.domain.quantities import with_unit
 from trnfleet.monitor.fields import BY_KEY
 from trnfleet.tui import charts, palette
 from trnfleet.tui.cells import CHART, Column, Parts, beside
 from trnfleet.tui.lines import Line, LineView, blank_line
-from trnfleet.tui.quantities import with_unit
 
 if TYPE_CHECKING:
     from trnfleet.monitor.monitor import Monitor

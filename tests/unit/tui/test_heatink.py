@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from trnfleet.domain.quantities import in_three
 from trnfleet.tui.heatink import CURSOR_STYLE, Ink, bracket
 from trnfleet.tui.heatvalues import CODES, GAP_CODE, MISSING_CODE, OFFLINE_CODE, PARTLY_CODE, STALE_CODE
 from trnfleet.tui.palette import BASE, RAMP
-from trnfleet.tui.quantities import in_three
 
 
 def cell(upper: int, lower: int | None = None) -> int:
