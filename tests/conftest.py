@@ -15,6 +15,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_LONG_ONES = (
+    "test_watched_scenarios",
+    "test_alert_scenarios",
+    "test_reservations",
+    "test_scenarios",
+    "test_watch",
+)
+"""Files that take longest begin first, so that none is left over at the end of a suite that runs side by side."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest first, then what starts processes."""
+
+    def rank(item: pytest.Item) -> int:
+        folder, name = item.path.parent.name, item.path.stem
+        if folder == "flow":
+            return _LONG_ONES.index(name) if name in _LONG_ONES else len(_LONG_ONES)
+        return len(_LONG_ONES) + (1 if folder in {"broker", "tui"} else 2)
+
+    items.sort(key=rank)
+
+
 @pytest.fixture(autouse=True)
 def no_complaint_of_asyncio(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test against a real broker in which asyncio logged an error that nobody would have seen."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -96,8 +97,14 @@ class MosquittoProcess:
 
 
 def free_port() -> int:
-    """Return a loopback port on which nothing listens now."""
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a loopback port on which nothing listens now; suites that run side by side choose from ports of their own."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = 20_000 + 1_000 * (worker % 12)
+    for port in random.sample(range(first, first + 1_000), 1_000):
+        with socket.socket() as probe:
+            try:
+                probe.bind((_HOST, port))
+            except OSError:
+                continue
+            return port
+    raise OSError(f"no port from {first} on is free")
