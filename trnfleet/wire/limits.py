@@ -33,6 +33,12 @@ class Limits:
     """Reservations that a monitor keeps."""
     reservation_places: int = 100_000
     """Addresses, EC2 ids and extensions that all reservations together may name."""
+    alerts: int = 100_000
+    """Alerts of `watch` that a monitor keeps."""
+    acks: int = 10_000
+    """Acknowledgements that a monitor keeps."""
+    silences: int = 1_000
+    """Silences that a monitor keeps: each is held against every alert."""
     publishers: int = 10_000
     """Publishers that a monitor keeps."""
 

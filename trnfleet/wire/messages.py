@@ -121,6 +121,10 @@ class PublisherMessage(Message):
     client: Name
     state: Literal["online", "offline"]
     boot: Name
+    role: Literal["telemetry", "watch"] = "telemetry"
+    """What it publishes; of several watches of a fleet the one that began first speaks."""
+    since: Text | None = None
+    """RFC 3339, wall time: when it began, for a watch."""
 
 
 class EventMessage(Message):

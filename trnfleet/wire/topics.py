@@ -28,6 +28,9 @@ class TopicClass(enum.StrEnum):
     EVENT = "event"
     JOB = "job"
     RESERVATION = "reservation"
+    ALERT = "alert"
+    ACK = "ack"
+    SILENCE = "silence"
     PUBLISHER = "publisher"
     COMMAND = "command"
     REPLY = "reply"
@@ -39,7 +42,7 @@ class Topic(NamedTuple):
     fleet: str
     topic_class: TopicClass
     path: str
-    """Address, job, reservation or client, by class."""
+    """Address, job, reservation, alert, silence or client, by class."""
 
 
 def build_topic(fleet: str, topic_class: TopicClass, path: str, root: str = DEFAULT_ROOT) -> str:

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trnfleet.config import validate
+from trnfleet.domain.alerts.cases import MOST_INSTANCES, CaseFile, code_of, expand_address
+from trnfleet.domain.metrics import BY_NAME
+from trnfleet.errors import ConfigError
+
+HOST = "uc1/us-0001/trn2u-0"
+EXPECT = [{"at": 0, "rule": "hot"}]
+
+
+def case(**keys: Any) -> CaseFile:
+    return validate({"tests": [{"name": "t", "expect": EXPECT, **keys}]}, CaseFile, "t.toml")
+
+
+def series(figure: str, target: str, values: str, **more: Any) -> dict[str, Any]:
+    return {"figure": figure, "target": target, "values": values, **more}
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        (HOST, [HOST]),
+        (f"{HOST}/chip08..chip11", [f"{HOST}/chip08", f"{HOST}/chip09", f"{HOST}/chip10", f"{HOST}/chip11"]),
+        (f"{HOST}/chip00..chip00:east", [f"{HOST}/chip00:east"]),
+        ("uc1/us-1..us-2/a..a", None),
+        ("uc1/us-1..us-2/a-1..a-2", [f"uc1/us-{one}/a-{two}" for one in (1, 2) for two in (1, 2)]),
+        (f"{HOST}/chip01..chip00", None),
+        (f"{HOST}/chip00..core15", None),
+        (f"{HOST}/chip00..", None),
+        (f"{HOST}/chip0..chip99999", None),
+        ("uc1/us-1..us-999/a-1..a-999", None),
+        ("uc1//a", None),
+        ("a/b/c/d/e/f", None),
+        ("uc1/us 1", None),
+    ],
+)
+def test_ranges_in_addresses(address: str, expected: list[str] | None) -> None:
+    """Both ends belong to a range, in whichever segment it stands; what is none, or too wide, is refused."""
+    if expected is None:
+        with pytest.raises(ValueError, match=r"range|no address|at most"):
+            expand_address(address)
+    else:
+        assert list(expand_address(address)) == expected
+
+
+def test_instances_follow_from_the_targets() -> None:
+    """What stands alone is a Trn2 instance, what is in an UltraServer a Trn2u one; given ones are taken as they are."""
+    (derived,) = case(
+        series=[
+            series("power_w", f"{HOST}/chip00", "1"),
+            series("power_w", "uc1/standalone/a/chip00..chip03", "1"),
+            series("power_w", "uc1", "1"),
+            series("state", "train", '"running"', scope="job"),
+        ]
+    ).tests
+    assert derived.fleet() == {HOST: "trn2u.48xlarge", "uc1/standalone/a": "trn2.48xlarge"}
+
+    (given,) = case(instances=[{"address": "uc1/us-1/a-1..a-2", "type": "trn1.32xlarge"}]).tests
+    assert given.fleet() == {"uc1/us-1/a-1": "trn1.32xlarge", "uc1/us-1/a-2": "trn1.32xlarge"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"series": [series("hbm_used_pct", HOST, "1")]}, "cannot set 'hbm_used_pct' of an address: did you mean 'hbm_used_bytes'?"),
+        ({"series": [series("vcpu_util_pct", f"{HOST}/chip00", "1")]}, "vcpu_util_pct is a figure of an instance"),
+        ({"series": [series("link_up", HOST, "1")]}, "is no link"),
+        ({"series": [series("link_up", f"{HOST}/chip00:eats", "1")]}, "did you mean 'east'?"),
+        ({"series": [series("link_up", f"{HOST}:east", "1")]}, "is no chip's address"),
+        ({"series": [series("nc_util_pct", f"{HOST}/chip00:east", "1")]}, "nc_util_pct is no figure of a link"),
+        ({"series": [series("health", f"{HOST}/chip00", '"hbmm"')]}, "health has no bit 'hbmm': did you mean 'hbm'?"),
+        ({"series": [series("state", "train", '"running"')]}, 'say whose it is, scope = "job" or "reservation" or "publisher"'),
+        ({"series": [series("state", "train", "1", scope="job")]}, "state is a text: put 1 in quotes"),
+        ({"series": [series("step_time_s", "train", '"x"')]}, "step_time_s is a number, not 'x'"),
+        ({"series": [series("power_w", "train", "1", scope="job")]}, "cannot set 'power_w' of a job"),
+        ({"series": [series("power_w", "train", "1", scope="chip")]}, "is no address, as the scope chip has them"),
+        ({"series": [series("step_tim_s", "train", "1")]}, "no figure of a name is called 'step_tim_s': did you mean 'step_time_s'?"),
+        ({"series": [series("lagg_s", "pipeline", "1")]}, "cannot set 'lagg_s' of a pipeline: did you mean 'lag_s'?"),
+        ({"instances": [{"address": "uc1/us-1"}]}, "is no instance's address"),
+        ({"instances": [{"address": f"uc1/us-1/a-1..a-{MOST_INSTANCES + 1}"}]}, f"at most {MOST_INSTANCES}"),
+        ({"jobs": [{"name": "a"}, {"name": "a"}]}, "there are two jobs 'a'"),
+        ({"expect": []}, "tests.0.expect"),
+        ({"expect": [{"at": -1, "rule": "hot"}]}, "tests.0.expect.0.at = -1"),
+        ({"expect": [{"at": 0, "rule": "hot", "alerts": [{"target": "a", "state": "resolved"}]}]}, "state = 'resolved'"),
+        ({"expect": [{"at": 0, "rule": "hot", "alerts": [{"target": "a", "value": True}]}]}, "value"),
+    ],
+)  # fmt: skip  # a table reads as rows
+def test_what_is_wrong_with_a_test_is_said(keys: dict[str, Any], said: str) -> None:
+    """One line names the file, the figure or key, and what would be right."""
+    with pytest.raises(ConfigError) as caught:
+        case(**keys)
+
+    assert str(caught.value).startswith("t.toml: ")
+    assert said in str(caught.value)
+
+
+def test_two_tests_have_two_names() -> None:
+    """A difference is told by its test's name, so there is one of each."""
+    both = [{"name": "t", "expect": EXPECT}] * 2
+    with pytest.raises(ConfigError, match="there are two tests 't'"):
+        validate({"tests": both}, CaseFile, "t.toml")
+
+
+def test_a_sample_holds_three_intervals_by_default() -> None:
+    """Unless the file says otherwise."""
+    tests = [{"name": "t", "expect": EXPECT}]
+    assert validate({"interval": "20s", "tests": tests}, CaseFile, "t").stale_after_s == 60.0
+    assert validate({"stale_after": "5m", "tests": tests}, CaseFile, "t").stale_after_s == 300.0
+
+
+def test_samples_become_codes() -> None:
+    """Numbers as the metric encodes them, names of bits as a mask; nothing is the mask without any."""
+    assert code_of("power_w", 12.34) == 123
+    assert code_of("health", "hbm+firmware_service_api") == 0b101
+    assert code_of("health", "") == 0
+    assert code_of("links_up", "north+z_next") == 0b100001
+    with pytest.raises(ValueError, match="outside"):
+        code_of("power_w", float(BY_NAME["power_w"].top))

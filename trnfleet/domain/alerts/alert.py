@@ -1,0 +1,133 @@
+"""An alert as people see it: one of a rule, for one target, with its members counted.
+
+Its fingerprint follows from the fleet, the rule and the target alone, so that every monitor gives it the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from trnfleet.domain.alerts.figures import LEVEL_OF, Scope
+from trnfleet.domain.alerts.states import AlertState
+
+if TYPE_CHECKING:
+    from trnfleet.domain.alerts.rules import Rule
+
+_LEVEL_LABELS = ("cluster", "ultraserver", "instance", "chip")
+
+
+@dataclass(slots=True, eq=False)
+class Alert:
+    """One alert; whoever evaluates writes to it, everybody else reads. Instants are nanoseconds of monitor time."""
+
+    rule: Rule
+    target: str
+    """What it is about: an address (empty for the fleet), a job, a reservation, a publisher, or the pipeline."""
+    fingerprint: str
+    state: AlertState = AlertState.PENDING
+    since_ns: int = 0
+    """Since when the condition of any member holds."""
+    fired_ns: int | None = None
+    """When it began to fire; None while it is pending."""
+    resolved_ns: int | None = None
+    """When it resolved; None while it goes on."""
+    members: int = 1
+    """Targets of the rule that fire (that are pending, while the alert is)."""
+    chips: int = 0
+    """Chips that these are or have; 0 where nobody can say."""
+    place: str = ""
+    """Address that leads there: the deepest one that has all members; empty for the fleet and for what has none."""
+    worst: str = ""
+    """The member whose value is the farthest out."""
+    value: float | None = None
+    """That member's value, in the figure's unit; None where there is no number."""
+    text: str = ""
+    """The value where it is a text, such as a job's state."""
+    job: str = ""
+    """The job that runs there, or that it is about."""
+    is_silent: bool = False
+    """Whether nothing is known of any member at present: it fires as last known."""
+    inhibited_by: str = ""
+    """Fingerprint of the alert because of which it is not told; empty for none."""
+    cause: str = ""
+    """What probably caused it, where that is known: an address with what is wrong there."""
+    times: int = 0
+    """How often it began to fire within the flap window, this time counted."""
+    is_flapping: bool = False
+    """Whether it comes and goes so often that it is held until it has been quiet for a while."""
+    revision: int = 0
+    """Goes up with every change that others should hear of."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """What matchers look at, and what other systems get."""
+
+    @property
+    def name(self) -> str:
+        """The rule's name."""
+        return self.rule.name
+
+    @property
+    def severity(self) -> str:
+        """critical, warning or info."""
+        return self.rule.severity.value
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is pending or firing."""
+        return self.state in {AlertState.PENDING, AlertState.FIRING}
+
+
+def fingerprint_of(fleet: str, rule: str, target: str) -> str:
+    """Return what identifies an alert, 16 hexadecimal digits; it is one segment of a topic."""
+    said = f"{fleet}\0{rule}\0{target}".encode()
+    return hashlib.blake2b(said, digest_size=8).hexdigest()
+
+
+def labels_of(fleet: str, rule: Rule, target: str, job: str = "") -> dict[str, str]:
+    """Return an alert's labels: the rule's own, and where it is."""
+    labels = {
+        **rule.labels,
+        "alertname": rule.name,
+        "severity": rule.severity.value,
+        "fleet": fleet,
+        "scope": rule.scope.value,
+        "target": target or fleet,
+    }
+    if rule.scope in LEVEL_OF:
+        segments = target.partition(":")[0].split("/") if target else []
+        for number, name in enumerate(_LEVEL_LABELS[: len(segments)]):
+            labels[name] = "/".join(segments[: number + 1])
+        if job:
+            labels["job"] = job
+    elif rule.scope is not Scope.PIPELINE:
+        labels[rule.scope.value] = target
+    return labels
+
+
+def address_of(alert: Alert) -> str:
+    """Return the address to go to; empty where there is none."""
+    if alert.place:
+        return alert.place
+    return alert.target.partition(":")[0] if alert.rule.scope in LEVEL_OF else ""
+
+
+def is_below(address: str, other: str) -> bool:
+    """Say whether an address is another one's or below it; everything is below the fleet's, which is empty."""
+    return not other or address == other or address.startswith((other + "/", other + ":"))
+
+
+def common_place(addresses: list[str]) -> str:
+    """Return the deepest address that has all of some."""
+    if not addresses:
+        return ""
+    shared = addresses[0].partition(":")[0].split("/")
+    for address in addresses[1:]:
+        segments = address.partition(":")[0].split("/")
+        same = 0
+        for one, other in zip(shared, segments, strict=False):
+            if one != other:
+                break
+            same += 1
+        shared = shared[:same]
+    return "/".join(shared)

@@ -1,0 +1,160 @@
+"""What rules can look at: the figures of every scope, derived from the metric table where they are metrics.
+
+A figure's values are the monitor's to find; this table says which there are, so that a rule file can be held against it.
+"""
+
+from __future__ import annotations
+
+import enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, HEALTH_BITS, INSTANCE_METRICS, JOB_FIGURES, Kind
+from trnfleet.domain.topology import DIRECTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Scope(enum.StrEnum):
+    """What a rule looks at one by one."""
+
+    CHIP = "chip"
+    CORE = "core"
+    LINK = "link"
+    INSTANCE = "instance"
+    ULTRASERVER = "ultraserver"
+    JOB = "job"
+    RESERVATION = "reservation"
+    PUBLISHER = "publisher"
+    PIPELINE = "pipeline"
+
+
+LEVEL_OF: Mapping[Scope, Level] = MappingProxyType(
+    {
+        Scope.CHIP: Level.CHIP,
+        Scope.CORE: Level.CHIP,
+        Scope.LINK: Level.CHIP,
+        Scope.INSTANCE: Level.INSTANCE,
+        Scope.ULTRASERVER: Level.ULTRASERVER,
+    }
+)
+"""Of scopes that have addresses, the level whose rows their figures are read from; the others have names."""
+
+LANES: Mapping[Scope, tuple[str, ...]] = MappingProxyType(
+    {Scope.CORE: BY_NAME["nc_util_pct"].lanes, Scope.LINK: DIRECTIONS}
+)
+"""Of scopes below the chip, what a chip has of them, in the order of the metrics' lanes."""
+
+
+class Form(enum.StrEnum):
+    """What kind of value a figure has."""
+
+    NUMBER = "number"
+    COUNTER = "counter"
+    TEXT = "text"
+    BITS = "bits"
+
+
+class Figure(NamedTuple):
+    """Something that a rule can look at."""
+
+    name: str
+    form: Form
+    unit: str
+    help: str
+    values: tuple[str, ...] = ()
+    """Names of a bit mask's bits, bit 0 first."""
+
+
+def _of_metric(name: str) -> Figure:
+    metric = BY_NAME[name]
+    form = {Kind.GAUGE: Form.NUMBER, Kind.COUNTER: Form.COUNTER, Kind.BITMASK: Form.BITS}[metric.kind]
+    values = {"health": HEALTH_BITS, "links_up": DIRECTIONS}.get(name, ())
+    return Figure(name, form, metric.unit, metric.help, values)
+
+
+def _number(name: str, unit: str, text: str) -> Figure:
+    return Figure(name, Form.NUMBER, unit, text)
+
+
+_CHIPS = tuple(_of_metric(metric.name) for metric in CHIP_METRICS)
+_HOSTS = tuple(_of_metric(metric.name) for metric in INSTANCE_METRICS)
+_DERIVED = (
+    _number("hbm_traffic_bytes_per_s", "bytes/s", "High-bandwidth memory read and write rate together"),
+    _number("hbm_bw_util_pct", "%", "HBM traffic as a share of the catalogue's peak bandwidth"),
+    _number("hbm_used_pct", "%", "High-bandwidth memory in use as a share of what there is"),
+    _number("mfu_pct", "%", "Achieved FLOP/s as a share of the catalogue's dense BF16 peak"),
+    _number("tflops_per_w", "TFLOP/s/W", "Achieved FLOP/s for each watt of the chips"),
+    _number("power_share_pct", "%", "Power of the chips as a share of their maximum in the catalogue"),
+    _number("links_down", "", "NeuronLinks that should be up and are not; both ends of a link count"),
+)
+_EVENTS = Figure(
+    "events",
+    Form.COUNTER,
+    "events",
+    "Events of some names that publishers told about it or about what is below it",
+)
+_GROUPED = tuple(figure for figure in _CHIPS if figure.form is not Form.BITS)
+
+_TABLE: dict[Scope, tuple[Figure, ...]] = {
+    Scope.CHIP: (*_CHIPS, *_DERIVED, _EVENTS),
+    Scope.CORE: (_of_metric("nc_util_pct"),),
+    Scope.LINK: (
+        _of_metric("link_tx_bytes_per_s"),
+        _of_metric("link_rx_bytes_per_s"),
+        _number("link_up", "", "1 where the link is up, 0 where it is down; nothing where the chip has no such link"),
+    ),
+    Scope.INSTANCE: (*_CHIPS, *_DERIVED, *_HOSTS, _EVENTS),
+    Scope.ULTRASERVER: (
+        *_CHIPS,
+        *_DERIVED,
+        *_HOSTS,
+        _number("z_links_down", "", "NeuronLinks between its instances that are down; both ends of a link count"),
+        _EVENTS,
+    ),
+    Scope.JOB: (
+        Figure("state", Form.TEXT, "", "What the job is doing, such as running, checkpointing, hung or failed"),
+        Figure("kind", Form.TEXT, "", "Kind of the job, such as training or inference"),
+        *(_number(name, "", text) for name, text in JOB_FIGURES.items()),
+        *_GROUPED,
+        *_HOSTS,
+    ),
+    Scope.RESERVATION: (
+        Figure("state", Form.TEXT, "", "State that EC2 gives it, such as active or payment-pending"),
+        Figure("interconnect", Form.TEXT, "", "How the links of an UltraServer's block fare: ok, impaired, insufficient-data"),
+        _number("util_pct", "%", "Mean NeuronCore utilisation of its live instances"),
+        _number("used_pct", "%", "Its instances that do something, as a share of those of which anything is known"),
+        _number("ends_in_s", "s", "Seconds to its end"),
+        _number("terminates_in_s", "s", "Seconds until EC2 begins to terminate its instances"),
+        _number("pays_in_s", "s", "Seconds until a payment that is pending fails"),
+        _number("unavailable", "", "Instances that a failed system status check keeps from use"),
+    ),
+    Scope.PUBLISHER: (Figure("state", Form.TEXT, "", "online, or offline by its last will or goodbye"),),
+    Scope.PIPELINE: (
+        _number("lag_s", "s", "Wall seconds from source to here, as far as clocks tell"),
+        _number("clock_skew_s", "s", "By how much the most wrong clock of a source differs from ours; never negative"),
+        _number("messages_per_s", "", "Telemetry messages a wall second"),
+        *(
+            Figure(name, Form.COUNTER, "", text)
+            for name, text in (
+                ("lost", "Ticks of a topic that never came"),
+                ("late", "Messages that came after a newer one of their topic"),
+                ("duplicates", "Messages that came twice"),
+                ("undescribed", "Telemetry for which no descriptor was known"),
+                ("undecodable", "Payloads or topics that are not what the protocol says"),
+                ("misplaced", "Payloads whose identity is not their topic's"),
+                ("rejected", "What was refused because a limit was reached"),
+                ("dropped", "Messages that were dropped before they were read: queue full, or too large"),
+            )
+        ),
+    ),
+}  # fmt: skip  # a table reads as rows
+
+FIGURES: Mapping[Scope, Mapping[str, Figure]] = MappingProxyType(
+    {scope: MappingProxyType({figure.name: figure for figure in rows}) for scope, rows in _TABLE.items()}
+)
+"""The figures of every scope by name."""
+PIPELINE_NAME = "pipeline"
+"""What the one target of the scope pipeline is called."""

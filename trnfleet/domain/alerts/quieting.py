@@ -1,0 +1,84 @@
+"""What keeps an alert from being told: silences and acknowledgements, both of people, with an end.
+
+Intervals are half-open, `[starts, ends)`, and one function for each says how it stands at an instant.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.domain.alerts.matching import all_match
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.domain.alerts.matching import Matcher
+
+
+class Span(enum.Enum):
+    """Where an instant is to something that lasts."""
+
+    TO_COME = "to come"
+    ACTIVE = "active"
+    OVER = "over"
+
+
+def span_at(now_ns: int, starts_ns: int, ends_ns: int) -> Span:
+    """Return where an instant is to `[starts_ns, ends_ns)`."""
+    if now_ns >= ends_ns:
+        return Span.OVER
+    return Span.TO_COME if now_ns < starts_ns else Span.ACTIVE
+
+
+class Silence(NamedTuple):
+    """Somebody does not want to hear of what matches."""
+
+    id: str
+    matchers: tuple[Matcher, ...]
+    starts_ns: int
+    ends_ns: int
+    who: str
+    why: str
+
+    def span(self, now_ns: int) -> Span:
+        """Return how it stands at an instant."""
+        return span_at(now_ns, self.starts_ns, self.ends_ns)
+
+    def covers(self, labels: Mapping[str, str]) -> bool:
+        """Say whether it is for an alert with such labels, whenever."""
+        return all_match(self.matchers, labels)
+
+
+class Ack(NamedTuple):
+    """Somebody has an alert in hand. It ends at its end, or when the alert resolves."""
+
+    fingerprint: str
+    owner: str
+    note: str
+    at_ns: int
+    ends_ns: int
+
+    def span(self, now_ns: int) -> Span:
+        """Return how it stands at an instant."""
+        return span_at(now_ns, self.at_ns, self.ends_ns)
+
+
+class Preview(NamedTuple):
+    """What a silence would hide now."""
+
+    firing: int
+    pending: int
+    critical: int
+    """Of the firing ones."""
+    examples: tuple[Alert, ...]
+    """The first of them."""
+
+
+def preview(matchers: tuple[Matcher, ...], alerts: Iterable[Alert], *, most: int = 8) -> Preview:
+    """Return what a silence with these matchers would hide of some active alerts."""
+    hit = [alert for alert in alerts if alert.is_active and all_match(matchers, alert.labels)]
+    firing = [alert for alert in hit if alert.fired_ns is not None]
+    critical = sum(alert.severity == "critical" for alert in firing)
+    return Preview(len(firing), len(hit) - len(firing), critical, tuple((firing or hit)[:most]))

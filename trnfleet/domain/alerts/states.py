@@ -1,0 +1,201 @@
+"""The life of an alert: inactive, pending, firing, resolved; one table says what may follow what.
+
+`Track` follows all targets of a rule at once, in columns that have a row for each target that is not inactive, so that a
+million chips cost what the few cost that something is wrong with. Instants are nanoseconds, intervals half-open: an alert
+whose `for` is 10 s fires at the instant 10 s after the one at which its condition was first seen to hold.
+"""
+
+from __future__ import annotations
+
+import enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    Rows = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+
+class AlertState(enum.IntEnum):
+    """Where an alert stands."""
+
+    INACTIVE = 0
+    PENDING = 1
+    """Its condition holds, not yet for long enough."""
+    FIRING = 2
+    RESOLVED = 3
+    """It has fired, and what was wrong is over."""
+
+
+NEXT_STATES: Mapping[AlertState, frozenset[AlertState]] = MappingProxyType(
+    {
+        AlertState.INACTIVE: frozenset({AlertState.PENDING, AlertState.FIRING}),
+        AlertState.PENDING: frozenset({AlertState.FIRING, AlertState.INACTIVE}),
+        AlertState.FIRING: frozenset({AlertState.RESOLVED}),
+        AlertState.RESOLVED: frozenset({AlertState.INACTIVE, AlertState.PENDING, AlertState.FIRING}),
+    }
+)
+"""Which states may follow. A pending alert whose condition ends was never told, so it does not resolve."""
+
+NEVER = np.int64(-(2**62))
+"""An instant that has not been."""
+
+
+class Track:
+    """The targets of one rule that are pending or firing, ascending by row."""
+
+    __slots__ = ("clear_ns", "fired_ns", "rows", "silent", "since_ns", "states", "values")
+
+    def __init__(self) -> None:
+        self.rows: Rows = np.zeros(0, np.int64)
+        """Numbers of the targets; shape (active,), as of all columns."""
+        self.states: NDArray[np.uint8] = np.zeros(0, np.uint8)
+        self.since_ns: Rows = np.zeros(0, np.int64)
+        """Since when the condition holds."""
+        self.fired_ns: Rows = np.zeros(0, np.int64)
+        """When it began to fire; `NEVER` while it is pending."""
+        self.clear_ns: Rows = np.zeros(0, np.int64)
+        """Since when the condition of a firing target does not hold; `NEVER` while it does."""
+        self.values: NDArray[np.float64] = np.zeros(0)
+        """The value that was seen last."""
+        self.silent: Flags = np.zeros(0, np.bool_)
+        """Whether nothing is known of it at present."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def firing(self) -> Flags:
+        """Which rows fire."""
+        flags: Flags = self.states == AlertState.FIRING
+        return flags
+
+    def step(
+        self,
+        now_ns: int,
+        raised: Rows,
+        values: NDArray[np.float64],
+        look: Callable[[Rows], tuple[Flags, Flags, NDArray[np.float64]]],
+        *,
+        for_ns: int = 0,
+        keep_ns: int = 0,
+        holds_silent: bool = True,
+    ) -> None:
+        """Go on to an instant.
+
+        Args:
+            now_ns: The instant; where it is before the last one, what is later counts from it.
+            raised: Targets whose condition holds, ascending.
+            values: Their values.
+            look: For firing targets whose condition does not hold: whether anything is known of each, whether it is not yet
+                on the good side of the limit at which it clears, and its value.
+            for_ns: How long the condition holds until the target fires.
+            keep_ns: How long it does not hold until it resolves.
+            holds_silent: Whether targets of which nothing is known go on firing.
+        """
+        if len(self.rows):
+            np.minimum(self.since_ns, now_ns, out=self.since_ns)
+            np.minimum(self.fired_ns, now_ns, out=self.fired_ns)
+            np.minimum(self.clear_ns, now_ns, out=self.clear_ns)
+            keep = self._carry_on(now_ns, raised, values, look, keep_ns, holds_silent=holds_silent)
+            new = np.ones(len(raised), np.bool_)
+            spots = np.searchsorted(raised, self.rows)
+            found = spots < len(raised)
+            found[found] = raised[spots[found]] == self.rows[found]
+            new[spots[found]] = False
+            if not keep.all():
+                self._select(keep)
+            raised, values = raised[new], values[new]
+        if len(raised):
+            self._insert(raised, values, now_ns)
+        due = (self.states == AlertState.PENDING) & (now_ns - self.since_ns >= for_ns)
+        if due.any():
+            self.states[due] = AlertState.FIRING
+            self.fired_ns[due] = now_ns
+
+    def restore(self, row: int, since_ns: int, fired_ns: int, value: float) -> None:
+        """Let a target fire since an instant that somebody remembers."""
+        place = int(np.searchsorted(self.rows, row))
+        if place == len(self.rows) or self.rows[place] != row:
+            self._insert(np.array([row]), np.array([value]), since_ns)
+            place = int(np.searchsorted(self.rows, row))
+        self.states[place] = AlertState.FIRING
+        self.since_ns[place], self.fired_ns[place] = since_ns, fired_ns
+
+    def move(self, places: Rows) -> None:
+        """Give targets their numbers in a new layout.
+
+        Args:
+            places: The new number of each active target; negative for what is gone, which is forgotten.
+        """
+        self.rows = places
+        self._select(places >= 0)
+        order = np.argsort(self.rows, kind="stable")
+        self._select(order)
+
+    def shift(self, passed_ns: int) -> None:
+        """Leave out a time in which nobody watched: what is pending, or about to resolve, has that much longer to go."""
+        self.since_ns[~self.firing] += passed_ns
+        self.clear_ns[self.clear_ns != NEVER] += passed_ns
+
+    def _carry_on(
+        self,
+        now_ns: int,
+        raised: Rows,
+        values: NDArray[np.float64],
+        look: Callable[[Rows], tuple[Flags, Flags, NDArray[np.float64]]],
+        keep_ns: int,
+        *,
+        holds_silent: bool,
+    ) -> Flags:
+        """Bring active targets up to date, and return which of them stay."""
+        spots = np.searchsorted(raised, self.rows)
+        found = spots < len(raised)
+        found[found] = raised[spots[found]] == self.rows[found]
+        self.values[found] = values[spots[found]]
+        self.silent[found] = False
+        self.clear_ns[found] = NEVER
+        keep = found.copy()
+        others = np.flatnonzero(~found & self.firing)
+        if not len(others):
+            return keep
+        known, held, seen = look(self.rows[others])
+        # What nobody can look at is as it was when somebody could, or is over.
+        self.silent[others] = ~known
+        keep[others[~known]] = holds_silent
+        self.clear_ns[others[known & held]] = NEVER
+        keep[others[known & held]] = True
+        # What is over keeps the value that was wrong: it says what has happened.
+        told = known & held & ~np.isnan(seen)
+        self.values[others[told]] = seen[told]
+        ending = others[known & ~held] if holds_silent else others[~(known & held)]
+        self.clear_ns[ending] = np.where(self.clear_ns[ending] == NEVER, now_ns, self.clear_ns[ending])
+        keep[ending] = now_ns - self.clear_ns[ending] < keep_ns
+        return keep
+
+    def _insert(self, rows: Rows, values: NDArray[np.float64], now_ns: int) -> None:
+        count = len(rows)
+        columns: dict[str, NDArray[Any]] = {
+            "rows": rows,
+            "states": np.full(count, AlertState.PENDING, np.uint8),
+            "since_ns": np.full(count, now_ns, np.int64),
+            "fired_ns": np.full(count, NEVER, np.int64),
+            "clear_ns": np.full(count, NEVER, np.int64),
+            "values": values,
+            "silent": np.zeros(count, np.bool_),
+        }
+        before = len(self.rows)
+        for name, added in columns.items():
+            setattr(self, name, np.concatenate([getattr(self, name), added]) if before else added.copy())
+        if before:
+            self._select(np.argsort(self.rows, kind="stable"))
+
+    def _select(self, chosen: NDArray[np.bool_] | NDArray[np.int64] | NDArray[np.intp]) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name)[chosen])

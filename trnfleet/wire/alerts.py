@@ -1,0 +1,78 @@
+"""Messages about alerts: what `trnfleet watch` says of each, and what people say about them. All are retained.
+
+An alert that resolved is told as that and cleared later by an empty message. Times are RFC 3339 in UTC, monitor time.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from trnfleet.wire.messages import Message, Name, Text
+
+Fingerprint = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
+Line = Annotated[str, StringConstraints(max_length=1_000)]
+LabelName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]{0,63}$")]
+Label = Annotated[str, StringConstraints(max_length=400)]
+Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
+
+
+class AlertMessage(Message):
+    """How an alert stands."""
+
+    fingerprint: Fingerprint
+    rule: Name
+    severity: Literal["critical", "warning", "info"]
+    state: Literal["firing", "resolved"]
+    target: Label
+    """An address, a job, a reservation, a publisher, or `pipeline`; empty for the fleet."""
+    place: Label = ""
+    """The deepest address that has all its members."""
+    labels: Annotated[dict[LabelName, Label], Field(max_length=40)] = Field(default_factory=dict)
+    summary: Line
+    description: Line = ""
+    runbook: Line = ""
+    cause: Line = ""
+    value: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    members: Count = 1
+    chips: Count = 0
+    since: Text
+    """Since when its condition holds."""
+    fired: Text
+    """When it began to fire."""
+    resolved: Text | None = None
+    inhibited_by: Fingerprint | None = None
+    """Alert because of which this one is not told."""
+    flapping: bool = False
+    times: Count = 0
+    """How often it began to fire within the flap window."""
+    told: Annotated[dict[Name, Text], Field(max_length=16)] = Field(default_factory=dict)
+    """To whom this state was told already, by receiver: what was told there last. Another `watch` that takes over, or the
+    same one after a restart, goes on from there."""
+    watch: Name
+    """Client id of the `watch` that says so."""
+
+
+class AckMessage(Message):
+    """Somebody has an alert in hand."""
+
+    fingerprint: Fingerprint
+    owner: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    note: Line = ""
+    at: Text
+    until: Text
+    alert: Label = ""
+    """For people who read the topic: the rule and the target."""
+
+
+class SilenceMessage(Message):
+    """Somebody does not want to hear of what matches."""
+
+    id: Name
+    matchers: Annotated[tuple[Label, ...], Field(min_length=1, max_length=32)]
+    """Written as `label="value"`, with `=`, `!=`, `=~` or `!~`; all must hold."""
+    starts: Text
+    until: Text
+    who: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    why: Line = ""
