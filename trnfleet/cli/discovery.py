@@ -54,9 +54,7 @@ async def find_fleet(
                 for envelope in batch:
                     try:
                         topic = parse_topic(envelope.topic, root)
-                        live = topic_class is not TopicClass.PUBLISHER or (
-                            decode_message(envelope.payload, PublisherMessage).state == "online"
-                        )
+                        live = topic_class is not TopicClass.PUBLISHER or _is_online(envelope.payload)
                     except WireError:
                         continue
                     online[topic.fleet] = online.get(topic.fleet, False) or live
@@ -65,6 +63,16 @@ async def find_fleet(
         if online:
             break
     return choose(online, str(url))
+
+
+def _is_online(payload: bytes) -> bool:
+    """Say whether a publisher of telemetry is there; a watch of a fleet does not make it one.
+
+    Raises:
+        WireError: the message is none.
+    """
+    message = decode_message(payload, PublisherMessage)
+    return message.state == "online" and message.role == "telemetry"
 
 
 def choose(online: dict[str, bool], broker: str) -> str:

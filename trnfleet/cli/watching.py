@@ -11,7 +11,10 @@ from trnfleet.transport.mqtt import MqttSource
 from trnfleet.wire.topics import TopicClass, build_filter
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trnfleet.clock import Clock
+    from trnfleet.domain.alerts.rules import Rule
     from trnfleet.transport.url import BrokerUrl, Password
 
 
@@ -31,6 +34,8 @@ def watch_fleet(
     clock: Clock,
     protocol: Literal["5", "3.1.1"] | None = None,
     pue: float | None = None,
+    rules: Sequence[Rule] = (),
+    adopts_alerts: bool = False,
 ) -> Watch:
     """Return a monitor of a fleet on a broker; run both, the source first.
 
@@ -42,6 +47,8 @@ def watch_fleet(
         clock: The time to go by.
         protocol: Speak only this version of MQTT.
         pue: Power usage effectiveness of the site; by default AWS's published one.
+        rules: What alerts are made by.
+        adopts_alerts: Whether alerts that a former `watch` left are taken over before they are seen.
     """
     # The cyclic collector walks all that is kept of a large fleet again and again, for cycles that hardly exist.
     gc.set_threshold(100_000, 20, 100)
@@ -53,7 +60,19 @@ def watch_fleet(
         (build_filter(fleet, TopicClass.JOB, root), 1),
         (build_filter(fleet, TopicClass.RESERVATION, root), 1),
         (build_filter(fleet, TopicClass.EVENT, root), 1),
+        (build_filter(fleet, TopicClass.ACK, root), 1),
+        (build_filter(fleet, TopicClass.SILENCE, root), 1),
+        (build_filter(fleet, TopicClass.ALERT, root), 1),
         (build_filter(fleet, TopicClass.TELEMETRY, root), 0),
     ]
     source = MqttSource(url, filters, password=password, clock=clock, protocol=protocol)
-    return Watch(source, Monitor(source, fleet, clock=clock, root=root, pue=PUE if pue is None else pue))
+    monitor = Monitor(
+        source,
+        fleet,
+        clock=clock,
+        root=root,
+        pue=PUE if pue is None else pue,
+        rules=rules,
+        adopts_alerts=adopts_alerts,
+    )
+    return Watch(source, monitor)

@@ -17,6 +17,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Scope
 from trnfleet.errors import WireError
+from trnfleet.monitor.alerting.alerts import Alerts
 from trnfleet.monitor.described import Described, Descriptors
 from trnfleet.monitor.events import Events
 from trnfleet.monitor.publishers import Publishers
@@ -25,6 +26,7 @@ from trnfleet.monitor.silence import speaking
 from trnfleet.monitor.store import Store
 from trnfleet.monitor.timebase import Timebase
 from trnfleet.monitor.tracking import Pipeline, SequenceTracker, Verdict
+from trnfleet.wire.alerts import AckMessage, AlertMessage, SilenceMessage
 from trnfleet.wire.frames import FrameDecoder, is_known, to_store_codes
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import (
@@ -91,8 +93,18 @@ class TopicState:
 class Ingest:
     """Applies batches of envelopes of one fleet to a store."""
 
-    def __init__(self, fleet_name: str, *, root: str = DEFAULT_ROOT, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        fleet_name: str,
+        *,
+        root: str = DEFAULT_ROOT,
+        limits: Limits = DEFAULT_LIMITS,
+        alerts: Alerts | None = None,
+    ) -> None:
         self.fleet_name = fleet_name
+        self.alerts = Alerts(fleet_name) if alerts is None else alerts
+        self.told: dict[str, AlertMessage] = {}
+        """What a `watch` says of alerts, by fingerprint."""
         self.store = Store()
         self.counts = Pipeline()
         self.descriptors = Descriptors()
@@ -315,6 +327,12 @@ class Ingest:
             self._publisher(topic.path, envelope)
         elif topic.topic_class is TopicClass.RESERVATION:
             self._reservation(topic.path, envelope)
+        elif topic.topic_class is TopicClass.ALERT:
+            self._alert(topic.path, envelope)
+        elif topic.topic_class is TopicClass.ACK:
+            self._ack(topic.path, envelope)
+        elif topic.topic_class is TopicClass.SILENCE:
+            self._silence(topic.path, envelope)
         else:
             raise WireError(f"a {topic.topic_class.value} is not for a monitor")
         return None
@@ -401,6 +419,51 @@ class Ingest:
         else:
             self.reservations.put(message)
 
+    def _alert(self, fingerprint: str, envelope: Envelope) -> None:
+        if not envelope.payload:
+            self.told.pop(fingerprint, None)
+            self.alerts.forget(fingerprint)
+            return
+        message = decode_message(envelope.payload, AlertMessage, self._limits)
+        if message.fingerprint != fingerprint:
+            self._refuse("misplaced", envelope, WireError("the alert's fingerprint is not its topic's"))
+        elif fingerprint not in self.told and len(self.told) >= self._limits.alerts:
+            self._refuse("rejected", envelope, WireError(f"more than {self._limits.alerts} alerts"))
+        else:
+            try:
+                self.alerts.remember(message)
+            except (ValueError, OverflowError):
+                raise WireError("AlertMessage: not a time with its zone") from None
+            self.told[fingerprint] = message
+
+    def _ack(self, fingerprint: str, envelope: Envelope) -> None:
+        quieting = self.alerts.quieting
+        if not envelope.payload:
+            quieting.remove_ack(fingerprint)
+            return
+        message = decode_message(envelope.payload, AckMessage, self._limits)
+        if message.fingerprint != fingerprint:
+            self._refuse(
+                "misplaced", envelope, WireError("the acknowledgement's fingerprint is not its topic's")
+            )
+        elif quieting.count()[0] >= self._limits.acks and not quieting.has_ack(fingerprint):
+            self._refuse("rejected", envelope, WireError(f"more than {self._limits.acks} acknowledgements"))
+        else:
+            quieting.put_ack(message)
+
+    def _silence(self, silence_id: str, envelope: Envelope) -> None:
+        quieting = self.alerts.quieting
+        if not envelope.payload:
+            quieting.remove_silence(silence_id)
+            return
+        message = decode_message(envelope.payload, SilenceMessage, self._limits)
+        if message.id != silence_id:
+            self._refuse("misplaced", envelope, WireError("the silence's id is not its topic's"))
+        elif quieting.count()[1] >= self._limits.silences and quieting.silence(silence_id) is None:
+            self._refuse("rejected", envelope, WireError(f"more than {self._limits.silences} silences"))
+        else:
+            quieting.put_silence(message)
+
     def _publisher(self, client: str, envelope: Envelope) -> None:
         if not envelope.payload:
             # A cleared message says nothing any more, so nothing is offline by it.
@@ -409,6 +472,9 @@ class Ingest:
         message = decode_message(envelope.payload, PublisherMessage, self._limits)
         if message.client != client:
             self._refuse("misplaced", envelope, WireError("the publisher's name is not its topic's"))
+            return
+        if message.role == "watch":
+            # It publishes no telemetry: whether it is there says nothing of what is known.
             return
         state = self._number_publisher(client, message.boot, envelope)
         if state is not None and self.publishers.say(state, online=message.state == "online"):

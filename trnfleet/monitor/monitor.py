@@ -14,9 +14,13 @@ import numpy as np
 from trnfleet import logs
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import Level
+from trnfleet.domain.alerts.figures import Scope
 from trnfleet.domain.power import PUE, Racks, facility_w
 from trnfleet.domain.reservations.states import ENDED, BlockState
 from trnfleet.monitor import fields, findings
+from trnfleet.monitor.alerting import named
+from trnfleet.monitor.alerting.alerts import Alerts
+from trnfleet.monitor.alerting.readings import Readings
 from trnfleet.monitor.history import History
 from trnfleet.monitor.ingest import Ingest
 from trnfleet.monitor.rollup import Rollups
@@ -29,7 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from trnfleet.clock import Clock
-    from trnfleet.monitor.events import Events
+    from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.monitor.alerting.readings import Instant
+    from trnfleet.monitor.events import Event, Events
     from trnfleet.monitor.findings import Findings
     from trnfleet.monitor.reservations import Reservation, Reservations
     from trnfleet.monitor.store import Store
@@ -49,6 +55,9 @@ REBUILD_EVERY_S = 2.0
 DESCRIPTORS_SETTLE_S = 0.15
 """A layout waits until no new descriptor has come for so long."""
 _END = object()
+_PIPELINE_COUNTS = (
+    "lost", "late", "duplicates", "undescribed", "undecodable", "misplaced", "rejected", "dropped",
+)  # fmt: skip  # a list of names
 PASS_SHARE = 0.06
 """Share of time that roll-ups may take; the next pass waits accordingly."""
 PASS_EVERY_S = (0.2, 1.0)
@@ -140,6 +149,8 @@ class Monitor:
         root: str = DEFAULT_ROOT,
         limits: Limits = DEFAULT_LIMITS,
         pue: float = PUE,
+        rules: Sequence[Rule] = (),
+        adopts_alerts: bool = False,
     ) -> None:
         """Make the monitor of a fleet.
 
@@ -150,11 +161,14 @@ class Monitor:
             root: First part of the topics.
             limits: What may come from the wire.
             pue: Power usage effectiveness of the site: facility power over IT power.
+            rules: What alerts are made by.
+            adopts_alerts: Whether alerts that a former `watch` left are taken over before they are seen.
         """
         self.fleet_name = fleet_name
         self.pue = pue
         self.clock = clock
-        self.ingest = Ingest(fleet_name, root=root, limits=limits)
+        self.alerts = Alerts(fleet_name, rules, adopts=adopts_alerts)
+        self.ingest = Ingest(fleet_name, root=root, limits=limits, alerts=self.alerts)
         self.rollups = Rollups()
         self.history = History()
         self.findings: Findings = findings.NOTHING
@@ -169,6 +183,7 @@ class Monitor:
         self._due_since_s: float | None = None
         self._history_s = -1.0
         self._rate_mark = (0.0, 0)
+        self._events_seen = 0
 
     @property
     def store(self) -> Store:
@@ -355,6 +370,8 @@ class Monitor:
             boots = ingest.publishers.boots_online()
             moment = self.moment()
             yield from self.reservations.compute(self.store, self.rollups, moment, boots, ingest.descriptors)
+        if self.alerts.rules:
+            yield from self._alert_slices()
         now_s = self.clock.monotonic_s()
         if now_s - self._history_s >= 1.0 and self.counts.messages:
             # On the second, so that a late pass does not stretch the charts' time; a long pause leaves a gap.
@@ -367,6 +384,49 @@ class Monitor:
             marked_s, marked = self._rate_mark
             self.message_rate = (self.counts.messages - marked) / max(1e-3, now_s - marked_s)
             self._rate_mark = (now_s, self.counts.messages)
+
+    def _alert_slices(self) -> Iterator[None]:
+        """Hold the rules against a whole second of monitor time that has begun, giving way after each slice."""
+        if not self.store.layout.instances or self.rollups.generation != self.store.generation:
+            return
+        moment = self.moment()
+        instant = self.alerts.next_instant(moment.time_ns, moment.speed, self.clock.monotonic_s())
+        if instant is not None:
+            ingest = self.ingest
+            yield from self.alerts.evaluate(self.readings(instant), ingest.jobs)
+
+    def readings(self, instant: Instant) -> Readings:
+        """Return what rules see now; the events since the last call go with it."""
+        ingest = self.ingest
+        seen, self._events_seen = self._events_seen, ingest.events.received
+        fresh: list[Event] = []
+        for event in ingest.events.newest_first():
+            if event.number <= seen:
+                break
+            fresh.append(event)
+        counts, now_s = self.counts, self.clock.monotonic_s()
+        pipeline = {
+            "lag_s": ingest.lag_s,
+            "clock_skew_s": abs(ingest.timebase.worst_skew_s(now_s)),
+            "messages_per_s": self.message_rate,
+            **{name: float(getattr(counts, name)) for name in _PIPELINE_COUNTS},
+        }
+        tables = {
+            Scope.JOB: named.jobs_table(ingest.jobs, self.store, self.rollups),
+            Scope.RESERVATION: named.reservations_table(self.reservations.table(), instant.now_ns),
+            Scope.PUBLISHER: named.publishers_table(ingest.publishers.clients()),
+            Scope.PIPELINE: named.pipeline_table(pipeline),
+        }
+        return Readings(
+            self.store,
+            self.rollups,
+            instant,
+            tables,
+            events=list(reversed(fresh)),
+            tick_s=float(self.store.period_s.max(initial=0.0)) * self.moment().speed,
+            publishers=ingest.publishers.names(),
+            all_events=ingest.events,
+        )
 
     def _rebuild_if_due(self, now_s: float, *, at_once: bool = False) -> None:
         """Rebuild the layout when descriptors have settled, or have kept coming for `REBUILD_EVERY_S`."""

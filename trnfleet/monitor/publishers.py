@@ -107,6 +107,10 @@ class Publishers:
         """Return the ids of the starts that are there."""
         return {boot for (_, boot), state in self._starts.items() if self.is_online(state)}
 
+    def names(self) -> dict[int, str]:
+        """Return the client of each numbered start."""
+        return {state.number: client for (client, _), state in self._starts.items()}
+
     def clients(self) -> dict[str, bool]:
         """Return for each client whether it is there in any of its starts."""
         found: dict[str, bool] = {}

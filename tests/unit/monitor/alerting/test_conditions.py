@@ -1,0 +1,302 @@
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from support.alertbench import AlertBench
+from support.feed import standalone, ultraservers
+from support.rules import rule_of
+
+from trnfleet.domain.alerts.figures import FIGURES, LANES, LEVEL_OF, Form, Scope
+from trnfleet.domain.metrics import BY_NAME, METRICS, Kind
+from trnfleet.monitor.alerting import conditions
+from trnfleet.monitor.alerting.conditions import Counters, RowWatch, count_of, hold_against
+from trnfleet.monitor.alerting.named import Columns
+from trnfleet.monitor.alerting.readings import LEAST_PEERS
+from trnfleet.monitor.store import Freshness
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SCALED = [metric for metric in METRICS if metric.kind is not Kind.BITMASK]
+
+
+@pytest.mark.parametrize("metric", SCALED, ids=lambda metric: metric.name)
+@given(data=st.data())
+def test_codes_are_held_against_a_limit_as_values_are(metric: Any, data: st.DataObject) -> None:
+    """Above, below and equals of codes agree with the decoded values, at the limit and a step either side."""
+    highest = min(metric.top, 2**40)
+    near = data.draw(st.integers(0, highest - 1))
+    codes = sorted({0, max(0, near - 1), near, min(highest - 1, near + 1), highest - 1})
+    column = np.array([*codes, metric.top], metric.dtype)
+    values = metric.decode(column)
+    limit = (
+        float(metric.decode(np.array([near], metric.dtype))[0])
+        + data.draw(st.sampled_from([-0.5, 0.0, 0.5])) * metric.scale
+    )
+
+    assert hold_against(column, "above", limit, metric).tolist() == [bool(value > limit) for value in values]
+    assert hold_against(column, "below", limit, metric).tolist() == [bool(value < limit) for value in values]
+    assert hold_against(column, "equals", limit, metric).tolist() == [
+        bool(value == limit) for value in values
+    ]
+
+
+@pytest.mark.parametrize("metric", SCALED, ids=lambda metric: metric.name)
+@pytest.mark.parametrize("limit", [-1e30, -1.0, 0.0, 1e30])
+def test_limits_beyond_the_codes(metric: Any, limit: float) -> None:
+    """A limit that no code reaches is above all or below all; what is not available is neither."""
+    column = np.array([0, 1, metric.top - 1, metric.top], metric.dtype)
+
+    assert hold_against(column, "above", limit, metric).tolist() == [limit < 0, limit <= 0, limit <= 0, False]
+    assert hold_against(column, "below", limit, metric).tolist() == [limit > 0, limit > 0, limit > 0, False]
+    assert hold_against(column, "equals", limit, metric).tolist() == [limit == 0, False, False, False]
+
+
+def test_a_limit_is_what_the_rule_says() -> None:
+    """A value of a tenth of a unit is the number that people write, not the nearest one of floating point."""
+    metric = BY_NAME["power_w"]
+    column = metric.encode(np.array([0.2, 0.3, 0.4]))
+
+    assert hold_against(column, "above", 0.3, metric).tolist() == [False, False, True]
+    assert hold_against(column, "equals", 0.1 * 3, metric).tolist() == [False, True, False]
+
+
+MIXED = [*ultraservers(2), *standalone(2), ("uc1/standalone/small-1", "trn2.3xlarge")]
+
+
+def scattered(seed: int, instances: list[tuple[str, str]] = MIXED) -> AlertBench:
+    """Return a fleet with values all over, some not available, some chips silent."""
+    bench = AlertBench(instances, ())
+    random = np.random.default_rng(seed)
+    for metric in METRICS:
+        column = bench.store.columns[metric.name]
+        top = 200 if metric.kind is not Kind.BITMASK else min(metric.top, 1024)
+        column[:] = random.integers(0, top, column.shape)
+        column[random.random(column.shape) < 0.05] = metric.top
+    bench.set("hbm_used_bytes", random.uniform(0, 2e11, bench.layout.chips))
+    bench.silence(np.flatnonzero(random.random(bench.layout.chips) < 0.1))
+    bench.silence(bench.rows("uc1/us-0002/trn2u-0002-1"), Freshness.OFFLINE)
+    bench.job("train", "uc1/us-0001")
+    bench.job("tune", "uc1/us-0002/trn2u-0002-0..trn2u-0002-2")
+    bench.store.chip_ts_ns[:] = bench.now_ns
+    return bench
+
+
+def found(bench: AlertBench, rule: Any) -> dict[int, float]:
+    readings = bench.readings()
+    *_, last = RowWatch(rule, Counters()).search(readings)
+    assert last is not None
+    assert last.rows.tolist() == sorted(last.rows.tolist())
+    return dict(zip(last.rows.tolist(), last.values.tolist(), strict=True))
+
+
+def slow(bench: AlertBench, scope: Scope, figure: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values of all targets, and of which anything is known."""
+    readings = bench.readings()
+    every = np.arange(count_of(bench.layout, scope))
+    return readings.values(scope, figure, every), readings.is_known(scope, every)
+
+
+NUMBERS = [
+    (scope, figure.name)
+    for scope in LEVEL_OF
+    for figure in FIGURES[scope].values()
+    if figure.form is Form.NUMBER
+]
+
+
+@pytest.mark.parametrize(("scope", "figure"), NUMBERS, ids=str)
+@pytest.mark.parametrize("instances", [MIXED, ultraservers(2)], ids=["mixed", "alike"])
+def test_a_quick_look_finds_what_a_slow_one_does(
+    scope: Scope, figure: str, instances: list[tuple[str, str]]
+) -> None:
+    """For every figure of every scope: the targets above, below or at a limit are those whose values are."""
+    bench = scattered(3, instances)
+    values, known = slow(bench, scope, figure)
+    if scope is Scope.ULTRASERVER:
+        # Standalone segments are no UltraServers.
+        known &= ~bench.layout.is_standalone
+    some = values[known & ~np.isnan(values)]
+    if not len(some):
+        pytest.skip("nothing is known of it in this fleet")
+    for limit in (float(np.median(some)), float(some.max()), -1.0, 0.0, 0.5):
+        for comparison, fits in (
+            ("above", values > limit),
+            ("below", values < limit),
+            ("equals", values == limit),
+        ):
+            keys: dict[str, Any] = {"above": None, comparison: limit}
+            rule = rule_of(scope=scope.value, figure=figure, group="none", **keys)
+            expected = np.flatnonzero(fits & known).tolist()
+            got = found(bench, rule)
+            assert list(got) == expected, (comparison, limit)
+            assert list(got.values()) == values[expected].tolist()
+
+
+def test_slices_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is looked at in parts is found as in one go, with a turn for others after each part."""
+    bench = scattered(3)
+    rule = rule_of(figure="tflops_per_w", above=0.5)
+    whole = found(bench, rule)
+    monkeypatch.setattr(conditions, "ROWS_A_SLICE", 17)
+
+    parts = list(RowWatch(rule, Counters()).search(bench.readings()))
+
+    assert found(bench, rule) == pytest.approx(whole)
+    assert parts.count(None) == math.ceil(bench.layout.chips / 17) - 1
+
+
+@pytest.mark.parametrize("scope", ["chip", "instance"])
+def test_bits_of_a_mask(scope: str) -> None:
+    """Any of the named bits will do; other bits, and what is not available, do not."""
+    bench = AlertBench(ultraservers(1), ())
+    bench.store.columns["health"][:5] = [0, 1, 2, 3, BY_NAME["health"].top]
+    rule = rule_of(scope=scope, figure="health", above=None, has=["sram", "link_efa"])
+
+    assert list(found(bench, rule)) == ([2, 3] if scope == "chip" else [0])
+
+
+def test_silence() -> None:
+    """A chip is silent when it is stale or offline; what holds chips is when none below it lives and any is silent."""
+    bench = AlertBench(ultraservers(2), ())
+    bench.store.chip_ts_ns[:] = bench.now_ns
+    bench.silence(slice(0, 64))
+    bench.silence(3, Freshness.OFFLINE)
+    bench.silence(63, Freshness.UNKNOWN)
+    bench.silence(slice(64, 128), Freshness.UNKNOWN)
+    bench.now_s = bench.flow_s = 7.0
+    absent = {"figure": None, "above": None, "absent": True}
+
+    assert list(found(bench, rule_of(**absent))) == list(range(63))
+    assert found(bench, rule_of(scope="instance", **absent)) == dict.fromkeys(range(4), 7.0)
+    assert found(bench, rule_of(scope="ultraserver", **absent)) == {0: 7.0}
+
+
+def test_what_a_link_has_is_looked_at_where_there_is_one() -> None:
+    """A standalone instance has no Z links, so they are not down."""
+    bench = AlertBench(MIXED, ())
+    rule = rule_of(scope="link", figure="link_up", above=None, equals=0.0)
+    assert found(bench, rule) == {}
+
+    chip = bench.rows("uc1/standalone/trn2-0001").start
+    bench.store.columns["links_up"][chip] &= 0b111011
+    assert found(bench, rule) == {chip * 6 + 2: 0.0}
+    assert LANES[Scope.LINK][2] == "west"
+
+
+def test_a_chip_is_held_against_its_job() -> None:
+    """Only chips of the same job that live are peers; too few peers say nothing, and chips without a job have none."""
+    bench = AlertBench(ultraservers(3), ())
+    bench.set("throttle_pct", 2.0)
+    bench.set("throttle_pct", 20.0, [5, 70, 130])
+    bench.set("throttle_pct", 50.0, slice(8, 24))
+    bench.silence(slice(8, 24))
+    bench.job("train", "uc1/us-0001")
+    bench.job("tune", "uc1/us-0002")
+    rule = rule_of(figure="throttle_pct", minus_median_of="job", above=8)
+
+    assert found(bench, rule) == {5: 18.0, 70: 18.0}
+    bench.silence(slice(LEAST_PEERS, 64))
+    bench.set("throttle_pct", 20.0, 1)
+    assert 1 in found(bench, rule)
+    bench.silence(slice(LEAST_PEERS - 1, 64))
+    assert list(found(bench, rule)) == [70]
+
+
+def test_a_link_is_held_against_its_instance() -> None:
+    """The same direction of the other chips, at the same instant: a tick that has half come in has no stragglers."""
+    bench = AlertBench(ultraservers(1), ())
+    bench.store.chip_ts_ns[:] = bench.now_ns
+    bench.set("link_tx_bytes_per_s", 40e9)
+    bench.set("link_tx_bytes_per_s", 10e9, (3, 1))
+    rule = rule_of(
+        scope="link", figure="link_tx_bytes_per_s", share_of_median_of="instance", above=None, below=0.7
+    )
+
+    assert found(bench, rule) == {3 * 6 + 1: 0.25}
+    bench.store.chip_ts_ns[:16] -= 1_000
+    bench.store.chip_ts_ns[:2] += 1_000
+    assert found(bench, rule) == {}
+
+
+def test_all_conditions_hold_of_the_same_target() -> None:
+    """`also` narrows down what the first condition has found, chip by chip."""
+    bench = AlertBench(ultraservers(1), ())
+    bench.set("temperature_c", 95.0, [1, 2, 3])
+    bench.set("power_w", 400.0, [2, 3, 4])
+    bench.store.columns["health"][3] = 1
+    both = [{"figure": "power_w", "above": 300.0}]
+
+    assert list(found(bench, rule_of(also=both))) == [2, 3]
+    assert list(found(bench, rule_of(also=[*both, {"figure": "health", "has": ["hbm"]}]))) == [3]
+
+
+def test_counters_of_chips_add_up() -> None:
+    """The increase of an instance is that of its chips; a rate is a second's share of the window."""
+    bench = AlertBench(
+        ultraservers(1),
+        (
+            rule_of(name="chips", figure="exec_errors", above=3, increase_over="10s"),
+            rule_of(name="hosts", scope="instance", figure="exec_errors", above=6, increase_over="10s"),
+            rule_of(name="rates", scope="ultraserver", figure="exec_errors", above=0.69, rate_over="10s"),
+        ),
+    )
+    bench.set("exec_errors", 100.0)
+    bench.tick()
+    bench.set("exec_errors", 104.0, 0)
+    bench.set("exec_errors", 103.0, 1)
+    bench.tick()
+
+    values = {(alert.name, alert.target[-2:]): alert.value for alert in bench.alerts.active()}
+    assert values == {("chips", "00"): 4.0, ("hosts", "-0"): 7.0, ("rates", "01"): 0.7}
+    assert {(each.at_s, each.kind) for each in bench.play(12)} == {(12.0, "resolved")}
+
+
+def _column(value: float | str | None, _figure: str) -> list[float | str | None]:
+    return [value]
+
+
+def series(rule: Any, looks: Sequence[float | str | None], every_s: float = 1.0) -> list[bool]:
+    """Return at which looks a rule's condition held of one target."""
+    watch = conditions.NamedWatch(rule)
+    bench = AlertBench(ultraservers(1), ())
+    held: list[bool] = []
+    for value in looks:
+        bench.now_s += every_s
+        table = Columns(["train"], partial(_column, value))
+        held.append(
+            "train" in watch.search(bench.readings(), table, {"train"} if held and held[-1] else set())
+        )
+    return held
+
+
+def test_a_share_of_its_own_past() -> None:
+    """What is usual is learnt while all is well; what is out of order is not, however long it lasts."""
+    rule = rule_of(scope="job", figure="step_time_s", share_of_median_of="past", past="10m", above=1.2)
+
+    held = series(rule, [2.0] * 40 + [3.0] * 600 + [2.1] * 3, every_s=5.0)
+
+    assert held == [False] * 40 + [True] * 600 + [False] * 3
+
+
+def test_changes_of_a_text() -> None:
+    """How often a job's state changed within the window."""
+    rule = rule_of(scope="job", figure="state", changes_over="5s", above=1)
+    looks: list[float | str | None] = ["a", "b", "b", "c", "c", "c", "c", "c"]
+    assert series(rule, looks) == [False, False, False, True, True, False, False, False]
+
+
+@example(1.0, None)
+@given(st.floats(allow_nan=False, allow_infinity=False), st.one_of(st.none(), st.text(max_size=3)))
+def test_one_value_is_held_as_many_are(number: float, text: str | None) -> None:
+    """A number fulfils what a column of it does; a text only what names it."""
+    above = rule_of(scope="pipeline", figure="lag_s", above=1.0)
+    assert conditions.holds(above, number) is (number > 1.0)
+    hung = rule_of(scope="job", figure="state", above=None, equals=["hung", "failed"])
+    assert conditions.holds(hung, text or "") is (text in {"hung", "failed"})

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import itertools
+from statistics import median
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trnfleet.monitor.alerting import windows
+from trnfleet.monitor.alerting.windows import (
+    NO_INCREASE,
+    PAST_LEAST,
+    PAST_SAMPLES,
+    CounterWindow,
+    Feed,
+    Increase,
+    Past,
+    Samples,
+)
+
+S = 1_000_000_000
+TOP = 255
+CHIPS = 5
+
+codes = st.lists(st.one_of(st.integers(0, 12), st.just(TOP)), min_size=CHIPS, max_size=CHIPS)
+
+
+def increase(**amounts: int) -> Increase:
+    """Return an increase of chips `c0`, `c1` and so on."""
+    rows = sorted((int(name[1:]), amount) for name, amount in amounts.items())
+    return Increase(
+        np.array([row for row, _ in rows], np.int64), np.array([each for _, each in rows], np.int64)
+    )
+
+
+def column(values: list[int]) -> np.ndarray:
+    return np.array(values, np.uint8)
+
+
+@given(st.lists(codes, min_size=1, max_size=30))
+def test_a_feed_says_what_each_counter_grew_by(looks: list[list[int]]) -> None:
+    """As a loop over chips would: what shows for the first time has not grown, what is smaller began anew at 0."""
+    feed, before = Feed(TOP), None
+    for look in looks:
+        taken = feed.take(column(look))
+        expected = {}
+        for chip, code in enumerate(look):
+            was = TOP if before is None else before[chip]
+            if TOP not in {was, code}:
+                grown = code - was if code >= was else code
+                if grown:
+                    expected[chip] = grown
+        assert dict(zip(taken.rows.tolist(), taken.amounts.tolist(), strict=True)) == expected
+        assert taken.rows.tolist() == sorted(expected)
+        before = look
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4), st.lists(st.integers(0, 3), min_size=CHIPS, max_size=CHIPS)), max_size=60
+    ),
+    st.integers(1, 9),
+)
+def test_a_window_is_the_sum_of_what_lies_in_it(looks: list[tuple[int, list[int]]], window: int) -> None:
+    """`(now - window, now]`, for every chip, as a sum over all that ever was."""
+    counter, now, ever = CounterWindow(float(window), CHIPS), 100, list[tuple[int, int, int]]()
+    for passed, amounts in looks:
+        now += passed
+        grown = {f"c{chip}": amount for chip, amount in enumerate(amounts) if amount}
+        counter.add(now * S, increase(**grown))
+        ever += [(now, chip, amount) for chip, amount in enumerate(amounts)]
+        expected = [0] * CHIPS
+        for at, chip, amount in ever:
+            if now - window < at <= now:
+                expected[chip] += amount
+        assert counter.totals.tolist() == expected
+
+
+@pytest.mark.parametrize(("late", "expected"), [(-1, 4), (0, 0), (1, 0)])
+def test_what_is_as_old_as_the_window_is_out_of_it(late: int, expected: int) -> None:
+    """Half open: an increase counts until just before it is as old as the window."""
+    counter = CounterWindow(10.0, 1)
+    counter.add(5 * S, increase(c0=4))
+
+    counter.add(15 * S + late, NO_INCREASE)
+
+    assert counter.totals.tolist() == [expected]
+
+
+def test_a_window_after_time_has_gone_back() -> None:
+    """What lies in the future of a time that went back is forgotten."""
+    counter = CounterWindow(10.0, 1)
+    counter.add(1_000 * S, increase(c0=4))
+
+    counter.add(500 * S, increase(c0=1))
+
+    assert counter.totals.tolist() == [1]
+
+
+def test_a_window_gets_coarser_and_not_larger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond its limit neighbours in time are joined: the total is right, nothing stays for ever."""
+    monkeypatch.setattr(windows, "MOST_KEPT", 40)
+    counter = CounterWindow(1_000.0, CHIPS)
+    every = increase(**{f"c{chip}": 1 for chip in range(CHIPS)})
+    for second in range(100):
+        counter.add(second * S, every)
+        assert counter.totals.tolist() == [second + 1] * CHIPS
+    assert counter._kept <= 40
+    assert counter._kept == sum(len(rows) for _, rows, _ in counter._entries)
+
+    left = []
+    for second in range(1_000, 1_101):
+        counter.add(second * S, NO_INCREASE)
+        left.append(int(counter.totals[0]))
+    # What is in the window is there but for a part of it (a 240th), what has left it goes at the latest with its neighbours.
+    assert all(total >= 99 - late - 5 for late, total in enumerate(left))
+    assert left == sorted(left, reverse=True)
+    assert left[-1] == 0
+    assert counter._kept == 0
+
+
+def test_what_comes_close_together_leaves_together() -> None:
+    """A window of 240 s has parts of a second: what comes within one is one entry, and no total is lost."""
+    counter = CounterWindow(240.0, 1)
+    for tenth in range(30):
+        counter.add(tenth * S // 10, increase(c0=1))
+
+    assert counter.totals.tolist() == [30]
+    assert len(counter._entries) == 3
+
+
+def test_counters_move_with_a_new_layout() -> None:
+    """What is known of a chip goes with it to its new row; new chips have no increase, and nothing leaves twice."""
+    feed, counter = Feed(TOP), CounterWindow(10.0, 3)
+    feed.take(column([1, 2, 3]))
+    counter.add(0, feed.take(column([2, 4, 6])))
+    to, source = np.array([0, 3]), np.array([2, 0])
+    for each in (feed, counter):
+        each.move(to, source, 4)
+    assert counter.totals.tolist() == [3, 0, 0, 1]
+
+    counter.add(5 * S, feed.take(column([7, 50, 60, 4])))
+    assert counter.totals.tolist() == [4, 0, 0, 3]
+    counter.add(10 * S, NO_INCREASE)
+    assert counter.totals.tolist() == [1, 0, 0, 2]
+    counter.add(15 * S, NO_INCREASE)
+    assert counter.totals.tolist() == [0, 0, 0, 0]
+
+
+values = st.one_of(st.none(), st.integers(0, 5).map(float))
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), values), max_size=40), st.integers(1, 9))
+def test_samples_within_a_window(looks: list[tuple[int, float | None]], window: int) -> None:
+    """Values, changes and increase of one target, as its whole past tells them."""
+    samples, now, ever = Samples(float(window)), 0, list[tuple[int, float]]()
+    for passed, value in looks:
+        now += passed
+        samples.add(now * S, value)
+        if value is not None:
+            ever.append((now, value))
+        inside = [each for at, each in ever if at > now - window]
+        assert samples.within(now * S) == inside
+        changes = sum(one != other for one, other in itertools.pairwise(inside))
+        assert samples.changes(now * S) == (float(changes) if inside else None)
+        # For a counter the newest sample before the window counts: what grew since then grew within.
+        first = max(0, len(ever) - len(inside) - 1)
+        grown = [
+            max(0.0, new - old) if new >= old else new
+            for (_, old), (_, new) in zip(ever[first:], ever[first + 1 :], strict=False)
+        ]
+        assert samples.increase(now * S) == (float(sum(grown)) if ever else None)
+
+
+def test_samples_forget_when_time_goes_back() -> None:
+    """A time that went back has no samples yet."""
+    samples = Samples(10.0)
+    samples.add(100 * S, 1.0)
+
+    samples.add(50 * S, 2.0)
+
+    assert samples.within(50 * S) == [2.0]
+
+
+def test_the_past_says_what_is_usual() -> None:
+    """The median of its own samples; the first come soon, later ones are spread over its length."""
+    past = Past(PAST_SAMPLES * 10.0)
+    taken: list[float] = []
+    for second in range(2 * PAST_LEAST):
+        assert past.usual() == (median(taken) if len(taken) >= PAST_LEAST else None)
+        past.add(second * S, float(second))
+        if second % 2 == 0:
+            taken.append(float(second))
+    assert len(taken) == PAST_LEAST
+
+    last = int(taken[-1])
+    for second in range(last + 1, last + 41):
+        past.add(second * S, 1_000.0)
+    assert past.usual() == median([*taken, *[1_000.0] * 4])
+
+
+def test_the_past_begins_anew_when_time_goes_back() -> None:
+    """What a time that went back has not seen yet is not usual."""
+    past = Past(1_000.0)
+    for second in range(0, 200, 5):
+        past.add(second * S, 1.0)
+    assert past.usual() == 1.0
+
+    past.add(0, 3.0)
+
+    assert past.usual() is None

@@ -1,0 +1,147 @@
+"""What people do about alerts: acknowledge, silence, and take either back; written to the topics that everybody reads.
+
+It writes only where it was given a publisher; a reader's screen has none. What was written counts when it comes back from
+the broker, so that all screens agree.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.alerts.matching import parse_matchers
+from trnfleet.errors import BrokerError, ConfigError
+from trnfleet.wire.alerts import AckMessage, SilenceMessage
+from trnfleet.wire.messages import encode_message
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.wire.ports import Publisher
+
+LONGEST_S = 90 * 86_400.0
+"""The longest that an acknowledgement or a silence may last."""
+LONGEST_NOTE = 1_000
+
+
+class Desk:
+    """Writes acknowledgements and silences of one fleet."""
+
+    def __init__(
+        self, fleet: str, *, publisher: Publisher | None, owner: str, root: str = DEFAULT_ROOT
+    ) -> None:
+        """Make a desk.
+
+        Args:
+            fleet: The fleet's name.
+            publisher: Where to write; None for a screen that only reads. Somebody else runs it.
+            owner: Whoever sits at it.
+            root: First part of the topics.
+        """
+        self.owner = owner
+        self._fleet = fleet
+        self._publisher = publisher
+        self._root = root
+
+    @property
+    def can_write(self) -> bool:
+        """Whether it was given a publisher."""
+        return self._publisher is not None
+
+    async def acknowledge(self, alert: Alert, *, now_ns: int, lasts_s: float, note: str = "") -> None:
+        """Take an alert in hand until so long from now.
+
+        Args:
+            alert: The alert.
+            now_ns: Monitor time.
+            lasts_s: Seconds of monitor time.
+            note: What others should know.
+
+        Raises:
+            ConfigError: it lasts too long, or the note is too long.
+            BrokerError: nothing was written, because no connection stands or this screen only reads.
+        """
+        message = AckMessage(
+            fingerprint=alert.fingerprint,
+            owner=self.owner,
+            note=_checked(note),
+            at=format_rfc3339(now_ns),
+            until=_until(now_ns, lasts_s),
+            alert=f"{alert.name} {alert.target}".strip(),
+        )
+        await self._write(TopicClass.ACK, alert.fingerprint, encode_message(message))
+
+    async def withdraw_ack(self, fingerprint: str) -> None:
+        """Give an alert out of hand.
+
+        Raises:
+            BrokerError: nothing was written.
+        """
+        await self._write(TopicClass.ACK, fingerprint, b"")
+
+    async def silence(
+        self, matchers: Sequence[str], *, now_ns: int, lasts_s: float, why: str, starts_ns: int | None = None
+    ) -> str:
+        """Silence what matches; return the silence's id.
+
+        Args:
+            matchers: Such as `instance="uc1/us-0001/trn2u-0001-0"`; all must hold.
+            now_ns: Monitor time.
+            lasts_s: Seconds of monitor time from its start.
+            why: The reason.
+            starts_ns: Monitor time of its start; now if none is given.
+
+        Raises:
+            ConfigError: a matcher is none, or it lasts too long.
+            BrokerError: nothing was written.
+        """
+        parsed = parse_matchers(matchers)
+        begins_ns = now_ns if starts_ns is None else starts_ns
+        silence_id = secrets.token_hex(8)
+        message = SilenceMessage(
+            id=silence_id,
+            matchers=tuple(str(matcher) for matcher in parsed),
+            starts=format_rfc3339(begins_ns),
+            until=_until(begins_ns, lasts_s),
+            who=self.owner,
+            why=_checked(why),
+        )
+        await self._write(TopicClass.SILENCE, silence_id, encode_message(message))
+        return silence_id
+
+    async def expire(self, silence_id: str) -> None:
+        """Take a silence back.
+
+        Raises:
+            BrokerError: nothing was written.
+        """
+        await self._write(TopicClass.SILENCE, silence_id, b"")
+
+    async def _write(self, topic_class: TopicClass, path: str, payload: bytes) -> None:
+        publisher = self._publisher
+        if publisher is None:
+            raise BrokerError("this screen only reads; --allow-commands lets it acknowledge and silence")
+        if not publisher.status.connected:
+            why = publisher.status.last_error or "no connection"
+            raise BrokerError(f"nothing was written: {publisher.status.broker}: {why}")
+        sent = publisher.status.sent
+        topic = build_topic(self._fleet, topic_class, path, self._root)
+        await publisher.publish([Envelope(topic, payload, 1, retain=True, content_type=CONTENT_TYPE_JSON)])
+        if publisher.status.sent == sent:
+            raise BrokerError(f"nothing was written: {publisher.status.broker} did not take it")
+
+
+def _until(begins_ns: int, lasts_s: float) -> str:
+    if not 1.0 <= lasts_s <= LONGEST_S:
+        raise ConfigError(f"{lasts_s:g} s: it must last between a second and {LONGEST_S / 86_400:g} days")
+    return format_rfc3339(begins_ns + round(lasts_s * NS_PER_S))
+
+
+def _checked(text: str) -> str:
+    if len(text) > LONGEST_NOTE:
+        raise ConfigError(f"a note of {len(text)} characters: at most {LONGEST_NOTE}")
+    return text

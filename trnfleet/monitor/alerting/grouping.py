@@ -1,0 +1,238 @@
+"""From targets to alerts: the members of a rule that belong together become one alert, with the deepest place that has them.
+
+Rows are sorted by address, so members of one group follow each other and groups are runs; no member is an object.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.alerts.figures import LANES, LEVEL_OF
+from trnfleet.domain.alerts.rules import Group
+from trnfleet.domain.layout import FLEET_NODE, Layout, Node
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.alerts.figures import Scope
+    from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.domain.alerts.states import Track
+
+_ROOM = 1 << 20
+"""Instances of one standalone segment at most, for numbering them beside UltraServers."""
+
+
+class Groups(NamedTuple):
+    """The alerts of one rule at an instant, a row each; all arrays have the shape (groups,)."""
+
+    ids: NDArray[np.int64]
+    """Ascending; `target_of` says what they mean."""
+    firing: NDArray[np.bool_]
+    members: NDArray[np.int64]
+    """Firing members; pending ones where none fires."""
+    chips: NDArray[np.int64]
+    since_ns: NDArray[np.int64]
+    """Since when any member's condition holds."""
+    fired_ns: NDArray[np.int64]
+    """When the first member that fires began to; meaningless where none does."""
+    values: NDArray[np.float64]
+    """The value that is farthest out; NaN where there is none."""
+    worst: NDArray[np.int64]
+    """Row of the member that has it."""
+    first: NDArray[np.int64]
+    """Row of the first member."""
+    last: NDArray[np.int64]
+    silent: NDArray[np.bool_]
+    """Whether nothing is known of any member."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def group(rule: Rule, track: Track, layout: Layout, ultraserver_of: NDArray[np.int64]) -> Groups:
+    """Return the alerts that a rule's active targets make.
+
+    Args:
+        rule: The rule; its scope has addresses.
+        track: Its active targets.
+        layout: Where they are.
+        ultraserver_of: UltraServer of each instance.
+    """
+    rows = track.rows
+    ids = group_ids(rule, rows, layout, ultraserver_of)
+    starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]]) if len(ids) else np.zeros(0, np.intp)
+    if not len(starts):
+        none, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+        return Groups(none, flags, none, none, none, none, np.zeros(0), none, none, none, flags)
+    fires = track.firing
+    sizes = np.diff(np.r_[starts, len(ids)])
+    firing_members = np.add.reduceat(fires, starts, dtype=np.int64)
+    firing = firing_members >= rule.least_members
+    counts = fires | np.repeat(~firing, sizes)
+    sign = -1.0 if rule.below is not None else 1.0
+    far = np.where(counts & ~np.isnan(track.values), sign * track.values, -np.inf)
+    farthest = np.maximum.reduceat(far, starts)
+    at_worst = np.flatnonzero(counts & (far == np.repeat(farthest, sizes)))
+    worst = rows[at_worst[np.searchsorted(at_worst, starts)]]
+    counted = np.flatnonzero(counts)
+    spots = np.searchsorted(counted, starts)
+    ends = np.r_[spots[1:], len(counted)]
+    late = np.int64(2**62)
+    groups = Groups(
+        ids=ids[starts],
+        firing=firing,
+        members=np.where(firing, firing_members, sizes),
+        chips=_chips(rule.scope, rows, counts, starts, layout),
+        since_ns=np.minimum.reduceat(np.where(counts, track.since_ns, late), starts),
+        fired_ns=np.minimum.reduceat(np.where(fires, track.fired_ns, late), starts),
+        values=np.where(np.isinf(farthest), np.nan, sign * farthest),
+        worst=worst,
+        first=rows[counted[spots]],
+        last=rows[counted[ends - 1]],
+        silent=np.logical_and.reduceat(track.silent | ~counts, starts),
+    )
+    if rule.least_members == 1:
+        return groups
+    enough = sizes >= rule.least_members
+    return Groups(*(column[enough] for column in groups))
+
+
+def group_ids(
+    rule: Rule, rows: NDArray[np.int64], layout: Layout, ultraserver_of: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the group of each target, ascending with the rows."""
+    kind, level = rule.grouping, LEVEL_OF[rule.scope]
+    if kind is Group.FLEET:
+        return np.zeros(len(rows), np.int64)
+    chips = rows // len(LANES[rule.scope]) if rule.scope in LANES else rows
+    if kind is Group.NONE or (kind is Group.CHIP and level is Level.CHIP):
+        return rows if kind is Group.NONE else chips
+    if level is Level.ULTRASERVER:
+        ultraservers, instances = rows, layout.ultraserver_start[rows]
+    else:
+        instances = layout.instance_of_chip[chips].astype(np.int64) if level is Level.CHIP else rows
+        ultraservers = ultraserver_of[instances]
+    if kind is Group.INSTANCE:
+        return instances
+    if kind is Group.CLUSTER:
+        clusters: NDArray[np.int64] = np.searchsorted(layout.cluster_start, ultraservers, side="right") - 1
+        return clusters
+    # What stands alone has no UltraServer to be grouped by: each instance is a group of its own.
+    alone = layout.is_standalone[ultraservers]
+    place = np.where(alone, instances - layout.ultraserver_start[ultraservers] + 1, 0)
+    ids: NDArray[np.int64] = ultraservers * _ROOM + place
+    return ids
+
+
+def target_of(rule: Rule, group_id: int, layout: Layout) -> str:
+    """Return what a group is about: an address."""
+    kind = rule.grouping
+    if kind is Group.NONE:
+        return row_name(rule.scope, group_id, layout)
+    if kind is Group.ULTRASERVER:
+        ultraserver, place = divmod(group_id, _ROOM)
+        if place:
+            return layout.instances[int(layout.ultraserver_start[ultraserver]) + place - 1]
+        return layout.ultraservers[ultraserver]
+    level = {Group.CHIP: Level.CHIP, Group.INSTANCE: Level.INSTANCE, Group.CLUSTER: Level.CLUSTER}.get(kind)
+    return "" if level is None else layout.path(Node(level, group_id))
+
+
+def find_group(rule: Rule, target: str, layout: Layout) -> int | None:
+    """Return the group that is about a target; None where the layout has it not."""
+    kind = rule.grouping
+    if kind is Group.NONE:
+        return find_row(rule.scope, target, layout)
+    node = layout.find(target)
+    if node is None or kind is Group.FLEET:
+        return None if node is None else 0
+    if kind is not Group.ULTRASERVER:
+        return node.number if node.level is rule.group_level else None
+    if node.level is Level.INSTANCE:
+        above = layout.parent(node).number
+        place = node.number - int(layout.ultraserver_start[above]) + 1
+        return above * _ROOM + place if layout.is_standalone[above] else None
+    if node.level is Level.ULTRASERVER and not layout.is_standalone[node.number]:
+        return node.number * _ROOM
+    return None
+
+
+def row_name(scope: Scope, row: int, layout: Layout) -> str:
+    """Return a target's address; links have their direction behind a colon, cores are segments."""
+    if scope not in LANES:
+        return layout.path(Node(LEVEL_OF[scope], row))
+    lanes = LANES[scope]
+    chip, lane = divmod(row, len(lanes))
+    mark = ":" if scope.value == "link" else "/"
+    return f"{layout.path(Node(Level.CHIP, chip))}{mark}{lanes[lane]}"
+
+
+def find_row(scope: Scope, name: str, layout: Layout) -> int | None:
+    """Return the row of a target's address; None where the layout has it not."""
+    path, lane = name, ""
+    if scope in LANES:
+        path, _, lane = name.rpartition(":" if scope.value == "link" else "/")
+    node = layout.find(path) if path else FLEET_NODE
+    if node is None or node.level is not LEVEL_OF[scope]:
+        return None
+    if scope not in LANES:
+        return node.number
+    return node.number * len(LANES[scope]) + LANES[scope].index(lane) if lane in LANES[scope] else None
+
+
+def _chips(
+    scope: Scope, rows: NDArray[np.int64], counts: NDArray[np.bool_], starts: NDArray[np.intp], layout: Layout
+) -> NDArray[np.int64]:
+    """Return how many chips the counted members of each group are, or have."""
+    if LEVEL_OF[scope] is Level.CHIP:
+        chips = rows // len(LANES[scope]) if scope in LANES else rows
+        if scope in LANES:
+            # Members of one chip follow each other: each chip counts at the first one of a group that counts.
+            counted = np.flatnonzero(counts)
+            groups = np.searchsorted(starts, counted, side="right")
+            new = np.r_[True, (np.diff(chips[counted]) != 0) | (np.diff(groups) != 0)]
+            each = np.zeros(len(rows), np.int64)
+            each[counted[new]] = 1
+        else:
+            each = counts.astype(np.int64)
+    else:
+        first, last = rows, rows + 1
+        if LEVEL_OF[scope] is Level.ULTRASERVER:
+            first, last = layout.ultraserver_start[rows], layout.ultraserver_start[rows + 1]
+        each = np.where(counts, layout.chip_start[last] - layout.chip_start[first], 0)
+    total: NDArray[np.int64] = np.add.reduceat(each, starts)
+    return total
+
+
+def covered_chips(rule: Rule, track: Track, layout: Layout) -> NDArray[np.bool_] | None:
+    """Return which chips the firing targets of a rule are or have; None where none fires."""
+    rows = track.rows[track.firing]
+    if not len(rows):
+        return None
+    covered = np.zeros(layout.chips, np.bool_)
+    level = LEVEL_OF[rule.scope]
+    if level is Level.CHIP:
+        covered[rows // len(LANES[rule.scope]) if rule.scope in LANES else rows] = True
+    else:
+        for row in rows.tolist():
+            chips = layout.chip_range(Node(level, row))
+            covered[chips.start : chips.stop] = True
+    return covered
+
+
+def ultraserver_of(layout: Layout) -> NDArray[np.int64]:
+    """Return the UltraServer (or standalone segment) of each instance."""
+    starts = layout.ultraserver_start
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+
+def each_alone(track: Track) -> Groups:
+    """Return the alerts of targets with names: each its own."""
+    ones = np.ones(len(track), np.int64)
+    return Groups(
+        track.rows.copy(), track.firing, ones, ones * 0, track.since_ns.copy(), track.fired_ns.copy(), track.values.copy(),
+        track.rows, track.rows, track.rows, track.silent.copy(),
+    )  # fmt: skip  # in the order of its fields

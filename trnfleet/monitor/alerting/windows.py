@@ -1,0 +1,203 @@
+"""Windows: what a counter or a figure did over the last while, ending at the present: `(now - window, now]`.
+
+Counters of chips are followed in columns: only what changed is kept, and each window has a running total. Figures of
+jobs, reservations and the like are few, so each has its own samples.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Rows = NDArray[np.int64]
+
+PARTS = 240
+"""A window is cut into so many parts at most: what comes closer together leaves it together."""
+MOST_KEPT = 4_000_000
+"""Changes that one window keeps; beyond it neighbours in time are joined, so that it gets coarser and not larger."""
+PAST_SAMPLES = 120
+PAST_LEAST = 10
+"""Samples of its own past without which a target has no past to be held against."""
+FIRST_EVERY_NS = 2_000_000_000
+
+
+class Increase(NamedTuple):
+    """What a counter has increased by since the last look."""
+
+    rows: Rows
+    """Chips whose counter changed, ascending."""
+    amounts: NDArray[np.int64]
+
+
+NO_INCREASE = Increase(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+class Feed:
+    """One counter of all chips, looked at again and again."""
+
+    def __init__(self, top: int) -> None:
+        self._top = top
+        self._before: NDArray[Any] | None = None
+
+    def take(self, codes: NDArray[Any]) -> Increase:
+        """Return what changed since the last call; a counter that is smaller than before began anew at 0.
+
+        A chip whose counter shows for the first time has not increased: nobody knows since when it counts.
+        """
+        before = self._before
+        if before is None or len(before) != len(codes):
+            self._before = codes.copy()
+            return NO_INCREASE
+        rows = np.flatnonzero(codes != before)
+        if not len(rows):
+            return NO_INCREASE
+        new, old = codes[rows], before[rows]
+        before[rows] = new
+        counts = (new != self._top) & (old != self._top)
+        rows, new, old = rows[counts], new[counts].astype(np.int64), old[counts].astype(np.int64)
+        amounts = np.where(new >= old, new - old, new)
+        some = amounts > 0
+        return Increase(rows[some], amounts[some])
+
+    def move(self, to: Rows, source: Rows, chips: int) -> None:
+        """Take on a new layout: what was known of row `source` is known of row `to`."""
+        if self._before is None:
+            return
+        moved = np.full(chips, self._top, self._before.dtype)
+        moved[to] = self._before[source]
+        self._before = moved
+
+
+class CounterWindow:
+    """The increase of one counter of all chips over a window."""
+
+    def __init__(self, window_s: float, chips: int) -> None:
+        self._window_ns = round(window_s * 1e9)
+        self._entries: deque[tuple[int, Rows, NDArray[np.int64]]] = deque()
+        self._kept = 0
+        self.totals: NDArray[np.int64] = np.zeros(chips, np.int64)
+        """Increase within the window; shape (chips,)."""
+
+    def add(self, now_ns: int, increase: Increase) -> None:
+        """Go on to an instant, with what the counter has increased by."""
+        entries, totals = self._entries, self.totals
+        while entries and not now_ns - self._window_ns < entries[0][0] <= now_ns:
+            _, rows, amounts = entries.popleft()
+            totals[rows] -= amounts
+            self._kept -= len(rows)
+        if not len(increase.rows):
+            return
+        totals[increase.rows] += increase.amounts
+        part_ns = self._window_ns // PARTS
+        if entries and now_ns - entries[-1][0] < part_ns:
+            begun_ns, rows, amounts = entries.pop()
+            self._kept -= len(rows)
+            self._put(begun_ns, *_joined(rows, amounts, *increase))
+        else:
+            self._put(now_ns, *increase)
+        while self._kept > MOST_KEPT and len(entries) > 2:
+            self._coarsen()
+
+    def move(self, to: Rows, source: Rows, chips: int) -> None:
+        """Take on a new layout."""
+        places = np.full(len(self.totals), -1, np.int64)
+        places[source] = to
+        moved = np.zeros(chips, np.int64)
+        moved[to] = self.totals[source]
+        self.totals = moved
+        entries, self._entries, self._kept = self._entries, deque(), 0
+        for at_ns, rows, amounts in entries:
+            new = places[rows]
+            order = np.argsort(new[new >= 0], kind="stable")
+            self._put(at_ns, new[new >= 0][order], amounts[new >= 0][order])
+
+    def _put(self, at_ns: int, rows: Rows, amounts: NDArray[np.int64]) -> None:
+        self._entries.append((at_ns, rows, amounts))
+        self._kept += len(rows)
+
+    def _coarsen(self) -> None:
+        """Join neighbours in time, two by two; each pair leaves the window with its later one."""
+        entries, self._entries, self._kept = list(self._entries), deque(), 0
+        for first, second in zip(entries[::2], entries[1::2], strict=False):
+            self._put(second[0], *_joined(*first[1:], *second[1:]))
+        if len(entries) % 2:
+            self._put(*entries[-1])
+
+
+def _joined(
+    rows: Rows, amounts: NDArray[np.int64], more: Rows, further: NDArray[np.int64]
+) -> tuple[Rows, NDArray[np.int64]]:
+    every, inverse = np.unique(np.concatenate([rows, more]), return_inverse=True)
+    total = np.zeros(len(every), np.int64)
+    np.add.at(total, inverse, np.concatenate([amounts, further]))
+    return every, total
+
+
+class Samples:
+    """One figure of one target over a window."""
+
+    __slots__ = ("_kept", "_window_ns")
+
+    def __init__(self, window_s: float) -> None:
+        self._window_ns = round(window_s * 1e9)
+        self._kept: deque[tuple[int, Any]] = deque()
+
+    def add(self, now_ns: int, value: float | str | None) -> None:
+        """Take the value of an instant; None says nothing. The newest sample before the window is kept for differences."""
+        kept = self._kept
+        while kept and kept[-1][0] > now_ns:
+            kept.clear()
+        if value is not None:
+            kept.append((now_ns, value))
+        while len(kept) > 1 and kept[1][0] <= now_ns - self._window_ns:
+            kept.popleft()
+
+    def within(self, now_ns: int) -> list[Any]:
+        """Return the values in the window, oldest first."""
+        return [value for at_ns, value in self._kept if at_ns > now_ns - self._window_ns]
+
+    def increase(self, now_ns: int) -> float | None:
+        """Return by how much a counter has grown within the window."""
+        del now_ns
+        values = [value for _, value in self._kept]
+        if not values:
+            return None
+        grown = (new - old if new >= old else new for old, new in itertools.pairwise(values))
+        return float(sum(grown))
+
+    def changes(self, now_ns: int) -> float | None:
+        """Return how often the value differed from the one before within the window."""
+        values = self.within(now_ns)
+        if not values:
+            return None
+        return float(sum(new != old for old, new in itertools.pairwise(values)))
+
+
+class Past:
+    """What is usual for one target: the median of its own past, of which times in which it is out of order are left out."""
+
+    __slots__ = ("_every_ns", "_kept")
+
+    def __init__(self, past_s: float) -> None:
+        self._every_ns = round(past_s * 1e9 / PAST_SAMPLES)
+        self._kept: deque[tuple[int, float]] = deque(maxlen=PAST_SAMPLES)
+
+    def usual(self) -> float | None:
+        """Return the median; None while too little is known."""
+        return median(value for _, value in self._kept) if len(self._kept) >= PAST_LEAST else None
+
+    def add(self, now_ns: int, value: float) -> None:
+        """Take a value that is in order."""
+        if self._kept and now_ns < self._kept[-1][0]:
+            self._kept.clear()
+        # The first samples come closer together, so that what is usual is known soon.
+        every_ns = self._every_ns if len(self._kept) >= PAST_LEAST else min(self._every_ns, FIRST_EVERY_NS)
+        if not self._kept or now_ns - self._kept[-1][0] >= every_ns:
+            self._kept.append((now_ns, value))
