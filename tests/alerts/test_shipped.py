@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trnfleet.cli.rulepack import load_rules
+from trnfleet.cli.rules import run_tests
+from trnfleet.config import load_model, shipped_names
+from trnfleet.domain.alerts.cases import CaseFile
+
+FILES = sorted(Path(__file__).parent.glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_shipped_rules_do_as_their_tests_say(path: Path) -> None:
+    """Every test of the file succeeds, as `trnfleet rules test` runs it."""
+    count, found = run_tests(path)
+
+    assert count
+    assert found == []
+
+
+def test_every_shipped_file_has_its_tests() -> None:
+    """A file of rules without a file of tests is found here."""
+    assert [path.stem for path in FILES] == shipped_names("alerts")
+
+
+def test_most_shipped_rules_are_seen_to_fire() -> None:
+    """What a test expects to fire, by rule: the rest is told here, so that it cannot grow unseen."""
+    fired = {
+        expected.rule
+        for path in FILES
+        for case in load_model(path, CaseFile).tests
+        for expected in case.expect
+        if any(alert.state == "firing" for alert in expected.alerts)
+    }
+
+    assert len({rule.name for rule in load_rules()} - fired) <= 12

@@ -1,0 +1,270 @@
+"""`trnfleet rules`: alert rules checked, tested and listed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trnfleet.cli.rulepack import KIND, load_rules
+from trnfleet.config import find_file, load_model, shipped_names
+from trnfleet.domain.alerts.cases import CaseFile
+from trnfleet.domain.alerts.figures import FIGURES, Scope
+from trnfleet.domain.alerts.rules import RuleFile, join_rules
+from trnfleet.domain.alerts.words import condition_text
+from trnfleet.domain.quantities import duration
+from trnfleet.errors import ConfigError
+from trnfleet.tui.plain import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trnfleet.domain.alerts.rules import Condition, Rule
+    from trnfleet.monitor.alerting.trial import Difference
+
+FAILED = 1
+INVALID = 2
+MOST_SHOWN = 20
+"""Differences of one file that are shown; the rest is counted."""
+_WIDTH = 400
+
+
+@click.group("rules")
+def command() -> None:
+    """Check, test and list alert rules.
+
+    \b
+    Examples:
+      trnfleet rules list --scope job
+      trnfleet rules check my-rules.toml
+      trnfleet rules test my-rules-tests.toml
+    """
+
+
+@command.command("check")
+@click.argument("files", metavar="[FILE]...", nargs=-1)
+@click.pass_context
+def check(ctx: click.Context, files: tuple[str, ...]) -> None:
+    """Say whether rule FILEs are valid together: paths, or names of shipped files (all of them for none).
+
+    \b
+    Example:
+      trnfleet rules check my-rules.toml more-rules.toml
+
+    Exit status: 0 valid, 2 not.
+    """
+    loaded: list[tuple[str, RuleFile]] = []
+    valid = True
+    for name in files or shipped_names(KIND):
+        try:
+            path = find_file(KIND, name)
+            content = load_model(path, RuleFile)
+        except ConfigError as error:
+            click.echo(f"INVALID  {plain(str(error), _WIDTH)}", err=True)
+            valid = False
+            continue
+        loaded.append((str(path), content))
+        click.echo(f"valid    {plain(str(path), _WIDTH)}: {_counted(content.rules)}")
+    try:
+        rules = join_rules(loaded, elsewhere=_shipped_rules())
+    except ConfigError as error:
+        # Of files that are invalid the rules are not known, so what refers to them cannot be judged.
+        if valid:
+            click.echo(f"INVALID  {plain(str(error), _WIDTH)}", err=True)
+        valid = False
+    else:
+        if valid and len(loaded) > 1:
+            click.echo(f"valid together: {_counted(rules)}")
+    ctx.exit(0 if valid else INVALID)
+
+
+@command.command("test")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.pass_context
+def test(ctx: click.Context, files: tuple[str, ...]) -> None:
+    """Play the test FILEs through the alert engine and compare the alerts at each instant with what they expect.
+
+    A file names rules, series of figures in promtool's notation, and the alerts at certain instants.
+
+    \b
+    Example:
+      trnfleet rules test tests/alerts/*.toml
+
+    Exit status: 0 all as expected, 1 a test failed, 2 a file is invalid.
+    """
+    worst = 0
+    for name in files:
+        path = Path(name)
+        try:
+            count, found = run_tests(path)
+        except ConfigError as error:
+            click.echo(f"INVALID  {plain(str(error), _WIDTH)}", err=True)
+            worst = INVALID
+            continue
+        shown = plain(name, _WIDTH)
+        if found:
+            failed = len({each.test for each in found})
+            click.echo(f"FAILED   {shown}: {failed} of {_plural(count, 'test')}")
+            click.echo("\n".join(_told(found)))
+            worst = max(worst, FAILED)
+        else:
+            click.echo(f"SUCCESS  {shown}: {_plural(count, 'test')}")
+    ctx.exit(worst)
+
+
+@command.command("list")
+@click.option("--scope", type=click.Choice([scope.value for scope in Scope]), help="Only these.")
+@click.option("--figures", is_flag=True, help="What rules can look at, instead of the rules.")
+@click.option(
+    "--rules",
+    "files",
+    metavar="FILE",
+    multiple=True,
+    help="Rule files instead of those that ship; repeatable.",
+)
+def list_rules(scope: str | None, figures: bool, files: tuple[str, ...]) -> None:
+    """List the rules that ship, or the figures that rules can look at.
+
+    \b
+    Examples:
+      trnfleet rules list
+      trnfleet rules list --figures --scope chip
+    """
+    scopes = [Scope(scope)] if scope else list(Scope)
+    if figures:
+        click.echo("\n\n".join("\n".join(_figures(each)) for each in scopes))
+        return
+    rules = [rule for rule in _load(files) if rule.scope in scopes]
+    rows = [("RULE", "SCOPE", "SEVERITY", "FOR", "CONDITION")]
+    rows += [
+        (rule.name, rule.scope.value, rule.severity.value, _lasting(rule.for_s), _condition(rule))
+        for rule in rules
+    ]
+    click.echo("\n".join(_table(rows)))
+    click.echo(f"\n{_counted(rules)}")
+
+
+def run_tests(path: Path) -> tuple[int, list[Difference]]:
+    """Play all tests of a file; return how many there are and what was not as expected.
+
+    Raises:
+        ConfigError: the file, or a rule file that it names, is invalid.
+    """
+    from trnfleet.monitor.alerting.trial import play  # noqa: PLC0415  --help and check stay quick
+
+    content = load_model(path, CaseFile)
+    try:
+        rules = _load([_beside(path, name) for name in content.rules])
+        found = [each for case in content.tests for each in play(case, rules, content)]
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    return len(content.tests), found
+
+
+def _load(names: Sequence[str]) -> tuple[Rule, ...]:
+    """Return some files' rules; a shipped file may inhibit rules of the others that ship, also where these are not loaded.
+
+    Raises:
+        ConfigError: a file is invalid, or they are not valid together.
+    """
+    if not names:
+        return load_rules()
+    files = [find_file(KIND, name) for name in names]
+    return join_rules(((str(file), load_model(file, RuleFile)) for file in files), elsewhere=_shipped_rules())
+
+
+def _shipped_rules() -> list[str]:
+    files = [find_file(KIND, name) for name in shipped_names(KIND)]
+    return [rule.name for file in files for rule in load_model(file, RuleFile).rules]
+
+
+def _beside(path: Path, name: str) -> str:
+    """Return a rule file's path as a test file means it; a shipped file's name stays one."""
+    return str(path.parent / name) if "/" in name or name.endswith(".toml") else name
+
+
+def _told(found: Sequence[Difference]) -> list[str]:
+    lines: list[str] = []
+    for each in found[:MOST_SHOWN]:
+        lines.append(f"  {plain(each.test, _WIDTH)}: {each.rule} at {_instant(each.at_s)}")
+        for head, alerts in (("expected", each.expected), ("got", each.got)):
+            for number, alert in enumerate(alerts or ("no alert",)):
+                lines.append(
+                    f"    {head if number == 0 else '':>8}{':' if number == 0 else ' '} {plain(alert, _WIDTH)}"
+                )
+    if len(found) > MOST_SHOWN:
+        lines.append(f"  and {_plural(len(found) - MOST_SHOWN, 'more difference')}")
+    return lines
+
+
+def _instant(seconds: float) -> str:
+    return f"{seconds:g} s" if seconds < 60 else f"{seconds:g} s ({duration(seconds)})"
+
+
+def _counted(rules: Sequence[Rule]) -> str:
+    by_severity = Counter(rule.severity.value for rule in rules)
+    parts = [f"{by_severity[name]} {name}" for name in ("critical", "warning", "info") if by_severity[name]]
+    return f"{_plural(len(rules), 'rule')}" + (f" ({', '.join(parts)})" if parts else "")
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def _lasting(seconds: float) -> str:
+    """Return a duration as rule files have it, such as 15m."""
+    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds and not seconds % length:
+            return f"{seconds / length:g}{unit}"
+    return f"{seconds:g}s"
+
+
+def _condition(rule: Rule) -> str:
+    said = [_one(rule, rule)]
+    said += [_one(rule, condition) for condition in rule.also]
+    text = " and ".join(said)
+    return f"{text}; one alert each {rule.grouping.value}" if rule.group_level is not None else text
+
+
+def _one(rule: Rule, condition: Condition) -> str:
+    if condition.absent:
+        return "silent"
+    figure = str(condition.figure)
+    if condition.named:
+        figure += f" ({', '.join(condition.named)})"
+    if condition.window_s is not None:
+        figure += f" {condition.window.removesuffix('_over')} over {_lasting(condition.window_s)}"
+    if condition.minus_median_of:
+        figure += f" minus the {condition.minus_median_of}'s median"
+    if condition.share_of_median_of:
+        past = "" if condition.past is None else f" of {_lasting(condition.past)}"
+        figure += f" as share of the {condition.share_of_median_of}'s median{past}"
+    return f"{figure} {condition_text(rule, condition)}"
+
+
+def _figures(scope: Scope) -> list[str]:
+    rows = [(scope.value.upper(), "KIND", "UNIT", "MEANING")]
+    rows += [
+        (figure.name, figure.form.value, figure.unit or "-", _meaning(figure.help, figure.values))
+        for figure in FIGURES[scope].values()
+    ]
+    return _table(rows)
+
+
+def _meaning(text: str, values: Sequence[str]) -> str:
+    return f"{text} [{', '.join(values)}]" if values and values[0] not in text else text
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    return [
+        "  ".join(
+            [
+                *(f"{plain(cell):<{width}}" for cell, width in zip(row, widths, strict=False)),
+                plain(row[-1], _WIDTH),
+            ]
+        )
+        for row in rows
+    ]

@@ -1,0 +1,331 @@
+"""Tests of rules as files say them: series of figures, events, and which alerts there are at which instant.
+
+A file is TOML with `[[tests]]`; these are its models, held against the table of figures.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, StringConstraints, model_validator
+
+from trnfleet.domain.address import STANDALONE, Level, is_segment
+from trnfleet.domain.alerts.figures import FIGURES, LANES, PIPELINE_NAME, Figure, Form, Scope
+from trnfleet.domain.alerts.series import Mark, Sample, parse_series
+from trnfleet.domain.durations import Duration, Instant  # noqa: TC001  the models' fields are read at run time
+from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, JOB_FIGURES
+from trnfleet.domain.schema import Model, Places, Segment
+from trnfleet.errors import nearest
+
+Target = Annotated[str, StringConstraints(max_length=400)]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=400)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+State = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")]
+MOST_STEPS = 20_000
+"""Evaluations of one test."""
+MOST_INSTANCES = 256
+MOST_TARGETS = 4_096
+"""Targets that one series may be for."""
+STALE_AFTER_INTERVALS = 3
+_RANGE = re.compile(r"(.*?)(\d+)\.\.(.*?)(\d+)", re.ASCII)
+_TYPES = {True: "trn2.48xlarge", False: "trn2u.48xlarge"}
+"""Instance type where none is given, by whether it stands alone."""
+
+_CHIP_FIGURES = frozenset(metric.name for metric in CHIP_METRICS)
+_HOST_FIGURES = frozenset(metric.name for metric in INSTANCE_METRICS)
+_ADDRESS_FIGURES = _CHIP_FIGURES | _HOST_FIGURES | {"link_up"}
+_JOB_FIGURES = frozenset({"state", "kind", *JOB_FIGURES})
+
+
+def _as_float(value: Any) -> Any:
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _read_series(value: Any) -> Any:
+    return parse_series(value) if isinstance(value, str) else value
+
+
+class InstanceCase(Model):
+    """An instance of the fleet of a test."""
+
+    address: Text
+    """`cluster/ultraserver/instance`; a range such as `trn2u-0001-0..trn2u-0001-3` means each of them."""
+    type: Text | None = None
+    """By default trn2u.48xlarge in an UltraServer and trn2.48xlarge where it stands alone."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        for address in expand_address(self.address):
+            if address.count("/") + 1 != Level.INSTANCE:
+                raise ValueError(
+                    f"{address!r} is no instance's address, which is cluster/ultraserver/instance"
+                )
+        return self
+
+
+class JobCase(Model):
+    """A job of a test."""
+
+    name: Segment
+    on: Places | tuple[()] = ()
+    """Addresses and ranges that it runs on."""
+    state: State = "running"
+    kind: State = "training"
+
+
+class SeriesCase(Model):
+    """The samples of a figure of a target, or of several targets that do the same."""
+
+    figure: Text
+    target: Text
+    """An address, where ranges such as `chip00..chip15` mean each of them and what is above chips means all of them; or a name."""
+    values: Annotated[tuple[Sample, ...], BeforeValidator(_read_series)]
+    """As promtool writes them."""
+    scope: Scope | None = Field(default=None, strict=False)
+    """Whose name the target is, where the figure alone does not tell."""
+
+    @property
+    def has_address(self) -> bool:
+        """Whether the target is an address, not a name."""
+        return "/" in self.target or (self.scope is None and self.figure in _ADDRESS_FIGURES)
+
+    @property
+    def named_scope(self) -> Scope:
+        """Scope of a target that has a name."""
+        if self.scope is not None:
+            return self.scope
+        if self.target == PIPELINE_NAME:
+            return Scope.PIPELINE
+        return next(scope for scope in _NAMED if self.figure in _named_figures(scope))
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        figure = self._address_figure() if self.has_address else self._name_figure()
+        for sample in self.values:
+            if isinstance(sample, Mark):
+                continue
+            if figure.form is Form.TEXT and not isinstance(sample, str):
+                raise ValueError(f"{figure.name} is a text: put {sample:g} in quotes")
+            if isinstance(sample, str):
+                _check_text(figure, sample)
+        return self
+
+    def _address_figure(self) -> Figure:
+        name = self.figure
+        if name not in _ADDRESS_FIGURES:
+            raise ValueError(
+                f"a test cannot set {name!r} of an address: {nearest(name, _ADDRESS_FIGURES)} "
+                "(what is derived follows from what it is made of)"
+            )
+        for address in expand_address(self.target):
+            path, _, lane = address.partition(":")
+            depth = path.count("/") + 1
+            if lane or name == "link_up":
+                _check_lane(name, lane, path)
+            elif depth == Level.CORE:
+                if name != "nc_util_pct":
+                    raise ValueError(f"{name} is no figure of a core: {path}")
+            elif name in _HOST_FIGURES and depth > Level.INSTANCE:
+                raise ValueError(f"{name} is a figure of an instance, not of {path}")
+        scope = Scope.LINK if name == "link_up" else Scope.CHIP if name in _CHIP_FIGURES else Scope.INSTANCE
+        return FIGURES[scope][name]
+
+    def _name_figure(self) -> Figure:
+        scopes = [scope for scope in _NAMED if self.figure in _named_figures(scope)]
+        if self.scope is None and self.target != PIPELINE_NAME and len(scopes) > 1:
+            raise ValueError(
+                f"{self.figure!r} of {self.target!r}: say whose it is, scope = "
+                + " or ".join(f'"{scope.value}"' for scope in scopes)
+            )
+        if self.scope is None and self.target != PIPELINE_NAME and not scopes:
+            known = set().union(*(_named_figures(scope) for scope in _NAMED))
+            raise ValueError(f"no figure of a name is called {self.figure!r}: {nearest(self.figure, known)}")
+        scope = self.named_scope
+        if scope not in _NAMED:
+            raise ValueError(f"{self.target!r} is no address, as the scope {scope.value} has them")
+        if self.figure not in _named_figures(scope):
+            raise ValueError(
+                f"a test cannot set {self.figure!r} of a {scope.value}: {nearest(self.figure, _named_figures(scope))}"
+            )
+        return FIGURES[scope][self.figure]
+
+
+class EventCase(Model):
+    """An event that a publisher tells."""
+
+    at: Instant
+    name: Segment
+    path: Target
+    """Address of what it is about."""
+    severity: Literal["info", "warning", "critical"] = "warning"
+    job: Segment | None = None
+
+
+class AlertCase(Model):
+    """An alert that should be there; what is not given may be anything."""
+
+    target: Target
+    """Empty for the fleet."""
+    state: Literal["firing", "pending"] = "firing"
+    value: Annotated[Number | Text | None, BeforeValidator(_as_float)] = None
+    place: Target | None = None
+    members: Annotated[int, Field(ge=1)] | None = None
+    summary: Annotated[str, StringConstraints(max_length=1_000)] | None = None
+
+
+class Expectation(Model):
+    """The alerts of a rule at an instant: these and no others."""
+
+    at: Instant
+    """The last evaluation at or before it counts."""
+    rule: Segment
+    alerts: Annotated[tuple[AlertCase, ...], Field(max_length=1_000)] = ()
+
+
+class Case(Model):
+    """One test."""
+
+    name: Text
+    instances: Annotated[tuple[InstanceCase, ...], Field(max_length=MOST_INSTANCES)] = ()
+    """By default those that the series' targets name."""
+    jobs: Annotated[tuple[JobCase, ...], Field(max_length=64)] = ()
+    series: Annotated[tuple[SeriesCase, ...], Field(max_length=1_000)] = ()
+    events: Annotated[tuple[EventCase, ...], Field(max_length=1_000)] = ()
+    expect: Annotated[tuple[Expectation, ...], Field(min_length=1, max_length=2_000)]
+
+    def fleet(self) -> dict[str, str]:
+        """Return the instances' addresses with their types."""
+        if self.instances:
+            return {
+                address: each.type or _usual_type(address)
+                for each in self.instances
+                for address in expand_address(each.address)
+            }
+        found: dict[str, str] = {}
+        for series in self.series:
+            for target in expand_address(series.target) if series.has_address else ():
+                segments = target.partition(":")[0].split("/")
+                if len(segments) >= Level.INSTANCE:
+                    path = "/".join(segments[: Level.INSTANCE])
+                    found[path] = _usual_type(path)
+        return found
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if len(self.fleet()) > MOST_INSTANCES:
+            raise ValueError(f"{len(self.fleet())} instances: at most {MOST_INSTANCES}")
+        names = [job.name for job in self.jobs]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"there are two jobs {name!r}")
+        return self
+
+
+class CaseFile(Model):
+    """A whole file of tests."""
+
+    rules: Annotated[tuple[Text, ...], Field(max_length=100)] = ()
+    """Rule files, paths from this file's folder or names of shipped ones; all that are shipped for none."""
+    interval: Duration = 10.0
+    """Seconds from sample to sample, and from evaluation to evaluation."""
+    stale_after: Duration | None = None
+    """Age in seconds beyond which a sample holds no longer; three intervals by default."""
+    flapping: bool = True
+    """Whether alerts that come and go are held, as they are in `watch`; false compares with what Prometheus does."""
+    tests: Annotated[tuple[Case, ...], Field(min_length=1, max_length=1_000)]
+
+    @property
+    def stale_after_s(self) -> float:
+        """Age in seconds beyond which a sample holds no longer."""
+        return STALE_AFTER_INTERVALS * self.interval if self.stale_after is None else self.stale_after
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        names: set[str] = set()
+        for case in self.tests:
+            if case.name in names:
+                raise ValueError(f"there are two tests {case.name!r}")
+            names.add(case.name)
+            last_s = max(each.at for each in case.expect)
+            if last_s / self.interval > MOST_STEPS:
+                raise ValueError(
+                    f"test {case.name!r}: at = {last_s:g} s is more than {MOST_STEPS} intervals of {self.interval:g} s away"
+                )
+        return self
+
+
+def expand_address(address: str) -> tuple[str, ...]:
+    """Return the addresses that one with ranges in it means; a range includes both its ends.
+
+    Raises:
+        ValueError: it is no address, a range is none, or it means too many.
+    """
+    path, colon, lane = address.partition(":")
+    parts = [_expand_segment(segment, address) for segment in path.split("/")]
+    total = 1
+    for part in parts:
+        total *= len(part)
+    if len(parts) > Level.CORE or total > MOST_TARGETS:
+        raise ValueError(
+            f"{address!r} means {total} targets of {len(parts)} segments: at most {MOST_TARGETS} of 5"
+        )
+    return tuple("/".join(segments) + colon + lane for segments in itertools.product(*parts))
+
+
+def _expand_segment(segment: str, address: str) -> list[str]:
+    if ".." not in segment:
+        if not is_segment(segment):
+            raise ValueError(f"{address!r} is no address: {segment!r}")
+        return [segment]
+    found = _RANGE.fullmatch(segment)
+    if found is None or found[1] != found[3] or len(found[2]) > 9 or len(found[4]) > 9:
+        raise ValueError(f"{address!r}: {segment!r} is no range such as chip00..chip15")
+    first, last = int(found[2]), int(found[4])
+    if last < first or last - first >= MOST_TARGETS or not is_segment(found[1] + found[4]):
+        raise ValueError(f"{address!r}: {segment!r} is no range such as chip00..chip15")
+    return [f"{found[1]}{number:0{len(found[2])}d}" for number in range(first, last + 1)]
+
+
+_NAMED = (Scope.JOB, Scope.RESERVATION, Scope.PUBLISHER, Scope.PIPELINE)
+
+
+def _named_figures(scope: Scope) -> frozenset[str]:
+    """Return the figures of a scope with names that a test can set: of jobs those that no chips add up to."""
+    return _JOB_FIGURES if scope is Scope.JOB else frozenset(FIGURES[scope])
+
+
+def _check_lane(name: str, lane: str, path: str) -> None:
+    if name not in FIGURES[Scope.LINK]:
+        raise ValueError(f"{name} is no figure of a link: {nearest(name, FIGURES[Scope.LINK])}")
+    if lane not in LANES[Scope.LINK]:
+        raise ValueError(f"{path}:{lane} is no link: {nearest(lane, LANES[Scope.LINK])}")
+    if path.count("/") + 1 != Level.CHIP:
+        raise ValueError(f"{path} is no chip's address, which a link's begins with")
+
+
+def _check_text(figure: Figure, sample: str) -> None:
+    if figure.form is Form.BITS:
+        for bit in filter(None, sample.split("+")):
+            if bit not in figure.values:
+                raise ValueError(f"{figure.name} has no bit {bit!r}: {nearest(bit, figure.values)}")
+    elif figure.form is not Form.TEXT:
+        raise ValueError(f"{figure.name} is a number, not {sample[:40]!r}")
+
+
+def code_of(name: str, sample: float | str) -> int:
+    """Return the wire code of a sample of a metric.
+
+    Raises:
+        ValueError: it is outside what the metric can be.
+    """
+    metric = BY_NAME[name]
+    if isinstance(sample, str):
+        values = FIGURES[Scope.CHIP][name].values
+        return sum(1 << values.index(bit) for bit in filter(None, sample.split("+")))
+    return metric.code_of(sample)
+
+
+def _usual_type(address: str) -> str:
+    return _TYPES[address.split("/")[1] == STANDALONE]
