@@ -53,6 +53,7 @@ HOME_OF = {
     "click": "cli",
     "boto3": "bridge",
     "botocore": "bridge",
+    "httpx": "export",
 }
 """Libraries that one package alone may name."""
 

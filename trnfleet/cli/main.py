@@ -27,6 +27,17 @@ COMMANDS = {
     "reserve": ("trnfleet.cli.reserve", "Look for, buy, extend and list Capacity Blocks."),
     "usage": ("trnfleet.cli.usage", "What is used of what is reserved over a period, as CSV."),
     "bridge": ("trnfleet.cli.bridge", "Reservations of a real AWS account, from EC2 to a broker."),
+    "watch": (
+        "trnfleet.cli.watch",
+        "Headless alerts: to the broker, Alertmanager, webhooks, programs, stdout.",
+    ),
+    "alerts": (
+        "trnfleet.cli.alerts",
+        "One shot: what fires, as a watch says; exit status 3 if critical and in nobody's hand.",
+    ),
+    "ack": ("trnfleet.cli.ack", "Take an alert in hand, or give it out of hand."),
+    "silence": ("trnfleet.cli.silence", "Silence alerts for a while; list and end silences."),
+    "rules": ("trnfleet.cli.rules", "Check, test and list alert rules."),
     "fleet": ("trnfleet.cli.fleet", "What a fleet file describes."),
     "broker": ("trnfleet.cli.broker", "The embedded broker alone."),
 }
@@ -43,7 +54,8 @@ Examples:
   trnfleet fleet describe demo
 
 \b
-Exit status: 0 success, 1 a failure explained in one line, 2 wrong use or an invalid file, 3 unhealthy (status).
+Exit status: 0 success, 1 a failure explained in one line, 2 wrong use or an invalid file, 3 unhealthy
+(status, alerts, watch --exit-on).
 """
 
 

@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from click.testing import CliRunner
+from support.notices import BEGIN_NS
+from support.stage import Recorder
+from support.waiting import running
+
+from trnfleet.cli.watch import LISTEN_S, Identity, Links, Speaker, command, make_receivers
+from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
+from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
+from trnfleet.domain.alerts.rules import Rule
+from trnfleet.domain.alerts.states import AlertState
+from trnfleet.errors import ConfigError
+from trnfleet.export.election import Election
+from trnfleet.export.ledger import Ledger
+from trnfleet.monitor.alerting.alerts import Alerts
+from trnfleet.monitor.alerting.readings import Instant
+from trnfleet.monitor.timebase import Moment
+from trnfleet.tasks import Ending
+from trnfleet.transport.memory import MemoryBus
+from trnfleet.wire.alerts import AckMessage, AlertMessage, SilenceMessage
+from trnfleet.wire.messages import PublisherMessage, decode_message, encode_message
+from trnfleet.wire.topics import TopicClass, build_filter
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trnfleet.wire.ports import Envelope
+
+RULE = Rule.model_validate(
+    {"name": "down", "scope": "publisher", "severity": "warning", "figure": "state", "equals": "x", "summary": "{target}"}
+)  # fmt: skip  # one line is the rule
+
+
+class House:
+    """A speaker with a monitor whose alerts are set by hand, on a bus in memory."""
+
+    def __init__(self, exit_on: str | None = None) -> None:
+        self.clock = ManualClock(BEGIN_NS, 100.0)
+        self.bus = MemoryBus(self.clock)
+        self.alerts = Alerts("demo", [RULE], adopts=True)
+        self.told: dict[str, AlertMessage] = {}
+        self.ending = Ending()
+        self.identity = Identity("demo", "trnfleet", "watch-m", "boot", BEGIN_NS)
+        self.publisher: Any = Recorder(self.clock)
+        self.presence: Any = self.bus.source([(build_filter("demo", TopicClass.PUBLISHER), 1)])
+        self.presence.connect()
+        source = SimpleNamespace(
+            status=SimpleNamespace(connected=True, connects=1, broker="b", last_error=""), waiting=0
+        )
+        self.source: Any = source
+        self.election = Election("watch-m", BEGIN_NS)
+        monitor: Any = SimpleNamespace(
+            alerts=self.alerts,
+            ingest=SimpleNamespace(told=self.told),
+            moment=lambda: Moment(self.clock.wall_ns(), 1.0, is_wall=True),
+        )
+        watch: Any = SimpleNamespace(monitor=monitor, source=source)
+        self.speaker = Speaker(
+            self.identity,
+            watch,
+            Links(*cast("tuple[Any, Any, Any]", (source, self.presence, self.publisher))),
+            Ledger("demo", "watch-m"),
+            self.election,
+            clock=self.clock,
+            exit_on=exit_on,
+            ending=self.ending,
+        )
+
+    async def pass_by(self, seconds: float, *firing: str) -> None:
+        """Let so much time pass, then evaluate: these targets fire."""
+        await self.clock.advance(seconds)
+        now_ns = self.clock.wall_ns()
+        self.alerts.instant = Instant(now_ns, now_ns)
+        for target in firing:
+            name = fingerprint_of("demo", "down", target)
+            alert = Alert(RULE, target, name, state=AlertState.FIRING, since_ns=now_ns, fired_ns=now_ns)
+            alert.labels = labels_of("demo", RULE, target)
+            self.alerts._active.setdefault(name, alert)
+        for name, alert in list(self.alerts._active.items()):
+            if alert.target not in firing:
+                del self.alerts._active[name]
+        self.alerts.revision += 1
+        assert self.alerts.listener is not None
+        self.alerts.listener([])
+        await self.clock.advance(0.2)
+
+    def sent(self, topic_class: TopicClass) -> list[Envelope]:
+        return [envelope for _, envelope in self.publisher.of(topic_class)]
+
+    def role(self) -> str:
+        return self.speaker.role
+
+    def states(self) -> list[str]:
+        return [
+            decode_message(each.payload, AlertMessage).state if each.payload else "cleared"
+            for each in self.sent(TopicClass.ALERT)
+        ]
+
+    async def say(self, client: str, since_s: float, state: str = "online") -> None:
+        """Let another watch say something of itself."""
+        since = format_rfc3339(BEGIN_NS + round(since_s * NS_PER_S))
+        message = PublisherMessage.model_validate(
+            {"client": client, "state": state, "boot": "b", "role": "watch", "since": since}
+        )
+        other = self.bus.publisher(client)
+        other.connect()
+        topic = f"trnfleet/v1/demo/publisher/{client}"
+        envelope = self.identity.presence("online")._replace(topic=topic, payload=encode_message(message))
+        await other.publish([envelope])
+        await self.clock.advance(0.2)
+
+
+async def test_it_listens_before_it_speaks(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is said of alerts in the first seconds; then firing and resolved ones are published, retained."""
+    house = House()
+    async with running(house.speaker.run()):
+        await house.pass_by(LISTEN_S - 0.5, "a")
+        assert house.role() == "deaf"
+        assert house.states() == []
+        await house.pass_by(1, "a")
+        assert house.role() == "speaks"
+        await house.pass_by(1)
+    assert house.states() == ["firing", "resolved"]
+    assert all(each.retain and each.qos == 1 for each in house.sent(TopicClass.ALERT))
+    assert "speaks for demo" in capsys.readouterr().err
+
+
+async def test_it_stands_by_and_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While an older watch is there nothing is published; when its last will comes, everything that fires is."""
+    monkeypatch.setattr("trnfleet.cli.watch.FORGOTTEN_AFTER_S", 20.0)
+    house = House()
+    await house.say("watch-a", -10)
+    async with running(house.speaker.run()):
+        await house.pass_by(5, "a")
+        assert house.role() == "stands by"
+        assert house.states() == []
+        await house.say("watch-a", -10, "offline")
+        await house.pass_by(1, "a")
+        assert house.states() == ["firing"]
+        await house.say("watch-b", 10)
+        assert house.role() == "speaks"
+        # What a dead watch has left is cleared after a while.
+        await house.pass_by(31, "a")
+    cleared = [each for each in house.sent(TopicClass.PUBLISHER) if not each.payload]
+    assert {each.topic.rpartition("/")[2] for each in cleared} == {"watch-a"}
+
+
+async def test_it_is_deaf_while_a_connection_is_down() -> None:
+    """Nobody is told what is seen without a broker; after it is back it listens first, and publishes all anew."""
+    house = House()
+    async with running(house.speaker.run()):
+        await house.pass_by(3, "a")
+        assert house.states() == ["firing"]
+        house.source.status.connected = False
+        await house.pass_by(1, "a", "b")
+        assert house.role() == "deaf"
+        house.source.status.connected = True
+        house.source.status.connects = 2
+        await house.pass_by(1, "a")
+        assert house.states() == ["firing"]
+        await house.pass_by(2, "a")
+        assert house.states() == ["firing", "firing"]
+
+
+async def test_words_of_people_that_are_over_are_cleared() -> None:
+    """An acknowledgement goes with its alert; silences and acknowledgements an hour after their end."""
+    house = House()
+    quieting = house.alerts.quieting
+    begin, end = format_rfc3339(BEGIN_NS), format_rfc3339(BEGIN_NS + 60 * NS_PER_S)
+    mine = fingerprint_of("demo", "down", "a")
+    quieting.put_ack(AckMessage(fingerprint=mine, owner="ann", at=begin, until=end))
+    quieting.put_ack(AckMessage(fingerprint="0" * 16, owner="ann", at=begin, until=end))
+    quieting.put_silence(SilenceMessage(id="s-1", matchers=('a="b"',), starts=begin, until=end, who="ann"))
+    async with running(house.speaker.run()):
+        await house.pass_by(3, "a")
+        await house.pass_by(1)
+        assert [each.topic.rpartition("/")[2] for each in house.sent(TopicClass.ACK)] == [mine]
+        house.clock.step_wall(3_600)
+        await house.pass_by(11)
+        assert house.sent(TopicClass.SILENCE) == []
+        house.clock.step_wall(60)
+        await house.pass_by(11)
+        assert house.sent(TopicClass.SILENCE)[0].payload == b""
+        assert {each.topic.rpartition("/")[2] for each in house.sent(TopicClass.ACK)} == {mine, "0" * 16}
+
+
+@pytest.mark.parametrize(("exit_on", "ends"), [("critical", False), ("warning", True), ("info", True)])
+async def test_the_severity_at_which_it_ends(exit_on: str, ends: bool) -> None:
+    """An alert of that severity or a worse one ends it; one that is silenced does not."""
+    house = House(exit_on)
+    begin, end = format_rfc3339(BEGIN_NS), format_rfc3339(BEGIN_NS + 60 * NS_PER_S)
+    house.alerts.quieting.put_silence(
+        SilenceMessage(id="s-1", matchers=('publisher="quiet"',), starts=begin, until=end, who="ann")
+    )
+    async with running(house.speaker.run()):
+        await house.pass_by(3, "quiet")
+        assert not house.ending.asked
+        await house.pass_by(1, "quiet", "loud")
+    assert (house.ending.asked, house.speaker.found) == (ends, ends)
+
+
+async def test_it_leaves_nothing_of_its_presence() -> None:
+    """At the end it is neither online nor offline: its message is cleared."""
+    house = House()
+    async with running(house.speaker.run()):
+        await house.pass_by(3)
+    async with running(house.speaker.leave()):
+        await house.clock.advance(2)
+    last, cleared = house.sent(TopicClass.PUBLISHER)[-2:]
+    assert decode_message(last.payload, PublisherMessage).state == "offline"
+    assert cleared.payload == b""
+
+
+def test_receivers_are_named_by_their_kind() -> None:
+    """The first of a kind has its name, the next ones a number; more than 16 are refused."""
+    clock = ManualClock()
+    made = make_receivers(["http://a", "http://b"], ["http://c"], ["true"], clock, stdout=True)
+    assert [each.name for each in made] == ["stdout", "alertmanager", "alertmanager-2", "webhook", "exec"]
+    with pytest.raises(ConfigError, match="17 receivers: at most 16"):
+        make_receivers([], ["http://c"] * 17, [], clock, stdout=False)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (["--alertmanager", "am:9093"], "--alertmanager: not a URL"),
+        (["--webhook", "ftp://u:secret@h"], "--webhook: not a URL"),
+        (["--exec", "no-such-program-here"], "no such program"),
+        (["--rules", "no-such-rules"], "no-such-rules"),
+        (["--owner", "x"], "--owner"),
+        (["--exit-on", "fatal"], "fatal"),
+    ],
+)
+def test_wrong_use_is_told_in_one_line(tmp_path: Path, option: list[str], said: str) -> None:
+    """What cannot be is refused before anything is connected, without showing a password."""
+    file = tmp_path / "rules.toml"
+    file.write_text(
+        '[[rules]]\nname = "down"\nscope = "publisher"\nseverity = "info"\nfigure = "state"\nequals = "offline"\nsummary = "x"\n'
+    )
+    rules = [] if option[0] == "--rules" else ["--rules", str(file)]
+    result = CliRunner().invoke(command, ["--broker", "mqtt://127.0.0.1:1", *rules, *option])
+    assert said in f"{result.output}{result.exception}"
+    assert "secret" not in f"{result.output}{result.exception}"

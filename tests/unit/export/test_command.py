@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from support.notices import fingerprint, notice
+from support.waiting import eventually, running
+
+from trnfleet.clock import ManualClock
+from trnfleet.errors import ConfigError
+from trnfleet.export import command
+from trnfleet.export.command import LIMIT_S, CommandReceiver, parse_command, run_program, variables
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from trnfleet.clock import Clock
+    from trnfleet.export.notice import Notice
+
+
+def test_a_command_is_read_without_a_shell() -> None:
+    """Quotes are read as a shell reads them; what is no program, or a quote that is missing, is refused."""
+    assert parse_command("--exec", "sh -c 'a b'") == ("sh", "-c", "a b")
+    for bad in ("", "no-such-program-here x", "sh 'a"):
+        with pytest.raises(ConfigError, match="--exec"):
+            parse_command("--exec", bad)
+
+
+async def test_a_program_gets_the_alert(tmp_path: Path) -> None:
+    """JSON on its standard input, parts in variables; no password of ours reaches it."""
+    script = tmp_path / "note.py"
+    script.write_text(
+        "import json, os, sys\n"
+        "told = {k: v for k, v in os.environ.items() if k.startswith('TRNFLEET_')}\n"
+        "json.dump([json.load(sys.stdin), told, sys.argv[2:]], open(sys.argv[1], 'w'))\n"
+    )
+    out = tmp_path / "out.json"
+    argv = (sys.executable, str(script), str(out), "$HOME; x")
+    assert await run_program(argv, notice(1, summary="a\0b $(x)"), ManualClock()) == ""
+    told, seen, arguments = json.loads(out.read_text())
+    assert told["fingerprint"] == fingerprint(1)
+    assert seen["TRNFLEET_ALERT_STATE"] == "firing"
+    assert seen["TRNFLEET_ALERT_SUMMARY"] == "ab $(x)"
+    assert seen["TRNFLEET_ALERT_RESOLVED"] == ""
+    assert arguments == ["$HOME; x"]
+    given = {"TRNFLEET_MQTT_PASSWORD": "x", "PATH": "/bin"}
+    assert "TRNFLEET_MQTT_PASSWORD" not in variables(notice(1), given)
+
+
+async def test_a_program_that_fails_or_never_ends() -> None:
+    """Why it failed is said; one that goes on is killed with all that it started."""
+    assert await run_program(("sh", "-c", "exit 7"), notice(), ManualClock()) == "exit status 7"
+    assert await run_program(("/no/such",), notice(), ManualClock()) != ""
+    clock = ManualClock()
+    said: list[str] = []
+
+    async def hang() -> None:
+        said.append(await run_program(("sleep", "1000"), notice(), clock))
+
+    async with running(hang()):
+        await asyncio.sleep(0.2)
+        await clock.advance(LIMIT_S)
+        await eventually(lambda: said)
+    assert said == [f"not over within {LIMIT_S:g} s"]
+
+
+async def test_one_after_the_other_for_one_alert_and_four_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notices of an alert keep their order, at most four programs run, and a failure is repeated three times."""
+    clock = ManualClock()
+    under_way: list[str] = []
+    most = 0
+    done: list[tuple[str, str]] = []
+
+    async def program(_: Sequence[str], told: Notice, clock: Clock) -> str:
+        nonlocal most
+        assert told.fingerprint not in under_way
+        under_way.append(told.fingerprint)
+        most = max(most, len(under_way))
+        await clock.sleep(1)
+        under_way.remove(told.fingerprint)
+        done.append((told.message.state, told.fingerprint[-1]))
+        return "no" if told.fingerprint == fingerprint(9) else ""
+
+    monkeypatch.setattr(command, "run_program", program)
+    receiver = CommandReceiver("exec", ("x",), clock)
+    told: list[str] = []
+    receiver.confirm = lambda each: told.append(each.fingerprint)
+    receiver.tell([notice(number) for number in (1, 2, 3, 4, 5, 9)])
+    receiver.tell([notice(1, resolved_s=3)])
+    async with running(receiver.run()):
+        await clock.advance(30)
+    assert most == 4
+    assert [state for state, number in done if number == "1"] == ["firing", "resolved"]
+    assert [number for _, number in done].count("9") == 4
+    assert (receiver.tally.failed, receiver.tally.told, receiver.tally.waiting) == (1, 6, 0)
+    assert fingerprint(9) not in told
+
+
+async def test_programs_end_with_the_watch(tmp_path: Path) -> None:
+    """Whoever is cancelled leaves no program behind."""
+    receiver = CommandReceiver(
+        "exec", ("sh", "-c", f"echo $$ > {tmp_path / 'pid'}; exec sleep 1000"), ManualClock()
+    )
+    receiver.tell([notice()])
+    async with running(receiver.run()):
+        await eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip())
+        pid = int((tmp_path / "pid").read_text())
+    await eventually(lambda: not _runs(pid))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123  a file of the kernel's
+        return stat.read().split()[2] != "Z"

@@ -1,0 +1,242 @@
+"""Alertmanager and webhooks, against an answer in place of a network and a clock that is turned by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from support.notices import BEGIN_NS, fingerprint, notice
+from support.waiting import running
+
+from trnfleet.clock import ManualClock, format_rfc3339
+from trnfleet.errors import ConfigError
+from trnfleet.export.alertmanager import REPEATED_EVERY_S, RESOLVED_FOR_S, AlertmanagerReceiver
+from trnfleet.export.http import WHOLE_LIMIT_S, Outcome, Target, make_client, parse_target, post_json
+from trnfleet.export.receiver import MOST_WAITING
+from trnfleet.export.webhook import WebhookReceiver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Other:
+    """The other side: notes requests, and answers as it is told to."""
+
+    def __init__(self) -> None:
+        self.requests: list[httpx.Request] = []
+        self.status: int | Callable[[list[dict[str, Any]]], int] = 200
+        self.error: Exception | None = None
+        self.clock = ManualClock(BEGIN_NS, 100.0)
+        self.transport = httpx.MockTransport(self._answer)
+
+    @property
+    def bodies(self) -> list[Any]:
+        return [json.loads(each.content) for each in self.requests]
+
+    async def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        if self.error is not None:
+            raise self.error
+        status = self.status if isinstance(self.status, int) else self.status(json.loads(request.content))
+        return httpx.Response(status, text="no\n\x1b[31m")
+
+
+TARGET = Target("http://am:9093/", "ann", "secret")
+
+
+def starts(other: Other) -> list[list[str]]:
+    """Return which alerts each request was about."""
+    return [[each["annotations"]["summary"].rpartition(" ")[2] for each in body] for body in other.bodies]
+
+
+async def test_alertmanager_is_told_at_once_and_again_every_minute() -> None:
+    """A firing alert goes out at once, ends in 4 min each time, and is repeated; texts and labels without empty ones."""
+    other = Other()
+    receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
+    told: list[str] = []
+    receiver.confirm = lambda each: told.append(each.mark)
+    async with running(receiver.run()):
+        receiver.tell([notice(1), notice(2)])
+        await other.clock.advance(0.1)
+        assert starts(other) == [["1", "2"]]
+        await other.clock.advance(REPEATED_EVERY_S)
+        assert starts(other) == [["1", "2"], ["1", "2"]]
+    assert str(other.requests[0].url) == "http://am:9093/api/v2/alerts"
+    assert other.requests[0].headers["Authorization"].startswith("Basic ")
+    first, again = other.bodies[0][0], other.bodies[1][0]
+    assert first["startsAt"] == again["startsAt"] == format_rfc3339(BEGIN_NS)
+    assert (first["endsAt"], again["endsAt"][:16]) == ("2026-01-05T08:04:00.000Z", "2026-01-05T08:05")
+    assert "none" not in first["labels"]
+    assert first["annotations"] == {"summary": "number 1", "runbook": "look", "value": "40"}
+    assert told == ["firing@2026-01-05T08:00:00.000Z"] * 2
+    assert receiver.tally.told == 2
+
+
+async def test_alertmanager_hears_of_the_end_for_a_quarter_of_an_hour() -> None:
+    """A resolved alert is sent with its end, again every minute, and then no more."""
+    other = Other()
+    receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
+    async with running(receiver.run()):
+        receiver.tell([notice(1)])
+        await other.clock.advance(5)
+        receiver.tell([notice(1, resolved_s=4)])
+        await other.clock.advance(RESOLVED_FOR_S + 120)
+        count = len(other.requests)
+        assert {each["endsAt"] for body in other.bodies[1:] for each in body} == {"2026-01-05T08:00:04.000Z"}
+        assert 14 <= count - 1 <= 16
+        await other.clock.advance(600)
+        assert len(other.requests) == count
+
+
+async def test_alertmanager_that_is_away_gets_everything_later() -> None:
+    """Failures are repeated with growing pauses; the newest state is what is told."""
+    other = Other()
+    other.error = httpx.ConnectError("no")
+    receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
+    told: list[str] = []
+    receiver.confirm = lambda each: told.append(each.mark)
+    async with running(receiver.run()):
+        receiver.tell([notice(1)])
+        await other.clock.advance(8)
+        assert len(other.requests) == 4  # at 0, 1, 3 and 7 s
+        assert told == []
+        assert receiver.tally.last_error == "ConnectError"
+        receiver.tell([notice(2)])
+        other.error = None
+        await other.clock.advance(30)
+        assert len(told) == 2
+
+
+async def test_alertmanager_refuses_one_and_takes_the_others() -> None:
+    """One alert that is refused is found, told of once and not repeated; the others arrive."""
+    other = Other()
+    other.status = lambda body: (
+        400 if any(each["annotations"]["summary"] == "number 3" for each in body) else 200
+    )
+    receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
+    told: list[str] = []
+    receiver.confirm = lambda each: told.append(each.fingerprint)
+    async with running(receiver.run()):
+        receiver.tell([notice(number) for number in range(1, 6)])
+        await other.clock.advance(1)
+        assert sorted(told) == [fingerprint(number) for number in (1, 2, 4, 5)]
+        assert receiver.tally.refused == 1
+        assert receiver.tally.last_error == "" or "400" in receiver.tally.last_error
+        other.requests.clear()
+        await other.clock.advance(3 * REPEATED_EVERY_S)
+        assert starts(other)
+        assert all("3" not in body for body in starts(other))
+
+
+async def test_alertmanager_gets_batches_and_forgets_when_another_speaks() -> None:
+    """No request has more than 500 alerts; standing by ends all repetition."""
+    other = Other()
+    receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
+    async with running(receiver.run()):
+        receiver.tell([notice(number) for number in range(1_200)])
+        await other.clock.advance(1)
+        assert [len(body) for body in other.bodies] == [500, 500, 200]
+        receiver.stand_by()
+        await other.clock.advance(300)
+        assert len(other.requests) == 3
+
+
+async def test_what_a_former_watch_told_is_repeated() -> None:
+    """What is kept is sent without having been told anew, and with newer figures."""
+    other = Other()
+    receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
+    async with running(receiver.run()):
+        receiver.keep(notice(1))
+        await other.clock.advance(1)
+        receiver.keep(notice(1, value=50.0))
+        await other.clock.advance(REPEATED_EVERY_S)
+    assert [body[0]["annotations"]["value"] for body in other.bodies] == ["40", "50"]
+
+
+async def test_a_webhook_gets_what_alertmanager_would_post() -> None:
+    """The body has Alertmanager's form, version 4, with what all alerts of it have in common."""
+    other = Other()
+    receiver = WebhookReceiver("webhook", Target("http://h/x"), other.clock, transport=other.transport)
+    async with running(receiver.run()):
+        receiver.tell([notice(1), notice(2, resolved_s=3)])
+        await other.clock.advance(0)
+    (body,) = other.bodies
+    assert (body["version"], body["status"], body["receiver"]) == ("4", "firing", "webhook")
+    assert body["commonLabels"] == {"alertname": "held-back", "severity": "critical"}
+    assert [(each["status"], each["endsAt"]) for each in body["alerts"]] == [
+        ("firing", "0001-01-01T00:00:00Z"),
+        ("resolved", "2026-01-05T08:00:03.000Z"),
+    ]
+    assert body["alerts"][0]["fingerprint"] == fingerprint(1)
+
+
+async def test_a_webhook_keeps_the_order_and_is_tried_again() -> None:
+    """A batch that fails is posted before the next one; what is refused is left, and the next one goes out."""
+    other = Other()
+    other.status = 503
+    receiver = WebhookReceiver("webhook", Target("http://h/x"), other.clock, transport=other.transport)
+    told: list[str] = []
+    receiver.confirm = lambda each: told.append(each.fingerprint)
+    async with running(receiver.run()):
+        receiver.tell([notice(1)])
+        receiver.tell([notice(2)])
+        await other.clock.advance(3.5)
+        assert [body["alerts"][0]["fingerprint"] for body in other.bodies] == [fingerprint(1)] * 3
+        assert (receiver.tally.waiting, receiver.tally.retried) == (2, 3)
+        other.status = 400
+        await other.clock.advance(10)
+        assert receiver.tally.refused == 2
+        assert receiver.tally.last_error.startswith("HTTP 400")
+        assert "\x1b" not in receiver.tally.last_error
+        other.status = 429
+        receiver.tell([notice(3)])
+        await other.clock.advance(0.5)
+        other.status = 200
+        await other.clock.advance(10)
+        assert told == [fingerprint(3)]
+
+
+async def test_a_webhook_has_room_for_so_many() -> None:
+    """Beyond its room a receiver takes nothing, and says how many it took."""
+    receiver = WebhookReceiver("webhook", Target("http://h/x"), ManualClock())
+    many = [notice(number) for number in range(MOST_WAITING - 1)]
+    assert receiver.tell(many) == MOST_WAITING - 1
+    assert receiver.tell(many[:3]) == 1
+    assert receiver.tell(many[:3]) == 0
+    assert receiver.tally.waiting == MOST_WAITING
+
+
+async def test_an_answer_that_takes_for_ever_is_a_failure() -> None:
+    """A request that is not over in time is given up."""
+    clock = ManualClock()
+
+    async def hang(_: httpx.Request) -> httpx.Response:
+        await clock.sleep(1e9)
+        raise AssertionError("it goes on")
+
+    answers = []
+
+    async def post() -> None:
+        async with make_client(Target("http://h/x"), httpx.MockTransport(hang)) as client:
+            answers.append(await post_json(client, "http://h/x", {}, clock))
+
+    async with running(post()):
+        await clock.advance(WHOLE_LIMIT_S)
+        assert answers[0].outcome is Outcome.FAILED
+        assert answers[0].why == "no answer within 20 s"
+
+
+def test_urls_and_their_passwords() -> None:
+    """User and password come from the URL or the variable and are never shown, nor is a path that may be a secret."""
+    target = parse_target("--webhook", "https://ann:s%40crt@[::1]:8443/hook?token=1", "other")
+    assert (target.url, target.user, target.password) == ("https://[::1]:8443/hook?token=1", "ann", "s@crt")
+    assert str(target) == "https://[::1]:8443"
+    assert "s@crt" not in repr(target)
+    assert "token" not in repr(target)
+    assert parse_target("--webhook", "http://ann@h/", "other") == Target("http://h/", "ann", "other")
+    assert parse_target("--webhook", "http://h/", "other").user is None
+    for bad in ("h:9093", "ftp://h", "http://", "http://h:0", "http://h:x", "http://h/\n", "http://[h"):
+        with pytest.raises(ConfigError, match="--webhook: not a URL"):
+            parse_target("--webhook", bad)

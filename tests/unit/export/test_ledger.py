@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.notices import BEGIN_NS, alert_message, fingerprint
+
+from trnfleet.clock import NS_PER_S, ManualClock, parse_rfc3339
+from trnfleet.export.ledger import CLEARED_AFTER_S, CLEARED_AT_LAST_S, REFRESHED_EVERY_S, Firing, Ledger, Now
+from trnfleet.export.receiver import Receiver
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trnfleet.export.notice import Notice
+    from trnfleet.wire.alerts import AlertMessage
+
+
+class Ear(Receiver):
+    """Notes what it is told; confirms it when it is told to."""
+
+    def __init__(self, name: str = "webhook", *, repeats: bool = False, room: int = 10_000) -> None:
+        super().__init__(name, ManualClock())
+        self.repeats = repeats
+        self.room = room
+        self.heard: list[Notice] = []
+        self.kept: list[Notice] = []
+        self.stood_by = 0
+
+    def tell(self, notices: Sequence[Notice]) -> int:
+        taken = notices[: self.room]
+        self.heard += taken
+        return len(taken)
+
+    def keep(self, notice: Notice) -> None:
+        self.kept.append(notice)
+
+    def stand_by(self) -> None:
+        self.stood_by += 1
+
+    async def run(self) -> None:
+        raise AssertionError("nobody runs it")
+
+    def states(self) -> list[tuple[str, str]]:
+        return [(each.message.state, each.fingerprint[-1]) for each in self.heard]
+
+    def confirm_all(self) -> None:
+        for each in self.heard:
+            self.confirm(each)
+
+
+class Book:
+    """A ledger whose alerts are named by numbers, at seconds."""
+
+    def __init__(self, *ears: Ear, client: str = "watch-1") -> None:
+        self.ledger = Ledger("demo", client, ears)
+        self.resolved: dict[str, int] = {}
+
+    def now(self, at_s: float) -> Now:
+        at_ns = BEGIN_NS + round(at_s * NS_PER_S)
+        return Now(at_ns, 1.0, is_wall=True, wall_ns=at_ns, mono_s=at_s)
+
+    def step(self, at_s: float, *numbers: int, fired_s: float = 0.0, **how: Any) -> None:
+        given = {"is_quiet": False, "is_unseen": False, "urgent": "", "figures": 0, **how}
+        change = {key: given.pop(key) for key in list(given) if key in {"value", "labels", "cause"}}
+        firing = [
+            Firing(
+                fingerprint(each),
+                BEGIN_NS + round(fired_s * NS_PER_S),
+                describe=lambda each=each: alert_message(each, fired_s, **change),  # type: ignore[misc]
+                **given,
+            )
+            for each in numbers
+        ]
+        self.ledger.step(firing, self.resolved.get, self.now(at_s))
+
+    def published(self) -> dict[str, AlertMessage | None]:
+        return dict(self.ledger.take_changes())
+
+
+def test_an_alert_is_told_once_and_its_end_once() -> None:
+    """A beginning and an end go to a receiver once each, however often they are seen; what has arrived is retained."""
+    ear = Ear()
+    book = Book(ear)
+    book.step(1, 1)
+    book.step(2, 1)
+    assert ear.states() == [("firing", "1")]
+    message = book.published()[fingerprint(1)]
+    assert message is not None
+    assert (message.state, message.told) == ("firing", {})
+    ear.confirm_all()
+    message = book.published()[fingerprint(1)]
+    assert message is not None
+    assert message.told == {"webhook": "firing@2026-01-05T08:00:00.000Z"}
+    book.resolved[fingerprint(1)] = BEGIN_NS + 3 * NS_PER_S
+    book.step(4)
+    book.step(5)
+    assert ear.states() == [("firing", "1"), ("resolved", "1")]
+    assert ear.heard[1].ends_ns == BEGIN_NS + 3 * NS_PER_S
+    assert book.ledger.ended == [fingerprint(1)]
+    ear.confirm_all()
+    message = book.published()[fingerprint(1)]
+    assert message is not None
+    assert (message.resolved, message.told) == (
+        "2026-01-05T08:00:03.000Z",
+        {"webhook": "resolved@2026-01-05T08:00:00.000Z"},
+    )
+
+
+def test_the_next_beginning_is_told_again() -> None:
+    """An alert that comes back is another notice."""
+    ear = Ear()
+    book = Book(ear)
+    book.step(1, 1)
+    book.step(2)
+    book.step(10, 1, fired_s=9)
+    assert ear.states() == [("firing", "1"), ("resolved", "1"), ("firing", "1")]
+
+
+def test_a_late_word_on_what_is_over_is_no_beginning() -> None:
+    """What is remembered under the same beginning stays over; where its condition is seen again, it begins anew."""
+    ear = Ear()
+    book = Book(ear)
+    book.step(1, 1)
+    book.step(2)
+    book.step(3, 1, is_unseen=True)
+    assert len(ear.heard) == 2
+    book.step(5, 1)
+    assert ear.states()[2:] == [("firing", "1")]
+    assert ear.heard[2].message.fired == "2026-01-05T08:00:05.000Z"
+
+
+def test_what_is_quiet_is_told_when_it_no_longer_is() -> None:
+    """A silenced or inhibited alert is published and not told; its end is told to nobody who did not know of it."""
+    ear = Ear()
+    book = Book(ear)
+    book.step(1, 1, 2, is_quiet=True)
+    assert set(book.published()) == {fingerprint(1), fingerprint(2)}
+    assert ear.heard == []
+    book.step(2, 2, is_quiet=True)
+    assert ear.heard == []
+    book.step(3, 2)
+    assert ear.states() == [("firing", "2")]
+
+
+def test_what_is_told_and_then_silenced_has_its_end_told() -> None:
+    """Whoever knows of a beginning hears of the end, silenced or not."""
+    ear = Ear()
+    book = Book(ear)
+    book.step(1, 1)
+    book.step(2, 1, is_quiet=True)
+    book.step(3)
+    assert ear.states() == [("firing", "1"), ("resolved", "1")]
+
+
+def test_figures_are_refreshed_now_and_then() -> None:
+    """A new value is published after `REFRESHED_EVERY_S`, a new cause at once; labels stay what others know it by."""
+    book = Book()
+    book.step(1, 1, value=40.0)
+    book.published()
+    book.step(2, 1, figures=1, value=41.0)
+    book.step(1 + REFRESHED_EVERY_S - 0.001, 1, figures=2, value=42.0)
+    assert book.published() == {}
+    book.step(1 + REFRESHED_EVERY_S, 1, figures=2, value=42.0, labels={"alertname": "other"})
+    message = book.published()[fingerprint(1)]
+    assert message is not None
+    assert message.value == 42.0
+    assert message.labels["target"] == "uc1/us-0001/i-1"
+    book.step(1.5 + REFRESHED_EVERY_S, 1, figures=2, urgent="x", value=42.0, cause="a chip")
+    message = book.published()[fingerprint(1)]
+    assert message is not None
+    assert message.cause == "a chip"
+
+
+@pytest.mark.parametrize("client", ["watch-1", "watch-2"])
+def test_whoever_goes_on_repeats_nothing_and_loses_nothing(client: str) -> None:
+    """A restarted or another watch tells what was not noted, what began and what ended meanwhile, and nothing else."""
+    ear = Ear()
+    book = Book(ear, client=client)
+    fired = "firing@2026-01-05T08:00:00.000Z"
+    retained = [
+        alert_message(1, told={"webhook": fired}),
+        alert_message(2, told={}),
+        alert_message(3, told={"webhook": fired}),
+        alert_message(4, state="resolved", resolved="2026-01-05T08:00:03.000Z", told={"webhook": fired}),
+        alert_message(5, state="resolved", resolved="2026-01-05T08:00:03.000Z", told={"webhook": fired.replace("firing", "resolved")}),
+    ]  # fmt: skip  # a table reads as rows
+    book.ledger.take_over(retained, book.now(10))
+    assert ear.heard == []
+    book.step(11, 1, 2, 6)
+    assert sorted(ear.states()) == [("firing", "2"), ("firing", "6"), ("resolved", "3"), ("resolved", "4")]
+    published = book.published()
+    assert {each.watch for each in published.values() if each is not None} == {client}
+
+
+def test_a_receiver_that_repeats_is_given_what_it_knows() -> None:
+    """After a restart Alertmanager is kept informed of what it was told before; standing by ends that."""
+    ear = Ear("alertmanager", repeats=True)
+    book = Book(ear)
+    told = {"alertmanager": "firing@2026-01-05T08:00:00.000Z"}
+    book.ledger.take_over([alert_message(1, told=told)], book.now(10))
+    book.step(11, 1)
+    book.step(12, 1)
+    assert ear.heard == []
+    assert [each.fingerprint for each in ear.kept] == [fingerprint(1)]
+    book.step(30, 1, figures=5, value=50.0)
+    assert ear.kept[-1].message.value == 50.0
+    book.ledger.stand_by()
+    assert ear.stood_by == 1
+
+
+def test_what_is_over_is_cleared() -> None:
+    """A resolved alert is cleared after 15 min, later where a receiver still owes its end, and at last in any case."""
+    ear = Ear()
+    book = Book(ear)
+    book.step(0, 1, 2)
+    ear.confirm_all()
+    book.step(1, 2)
+    ear.confirm(ear.heard[-1])
+    book.step(2)
+    book.published()
+    book.step(1 + CLEARED_AFTER_S - 0.001)
+    assert book.published() == {}
+    book.step(2 + CLEARED_AFTER_S)
+    assert book.published() == {fingerprint(1): None}
+    book.step(2 + CLEARED_AT_LAST_S)
+    assert book.published() == {fingerprint(2): None}
+    assert len(book.ledger) == 0
+
+
+def test_what_there_is_no_room_for_is_counted_and_offered_again() -> None:
+    """A full receiver loses no alert that still fires when there is room again; each is counted once."""
+    ear = Ear(room=1)
+    book = Book(ear)
+    book.step(1, 1, 2, 3)
+    assert (len(ear.heard), ear.tally.dropped) == (1, 2)
+    ear.room = 0
+    book.step(2, 1, 2, 3)
+    assert ear.tally.dropped == 2
+    ear.room = 10
+    book.step(3, 1, 2, 3)
+    assert sorted(ear.states()) == [("firing", "1"), ("firing", "2"), ("firing", "3")]
+
+
+def test_wall_clock_of_a_simulated_fleet() -> None:
+    """A fleet whose time runs fast and elsewhere has its alerts at the wall clock's time, never in the future."""
+    now = Now(1_000 * NS_PER_S, 10.0, is_wall=False, wall_ns=BEGIN_NS, mono_s=0.0)
+    assert now.to_wall(900 * NS_PER_S) == BEGIN_NS - 10 * NS_PER_S
+    assert now.to_wall(1_100 * NS_PER_S) == BEGIN_NS
+    assert now._replace(is_wall=True).to_wall(parse_rfc3339("2100-01-01T00:00:00Z")) == BEGIN_NS
+
+
+def test_words_of_others_that_are_no_times_are_left_out() -> None:
+    """A retained message whose times are none does not stop anybody."""
+    book = Book()
+    book.ledger.take_over([alert_message(1, fired="yesterday")], book.now(0))
+    assert len(book.ledger) == 0
+
+
+def test_what_others_left_may_come_late() -> None:
+    """A retained alert that comes after it began to speak is taken; its own echo is not."""
+    ear = Ear()
+    book = Book(ear)
+    fired = {"webhook": "firing@2026-01-05T08:00:00.000Z"}
+    book.ledger.take_late(
+        [alert_message(1, told=fired, watch="watch-9"), alert_message(2, told=fired, watch="watch-1")],
+        book.now(1),
+    )
+    assert len(book.ledger) == 1
+    book.step(2)
+    assert ear.states() == [("resolved", "1")]

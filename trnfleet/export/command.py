@@ -1,0 +1,164 @@
+"""A program that is run for each notice: without a shell, one after the other for one alert, a few at once for several."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+from collections import deque
+from typing import TYPE_CHECKING
+
+from trnfleet import logs
+from trnfleet.errors import ConfigError
+from trnfleet.export.notice import facts
+from trnfleet.export.receiver import MOST_WAITING, Receiver, finished_within, pause_s
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from trnfleet.clock import Clock
+    from trnfleet.export.notice import Notice
+
+log = logs.get_logger(__name__)
+
+LIMIT_S = 30.0
+"""Longest that a program may run; then it and what it has started are killed."""
+AT_ONCE = 4
+RETRIES = 3
+PREFIX = "TRNFLEET_ALERT_"
+_TOLD = (
+    "state", "alertname", "severity", "fleet", "target", "place", "summary", "runbook", "cause", "value", "fingerprint",
+    "since", "fired", "resolved",
+)  # fmt: skip  # a list of names
+
+
+def parse_command(option: str, text: str) -> tuple[str, ...]:
+    """Read a program and its arguments as a shell would, without one.
+
+    Raises:
+        ConfigError: a quote is missing, or there is no such program.
+    """
+    try:
+        argv = tuple(shlex.split(text))
+    except ValueError as error:
+        raise ConfigError(f"{option} {text!r}: {str(error).lower()}") from error
+    if not argv or shutil.which(argv[0]) is None:
+        raise ConfigError(f"{option} {text!r}: no such program")
+    return argv
+
+
+class CommandReceiver(Receiver):
+    """Runs a program with a notice as JSON on its standard input, and its parts in variables."""
+
+    def __init__(self, name: str, argv: Sequence[str], clock: Clock) -> None:
+        """Describe the receiver.
+
+        Args:
+            name: What it is called.
+            argv: The program and its arguments.
+            clock: The time to go by.
+        """
+        super().__init__(name, clock)
+        self._argv = tuple(argv)
+        self._waiting: dict[str, deque[Notice]] = {}
+        """Notices by alert; the first is the one that is being told."""
+        self._ready: asyncio.Queue[str] = asyncio.Queue()
+        """Alerts that have a notice and nobody who tells it; never more than notices that wait."""
+
+    def tell(self, notices: Sequence[Notice]) -> int:
+        """Take what has changed, as far as there is room."""
+        taken = notices[: max(0, MOST_WAITING - self.tally.waiting)]
+        self.tally.waiting += len(taken)
+        for notice in taken:
+            waiting = self._waiting.setdefault(notice.fingerprint, deque())
+            waiting.append(notice)
+            if len(waiting) == 1:
+                self._ready.put_nowait(notice.fingerprint)
+        return len(taken)
+
+    async def run(self) -> None:
+        """Run the program for what waits, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(AT_ONCE):
+                group.create_task(self._work(), name=f"{self.name}-{number}")
+
+    async def _work(self) -> None:
+        while True:
+            fingerprint = await self._ready.get()
+            waiting = self._waiting[fingerprint]
+            await self._tell_one(waiting[0])
+            waiting.popleft()
+            self.tally.waiting -= 1
+            if waiting:
+                self._ready.put_nowait(fingerprint)
+            else:
+                del self._waiting[fingerprint]
+
+    async def _tell_one(self, notice: Notice) -> None:
+        for attempt in range(1 + RETRIES):
+            why = await run_program(self._argv, notice, self.clock)
+            if not why:
+                self.tally.told += 1
+                self.tally.last_error = ""
+                self.confirm(notice)
+                return
+            self.tally.last_error = why
+            log.warning(
+                "program_failed",
+                receiver=self.name,
+                program=self._argv[0],
+                alert=notice.fingerprint,
+                attempt=attempt + 1,
+                reason=why,
+            )
+            if attempt < RETRIES:
+                self.tally.retried += 1
+                await self.clock.sleep(pause_s(attempt))
+        self.tally.failed += 1
+
+
+async def run_program(argv: Sequence[str], notice: Notice, clock: Clock) -> str:
+    """Run a program to its end; return why it failed, or nothing."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            # What it prints must not get between our own lines; its complaints go where ours go.
+            stdout=asyncio.subprocess.DEVNULL,
+            env=variables(notice, os.environ),
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        return str(error)
+    given = json.dumps(facts(notice), ensure_ascii=True).encode() + b"\n"
+
+    async def finish() -> None:
+        await process.communicate(given)
+
+    is_over = False
+    try:
+        is_over = await finished_within(finish(), clock, LIMIT_S)
+    finally:
+        if not is_over:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+    if not is_over:
+        await process.wait()
+        return f"not over within {LIMIT_S:g} s"
+    return "" if process.returncode == 0 else f"exit status {process.returncode}"
+
+
+def variables(notice: Notice, given: Mapping[str, str]) -> dict[str, str]:
+    """Return a program's environment: ours without passwords, with the notice's parts."""
+    kept = {
+        name: value
+        for name, value in given.items()
+        if not (name.startswith("TRNFLEET_") and name.endswith("_PASSWORD"))
+    }
+    told = facts(notice)
+    texts = {name: "" if told[name] is None else str(told[name]) for name in _TOLD}
+    return kept | {f"{PREFIX}{name.upper()}": text.replace("\0", "") for name, text in texts.items()}

@@ -1,0 +1,124 @@
+"""Posting JSON to a URL: what became of it, in one word and one line. Certificates are always checked.
+
+A user and a password come from the URL or a variable; neither they nor the path, which may be a secret, are shown or logged.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import httpx
+
+from trnfleet.errors import ConfigError
+from trnfleet.export.receiver import finished_within
+
+if TYPE_CHECKING:
+    from trnfleet.clock import Clock
+
+CONNECT_LIMIT_S = 5.0
+ANSWER_LIMIT_S = 10.0
+"""Longest wait for a part of an answer."""
+WHOLE_LIMIT_S = 20.0
+"""Longest that a request may take altogether."""
+SHOWN_CHARACTERS = 300
+_RETRIED = frozenset({408, 425, 429})
+"""Refusals that are about the moment and not about what was sent."""
+
+
+class Outcome(enum.Enum):
+    """What became of a request."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    """It will not be better next time."""
+    FAILED = "failed"
+    """It may be."""
+
+
+class Answer(NamedTuple):
+    """What became of a request, and why."""
+
+    outcome: Outcome
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to post to; it may be shown, its parts may not."""
+
+    url: str = field(repr=False)
+    """Without user and password."""
+    user: str | None = field(default=None, repr=False)
+    password: str = field(default="", repr=False)
+
+    def __str__(self) -> str:
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+
+def parse_target(option: str, text: str, password: str | None = None) -> Target:
+    """Read an `http://` or `https://` URL.
+
+    Args:
+        option: What the user wrote it behind, for messages.
+        text: The URL; its user and password go into the request's header.
+        password: The user's password where the URL has none.
+
+    Raises:
+        ConfigError: it is none; the message does not quote it, because it may hold a password.
+    """
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host or parts.scheme not in {"http", "https"} or port == 0 or not text.isprintable():
+        raise ConfigError(f"{option}: not a URL such as https://host:9093")
+    netloc = f"[{host}]" if ":" in host else host
+    if port is not None:
+        netloc += f":{port}"
+    url = urlunsplit((parts.scheme, netloc, parts.path, parts.query, ""))
+    if parts.username is None:
+        return Target(url)
+    given = password if parts.password is None else unquote(parts.password)
+    return Target(url, unquote(parts.username), given or "")
+
+
+def make_client(target: Target, transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
+    """Return a client for a target; it follows no redirects, which could lead its password elsewhere."""
+    auth = None if target.user is None else httpx.BasicAuth(target.user, target.password)
+    limits = httpx.Timeout(ANSWER_LIMIT_S, connect=CONNECT_LIMIT_S)
+    return httpx.AsyncClient(auth=auth, timeout=limits, transport=transport, follow_redirects=False)
+
+
+async def post_json(client: httpx.AsyncClient, url: str, content: Any, clock: Clock) -> Answer:
+    """Post an object, and say what became of it; of the answer only the beginning is read."""
+    answers: list[Answer] = []
+
+    async def ask() -> None:
+        body = json.dumps(content, ensure_ascii=True, allow_nan=False).encode()
+        headers = {"Content-Type": "application/json", "User-Agent": "trnfleet"}
+        async with client.stream("POST", url, content=body, headers=headers) as response:
+            status, said = response.status_code, ""
+            if status >= 300:
+                async for chunk in response.aiter_bytes():
+                    said = ascii(chunk[:SHOWN_CHARACTERS].decode("utf-8", "replace"))
+                    break
+        if status < 300:
+            answers.append(Answer(Outcome.DONE))
+        elif status < 500 and status not in _RETRIED:
+            answers.append(Answer(Outcome.REFUSED, f"HTTP {status} {said}".rstrip()))
+        else:
+            answers.append(Answer(Outcome.FAILED, f"HTTP {status} {said}".rstrip()))
+
+    try:
+        if not await finished_within(ask(), clock, WHOLE_LIMIT_S):
+            return Answer(Outcome.FAILED, f"no answer within {WHOLE_LIMIT_S:g} s")
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        # The text of some of these quotes the URL.
+        return Answer(Outcome.FAILED, type(error).__name__)
+    return answers[0]

@@ -1,0 +1,314 @@
+"""What is said of alerts, and to whom it was told: the book of the watch that speaks.
+
+It takes how alerts stand, decides what is published and what each receiver is told, and reads no clock. Its state is what is
+retained at the broker, so that another watch, or the same one after a restart, goes on from there. A receiver is told of a
+beginning and of an end once each, at least: whoever dies between telling and noting it tells it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet import logs
+from trnfleet.clock import format_rfc3339, parse_rfc3339
+from trnfleet.export.notice import Notice, mark_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Sequence
+
+    from trnfleet.export.receiver import Receiver
+    from trnfleet.wire.alerts import AlertMessage
+
+log = logs.get_logger(__name__)
+
+REFRESHED_EVERY_S = 10.0
+"""Figures of an alert that goes on are published at most so often."""
+CLEARED_AFTER_S = 900.0
+"""An alert that has resolved is cleared so long after, once its end was told to everyone who knows of its beginning."""
+CLEARED_AT_LAST_S = 86_400.0
+"""And so long after even if somebody could not be told."""
+MOST_RECEIVERS = 16
+
+
+class Now(NamedTuple):
+    """One instant by all clocks."""
+
+    fleet_ns: int
+    """Time of the fleet."""
+    speed: float
+    """Its seconds a wall second."""
+    is_wall: bool
+    """Whether it is the wall clock's."""
+    wall_ns: int
+    mono_s: float
+
+    def to_wall(self, fleet_ns: int) -> int:
+        """Return the wall clock at an instant of the fleet's, which is not after now."""
+        if self.is_wall:
+            return min(fleet_ns, self.wall_ns)
+        return self.wall_ns - max(0, round((self.fleet_ns - fleet_ns) / self.speed))
+
+
+class Firing(NamedTuple):
+    """An alert that fires."""
+
+    fingerprint: str
+    fired_ns: int
+    is_quiet: bool
+    """Whether somebody does not want to hear of it, or another alert says more."""
+    is_unseen: bool
+    """Whether its condition is only remembered."""
+    urgent: Hashable
+    """Its message is published anew at once when this changes."""
+    figures: Hashable
+    """And within `REFRESHED_EVERY_S` when this does."""
+    describe: Callable[[], AlertMessage]
+    """Gives its message, without `told`."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """An alert in the book."""
+
+    message: AlertMessage
+    """As it was published last, but for `told`."""
+    starts_ns: int
+    """Wall clock."""
+    ends_ns: int | None = None
+    is_quiet: bool = False
+    told: dict[str, str] = field(default_factory=dict)
+    """What each receiver has got."""
+    offered: dict[str, str] = field(default_factory=dict)
+    """What each receiver was given to tell."""
+    turned_away: dict[str, str] = field(default_factory=dict)
+    """What a receiver had no room for."""
+    urgent: Hashable = None
+    figures: Hashable = None
+    refreshed_s: float = 0.0
+    resolved_s: float | None = None
+    """Monotonic seconds at which it was found to have resolved."""
+    is_dirty: bool = True
+    """Whether it is to be published."""
+
+    @property
+    def mark(self) -> str:
+        return mark_of(self.message.state, self.message.fired)
+
+
+class Ledger:
+    """The alerts of one fleet that fire or have resolved lately."""
+
+    def __init__(self, fleet: str, client: str, receivers: Sequence[Receiver] = ()) -> None:
+        """Open an empty book.
+
+        Args:
+            fleet: The fleet's name.
+            client: Client id of the watch whose book it is.
+            receivers: Whom to tell; somebody else runs them.
+        """
+        self.fleet = fleet
+        self.client = client
+        self.receivers = tuple(receivers)
+        self.ended: list[str] = []
+        """Alerts that have resolved since somebody took note of it."""
+        self._entries: dict[str, _Entry] = {}
+        self._cleared: list[str] = []
+        for receiver in self.receivers:
+            receiver.confirm = self._confirmer(receiver.name)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether something is to be published."""
+        return bool(self._cleared) or any(entry.is_dirty for entry in self._entries.values())
+
+    def take_over(self, retained: Iterable[AlertMessage], now: Now) -> None:
+        """Begin to speak, from what is retained; of what we said ourselves our own book knows more."""
+        for message in retained:
+            if message.fingerprint not in self._entries or message.watch != self.client:
+                self._load(message, now)
+        for entry in self._entries.values():
+            entry.is_dirty = True
+            entry.offered = {}
+
+    def take_late(self, retained: Iterable[AlertMessage], now: Now) -> None:
+        """Take what others have left and what is not in the book yet."""
+        for message in retained:
+            if message.fingerprint not in self._entries and message.watch != self.client:
+                self._load(message, now)
+
+    def stand_by(self) -> None:
+        """Stop speaking: another watch does."""
+        for receiver in self.receivers:
+            receiver.stand_by()
+
+    def step(self, firing: Iterable[Firing], resolved_ns: Callable[[str], int | None], now: Now) -> None:
+        """Take how alerts stand, and offer to receivers what they have not been told.
+
+        Args:
+            firing: All that fire.
+            resolved_ns: Says when an alert has resolved, in the fleet's time; None where nobody knows.
+            now: The instant.
+        """
+        present: set[str] = set()
+        for each in firing:
+            present.add(each.fingerprint)
+            entry = self._entries.get(each.fingerprint)
+            if entry is not None and entry.message.state == "firing":
+                self._refresh(entry, each, now)
+                continue
+            if entry is not None and format_rfc3339(each.fired_ns) == entry.message.fired and each.is_unseen:
+                # Somebody's late word on what is over.
+                continue
+            self._begin(each, entry, now)
+        for fingerprint, entry in list(self._entries.items()):
+            if entry.message.state == "firing" and fingerprint not in present:
+                self._end(entry, resolved_ns(fingerprint), now)
+            elif entry.resolved_s is not None:
+                self._clear_if_due(fingerprint, entry, now.mono_s - entry.resolved_s)
+        self.offer()
+
+    def offer(self) -> None:
+        """Give receivers what they have not been told, as far as they have room."""
+        for receiver in self.receivers:
+            due: list[tuple[_Entry, Notice]] = []
+            for entry in self._entries.values():
+                have = entry.offered.get(receiver.name)
+                if have is None:
+                    have = entry.told.get(receiver.name, "")
+                    if receiver.repeats and have == entry.mark:
+                        # It was told by a former watch, and wants to hear of it further on.
+                        receiver.keep(self._notice(entry))
+                        entry.offered[receiver.name] = have
+                        continue
+                if self._is_due(entry, have):
+                    due.append((entry, self._notice(entry)))
+            taken = receiver.tell([notice for _, notice in due]) if due else 0
+            for entry, notice in due[:taken]:
+                entry.offered[receiver.name] = notice.mark
+                entry.turned_away.pop(receiver.name, None)
+            self._turn_away(receiver, due[taken:])
+
+    def take_changes(self) -> list[tuple[str, AlertMessage | None]]:
+        """Return what is to be published, by fingerprint: a message, or None for what is cleared."""
+        changes: list[tuple[str, AlertMessage | None]] = [(each, None) for each in self._cleared]
+        self._cleared = []
+        for fingerprint, entry in self._entries.items():
+            if entry.is_dirty:
+                entry.is_dirty = False
+                update = {"told": dict(entry.told), "watch": self.client}
+                changes.append((fingerprint, entry.message.model_copy(update=update)))
+        return changes
+
+    @staticmethod
+    def _is_due(entry: _Entry, have: str) -> bool:
+        if entry.message.state == "firing":
+            return have != entry.mark and not entry.is_quiet
+        # An end is told to whoever knows of the beginning.
+        return have.startswith("firing@")
+
+    @staticmethod
+    def _turn_away(receiver: Receiver, left: Sequence[tuple[_Entry, Notice]]) -> None:
+        """Count what there was no room for, each state once; what still stands is offered again."""
+        before = receiver.tally.dropped
+        for entry, notice in left:
+            if entry.turned_away.get(receiver.name) != notice.mark:
+                entry.turned_away[receiver.name] = notice.mark
+                receiver.tally.dropped += 1
+        if receiver.tally.dropped > before:
+            log.warning("receiver_full", receiver=receiver.name, dropped=receiver.tally.dropped)
+
+    def _load(self, message: AlertMessage, now: Now) -> None:
+        try:
+            fired_ns = parse_rfc3339(message.fired)
+            resolved_ns = now.fleet_ns if message.resolved is None else parse_rfc3339(message.resolved)
+        except (ValueError, OverflowError):
+            return
+        is_over = message.state == "resolved"
+        starts_ns = now.to_wall(fired_ns)
+        self._entries[message.fingerprint] = _Entry(
+            message,
+            starts_ns,
+            max(starts_ns, now.to_wall(resolved_ns)) if is_over else None,
+            # Whether somebody wants to hear of it is found with the first step; until then nobody is told.
+            is_quiet=not is_over,
+            told=dict(message.told),
+            resolved_s=now.mono_s if is_over else None,
+        )
+
+    def _notice(self, entry: _Entry) -> Notice:
+        return Notice(self.fleet, entry.message, entry.starts_ns, entry.ends_ns)
+
+    def _begin(self, firing: Firing, former: _Entry | None, now: Now) -> None:
+        message, fired_ns = firing.describe(), firing.fired_ns
+        if former is not None and message.fired == former.message.fired:
+            # It is wrong again, whatever its beginning was taken from: another beginning has another time.
+            fired_ns = now.fleet_ns
+            message = message.model_copy(update={"fired": format_rfc3339(fired_ns)})
+        entry = _Entry(
+            message,
+            now.to_wall(fired_ns),
+            is_quiet=firing.is_quiet,
+            urgent=firing.urgent,
+            figures=firing.figures,
+            refreshed_s=now.mono_s,
+        )
+        if former is not None:
+            entry.told, entry.offered = former.told, former.offered
+        self._entries[firing.fingerprint] = entry
+
+    def _refresh(self, entry: _Entry, firing: Firing, now: Now) -> None:
+        """Bring an alert's figures up to date; its beginning and its labels stay what others know it by."""
+        entry.is_quiet = firing.is_quiet
+        if entry.urgent == firing.urgent and (
+            entry.figures == firing.figures or now.mono_s - entry.refreshed_s < REFRESHED_EVERY_S
+        ):
+            return
+        entry.urgent, entry.figures, entry.refreshed_s = firing.urgent, firing.figures, now.mono_s
+        known = entry.message
+        kept = {
+            "since": known.since,
+            "fired": known.fired,
+            "labels": known.labels,
+            "told": known.told,
+            "watch": known.watch,
+        }
+        message = firing.describe().model_copy(update=kept)
+        if message == known:
+            return
+        entry.message, entry.is_dirty = message, True
+        for receiver in self.receivers:
+            if entry.offered.get(receiver.name) == entry.mark:
+                receiver.keep(self._notice(entry))
+
+    def _end(self, entry: _Entry, resolved_ns: int | None, now: Now) -> None:
+        fired_ns = parse_rfc3339(entry.message.fired)
+        if resolved_ns is None or not fired_ns <= resolved_ns <= now.fleet_ns:
+            resolved_ns = now.fleet_ns
+        entry.message = entry.message.model_copy(
+            update={"state": "resolved", "resolved": format_rfc3339(resolved_ns), "inhibited_by": None}
+        )
+        entry.ends_ns = max(entry.starts_ns, now.to_wall(resolved_ns))
+        entry.resolved_s, entry.is_dirty = now.mono_s, True
+        self.ended.append(entry.message.fingerprint)
+
+    def _clear_if_due(self, fingerprint: str, entry: _Entry, passed_s: float) -> None:
+        names = {receiver.name for receiver in self.receivers}
+        is_owed = any(mark.startswith("firing@") for name, mark in entry.told.items() if name in names)
+        if passed_s >= (CLEARED_AT_LAST_S if is_owed else CLEARED_AFTER_S):
+            del self._entries[fingerprint]
+            self._cleared.append(fingerprint)
+
+    def _confirmer(self, name: str) -> Callable[[Notice], None]:
+        def confirm(notice: Notice) -> None:
+            entry = self._entries.get(notice.fingerprint)
+            if entry is None or entry.told.get(name) == notice.mark:
+                return
+            if name in entry.told or len(entry.told) < MOST_RECEIVERS:
+                entry.told[name] = notice.mark
+                entry.is_dirty = True
+
+        return confirm

@@ -1,0 +1,83 @@
+"""What a receiver is told: how an alert stands, with instants of the wall clock, whatever the fleet's own time is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from trnfleet.wire.alerts import AlertMessage
+
+
+class Notice(NamedTuple):
+    """An alert that began to fire, or that resolved."""
+
+    fleet: str
+    message: AlertMessage
+    starts_ns: int
+    """Wall clock at which it began to fire, ns since 1970."""
+    ends_ns: int | None = None
+    """Wall clock at which it resolved; None while it fires."""
+
+    @property
+    def fingerprint(self) -> str:
+        """What identifies the alert."""
+        return self.message.fingerprint
+
+    @property
+    def is_firing(self) -> bool:
+        """Whether it fires."""
+        return self.message.state == "firing"
+
+    @property
+    def mark(self) -> str:
+        """What is noted once a receiver has it: the state, and the beginning of what it is a state of."""
+        return mark_of(self.message.state, self.message.fired)
+
+
+def mark_of(state: str, fired: str) -> str:
+    """Return what is noted of a state that was told: `firing@...` or `resolved@...`, with when the alert began to fire."""
+    return f"{state}@{fired}"
+
+
+def facts(notice: Notice) -> dict[str, Any]:
+    """Return a notice as a JSON object; its times are the fleet's own."""
+    message = notice.message
+    return {
+        "ts": message.resolved or message.fired,
+        "state": message.state,
+        "alertname": message.rule,
+        "severity": message.severity,
+        "fleet": notice.fleet,
+        "target": message.target,
+        "place": message.place,
+        "labels": dict(message.labels),
+        "summary": message.summary,
+        "description": message.description,
+        "runbook": message.runbook,
+        "cause": message.cause,
+        "value": message.value,
+        "members": message.members,
+        "chips": message.chips,
+        "flapping": message.flapping,
+        "fingerprint": message.fingerprint,
+        "since": message.since,
+        "fired": message.fired,
+        "resolved": message.resolved,
+    }
+
+
+def annotations_of(message: AlertMessage) -> dict[str, str]:
+    """Return an alert's texts as Alertmanager calls them; those that are empty are left out."""
+    texts = {
+        "summary": message.summary,
+        "description": message.description,
+        "runbook": message.runbook,
+        "cause": message.cause,
+        "value": "" if message.value is None else f"{message.value:g}",
+    }
+    return {name: text for name, text in texts.items() if text}
+
+
+def labels_of(message: AlertMessage) -> dict[str, str]:
+    """Return an alert's labels as Alertmanager takes them: an empty one is none."""
+    return {name: text for name, text in message.labels.items() if text}
