@@ -39,6 +39,8 @@ class Terminal:
         )
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
+            # Before the program looks: the parent may be late.
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
             os.execve(sys.executable, [sys.executable, "-m", "trnfleet", *arguments], environ)  # noqa: S606  the program under test, without a shell
         self.resize(columns, rows, tell=False)
         self.attributes: list[Any] = termios.tcgetattr(self._fd)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import FrameType
 
+    from trnfleet.cli.alerting import Calling, DeskAndWriter
     from trnfleet.cli.watching import Watch
     from trnfleet.clock import Clock
     from trnfleet.tui.app import FleetApp
@@ -43,7 +44,15 @@ def require_terminal() -> None:
         )
 
 
-async def run_app(watch: Watch, *, clock: Clock, broker_kind: str, log_file: Path) -> int:
+async def run_app(
+    watch: Watch,
+    *,
+    clock: Clock,
+    broker_kind: str,
+    log_file: Path,
+    desk: DeskAndWriter | None = None,
+    calling: Calling | None = None,
+) -> int:
     """Show the app until it ends and return its exit status.
 
     Raises:
@@ -51,9 +60,19 @@ async def run_app(watch: Watch, *, clock: Clock, broker_kind: str, log_file: Pat
     """
     from trnfleet.tui.app import FleetApp  # noqa: PLC0415  Textual is loaded by the commands that draw
 
-    app = FleetApp(watch.monitor, clock=clock, broker_kind=broker_kind)
+    app = FleetApp(
+        watch.monitor,
+        clock=clock,
+        broker_kind=broker_kind,
+        desk=None if desk is None else desk.desk,
+        bell=calling is not None and calling.bell,
+        notify=calling is not None and calling.notify,
+    )
+    running = {"source": watch.source.run(), "monitor": watch.monitor.run()}
+    if desk is not None and desk.writer is not None:
+        running["desk"] = desk.writer.run()
     with _ended_by_signals(app):
-        async with background(source=watch.source.run(), monitor=watch.monitor.run()):
+        async with background(**running):
             await app.run_async()
     if app.return_code == 1:
         raise TrnfleetError(f"the app failed; the log is {log_file}")

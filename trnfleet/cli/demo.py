@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trnfleet.cli.alerting import Alerting, Calling, app_alert_options, make_desk
 from trnfleet.cli.options import (
     Duration,
     broker_options,
@@ -46,8 +47,10 @@ if TYPE_CHECKING:
 @setting(
     "--allow-commands",
     is_flag=True,
-    help="Let the simulator carry out commands, such as those of trnfleet inject.",
+    help="Let the simulator carry out commands, such as those of trnfleet inject. On a broker of your own (--broker) it also "
+    "lets the app write acknowledgements and silences, which it may on the demo's own.",
 )
+@app_alert_options
 @broker_options(required=False)
 @setting("--log-file", metavar="FILE", help="Where to log; by default trnfleet/app.log in the state folder.")
 @log_options
@@ -61,6 +64,10 @@ def command(
     speed: float,
     start: datetime | None,
     allow_commands: bool,
+    rules: tuple[str, ...],
+    owner: str | None,
+    bell: bool,
+    notify: bool,
     broker: BrokerUrl | None,
     password_file: str | None,
     root: str,
@@ -104,9 +111,11 @@ def command(
             given, fleet=fleet, scenario=scenario, seed=seed, period_s=period, speed=speed, start=start
         ).fleet
 
-    ctx.exit(
-        asyncio.run(_run_in_order(_run(broker, load, simulate, root=root, password=password, log_file=log)))
-    )
+    from trnfleet.cli.rulepack import load_rules  # noqa: PLC0415  --help stays quick
+
+    alerting = Alerting(load_rules(rules), owner, Calling(bell, notify), allow_commands or broker is None)
+    demo = _run(broker, load, simulate, alerting, root=root, password=password, log_file=log)
+    ctx.exit(asyncio.run(_run_in_order(demo)))
 
 
 async def _run_in_order(demo: Coroutine[Any, Any, int]) -> int:
@@ -131,6 +140,7 @@ async def _run(
     url: BrokerUrl | None,
     load: Callable[[], FleetFile],
     simulate: list[str],
+    alerting: Alerting,
     *,
     root: str,
     password: Password | None,
@@ -158,6 +168,25 @@ async def _run(
 
         fleet = load()
         watch = watch_fleet(
-            url, fleet.name, root=root, password=password, clock=clock, protocol=protocol, pue=fleet.pue
+            url,
+            fleet.name,
+            root=root,
+            password=password,
+            clock=clock,
+            protocol=protocol,
+            pue=fleet.pue,
+            rules=alerting.rules,
         )
-        return await run_app(watch, clock=clock, broker_kind=kind, log_file=log_file)
+        desk = make_desk(
+            url,
+            fleet.name,
+            root=root,
+            password=password,
+            clock=clock,
+            owner=alerting.owner,
+            may_write=alerting.may_write,
+            protocol=protocol,
+        )
+        return await run_app(
+            watch, clock=clock, broker_kind=kind, log_file=log_file, desk=desk, calling=alerting.calling
+        )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trnfleet.cli.alerting import Alerting, Calling, app_alert_options, make_desk
 from trnfleet.cli.options import (
     FleetName,
     broker_options,
@@ -36,6 +37,12 @@ if TYPE_CHECKING:
     type=click.FloatRange(1, 3),
     help="Facility power over IT power; by default 1.14, AWS's global figure for 2025.",
 )
+@app_alert_options
+@setting(
+    "--allow-commands",
+    is_flag=True,
+    help="Let the app write acknowledgements and silences of alerts to the broker; else it only reads.",
+)
 @setting("--log-file", metavar="FILE", help="Where to log; by default trnfleet/app.log in the state folder.")
 @log_options
 @click.pass_context
@@ -46,29 +53,38 @@ def command(
     root: str,
     name: str | None,
     pue: float | None,
+    rules: tuple[str, ...],
+    owner: str | None,
+    bell: bool,
+    notify: bool,
+    allow_commands: bool,
     log_file: str | None,
     log_format: str,
     log_level: str,
 ) -> None:
-    """Watch a fleet in the terminal. Reads only: nothing is ever published.
+    """Watch a fleet in the terminal. Reads only: nothing is published unless --allow-commands lets you acknowledge.
 
     \b
     Examples:
       trnfleet monitor --broker mqtt://127.0.0.1:1883
+      trnfleet monitor --broker mqtt://127.0.0.1:1883 --allow-commands --bell
       TRNFLEET_MQTT_PASSWORD=... trnfleet monitor --broker mqtt://ops@broker.example:1883 --name prod
     """
     from trnfleet.cli.app import require_terminal  # noqa: PLC0415  --help stays quick
+    from trnfleet.cli.rulepack import load_rules  # noqa: PLC0415  --help stays quick
 
     require_terminal()
     file = log_file_for_app(log_file)
     set_up_logs(log_format, log_level, file)
     password = find_password(password_file)
-    ctx.exit(asyncio.run(_run(broker, name, root=root, password=password, pue=pue, log_file=file)))
+    alerting = Alerting(load_rules(rules), owner, Calling(bell, notify), may_write=allow_commands)
+    ctx.exit(asyncio.run(_run(broker, name, alerting, root=root, password=password, pue=pue, log_file=file)))
 
 
 async def _run(
     url: BrokerUrl,
     name: str | None,
+    alerting: Alerting,
     *,
     root: str,
     password: Password | None,
@@ -81,5 +97,16 @@ async def _run(
 
     clock = SystemClock()
     fleet = await find_fleet(url, name=name, root=root, password=password, clock=clock)
-    watch = watch_fleet(url, fleet, root=root, password=password, clock=clock, pue=pue)
-    return await run_app(watch, clock=clock, broker_kind="", log_file=log_file)
+    watch = watch_fleet(url, fleet, root=root, password=password, clock=clock, pue=pue, rules=alerting.rules)
+    desk = make_desk(
+        url,
+        fleet,
+        root=root,
+        password=password,
+        clock=clock,
+        owner=alerting.owner,
+        may_write=alerting.may_write,
+    )
+    return await run_app(
+        watch, clock=clock, broker_kind="", log_file=log_file, desk=desk, calling=alerting.calling
+    )

@@ -21,6 +21,9 @@ from textual.filter import ANSIToTruecolor
 
 from trnfleet.domain.address import Level, level_of
 from trnfleet.tui import palette
+from trnfleet.tui.alertboard import AlertBoard
+from trnfleet.tui.alertnews import AlertNews
+from trnfleet.tui.alerts import AlertsView
 from trnfleet.tui.bars import Bar
 from trnfleet.tui.breadcrumbs import breadcrumbs
 from trnfleet.tui.chip import ChipView
@@ -34,8 +37,8 @@ from trnfleet.tui.plain import plain
 from trnfleet.tui.reservations import ReservationsView
 from trnfleet.tui.reservationtable import ReservationTable
 from trnfleet.tui.status import Hints, banner, status
-from trnfleet.tui.terminal import Pacer
-from trnfleet.tui.views import CHIP, FLEET, HIERARCHY, RESERVATIONS, View
+from trnfleet.tui.terminal import Pacer, send_notification
+from trnfleet.tui.views import ALERTS, CHIP, FLEET, HIERARCHY, RESERVATIONS, View
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -45,8 +48,10 @@ if TYPE_CHECKING:
     from textual.filter import LineFilter
 
     from trnfleet.clock import Clock
+    from trnfleet.monitor.alerting.desk import Desk
     from trnfleet.monitor.events import Event
     from trnfleet.monitor.monitor import Monitor
+    from trnfleet.tui.alertnews import Notice
 
 TICK_S = 0.1
 BARS_EVERY_S = 0.4
@@ -54,7 +59,7 @@ BARS_EVERY_S = 0.4
 SETTLE_S = 0.5
 """For so long after news the view is ticked on, because it may not have painted all of it at once."""
 NOTICE_S = 20.0
-"""An event that is more than information is told in every view for so long."""
+"""A new alert, or an event that is more than information, is told in every view for so long."""
 MOST_HISTORY = 100
 MOST_LINES = 1_000
 """More than any screen has."""
@@ -66,6 +71,7 @@ _HINTS: Hints = (
     ("q", "quit"),
     ("Enter", "deeper"),
     ("Esc", "back"),
+    ("A", "alerts"),
     ("m", "metric"),
     ("+ -", "zoom"),
     ("w", "findings"),
@@ -86,6 +92,7 @@ class FleetApp(App[None]):
         Binding("escape", "back", "back to where you were"),
         Binding("r", "reservation", "the reservation that holds what you are looking at"),
         Binding("u", "unpick", "show all alike: pick no reservation out"),
+        Binding("A", "alerts", "the alerts of what you are looking at"),
         Binding("question_mark", "help", "this help"),
         Binding("q", "quit", "quit"),
         Binding("ctrl+c,ctrl+q", "quit", "quit", priority=True, system=True),
@@ -108,6 +115,9 @@ class FleetApp(App[None]):
         clock: Clock,
         broker_kind: str = "",
         title: str = "trnfleet",
+        desk: Desk | None = None,
+        bell: bool = False,
+        notify: bool = False,
     ) -> None:
         """Make the app for a monitor.
 
@@ -116,6 +126,9 @@ class FleetApp(App[None]):
             clock: The monitor's clock.
             broker_kind: The broker's name and version, for the status line.
             title: The terminal window's title.
+            desk: Where acknowledgements and silences are written; None for a screen that only reads.
+            bell: Whether the terminal rings for new alerts.
+            notify: Whether the terminal is asked for a desktop notification of new alerts.
         """
         super().__init__()
         self.monitor = monitor
@@ -133,17 +146,23 @@ class FleetApp(App[None]):
         self._status = Bar(fill=palette.BAR, id="status")
         self._pages: dict[str, View] = {kind.title: kind(monitor, clock) for kind in view_classes()}
         self.highlight = Highlight(monitor)
+        self.alert_board = AlertBoard(monitor)
         for page in self._pages.values():
             page.set_highlight(self.highlight)
+            page.set_board(self.alert_board)
+            if isinstance(page, AlertsView):
+                page.desk = desk
+        self._rings, self._notifies = bell, notify
+        self._alert_news = AlertNews()
         self._page = self._pages[FLEET]
-        self._event: Event | None = None
+        self._event: Event | Notice | None = None
         """What is told for a while between breadcrumbs and views."""
         self._news: Hashable = None
         self._news_s = -np.inf
         self._second = 0
         self._bars_s = -BARS_EVERY_S
-        self._bars_turn: tuple[object, object, object] = (None, None, None)
-        """Freshness, findings and connection that header and status line tell of."""
+        self._bars_turn: tuple[object, ...] = (None, None, None, None)
+        """Freshness, findings, connection and alerts that header and status line tell of."""
 
     def compose(self) -> ComposeResult:
         """Bars above and below, the views between."""
@@ -223,6 +242,22 @@ class FleetApp(App[None]):
             elif place:
                 page.tell(f"no reservation holds {plain(place, 60)}")
 
+    def action_alerts(self) -> None:
+        """Go to the alerts of the present place; from the fleet, to all of them."""
+        place = self.place
+        self.go(place, ALERTS)
+        page = self._page
+        if isinstance(page, AlertsView):
+            page.show_at(place)
+
+    @on(AlertsView.OpenReservation)
+    def _reservation_asked(self, message: AlertsView.OpenReservation) -> None:
+        message.stop()
+        self.go(self.place, RESERVATIONS)
+        page = self._page
+        if isinstance(page, ReservationsView):
+            page.show_reservation(message.reservation_id)
+
     def action_unpick(self) -> None:
         """Pick nothing out any more."""
         if self.highlight.reservation_id:
@@ -291,6 +326,8 @@ class FleetApp(App[None]):
             monitor.events.received,
             monitor.reservations.revision,
             monitor.link.connected,
+            monitor.alerts.revision,
+            monitor.alerts.quieting.revision,
         )
         if news != self._news:
             self._news, self._news_s = news, now_s
@@ -298,16 +335,22 @@ class FleetApp(App[None]):
         second = int(now_s)
         if now_s - self._news_s > SETTLE_S and second == self._second:
             return
+        self._look_at_alerts(now_s)
         allowance = self._pacer.allowance()
         if not allowance:
             return
         self._second = second
-        event = monitor.events.notable(now_s, NOTICE_S)
+        event = self._alert_news.notice(now_s, NOTICE_S) or monitor.events.notable(now_s, NOTICE_S)
         if event is not self._event:
             self._event = event
             self._write_crumbs()
         # What has gone silent, or what needs a look, is told in words no later than it is drawn.
-        turn = (monitor.store.chip_state, monitor.findings.total, monitor.link.connected)
+        turn = (
+            monitor.store.chip_state,
+            monitor.findings.total,
+            monitor.link.connected,
+            self.alert_board.counts,
+        )
         before = self._bars_turn
         has_turned = turn[0] is not before[0] or turn[1:] != before[1:]
         if has_turned or now_s - self._bars_s >= BARS_EVERY_S:
@@ -315,11 +358,22 @@ class FleetApp(App[None]):
             self._write_bars()
         self._page.tick(allowance)
 
+    def _look_at_alerts(self, now_s: float) -> None:
+        """Read the alerts, and ring for what is new."""
+        if self.alert_board.refresh(now_s):
+            self._alert_news.take(self.alert_board.held, now_s)
+        alarm = self._alert_news.alarm(now_s)
+        if alarm and self._rings:
+            self.bell()
+        if alarm and self._notifies:
+            send_notification(self, alarm)
+
     def _write_bars(self) -> None:
         monitor, link = self.monitor, self.monitor.link
         self._bars_s = now_s = self.clock.monotonic_s()
         summary = monitor.summary()
-        self._header.show(lambda width: header(summary, link, width), fill=palette.HEAD)
+        counts = self.alert_board.counts if self.alert_board.has_rules else None
+        self._header.show(lambda width: header(summary, link, width, counts), fill=palette.HEAD)
         self._status.show(
             lambda width: [status(summary, link, monitor.message_rate, self.broker_kind, _HINTS, width)]
         )
@@ -344,7 +398,7 @@ class FleetApp(App[None]):
 
 def view_classes() -> tuple[type[View], ...]:
     """Return the views that there are, in the order of their keys."""
-    return FleetView, HierarchyView, ChipView, ReservationsView, EventsView
+    return FleetView, HierarchyView, ChipView, ReservationsView, AlertsView, EventsView
 
 
 def _spare_the_collector() -> None:

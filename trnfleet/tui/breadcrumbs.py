@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trnfleet.monitor.events import Event
+    from trnfleet.tui.alertnews import Notice
 
 BETWEEN = " > "
 _NOTICE_FROM = 48
@@ -34,12 +35,19 @@ def crumbs(address: str, room: int) -> Parts:
     return parts
 
 
-def tabs(views: Iterable[tuple[str, str]], active: str, *, short: bool = False) -> Parts:
-    """Return (key, title) of the views, the active one marked by brackets as well as by colour."""
+def tabs(views: Iterable[tuple[str, str]], active: str, *, short: bool = False, bare: bool = False) -> Parts:
+    """Return (key, title) of the views, the active one marked by brackets as well as by colour.
+
+    Args:
+        views: Key and title of each.
+        active: Title of the one on the screen.
+        short: Whether the others' titles go.
+        bare: Whether all titles go.
+    """
     parts: Parts = []
     for key, title in views:
-        text = key if short else f"{key} {title}"
         is_active = title == active
+        text = key if bare or (short and not is_active) else f"{key} {title}"
         parts.append(
             (f"[{text}]" if is_active else f" {text} ", palette.LINK if is_active else palette.QUIET)
         )
@@ -51,7 +59,7 @@ def breadcrumbs(
     views: list[tuple[str, str]],
     active: str,
     width: int,
-    event: Event | None = None,
+    event: Event | Notice | None = None,
     picked: str = "",
 ) -> Parts:
     """Return the whole line: the way on the left, the views on the right, and between them news for a while.
@@ -68,12 +76,12 @@ def breadcrumbs(
     way = crumbs(address, width)
     is_tight = event is not None and width < width_of(right) + width_of(way) + _NOTICE_FROM
     if width < width_of(right) + 24 or is_tight:
-        right = tabs(views, active, short=True)
+        right = tabs(views, active, short=True, bare=event is not None or width < 60)
     room = width - width_of(right) - 2
     if event is None:
         left = crumbs(address, room)
         if picked and width_of(left) + len(picked) + 2 > room:
-            right = tabs(views, active, short=True)
+            right = tabs(views, active, short=True, bare=True)
             room = width - width_of(right) - 2
             # What is picked out may shorten the way down to its end, as news may.
             least = len(address.rpartition("/")[2]) + 5
@@ -87,8 +95,8 @@ def breadcrumbs(
     return [*left, (" " * max(1, width - width_of(left) - width_of(right)), palette.BASE), *right]
 
 
-def notice(event: Event, room: int) -> Parts:
-    """Return an event in at most `room` cells: its severity as a sign, where it happened and what it is."""
+def notice(event: Event | Notice, room: int) -> Parts:
+    """Return an event or alert in at most `room` cells: its severity as a sign, where it happened and what it is."""
     glyph, style = palette.SEVERITY_GLYPH[event.severity], palette.SEVERITY_STYLE[event.severity]
     # A chip's number says nothing without its instance.
     where = "/".join(plain(event.path).split("/")[-2:])

@@ -12,6 +12,7 @@ from trnfleet.domain.layout import Node
 from trnfleet.monitor.store import Freshness
 from trnfleet.tui import chippanels as panels
 from trnfleet.tui import palette
+from trnfleet.tui.alertwords import alerts_line
 from trnfleet.tui.cells import Column, beside, width_of
 from trnfleet.tui.chipfacts import CHARTED, CounterRates, chip_at, read_chip
 from trnfleet.tui.described import Descriptions
@@ -25,12 +26,15 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.monitor.monitor import Monitor
+    from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.chipfacts import ChipFacts
     from trnfleet.tui.chippanels import Panel
 
 MEDIUM, WIDE = 110, 200
 """Widths from which there are three columns, and four with provenance beside the rest."""
 MARGIN, GAP = 1, 3
+_HEAD_ROWS = 2
+"""Which chip it is, and what it is part of."""
 
 
 class ChipView(View):
@@ -49,6 +53,11 @@ class ChipView(View):
     def __init__(self, monitor: Monitor, clock: Clock) -> None:
         super().__init__(monitor, clock)
         self.board = ChipBoard(monitor, clock)
+
+    def set_board(self, board: AlertBoard) -> None:
+        """Let the chip tell of its alerts."""
+        super().set_board(board)
+        self.board.alert_board = board
 
     def compose(self) -> ComposeResult:
         """Show the board."""
@@ -96,6 +105,8 @@ class ChipBoard(LineView):
         self._wanted = ""
         self._made_of: tuple[object, ...] = ()
         self._content: list[Line] = []
+        self.alert_board: AlertBoard | None = None
+        """What there is of alerts; the app's."""
 
     @property
     def place(self) -> str:
@@ -147,7 +158,19 @@ class ChipBoard(LineView):
             self._content = _unknown(self._wanted, width)
             return
         facts = read_chip(self._monitor, self._descriptions, chip, self._clock.monotonic_s(), self._rates)
-        self._content = arrange(facts, width, height, provenance=self._shows_provenance)
+        alerts = self._alerts(facts.address, width)
+        made = arrange(facts, width, height - len(alerts), provenance=self._shows_provenance)
+        self._content = [*made[:_HEAD_ROWS], *alerts, *made[_HEAD_ROWS:]]
+
+    def _alerts(self, address: str, width: int) -> list[Line]:
+        """Return a line with the alerts of the chip and of what it is part of; none where there are none."""
+        board = self.alert_board
+        held = board.touching(address) if board is not None else []
+        if board is None or not held:
+            return []
+        return [
+            text_line([(" alerts: ", palette.QUIET), *alerts_line(held, board.now_ns, width - 10)], width)
+        ]
 
 
 def arrange(facts: ChipFacts, width: int, height: int, *, provenance: bool) -> list[Line]:

@@ -15,21 +15,25 @@ from textual.containers import Container
 from trnfleet.domain.quantities import with_unit
 from trnfleet.monitor import fields
 from trnfleet.tui import palette
+from trnfleet.tui.alertwords import tally_text, worst_of
 from trnfleet.tui.bars import Bar, Parts, justified, width_of
 from trnfleet.tui.heatink import MISSING_GLYPH, OFFLINE_GLYPH, PARTLY_GLYPH, STALE_GLYPH
 from trnfleet.tui.heatmap import HeatMap
 from trnfleet.tui.heatvalues import Trust, is_count
-from trnfleet.tui.joblist import JobList, head
+from trnfleet.tui.joblist import JobList
 from trnfleet.tui.plain import plain
 from trnfleet.tui.trends import LEAST_ROWS, MOST_ROWS, Trends
 from trnfleet.tui.views import FLEET, View
 from trnfleet.tui.worst import WorstList, title
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual.app import ComposeResult
 
     from trnfleet.clock import Clock
     from trnfleet.monitor.monitor import Monitor
+    from trnfleet.tui.alertboard import AlertBoard, Held
     from trnfleet.tui.highlight import Highlight
 
 MAP_EVERY_S = 0.25
@@ -68,8 +72,8 @@ class FleetView(View):
         self._worst_head = Bar(id="worst-head")
         self._jobs_head = Bar(id="jobs-head")
         self._mapped_s = -1.0
-        self._mapped = (-1, -1)
-        """Revisions of store and roll-ups that the map shows."""
+        self._mapped = (-1, -1, -1)
+        """Revisions of store, roll-ups and alerts that the map shows."""
 
     def compose(self) -> ComposeResult:
         """Map on one side, lists on the other."""
@@ -93,6 +97,11 @@ class FleetView(View):
         super().set_highlight(highlight)
         self.map.highlight = highlight
 
+    def set_board(self, board: AlertBoard) -> None:
+        """Let map and jobs mark what has alerts."""
+        super().set_board(board)
+        self.map.alert_board = self.jobs.alert_board = board
+
     @property
     def place(self) -> str:
         """What the map's cursor is on, or the finding that it follows, which may be deeper than the map shows."""
@@ -112,7 +121,7 @@ class FleetView(View):
         """Paint what changed: lists first, which are short, then the map, which is not painted every time."""
         self._share_space()
         store, rollups = self.monitor.store, self.monitor.rollups
-        mark = store.revision, rollups.revision
+        mark = store.revision, rollups.revision, self.alert_board.revision
         if mark == self._mapped:
             # Nothing here shows an age.
             return 0
@@ -165,11 +174,12 @@ class FleetView(View):
 
     def _write(self) -> None:
         self._legend.show(lambda width: [legend(self.map, width)])
-        self._selection.show(lambda width: [selection(self.map, width)])
+        held = self.alert_board.touching(self.map.place)
+        self._selection.show(lambda width: [selection(self.map, width, held)])
         self._worst_head.show(lambda width: [title(self.monitor.findings, width - 15)])
         jobs = len(self.monitor.ingest.jobs)
         # The head's columns are those of the lines below it, which a scroll bar may make narrower.
-        self._jobs_head.show(lambda _width: [head(jobs, self.jobs.plan(self.jobs.line_width))])
+        self._jobs_head.show(lambda _width: [self.jobs.head(jobs)])
 
 
 def legend(heat: HeatMap, width: int) -> Parts:
@@ -197,8 +207,14 @@ def end_text(value: float, unit: str) -> str:
     return with_unit(value, unit)
 
 
-def selection(heat: HeatMap, width: int) -> Parts:
-    """Return what the cursor is on: its address, its value, whether that is live, and more where there is room."""
+def selection(heat: HeatMap, width: int, held: Sequence[Held] = ()) -> Parts:
+    """Return what the cursor is on: its address, its value, whether that is live, alerts, and more where there is room.
+
+    Args:
+        heat: The map.
+        width: Cells.
+        held: Alerts there.
+    """
     if not heat.grid.groups:
         return []
     value, trust = heat.reading(heat.field)
@@ -215,6 +231,8 @@ def selection(heat: HeatMap, width: int) -> Parts:
     if width_of(parts) > width:
         parts[1] = (place.partition("/")[2] or place, palette.STRONG)
     parts.append((f"  {words}", palette.QUIET if trust == Trust.LIVE else palette.BAR_ALERT))
+    if held:
+        parts.append((f"  {tally_text([*held])}", palette.SEVERITY_STYLE[worst_of([*held])]))
     for key in _BESIDE:
         field = fields.BY_KEY[key]
         if field is heat.field:

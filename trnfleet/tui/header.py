@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 from trnfleet.domain.quantities import count, with_unit
 from trnfleet.tui import palette
+from trnfleet.tui.alertwords import counts_parts
 from trnfleet.tui.bars import Item, Parts, fitted, justified, width_of
 from trnfleet.tui.plain import plain
 
 if TYPE_CHECKING:
+    from trnfleet.monitor.alerting.alerts import Counts
     from trnfleet.monitor.monitor import Summary
     from trnfleet.wire.ports import LinkStatus
 
@@ -18,15 +20,25 @@ _YEAR_FROM = 100
 """Columns from which a date has its year."""
 
 
-def header(summary: Summary, link: LinkStatus, width: int) -> list[Parts]:
-    """Return the header's two lines."""
+def header(summary: Summary, link: LinkStatus, width: int, alerts: Counts | None = None) -> list[Parts]:
+    """Return the header's two lines.
+
+    Args:
+        summary: The fleet in figures.
+        link: How the connection fares.
+        width: Cells.
+        alerts: How many alerts there are; None where there are no rules, so that findings are told.
+    """
     if not summary.chips:
         reason = f" {why_waiting(summary, link)}"
         return [
             [(f" {plain(summary.fleet)}", palette.HEAD_STRONG), ("   waiting for the fleet …", palette.HEAD)],
             [(reason, palette.HEAD)],
         ]
-    return [_inventory(summary, width), fitted(figures(summary), width, palette.HEAD, palette.HEAD_STRONG)]
+    return [
+        _inventory(summary, width, alerts),
+        fitted(figures(summary), width, palette.HEAD, palette.HEAD_STRONG),
+    ]
 
 
 def why_waiting(summary: Summary, link: LinkStatus) -> str:
@@ -75,7 +87,7 @@ def time_text(summary: Summary, *, short: bool = False) -> str:
     return f"{day[5 if short else 0 :]} {time[:digits]} x{summary.speed:g}"
 
 
-def _inventory(summary: Summary, width: int) -> Parts:
+def _inventory(summary: Summary, width: int, alerts: Counts | None) -> Parts:
     parts: Parts = [
         (f" {plain(summary.fleet, 32)}  ", palette.HEAD_STRONG),
         (count(summary.chips), palette.HEAD_STRONG),
@@ -95,7 +107,7 @@ def _inventory(summary: Summary, width: int) -> Parts:
             parts.append(
                 (f"{count(chips)} {state}", palette.HEAD if state == "live" else palette.HEAD_STRONG)
             )
-    right: Parts = _findings(summary)
+    right = _findings(summary) if alerts is None else _alerts(alerts, width - width_of(parts) - 2)
     time = time_text(summary, short=width < _YEAR_FROM)
     if time and width_of(parts) + width_of(right) + len(time) + 3 <= width:
         right.insert(0, (f"{time}  ", palette.HEAD_ACCENT))
@@ -112,6 +124,17 @@ def _inventory(summary: Summary, width: int) -> Parts:
     if facility:
         parts.append((f"  {facility}", palette.HEAD))
     return justified(parts, right, width, palette.HEAD)
+
+
+def _alerts(alerts: Counts, room: int) -> Parts:
+    """Return the alerts in as many words as there is room for; never in none."""
+    looks = (
+        counts_parts(alerts),
+        counts_parts(alerts, with_quiet=False),
+        counts_parts(alerts, short=True, with_quiet=False),
+    )
+    tight = counts_parts(alerts, tight=True, with_quiet=False)
+    return next((parts for parts in looks if width_of(parts) <= room), tight)
 
 
 def _findings(summary: Summary) -> Parts:

@@ -15,7 +15,9 @@ from textual.strip import Strip
 from trnfleet.domain.address import Level, level_of
 from trnfleet.domain.quantities import in_three
 from trnfleet.monitor import fields
+from trnfleet.monitor.findings import Severity
 from trnfleet.tui import palette
+from trnfleet.tui.alertmarks import NONE
 from trnfleet.tui.heatcursor import Cursor
 from trnfleet.tui.heatgrid import MARGIN, TILE, Grid, Rect
 from trnfleet.tui.heatink import CURSOR_STYLE, RAMP_TEXT, Ink, bracket
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.fields import Field
     from trnfleet.monitor.monitor import Monitor
+    from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.heatink import Span
     from trnfleet.tui.highlight import Highlight
 
@@ -95,6 +98,10 @@ class HeatMap(LineView):
         self._level = 0
         self.highlight: Highlight | None = None
         """What is picked out; the app's."""
+        self.alert_board: AlertBoard | None = None
+        """What there is of alerts; the app's."""
+        self._alerted: tuple[int, int, NDArray[np.int8]] = (-1, -1, np.zeros(0, np.int8))
+        """Worst severity of the alerts in each group, with the revision of the alerts and the layout that it is of."""
         self.room_rows = 0
         """Rows that the map may have; some may be lent to something else as long as it does not need them."""
         self._chosen = False
@@ -200,6 +207,7 @@ class HeatMap(LineView):
             return found
         pitch, high = len(zoom.across), len(zoom.down) // 2
         beside, below = zoom.blocks(grid)
+        marks = self._group_marks()
         x, y = self.cursor.unit(zoom)
         selected = y // zoom.block * beside + x // zoom.block
         for block_row in range(max(0, top // high), min(below, (top + height) // high + 1)):
@@ -210,9 +218,32 @@ class HeatMap(LineView):
                 group = int(grid.group_at[block_row, column])
                 if group >= 0:
                     style = palette.HEAD_ACCENT if block_row * beside + column == selected else palette.QUIET
-                    name = self._group_name(group, pitch - zoom.gap)
-                    found.setdefault(row, []).append((column * pitch + MARGIN - left, name, style))
+                    at, room = column * pitch + MARGIN - left, pitch - zoom.gap
+                    worst = int(marks[group]) if group < len(marks) else NONE
+                    name = self._group_name(group, room if worst == NONE else room - 2)
+                    spans = found.setdefault(row, [])
+                    spans.append((at, name, style))
+                    if worst != NONE:
+                        severity = Severity(worst)
+                        sign = f" {palette.SEVERITY_GLYPH[severity]}"
+                        spans.append((at + len(name), sign, palette.SEVERITY_STYLE[severity]))
         return found
+
+    def _group_marks(self) -> NDArray[np.int8]:
+        """Return the worst severity of the alerts in each group of the map; `NONE` where there is none."""
+        board, grid, layout = self.alert_board, self.grid, self.monitor.store.layout
+        if board is None or not board.has_rules or len(board.marks.instances) != len(layout.instances):
+            return np.zeros(0, np.int8)
+        of = (board.revision, self._generation)
+        if self._alerted[:2] != of:
+            marks = np.full(grid.groups, NONE, np.int8)
+            np.minimum.at(marks, grid.tile_group[grid.piece_tile], board.marks.instances[grid.piece_instance])
+            # A segment of standalone instances is no group of its own.
+            is_server = ~layout.is_standalone[grid.group_ultraserver]
+            servers = board.marks.ultraservers[grid.group_ultraserver]
+            marks[is_server] = np.minimum(marks, servers)[is_server]
+            self._alerted = (*of, marks)
+        return self._alerted[2]
 
     def _group_name(self, group: int, width: int) -> str:
         layout = self.monitor.store.layout

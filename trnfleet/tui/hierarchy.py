@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.style import Style
 from textual import on
 from textual.binding import Binding
 
@@ -11,6 +12,7 @@ from trnfleet.domain import address
 from trnfleet.domain.address import LEVEL_NAMES, Level
 from trnfleet.domain.quantities import count
 from trnfleet.tui import palette
+from trnfleet.tui.alertwords import tally_text, worst_of
 from trnfleet.tui.cells import fit, width_of
 from trnfleet.tui.described import Descriptions
 from trnfleet.tui.filtering import FilteredView
@@ -20,13 +22,16 @@ from trnfleet.tui.treehead import TreeHead
 from trnfleet.tui.treetable import TreeTable
 
 if TYPE_CHECKING:
-    from rich.style import Style
     from textual.app import ComposeResult
 
     from trnfleet.clock import Clock
     from trnfleet.domain.layout import Node
     from trnfleet.monitor.monitor import Monitor
+    from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.highlight import Highlight
+
+
+_ON_SURFACE = Style(bgcolor=palette.SURFACE)
 
 
 class HierarchyView(FilteredView):
@@ -58,6 +63,12 @@ class HierarchyView(FilteredView):
         """Let the tree mark what is picked out."""
         super().set_highlight(highlight)
         self.table.set_highlight(highlight)
+
+    def set_board(self, board: AlertBoard) -> None:
+        """Let the tree mark what has alerts."""
+        super().set_board(board)
+        self.table.set_board(board)
+        self.foot.alert_board = board
 
     def compose(self) -> ComposeResult:
         """Put head, rows, foot and prompt below each other."""
@@ -118,6 +129,8 @@ class TreeFoot(LineView, can_focus=False):
         self._monitor = monitor
         self._table = table
         self._descriptions = descriptions
+        self.alert_board: AlertBoard | None = None
+        """What there is of alerts; the app's."""
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         """Return the line."""
@@ -127,6 +140,9 @@ class TreeFoot(LineView, can_focus=False):
         if table.pattern:
             right.append((f"/{plain(table.pattern, 30)} ", palette.HEAD_ACCENT))
             right.append((f"{count(table.matches)} found  ", palette.HEAD))
+        held = self.alert_board.touching(table.cursor) if self.alert_board is not None else []
+        if held:
+            right.append((f"{tally_text(held)}  ", palette.SEVERITY_STYLE[worst_of(held)] + _ON_SURFACE))
         rows = table.index.rows
         right.append((f"{count(min(table.row + 1, rows))}/{count(rows)} ", palette.HEAD))
         left = " " + "  ".join(self._words())

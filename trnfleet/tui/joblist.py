@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.domain.quantities import bare, with_unit
 from trnfleet.monitor.findings import Severity
 from trnfleet.tui import palette
+from trnfleet.tui.alertwords import worst_of
+from trnfleet.tui.bars import width_of
 from trnfleet.tui.lines import Line, LineView, text_line
 from trnfleet.tui.plain import plain
 
@@ -14,8 +16,13 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from trnfleet.monitor.monitor import Monitor
+    from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.bars import Parts
     from trnfleet.wire.messages import JobMessage
+
+
+ALERTS = 4
+"""Cells in which a job's alerts are told: a gap, a sign and how many there are."""
 
 
 class StateLook(NamedTuple):
@@ -104,6 +111,8 @@ class JobList(LineView, can_focus=False):
     def __init__(self, monitor: Monitor, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
         self.monitor = monitor
+        self.alert_board: AlertBoard | None = None
+        """What there is of alerts; the app's."""
 
     @property
     def line_width(self) -> int:
@@ -112,7 +121,21 @@ class JobList(LineView, can_focus=False):
 
     def plan(self, width: int) -> JobPlan:
         """Return the columns at a width."""
-        return JobPlan.of(width, max(map(len, self.monitor.ingest.jobs), default=0))
+        return JobPlan.of(width - self._room_of_alerts, max(map(len, self.monitor.ingest.jobs), default=0))
+
+    @property
+    def _room_of_alerts(self) -> int:
+        """Cells at the end of a line in which alerts are told; 0 where there are no rules."""
+        board = self.alert_board
+        return ALERTS if board is not None and board.has_rules else 0
+
+    def head(self, jobs: int) -> Parts:
+        """Return the list's head at the present width."""
+        width = self.line_width
+        parts = head(jobs, self.plan(width))
+        left = width - width_of(parts)
+        title = next((each for each in ("alerts", "!") if len(each) + 1 <= left), "")
+        return [*parts, (f"{title:>{max(0, left)}}", palette.GHOST)] if self._room_of_alerts else parts
 
     def tick(self, limit: int | None = None) -> int:
         """Paint what changed."""
@@ -126,7 +149,19 @@ class JobList(LineView, can_focus=False):
         if not names:
             return [text_line([(" no jobs", palette.GHOST)], width)]
         plan = self.plan(width)
-        return [text_line(row(jobs[name], plan), width) for name in names]
+        return [
+            text_line([*row(jobs[name], plan), *self._alerts(name, width, plan)], width) for name in names
+        ]
+
+    def _alerts(self, name: str, width: int, plan: JobPlan) -> Parts:
+        """Return the alerts of a job, at the end of its line: the worst one's sign, and how many there are."""
+        held = self.alert_board.of_job(name) if self.alert_board is not None else []
+        if not held:
+            return []
+        worst = worst_of(held)
+        used = width_of(row(self.monitor.ingest.jobs[name], plan))
+        text = f"{palette.SEVERITY_GLYPH[worst]}{min(len(held), 99)}"
+        return [(f"{text:>{max(0, width - used)}}", palette.SEVERITY_STYLE[worst])]
 
 
 def row(job: JobMessage, plan: JobPlan) -> Parts:

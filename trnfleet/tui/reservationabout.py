@@ -10,6 +10,7 @@ from trnfleet.domain.quantities import count
 from trnfleet.monitor.findings import Severity
 from trnfleet.monitor.reservations import NEAR_END_S
 from trnfleet.tui import charts, palette
+from trnfleet.tui.alertwords import alerts_line, tally_text
 from trnfleet.tui.bars import Parts, justified, width_of
 from trnfleet.tui.cells import CHART, fit
 from trnfleet.tui.highlight import places_text
@@ -28,9 +29,12 @@ from trnfleet.tui.reservationwords import (
 from trnfleet.tui.timeline import LABEL, used_by_cell
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.reservations import Reservation
+    from trnfleet.tui.alertboard import AlertBoard, Held
     from trnfleet.tui.reservationtable import ReservationTable
     from trnfleet.tui.timelineview import TimelineView
     from trnfleet.wire.reservations import ExtensionSpec
@@ -86,8 +90,15 @@ def idle_texts(table: list[Reservation]) -> list[str]:
     return [money(amounts[currency], currency) for currency in sorted(amounts)]
 
 
-def foot(chosen: Reservation | None, layout: Layout, width: int) -> list[Parts]:
-    """Return the two lines about the chosen reservation: what it is, then what is due first."""
+def foot(chosen: Reservation | None, layout: Layout, width: int, held: Sequence[Held] = ()) -> list[Parts]:
+    """Return the two lines about the chosen reservation: what it is, then its alerts and what is due first.
+
+    Args:
+        chosen: The reservation; None for none.
+        layout: The fleet's.
+        width: Cells.
+        held: Alerts of it and of its instances.
+    """
     if chosen is None:
         return []
     message = chosen.message
@@ -95,7 +106,8 @@ def foot(chosen: Reservation | None, layout: Layout, width: int) -> list[Parts]:
     first = f" {plain(message.id, 64)}  {what_text(chosen)} in {plain(message.zone, 40)}: {where}"
     if not chosen.is_current:
         first = f" as last known, its publisher is gone: {first}"
-    words = [*due_words(chosen)]
+    words = [f"alerts: {tally_text([*held])}"] if held else []
+    words += due_words(chosen)
     if chosen.ends_ns is not None:
         words.append(f"{_minute(chosen.starts_ns)} to {_minute(chosen.ends_ns)} UTC")
     if chosen.fee_per_h is not None:
@@ -110,6 +122,12 @@ def foot(chosen: Reservation | None, layout: Layout, width: int) -> list[Parts]:
             break
         second += f"  {word}" if second else f" {word}"
     return [[(fit(first, width), palette.HEAD_STRONG)], [(fit(second, width), palette.HEAD)]]
+
+
+def alerts_of(board: AlertBoard, reservation: Reservation) -> list[Held]:
+    """Return the alerts of a reservation, then those of its instances, which nobody has in hand."""
+    own = board.of_reservation(reservation.message.id)
+    return [*own, *board.on_instances(reservation.rows)]
 
 
 def due_words(reservation: Reservation) -> list[str]:
@@ -168,6 +186,8 @@ class ReservationDetails(LineView, can_focus=False):
         self._monitor = monitor
         self._table = table
         self._timeline = timeline
+        self.alert_board: AlertBoard | None = None
+        """What there is of alerts; the app's."""
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         """Return chart and facts, as far as there is room."""
@@ -176,6 +196,10 @@ class ReservationDetails(LineView, can_focus=False):
         if chosen is None:
             return []
         told = facts(chosen, self._monitor.store.layout)
+        held = [] if self.alert_board is None else alerts_of(self.alert_board, chosen)
+        if held and self.alert_board is not None:
+            line = alerts_line(held, self.alert_board.now_ns, max(0, width - _NAME))
+            told.insert(0, ("alerts", "".join(text for text, _ in line)))
         # A blank line stands before each, and a title above the chart.
         made = self._chart(chosen, width) if height >= 1 + len(told) + 2 + _CHART_ROWS else []
         made.append(blank_line(width))

@@ -16,7 +16,7 @@ from trnfleet.tui.bars import Bar
 from trnfleet.tui.cells import fit
 from trnfleet.tui.filtering import FilteredView
 from trnfleet.tui.highlight import place_of
-from trnfleet.tui.reservationabout import ReservationDetails, foot, summary
+from trnfleet.tui.reservationabout import ReservationDetails, alerts_of, foot, summary
 from trnfleet.tui.reservationtable import NOTHING, SORTS, ReservationTable
 from trnfleet.tui.reservationwords import head
 from trnfleet.tui.timeline import CELLS_S, LABEL
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.monitor.monitor import Monitor
+    from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.highlight import Highlight
     from trnfleet.tui.lines import LineView
 
@@ -100,6 +101,11 @@ class ReservationsView(FilteredView):
         """Let the table mark what is picked out."""
         super().set_highlight(highlight)
         self.table.highlight = highlight
+
+    def set_board(self, board: AlertBoard) -> None:
+        """Let the details tell of alerts."""
+        super().set_board(board)
+        self.details.alert_board = board
 
     @property
     def place(self) -> str:
@@ -208,10 +214,11 @@ class ReservationsView(FilteredView):
         table, known, note = self.table, self.monitor.reservations.table(), self._note
         order, chosen = SORTS[table.sort], table.chosen
         layout = self.monitor.store.layout
+        held = [] if chosen is None else alerts_of(self.alert_board, chosen)
         self._summary.show(
             lambda width: [summary(known, len(table.shown), order, table.pattern, note, width)]
         )
-        self._foot.show(lambda width: foot(chosen, layout, width))
+        self._foot.show(lambda width: foot(chosen, layout, width, held))
 
 
 def _set_height(widget: LineView, rows: int) -> None:

@@ -1,4 +1,4 @@
-"""The terminal's pace: nothing is queued that it cannot take, so that keys stay quick on a slow line.
+"""The terminal's pace: nothing is queued that it cannot take, so that keys stay quick on a slow line; and notifications.
 
 Textual writes from a thread with a queue of 30 frames and does not show how full it is; this module reads its private
 names `_driver`, `_writer_thread` and `_queue`, for which Textual's version is pinned and a test stands.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trnfleet.tui.plain import plain
+
 if TYPE_CHECKING:
     from textual.app import App
 
 MOST_LINES = 400
 LEAST_LINES = 2
+LONGEST_NOTIFICATION = 200
 
 
 class Pacer:
@@ -38,3 +41,16 @@ class Pacer:
             return 0
         self._lines = min(float(MOST_LINES), self._lines + max(1.0, self._lines * 0.1))
         return int(self._lines)
+
+
+def notification(text: str) -> str:
+    """Return what asks a terminal for a desktop notification (OSC 9); nothing of the text can end or change the request."""
+    # A text that begins with a number and a semicolon would be another request, so a word stands before it.
+    return f"\x1b]9;trnfleet: {plain(text, LONGEST_NOTIFICATION)}\x07"
+
+
+def send_notification(app: App[Any], text: str) -> None:
+    """Ask the terminal for a desktop notification; one that knows none shows nothing."""
+    driver = app._driver  # noqa: SLF001  no public name; pinned and tested
+    if driver is not None and not app.is_headless:
+        driver.write(notification(text))

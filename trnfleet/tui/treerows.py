@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.layout import Layout, Node
     from trnfleet.monitor.fields import Field
+    from trnfleet.monitor.findings import Severity
     from trnfleet.monitor.monitor import Monitor
+    from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.cells import Parts
     from trnfleet.tui.columns import Plan, TreeColumn
     from trnfleet.tui.described import Descriptions
@@ -49,6 +51,8 @@ class TreeRows:
         self._descriptions = descriptions
         self.highlight: Highlight | None = None
         """What is picked out; the app's."""
+        self.alert_board: AlertBoard | None = None
+        """What there is of alerts; the app's."""
         self._sparks: dict[Node, str] = {}
         self._sparks_of: tuple[Layout | None, int, int] = (None, -1, 0)
 
@@ -158,6 +162,15 @@ class TreeRows:
             if is_selected:
                 style = style + _CURSOR if style else palette.SELECTED if column.key == columns.NAME else None
             style = style or base
+            if column.key == columns.NAME and (found := self._alert(row.node)) is not None:
+                sign = (
+                    palette.SEVERITY_STYLE[found] + _CURSOR if is_selected else palette.SEVERITY_STYLE[found]
+                )
+                parts += [
+                    (fit(text.rstrip(), column.width - 2), style),
+                    (f" {palette.SEVERITY_GLYPH[found]}", sign),
+                ]
+                continue
             if parts and parts[-1][1] == style:
                 parts[-1] = (parts[-1][0] + text, style)
             else:
@@ -197,6 +210,10 @@ class TreeRows:
             return " "
         below = self._monitor.store.layout.instance_range(node)
         return PICKED if mask[below.start : below.stop].any() else " "
+
+    def _alert(self, node: Node) -> Severity | None:
+        """Return the worst severity of the alerts at or below a node that nobody has in hand."""
+        return None if self.alert_board is None else self.alert_board.marks.at(node)
 
     def _name_style(self, node: Node, state: State) -> Style | None:
         if state.freshness is not Freshness.LIVE:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.monitor import Monitor
+    from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.cells import Parts
     from trnfleet.tui.described import Descriptions
     from trnfleet.tui.highlight import Highlight
@@ -99,6 +100,10 @@ class TreeTable(LineView):
     def set_highlight(self, highlight: Highlight) -> None:
         """Mark the instances that are picked out."""
         self._rows.highlight = highlight
+
+    def set_board(self, board: AlertBoard) -> None:
+        """Mark what has alerts."""
+        self._rows.alert_board = board
 
     @property
     def plan(self) -> columns.Plan:

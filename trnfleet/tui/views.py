@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.message import Message
 from textual.widget import Widget
 
+from trnfleet.tui.alertboard import AlertBoard
+
 if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.tui.highlight import Highlight
 
-FLEET, HIERARCHY, CHIP, RESERVATIONS, EVENTS = "Fleet", "Hierarchy", "Chip", "Reservations", "Events"
+FLEET, HIERARCHY, CHIP = "Fleet", "Hierarchy", "Chip"
+RESERVATIONS, ALERTS, EVENTS = "Reservations", "Alerts", "Events"
 """Titles of the views, by which they are asked for."""
 
 
@@ -57,10 +60,16 @@ class View(Widget):
         self.clock = clock
         self.highlight: Highlight | None = None
         """What is picked out in every view; the app's."""
+        self.alert_board = AlertBoard(monitor)
+        """What there is of alerts; the app's."""
 
     def set_highlight(self, highlight: Highlight) -> None:
         """Take the app's highlight, which all views share."""
         self.highlight = highlight
+
+    def set_board(self, board: AlertBoard) -> None:
+        """Take the app's board of alerts, which all views share."""
+        self.alert_board = board
 
     @property
     def place(self) -> str:

@@ -1,0 +1,639 @@
+"""The Alerts view through its keys, what it writes, and what other views tell of alerts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.feed import Feed, standalone, ultraservers
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.alerts.rules import Rule
+from trnfleet.errors import BrokerError
+from trnfleet.monitor.alerting.alerts import Alerts
+from trnfleet.monitor.alerting.desk import Desk
+from trnfleet.tui import alerts as alertsview
+from trnfleet.tui import terminal
+from trnfleet.tui.alerts import AlertsView
+from trnfleet.tui.app import NOTICE_S, FleetApp
+from trnfleet.tui.bars import Bar
+from trnfleet.wire.alerts import AckMessage
+from trnfleet.wire.messages import encode_message
+from trnfleet.wire.ports import Envelope, LinkStatus
+from trnfleet.wire.topics import TopicClass, build_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from textual.pilot import Pilot
+
+    from trnfleet.monitor.monitor import Monitor
+
+SIZES = [(80, 24), (120, 40), (240, 70)]
+INSTANCE = "uc1/us-0001/trn2u-0001-2"
+CHIP = f"{INSTANCE}/chip05"
+NASTY = "\x1b]0;x\x07[@click=app.quit]x[/]"
+
+
+def rule(name: str, severity: str, figure: str, above: float, **rest: Any) -> Rule:
+    fields = {"name": name, "scope": "chip", "severity": severity, "figure": figure, "above": above}
+    return Rule.model_validate({**fields, "summary": "{worst} is at {value}", **rest})
+
+
+RULES = (
+    rule("overheated", "critical", "temperature_c", 90.0, runbook="Look at the fans.", description="Heat kills."),
+    rule("throttled", "warning", "throttle_pct", 5.0),
+    rule("power-high", "warning", "power_w", 450.0, **{"for": "30s"}),
+    Rule.model_validate(
+        {
+            "name": "job-failed", "scope": "job", "severity": "critical", "figure": "state", "equals": "failed",
+            "summary": "job {job} is {value}",
+        }
+    ),
+    Rule.model_validate(
+        {
+            "name": "ends-soon", "scope": "reservation", "severity": "info", "figure": "ends_in_s", "below": 1e6,
+            "summary": "{target} ends in {value}",
+        }
+    ),
+)  # fmt: skip  # rules read as rows
+
+
+class Loopback:
+    """A publisher whose messages come back at once; or do not."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self.status = LinkStatus(broker="memory", connected=True, connects=1)
+        self.sent: list[Envelope] = []
+        self._monitor = monitor
+        self.problem = ""
+
+    async def publish(self, batch: Iterable[Envelope]) -> None:
+        if self.problem:
+            raise BrokerError(self.problem)
+        batch = list(batch)
+        self.sent += batch
+        self.status.sent += len(batch)
+        self._monitor.apply(batch)
+
+
+def fed(instances: list[tuple[str, str]] | None = None) -> Feed:
+    feed = Feed(ultraservers(2) if instances is None else instances)
+    alerts = Alerts("demo", RULES)
+    feed.monitor.alerts = feed.monitor.ingest.alerts = alerts
+    feed.set("temperature_c", 50.0)
+    feed.set("power_w", 300.0)
+    feed.describe()
+    feed.tick()
+    return feed
+
+
+def rows(feed: Feed, address: str) -> slice:
+    node = feed.layout.find(address)
+    assert node is not None
+    chips = feed.layout.chip_range(node)
+    return slice(chips.start, chips.stop)
+
+
+def made(feed: Feed, *, can_write: bool = True, is_loud: bool = False) -> tuple[FleetApp, Loopback]:
+    publisher = Loopback(feed.monitor)
+    desk = Desk("demo", publisher=publisher if can_write else None, owner="ann")  # type: ignore[arg-type]
+    return FleetApp(feed.monitor, clock=feed.clock, desk=desk, bell=is_loud, notify=is_loud), publisher
+
+
+def screen(app: FleetApp) -> list[str]:
+    width, height = app.size
+    lines = app.screen._compositor.render_strips()
+    return ["".join(segment.text for segment in line)[:width] for line in lines[:height]]
+
+
+def text(app: FleetApp) -> str:
+    return "\n".join(screen(app))
+
+
+def view(app: FleetApp) -> AlertsView:
+    assert isinstance(app.page, AlertsView)
+    return app.page
+
+
+async def tick(app: FleetApp, pilot: Pilot[None], feed: Feed, seconds: float = 1.0) -> None:
+    await feed.clock.advance(seconds)
+    feed.tick()
+    app._tick()
+    await pilot.pause()
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_view_at_every_size(size: tuple[int, int]) -> None:
+    """Key 8 opens the list: worst first with sign, age, rule, place and value, and the chosen one at length."""
+    feed = fed()
+    feed.set("temperature_c", 95.0, rows(feed, CHIP))
+    feed.set("throttle_pct", 20.0, rows(feed, f"{INSTANCE}/chip01"))
+    app, _ = made(feed)
+    async with app.run_test(size=size) as pilot:
+        await tick(app, pilot, feed)
+        await pilot.press("8")
+        await tick(app, pilot, feed)
+        shown = screen(app)
+        assert all(len(line) <= size[0] for line in shown)
+        assert "[active 2]" in shown[3]
+        first, second = shown[5], shown[6]
+        assert first.startswith(">✖ crit")
+        assert "overheated" in first
+        assert "95.0 °C" in first
+        assert "chip05" in first
+        assert second.startswith(" ▲ warn")
+        said = text(app)
+        assert f"{CHIP} is at 95.0 °C" in said
+        assert "Look at the fans." in said
+        assert "temperature_c above 90 °C" in said
+        assert app.page.place == CHIP
+        if size[1] >= 40:
+            assert "Heat kills." in said
+        if size[0] >= 120:
+            assert "▲ fired" in said or "fired ▲" in said or "nothing is kept yet" in said
+
+
+async def test_nothing_fires() -> None:
+    """A calm fleet says so, and that rules watch."""
+    feed = fed()
+    app, _ = made(feed)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("8")
+        await tick(app, pilot, feed)
+        assert "Nothing fires that nobody has in hand. 5 rules watch." in text(app)
+        assert "nothing fires" in screen(app)[0]
+        for key in ("a", "x", "e", "enter", "d", "d"):
+            await pilot.press(key)
+        await pilot.press("t", "t", "t", "s", "T")
+        assert view(app).tab == "silences"
+
+
+async def test_a_storm_is_one_line() -> None:
+    """A thousand alerts of a rule are one line that counts them; opened, each is there; the others stay lines of their own."""
+    feed = fed(ultraservers(16))
+    feed.set("throttle_pct", 20.0, slice(0, 1_000))
+    feed.set("temperature_c", 95.0, rows(feed, CHIP))
+    app, _ = made(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("8")
+        await tick(app, pilot, feed)
+        alerts = view(app).list
+        assert len(alerts.rows) == 2
+        assert "[active 1,001]" in screen(app)[3]
+        assert "1,000 alerts" in screen(app)[6]
+        await pilot.press("down")
+        assert "throttled: 1,000 alerts firing" in text(app)
+        await pilot.press("enter")
+        assert len(alerts.rows) == 2 + 1_000
+        await pilot.press("end")
+        assert "│ throttled" in text(app)
+        before = alerts.lines_painted
+        await pilot.press("up")
+        assert alerts.lines_painted - before <= 40
+        await pilot.press("e")
+        assert len(alerts.rows) == 2
+        assert alerts.picked.group is not None
+        await pilot.press("E")
+        assert len(alerts.rows) == 2 + 1_000
+        await pilot.press("E", "a")
+        assert "at most 200 at once" in text(app)
+
+
+async def test_the_cursor_stays_on_its_alert() -> None:
+    """Others come and go; what is under the cursor stays there."""
+    feed = fed()
+    feed.set("throttle_pct", 20.0, rows(feed, f"{INSTANCE}/chip01"))
+    feed.set("temperature_c", 95.0, rows(feed, CHIP))
+    app, _ = made(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("8")
+        await tick(app, pilot, feed)
+        await pilot.press("down")
+        assert view(app).place.endswith("chip01")
+        feed.set("temperature_c", 95.0, rows(feed, "uc1/us-0002/trn2u-0002-1/chip01"))
+        await tick(app, pilot, feed)
+        assert view(app).place == f"{INSTANCE}/chip01"
+        assert view(app).list.row == 2
+
+
+async def test_acknowledging_and_taking_it_back() -> None:
+    """A asks for how long, with two hours written; the alert leaves the active ones and says who has it; x gives it back."""
+    feed = fed()
+    feed.set("temperature_c", 95.0, rows(feed, CHIP))
+    app, publisher = made(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("8")
+        await tick(app, pilot, feed)
+        await pilot.press("a")
+        form = view(app).ack_form
+        assert form.values == {"for": "2h", "note": ""}
+        assert "Acknowledge overheated at " in text(app)
+        await pilot.press("tab", *"fans", "enter")
+        await pilot.pause()
+        await tick(app, pilot, feed)
+        assert not form.is_open
+        assert len(publisher.sent) == 1
+        assert "acknowledged for 2h00: overheated at " in screen(app)[3]
+        await tick(app, pilot, feed, alertsview.NOTE_S + 1)
+        assert "[active 0]" in text(app)
+        assert "1 acknowledged: t shows them." in text(app)
+        assert "1 acked" in screen(app)[0]
+        await pilot.press("t")
+        assert "acked ann, 1h59 left" in text(app)
+        assert "ann until 02:0" in text(app)
+        assert ": fans" in text(app)
+        await pilot.press("x")
+        await pilot.pause()
+        await tick(app, pilot, feed)
+        assert "acked" not in screen(app)[0]
+        await pilot.press("T")
+        assert "[active 1]" in text(app)
+
+
+async def test_the_form_says_what_is_wrong() -> None:
+    """A duration that is none, and a broker that does not take it, are told in the form, which stays; Esc leaves it."""
+    feed = fed()
+    feed.set("temperature_c", 95.0, rows(feed, CHIP))
+    app, publisher = made(feed)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("8")
+        await tick(app, pilot, feed)
+        await pilot.press("a", *["backspace"] * 2, *"soon", "enter")
+        form = view(app).ack_form
+        assert "'soon' is not a duration" in form.message
+        publisher.problem = "nothing was written: memory: no connection"
+        await pilot.press(*["backspace"] * 4, *"1h", "enter")
+        await pilot.pause()
+        assert "no connection" in form.message
+        await pilot.press("escape")
+        assert not form.is_open
+        assert view(app).list.has_focus
+        assert app.page.title == "Alerts"
+        assert not publisher.sent
+
+
+async def test_a_silence_with_its_preview() -> None:
+    """Z offers matchers for what is like the alert, says while one types what they would hide, and wants a reason."""
+    feed = fed()
+    feed.set("temperature_c", 95.0, slice(0, 3))
+    feed.set("throttle_pct", 20.0, slice(0, 1))
+    app, publisher = made(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("8")
+        await tick(app, pilot, feed)
+        await pilot.press("z")
+        form = view(app).silence_form
+        assert form.values["matchers"].startswith('alertname="overheated" chip="uc1/us-0001/')
+        assert "would hide 1 firing (1 critical): overheated" in form.message
+        await pilot.press("enter")
+        assert "say why" in form.message
+        await pilot.press("shift+tab", "shift+tab")
+        field = form._inputs["matchers"]
+        assert field.has_focus
+        field.value = ""
+        await pilot.press(*'severity=~"crit.*"')
+        await pilot.pause()
+        assert "would hide 3 firing (3 critical): overheated" in form.message
+        await pilot.press(*" nonsense")
+        await pilot.pause()
+        assert "'nonsense'" in form.message
+        field.value = 'severity="critical"'
+        await pilot.press("tab", "tab", *"night work", "enter")
+        await pilot.pause()
+        await tick(app, pilot, feed)
+        assert len(publisher.sent) == 1
+        assert not form.is_open
+        assert "silenced for 4h00" in screen(app)[3]
+        assert "[active 1]" in text(app)
+        await pilot.press("t", "t")
+        line = next(line for line in screen(app) if "hides 3" in line)
+        assert "night work" in line
+        assert "ann" in line
+        assert 'severity="critical"' in line
+        await pilot.press("x")
+        await pilot.pause()
+        await tick(app, pilot, feed)
+        assert "No silence." in text(app)
+        assert feed.monitor.alerts.counts().critical == 3
+
+
+async def test_a_silence_of_a_storm_is_for_what_it_shares() -> None:
+    """On a collapsed line, the matchers are what all of its alerts have in common."""
+    feed = fed()
+    feed.set("temperature_c", 95.0, rows(feed, INSTANCE))
+    app, _ = made(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("8")
+        await tick(app, pilot, feed)
+        await pilot.press("z")
+        assert view(app).silence_form.values["matchers"] == f'alertname="overheated" instance="{INSTANCE}"'
+        assert "would hide 16 firing (16 critical)" in view(app).silence_form.message
+
+
+@pytest.mark.parametrize("key", ["a", "z", "x"])
+async def test_a_screen_that_only_reads(key: str) -> None:
+    """Without a desk that writes, the keys say so and how to change it."""
+    feed = fed()
+    feed.set("temperature_c", 95.0, rows(feed, CHIP))
+    for app in (made(feed, can_write=False)[0], FleetApp(feed.monitor, clock=feed.clock)):
+        async with app.run_test(size=(80, 24)) as pilot:
+            await pilot.press("8")
+            await tick(app, pilot, feed)
+            await pilot.press(key)
+            assert alertsview.READ_ONLY in text(app)
+            assert not view(app).ack_form.is_open
+            await pilot.press("down", "home")
+            assert alertsview.READ_ONLY not in text(app)
+
+
+async def test_the_tabs() -> None:
+    """T goes through active, all, silences and history; all has what is pending, history the newest first."""
+    feed = fed()
+    feed.set("temperature_c", 95.0, rows(feed, CHIP))
+    app, _ = made(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("8")
+        await tick(app, pilot, feed)
+        feed.set("power_w", 480.0, rows(feed, CHIP))
+        feed.set("throttle_pct", 20.0, rows(feed, CHIP))
+        await tick(app, pilot, feed)
+        assert "[active 2]" in text(app)
+        await pilot.press("t")
+        assert "[all 3]" in text(app)
+        assert "pending 0s of 30s" in text(app)
+        assert "fires in 30 s if that lasts" not in text(app)
+        await pilot.press("end")
+        assert "fires in 30 s if that lasts" in text(app)
+        feed.set("temperature_c", 50.0)
+        await tick(app, pilot, feed)
+        await pilot.press("t", "t")
+        assert "[history 3]" in text(app)
+        kinds = [told.happening.kind for told in view(app).history.rows]
+        assert kinds == ["resolved", "firing", "firing"]
+        assert "resolved at 2026-01-05" in text(app)
+        await pilot.press("slash", *"throttled", "enter")
+        assert len(view(app).history.rows) == 1
+        feed.set("temperature_c", 95.0, rows(feed, CHIP))
+        await tick(app, pilot, feed)
+        assert len(view(app).history.rows) == 1
+        await pilot.press("escape")
+        assert len(view(app).history.rows) == 4
+
+
+async def test_the_filter() -> None:
+    """/ leaves parts of anything, matchers and places; Esc brings back all before it leaves the view."""
+    feed = fed()
+    feed.set("temperature_c", 95.0, rows(feed, CHIP))
+    feed.set("throttle_pct", 20.0, rows(feed, INSTANCE))
+    app, _ = made(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("8")
+        await tick(app, pilot, feed)
+        for pattern, found in (
+            ("OVERHEAT", 1),
+            ("!overheat", 16),
+            ("severity=critical", 1),
+            ("severity=~crit.*|warn.*", 17),
+            ("alertname!=throttled", 1),
+            ("at=uc1/us-0001", 17),
+            ("at=uc1/us-0002", 0),
+            (f"at={CHIP} throttled", 1),
+            ("chip05", 2),
+        ):
+            await pilot.press("slash")
+            view(app).prompt.value = pattern
+            await pilot.press("enter")
+            await pilot.pause()
+            assert view(app)._found() == found, pattern
+        await pilot.press("slash")
+        view(app).prompt.value = "severity=~("
+        await pilot.pause()
+        assert "▲ matcher" in text(app)
+        await pilot.press("escape")
+        assert view(app).pattern == ""
+        assert app.page.title == "Alerts"
+        await pilot.press("escape")
+        assert app.page.title == "Fleet"
+
+
+async def test_the_order() -> None:
+    """S goes through severity, age and place."""
+    feed = fed()
+    feed.set("temperature_c", 95.0, rows(feed, "uc1/us-0002/trn2u-0002-1/chip01"))
+    app, _ = made(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("8")
+        await tick(app, pilot, feed)
+        feed.set("throttle_pct", 20.0, rows(feed, CHIP))
+        await tick(app, pilot, feed)
+        names = []
+        for _ in range(3):
+            names.append([row.held.alert.name for row in view(app).list.rows if row.held is not None])
+            await pilot.press("s")
+        assert names == [
+            ["overheated", "throttled"],
+            ["throttled", "overheated"],
+            ["throttled", "overheated"],
+        ]
+        assert view(app).sort == "severity"
+
+
+async def test_from_an_alert_to_its_place_and_back() -> None:
+    """Enter goes to the chip, to where a job runs, to a reservation; A goes from a place to its alerts."""
+    feed = fed(ultraservers(2) + standalone(1))
+    feed.set("temperature_c", 95.0, rows(feed, CHIP))
+    feed.set("temperature_c", 95.0, rows(feed, "uc1/us-0002/trn2u-0002-1/chip01"))
+    feed.jobs = {"llama": ("uc1/us-0002/trn2u-0002-1",)}
+    feed.states = {"llama": "failed"}
+    feed.describe()
+    feed.monitor.apply([feed.reservation("cb-1", "uc1/standalone/trn2-0001")])
+    app, _ = made(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("8")
+        await tick(app, pilot, feed)
+        for key, at in (
+            ("chip05", ("Chip", CHIP)),
+            ("job-failed", ("Hierarchy", "uc1/us-0002/trn2u-0002-1")),
+            ("ends-soon", ("Reservations", "uc1/standalone/trn2-0001")),
+        ):
+            app.go("", "Alerts")
+            view(app).filter(key)
+            await pilot.press("home", "enter")
+            await pilot.pause()
+            assert (app.page.title, app.page.place) == at
+        await pilot.press("escape")
+        view(app).filter("")
+        app.go(CHIP)
+        await pilot.pause()
+        await pilot.press("A")
+        await pilot.pause()
+        assert view(app).pattern == f"at={CHIP}"
+        assert [row.held.alert.place for row in view(app).list.rows] == [CHIP]
+        await pilot.press("escape", "escape")
+        assert app.page.title == "Chip"
+
+
+async def test_other_views_mark_what_has_alerts() -> None:
+    """Tree, map, jobs, chip and reservation tell of alerts that nobody has in hand; acknowledged ones mark nothing."""
+    feed = fed(ultraservers(2) + standalone(1))
+    feed.jobs = {"llama": ("uc1/us-0001",)}
+    feed.describe()
+    feed.monitor.apply([feed.reservation("cb-1", INSTANCE)])
+    feed.set("temperature_c", 95.0, rows(feed, CHIP))
+    app, _ = made(feed)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await tick(app, pilot, feed)
+        await tick(app, pilot, feed)
+        label = next(line for line in screen(app) if "us-0001" in line and "us-0002" in line)
+        assert "us-0001 ✖" in label
+        assert "us-0002 ✖" not in label
+        assert next(line for line in screen(app) if "llama" in line).rstrip().endswith("✖1")
+        await pilot.press("2")
+        await tick(app, pilot, feed)
+        marked = [line for line in screen(app)[3:-2] if "✖" in line]
+        assert [line.split()[1] for line in marked] == ["uc1", "us-0001", "trn2u-0001-2"]
+        app.go(CHIP)
+        await tick(app, pilot, feed)
+        assert "alerts: ✖ overheated" in text(app)
+        app.go(f"{INSTANCE}/chip06")
+        await tick(app, pilot, feed)
+        assert "alerts:" not in text(app)
+        await pilot.press("7")
+        await tick(app, pilot, feed)
+        assert "alerts: ✖ 1 • 1" in text(app)
+        alert = next(each for each in feed.monitor.alerts.active() if each.name == "overheated")
+        now_ns = feed.monitor.moment().time_ns
+        message = AckMessage(
+            fingerprint=alert.fingerprint,
+            owner="bob",
+            at=format_rfc3339(now_ns),
+            until=format_rfc3339(now_ns + 3_600 * NS_PER_S),
+        )
+        topic = build_topic("demo", TopicClass.ACK, alert.fingerprint)
+        feed.monitor.apply([Envelope(topic, encode_message(message), qos=1, retain=True)])
+        await tick(app, pilot, feed)
+        await pilot.press("2")
+        await tick(app, pilot, feed)
+        assert not [line for line in screen(app)[3:-2] if "✖" in line]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_header_and_the_notice(size: tuple[int, int]) -> None:
+    """The header counts what fires by severity, and a new alert is told for a while rather than an event."""
+    feed = fed()
+    app, _ = made(feed)
+    async with app.run_test(size=size) as pilot:
+        await tick(app, pilot, feed)
+        assert "nothing fires" in screen(app)[0]
+        feed.set("temperature_c", 95.0, rows(feed, CHIP))
+        feed.set("throttle_pct", 20.0, slice(0, 5))
+        feed.monitor.apply([feed.event("uc1/us-0002", "link down", severity="critical")])
+        await tick(app, pilot, feed)
+        await tick(app, pilot, feed)
+        head = screen(app)[0]
+        assert "✖ 1 crit" in head
+        assert "▲ 5 warn" in head
+        crumbs = app.query_one("#crumbs", Bar)
+        assert "✖ " in crumbs.text
+        assert "overheated" in crumbs.text
+        assert "link down" not in crumbs.text
+        await tick(app, pilot, feed, NOTICE_S)
+        assert "overheated" not in crumbs.text
+
+
+async def test_bell_and_notification(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New alerts ring once in ten seconds, all together; quiet ones and information do not."""
+    feed = fed()
+    said: list[str] = []
+    monkeypatch.setattr("trnfleet.tui.app.send_notification", lambda _app, told: said.append(told))
+    app, _ = made(feed, is_loud=True)
+    rung: list[int] = []
+    monkeypatch.setattr(app, "bell", lambda: rung.append(1))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await tick(app, pilot, feed)
+        assert not said
+        feed.set("temperature_c", 95.0, rows(feed, CHIP))
+        await tick(app, pilot, feed)
+        assert len(said) == len(rung) == 1
+        assert said[0] == f"1 new alert: critical overheated {CHIP}"
+        feed.set("throttle_pct", 20.0, slice(0, 5))
+        for _ in range(8):
+            await tick(app, pilot, feed)
+        assert len(said) == 1
+        await tick(app, pilot, feed, 3.0)
+        assert len(said) == len(rung) == 2
+        assert said[1].startswith("5 new alerts: warning throttled")
+        for _ in range(12):
+            await tick(app, pilot, feed)
+        assert len(said) == 2
+
+
+async def test_a_quiet_app_does_not_ring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the options nothing rings."""
+    feed = fed()
+    app, _ = made(feed)
+    rung: list[int] = []
+    monkeypatch.setattr(app, "bell", lambda: rung.append(1))
+    monkeypatch.setattr("trnfleet.tui.app.send_notification", lambda _app, told: rung.append(len(told)))
+    async with app.run_test(size=(120, 40)) as pilot:
+        feed.set("temperature_c", 95.0, rows(feed, CHIP))
+        await tick(app, pilot, feed)
+        await tick(app, pilot, feed)
+        assert not rung
+
+
+def test_a_notification_holds_no_control_characters() -> None:
+    """Whatever an alert is called, only the frame of the request is for the terminal to act upon."""
+    made = terminal.notification(f"4;1;{NASTY}\u202e\x9c")
+    assert made.startswith("\x1b]9;trnfleet: ")
+    assert made.endswith("\x07")
+    assert made[4:-1].isprintable()
+
+
+async def test_texts_of_others_are_shown_plainly() -> None:
+    """Owners, notes and reasons are what somebody wrote: nothing of them is acted upon."""
+    feed = fed()
+    feed.set("temperature_c", 95.0, rows(feed, CHIP))
+    app, _ = made(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("8")
+        await tick(app, pilot, feed)
+        desk = Desk("demo", publisher=Loopback(feed.monitor), owner=NASTY)  # type: ignore[arg-type]
+        alert = feed.monitor.alerts.active()[0]
+        now_ns = feed.monitor.moment().time_ns
+        await desk.acknowledge(alert, now_ns=now_ns, lasts_s=60.0, note=NASTY)
+        await desk.silence(
+            ["severity=warning", f'job!="{NASTY[:4]}"'], now_ns=now_ns, lasts_s=60.0, why=NASTY
+        )
+        for _ in range(4):
+            await tick(app, pilot, feed)
+            assert all(line.isprintable() for line in screen(app))
+            await pilot.press("t")
+
+
+async def test_help_knows_the_view() -> None:
+    """? lists the view and its keys."""
+    app, _ = made(fed())
+    async with app.run_test(size=(160, 70)) as pilot:
+        await pilot.press("8", "question_mark")
+        for part in (
+            "8 ",
+            "Acknowledge: you have it in hand",
+            "Silence what is like it",
+            "The alerts of what you are",
+        ):
+            assert part in text(app)
+
+
+async def test_no_rules() -> None:
+    """Without rules the view says so and the header tells findings."""
+    feed = Feed(ultraservers(1))
+    feed.describe()
+    feed.tick()
+    app, _ = made(feed)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("8")
+        await tick(app, pilot, feed)
+        assert "No rules are loaded" in text(app)
+        assert "nothing needs a look" in screen(app)[0]
