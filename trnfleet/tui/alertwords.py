@@ -74,7 +74,12 @@ def where_text(alert: Alert, room: int = 200) -> str:
     if alert.rule.scope not in LEVEL_OF:
         # A job's first place says less than its name.
         return plain(alert.target, max(1, room)) if alert.target else "fleet"
-    return shortened(plain(place), room) if place else "fleet"
+    text = plain(place)
+    short = shortened(text, room)
+    if short == text or not short.startswith("chip"):
+        return short or "fleet"
+    # A chip's number alone says nothing: as much of its instance's name as there is room for stands before it.
+    return f"…{text[1 - max(room, 2) :]}"
 
 
 def amount_text(alert: Alert) -> str:

@@ -164,6 +164,7 @@ def test_amounts_and_places() -> None:
     assert words.amount_text(held(of=link, members=3, chips=2).alert) == "3 links"
     assert words.where_text(held("", place="").alert) == "fleet"
     assert words.where_text(held().alert, 20) == "trn2u-0001-0/chip05"
+    assert words.where_text(held().alert, 15) == "…-0001-0/chip05"
     assert words.compact("2 min 05 s") == "2m 05s"
     assert words.compact("1 h 54 min") == "1h 54m"
     assert words.compact("95.0 °C") == "95.0 °C"
