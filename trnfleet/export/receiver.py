@@ -5,6 +5,7 @@ What they are told twice, or not at all, is the ledger's to decide. A receiver n
 
 from __future__ import annotations
 
+import abc
 import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -38,7 +39,7 @@ class Tally:
     last_error: str = ""
 
 
-class Receiver:
+class Receiver(abc.ABC):
     """Somebody who is told of alerts."""
 
     repeats = False
@@ -52,19 +53,19 @@ class Receiver:
         self.confirm: Callable[[Notice], None] = _nobody
         """Called when a notice has arrived."""
 
+    @abc.abstractmethod
     def tell(self, notices: Sequence[Notice]) -> int:
         """Take what has just changed, in order, and return of how many notices it took note: those at the front."""
-        raise NotImplementedError
 
-    def keep(self, notice: Notice) -> None:
+    def keep(self, notice: Notice) -> None:  # noqa: B027  only those that repeat need it
         """Take what it has been told of before and goes on, with newer figures; of use where it repeats."""
 
-    def stand_by(self) -> None:
+    def stand_by(self) -> None:  # noqa: B027  only those that repeat need it
         """Stop repeating: somebody else speaks from here on."""
 
+    @abc.abstractmethod
     async def run(self) -> None:
         """Tell what was taken, until cancelled."""
-        raise NotImplementedError
 
 
 def _nobody(_notice: Notice) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
@@ -52,18 +51,19 @@ async def test_a_program_gets_the_alert(tmp_path: Path) -> None:
     assert "TRNFLEET_MQTT_PASSWORD" not in variables(notice(1), given)
 
 
-async def test_a_program_that_fails_or_never_ends() -> None:
+async def test_a_program_that_fails_or_never_ends(tmp_path: Path) -> None:
     """Why it failed is said; one that goes on is killed with all that it started."""
     assert await run_program(("sh", "-c", "exit 7"), notice(), ManualClock()) == "exit status 7"
     assert await run_program(("/no/such",), notice(), ManualClock()) != ""
     clock = ManualClock()
+    started = tmp_path / "started"
     said: list[str] = []
 
     async def hang() -> None:
-        said.append(await run_program(("sleep", "1000"), notice(), clock))
+        said.append(await run_program(("sh", "-c", f"touch {started}; sleep 1000"), notice(), clock))
 
     async with running(hang()):
-        await asyncio.sleep(0.2)
+        await eventually(started.exists)
         await clock.advance(LIMIT_S)
         await eventually(lambda: said)
     assert said == [f"not over within {LIMIT_S:g} s"]
