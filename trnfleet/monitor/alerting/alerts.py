@@ -277,7 +277,10 @@ class Alerts:
             if store.generation != generation:
                 return
         self._settle_restored(readings)
-        inhibit(self._followed, self._inhibitors, readings)
+        for _ in inhibit(self._followed, self._inhibitors, readings):
+            yield
+            if store.generation != generation:
+                return
         self.evaluations += 1
         self.revision += 1
         news, self._pending_news = self._pending_news, []
@@ -577,10 +580,13 @@ class Alerts:
     def _settle_restored(self, readings: Readings) -> None:
         """Resolve what was taken over and is not seen, once it could be seen for long enough."""
         instant = readings.instant
+        if not self._restored:
+            return
+        seen = {each.fingerprint for followed in self._followed for each in followed.alerts.values()}
         for fingerprint, seen_ns in list(self._restored.items()):
             alert = self._active.get(fingerprint)
             followed = None if alert is None else self._by_name.get(alert.name)
-            if alert is None or followed is None or any(each is alert for each in followed.alerts.values()):
+            if alert is None or followed is None or fingerprint in seen:
                 continue
             known = self._is_known(followed, alert, readings)
             if seen_ns < 0:
@@ -659,7 +665,7 @@ def _job_at(readings: Readings, jobs: Mapping[str, JobMessage], place: str) -> s
     numbers = set(readings.store.job_of[covered.start : covered.stop].tolist())
     if len(numbers) != 1 or not 0 <= (number := numbers.pop()) < len(jobs):
         return ""
-    name: str = list(jobs)[number]
+    name: str = readings.tables[Scope.JOB].names[number]
     return name
 
 

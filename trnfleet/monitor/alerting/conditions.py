@@ -14,7 +14,6 @@ import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.figures import FIGURES, LANES, LEVEL_OF, Form, Scope
-from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.alerting.readings import LEAST_PEERS
 from trnfleet.monitor.alerting.windows import CounterWindow, Feed, Past, Samples
@@ -310,13 +309,10 @@ class RowWatch:
         if level is Level.CHIP:
             newest = last_ns[rows]
         else:
-            newest = np.array(
-                [
-                    last_ns[(each := layout.chip_range(Node(level, row))).start : each.stop].max()
-                    for row in rows.tolist()
-                ],
-                np.int64,
-            )
+            newest = np.maximum.reduceat(last_ns, layout.chip_start[:-1].astype(np.intp))
+            if level is Level.ULTRASERVER:
+                newest = np.maximum.reduceat(newest, layout.ultraserver_start[:-1].astype(np.intp))
+            newest = newest[rows]
         age_s = (readings.instant.flow_ns - newest) / 1e9
         return np.where(newest > 0, np.maximum(age_s, 0.0), np.nan)
 

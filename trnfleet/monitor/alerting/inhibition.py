@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,16 +13,23 @@ from trnfleet.monitor.alerting.grouping import covered_chips, group_ids
 from trnfleet.monitor.store import Freshness
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from trnfleet.monitor.alerting.followed import Followed
     from trnfleet.monitor.alerting.readings import Readings
 
+ALERTS_A_SLICE = 5_000
+"""Alerts that are looked at between two turns of other tasks."""
 
-def inhibit(rules: Sequence[Followed], inhibitors: Mapping[str, tuple[str, ...]], readings: Readings) -> None:
+
+def inhibit(
+    rules: Sequence[Followed], inhibitors: Mapping[str, tuple[str, ...]], readings: Readings
+) -> Iterator[None]:
     """Work out for every active alert whether another one inhibits it; an alert all of whose members are covered is.
+
+    It gives way between slices; a layout that changes meanwhile ends it for whoever calls.
 
     Args:
         rules: All rules that are followed.
@@ -30,6 +38,7 @@ def inhibit(rules: Sequence[Followed], inhibitors: Mapping[str, tuple[str, ...]]
     """
     by_name = {followed.rule.name: followed for followed in rules}
     covered: dict[str, NDArray[np.bool_] | None] = {}
+    over: dict[str, _Over] = {}
     for followed in rules:
         if not followed.alerts:
             continue
@@ -50,20 +59,24 @@ def inhibit(rules: Sequence[Followed], inhibitors: Mapping[str, tuple[str, ...]]
                 covered[name] = covered_chips(source.rule, source.track, readings.layout)
             flags = covered[name]
             if flags is not None:
-                by = _covered(followed, source, flags, readings) | by
-        for number, alert in followed.alerts.items():
+                if name not in over:
+                    over[name] = _Over(source, readings)
+                yield
+                by = _covered(followed, over[name], flags, readings) | by
+                yield
+        for place, (number, alert) in enumerate(list(followed.alerts.items())):
+            if place % ALERTS_A_SLICE == ALERTS_A_SLICE - 1:
+                yield
             inhibitor = by.get(number, "")
             if inhibitor != alert.inhibited_by:
                 alert.inhibited_by = inhibitor
                 alert.revision += 1
 
 
-def _covered(
-    followed: Followed, source: Followed, flags: NDArray[np.bool_], readings: Readings
-) -> dict[int, str]:
+def _covered(followed: Followed, over: _Over, flags: NDArray[np.bool_], readings: Readings) -> dict[int, str]:
     """Return the alerts of a rule all of whose members are covered by another's, with that one's fingerprint."""
     first_chips = _covered_groups(followed, flags, readings)
-    found = {number: _alert_over(source, chip, readings) for number, chip in first_chips.items()}
+    found = {number: over.find(chip) for number, chip in first_chips.items()}
     return {number: by for number, by in found.items() if by}
 
 
@@ -108,16 +121,26 @@ def _covered_groups(followed: Followed, flags: NDArray[np.bool_], readings: Read
     return {int(ids[place]): int(first[place]) for place in starts[whole].tolist()}
 
 
-def _alert_over(source: Followed, chip: int, readings: Readings) -> str:
-    """Return the fingerprint of a rule's firing alert that covers a chip."""
-    layout = readings.layout
-    for alert in source.alerts.values():
-        if alert.fired_ns is None:
-            continue
-        node = layout.find(alert.target.partition(":")[0])
-        if node is not None and chip in layout.chip_range(node):
-            return alert.fingerprint
-    return ""
+class _Over:
+    """A rule's firing alerts by the chips that they are about."""
+
+    def __init__(self, source: Followed, readings: Readings) -> None:
+        layout = readings.layout
+        spans: list[tuple[int, int, str]] = []
+        for alert in source.alerts.values():
+            node = None if alert.fired_ns is None else layout.find(alert.target.partition(":")[0])
+            if node is not None:
+                chips = layout.chip_range(node)
+                spans.append((chips.start, chips.stop, alert.fingerprint))
+        self._spans = sorted(spans)
+        self._starts = [start for start, _, _ in self._spans]
+
+    def find(self, chip: int) -> str:
+        """Return the fingerprint of the alert that a chip belongs to; empty for none."""
+        place = bisect.bisect_right(self._starts, chip) - 1
+        if place < 0 or chip >= self._spans[place][1]:
+            return ""
+        return self._spans[place][2]
 
 
 def _same_name(followed: Followed, source: Followed) -> dict[int, str]:
