@@ -54,6 +54,9 @@ HOME_OF = {
     "boto3": "bridge",
     "botocore": "bridge",
     "httpx": "export",
+    "mcap": "record",
+    "zstandard": "record",
+    "lz4": "record",
 }
 """Libraries that one package alone may name."""
 

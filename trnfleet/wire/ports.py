@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 CONTENT_TYPE_JSON = "application/json"
 CONTENT_TYPE_CBOR = "application/cbor"
@@ -54,6 +54,42 @@ class LinkStatus:
     """The longest that the queue has been."""
     sent: int = 0
     """Messages handed to the broker."""
+
+
+class Stored(NamedTuple):
+    """An envelope with the time at which it came in."""
+
+    time_ns: int
+    """Wall clock, ns since 1970; made from a monotonic clock, so that it never falls within a recording."""
+    envelope: Envelope
+
+
+class Keyframe(NamedTuple):
+    """All that holds at a moment of a recording: what a reader needs who begins there."""
+
+    time_ns: int
+    state: list[Stored]
+    """Retained state, then the newest telemetry of every topic, each with the time at which it came in."""
+    has_values: bool
+    """Whether the newest telemetry is there; where it takes too much room, it is not."""
+
+
+class Tape(Protocol):
+    """A recording, finished or still going on, as those see it who play it."""
+
+    @property
+    def start_ns(self) -> int:
+        """Time of the oldest message that is there."""
+
+    @property
+    def end_ns(self) -> int:
+        """Time of the newest message that is there; goes up while recording goes on."""
+
+    def keyframe(self, at_ns: int) -> Keyframe | None:
+        """Return the newest keyframe at or before a moment; None where there is none."""
+
+    def read(self, after_ns: int, until_ns: int) -> Iterator[Stored]:
+        """Yield the messages of `after_ns < time_ns <= until_ns` in order; what is damaged is left out and counted."""
 
 
 class Publisher(Protocol):
