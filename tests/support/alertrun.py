@@ -22,7 +22,7 @@ from trnfleet.sim.unreliable import UnreliablePublisher
 from trnfleet.tasks import background
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.alerts import Happening
@@ -83,6 +83,8 @@ class AlertRun:
         rules: Sequence[Rule] | None = None,
         fleet: str | None = None,
         faults: Sequence[FaultEntry] | None = None,
+        publishing: Publishing | None = None,
+        tap: Callable[[int, list[Envelope]], None] | None = None,
     ) -> None:
         given = {"period", "speed", *(["fleet"] if fleet else [])}
         run = load_run(
@@ -96,7 +98,8 @@ class AlertRun:
         )
         if faults is not None:
             run = dataclasses.replace(run, scenario=Scenario(faults=tuple(faults)))
-        model = run.fleet.model_copy(update={"publish": Publishing(format="cbor", granularity="instance")})
+        chosen = publishing or Publishing(format="cbor", granularity="instance")
+        model = run.fleet.model_copy(update={"publish": chosen})
         self.period_s = period_s
         self.engine = make_engine(run, model)
         self.clock = ManualClock(1_767_600_000_000_000_000, 100.0)
@@ -118,7 +121,10 @@ class AlertRun:
             SilentSource(), model.name, clock=self.clock, rules=load_rules() if rules is None else rules
         )
         self.monitor.alerts.listener = self._take
+        self._tap = tap
         self.told: list[Told] = []
+        self.on_tick: Callable[[], None] | None = None
+        """Called when a tick has been evaluated."""
         self._start_ns = self.engine.moment_ns(0.0)
 
     async def play(self, seconds: float, until: tuple[str, str] | None = None) -> list[Told]:
@@ -130,8 +136,13 @@ class AlertRun:
             for _ in range(ticks):
                 await self.clock.advance(0.0)
                 sent, self._recorder.sent = self._recorder.sent, []
-                self.monitor.apply([envelope for _, envelope in sent])
+                envelopes = [envelope for _, envelope in sent]
+                if self._tap is not None:
+                    self._tap(self.clock.wall_ns(), envelopes)
+                self.monitor.apply(envelopes)
                 self.monitor.compute()
+                if self.on_tick is not None:
+                    self.on_tick()
                 if until is not None and any((each.rule, each.target) == until for each in self.told):
                     break
                 await self.clock.advance(self.period_s)

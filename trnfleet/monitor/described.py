@@ -54,6 +54,10 @@ class Described(NamedTuple):
     mark: int
     """Hash of the bytes that came, by which a repetition is told."""
 
+    def __deepcopy__(self, _memo: object) -> Described:
+        """Return itself: it never changes."""
+        return self
+
     @staticmethod
     def of(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Described:
         """Decode and shorten a descriptor.

@@ -43,6 +43,10 @@ class Event(NamedTuple):
     """NRT status of the execution that ended with it."""
     text: str
 
+    def __deepcopy__(self, _memo: object) -> Event:
+        """Return itself: it never changes."""
+        return self
+
 
 class Events:
     """A ring of events."""

@@ -74,8 +74,9 @@ class _Ring:
 class History:
     """The rings of one store."""
 
-    def __init__(self, budget_bytes: int = BUDGET_BYTES) -> None:
+    def __init__(self, budget_bytes: int = BUDGET_BYTES, most_samples: int = MAX_SAMPLES) -> None:
         self._budget = budget_bytes
+        self._most = most_samples
         self._layout: Layout | None = None
         self._rings: dict[Level, _Ring] = {}
         self._watched: OrderedDict[str, _Ring] = OrderedDict()
@@ -86,6 +87,11 @@ class History:
         """Return how many seconds the ring of a level can hold; 0 where the level does not fit."""
         ring = self._rings.get(level)
         return len(ring.values) if ring else 0
+
+    @property
+    def layout(self) -> Layout | None:
+        """The layout that nodes are numbers of; None before the first sample."""
+        return self._layout
 
     @property
     def nbytes(self) -> int:
@@ -99,7 +105,7 @@ class History:
             return
         while len(self._watched) >= MAX_WATCHED:
             self._watched.popitem(last=False)
-        self._watched[path] = _Ring(MAX_SAMPLES, 1)
+        self._watched[path] = _Ring(self._most, 1)
 
     def push(self, store: Store, rollups: Rollups) -> None:
         """Take one sample of everything that is kept; called once a second."""
@@ -147,7 +153,7 @@ class History:
         left = self._budget
         for level in _LEVELS:
             sample_bytes = layout.count(level) * len(KEPT) * 4
-            samples = min(MAX_SAMPLES, min(left, self._budget // 2) // max(1, sample_bytes))
+            samples = min(self._most, min(left, self._budget // 2) // max(1, sample_bytes))
             if not sample_bytes or samples < MIN_SAMPLES:
                 break
             ring = self._rings[level] = _Ring(samples, layout.count(level))

@@ -6,6 +6,7 @@ served in between.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,7 +31,7 @@ from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.topics import DEFAULT_ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
@@ -130,6 +131,20 @@ class Summary:
     reserved_currency: str | None = None
 
 
+class Snapshot(NamedTuple):
+    """All that a monitor knew at a moment, apart from what a pass makes anew and from history; never changed."""
+
+    applied_s: float
+    """Monotonic seconds of the last message in it."""
+    ingest: Ingest
+    findings: Findings
+    holder: findings.Holder
+    history_s: float
+    message_rate: float
+    rate_mark: tuple[float, int]
+    events_seen: int
+
+
 class RackPower(NamedTuple):
     """What a rack draws."""
 
@@ -151,6 +166,7 @@ class Monitor:
         pue: float = PUE,
         rules: Sequence[Rule] = (),
         adopts_alerts: bool = False,
+        history: History | None = None,
     ) -> None:
         """Make the monitor of a fleet.
 
@@ -163,14 +179,21 @@ class Monitor:
             pue: Power usage effectiveness of the site: facility power over IT power.
             rules: What alerts are made by.
             adopts_alerts: Whether alerts that a former `watch` left are taken over before they are seen.
+            history: Where samples for charts are kept; one of the usual length if none is given.
         """
         self.fleet_name = fleet_name
         self.pue = pue
         self.clock = clock
-        self.alerts = Alerts(fleet_name, rules, adopts=adopts_alerts)
-        self.ingest = Ingest(fleet_name, root=root, limits=limits, alerts=self.alerts)
+        alerts = Alerts(fleet_name, rules, adopts=adopts_alerts)
+        self.ingest = Ingest(fleet_name, root=root, limits=limits, alerts=alerts)
         self.rollups = Rollups()
-        self.history = History()
+        self.history = History() if history is None else history
+        self.on_pass: Callable[[], None] | None = None
+        """Called at the end of each pass, when all that is known is of one moment."""
+        self.evaluates_alerts = True
+        """Whether passes hold the rules against the fleet; else alerts stay as they are."""
+        self.applied_s = -float("inf")
+        """Monotonic seconds at which the last message that was applied had come in."""
         self.findings: Findings = findings.NOTHING
         self._holder = findings.Holder()
         self.message_rate = 0.0
@@ -181,9 +204,15 @@ class Monitor:
         self._described = 0
         self._settling_since_s = 0.0
         self._due_since_s: float | None = None
-        self._history_s = -1.0
+        self.history_s = -1.0
+        """Monotonic seconds of history's last sample; negative before the first."""
         self._rate_mark = (0.0, 0)
         self._events_seen = 0
+
+    @property
+    def alerts(self) -> Alerts:
+        """What rules say of the fleet."""
+        return self.ingest.alerts
 
     @property
     def store(self) -> Store:
@@ -222,14 +251,49 @@ class Monitor:
         """Apply a batch and, where it is time for it, a new layout."""
         now_s = self.clock.monotonic_s()
         self.ingest.apply(batch, now_s, self.clock.wall_ns())
+        if batch:
+            self.applied_s = batch[-1].received_s
         self._rebuild_if_due(now_s)
 
     def compute(self) -> None:
         """Bring freshness, roll-ups and findings up to date in one go (for tests and one-shot commands)."""
-        self._rebuild_if_due(self.clock.monotonic_s(), at_once=True)
-        self._refresh_states()
-        for _ in self._pass_slices():
+        for _ in self.passing():
             pass
+
+    def passing(self) -> Iterator[None]:
+        """Bring freshness, roll-ups, findings and alerts up to date, giving way after each slice of work."""
+        self.lay_out()
+        self._refresh_states()
+        yield from self._pass_slices()
+
+    def lay_out(self) -> None:
+        """Let the layout show all descriptors that have come, without waiting for more."""
+        self._rebuild_if_due(self.clock.monotonic_s(), at_once=True)
+
+    def snapshot(self) -> Snapshot:
+        """Return a copy of all that is known now; to be taken between two passes."""
+        return Snapshot(
+            self.applied_s,
+            _copied(self.ingest),
+            self.findings,
+            copy.deepcopy(self._holder),
+            self.history_s,
+            self.message_rate,
+            self._rate_mark,
+            self._events_seen,
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to what was known at a moment; roll-ups come with the next pass, and the snapshot stays as it is."""
+        self.applied_s = snapshot.applied_s
+        self.ingest = _copied(snapshot.ingest)
+        self.findings = snapshot.findings
+        self._holder = copy.deepcopy(snapshot.holder)
+        self.history_s = snapshot.history_s
+        self.message_rate = snapshot.message_rate
+        self._rate_mark = snapshot.rate_mark
+        self._events_seen = snapshot.events_seen
+        self.rollups = Rollups()
 
     def moment(self) -> Moment:
         """Return what time it is for the fleet: the wall clock's, or that of its simulator or replay."""
@@ -370,20 +434,22 @@ class Monitor:
             boots = ingest.publishers.boots_online()
             moment = self.moment()
             yield from self.reservations.compute(self.store, self.rollups, moment, boots, ingest.descriptors)
-        if self.alerts.rules:
+        if self.evaluates_alerts and self.alerts.rules:
             yield from self._alert_slices()
         now_s = self.clock.monotonic_s()
-        if now_s - self._history_s >= 1.0 and self.counts.messages:
+        if now_s - self.history_s >= 1.0 and self.counts.messages:
             # On the second, so that a late pass does not stretch the charts' time; a long pause leaves a gap.
-            missed = 0 if self._history_s < 0 else int(now_s - self._history_s) - 1
+            missed = 0 if self.history_s < 0 else int(now_s - self.history_s) - 1
             if missed > 0:
                 self.history.skip(missed)
-            self._history_s = now_s if self._history_s < 0 else self._history_s + 1.0 + missed
+            self.history_s = now_s if self.history_s < 0 else self.history_s + 1.0 + missed
             self.history.push(self.store, self.rollups)
             self.reservations.watch(self.moment())
             marked_s, marked = self._rate_mark
             self.message_rate = (self.counts.messages - marked) / max(1e-3, now_s - marked_s)
             self._rate_mark = (now_s, self.counts.messages)
+        if self.on_pass is not None:
+            self.on_pass()
 
     def _alert_slices(self) -> Iterator[None]:
         """Hold the rules against a whole second of monitor time that has begun, giving way after each slice."""
@@ -463,6 +529,12 @@ def reserved(table: Sequence[Reservation]) -> dict[str, Any]:
         "reserved_idle_per_h": f"{sum(fee for fee, _ in idle):.2f}" if is_known else None,
         "reserved_currency": currencies.pop() if is_known else None,
     }
+
+
+def _copied(ingest: Ingest) -> Ingest:
+    """Return a copy of what came in that nobody listens to."""
+    listener = ingest.alerts.listener
+    return copy.deepcopy(ingest, {id(listener): None})
 
 
 def _slices(batch: list[Envelope]) -> list[list[Envelope]]:

@@ -5,7 +5,7 @@ Fields that a reader does not know are ignored, so that a later minor version ca
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic_core import from_json, to_json
@@ -29,6 +29,10 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     v: Literal[1] = 1
+
+    def __deepcopy__(self, _memo: dict[int, Any] | None = None) -> Self:
+        """Return itself: a message never changes."""
+        return self
 
 
 class ColumnSpec(BaseModel):

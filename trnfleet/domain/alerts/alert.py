@@ -6,7 +6,7 @@ Its fingerprint follows from the fleet, the rule and the target alone, so that e
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.alerts.figures import LEVEL_OF, Scope
@@ -61,6 +61,12 @@ class Alert:
     """Goes up with every change that others should hear of."""
     labels: dict[str, str] = field(default_factory=dict)
     """What matchers look at, and what other systems get."""
+
+    def __deepcopy__(self, _memo: object) -> Alert:
+        """Return a copy that changes on its own; an alert that is over is its own copy, because it changes no more."""
+        if not self.is_active:
+            return self
+        return replace(self, labels=dict(self.labels))
 
     @property
     def name(self) -> str:

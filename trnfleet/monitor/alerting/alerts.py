@@ -6,9 +6,10 @@ told to and reads no clock; what people say about alerts is `quieting`'s.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -75,6 +76,10 @@ class Happening(NamedTuple):
     alert: Alert
     summary: str
     """The alert in one line, as it was then."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Happening:
+        """Return itself where its alert is over; else it goes with the copy of its alert."""
+        return self._replace(alert=copy.deepcopy(self.alert, memo)) if self.alert.is_active else self
 
 
 class Counts(NamedTuple):
@@ -332,6 +337,9 @@ class Alerts:
         if self._mono_s is None:
             self._mono_s = mono_s
             return Instant(whole_ns, whole_ns)
+        if mono_s < self._mono_s:
+            # A past that goes on from a snapshot is a moment behind it.
+            return None
         passed_ns = round((mono_s - self._mono_s) * speed * NS_PER_S)
         if passed_ns < NS_PER_S and whole_ns == before.now_ns:
             return None

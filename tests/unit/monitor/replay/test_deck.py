@@ -1,0 +1,369 @@
+"""The deck on a tape in memory: what is shown is what the live monitor knew then, however one came there."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from support.alertrun import AlertRun
+from support.memorytape import KeyedTape, alerts_of, rollups_of, values_of
+
+from trnfleet.cli.rulepack import load_rules
+from trnfleet.clock import NS_PER_S, ManualClock
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.replay.deck import Deck, Mode
+from trnfleet.tasks import background
+from trnfleet.wire.ports import LinkStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import Any
+
+    from trnfleet.clock import Clock
+    from trnfleet.monitor.history import History
+    from trnfleet.wire.ports import Source
+
+SECONDS = 61
+RULES = load_rules()
+
+
+class Played(NamedTuple):
+    """A run with what its monitor knew at every tick."""
+
+    tape: KeyedTape
+    fleet: str
+    known: dict[int, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]
+    alerts: list[int]
+    """Times at which an alert fired."""
+
+    def at(self, second: int) -> int:
+        """Return the tape's time of a second of the run."""
+        return self.tape.start_ns + second * NS_PER_S
+
+
+@functools.cache
+def played() -> Played:
+    """Play a scenario once for all tests."""
+    tape = KeyedTape()
+    run = AlertRun("game-day", tap=tape.put)
+    known: dict[int, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {}
+    alerts: list[int] = []
+
+    def note() -> None:
+        now_ns = run.clock.wall_ns()
+        known[now_ns] = picture(run.monitor)
+        alerts.extend(
+            now_ns
+            for each in run.monitor.alerts.history
+            if each.at_ns == run.monitor.alerts.instant.now_ns and each.kind == "firing"
+        )
+
+    run.on_tick = note
+    asyncio.run(_play(run))
+    return Played(tape, run.monitor.fleet_name, known, alerts)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _played_before() -> None:
+    """Play it before any test has a loop."""
+    played()
+
+
+async def _play(run: AlertRun) -> None:
+    await run.play(SECONDS)
+
+
+def picture(monitor: Monitor) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return all that is compared of a monitor."""
+    return values_of(monitor), rollups_of(monitor), alerts_of(monitor)
+
+
+def maker(fleet: str) -> Callable[[Source, Clock, History | None], Monitor]:
+    """Return what makes the deck's monitors."""
+
+    def make(source: Source, clock: Clock, history: History | None) -> Monitor:
+        return Monitor(source, fleet, clock=clock, rules=RULES, history=history)
+
+    return make
+
+
+def file_deck(clock: ManualClock, **options: Any) -> Deck:
+    """Return the deck of a finished recording."""
+    return Deck(played().tape, maker(played().fleet), clock=clock, name="a recording", **options)
+
+
+def mode_of(deck: Deck) -> Mode:
+    """Return what is shown: a property changes while one waits, which type checkers don't expect."""
+    return deck.mode
+
+
+async def turn(clock: ManualClock, seconds: float = 0.2) -> None:
+    """Let the deck have its turns."""
+    await clock.advance(seconds)
+
+
+async def surveyed(clock: ManualClock, deck: Deck) -> None:
+    """Let the deck look through all of its file, standing still."""
+    deck.pause()
+    for _ in range(200):
+        await clock.advance(0.1)
+        if deck.surveyed_ns >= deck.end_ns and deck.is_exact:
+            return
+    pytest.fail("the file was not looked through")
+
+
+async def test_a_file_plays_from_its_begin_and_shows_every_moment_as_it_was() -> None:
+    clock = ManualClock(0, 50.0)
+    deck = file_deck(clock)
+    async with background(deck=deck.run()):
+        await turn(clock, 0.1)
+        for second in (10, 25, 40):
+            while deck.position_ns < played().at(second) - NS_PER_S // 2:
+                await clock.advance(0.1)
+            deck.pause()
+            deck.seek(played().at(second))
+            await turn(clock)
+            assert deck.is_exact
+            assert picture(deck.shown.at) == played().known[played().at(second)]
+            deck.play()
+        assert mode_of(deck) is Mode.PLAYING
+
+
+async def test_playing_takes_as_long_as_the_rate_says() -> None:
+    clock = ManualClock(0, 50.0)
+    deck = file_deck(clock, rate=4.0)
+    async with background(deck=deck.run()):
+        await turn(clock, 1.0)
+        before = deck.position_ns
+        await turn(clock, 5.0)
+        assert (deck.position_ns - before) / NS_PER_S == pytest.approx(20.0, abs=0.5)
+        deck.slower()
+        deck.slower()
+        before = deck.position_ns
+        await turn(clock, 5.0)
+        assert (deck.position_ns - before) / NS_PER_S == pytest.approx(5.0, abs=0.2)
+        assert deck.reached_rate == deck.rate == 1.0
+
+
+@pytest.mark.parametrize("second", [3, 37, 60])
+async def test_a_sought_place_is_what_it_was_alerts_and_all(second: int) -> None:
+    clock = ManualClock(0, 50.0)
+    deck = file_deck(clock)
+    async with background(deck=deck.run()):
+        await surveyed(clock, deck)
+        turn_before = deck.shown.turn
+        deck.seek(played().at(second))
+        await turn(clock, 0.5)
+        assert deck.shown.turn > turn_before
+        assert deck.position_ns == played().at(second)
+        assert picture(deck.shown.at) == played().known[played().at(second)]
+
+
+async def test_a_place_that_was_not_looked_through_yet_shows_values_and_says_that_alerts_are_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Deck, "_survey", _no_survey)
+    clock = ManualClock(0, 50.0)
+    deck = file_deck(clock)
+    async with background(deck=deck.run()):
+        deck.pause()
+        deck.seek(played().at(50))
+        await turn(clock)
+        assert picture(deck.shown.at)[:2] == played().known[played().at(50)][:2]
+        assert not deck.is_exact
+        assert deck.alerts_since_ns == played().at(50)
+
+
+async def _no_survey(_deck: Deck) -> None:
+    return
+
+
+async def test_marks_are_where_alerts_fired_and_can_be_jumped_to() -> None:
+    clock = ManualClock(0, 50.0)
+    deck = file_deck(clock)
+    async with background(deck=deck.run()):
+        await surveyed(clock, deck)
+        fired = [mark.time_ns for mark in deck.marks if mark.kind == "alert"]
+        assert fired == played().alerts
+        assert fired
+        deck.go_start()
+        await turn(clock)
+        later = next(time_ns for time_ns in fired if time_ns > deck.start_ns)
+        assert deck.next_mark(("alert",), 1)
+        await turn(clock, 0.5)
+        assert deck.position_ns == later
+        firing = sum(alert.fired_ns is not None for alert in deck.shown.alerts.active())
+        deck.step(-1.0)
+        await turn(clock, 0.5)
+        assert sum(alert.fired_ns is not None for alert in deck.shown.alerts.active()) < firing
+        deck.go_start()
+        await turn(clock)
+        assert not deck.next_mark(("alert",), -1)
+        assert "before" in deck.note
+
+
+async def test_the_moment_of_an_alert_is_found_by_the_fleets_own_time() -> None:
+    clock = ManualClock(0, 50.0)
+    deck = file_deck(clock)
+    async with background(deck=deck.run()):
+        await surveyed(clock, deck)
+        deck.seek(played().at(60))
+        await turn(clock, 0.5)
+        alert = next(each for each in deck.shown.alerts.active() if each.fired_ns is not None)
+        assert alert.fired_ns is not None
+        place = deck.moment_of(alert.fired_ns)
+        assert place is not None
+        assert abs(place - min(played().alerts, key=lambda each: abs(each - place))) <= NS_PER_S
+
+
+async def test_at_its_end_a_file_stands_or_begins_anew() -> None:
+    clock = ManualClock(0, 50.0)
+    deck = file_deck(clock)
+    async with background(deck=deck.run()):
+        await turn(clock, 0.1)
+        deck.seek(deck.end_ns - NS_PER_S)
+        await turn(clock, 3.0)
+        assert mode_of(deck) is Mode.PAUSED
+        assert deck.position_ns == deck.end_ns
+        deck.play()
+        await turn(clock, 1.0)
+        assert mode_of(deck) is Mode.PLAYING
+        assert deck.position_ns < played().at(2)
+        deck.toggle_loop()
+        deck.seek(deck.end_ns - NS_PER_S)
+        await turn(clock, 3.0)
+        assert mode_of(deck) is Mode.PLAYING
+        assert deck.position_ns < played().at(4)
+
+
+async def test_a_wish_overtakes_the_one_before() -> None:
+    clock = ManualClock(0, 50.0)
+    deck = file_deck(clock)
+    async with background(deck=deck.run()):
+        deck.pause()
+        for second in (55, 5, 50, 33):
+            deck.seek(played().at(second))
+        await turn(clock)
+        assert deck.position_ns == played().at(33)
+        assert values_of(deck.shown.at) == played().known[played().at(33)][0]
+
+
+class Present:
+    """A live monitor that is fed from a tape as time goes by, and the keeper of what it was fed."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.tape = KeyedTape()
+        self.clock = clock
+        self.monitor = Monitor(_Silent(), played().fleet, clock=clock, rules=RULES)
+        self.window_s = 0.0
+        self.problem = ""
+        self._lead_s = clock.monotonic_s()
+        self._seen_ns = played().tape.start_ns - 1
+
+    def position_of(self, monotonic_s: float) -> int:
+        """Return the tape's time."""
+        return played().tape.start_ns + round((monotonic_s - self._lead_s) * NS_PER_S)
+
+    def save(self, path: Path) -> int:
+        """Refuse as a full disk does."""
+        raise OSError(28, f"No space left on device: {path}")
+
+    async def run(self) -> None:
+        """Apply what is due, ten times a second."""
+        while True:
+            now_ns = self.position_of(self.clock.monotonic_s())
+            for stored in played().tape.read(self._seen_ns, now_ns):
+                envelope = stored.envelope._replace(received_s=self.clock.monotonic_s())
+                self.tape.put(now_ns, [envelope])
+                self.monitor.apply([envelope])
+            self._seen_ns = now_ns
+            self.monitor.compute()
+            await self.clock.sleep(0.1)
+
+
+class _Silent:
+    def __init__(self) -> None:
+        self.status = LinkStatus(connected=True)
+
+    async def take(self) -> list[Any]:
+        return []
+
+
+async def test_the_present_goes_on_while_the_past_is_looked_at() -> None:
+    clock = ManualClock(played().tape.start_ns, 50.0)
+    present = Present(clock)
+    async with background(present=present.run()):
+        await clock.advance(0.05)
+        deck = Deck(
+            present.tape,
+            maker(played().fleet),
+            clock=clock,
+            name="the past",
+            live=present.monitor,
+            keeper=present,
+        )
+        async with background(deck=deck.run()):
+            await turn(clock, 40.0)
+            assert mode_of(deck) is Mode.LIVE
+            assert deck.shown.at is present.monitor
+            deck.step(-30.0)
+            await turn(clock, 0.5)
+            assert mode_of(deck) is Mode.PLAYING
+            assert deck.shown.at is not present.monitor
+            deck.pause()
+            deck.seek(played().at(25))
+            await turn(clock, 1.0)
+            shown = picture(deck.shown.at)
+            assert shown[0]["columns"] == played().known[played().at(25)][0]["columns"]
+            assert shown[2]["active"] == played().known[played().at(25)][2]["active"]
+            messages = present.monitor.counts.messages
+            await turn(clock, 6.0)
+            assert deck.position_ns == played().at(25)
+            assert present.monitor.counts.messages > messages
+            deck.go_live_or_end()
+            assert deck.shown.at is present.monitor
+            assert present.monitor.counts.lost == 0
+
+
+async def test_whoever_plays_faster_than_time_comes_back_to_the_present() -> None:
+    clock = ManualClock(played().tape.start_ns, 50.0)
+    present = Present(clock)
+    async with background(present=present.run()):
+        await clock.advance(0.05)
+        deck = Deck(
+            present.tape,
+            maker(played().fleet),
+            clock=clock,
+            name="the past",
+            live=present.monitor,
+            keeper=present,
+        )
+        async with background(deck=deck.run()):
+            await turn(clock, 30.0)
+            deck.step(-20.0)
+            deck.set_rate(8.0)
+            await turn(clock, 5.0)
+            assert mode_of(deck) is Mode.LIVE
+            deck.step(5.0)
+            assert mode_of(deck) is Mode.LIVE
+            deck.step(-500.0)
+            assert "nothing earlier" in deck.note
+
+
+async def test_a_buffer_that_cannot_be_saved_says_why(tmp_path: Path) -> None:
+    clock = ManualClock(played().tape.start_ns, 50.0)
+    present = Present(clock)
+    present.tape.put(played().tape.start_ns, [played().tape.stored[0].envelope])
+    deck = Deck(
+        present.tape,
+        maker(played().fleet),
+        clock=clock,
+        name="the past",
+        live=present.monitor,
+        keeper=present,
+    )
+    assert "No space left" in await deck.save(tmp_path / "x.mcap")
+    assert "recording already" in await file_deck(clock).save(tmp_path / "x.mcap")

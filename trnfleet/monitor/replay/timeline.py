@@ -1,0 +1,167 @@
+"""What is known of a tape beside its messages: marks to jump to, snapshots to begin from, and what the fleet's clock said.
+
+It is filled by whoever monitors the tape from its begin, be it live or by looking through a file, pass by pass.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.domain.alerts.alert import address_of
+from trnfleet.monitor.findings import Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container
+
+    from trnfleet.monitor.events import Event
+    from trnfleet.monitor.monitor import Monitor, Snapshot
+
+Kind = Literal["alert", "resolved", "event"]
+
+MOST_MARKS = 20_000
+"""Marks that are kept; the oldest make room."""
+MOST_SNAPSHOTS = 128
+SNAPSHOT_BYTES = 64 * 2**20
+"""Memory for all snapshots, as far as it can be estimated; a fleet that does not fit has none."""
+SNAPSHOT_BASE_BYTES = 200_000
+"""What a snapshot takes beside the store's columns, measured at 192 chips with the shipped rules, rounded up."""
+MOST_TIMES = 200_000
+"""Two days of passes."""
+_SEVERITIES = {"critical": Severity.CRITICAL, "warning": Severity.WARNING, "info": Severity.INFO}
+
+
+class Mark(NamedTuple):
+    """Something that happened, at a place of the tape."""
+
+    time_ns: int
+    """The tape's time."""
+    kind: Kind
+    severity: Severity
+    text: str
+    """In one line, as it came from the wire: whoever shows it makes it plain."""
+    target: str
+    """Address that it is about; empty for the fleet, and for what has none."""
+    fingerprint: str
+    """Of the alert; empty for an event."""
+
+
+class Timeline:
+    """Marks, snapshots and times of one tape, in the order of its time."""
+
+    def __init__(self, position_of: Callable[[float], int], *, every_s: float) -> None:
+        """Begin with nothing.
+
+        Args:
+            position_of: Returns the tape's time of a monitor's monotonic seconds.
+            every_s: Seconds between two snapshots.
+        """
+        self.marks: list[Mark] = []
+        self.snapshots: list[tuple[int, Snapshot]] = []
+        """With the tape's time of the last message in each."""
+        self.surveyed_ns = 0
+        """Everything up to here is known."""
+        self.revision = 0
+        self._position_of = position_of
+        self._every_ns = round(every_s * NS_PER_S)
+        self._happened = 0
+        self._events = 0
+        self._times: deque[tuple[int, int]] = deque(maxlen=MOST_TIMES)
+        """Fleet time and the tape's, a pair a pass."""
+
+    def take(
+        self, monitor: Monitor, now_ns: int, kinds: Container[Kind] = ("alert", "resolved", "event")
+    ) -> None:
+        """Take note of what a pass has found; to be called after every pass, or after the last of a few.
+
+        Args:
+            monitor: The one that monitors the tape.
+            now_ns: The tape's time.
+            kinds: Which marks are made.
+        """
+        self.surveyed_ns = max(self.surveyed_ns, now_ns)
+        self._times.append((monitor.moment().time_ns, now_ns))
+        marks = [
+            mark for mark in (*self._alerts(monitor, now_ns), *self._tell(monitor)) if mark.kind in kinds
+        ]
+        if marks:
+            self.marks = sorted([*self.marks, *marks], key=lambda mark: mark.time_ns)[-MOST_MARKS:]
+            self.revision += 1
+        due_ns = self.snapshots[-1][0] + self._every_ns if self.snapshots else 0
+        if now_ns >= due_ns and monitor.store.layout.instances and math.isfinite(monitor.applied_s):
+            self._take_snapshot(monitor)
+
+    def drop_before(self, time_ns: int) -> None:
+        """Forget what lies before a time, because the tape has been cut there."""
+        if self.marks and self.marks[0].time_ns < time_ns:
+            self.marks = [mark for mark in self.marks if mark.time_ns >= time_ns]
+            self.revision += 1
+        if self.snapshots and self.snapshots[0][0] < time_ns:
+            self.snapshots = [each for each in self.snapshots if each[0] >= time_ns]
+
+    def snapshot(self, at_ns: int) -> tuple[int, Snapshot] | None:
+        """Return the newest snapshot at or before a time."""
+        place = bisect.bisect_right(self.snapshots, at_ns, key=lambda each: each[0])
+        return self.snapshots[place - 1] if place else None
+
+    def moment_of(self, fleet_ns: int) -> int | None:
+        """Return the tape's time at which the fleet's clock said so; None where that is not known."""
+        times = self._times
+        if not times or not times[0][0] - NS_PER_S <= fleet_ns:
+            return None
+        # A fleet's time may jump back; the last time that it said so is meant.
+        for fleet, tape in reversed(times):
+            if fleet <= fleet_ns:
+                return tape
+        return times[0][1]
+
+    def next_mark(self, from_ns: int, direction: int, kinds: Container[str]) -> Mark | None:
+        """Return the nearest mark of some kinds after a time, or before it where the direction is negative."""
+        if direction >= 0:
+            return next((m for m in self.marks if m.time_ns > from_ns and m.kind in kinds), None)
+        return next((m for m in reversed(self.marks) if m.time_ns < from_ns and m.kind in kinds), None)
+
+    def _alerts(self, monitor: Monitor, now_ns: int) -> list[Mark]:
+        alerts = monitor.alerts
+        fresh = min(alerts.happened - self._happened, len(alerts.history))
+        self._happened = alerts.happened
+        found: list[Mark] = []
+        for number in range(len(alerts.history) - fresh, len(alerts.history)):
+            each = alerts.history[number]
+            if each.kind not in {"firing", "resolved"}:
+                continue
+            kind: Kind = "alert" if each.kind == "firing" else "resolved"
+            alert = each.alert
+            severity = _SEVERITIES.get(alert.severity, Severity.INFO)
+            found.append(Mark(now_ns, kind, severity, each.summary, address_of(alert), alert.fingerprint))
+        return found
+
+    def _tell(self, monitor: Monitor) -> list[Mark]:
+        fresh: list[Event] = []
+        for event in monitor.events.newest_first():
+            if event.number <= self._events:
+                break
+            fresh.append(event)
+        self._events = monitor.events.received
+        return [
+            Mark(self._position_of(each.received_s), "event", each.severity, each.text, each.path, "")
+            for each in reversed(fresh)
+            if each.severity is not Severity.INFO
+        ]
+
+    def _take_snapshot(self, monitor: Monitor) -> None:
+        size = SNAPSHOT_BASE_BYTES + monitor.store.nbytes
+        most = min(MOST_SNAPSHOTS, SNAPSHOT_BYTES // size)
+        if most < 2:
+            return
+        if len(self.snapshots) >= most:
+            # Every other one goes, so that a long tape has them farther apart and none only near its end.
+            self.snapshots = self.snapshots[::2]
+            self._every_ns *= 2
+            if self.snapshots[-1][0] + self._every_ns > self.surveyed_ns:
+                return
+        snapshot = monitor.snapshot()
+        self.snapshots.append((self._position_of(snapshot.applied_s), snapshot))

@@ -1,0 +1,50 @@
+"""Lines of somebody else's file: of bounded length, one at a time, and an account of those that were left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """What was taken from a file and what was not."""
+
+    taken: int = 0
+    """Lines, or what else is counted, that made sense."""
+    count: int = 0
+    """Those that did not."""
+    first: str = ""
+    """Where and why the first was left out; empty where none was."""
+
+    def add(self, place: str, reason: str) -> None:
+        """Count one that is left out; `place` names it, as in `line 7`."""
+        self.count += 1
+        if not self.first:
+            self.first = f"{place}: {reason}"
+
+    def text(self, noun: str) -> str:
+        """Return the account for people, in one line: `12 messages, 1 left out (line 3: not JSON)`."""
+        left_out = f", {self.count:,} left out (first {self.first})" if self.count else ""
+        return f"{self.taken:,} {noun}{'' if self.taken == 1 else 's'}{left_out}"
+
+
+def read_lines(stream: BinaryIO, most_bytes: int) -> Iterator[tuple[int, bytes | None]]:
+    """Yield each line's number, from 1, and its bytes without the line's end; None in place of one that is too long.
+
+    Args:
+        stream: Read to its end, never more than `most_bytes` at a time.
+        most_bytes: Longest line, its end included.
+    """
+    number = 0
+    while line := stream.readline(most_bytes + 1):
+        number += 1
+        if len(line) > most_bytes:
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(most_bytes)
+            yield number, None
+        else:
+            yield number, line.rstrip(b"\r\n")
