@@ -1,0 +1,108 @@
+"""Whose a live buffer's folder is, and what becomes of folders that a crash left behind.
+
+Who has a folder holds a lock on a file in it, which ends with the process, however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+from typing import TYPE_CHECKING
+
+from trnfleet.clock import NS_PER_S
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOCK_NAME = ".lock"
+NAME = "live.mcap"
+"""What the parts of a live buffer are named after."""
+PART = re.compile(r"live-\d{4,}\.mcap")
+KEPT_S = 86_400
+"""The newest folder that a crash left behind is kept so long: it may show why."""
+
+
+class FolderLock:
+    """Says that a folder is in use."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / LOCK_NAME
+        self._file = -1
+
+    def __del__(self) -> None:
+        self.end()
+
+    def take(self) -> None:
+        """Take the folder.
+
+        Raises:
+            OSError: somebody else has it, or it cannot be written.
+        """
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(file)
+            raise
+        self._file = file
+
+    def release(self) -> None:
+        """Give the folder back and delete the file; a second call does nothing."""
+        if self._file >= 0:
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
+            self.end()
+
+    def end(self) -> None:
+        """Give the folder back and leave the file there; a second call does nothing."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+
+def clear_leftovers(parent: Path, now_ns: int) -> int:
+    """Delete the folders below `parent` that crashed processes left behind; return how many.
+
+    The newest of them stays for a day. Folders that are in use, that no live buffer made or that hold anything else are left
+    alone.
+
+    Args:
+        parent: Where live buffers have their folders.
+        now_ns: The wall clock.
+    """
+    left: list[tuple[int, Path]] = []
+    with contextlib.suppress(OSError):
+        for folder in parent.iterdir():
+            changed_ns = _left_since(folder)
+            if changed_ns is not None:
+                left.append((changed_ns, folder))
+    left.sort(reverse=True)
+    if left and now_ns - left[0][0] <= KEPT_S * NS_PER_S:
+        del left[0]
+    deleted = 0
+    for _, folder in left:
+        with contextlib.suppress(OSError):
+            for path in folder.iterdir():
+                path.unlink()
+            folder.rmdir()
+            deleted += 1
+    return deleted
+
+
+def _left_since(folder: Path) -> int | None:
+    """Return when a folder was written last (ns since 1970); None where it is in use or nobody's business."""
+    if folder.is_symlink() or not folder.is_dir() or not (folder / LOCK_NAME).is_file():
+        return None
+    lock = FolderLock(folder)
+    try:
+        files = [path for path in folder.iterdir() if path.name != LOCK_NAME]
+        if not all(PART.fullmatch(path.name) and path.is_file() for path in files):
+            return None
+        newest = max((path.stat().st_mtime_ns for path in files), default=0)
+        lock.take()
+    except OSError:
+        return None
+    lock.end()
+    return newest

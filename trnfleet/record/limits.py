@@ -1,0 +1,40 @@
+"""What a recording may hold: explicit limits, checked before anything is decompressed, parsed or kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLimits:
+    """Upper bounds for a file that somebody else made; a chunk beyond them counts as damaged."""
+
+    chunk_bytes: int = 64 * 2**20
+    """A chunk, decompressed. Ours have about 1 MiB."""
+    record_bytes: int = 16 * 2**20
+    """One message, as it is stored."""
+    ratio: int = 2_000
+    """Decompressed bytes a compressed one, where the chunk has more than `free_bytes`."""
+    free_bytes: int = 20 * 2**20
+    """So much a chunk may have however well it is compressed: it is the largest that our own writer makes."""
+    index_bytes: int = 256 * 2**20
+    """The summary at the end of a file: a day has 173,000 chunks and 30 MB of it."""
+    chunks: int = 2_000_000
+    """Chunks of a file: eleven days at two a second."""
+    parts: int = 10_000
+    """Files of a recording."""
+    channels: int = 4_096
+    """Channels of a file."""
+    overlap: int = 16
+    """Chunks of foreign writers whose times overlap and that are therefore read side by side."""
+    cache_bytes: int = 16 * 2**20
+    """Decompressed chunks that are kept for the next read."""
+    topics: int = 1_000_000
+    """Topics that a census counts one by one."""
+    keyframe_bytes: int = 512 * 2**20
+    """A keyframe's messages together."""
+    text_chars: int = 4_096
+    """Characters of a text in a file's metadata."""
+
+
+DEFAULT_RECORD_LIMITS = RecordLimits()

@@ -1,0 +1,218 @@
+"""Writes one file of a recording: chunk after chunk, and at the end its index.
+
+A chunk is written whole, in one piece, straight to the kernel: who is killed loses what was not yet cut, and nothing else.
+When a write fails, the file is cut back to its last whole chunk.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from typing import TYPE_CHECKING
+
+from mcap.data_stream import RecordBuilder
+from mcap.opcode import Opcode
+from mcap.records import (
+    Channel,
+    ChunkIndex,
+    DataEnd,
+    Footer,
+    Header,
+    Metadata,
+    MetadataIndex,
+    Statistics,
+    SummaryOffset,
+)
+
+from trnfleet.record.about import LIBRARY, PROFILE, About
+from trnfleet.record.envelopes import CHANNELS
+from trnfleet.record.packing import COMPRESSION, ChunkPacker, PackedChunk
+from trnfleet.record.records import FOOTER, MAGIC, ChunkEntry, finish, to_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from mcap.records import McapRecord
+
+MESSAGE_ENCODING = "cbor"
+_INDEX_ENTRY_BYTES = 160
+"""About what a chunk adds to the index."""
+
+
+class PartFile:
+    """One file while it is written.
+
+    Raises:
+        OSError: from every method that writes; after it the file ends with its last whole chunk.
+    """
+
+    def __init__(self, path: Path, about: About) -> None:
+        """Make the file, which must not exist, with its header, metadata and channels."""
+        self.path = path
+        self.packer = ChunkPacker()
+        self.size = 0
+        """Bytes in the file."""
+        self.start_ns = 0
+        """Time of the first chunk."""
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o644)
+        self._sequences = [0] * (len(CHANNELS) + 1)
+        self._chunks: list[ChunkIndex] = []
+        self._counts: dict[int, int] = {}
+        self._channels = [
+            Channel(id=number, topic=name, message_encoding=MESSAGE_ENCODING, metadata={}, schema_id=0)
+            for number, name in enumerate(CHANNELS, 1)
+        ]
+        head = MAGIC + to_bytes([Header(PROFILE, LIBRARY)])
+        metadata = to_bytes([Metadata(PROFILE, about.to_metadata())])
+        self._metadata = MetadataIndex(offset=len(head), length=len(metadata), name=PROFILE)
+        try:
+            self._write(head + metadata + to_bytes(self._channels))
+        except OSError:
+            os.close(self._file)
+            path.unlink(missing_ok=True)
+            raise
+
+    @property
+    def likely_size(self) -> int:
+        """Bytes that it would have if it were finished now, but for what is not yet cut."""
+        return self.size + (len(self._chunks) + 8) * _INDEX_ENTRY_BYTES
+
+    @property
+    def chunks(self) -> int:
+        """Chunks so far."""
+        return len(self._chunks)
+
+    def add(self, channel: int, time_ns: int, published_ns: int, data: bytes) -> None:
+        """Take a message into the present chunk; nothing is written."""
+        sequence = self._sequences[channel]
+        self._sequences[channel] = (sequence + 1) & 0xFFFF_FFFF
+        self.packer.add(channel, sequence, time_ns, published_ns, data)
+
+    def cut(self) -> ChunkEntry | None:
+        """Write the present chunk; return where it is, or None where there is nothing in it."""
+        return self._append(self.packer.pack()) if self.packer.size else None
+
+    def copy(self, entry: ChunkEntry, data: bytes, counts: dict[int, int], offsets: dict[int, int]) -> None:
+        """Append a chunk and its indexes as they stand in another file with the same channels.
+
+        Args:
+            entry: The chunk there.
+            data: Its record and its indexes.
+            counts: Messages by channel.
+            offsets: By channel, where its message index begins, from the end of the chunk's record.
+        """
+        self._append(
+            PackedChunk(
+                data[: entry.length],
+                data[entry.length :],
+                entry.start_ns,
+                entry.end_ns,
+                entry.compressed_size,
+                entry.size,
+                offsets,
+                counts,
+            )
+        )
+
+    def _append(self, chunk: PackedChunk) -> ChunkEntry:
+        offset = self.size
+        self._write(chunk.record + chunk.indexes)
+        indexes_at = offset + len(chunk.record)
+        if not self._chunks:
+            self.start_ns = chunk.start_ns
+        self._chunks.append(
+            ChunkIndex(
+                message_start_time=chunk.start_ns,
+                message_end_time=chunk.end_ns,
+                chunk_start_offset=offset,
+                chunk_length=len(chunk.record),
+                message_index_offsets={c: indexes_at + at for c, at in chunk.index_offsets.items()},
+                message_index_length=len(chunk.indexes),
+                compression=COMPRESSION,
+                compressed_size=chunk.compressed_size,
+                uncompressed_size=chunk.size,
+            )
+        )
+        for channel, count in chunk.counts.items():
+            self._counts[channel] = self._counts.get(channel, 0) + count
+        return ChunkEntry(
+            chunk.start_ns,
+            chunk.end_ns,
+            offset,
+            len(chunk.record),
+            len(chunk.indexes),
+            COMPRESSION,
+            chunk.compressed_size,
+            chunk.size,
+            tuple(sorted(chunk.counts)),
+        )
+
+    def finish(self) -> None:
+        """Append index and footer and close the file; without room for them it stays without."""
+        try:
+            self._write(to_bytes([DataEnd(0)]) + self._summary())
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the file as it is."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _summary(self) -> bytes:
+        """Return what stands behind the data: channels, statistics, indexes, their offsets and the footer."""
+        data_end = to_bytes([DataEnd(0)])
+        summary_at = self.size + len(data_end)
+        statistics = Statistics(
+            attachment_count=0,
+            channel_count=len(self._channels),
+            channel_message_counts=dict(sorted(self._counts.items())),
+            chunk_count=len(self._chunks),
+            message_count=sum(self._counts.values()),
+            metadata_count=1,
+            message_start_time=min((c.message_start_time for c in self._chunks), default=0),
+            message_end_time=max((c.message_end_time for c in self._chunks), default=0),
+            schema_count=0,
+        )
+        groups: list[tuple[Opcode, Sequence[McapRecord]]] = [
+            (Opcode.CHANNEL, self._channels),
+            (Opcode.STATISTICS, [statistics]),
+            (Opcode.CHUNK_INDEX, self._chunks),
+            (Opcode.METADATA_INDEX, [self._metadata]),
+        ]
+        builder = RecordBuilder()
+        offsets = []
+        for opcode, records in groups:
+            begin = builder.count
+            for record in records:
+                record.write(builder)
+            if records:
+                offsets.append(
+                    SummaryOffset(
+                        group_opcode=opcode,
+                        group_start=summary_at + begin,
+                        group_length=builder.count - begin,
+                    )
+                )
+        offsets_at = summary_at + builder.count
+        for offset in offsets:
+            offset.write(builder)
+        summary = finish(builder)
+        head = FOOTER.pack(Opcode.FOOTER, FOOTER.size - 9, summary_at, offsets_at, 0)[:-4]
+        crc = zlib.crc32(head, zlib.crc32(summary))
+        return summary + to_bytes([Footer(summary_at, offsets_at, crc)]) + MAGIC
+
+    def _write(self, data: bytes) -> None:
+        """Append bytes, all or none."""
+        view = memoryview(data)
+        done = 0
+        try:
+            while done < len(view):
+                done += os.write(self._file, view[done:])
+        except OSError:
+            os.ftruncate(self._file, self.size)
+            os.lseek(self._file, self.size, os.SEEK_SET)
+            raise
+        self.size += len(data)

@@ -1,0 +1,185 @@
+"""MCAP's records as bytes, as far as speed or safety ask for more than the `mcap` package's own classes.
+
+Numbers are little-endian; a record is an opcode, the length of what follows and its fields. See https://mcap.dev/spec.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mcap.data_stream import ReadDataStream, RecordBuilder
+from mcap.exceptions import McapError
+from mcap.opcode import Opcode
+from mcap.records import Channel, Header, Metadata, Statistics
+
+from trnfleet.errors import WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from mcap.records import McapRecord
+
+MAGIC = b"\x89MCAP0\r\n"
+HEAD = struct.Struct("<BQ")
+"""Opcode and length of every record."""
+MESSAGE_HEAD = struct.Struct("<BQHIQQ")
+"""Opcode, length, channel, sequence, log time, publish time."""
+MESSAGE_FIELDS = MESSAGE_HEAD.size - HEAD.size
+CHUNK_HEAD = struct.Struct("<QQQII")
+"""Begin, end, size and CRC of a chunk and the length of its compression's name."""
+LARGEST_CHUNK_HEAD = HEAD.size + CHUNK_HEAD.size + 8 + 8
+"""With a compression's name of up to 8 letters."""
+CHUNK_INDEX_HEAD = struct.Struct("<QQQQI")
+FOOTER = struct.Struct("<BQQQI")
+FOOTER_BYTES = FOOTER.size + len(MAGIC)
+U16 = struct.Struct("<H")
+U32 = struct.Struct("<I")
+U64 = struct.Struct("<Q")
+COMPRESSIONS = ("", "zstd", "lz4")
+
+
+class ChunkEntry(NamedTuple):
+    """Where a chunk is and what can be known of it without decompressing it."""
+
+    start_ns: int
+    end_ns: int
+    offset: int
+    """Of its record in the file."""
+    length: int
+    """Of its record, head and all; of a run of loose messages, their records."""
+    index_length: int
+    """Bytes of the message indexes behind it."""
+    compression: str
+    compressed_size: int
+    size: int
+    """Decompressed."""
+    channels: tuple[int, ...] | None
+    """Channels that it has messages of, in order; None where that is not known."""
+    is_loose: bool = False
+    """Whether it is no chunk but messages that stand in the file one by one."""
+
+
+class ChunkFields(NamedTuple):
+    """The fields of a chunk's record that stand before its data."""
+
+    start_ns: int
+    end_ns: int
+    size: int
+    crc: int
+    compression: str
+    data_at: int
+    """Where its data begins, from the record's begin."""
+    data_size: int
+
+
+def to_bytes(records: Iterable[McapRecord]) -> bytes:
+    """Return records as bytes."""
+    builder = RecordBuilder()
+    for record in records:
+        record.write(builder)
+    return finish(builder)
+
+
+def finish(builder: RecordBuilder) -> bytes:
+    """Return what a builder holds."""
+    data: bytes = builder.end()  # type: ignore[no-untyped-call]  # mcap leaves this one without types
+    return data
+
+
+def parse_chunk_head(data: bytes | memoryview, at: int = 0) -> ChunkFields:
+    """Return a chunk's fields; `data` has its record's begin at `at`, though not all of it.
+
+    Raises:
+        WireError: it is no chunk, or one in a compression that does not exist.
+    """
+    try:
+        opcode, length = HEAD.unpack_from(data, at)
+        start_ns, end_ns, size, crc, name_size = CHUNK_HEAD.unpack_from(data, at + HEAD.size)
+        names_at = at + HEAD.size + CHUNK_HEAD.size
+        compression = bytes(data[names_at : names_at + name_size]).decode("ascii") if name_size <= 8 else "?"
+        (data_size,) = U64.unpack_from(data, names_at + name_size)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise WireError("chunk's head is damaged") from error
+    data_at = HEAD.size + CHUNK_HEAD.size + name_size + 8
+    if opcode != Opcode.CHUNK or compression not in COMPRESSIONS:
+        raise WireError("not a chunk, or in an unknown compression")
+    if data_at + data_size != HEAD.size + length or end_ns < start_ns:
+        raise WireError("chunk's lengths do not agree")
+    return ChunkFields(start_ns, end_ns, size, crc, compression, data_at, data_size)
+
+
+def parse_chunk_index(data: memoryview) -> ChunkEntry:
+    """Return what a chunk index says; `data` is the record's fields.
+
+    Raises:
+        WireError: it is damaged.
+    """
+    try:
+        start_ns, end_ns, offset, length, offsets_size = CHUNK_INDEX_HEAD.unpack_from(data)
+        at = CHUNK_INDEX_HEAD.size
+        if offsets_size % 10 or at + offsets_size > len(data):
+            raise WireError("chunk index is damaged")
+        channels = tuple(sorted({U16.unpack_from(data, at + each)[0] for each in range(0, offsets_size, 10)}))
+        at += offsets_size
+        (index_length,) = U64.unpack_from(data, at)
+        (name_size,) = U32.unpack_from(data, at + 8)
+        if name_size > 8:
+            raise WireError("chunk index has an unknown compression")
+        compression = bytes(data[at + 12 : at + 12 + name_size]).decode("ascii")
+        at += 12 + name_size
+        (compressed_size,) = U64.unpack_from(data, at)
+        (size,) = U64.unpack_from(data, at + 8)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise WireError("chunk index is damaged") from error
+    return ChunkEntry(
+        start_ns, end_ns, offset, length, index_length, compression, compressed_size, size, channels or None
+    )
+
+
+def parse_header(data: bytes) -> Header:
+    """Return a file's header from the record's fields.
+
+    Raises:
+        WireError: it is damaged.
+    """
+    result: Header = _parse(data, Header.read, "header")
+    return result
+
+
+def parse_channel(data: bytes) -> Channel:
+    """Return a channel from the record's fields.
+
+    Raises:
+        WireError: it is damaged.
+    """
+    result: Channel = _parse(data, Channel.read, "channel")
+    return result
+
+
+def parse_metadata(data: bytes) -> Metadata:
+    """Return metadata from the record's fields.
+
+    Raises:
+        WireError: it is damaged.
+    """
+    result: Metadata = _parse(data, Metadata.read, "metadata")
+    return result
+
+
+def parse_statistics(data: bytes) -> Statistics:
+    """Return statistics from the record's fields.
+
+    Raises:
+        WireError: it is damaged.
+    """
+    result: Statistics = _parse(data, Statistics.read, "statistics")
+    return result
+
+
+def _parse(data: bytes, read: Callable[[ReadDataStream], Any], name: str) -> Any:
+    try:
+        return read(ReadDataStream(io.BytesIO(data)))
+    except (McapError, struct.error, UnicodeDecodeError, ValueError) as error:
+        raise WireError(f"{name} is damaged") from error

@@ -1,0 +1,290 @@
+"""A recording as NDJSON: the objects of chips and instances that a simulator writes to stdout, whatever was recorded.
+
+Frames are decoded, JSON passes through. Owns the order of the lines: a tick's telemetry, events, reservations, jobs. Jobs
+come after the telemetry on the wire, so that a tick is held until the next one begins.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.hardware import INSTANCE_TYPES
+from trnfleet.domain.layout import Layout
+from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, Scope
+from trnfleet.errors import WireError
+from trnfleet.wire.frames import FrameDecoder, is_known, to_store_codes
+from trnfleet.wire.messages import Descriptor, JobMessage, decode_message, parse_json_object
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON
+from trnfleet.wire.telemetry import decode_sample, dump, encode_chips, encode_instance
+from trnfleet.wire.topics import TopicClass, parse_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from trnfleet.wire.frames import Frame
+    from trnfleet.wire.messages import ColumnSpec
+    from trnfleet.wire.ports import Envelope, Tape
+    from trnfleet.wire.topics import Topic
+
+MOST_HELD_BYTES = 64 * 2**20
+"""Payloads that are held for a tick's jobs; beyond that lines are written with the jobs that are known."""
+_ORDER = (TopicClass.TELEMETRY, TopicClass.EVENT, TopicClass.RESERVATION, TopicClass.JOB)
+_NAMES = {
+    "telemetry": TopicClass.TELEMETRY,
+    "events": TopicClass.EVENT,
+    "jobs": TopicClass.JOB,
+    "reservations": TopicClass.RESERVATION,
+}
+
+
+class _Unit(NamedTuple):
+    """What publishes on a path."""
+
+    boot: str
+    revision: int
+    instances: tuple[tuple[str, str], ...]
+    """Path and type of each, in the order of the frames' rows."""
+    chips: tuple[int, ...]
+    """First chip row of each instance, and their number at the end."""
+    columns: tuple[ColumnSpec, ...]
+    decoder: FrameDecoder
+
+
+class _Held(NamedTuple):
+    unit: _Unit
+    frame: Frame
+
+
+class Lines:
+    """Makes lines of one fleet's messages."""
+
+    def __init__(self, root: str, fleet: str, kinds: Collection[str] = ("telemetry",)) -> None:
+        """Describe what is wanted.
+
+        Args:
+            root: First part of the topics.
+            fleet: The fleet's name.
+            kinds: Of telemetry, events, jobs and reservations.
+        """
+        self._root = root
+        self._fleet = fleet
+        self._kinds = {_NAMES[kind] for kind in kinds}
+        self._units: dict[str, _Unit] = {}
+        self._decoders: dict[tuple[tuple[ColumnSpec, ...], int, int], FrameDecoder] = {}
+        self._jobs: dict[str, tuple[str, ...]] = {}
+        self._job_of: dict[str, str] | None = None
+        self._held: dict[TopicClass, list[bytes | _Held]] = {each: [] for each in _ORDER}
+        self._held_bytes = 0
+        self._first: dict[str, bytes] = {}
+        """Reservations that came before any telemetry: the newest of each."""
+        self._last: dict[str, bytes] = {}
+        """The newest message of each reservation: what is only repeated is not told again."""
+        self._tick_ns = -1
+        self.left_out = 0
+        """Messages that could not be told."""
+        self.problem = ""
+        """Why, of the first of them."""
+
+    def lines(self, tape: Tape, from_ns: int, to_ns: int) -> Iterator[bytes]:
+        """Yield the lines of a part of a recording, each with its end, both moments included."""
+        keyframe = tape.keyframe(from_ns)
+        after_ns = tape.start_ns if keyframe is None else keyframe.time_ns
+        for stored in keyframe.state if keyframe is not None else ():
+            self._learn(stored.envelope)
+        for stored in tape.read(min(after_ns, from_ns) - 1, to_ns):
+            if stored.time_ns < from_ns:
+                self._learn(stored.envelope)
+            else:
+                yield from self.tell(stored.envelope)
+        yield from self.flush()
+
+    def tell(self, envelope: Envelope) -> Iterator[bytes]:
+        """Take a message in; yield the lines of the tick before, where it begins another one."""
+        topic = self._topic(envelope.topic)
+        if topic is None:
+            return
+        try:
+            self._note(topic, envelope.payload)
+            if topic.topic_class is TopicClass.TELEMETRY:
+                if envelope.payload:
+                    yield from self._telemetry(topic, envelope)
+            elif topic.topic_class in self._kinds and envelope.payload:
+                self._other(topic, envelope)
+                if self._held_bytes > MOST_HELD_BYTES:
+                    yield from self.flush()
+        except WireError as error:
+            self._leave_out(f"{envelope.topic}: {error}")
+
+    def flush(self) -> Iterator[bytes]:
+        """Yield the lines that are held."""
+        self._held[TopicClass.RESERVATION][:0] = self._first.values()
+        self._first = {}
+        for topic_class in _ORDER:
+            held, self._held[topic_class] = self._held[topic_class], []
+            for each in held:
+                if isinstance(each, bytes):
+                    yield each + b"\n"
+                else:
+                    yield from self._unframed(each)
+        self._held_bytes = 0
+
+    def _learn(self, envelope: Envelope) -> None:
+        """Take note of state that was there before the lines begin."""
+        topic = self._topic(envelope.topic)
+        if topic is not None:
+            try:
+                self._note(topic, envelope.payload)
+            except WireError as error:
+                self._leave_out(f"{envelope.topic}: {error}")
+            if topic.topic_class is TopicClass.RESERVATION:
+                self._last[topic.path] = envelope.payload
+
+    def _topic(self, text: str) -> Topic | None:
+        try:
+            topic = parse_topic(text, self._root)
+        except WireError:
+            return None
+        return topic if topic.fleet == self._fleet else None
+
+    def _note(self, topic: Topic, payload: bytes) -> None:
+        """Keep what is described and where jobs run.
+
+        Raises:
+            WireError: it is not what its topic says.
+        """
+        if topic.topic_class is TopicClass.NODE:
+            self._units.pop(topic.path, None)
+            self._job_of = None
+            if payload:
+                self._units[topic.path] = self._unit(decode_message(payload, Descriptor))
+        elif topic.topic_class is TopicClass.JOB:
+            on = decode_message(payload, JobMessage).on if payload else ()
+            if self._jobs.get(topic.path) != on:
+                self._jobs[topic.path] = on
+                self._job_of = None
+
+    def _unit(self, described: Descriptor) -> _Unit:
+        chips = [0]
+        for instance in described.instances:
+            kind = INSTANCE_TYPES.get(instance.type)
+            if kind is None:
+                raise WireError(f"unknown instance type {instance.type!r}")
+            chips.append(chips[-1] + kind.chips)
+        columns = tuple(column for column in described.columns if is_known(column))
+        key = columns, chips[-1], len(described.instances)
+        if key not in self._decoders:
+            self._decoders[key] = FrameDecoder(*key)
+        return _Unit(
+            described.boot,
+            described.revision,
+            tuple((instance.path, instance.type) for instance in described.instances),
+            tuple(chips),
+            columns,
+            self._decoders[key],
+        )
+
+    def _telemetry(self, topic: Topic, envelope: Envelope) -> Iterator[bytes]:
+        payload = envelope.payload
+        is_frame = envelope.content_type == CONTENT_TYPE_CBOR or (
+            envelope.content_type != CONTENT_TYPE_JSON and 0xA0 <= payload[0] < 0xC0
+        )
+        held: bytes | _Held
+        if is_frame:
+            unit = self._units.get(topic.path)
+            if unit is None:
+                raise WireError("a frame without its descriptor")
+            frame = unit.decoder.decode(payload)
+            if frame.path != topic.path:
+                raise WireError("the frame's path is not its topic's")
+            if (frame.head.boot, frame.revision) != (unit.boot, unit.revision):
+                raise WireError("a frame of another start or revision than its descriptor's")
+            ts_ns, held = frame.head.ts_ns, _Held(unit, frame)
+        else:
+            sample = decode_sample(payload)
+            ts_ns, held = sample.head.ts_ns, _one_line(payload)
+        if ts_ns > self._tick_ns or self._held_bytes > MOST_HELD_BYTES:
+            if self._tick_ns >= 0:
+                yield from self.flush()
+            self._tick_ns = max(ts_ns, self._tick_ns)
+        # Who wants no telemetry still gets the rest by its ticks.
+        if TopicClass.TELEMETRY in self._kinds:
+            self._held[TopicClass.TELEMETRY].append(held)
+            self._held_bytes += len(payload)
+
+    def _other(self, topic: Topic, envelope: Envelope) -> None:
+        line = _one_line(envelope.payload)
+        if topic.topic_class is TopicClass.RESERVATION:
+            if self._last.get(topic.path) == envelope.payload:
+                return
+            self._last[topic.path] = envelope.payload
+            if self._tick_ns < 0 or topic.path in self._first:
+                self._first[topic.path] = line
+                return
+        if topic.topic_class is TopicClass.JOB and self._tick_ns < 0:
+            # State of before the first tick, which the tick tells again.
+            return
+        self._held[topic.topic_class].append(line)
+        self._held_bytes += len(line)
+
+    def _unframed(self, held: _Held) -> Iterator[bytes]:
+        unit, frame = held
+        columns: dict[str, NDArray[Any]] = {}
+        rows = {Scope.CHIP: unit.chips[-1], Scope.INSTANCE: len(unit.instances)}
+        for column in unit.columns:
+            found = (frame.chip if column.per is Scope.CHIP else frame.instance)[column.name]
+            columns[column.name] = to_store_codes(column, found)
+        for metric in CHIP_METRICS + INSTANCE_METRICS:
+            if metric.name not in columns:
+                shape = (rows[metric.scope], metric.width) if metric.is_vector else rows[metric.scope]
+                columns[metric.name] = np.full(shape, BY_NAME[metric.name].top, metric.dtype)
+        job_of = self._placement()
+        for number, (path, _) in enumerate(unit.instances):
+            job = job_of.get(path)
+            yield dump(encode_instance(frame.head, path, job, columns, number)) + b"\n"
+            chips = slice(unit.chips[number], unit.chips[number + 1])
+            for _, sample in encode_chips(frame.head, path, job, columns, chips):
+                yield dump(sample) + b"\n"
+
+    def _placement(self) -> dict[str, str]:
+        """Return the job of each instance that has one."""
+        if self._job_of is None:
+            instances = dict(each for unit in self._units.values() for each in unit.instances)
+            self._job_of = _placed(instances, self._jobs)
+        return self._job_of
+
+    def _leave_out(self, problem: str) -> None:
+        self.left_out += 1
+        self.problem = self.problem or problem
+
+
+def _placed(instances: Mapping[str, str], jobs: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    if not instances:
+        return {}
+    layout = Layout.of(instances.items())
+    placed: dict[str, str] = {}
+    for job, on in jobs.items():
+        for target in on:
+            for number in layout.find_instances(target) or ():
+                placed[layout.instances[number]] = job
+    return placed
+
+
+def _one_line(payload: bytes) -> bytes:
+    """Return a JSON object as one line of text that no terminal acts upon.
+
+    Raises:
+        WireError: it is no JSON object.
+    """
+    data = parse_json_object(payload)
+    if _is_plain(payload):
+        return payload
+    return json.dumps(data, separators=(",", ":")).replace("\x7f", "\\u007f").encode()
+
+
+def _is_plain(payload: bytes) -> bool:
+    return payload.isascii() and b"\n" not in payload and b"\r" not in payload and b"\x7f" not in payload
