@@ -1,0 +1,165 @@
+"""What `neuron-monitor` says of a host, as wire codes of one instance and its chips.
+
+Owns who the host is, and its columns. It knows neither topics nor files.
+
+What neuron-monitor does not have (power, temperature, bandwidths, links, health, EFA) stays not available.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnfleet.bridge.neuron_fields import object_of, parse_document, period_of, text_of
+from trnfleet.bridge.neuron_values import Chips, Counters, values_of
+from trnfleet.domain.hardware import INSTANCE_TYPES, find_instance_type
+from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
+from trnfleet.errors import ConfigError, WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.hardware import InstanceType
+
+MOST_DOCUMENT_BYTES = 16 * 2**20
+"""Longest line: 192 vCPUs and some hundred loaded models take less than 1 MiB."""
+DEFAULT_PERIOD_S = 5.0
+"""neuron-monitor's own where no configuration says otherwise; used until a document tells its period."""
+
+FORMER_NAMES = {"trn2n.48xlarge": "trn2u.48xlarge"}
+"""Instance types by the names that older documentation and tools have for them."""
+DEVICE_TYPES = {"trainium": "trainium1", "trainium1": "trainium1", "trainium2": "trainium2"}
+"""Chips of the hardware catalogue by their names in `neuron_device_type`."""
+
+Columns = dict[str, "NDArray[Any]"]
+
+
+class HostReader:
+    """Reads the documents of one host, one after another.
+
+    A runtime lists the cores that it uses. So a chip that no runtime uses is idle: 0 % is measured, not missing, as
+    long as all runtimes told their cores.
+
+    Two runtimes on one core are summed. Executions are counted by runtime and shared out evenly among its cores, so
+    that the chips' counters add up to the host's. ECC counts are taken as cumulative, or per period where they fall
+    (whether they are the one or the other is disputed): each is turned into a counter that never falls.
+    """
+
+    def __init__(self) -> None:
+        self.columns: Columns = {}
+        """Wire codes of all metrics, rewritten in place with each document: a row a chip, one row of the instance's."""
+        self.period_s = DEFAULT_PERIOD_S
+        """Seconds that the last document covers."""
+        self.ec2_id: str | None = None
+        self.host = ""
+        """The instance's name tag; empty where there is none."""
+        self.lnc: int | None = None
+        """Physical cores of a logical one."""
+        self.versions: dict[str, str] = {}
+        """What the host says of its hardware's versions."""
+        self.revision = 0
+        """Goes up when EC2 id, LNC or versions change."""
+        self._kind: InstanceType | None = None
+        self._counters = Counters(0)
+
+    @property
+    def kind(self) -> InstanceType:
+        """The instance's type; only after a document was read."""
+        if self._kind is None:
+            raise LookupError("no document has been read")
+        return self._kind
+
+    def read(self, document: bytes) -> Columns:
+        """Take a document and return the columns, which it has rewritten.
+
+        Raises:
+            WireError: it is not JSON, not a document, or of another host than those before it.
+            ConfigError: the first one's instance type is not in the hardware catalogue; the message names the nearest.
+        """
+        data = parse_document(document)
+        kind = self._identify(data)
+        if not self.columns:
+            for metric in METRICS:
+                rows = kind.chips if metric.scope is Scope.CHIP else 1
+                shape = (rows, metric.width) if metric.is_vector else (rows,)
+                self.columns[metric.name] = np.full(shape, metric.top, metric.dtype)
+            self._counters = Counters(kind.chips)
+        self.period_s = period_of(data) or self.period_s
+        chips = Chips(kind, self.lnc or 1, _visible(object_of(data, "neuron_hardware_info"), kind))
+        self._write(values_of(data, chips, self._counters))
+        return self.columns
+
+    def _write(self, values: Mapping[str, NDArray[np.float64]]) -> None:
+        for name, column in self.columns.items():
+            metric = BY_NAME[name]
+            column[...] = metric.encode(values[name]) if name in values else metric.top
+
+    def _identify(self, data: dict[str, Any]) -> InstanceType:
+        """Return the host's type, and keep who it is."""
+        instance, hardware = object_of(data, "instance_info"), object_of(data, "neuron_hardware_info")
+        told = text_of(instance.get("instance_type"))
+        ec2_id = text_of(instance.get("instance_id")) or None
+        kind = self._kind
+        if kind is None:
+            kind = find_instance_type(FORMER_NAMES.get(told, told)) if told else _by_hardware(hardware)
+        elif told and FORMER_NAMES.get(told, told) != kind.name:
+            raise WireError(f"it is of another instance type than the first, which is a {kind.name}")
+        elif ec2_id and self.ec2_id and ec2_id != self.ec2_id:
+            raise WireError(f"it is of another instance than the first, which is {self.ec2_id}")
+        self._kind = kind
+        self.host = text_of(instance.get("instance_name")) or self.host
+        known = (self.ec2_id, self.lnc, self.versions)
+        self.ec2_id = ec2_id or self.ec2_id
+        self.lnc = _lnc(hardware, kind) or self.lnc or kind.chip.logical_neuroncore_config
+        self.versions = {
+            **self.versions,
+            **{
+                name: text
+                for name, key in (
+                    ("device", "neuron_device_type"),
+                    ("device_version", "neuron_device_version"),
+                    ("neuroncore_version", "neuroncore_version"),
+                )
+                if (text := text_of(hardware.get(key)))
+            },
+        }
+        if known != (self.ec2_id, self.lnc, self.versions) and known[1] is not None:
+            self.revision += 1
+        return kind
+
+
+def _by_hardware(hardware: dict[str, Any]) -> InstanceType:
+    """Return the type that a host without an instance's metadata must be, going by its chips.
+
+    Raises:
+        WireError: nothing tells.
+        ConfigError: no type of the catalogue has such chips.
+    """
+    device, count = text_of(hardware.get("neuron_device_type")), hardware.get("neuron_device_count")
+    if not device or type(count) is not int:
+        raise WireError("it tells neither instance_type nor neuron_device_type and neuron_device_count")
+    chip = DEVICE_TYPES.get(device)
+    for kind in INSTANCE_TYPES.values():
+        if kind.chip.name == chip and kind.chips == count:
+            return kind
+    raise ConfigError(
+        f"no instance type has {count} chips of the type {device[:64]!r}: choose from {', '.join(INSTANCE_TYPES)}"
+    )
+
+
+def _lnc(hardware: dict[str, Any], kind: InstanceType) -> int | None:
+    """Return how many physical cores make a logical one, from the cores a device or as told; None where neither fits."""
+    cores = kind.chip.neuroncores
+    per_device, told = hardware.get("neuroncore_per_device_count"), hardware.get("logical_neuroncore_config")
+    if type(per_device) is int and 0 < per_device <= cores and cores % per_device == 0:
+        return cores // per_device
+    return told if type(told) is int and 0 < told <= cores and cores % told == 0 else None
+
+
+def _visible(hardware: dict[str, Any], kind: InstanceType) -> int:
+    """Return how many chips the host sees; a container that is given some sees them numbered from 0."""
+    count = hardware.get("neuron_device_count")
+    return min(count, kind.chips) if type(count) is int and count >= 0 else kind.chips

@@ -1,0 +1,170 @@
+"""A real host's telemetry as messages: its descriptor, and a frame or JSON objects for each document.
+
+It knows no broker and no file; whoever has one sends what is made here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Literal
+
+from trnfleet.clock import format_rfc3339
+from trnfleet.domain.address import STANDALONE, Level, is_segment, split
+from trnfleet.errors import ConfigError
+from trnfleet.wire.frames import FrameEncoder
+from trnfleet.wire.messages import (
+    STANDARD_COLUMNS,
+    ClockSpec,
+    Descriptor,
+    InstanceSpec,
+    PublisherMessage,
+    encode_message,
+)
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.telemetry import Head, dump, encode_chips, encode_instance
+from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trnfleet.bridge.neuron_monitor import HostReader
+
+CLUSTER = "uc1"
+"""Cluster of a host that nobody has named."""
+HOST = "host"
+"""Name of a host without one, and without an EC2 id."""
+
+
+def default_path(reader: HostReader) -> str:
+    """Return an address for a host after its first document: a standalone instance, named by EC2 id or name tag."""
+    names = (reader.ec2_id or "", reader.host, HOST)
+    return f"{CLUSTER}/{STANDALONE}/{next(name for name in names if is_segment(name))}"
+
+
+def check_path(path: str) -> str:
+    """Return the address of an instance as it was given.
+
+    Raises:
+        ConfigError: it is no instance's.
+    """
+    try:
+        depth = len(split(path))
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    if depth != Level.INSTANCE:
+        raise ConfigError(
+            f"address {path!r} has {depth} segments; an instance's has 3, as {CLUSTER}/{STANDALONE}/{HOST}"
+        )
+    return path
+
+
+def boot_of(path: str, start_ns: int) -> str:
+    """Return the boot id of a host's file: the same for the same file, 16 hexadecimal digits."""
+    return hashlib.sha256(f"{path}:{start_ns}".encode()).hexdigest()[:16]
+
+
+class HostTelemetry:
+    """Makes the messages of one host; call `envelopes` once for each document that its reader has read."""
+
+    def __init__(
+        self,
+        reader: HostReader,
+        fleet: str,
+        path: str,
+        *,
+        boot: str,
+        period_s: float,
+        encoding: Literal["json", "cbor"] = "cbor",
+        root: str = DEFAULT_ROOT,
+    ) -> None:
+        """Bind to a reader that has read its first document.
+
+        Args:
+            reader: Its columns are published as they are when `envelopes` is called.
+            fleet: Name of the fleet.
+            path: Address of the instance.
+            boot: Id of this start.
+            period_s: Seconds between two documents; who is silent for longer is stale.
+            encoding: One frame for all chips, or an object a chip and one for the instance.
+            root: First part of the topics.
+        """
+        self.publisher = f"neuron-{path.rpartition('/')[2]}"[:64]
+        self.seq = 0
+        """Number of the next tick."""
+        self._reader = reader
+        self._fleet, self._path, self._root = fleet, path, root
+        self._boot = boot
+        self._period_s = period_s
+        self._encoding = encoding
+        self._encoder: FrameEncoder | None = None
+        self._epoch = ""
+        self._told_revision = -1
+
+    def envelopes(self, ts_ns: int) -> Iterator[Envelope]:
+        """Yield what is to be sent for the present columns; state first, where it is new or has changed.
+
+        Args:
+            ts_ns: Source time of the document.
+        """
+        reader = self._reader
+        if self._told_revision != reader.revision:
+            self._told_revision = reader.revision
+            self._epoch = self._epoch or format_rfc3339(ts_ns)
+            self._encoder = FrameEncoder(
+                self._path,
+                self._boot,
+                revision=reader.revision,
+                columns=reader.columns,
+                chips=slice(0, reader.kind.chips),
+                instances=slice(0, 1),
+            )
+            yield from self.announce()
+        head = Head(self._boot, self.seq, ts_ns)
+        self.seq += 1
+        if self._encoding == "json" or self._encoder is None:
+            yield from self._samples(head)
+        else:
+            payload = self._encoder.encode(head.seq, ts_ns)
+            yield Envelope(self._topic(self._path), payload, content_type=CONTENT_TYPE_CBOR)
+
+    def announce(self) -> Iterator[Envelope]:
+        """Yield the state that a broker keeps: that the host publishes, and its descriptor."""
+        online = PublisherMessage(client=self.publisher, state="online", boot=self._boot)
+        for topic_class, path, message in (
+            (TopicClass.PUBLISHER, self.publisher, online),
+            (TopicClass.NODE, self._path, self.descriptor()),
+        ):
+            topic = build_topic(self._fleet, topic_class, path, self._root)
+            yield Envelope(topic, encode_message(message), qos=1, retain=True, content_type=CONTENT_TYPE_JSON)
+
+    def descriptor(self) -> Descriptor:
+        """Return what describes the host: a real one, in the wall clock's time."""
+        reader = self._reader
+        return Descriptor(
+            path=self._path,
+            publisher=self.publisher,
+            boot=self._boot,
+            revision=reader.revision,
+            period_s=self._period_s,
+            clock=ClockSpec(epoch=self._epoch),
+            origin="neuron",
+            instances=(
+                InstanceSpec(
+                    path=self._path,
+                    type=reader.kind.name,
+                    ec2_id=reader.ec2_id,
+                    lnc=reader.lnc,
+                    versions=reader.versions,
+                ),
+            ),
+            columns=STANDARD_COLUMNS,
+        )
+
+    def _samples(self, head: Head) -> Iterator[Envelope]:
+        columns, chips = self._reader.columns, slice(0, self._reader.kind.chips)
+        own = encode_instance(head, self._path, None, columns, 0)
+        for path, sample in ((self._path, own), *encode_chips(head, self._path, None, columns, chips)):
+            yield Envelope(self._topic(path), dump(sample), content_type=CONTENT_TYPE_JSON)
+
+    def _topic(self, path: str) -> str:
+        return build_topic(self._fleet, TopicClass.TELEMETRY, path, self._root)

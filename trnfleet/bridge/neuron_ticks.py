@@ -1,0 +1,201 @@
+"""One instance's values, tick by tick, picked out of a fleet's messages: frames of any granularity, or JSON.
+
+It keeps nothing of the other instances, so that an instance of a large recording is had quickly.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from trnfleet.bridge.neuron_document import Host
+from trnfleet.domain.address import Level, level_of, parse_chip
+from trnfleet.domain.hardware import INSTANCE_TYPES
+from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, METRICS, Scope
+from trnfleet.errors import WireError
+from trnfleet.wire.frames import FrameDecoder, is_known, to_store_codes
+from trnfleet.wire.messages import Descriptor, decode_message
+from trnfleet.wire.telemetry import decode_sample, split_codes
+from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic, parse_topic
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.hardware import InstanceType
+    from trnfleet.wire.frames import Frame
+    from trnfleet.wire.ports import Envelope
+
+
+class InstanceTick(NamedTuple):
+    """What an instance and its chips had at a moment."""
+
+    ts_ns: int
+    """Source time."""
+    period_s: float
+    """Seconds since the tick before, in source time."""
+    columns: dict[str, NDArray[Any]]
+    """Wire codes by metric: a row a chip, one row of the instance's."""
+
+
+class _Place(NamedTuple):
+    """Where the instance's rows are in the frames of a descriptor."""
+
+    descriptor: Descriptor
+    decoder: FrameDecoder
+    chips: slice
+    instance: slice
+
+
+def described_instances(envelope: Envelope, root: str = DEFAULT_ROOT) -> tuple[str, tuple[str, ...]]:
+    """Return the fleet and the instances that a message describes; none where it is no descriptor."""
+    if "/node/" not in envelope.topic or not envelope.payload:
+        return "", ()
+    try:
+        topic = parse_topic(envelope.topic, root)
+        if topic.topic_class is not TopicClass.NODE:
+            return "", ()
+        descriptor = decode_message(envelope.payload, Descriptor)
+    except WireError:
+        return "", ()
+    return topic.fleet, tuple(instance.path for instance in descriptor.instances)
+
+
+class InstanceTicks:
+    """Follows one instance through the messages of its fleet."""
+
+    def __init__(self, fleet: str, path: str, root: str = DEFAULT_ROOT) -> None:
+        """Name the instance by its fleet and address."""
+        self.host: Host | None = None
+        """The instance as it was first described; None until then."""
+        self._path = path
+        self._nodes = build_topic(fleet, TopicClass.NODE, "", root)
+        self._telemetry = build_topic(fleet, TopicClass.TELEMETRY, "", root)
+        self._place: _Place | None = None
+        self._ts_ns = -1
+        self._last_ns = -1
+        self._columns: dict[str, NDArray[Any]] = {}
+
+    def take(self, envelope: Envelope) -> InstanceTick | None:
+        """Take a message; return the tick before it, once all of that has come.
+
+        Raises:
+            WireError: it is about the instance and makes no sense, or comes too late.
+        """
+        topic = envelope.topic
+        if topic.startswith(self._nodes):
+            if self._covers(topic[len(self._nodes) :]):
+                self._describe(envelope)
+        elif topic.startswith(self._telemetry):
+            path = topic[len(self._telemetry) :]
+            if path == self._path or path.startswith(self._path + "/"):
+                return self._sample(envelope) if _is_json(envelope) else self._frame(envelope)
+            if self._place is not None and path == self._place.descriptor.path:
+                return self._frame(envelope)
+        return None
+
+    def finish(self) -> InstanceTick | None:
+        """Return the last tick, after the last message."""
+        return self._turn(-1)
+
+    def _covers(self, path: str) -> bool:
+        """Say whether a descriptor's path may cover the instance; a block's name tells only its cluster."""
+        return path.partition("/")[0] == self._path.partition("/")[0]
+
+    def _describe(self, envelope: Envelope) -> None:
+        if not envelope.payload:
+            return
+        descriptor = decode_message(envelope.payload, Descriptor)
+        paths = [instance.path for instance in descriptor.instances]
+        if self._path not in paths:
+            return
+        number = paths.index(self._path)
+        instance = descriptor.instances[number]
+        kinds = [_kind(each.type) for each in descriptor.instances]
+        kind, chips = kinds[number], sum(each.chips for each in kinds[:number])
+        if self.host is None:
+            lnc = instance.lnc or kind.chip.logical_neuroncore_config
+            self.host = Host(self._path, kind, lnc, instance.ec2_id)
+        elif self.host.kind is not kind:
+            raise WireError(f"the instance is a {kind.name} now, and was a {self.host.kind.name}")
+        columns = [column for column in descriptor.columns if is_known(column)]
+        decoder = FrameDecoder(columns, sum(each.chips for each in kinds), len(kinds))
+        self._place = _Place(descriptor, decoder, slice(chips, chips + kind.chips), slice(number, number + 1))
+
+    def _frame(self, envelope: Envelope) -> InstanceTick | None:
+        place = self._place
+        if place is None:
+            raise WireError("a frame before its descriptor")
+        frame: Frame = place.decoder.decode(envelope.payload)
+        descriptor = place.descriptor
+        if frame.path != descriptor.path:
+            raise WireError("the frame's path is not its topic's")
+        if frame.head.boot != descriptor.boot or frame.revision != descriptor.revision:
+            raise WireError("a frame that its descriptor does not describe")
+        done = self._turn(frame.head.ts_ns)
+        for column in descriptor.columns:
+            if is_known(column):
+                rows, arrays = (
+                    (place.chips, frame.chip)
+                    if column.per is Scope.CHIP
+                    else (place.instance, frame.instance)
+                )
+                self._columns[column.name][...] = to_store_codes(column, arrays[column.name])[rows]
+        return done
+
+    def _sample(self, envelope: Envelope) -> InstanceTick | None:
+        if self.host is None:
+            raise WireError("telemetry before its descriptor")
+        sample = decode_sample(envelope.payload)
+        if sample.path != envelope.topic[len(self._telemetry) :]:
+            raise WireError("identity in the payload is not the topic's")
+        row = 0
+        if sample.is_chip:
+            row = parse_chip(sample.path.rpartition("/")[2]) or 0
+            if row >= self.host.kind.chips or level_of(sample.path) != Level.CHIP:
+                raise WireError(f"a {self.host.kind.name} has no such chip")
+        done = self._turn(sample.head.ts_ns)
+        for metric, codes in split_codes(
+            [sample.codes], CHIP_METRICS if sample.is_chip else INSTANCE_METRICS
+        ):
+            self._columns[metric.name][row] = codes[0]
+        return done
+
+    def _turn(self, ts_ns: int) -> InstanceTick | None:
+        """Begin the tick of `ts_ns` where that is another; return the one that has thereby ended."""
+        if ts_ns == self._ts_ns:
+            return None
+        if -1 < ts_ns < self._ts_ns:
+            raise WireError("it is older than what came before it")
+        done = None
+        if self._ts_ns >= 0 and self._place is not None:
+            clock = self._place.descriptor.clock
+            period_s = self._place.descriptor.period_s * clock.speed
+            if self._last_ns >= 0:
+                period_s = (self._ts_ns - self._last_ns) / 1e9
+            done = InstanceTick(self._ts_ns, period_s, self._columns)
+        self._last_ns, self._ts_ns = self._ts_ns, ts_ns
+        if self.host is not None:
+            self._columns = _empty(self.host.kind.chips)
+        return done
+
+
+def _kind(name: str) -> InstanceType:
+    kind = INSTANCE_TYPES.get(name)
+    if kind is None:
+        raise WireError(f"unknown instance type {name!r}")
+    return kind
+
+
+def _empty(chips: int) -> dict[str, NDArray[Any]]:
+    """Return columns in which nothing is available."""
+    columns: dict[str, NDArray[Any]] = {}
+    for metric in METRICS:
+        rows = chips if metric.scope is Scope.CHIP else 1
+        shape = (rows, metric.width) if metric.is_vector else (rows,)
+        columns[metric.name] = np.full(shape, metric.top, BY_NAME[metric.name].dtype)
+    return columns
+
+
+def _is_json(envelope: Envelope) -> bool:
+    return envelope.payload[:1] == b"{"

@@ -1,0 +1,224 @@
+"""What a document of `neuron-monitor` says of an instance and its chips, as values of the metric table.
+
+Owns the meaning: which cores a chip has, what is idle and what is not known, and how counts of periods become counters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from trnfleet.bridge.neuron_fields import count_of, group_of, number_of, object_of, or_nan, runtimes_of
+from trnfleet.domain.metrics import BY_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from trnfleet.bridge.neuron_fields import Runtime
+    from trnfleet.domain.hardware import InstanceType
+
+ECC = ("mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_corrected", "sram_ecc_uncorrected")
+BUSY = ("user", "nice", "system", "irq", "soft_irq")
+"""Keys of a vCPU's usage that are time in use; waiting for I/O is not."""
+
+
+class Chips(NamedTuple):
+    """How logical cores lie in chips."""
+
+    kind: InstanceType
+    lnc: int
+    visible: int
+    """Chips that the host sees; those beyond are not known."""
+
+    @property
+    def per_chip(self) -> int:
+        """Logical cores of a chip."""
+        return self.kind.chip.neuroncores // self.lnc
+
+    @property
+    def seen(self) -> NDArray[np.bool_]:
+        """Which chips the host sees."""
+        return np.arange(self.kind.chips) < self.visible
+
+    def of(self, core: int) -> int | None:
+        """Return the chip of a logical core; None where there is no such core."""
+        chip = core // self.per_chip
+        return chip if chip < self.visible else None
+
+    def of_all(self, cores: list[int]) -> list[int]:
+        """Return the chip of each core that there is."""
+        return [chip for core in cores if (chip := self.of(core)) is not None]
+
+    def empty(self, *, is_known: bool) -> NDArray[np.float64]:
+        """Return a value a chip: 0 where the chip is seen and what is not told is 0, else not available."""
+        return np.where(self.seen & is_known, 0.0, math.nan)
+
+
+class Counters:
+    """A host's counters, made from what each period tells."""
+
+    def __init__(self, chips: int) -> None:
+        """Begin at 0 for so many chips."""
+        self._ecc: dict[tuple[int, str], tuple[int, int]] = {}
+        """Last value and counter by chip and kind."""
+        self._completed = np.zeros(chips, np.int64)
+        self._failed = np.zeros(chips, np.int64)
+        self._turn = 0
+        """Where the next execution that cannot be shared out evenly goes."""
+
+    def count_ecc(self, chip: int, name: str, value: int) -> int:
+        """Return the counter after `value` was told: it goes up by what the value did, or by all of it where it fell."""
+        last, counter = self._ecc.get((chip, name), (0, 0))
+        counter += value - last if value >= last else value
+        self._ecc[chip, name] = (value, counter)
+        return counter
+
+    def count_executions(self, chips: list[int], completed: int, failed: int) -> None:
+        """Share a period's executions out among `chips`, in which a chip is named once for each core."""
+        start = self._turn
+        for counters, count in ((self._completed, completed), (self._failed, failed)):
+            each, rest = divmod(count, len(chips))
+            for chip in chips:
+                counters[chip] += each
+            for number in range(rest):
+                counters[chips[(start + number) % len(chips)]] += 1
+        self._turn = start + completed % len(chips)
+
+    @property
+    def executions(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Counters of executions by chip: completed, and ended in an error."""
+        return self._completed.astype(np.float64), self._failed.astype(np.float64)
+
+
+def values_of(data: dict[str, Any], chips: Chips, counters: Counters) -> dict[str, NDArray[np.float64]]:
+    """Return values by metric in its unit, NaN where not available; metrics that are not known are left out.
+
+    Args:
+        data: The document.
+        chips: Which chips there are.
+        counters: Go on with what the document tells.
+    """
+    runtimes = runtimes_of(data)
+    values = _ecc(data, chips, counters)
+    if runtimes is not None:
+        values |= {
+            "nc_util_pct": _utilisation(runtimes, chips),
+            "tflops": _tflops(runtimes, chips),
+            "hbm_used_bytes": _memory(runtimes, chips),
+            **_executions(runtimes, chips, counters),
+        }
+        for name, key in (("exec_latency_p50_s", "p50_s"), ("exec_latency_p99_s", "p99_s")):
+            known = [value for each in runtimes if (value := getattr(each, key)) is not None]
+            values[name] = np.array([max(known, default=math.nan)])
+    system = object_of(data, "system_data")
+    values["vcpu_util_pct"] = np.array([_vcpu(group_of(system, "vcpu_usage"))])
+    memory = group_of(system, "memory_info") or {}
+    values["host_memory_used_bytes"] = np.array([or_nan(number_of(memory.get("memory_used_bytes")))])
+    return values
+
+
+def _utilisation(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
+    """Return the share of time in which each physical core was busy, in percent."""
+    idle = chips.empty(is_known=all(each.cores is not None for each in runtimes))
+    lanes = np.full((chips.kind.chips, BY_NAME["nc_util_pct"].width), math.nan)
+    lanes[:, : chips.kind.chip.neuroncores] = idle[:, np.newaxis]
+    told: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
+    for core, facts in _cores(runtimes):
+        chip = chips.of(core)
+        if chip is not None:
+            first = core % chips.per_chip * chips.lnc
+            for half, value in enumerate(_halves(facts, chips.lnc)):
+                told[chip, first + half].append(or_nan(value))
+    for place, values in told.items():
+        # Two runtimes take turns on a core, and a period's edges may add up to a little more than all of it.
+        lanes[place] = values[0] if len(values) == 1 else np.minimum(sum(values), 100.0)
+    return lanes
+
+
+def _halves(facts: dict[str, Any], lnc: int) -> list[float | None]:
+    """Return what each physical core of a logical one was busy: as told, or where nothing is told as the logical one."""
+    physical = object_of(facts, "v3d")
+    if lnc == 1 or not physical:
+        return [number_of(facts.get("neuroncore_utilization"))] * lnc
+    halves: list[float | None] = [None] * lnc
+    for name, half in physical.items():
+        number = name.rpartition(".")[2]
+        if isinstance(half, dict) and number.isascii() and number.isdecimal() and len(number) < 6:
+            halves[int(number) % lnc] = number_of(half.get("neuroncore_utilization"))
+    return halves
+
+
+def _tflops(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
+    result = chips.empty(is_known=all(each.cores is not None for each in runtimes))
+    sums: dict[int, float] = {}
+    for core, facts in _cores(runtimes):
+        chip = chips.of(core)
+        if chip is not None:
+            flops = number_of(facts.get("flops", facts.get("effective_flops")))
+            sums[chip] = sums.get(chip, 0.0) + or_nan(flops) / 1e12
+    for chip, value in sums.items():
+        result[chip] = value
+    return result
+
+
+def _memory(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
+    """Return the bytes of device memory in use; a chip that a runtime uses without telling its memory is not known."""
+    used = chips.empty(is_known=all(each.memory is not None or each.cores is not None for each in runtimes))
+    unknown: set[int] = set()
+    for each in runtimes:
+        told = set(chips.of_all(list(each.memory or ())))
+        unknown.update(set(chips.of_all(each.places)) - told)
+        for core, size in (each.memory or {}).items():
+            chip = chips.of(core)
+            if chip is not None:
+                used[chip] = size + (0.0 if math.isnan(used[chip]) else used[chip])
+    used[list(unknown)] = math.nan
+    return used
+
+
+def _executions(runtimes: list[Runtime], chips: Chips, counters: Counters) -> dict[str, NDArray[np.float64]]:
+    unknown: set[int] = set()
+    for each in runtimes:
+        cores = chips.of_all(each.places)
+        if each.completed is None or each.failed is None:
+            unknown.update(cores)
+        elif cores:
+            counters.count_executions(cores, each.completed, each.failed)
+    completed, failed = counters.executions
+    for column in (completed, failed):
+        column[~chips.seen] = math.nan
+        column[list(unknown)] = math.nan
+    return {"exec_completed": completed, "exec_errors": failed}
+
+
+def _ecc(data: dict[str, Any], chips: Chips, counters: Counters) -> dict[str, NDArray[np.float64]]:
+    values = {name: np.full(chips.kind.chips, math.nan) for name in ECC}
+    group = group_of(object_of(data, "system_data"), "neuron_hw_counters") or {}
+    devices = group.get("neuron_devices")
+    for device in devices if isinstance(devices, list) else ():
+        chip = device.get("neuron_device_index") if isinstance(device, dict) else None
+        if type(chip) is int and 0 <= chip < chips.visible:
+            for name in ECC:
+                value = count_of(device.get(name))
+                if value is not None:
+                    values[name][chip] = counters.count_ecc(chip, name, value)
+    return values
+
+
+def _vcpu(group: dict[str, Any] | None) -> float:
+    usage = object_of(group or {}, "average_usage")
+    busy = [number_of(usage.get(key)) for key in BUSY]
+    # Before its first interval neuron-monitor has nothing to tell, or zeros throughout.
+    if usage.get("user") is None or not any(number_of(value) for value in usage.values()):
+        return math.nan
+    return min(sum(value for value in busy if value is not None), 100.0)
+
+
+def _cores(runtimes: list[Runtime]) -> Iterator[tuple[int, dict[str, Any]]]:
+    for each in runtimes:
+        yield from (each.cores or {}).items()
