@@ -80,7 +80,7 @@ class Loopback:
 def fed(instances: list[tuple[str, str]] | None = None) -> Feed:
     feed = Feed(ultraservers(2) if instances is None else instances)
     alerts = Alerts("demo", RULES)
-    feed.monitor.alerts = feed.monitor.ingest.alerts = alerts
+    feed.monitor.ingest.alerts = alerts
     feed.set("temperature_c", 50.0)
     feed.set("power_w", 300.0)
     feed.describe()
@@ -546,7 +546,7 @@ async def test_bell_and_notification(monkeypatch: pytest.MonkeyPatch) -> None:
     """New alerts ring once in ten seconds, all together; quiet ones and information do not."""
     feed = fed()
     said: list[str] = []
-    monkeypatch.setattr("trnfleet.tui.app.send_notification", lambda _app, told: said.append(told))
+    monkeypatch.setattr("trnfleet.tui.alertwatch.send_notification", lambda _app, told: said.append(told))
     app, _ = made(feed, is_loud=True)
     rung: list[int] = []
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))
@@ -575,7 +575,9 @@ async def test_a_quiet_app_does_not_ring(monkeypatch: pytest.MonkeyPatch) -> Non
     app, _ = made(feed)
     rung: list[int] = []
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))
-    monkeypatch.setattr("trnfleet.tui.app.send_notification", lambda _app, told: rung.append(len(told)))
+    monkeypatch.setattr(
+        "trnfleet.tui.alertwatch.send_notification", lambda _app, told: rung.append(len(told))
+    )
     async with app.run_test(size=(120, 40)) as pilot:
         feed.set("temperature_c", 95.0, rows(feed, CHIP))
         await tick(app, pilot, feed)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.quieting import Silence
     from trnfleet.monitor.alerting.alerts import Alerts
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.alertchart import Past
     from trnfleet.tui.alertrows import Group
@@ -102,7 +102,7 @@ def group_facts(group: Group, now_ns: int) -> list[Fact]:
     facts.append(Fact("rule", plain(condition_words(rule), _LONGEST)))
     if rule.runbook:
         facts.append(Fact("to do", plain(rule.runbook, _LONGEST)))
-    facts.append(Fact("keys", "Enter or Space opens it; z silences all of them; a acknowledges them"))
+    facts.append(Fact("keys", "Enter or e opens it; z silences all of them; a acknowledges them"))
     if rule.description:
         facts.append(Fact("about", plain(rule.description, _LONGEST)))
     return facts
@@ -210,7 +210,7 @@ class AlertDetails(LineView, can_focus=False):
 
     DEFAULT_CSS = "AlertDetails { height: 6; overflow: hidden; }"
 
-    def __init__(self, monitor: Monitor, board: AlertBoard, subject: Callable[[], Subject]) -> None:
+    def __init__(self, monitor: FleetState, board: AlertBoard, subject: Callable[[], Subject]) -> None:
         super().__init__()
         self._monitor = monitor
         self._board = board

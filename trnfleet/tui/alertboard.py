@@ -5,6 +5,7 @@ Every view asks here, so that header, lists and marks say the same. It reads the
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.address import Level
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.layout import Layout, Node
     from trnfleet.monitor.alerting.alerts import Alerts
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
 
 EVERY_S = 0.5
 """Seconds between two readings: rules are held against whole seconds."""
@@ -41,7 +42,7 @@ class Held(NamedTuple):
 class AlertBoard:
     """What there is of alerts, as of the last reading."""
 
-    def __init__(self, monitor: Monitor) -> None:
+    def __init__(self, monitor: FleetState) -> None:
         self._monitor = monitor
         self.held: list[Held] = []
         """Pending and firing alerts: firing ones first, then by severity, the newest first."""
@@ -50,7 +51,7 @@ class AlertBoard:
         """Of what fires and nobody has in hand."""
         self.revision = 0
         """Goes up with every reading."""
-        self._read_s = -EVERY_S
+        self._read_s = -math.inf
         self._of: tuple[int, int, int] = (-1, -1, -1)
         self._nodes: dict[str, Node | None] = {}
         self._layout: Layout | None = None
@@ -99,6 +100,12 @@ class AlertBoard:
                     self._by_name.setdefault((label, labels[label]), []).append(each)
         self.revision += 1
         return True
+
+    def renew(self) -> None:
+        """Read anew at the next chance, whenever the last reading was: another monitor is shown."""
+        self._read_s = -math.inf
+        self._of = (-1, -1, -1)
+        self._layout = None
 
     def touching(self, place: str) -> list[Held]:
         """Return what fires, and nobody has in hand, at an address, below it or above it; the fleet's own only there."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.monitor.fields import Field
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
 
 LEAST_ROWS = 4
 """Title, two rows of the chart, and the row of the mark."""
@@ -50,7 +50,7 @@ class Past(NamedTuple):
     """Wall seconds since it fired; None while it is pending."""
 
 
-def read_past(monitor: Monitor, alert: Alert) -> Past | None:
+def read_past(monitor: FleetState, alert: Alert) -> Past | None:
     """Return what history keeps of an alert's figure at its worst member; None for nothing.
 
     A node that history does not keep is watched from now on.

@@ -266,8 +266,9 @@ class HistoryList(PickList):
         """Said where there is no row."""
 
     def key_of(self, row: Told) -> Hashable:
-        """Return its number."""
-        return row.number
+        """Return what happened to which alert and when; numbers are each monitor's own."""
+        happened = row.happening
+        return happened.at_ns, happened.kind, happened.alert.fingerprint
 
     def parts_of(self, row: Told, width: int, *, selected: bool) -> Parts:
         """Return the line: when, what became of it, which alert, and what it said then."""

@@ -71,6 +71,12 @@ class AlertNews:
             self._newest = now_s, worst.alert, worst.alert.fired_ns, notice
         return fresh
 
+    def know(self, held: Iterable[Held]) -> None:
+        """Take alerts as they are for told: another moment is shown."""
+        fired = ((each.alert.fingerprint, each.alert.fired_ns) for each in held)
+        self._told = {fingerprint: fired_ns for fingerprint, fired_ns in fired if fired_ns is not None}
+        self._newest, self._waiting = None, []
+
     def notice(self, now_s: float, within_s: float) -> Notice | None:
         """Return what was new within the last seconds and still fires; None for nothing."""
         if self._newest is None:

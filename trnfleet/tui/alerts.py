@@ -42,6 +42,7 @@ from trnfleet.tui.alertwords import age_text, matchers_of, preview_text, standin
 from trnfleet.tui.bars import Bar, Parts, justified, width_of
 from trnfleet.tui.cells import fit
 from trnfleet.tui.filtering import FilteredView
+from trnfleet.tui.pastwords import is_past
 from trnfleet.tui.picklist import PickList
 from trnfleet.tui.plain import plain
 from trnfleet.tui.views import ALERTS, View
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.quieting import Silence
     from trnfleet.monitor.alerting.desk import Desk
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.alertboard import AlertBoard, Held
     from trnfleet.tui.alertrows import Group
 
@@ -64,6 +65,8 @@ ACK_FOR, SILENCE_FOR = "2h", "4h"
 """How long, unless somebody says other."""
 MOST_AT_ONCE = 200
 """Alerts that one acknowledgement is for, at most: each is a message."""
+PAST = "this is the past: End returns to the present, where alerts are taken in hand"
+RECORDED = "this is a recording: what is done here reaches nobody"
 READ_ONLY = "this screen only reads; --allow-commands lets it acknowledge and silence"
 NOTE_S = 10.0
 """Seconds for which something is said in the first line, at most."""
@@ -88,12 +91,13 @@ class AlertsView(FilteredView):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("t,tab", "tab(1)", "next of: active, all, silences, history"),
         Binding("T,shift+tab", "tab(-1)", "previous of these"),
-        Binding("space,e", "expand", "open or collapse alerts of one rule"),
+        Binding("e", "expand", "open or collapse alerts of one rule"),
         Binding("E", "expand_all", "open or collapse all of them"),
         Binding("s", "sort", "next order: severity, age, place"),
         Binding("a", "acknowledge", "acknowledge: you have it in hand"),
         Binding("z", "silence", "silence what is like it, after a preview"),
         Binding("x", "take_back", "take an acknowledgement back, or end a silence"),
+        Binding("o", "moment", "go to the moment when it fired"),
         Binding("d", "details", "more or less room for the details"),
         Binding(
             "slash", "ask", "filter by part of anything, severity=critical, at=address; !part for all others"
@@ -108,7 +112,7 @@ class AlertsView(FilteredView):
             super().__init__()
             self.reservation_id = reservation_id
 
-    def __init__(self, monitor: Monitor, clock: Clock) -> None:
+    def __init__(self, monitor: FleetState, clock: Clock) -> None:
         super().__init__(
             monitor,
             clock,
@@ -228,6 +232,14 @@ class AlertsView(FilteredView):
         """Give the focus to the tab's list, or to a form that is open."""
         if not self.ack_form.is_open and not self.silence_form.is_open:
             self.current.focus(scroll_visible=False)
+
+    def renew(self) -> None:
+        """Drop what is kept: another monitor is shown."""
+        for each in (self.list, self.silences, self.history):
+            each.hold()
+        self._listed = ()
+        self._told, self._told_of = [], ("", 0)
+        self._said.clear()
 
     def tick(self, allowance: int) -> int:
         """Paint what changed."""
@@ -527,7 +539,24 @@ class AlertsView(FilteredView):
             return
         self._work(_each(desk.withdraw_ack(each) for each in acked[:MOST_AT_ONCE]), "given out of hand")
 
+    def action_moment(self) -> None:
+        """Ask the app to go to the moment when what is under the cursor fired, or happened."""
+        picked = self.current.picked
+        # A little before that moment it does not fire yet.
+        self.current.hold(is_asked=True)
+        if isinstance(picked, Told):
+            self.post_message(View.GoTo(picked.happening.at_ns))
+            return
+        alerts = self.picked_alerts
+        if alerts:
+            # Of many, the one that began it.
+            begun = min(alerts, key=lambda each: each.fired_ns or each.since_ns)
+            self.post_message(View.GoTo(begun.fired_ns or begun.since_ns))
+
     def _may_write(self) -> bool:
+        if is_past(self.deck):
+            self.tell(PAST if self.deck is not None and self.deck.is_live_possible else RECORDED)
+            return False
         if self.desk is not None and self.desk.can_write:
             return True
         self.tell(READ_ONLY)
@@ -562,6 +591,9 @@ class AlertsView(FilteredView):
         event.stop()
         form, desk = event.form, self.desk
         if desk is None or not form.is_open:
+            return
+        if is_past(self.deck):
+            form.tell(PAST, is_problem=True)
             return
         values = form.values
         now_ns = self.monitor.moment().time_ns

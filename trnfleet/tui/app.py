@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from textual import on
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.filter import ANSIToTruecolor
 
 from trnfleet.domain.address import Level, level_of
 from trnfleet.tui import palette
 from trnfleet.tui.alertboard import AlertBoard
-from trnfleet.tui.alertnews import AlertNews
 from trnfleet.tui.alerts import AlertsView
+from trnfleet.tui.alertwatch import AlertWatch
 from trnfleet.tui.bars import Bar
 from trnfleet.tui.breadcrumbs import breadcrumbs
 from trnfleet.tui.chip import ChipView
@@ -33,12 +32,15 @@ from trnfleet.tui.header import header
 from trnfleet.tui.help import HelpScreen, Key, Section, help_title, sections
 from trnfleet.tui.hierarchy import HierarchyView
 from trnfleet.tui.highlight import Highlight, holders
+from trnfleet.tui.pastwords import is_past, kept_text, past_banner, past_hints, present_text
 from trnfleet.tui.plain import plain
 from trnfleet.tui.reservations import ReservationsView
 from trnfleet.tui.reservationtable import ReservationTable
-from trnfleet.tui.status import Hints, banner, status
-from trnfleet.tui.terminal import Pacer, send_notification
-from trnfleet.tui.views import ALERTS, CHIP, FLEET, HIERARCHY, RESERVATIONS, View
+from trnfleet.tui.seektrack import Seek
+from trnfleet.tui.status import Hints, banner, note_line, status
+from trnfleet.tui.terminal import Pacer
+from trnfleet.tui.timekeys import NOTE_S, TimeKeys
+from trnfleet.tui.views import ALERTS, CHIP, FLEET, HIERARCHY, RESERVATIONS, View, turn_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -50,7 +52,8 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.desk import Desk
     from trnfleet.monitor.events import Event
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.replay.deck import Deck
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.alertnews import Notice
 
 TICK_S = 0.1
@@ -76,6 +79,9 @@ _HINTS: Hints = (
     ("+ -", "zoom"),
     ("w", "findings"),
 )
+_LIVE_HINTS: Hints = (*_HINTS[:4], ("[ ]", "in time"), *_HINTS[4:])
+_PLAYED_NS = 500_000_000
+"""What is played counts as news from so much on."""
 
 
 class Stop(NamedTuple):
@@ -85,7 +91,7 @@ class Stop(NamedTuple):
     address: str
 
 
-class FleetApp(App[None]):
+class FleetApp(TimeKeys):
     """The whole screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -110,7 +116,7 @@ class FleetApp(App[None]):
 
     def __init__(
         self,
-        monitor: Monitor,
+        monitor: FleetState,
         *,
         clock: Clock,
         broker_kind: str = "",
@@ -118,19 +124,21 @@ class FleetApp(App[None]):
         desk: Desk | None = None,
         bell: bool = False,
         notify: bool = False,
+        deck: Deck | None = None,
     ) -> None:
         """Make the app for a monitor.
 
         Args:
-            monitor: What is shown; somebody else runs it.
-            clock: The monitor's clock.
+            monitor: What is shown; somebody else runs it. Given a deck, what that shows.
+            clock: The real one, by which painting is paced; ages go by the monitor's own.
             broker_kind: The broker's name and version, for the status line.
             title: The terminal window's title.
             desk: Where acknowledgements and silences are written; None for a screen that only reads.
             bell: Whether the terminal rings for new alerts.
             notify: Whether the terminal is asked for a desktop notification of new alerts.
+            deck: What goes back in time; somebody else runs it. None where nothing is kept.
         """
-        super().__init__()
+        super().__init__(deck)
         self.monitor = monitor
         self.clock = clock
         self.broker_kind = broker_kind
@@ -143,6 +151,7 @@ class FleetApp(App[None]):
         self._header = Bar(fill=palette.HEAD, id="header")
         self._crumbs = Bar(id="crumbs")
         self._banner = Bar(fill=palette.BAR_DOWN, id="banner")
+        self._past_banner = Bar(fill=palette.BAR_PAST, id="past")
         self._status = Bar(fill=palette.BAR, id="status")
         self._pages: dict[str, View] = {kind.title: kind(monitor, clock) for kind in view_classes()}
         self.highlight = Highlight(monitor)
@@ -150,10 +159,15 @@ class FleetApp(App[None]):
         for page in self._pages.values():
             page.set_highlight(self.highlight)
             page.set_board(self.alert_board)
+            page.deck = deck
             if isinstance(page, AlertsView):
                 page.desk = desk
-        self._rings, self._notifies = bell, notify
-        self._alert_news = AlertNews()
+        self._watch = AlertWatch(self, self.alert_board, deck, rings=bell, notifies=notify)
+        self._turn = turn_of(monitor)
+        """Which exchange the monitor is of that is on the screen."""
+        self._time_drawn: Hashable = None
+        """The deck's state that the seek bar shows."""
+        self._note_until_s = -np.inf
         self._page = self._pages[FLEET]
         self._event: Event | Notice | None = None
         """What is told for a while between breadcrumbs and views."""
@@ -168,8 +182,11 @@ class FleetApp(App[None]):
         """Bars above and below, the views between."""
         yield self._header
         yield self._crumbs
+        yield self._past_banner
         yield self._banner
         yield from self._pages.values()
+        yield self.seek_bar
+        yield self.ask_line
         yield self._status
 
     def on_mount(self) -> None:
@@ -225,7 +242,10 @@ class FleetApp(App[None]):
             parts.append((view.title, type(view)))
             parts.extend((help_title(type(widget), view.title), type(widget)) for widget in view.query("*"))
         views = Section("Views", [Key(page.key, page.title) for page in self._pages.values()])
-        self.push_screen(HelpScreen([views, *sections([("Everywhere", type(self)), *parts])]))
+        everywhere: list[tuple[str, type[DOMNode]]] = [("Everywhere", type(self))]
+        if self.deck is not None:
+            parts.insert(len(parts), (TimeKeys.HELP_TITLE, TimeKeys))
+        self.push_screen(HelpScreen([views, *sections([*everywhere, *parts])]))
 
     def action_reservation(self) -> None:
         """Go to the reservation that holds the present place; from the fleet, to the one that is picked out."""
@@ -317,8 +337,16 @@ class FleetApp(App[None]):
     def _tick(self) -> None:
         """Paint what changed, as much as the terminal takes."""
         now_s = self.clock.monotonic_s()
-        monitor = self.monitor
+        monitor, deck = self.monitor, self.deck
+        self._watch.look_back()
+        self.hear_deck()
+        turn_now = turn_of(monitor)
+        if turn_now != self._turn:
+            self._turn = turn_now
+            self._renew()
         news = (
+            None if deck is None else (deck.revision, deck.mode),
+            deck.position_ns // _PLAYED_NS if deck is not None and is_past(deck) else 0,
             monitor.store.revision,
             monitor.rollups.revision,
             monitor.ingest.jobs_revision,
@@ -328,6 +356,7 @@ class FleetApp(App[None]):
             monitor.link.connected,
             monitor.alerts.revision,
             monitor.alerts.quieting.revision,
+            self._watch.revision,
         )
         if news != self._news:
             self._news, self._news_s = news, now_s
@@ -335,12 +364,14 @@ class FleetApp(App[None]):
         second = int(now_s)
         if now_s - self._news_s > SETTLE_S and second == self._second:
             return
-        self._look_at_alerts(now_s)
+        self._watch.look(now_s)
         allowance = self._pacer.allowance()
         if not allowance:
             return
         self._second = second
-        event = self._alert_news.notice(now_s, NOTICE_S) or monitor.events.notable(now_s, NOTICE_S)
+        event = self._watch.notice(now_s, NOTICE_S) or monitor.events.notable(
+            monitor.clock.monotonic_s(), NOTICE_S
+        )
         if event is not self._event:
             self._event = event
             self._write_crumbs()
@@ -356,32 +387,77 @@ class FleetApp(App[None]):
         if has_turned or now_s - self._bars_s >= BARS_EVERY_S:
             self._bars_turn = turn
             self._write_bars()
+        elif deck is not None and (deck.revision, deck.mode) != self._time_drawn:
+            self._write_time()
         self._page.tick(allowance)
 
-    def _look_at_alerts(self, now_s: float) -> None:
-        """Read the alerts, and ring for what is new."""
-        if self.alert_board.refresh(now_s):
-            self._alert_news.take(self.alert_board.held, now_s)
-        alarm = self._alert_news.alarm(now_s)
-        if alarm and self._rings:
-            self.bell()
-        if alarm and self._notifies:
-            send_notification(self, alarm)
+    def _renew(self) -> None:
+        """Drop what is kept of the monitor that was shown before: nothing of it may stay on the screen."""
+        self.alert_board.renew()
+        self._watch.renew()
+        for page in self._pages.values():
+            page.renew()
+        self._event = None
+        self._news, self._bars_turn = None, (None, None, None, None)
+        self._write_crumbs()
+
+    def repaint_time(self) -> None:
+        """Show at once what a key or the pointer has changed of the deck."""
+        self._news = None
+        self._write_bars()
+
+    def tell(self, note: str, *, is_problem: bool = False) -> None:
+        """Say something in the status line for a while; printable characters only."""
+        super().tell(note, is_problem=is_problem)
+        self._note_until_s = self.clock.monotonic_s() + NOTE_S
+
+    def focus_page(self) -> None:
+        """Give the keys back to the view."""
+        self._page.take_focus()
+
+    @property
+    def fleet_name(self) -> str:
+        """The fleet's name."""
+        return self.monitor.fleet_name
 
     def _write_bars(self) -> None:
         monitor, link = self.monitor, self.monitor.link
         self._bars_s = now_s = self.clock.monotonic_s()
+        deck = self.deck
         summary = monitor.summary()
         counts = self.alert_board.counts if self.alert_board.has_rules else None
         self._header.show(lambda width: header(summary, link, width, counts), fill=palette.HEAD)
-        self._status.show(
-            lambda width: [status(summary, link, monitor.message_rate, self.broker_kind, _HINTS, width)]
-        )
+        kind, rate = self.broker_kind, monitor.message_rate
+        hints = _HINTS if deck is None else past_hints(deck) if is_past(deck) else _LIVE_HINTS
+        kept = ("", False) if deck is None else kept_text(deck)
+        self._status.show(lambda width: [status(summary, link, rate, kind, hints, width, kept)])
+        if now_s < self._note_until_s:
+            note, is_problem = self.note, self.is_problem
+            self._status.show(lambda width: [note_line(note, width, is_problem=is_problem)])
+        self._write_time()
         is_silent = not link.connected or not summary.live_chips
-        said = banner(summary, link, now_s, self._newest_s()) if is_silent else None
+        shown_s = monitor.clock.monotonic_s()
+        said = banner(summary, link, shown_s, self._newest_s()) if is_silent else None
         self._banner.set_class(said is not None, "-shown")
         if said is not None:
             self._banner.show(lambda _width: [[(said.text, said.style)]], fill=said.style)
+
+    def _write_time(self) -> None:
+        """Write where in time one is: the seek bar, and in the past of a live fleet the banner that says so."""
+        deck = self.deck
+        if deck is None:
+            return
+        self._time_drawn = deck.revision, deck.mode
+        in_past = is_past(deck)
+        self.seek_bar.set_class(in_past, "-shown")
+        if in_past:
+            self.seek_bar.follow()
+        live = deck.live
+        self._past_banner.set_class(in_past and live is not None, "-shown")
+        if in_past and live is not None:
+            seek, (before, now) = Seek.of(deck), self._watch.present()
+            present = present_text(is_recording=deck.is_recording, is_connected=live.link.connected)
+            self._past_banner.show(lambda width: [past_banner(seek, before, now, present, width)])
 
     def _newest_s(self) -> float:
         """Return when the newest telemetry came."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from trnfleet.clock import Clock
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.chipfacts import ChipFacts
     from trnfleet.tui.chippanels import Panel
@@ -50,9 +50,9 @@ class ChipView(View):
         Binding("up,k", "scroll(-1)", "Up", show=False),
     ]
 
-    def __init__(self, monitor: Monitor, clock: Clock) -> None:
+    def __init__(self, monitor: FleetState, clock: Clock) -> None:
         super().__init__(monitor, clock)
-        self.board = ChipBoard(monitor, clock)
+        self.board = ChipBoard(monitor)
 
     def set_board(self, board: AlertBoard) -> None:
         """Let the chip tell of its alerts."""
@@ -71,6 +71,10 @@ class ChipView(View):
     def show_place(self, address: str) -> None:
         """Show a chip, a core's chip, or the first chip of what is at an address."""
         self.board.show_address(address)
+
+    def renew(self) -> None:
+        """Drop what is kept: another monitor is shown."""
+        self.board.renew()
 
     def tick(self, allowance: int) -> int:
         """Paint what changed."""
@@ -95,10 +99,9 @@ class ChipBoard(LineView):
 
     DEFAULT_CSS = "ChipBoard { height: 1fr; overflow-x: hidden; }"
 
-    def __init__(self, monitor: Monitor, clock: Clock) -> None:
+    def __init__(self, monitor: FleetState) -> None:
         super().__init__()
         self._monitor = monitor
-        self._clock = clock
         self._descriptions = Descriptions(monitor)
         self._rates = CounterRates()
         self._shows_provenance = False
@@ -121,6 +124,13 @@ class ChipBoard(LineView):
             self.scroll_to(y=0, animate=False, force=True, immediate=True)
         self._monitor.history.watch(self.place)
         self.tick()
+
+    def renew(self) -> None:
+        """Drop what is kept, and have the other monitor's history keep the chip."""
+        self._descriptions.renew()
+        self._rates = CounterRates()
+        if self._wanted:
+            self._monitor.history.watch(self.place)
 
     def step(self, by: int) -> None:
         """Go on by chips in the order of addresses."""
@@ -157,7 +167,9 @@ class ChipBoard(LineView):
         if chip is None:
             self._content = _unknown(self._wanted, width)
             return
-        facts = read_chip(self._monitor, self._descriptions, chip, self._clock.monotonic_s(), self._rates)
+        facts = read_chip(
+            self._monitor, self._descriptions, chip, self._monitor.clock.monotonic_s(), self._rates
+        )
         alerts = self._alerts(facts.address, width)
         made = arrange(facts, width, height - len(alerts), provenance=self._shows_provenance)
         self._content = [*made[:_HEAD_ROWS], *alerts, *made[_HEAD_ROWS:]]

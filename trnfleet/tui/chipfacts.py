@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.hardware import ChipType, InstanceType
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.monitor.store import Store
     from trnfleet.tui.described import Descriptions
     from trnfleet.wire.messages import Descriptor
@@ -135,7 +135,7 @@ class CounterRates:
 
 
 def read_chip(
-    monitor: Monitor, descriptions: Descriptions, chip: int, now_s: float, rates: CounterRates
+    monitor: FleetState, descriptions: Descriptions, chip: int, now_s: float, rates: CounterRates
 ) -> ChipFacts:
     """Return what is known of a chip row of the store's present layout, at monotonic `now_s`."""
     store, layout = monitor.store, monitor.store.layout

@@ -10,7 +10,7 @@ from trnfleet.tui.plain import plain
 if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.described import Described as Short
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.wire.messages import Descriptor, InstanceSpec
 
 
@@ -24,12 +24,17 @@ class Described(NamedTuple):
 class Descriptions:
     """Descriptors by instance, and names of jobs by the numbers that the store uses."""
 
-    def __init__(self, monitor: Monitor) -> None:
+    def __init__(self, monitor: FleetState) -> None:
         self._monitor = monitor
         self._layout: Layout | None = None
         self._known: dict[str, tuple[Short, Described]] = {}
         self._jobs_revision = -1
         self._jobs: tuple[str, ...] = ()
+
+    def renew(self) -> None:
+        """Drop what is kept: another monitor is shown."""
+        self._known.clear()
+        self._jobs_revision = -1
 
     def of(self, instance: str) -> Described | None:
         """Return what is said of the instance at a path."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from textual import events
 
     from trnfleet.monitor.events import Event
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.bars import Parts
 
 
@@ -113,7 +113,7 @@ class EventList(LineView):
     class Changed(Message):
         """Says that a key or click changed the cursor."""
 
-    def __init__(self, monitor: Monitor) -> None:
+    def __init__(self, monitor: FleetState) -> None:
         super().__init__()
         self._monitor = monitor
         self._found: list[Event] = []
@@ -123,6 +123,8 @@ class EventList(LineView):
         self._chosen = 0
         """Number of the event under the cursor; 0 for the newest, whichever that is."""
         self._row = 0
+        self._lost: Event | None = None
+        """What the cursor goes to as soon as it is there; None for nothing."""
         self.pattern = ""
         """The filter."""
 
@@ -148,6 +150,20 @@ class EventList(LineView):
             self._found.clear()
             self._looked_at = 0
             self.tick()
+
+    def renew(self) -> None:
+        """Read all events anew, because another monitor is shown.
+
+        The cursor stays on its event; where that has not happened yet, it is on the one before until it has.
+        """
+        if self._chosen:
+            self.hold()
+        self._found.clear()
+        self._looked_at = 0
+
+    def hold(self) -> None:
+        """Go back to the event under the cursor, should it be gone for a while, unless somebody moves the cursor."""
+        self._lost = self._lost or self.event
 
     def tick(self, limit: int | None = None) -> int:
         """Follow what came, then paint what changed."""
@@ -191,8 +207,22 @@ class EventList(LineView):
                 gone += 1
             self._found[:gone] = []
             self._found.extend(reversed(fresh))
+            self._look_for_lost()
         self.set_extent(0, len(self._found))
         self._take_row()
+
+    def _look_for_lost(self) -> None:
+        """Put the cursor on the event that was lost, or on the last one before it."""
+        lost = self._lost
+        if lost is None:
+            return
+        # Numbers and times of arrival are each monitor's own.
+        found = next((event for event in reversed(self._found) if event[2:] == lost[2:]), None)
+        if found is not None:
+            self._lost = None
+        else:
+            found = next((event for event in reversed(self._found) if event.ts_ns <= lost.ts_ns), None)
+        self._chosen = 0 if found is None else found.number
 
     def _take_row(self) -> None:
         """Find the row of the cursor's event again, or of the next newer one where that is gone."""
@@ -243,7 +273,7 @@ class EventList(LineView):
                 self.action_enter()
 
     def _point(self, number: int) -> None:
-        self._row = number
+        self._row, self._lost = number, None
         self._chosen = self._found[-1 - number].number if number else 0
         height = self._height()
         if number < self.top:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.monitor.events import Event
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
 
 
 class EventsView(FilteredView):
@@ -36,11 +36,12 @@ class EventsView(FilteredView):
     EventsView { layout: vertical; }
     """
     BINDINGS: ClassVar = [
+        Binding("o", "moment", "Go to the moment when it happened"),
         Binding("slash", "ask", "Filter by part of what an event says, ! for all others"),
         Binding("escape", "clear", "Clear the filter"),
     ]
 
-    def __init__(self, monitor: Monitor, clock: Clock) -> None:
+    def __init__(self, monitor: FleetState, clock: Clock) -> None:
         super().__init__(
             monitor,
             clock,
@@ -73,6 +74,18 @@ class EventsView(FilteredView):
         del address
         self.tick(1_000)
 
+    def renew(self) -> None:
+        """Drop what is kept: another monitor is shown."""
+        self.list.renew()
+
+    def action_moment(self) -> None:
+        """Ask the app to go to the moment of the event under the cursor."""
+        event = self.list.event
+        if event is not None:
+            # A little before that moment it has not happened yet.
+            self.list.hold()
+            self.post_message(View.GoTo(event.ts_ns))
+
     def tick(self, allowance: int) -> int:
         """Paint what changed."""
         painted = self.list.tick(max(1, allowance))
@@ -104,7 +117,7 @@ class EventFoot(LineView, can_focus=False):
 
     DEFAULT_CSS = "EventFoot { height: 3; background: #151a21; }"
 
-    def __init__(self, monitor: Monitor, events: EventList) -> None:
+    def __init__(self, monitor: FleetState, events: EventList) -> None:
         super().__init__()
         self._monitor = monitor
         self._events = events

@@ -14,7 +14,7 @@ from trnfleet.tui.views import View
 
 if TYPE_CHECKING:
     from trnfleet.clock import Clock
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
 
 
 class FilteredView(View):
@@ -27,7 +27,7 @@ class FilteredView(View):
     FilteredView.asking Input { display: block; }
     """
 
-    def __init__(self, monitor: Monitor, clock: Clock, *, placeholder: str) -> None:
+    def __init__(self, monitor: FleetState, clock: Clock, *, placeholder: str) -> None:
         super().__init__(monitor, clock)
         self.prompt = Input(placeholder=placeholder, max_length=120, select_on_focus=False, compact=True)
 

@@ -5,6 +5,7 @@ It says in words what the map shows in colours, and shares lines of output out a
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.style import Style
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from trnfleet.clock import Clock
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.alertboard import AlertBoard, Held
     from trnfleet.tui.highlight import Highlight
 
@@ -59,7 +60,7 @@ class FleetView(View):
         Binding("w,tab", "switch", "between heat map and findings"),
     ]
 
-    def __init__(self, monitor: Monitor, clock: Clock) -> None:
+    def __init__(self, monitor: FleetState, clock: Clock) -> None:
         super().__init__(monitor, clock)
         self.map = HeatMap(monitor, id="map")
         self.worst = WorstList(monitor, id="worst")
@@ -71,7 +72,7 @@ class FleetView(View):
         self._selection = Bar(id="selection")
         self._worst_head = Bar(id="worst-head")
         self._jobs_head = Bar(id="jobs-head")
-        self._mapped_s = -1.0
+        self._mapped_s = -math.inf
         self._mapped = (-1, -1, -1)
         """Revisions of store, roll-ups and alerts that the map shows."""
 
@@ -116,6 +117,11 @@ class FleetView(View):
     def take_focus(self) -> None:
         """The keys are the map's."""
         self.map.focus(scroll_visible=False)
+
+    def renew(self) -> None:
+        """Drop what is kept, and paint the map at the next tick: another monitor is shown."""
+        self.map.values.renew()
+        self._mapped, self._mapped_s = (-1, -1, -1), -math.inf
 
     def tick(self, allowance: int) -> int:
         """Paint what changed: lists first, which are short, then the map, which is not painted every time."""

@@ -15,43 +15,53 @@ from trnfleet.domain.layout import FLEET_NODE, Node
 from trnfleet.tui.heatgrid import GROUP, TILE, Grid
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.zoom import Zoom
 
 
 class Cursor:
     """A place on the map of a monitor's fleet."""
 
-    def __init__(self, monitor: Monitor) -> None:
+    def __init__(self, monitor: FleetState) -> None:
         self._monitor = monitor
-        self.grid = Grid.of(monitor.store.layout)
+        self._layout = monitor.store.layout
+        self._grid = Grid.of(self._layout)
         self._address = ""
         """Of the chip under the cursor, or of what it was asked to show."""
-        self._found = (-1, 0)
-        """Layout generation for which the chip was looked up, and the chip."""
+        self._found: tuple[Layout | None, int] = (None, 0)
+        """Layout for which the chip was looked up, and the chip."""
+
+    @property
+    def grid(self) -> Grid:
+        """Which chip of the present layout lies where."""
+        layout = self._monitor.store.layout
+        if layout is not self._layout:
+            self._layout, self._grid = layout, Grid.of(layout)
+        return self._grid
 
     def point(self, address: str) -> None:
         """Go to an address, known or not yet; a core's means its chip's."""
         self._address = parent(address) if address and level_of(address) > Level.CHIP else address
-        self._found = (-1, 0)
+        self._found = (None, 0)
 
     def point_chip(self, chip: int) -> None:
         """Go to a chip row of the present layout."""
-        store = self._monitor.store
-        self._address = store.layout.path(Node(Level.CHIP, chip))
-        self._found = store.generation, chip
+        layout = self._monitor.store.layout
+        self._address = layout.path(Node(Level.CHIP, chip))
+        self._found = layout, chip
 
     @property
     def chip(self) -> int:
         """The chip row that the cursor is anchored to: the first below the address, or below what is left of it."""
-        store = self._monitor.store
-        if self._found[0] != store.generation:
+        layout = self._monitor.store.layout
+        if self._found[0] is not layout:
             address = self._address
-            node = store.layout.find(address)
+            node = layout.find(address)
             while node is None and address:
                 address = parent(address)
-                node = store.layout.find(address)
-            self._found = store.generation, store.layout.chip_range(node or FLEET_NODE).start
+                node = layout.find(address)
+            self._found = layout, layout.chip_range(node or FLEET_NODE).start
         return self._found[1]
 
     def unit(self, zoom: Zoom) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from trnfleet.monitor.findings import Severity
 from trnfleet.tui import palette
 from trnfleet.tui.alertmarks import NONE
 from trnfleet.tui.heatcursor import Cursor
-from trnfleet.tui.heatgrid import MARGIN, TILE, Grid, Rect
+from trnfleet.tui.heatgrid import MARGIN, TILE, Rect
 from trnfleet.tui.heatink import CURSOR_STYLE, RAMP_TEXT, Ink, bracket
 from trnfleet.tui.heatvalues import (
     CODES,
@@ -43,8 +43,9 @@ if TYPE_CHECKING:
     from textual import events
 
     from trnfleet.monitor.fields import Field
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.alertboard import AlertBoard
+    from trnfleet.tui.heatgrid import Grid
     from trnfleet.tui.heatink import Span
     from trnfleet.tui.highlight import Highlight
 
@@ -87,21 +88,22 @@ class HeatMap(LineView):
         Binding("M", "field(-1)", "previous metric"),
     ]
 
-    def __init__(self, monitor: Monitor, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+    def __init__(self, monitor: FleetState, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
         self.monitor = monitor
         self.values = HeatValues(monitor)
         self.ink = Ink()
         self.field = SHOWN[0]
         self.cursor = Cursor(monitor)
-        self._generation = monitor.store.generation
+        self._layout = monitor.store.layout
+        """The layout that the zoom level was chosen for."""
         self._level = 0
         self.highlight: Highlight | None = None
         """What is picked out; the app's."""
         self.alert_board: AlertBoard | None = None
         """What there is of alerts; the app's."""
-        self._alerted: tuple[int, int, NDArray[np.int8]] = (-1, -1, np.zeros(0, np.int8))
-        """Worst severity of the alerts in each group, with the revision of the alerts and the layout that it is of."""
+        self._alerted: tuple[int, Grid | None, NDArray[np.int8]] = (-1, None, np.zeros(0, np.int8))
+        """Worst severity of the alerts in each group, with the revision of the alerts and the grid that it is of."""
         self.room_rows = 0
         """Rows that the map may have; some may be lent to something else as long as it does not need them."""
         self._chosen = False
@@ -234,15 +236,15 @@ class HeatMap(LineView):
         board, grid, layout = self.alert_board, self.grid, self.monitor.store.layout
         if board is None or not board.has_rules or len(board.marks.instances) != len(layout.instances):
             return np.zeros(0, np.int8)
-        of = (board.revision, self._generation)
-        if self._alerted[:2] != of:
+        revision, of = self._alerted[:2]
+        if revision != board.revision or of is not grid:
             marks = np.full(grid.groups, NONE, np.int8)
             np.minimum.at(marks, grid.tile_group[grid.piece_tile], board.marks.instances[grid.piece_instance])
             # A segment of standalone instances is no group of its own.
             is_server = ~layout.is_standalone[grid.group_ultraserver]
             servers = board.marks.ultraservers[grid.group_ultraserver]
             marks[is_server] = np.minimum(marks, servers)[is_server]
-            self._alerted = (*of, marks)
+            self._alerted = board.revision, grid, marks
         return self._alerted[2]
 
     def _group_name(self, group: int, width: int) -> str:
@@ -350,12 +352,10 @@ class HeatMap(LineView):
     # Layout and size
 
     def _follow_layout(self) -> None:
-        store = self.monitor.store
-        if store.generation == self._generation:
-            return
-        self._generation = store.generation
-        self.cursor.grid = Grid.of(store.layout)
-        self._fit()
+        layout = self.monitor.store.layout
+        if layout is not self._layout:
+            self._layout = layout
+            self._fit()
 
     def resized(self) -> None:
         """Choose the zoom level anew, unless it was chosen by hand."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.monitor.fields import Field
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.heatgrid import Grid
 
 
@@ -84,9 +84,13 @@ def codes_of(image: Image, scale: tuple[float, float], *, counts: bool = False) 
 class HeatValues:
     """Reads one monitor's values for pixels of a grid."""
 
-    def __init__(self, monitor: Monitor) -> None:
+    def __init__(self, monitor: FleetState) -> None:
         self._monitor = monitor
         self._kept: dict[tuple[str, int], tuple[Hashable, Image]] = {}
+
+    def renew(self) -> None:
+        """Drop what is kept: another monitor is shown."""
+        self._kept.clear()
 
     def window(
         self, grid: Grid, field: Field, side: int, x: NDArray[np.int64], y: NDArray[np.int64]
@@ -148,7 +152,8 @@ class HeatValues:
 
     def _whole(self, grid: Grid, field: Field, side: int) -> Image:
         rollups, store = self._monitor.rollups, self._monitor.store
-        mark = (id(grid), rollups.revision, store.generation)
+        # Where another monitor is shown, grid, generation and even revision may be the same.
+        mark = (id(grid), id(rollups), rollups.revision, store.generation)
         kept = self._kept.get((field.key, side))
         if kept is None or kept[0] != mark:
             if len(self._kept) > 8:

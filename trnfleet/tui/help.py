@@ -39,6 +39,15 @@ _KEY_NAMES = {
     "end": "End",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
+    "left_parenthesis": "(",
+    "right_parenthesis": ")",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "comma": ",",
+    "full_stop": ".",
+    "at": "@",
     "backspace": "Backspace",
 }
 
@@ -59,14 +68,18 @@ class Section(NamedTuple):
 
 def key_text(keys: str) -> str:
     """Return a binding's keys as they stand on a keyboard, such as `↑ k` for `up,k`."""
-    return " ".join(_KEY_NAMES.get(key, key.replace("ctrl+", "Ctrl-")) for key in keys.split(","))
+    return " ".join(map(_key_name, keys.split(",")))
 
 
 def keys_of(kind: type[DOMNode]) -> list[Key]:
-    """Return the bindings that a class and its bases in this package declare and describe."""
+    """Return the bindings that a class and its bases in this package declare and describe.
+
+    A base that has a section of its own is left out.
+    """
     found: dict[str, Key] = {}
     for base in reversed(kind.__mro__):
-        if not base.__module__.startswith("trnfleet."):
+        has_section = base is not kind and "HELP_TITLE" in vars(base)
+        if has_section or not base.__module__.startswith("trnfleet."):
             continue
         for declared in vars(base).get("BINDINGS", ()):
             binding = _binding(declared)
@@ -157,6 +170,12 @@ class HelpScreen(ModalScreen[None]):
         text.border_title = " Keys "
         text.border_subtitle = " Esc closes "
         yield text
+
+
+def _key_name(key: str) -> str:
+    *modifiers, own = key.split("+")
+    name = _KEY_NAMES.get(own, own)
+    return f"Ctrl-{name}" if "ctrl" in modifiers else key if modifiers else name
 
 
 def _binding(declared: BindingType) -> Binding:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.domain.layout import Node
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.highlight import Highlight
 
@@ -48,7 +48,7 @@ class HierarchyView(FilteredView):
         Binding("escape", "clear", "Clear the filter"),
     ]
 
-    def __init__(self, monitor: Monitor, clock: Clock) -> None:
+    def __init__(self, monitor: FleetState, clock: Clock) -> None:
         super().__init__(
             monitor,
             clock,
@@ -91,6 +91,11 @@ class HierarchyView(FilteredView):
             self.close_prompt("")
         self._tell()
 
+    def renew(self) -> None:
+        """Drop what is kept: another monitor is shown."""
+        self.descriptions.renew()
+        self.table.renew()
+
     def tick(self, allowance: int) -> int:
         """Paint what changed: head and foot first, they are three lines."""
         painted = self._tell()
@@ -124,7 +129,7 @@ class TreeFoot(LineView, can_focus=False):
 
     DEFAULT_CSS = "TreeFoot { height: 1; background: #151a21; }"
 
-    def __init__(self, monitor: Monitor, table: TreeTable, descriptions: Descriptions) -> None:
+    def __init__(self, monitor: FleetState, table: TreeTable, descriptions: Descriptions) -> None:
         super().__init__()
         self._monitor = monitor
         self._table = table

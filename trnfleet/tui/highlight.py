@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.reservations import Reservation
+    from trnfleet.monitor.shown import FleetState
 
 
 class Highlight:
     """Which reservation's instances stand out; none where `reservation_id` is empty."""
 
-    def __init__(self, monitor: Monitor) -> None:
+    def __init__(self, monitor: FleetState) -> None:
         self.reservation_id = ""
         self._monitor = monitor
         self._mask: NDArray[np.bool_] | None = None
-        self._of: tuple[str, int, tuple[range, ...]] = ("", -1, ())
+        self._of: tuple[str, Layout | None, tuple[range, ...]] = ("", None, ())
         self._table: list[Reservation] = []
         self._found: tuple[str, Reservation | None] = ("", None)
         """What was looked for in `_table`, and found: it is asked for with every line of a tree."""
@@ -49,10 +49,15 @@ class Highlight:
         reservation = self.reservation
         if reservation is None:
             return None
-        store = self._monitor.store
-        of = (self.reservation_id, store.generation, reservation.rows)
-        if self._mask is None or self._of != of:
-            self._mask, self._of = np.zeros(len(store.layout.instances), np.bool_), of
+        layout = self._monitor.store.layout
+        known_id, known, rows = self._of
+        if (
+            self._mask is None
+            or known is not layout
+            or (known_id, rows) != (self.reservation_id, reservation.rows)
+        ):
+            self._of = self.reservation_id, layout, reservation.rows
+            self._mask = np.zeros(len(layout.instances), np.bool_)
             for run in reservation.rows:
                 self._mask[run.start : run.stop] = True
         return self._mask

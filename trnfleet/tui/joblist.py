@@ -15,7 +15,7 @@ from trnfleet.tui.plain import plain
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.bars import Parts
     from trnfleet.wire.messages import JobMessage
@@ -108,7 +108,7 @@ def head(jobs: int, plan: JobPlan) -> Parts:
 class JobList(LineView, can_focus=False):
     """Jobs, one a line, in the order of their names."""
 
-    def __init__(self, monitor: Monitor, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+    def __init__(self, monitor: FleetState, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
         self.monitor = monitor
         self.alert_board: AlertBoard | None = None

@@ -42,6 +42,15 @@ BAR = _style(TEXT, RAISED)
 BAR_STRONG = _style(BRIGHT, RAISED, bold=True)
 BAR_ALERT = _style(BACKGROUND, AMBER, bold=True)
 BAR_DOWN = _style(BACKGROUND, RED, bold=True)
+PAST = "#3a3163"
+BAR_PAST = _style(BRIGHT, PAST, bold=True)
+"""Of what says that it is the past that one sees: no colour of anything that is wrong."""
+SEEK = "#1a1830"
+BAR_SEEK = _style(TEXT, SEEK)
+BAR_SEEK_STRONG = _style(BRIGHT, SEEK, bold=True)
+BAR_SEEK_QUIET = _style(MUTED, SEEK)
+BAR_SEEK_DONE = _style("#8f83d6", SEEK)
+"""Of the seek bar: of the past's hue, but as dark as the bars around it."""
 SELECTED = _style(BRIGHT, CURSOR, bold=True)
 SELECTED_QUIET = _style(TEXT, CURSOR)
 
@@ -49,6 +58,11 @@ SEVERITY_STYLE = {
     Severity.CRITICAL: _style(RED, bold=True),
     Severity.WARNING: _style(AMBER),
     Severity.INFO: _style(ACCENT),
+}
+SEEK_SEVERITY = {
+    Severity.CRITICAL: _style(RED, SEEK, bold=True),
+    Severity.WARNING: _style(AMBER, SEEK),
+    Severity.INFO: _style(ACCENT, SEEK),
 }
 SEVERITY_GLYPH = {Severity.CRITICAL: "✖", Severity.WARNING: "▲", Severity.INFO: "•"}
 """Severity is never told by colour alone."""

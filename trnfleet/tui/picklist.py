@@ -47,6 +47,8 @@ class PickList(LineView):
         self._row = 0
         self._chosen: Hashable = None
         """Key of what the cursor is on; None for the first line, whatever that is."""
+        self._wanted: Hashable = None
+        """Key of what the cursor goes to as soon as it is there; None for nothing."""
 
     def key_of(self, row: Any) -> Hashable:
         """Return what tells a row from others and stays."""
@@ -75,6 +77,8 @@ class PickList(LineView):
         self.rows = rows
         self.set_extent(0, len(rows))
         before = self._row
+        if self._wanted is not None and any(self.key_of(row) == self._wanted for row in rows):
+            self._chosen, self._wanted = self._wanted, None
         if self._chosen is None:
             self._row = 0
         elif not (before < len(rows) and self.key_of(rows[before]) == self._chosen):
@@ -84,6 +88,17 @@ class PickList(LineView):
                 self._chosen = self.key_of(rows[self._row]) if self._row and rows else None
         if before != self._row and 0 <= before - self.top < self.rows_visible:
             self.scroll_to(y=max(0, self.top + self._row - before), animate=False, force=True)
+
+    def hold(self, *, is_asked: bool = False) -> None:
+        """Go back to what the cursor is on, should it be gone for a while, unless somebody moves the cursor.
+
+        Args:
+            is_asked: Whether that is meant for the first line, too, where the cursor goes on to whatever comes first.
+        """
+        if is_asked:
+            self._wanted = self.key_of(self.picked) if self.picked is not None else None
+        elif self._wanted is None:
+            self._wanted = self._chosen
 
     def point_at(self, key: Hashable) -> bool:
         """Put the cursor on the row of a key; say whether there is one."""
@@ -133,7 +148,7 @@ class PickList(LineView):
                 self.post_message(self.Entered())
 
     def _point(self, number: int) -> None:
-        self._row = number
+        self._row, self._wanted = number, None
         self._chosen = self.key_of(self.rows[number]) if number else None
         height = self.rows_visible
         if number < self.top:

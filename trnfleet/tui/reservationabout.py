@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.reservations import Reservation
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.alertboard import AlertBoard, Held
     from trnfleet.tui.reservationtable import ReservationTable
     from trnfleet.tui.timelineview import TimelineView
@@ -181,7 +181,7 @@ def facts(reservation: Reservation, layout: Layout) -> list[tuple[str, str]]:
 class ReservationDetails(LineView, can_focus=False):
     """The chosen reservation at length: how it was used, below the timeline and at its scale, and what is known of it."""
 
-    def __init__(self, monitor: Monitor, table: ReservationTable, timeline: TimelineView) -> None:
+    def __init__(self, monitor: FleetState, table: ReservationTable, timeline: TimelineView) -> None:
         super().__init__()
         self._monitor = monitor
         self._table = table

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from trnfleet.clock import Clock
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.highlight import Highlight
     from trnfleet.tui.lines import LineView
@@ -62,7 +62,7 @@ class ReservationsView(FilteredView):
         Binding("escape", "clear", "clear the filter"),
     ]
 
-    def __init__(self, monitor: Monitor, clock: Clock) -> None:
+    def __init__(self, monitor: FleetState, clock: Clock) -> None:
         super().__init__(
             monitor,
             clock,
@@ -136,6 +136,10 @@ class ReservationsView(FilteredView):
     def take_focus(self) -> None:
         """The keys are the table's."""
         self.table.focus(scroll_visible=False)
+
+    def renew(self) -> None:
+        """Drop what is kept: another monitor is shown."""
+        self.timeline.renew()
 
     def tick(self, allowance: int) -> int:
         """Paint what changed."""

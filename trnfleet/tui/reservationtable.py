@@ -15,8 +15,8 @@ from trnfleet.tui.reservationwords import ReservationPlan, is_ended, matches, ro
 if TYPE_CHECKING:
     from textual import events
 
-    from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.reservations import Reservation
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.highlight import Highlight
 
 SORTS = ("what is next", "idle cost", "utilisation", "id")
@@ -57,7 +57,7 @@ class ReservationTable(LineView):
     class Pointed(Message):
         """The cursor is on another reservation."""
 
-    def __init__(self, monitor: Monitor) -> None:
+    def __init__(self, monitor: FleetState) -> None:
         super().__init__()
         self._monitor = monitor
         self.highlight: Highlight | None = None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.domain.quantities import count, duration
 from trnfleet.tui import palette
 from trnfleet.tui.bars import Parts, justified, width_of
+from trnfleet.tui.cells import fit
 from trnfleet.tui.plain import plain
 
 if TYPE_CHECKING:
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 
 Hints = tuple[tuple[str, str], ...]
 """Keys with what they do, the most important first."""
+
+
+RECORDING = "recording"
+"""The protocol of what is no connection but a tape."""
+_WITHOUT_KEPT = 2
+"""Attempt from which how much is kept gives way."""
 
 
 class Banner(NamedTuple):
@@ -57,26 +64,55 @@ def banner(summary: Summary, link: LinkStatus, now_s: float, newest_s: float) ->
     return None
 
 
+def note_line(note: str, width: int, *, is_problem: bool) -> Parts:
+    """Return what is said in place of the status line for a while."""
+    style = palette.BAR_ALERT if is_problem else palette.BAR_STRONG
+    return [(fit(f" {'▲' if is_problem else '•'} {note}", width), style)]
+
+
 def status(
-    summary: Summary, link: LinkStatus, rate: float, broker_kind: str, hints: Hints, width: int
+    summary: Summary,
+    link: LinkStatus,
+    rate: float,
+    broker_kind: str,
+    hints: Hints,
+    width: int,
+    kept: tuple[str, bool] = ("", False),
 ) -> Parts:
-    """Return the status line: connection, rate, lag, losses, publishers, and keys where there is room."""
+    """Return the status line: connection, rate, lag, losses, publishers, and keys where there is room.
+
+    Args:
+        summary: The fleet in figures.
+        link: How the connection fares.
+        rate: Messages a second.
+        broker_kind: The broker's name and version.
+        hints: Keys.
+        width: Cells.
+        kept: How much of the past is kept, where there is room, and whether something is wrong with that, which is always told.
+    """
     short = f" {_broker(link, '')}"
     long = f" {_broker(link, broker_kind)}"
     mark, style = ("●", palette.BAR) if link.connected else ("✖ not connected", palette.BAR_DOWN)
     figures = _figures(summary, rate)
-    for broker in (long, short, ""):
+    told, is_wrong = kept
+    for number, broker in enumerate((long, short, short, "")):
         parts: Parts = [(f" {mark}", style), (broker, palette.BAR)]
+        if told and is_wrong:
+            parts += [("  ", palette.BAR), (f" {told} ", palette.BAR_ALERT)]
         for text, is_bad in figures:
             parts.append(("  ", palette.BAR))
             parts.append((text, palette.BAR_STRONG if is_bad else palette.BAR))
+        if told and not is_wrong and number < _WITHOUT_KEPT:
+            parts.append((f"  {told}", palette.BAR))
         if width_of(parts) + 8 <= width or not broker:
             break
     return justified(parts, _hints(hints, width - width_of(parts) - 2), width, palette.BAR)
 
 
 def _broker(link: LinkStatus, broker_kind: str) -> str:
-    where = plain(link.broker, 60).removeprefix("mqtt://")
+    where = plain(link.broker, 60).replace("mqtt://", "")
+    if link.protocol == RECORDING:
+        return where
     protocol = f", MQTT {plain(link.protocol, 8)}" if link.protocol else ""
     return f"{plain(broker_kind, 40)} at {where}{protocol}" if broker_kind else where + protocol
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from textual import events
 
     from trnfleet.clock import Clock
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.reservationtable import ReservationTable
 
 FRESH_S = 1.0
@@ -29,7 +29,7 @@ class TimelineView(LineView, can_focus=False):
 
     DEFAULT_CSS = "TimelineView { scrollbar-gutter: stable; overflow-x: hidden; }"
 
-    def __init__(self, monitor: Monitor, clock: Clock, table: ReservationTable) -> None:
+    def __init__(self, monitor: FleetState, clock: Clock, table: ReservationTable) -> None:
         super().__init__()
         self._monitor = monitor
         self._clock = clock
@@ -78,6 +78,10 @@ class TimelineView(LineView, can_focus=False):
         self._asked += len(fresh.hours)
         self._watched[reservation_id] = now_s, fresh
         return fresh
+
+    def renew(self) -> None:
+        """Drop what is kept: another monitor is shown."""
+        self._watched.clear()
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor on what is under the pointer."""

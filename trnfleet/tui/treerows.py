@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout, Node
     from trnfleet.monitor.fields import Field
     from trnfleet.monitor.findings import Severity
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.cells import Parts
     from trnfleet.tui.columns import Plan, TreeColumn
@@ -46,7 +46,7 @@ _CURSOR = Style(bgcolor=palette.CURSOR)
 class TreeRows:
     """Reads what rows show."""
 
-    def __init__(self, monitor: Monitor, descriptions: Descriptions) -> None:
+    def __init__(self, monitor: FleetState, descriptions: Descriptions) -> None:
         self._monitor = monitor
         self._descriptions = descriptions
         self.highlight: Highlight | None = None
@@ -55,6 +55,10 @@ class TreeRows:
         """What there is of alerts; the app's."""
         self._sparks: dict[Node, str] = {}
         self._sparks_of: tuple[Layout | None, int, int] = (None, -1, 0)
+
+    def renew(self) -> None:
+        """Drop what is kept: another monitor is shown."""
+        self._sparks.clear()
 
     def parts(self, rows: list[Row], plan: Plan, now_s: float, selected: Node | None) -> list[Parts]:
         """Return each row's styled texts, filling the plan's width.
@@ -228,9 +232,9 @@ class TreeRows:
         if node.level is Level.CORE:
             return ""
         history, layout = self._monitor.history, self._monitor.store.layout
-        of = (layout, history.samples, width)
-        if self._sparks_of != of:
-            self._sparks_of = of
+        known, samples, cells = self._sparks_of
+        if known is not layout or (samples, cells) != (history.samples, width):
+            self._sparks_of = layout, history.samples, width
             self._sparks.clear()
         text = self._sparks.get(node)
         if text is None:

@@ -6,6 +6,7 @@ is which node `treeindex`.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.cells import Parts
     from trnfleet.tui.described import Descriptions
@@ -79,7 +80,7 @@ class TreeTable(LineView):
     class Changed(Message):
         """Says that a key or click changed cursor, order, filter or what is open."""
 
-    def __init__(self, monitor: Monitor, clock: Clock, descriptions: Descriptions) -> None:
+    def __init__(self, monitor: FleetState, clock: Clock, descriptions: Descriptions) -> None:
         super().__init__()
         self._monitor = monitor
         self._clock = clock
@@ -140,7 +141,7 @@ class TreeTable(LineView):
             return self._nothing(width)
         here = self._index.at(self._row)
         made = self._rows.parts(
-            rows, columns.plan(width), self._clock.monotonic_s(), here.node if here else None
+            rows, columns.plan(width), self._monitor.clock.monotonic_s(), here.node if here else None
         )
         return [Line(parts, _maker(parts, width)) for parts in made]
 
@@ -153,6 +154,13 @@ class TreeTable(LineView):
         if self.sorting.key != columns.NAME and self._clock.monotonic_s() - self._sorted_s >= RESORT_EVERY_S:
             self._resort()
         return super().tick(limit)
+
+    def renew(self) -> None:
+        """Drop what is kept and paint everything anew at the next tick: another monitor is shown."""
+        self._rows.renew()
+        # What is on the screen is another time's, so that it may not stand until there are roll-ups.
+        self._signatures.clear()
+        self._sorted_s = -math.inf
 
     def _behind(self) -> bool:
         store, rollups = self._monitor.store, self._monitor.rollups
@@ -217,6 +225,9 @@ class TreeTable(LineView):
 
     def _order(self, level: Level, numbers: NDArray[np.int64]) -> NDArray[np.intp] | None:
         key, descending = self.sorting
+        if self._index.layout is not self._monitor.store.layout:
+            # The rows are of a layout whose values are gone; the next tick makes new ones.
+            return None
         if level is Level.CORE:
             # In their physical order, which the pairs of logical cores go by.
             return None

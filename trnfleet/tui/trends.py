@@ -17,7 +17,7 @@ from trnfleet.tui.cells import CHART, Column, Parts, beside
 from trnfleet.tui.lines import Line, LineView, blank_line
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
 
 KEYS = (
     "nc_util_pct",
@@ -39,7 +39,7 @@ _GAP = 3
 class Trends(LineView, can_focus=False):
     """Charts of the fleet beside and below each other."""
 
-    def __init__(self, monitor: Monitor, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+    def __init__(self, monitor: FleetState, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
         self.monitor = monitor
 

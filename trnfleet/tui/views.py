@@ -11,12 +11,20 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.message import Message
 from textual.widget import Widget
 
+from trnfleet.monitor.shown import Shown
 from trnfleet.tui.alertboard import AlertBoard
 
 if TYPE_CHECKING:
     from trnfleet.clock import Clock
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.replay.deck import Deck
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.highlight import Highlight
+
+
+def turn_of(state: FleetState) -> int:
+    """Return which exchange what is shown is of; 0 for a monitor that is never exchanged."""
+    return state.turn if isinstance(state, Shown) else 0
+
 
 FLEET, HIERARCHY, CHIP = "Fleet", "Hierarchy", "Chip"
 RESERVATIONS, ALERTS, EVENTS = "Reservations", "Alerts", "Events"
@@ -47,6 +55,14 @@ class View(Widget):
             self.view = view
             """Title of the view to go to; None for the usual way deeper (chips and cores: Chip; else Hierarchy)."""
 
+    class GoTo(Message):
+        """Asks the app to go to the moment at which something happened."""
+
+        def __init__(self, fleet_ns: int) -> None:
+            super().__init__()
+            self.fleet_ns = fleet_ns
+            """When that was by the fleet's own time, ns since 1970."""
+
     class Moved(Message):
         """Says that the address under the cursor has changed, for breadcrumbs."""
 
@@ -54,7 +70,13 @@ class View(Widget):
             super().__init__()
             self.address = address
 
-    def __init__(self, monitor: Monitor, clock: Clock) -> None:
+    def __init__(self, monitor: FleetState, clock: Clock) -> None:
+        """Make the view of a monitor.
+
+        Args:
+            monitor: What is shown; another one may be behind it at any time.
+            clock: The real one, which paces painting; ages go by the monitor's own.
+        """
         super().__init__()
         self.monitor = monitor
         self.clock = clock
@@ -62,6 +84,8 @@ class View(Widget):
         """What is picked out in every view; the app's."""
         self.alert_board = AlertBoard(monitor)
         """What there is of alerts; the app's."""
+        self.deck: Deck | None = None
+        """What goes back in time; the app's, None where there is none."""
 
     def set_highlight(self, highlight: Highlight) -> None:
         """Take the app's highlight, which all views share."""
@@ -80,6 +104,12 @@ class View(Widget):
         """Put the cursor on an address, or on the nearest thing above it that this view shows.
 
         Called whenever the view comes onto the screen, and possibly before the address is known to the monitor.
+        """
+
+    def renew(self) -> None:
+        """Drop what is kept of the monitor that was shown before; the cursor, order and filter stay.
+
+        Called when another monitor is shown, whether the view is on the screen or not, before it is ticked.
         """
 
     def tick(self, allowance: int) -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from textual import events
 
     from trnfleet.monitor.findings import Finding, Findings
-    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.bars import Parts
 
 _ADDRESS_SHARE = 0.5
@@ -62,7 +62,7 @@ class WorstList(LineView):
             super().__init__()
             self.address = address
 
-    def __init__(self, monitor: Monitor, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+    def __init__(self, monitor: FleetState, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
         self.monitor = monitor
         self._chosen: Finding | None = None
