@@ -22,7 +22,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint bench lock clean
+.PHONY: help run test lint bench fixtures lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -45,6 +45,9 @@ bench: $(VENV)/dev $(VENV)/project ## run the benchmarks, which print figures; B
 	@for file in tests/bench/bench_$(BENCH).py; do \
 		echo "== $$file"; $(BIN)/python "$$file" $(ARGS) || exit; \
 	done
+
+fixtures: $(VENV)/dev $(VENV)/project ## make fixtures/recordings anew, a recording of each scenario: the same bytes
+	@PYTHONPATH=tests $(BIN)/python tests/support/fixtures.py
 
 lock: ## lock the dependencies of pyproject.toml anew, at their newest (needs uv)
 	@command -v uv >/dev/null || { \
