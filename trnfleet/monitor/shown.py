@@ -100,7 +100,10 @@ class FleetState(Protocol):
 
 
 class Shown:
-    """A monitor that may be exchanged for another one of the same fleet."""
+    """A monitor that may be exchanged for another one of the same fleet.
+
+    Every exchange makes all revisions higher than any that were shown before; a layout is told from another by its identity.
+    """
 
     def __init__(self, monitor: Monitor) -> None:
         self._at = monitor

@@ -230,7 +230,9 @@ class Deck:
     def pause(self) -> None:
         """Stand still; the present is looked at as it is now."""
         if self.mode is Mode.LIVE:
-            self._wish(self.end_ns)
+            if not self._has_past():
+                return
+            self._wish(self._tape.end_ns)
         self._set_mode(Mode.PAUSED)
 
     def toggle(self) -> None:
@@ -267,6 +269,8 @@ class Deck:
         """Go to a place, or to the nearest that is there."""
         start_ns, end_ns = self.start_ns, self.end_ns
         self.note = ""
+        if not self._has_past():
+            return
         if time_ns >= end_ns and self.is_live_possible:
             if self.mode is not Mode.LIVE:
                 self.go_live_or_end()
@@ -275,7 +279,18 @@ class Deck:
             self.note = "nothing earlier is kept" if self.is_live_possible else "the recording begins here"
         if self.mode is Mode.LIVE:
             self._set_mode(Mode.PLAYING)
-        self._wish(min(max(time_ns, start_ns), end_ns))
+        # What has come in the last half second may not be on the tape yet.
+        self._wish(min(max(time_ns, start_ns), end_ns, self._tape.end_ns))
+
+    def _has_past(self) -> bool:
+        """Say whether there is anything to go back to, and what there is to say where there is nothing."""
+        if self._tape.end_ns > 0:
+            return True
+        self.note = (
+            f"nothing is kept: {self.recording_problem}" if self.recording_problem else "nothing is kept yet"
+        )
+        self._revision += 1
+        return False
 
     def go_live_or_end(self) -> None:
         """Go back to the present; in a file, to its end."""
@@ -408,7 +423,8 @@ class Deck:
             self._wish(self._tape.start_ns)
             return
         end_ns = self.end_ns
-        target_ns = min(begun_ns + round((now_s - begun_s) * self.rate * NS_PER_S), end_ns)
+        wanted_ns = begun_ns + round((now_s - begun_s) * self.rate * NS_PER_S)
+        target_ns = min(wanted_ns, end_ns, self._tape.end_ns)
         from_ns = past.position_ns
         while past.position_ns < target_ns and self._clock.monotonic_s() - now_s < WORK_S:
             if not await self._work(past.advance(min(target_ns, past.position_ns + STRIDE_NS)), None):

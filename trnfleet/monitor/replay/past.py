@@ -6,13 +6,14 @@ against every whole second, however fast it is played. It is driven by whoever o
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.errors import WireError
 from trnfleet.monitor.tracking import Pipeline
 from trnfleet.wire.ports import LinkStatus
-from trnfleet.wire.topics import TopicClass, parse_topic
+from trnfleet.wire.topics import VERSION, TopicClass, parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -193,14 +194,13 @@ class Past:
         yield from self._apply(batch)
 
 
-_TELEMETRY = f"/{TopicClass.TELEMETRY.value}/"
-
-
 def _is_telemetry(stored: Stored) -> bool:
-    topic = stored.envelope.topic
-    if _TELEMETRY not in topic:
-        return False
-    root, _, _ = topic.partition("/v1/")
+    return _is_telemetry_topic(stored.envelope.topic)
+
+
+@functools.lru_cache(maxsize=65_536)
+def _is_telemetry_topic(topic: str) -> bool:
+    root, _, _ = topic.partition(f"/{VERSION}/")
     try:
         return parse_topic(topic, root).topic_class is TopicClass.TELEMETRY
     except WireError:

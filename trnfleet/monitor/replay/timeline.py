@@ -110,7 +110,7 @@ class Timeline:
     def moment_of(self, fleet_ns: int) -> int | None:
         """Return the tape's time at which the fleet's clock said so; None where that is not known."""
         times = self._times
-        if not times or not times[0][0] - NS_PER_S <= fleet_ns:
+        if not times or not times[0][0] - NS_PER_S <= fleet_ns <= times[-1][0] + NS_PER_S:
             return None
         # A fleet's time may jump back; the last time that it said so is meant.
         for fleet, tape in reversed(times):

@@ -1,0 +1,116 @@
+"""The timeline: marks in order, snapshots within their memory, and what the fleet's clock said when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from support.feed import Feed
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.monitor.findings import Severity
+from trnfleet.monitor.replay import timeline as timeline_module
+from trnfleet.monitor.replay.timeline import Mark, Timeline
+
+if TYPE_CHECKING:
+    import pytest
+
+    from trnfleet.monitor.monitor import Monitor
+
+BEGIN_NS = 1_700_000_000 * NS_PER_S
+
+
+def make(every_s: float = 10.0) -> Timeline:
+    """Return a timeline whose tape began when monotonic time did."""
+    return Timeline(lambda at_s: BEGIN_NS + round(at_s * NS_PER_S), every_s=every_s)
+
+
+def make_feed() -> Feed:
+    """Return a feed whose monitor has heard of one instance."""
+    feed = Feed([("uc1/us-0001/trn2u-0001-0", "trn2u.48xlarge")])
+    feed.describe()
+    feed.tick()
+    return feed
+
+
+def fed() -> Monitor:
+    """Return a monitor that has heard of a fleet."""
+    monitor = make_feed().monitor
+    monitor.applied_s = 0.0
+    return monitor
+
+
+def mark(second: int, kind: str = "alert") -> Mark:
+    """Return a mark."""
+    assert kind in {"alert", "resolved", "event"}
+    return Mark(BEGIN_NS + second * NS_PER_S, kind, Severity.WARNING, "x", "", "")  # type: ignore[arg-type]
+
+
+def test_the_next_mark_is_the_nearest_of_its_kind_in_either_direction() -> None:
+    timeline = make()
+    timeline.marks = [mark(1), mark(3, "event"), mark(5), mark(9, "resolved")]
+    here = BEGIN_NS + 3 * NS_PER_S
+    assert timeline.next_mark(here, 1, {"alert"}) == mark(5)
+    assert timeline.next_mark(here, -1, {"alert"}) == mark(1)
+    assert timeline.next_mark(here, 1, {"resolved", "event"}) == mark(9, "resolved")
+    assert timeline.next_mark(here, -1, {"event"}) is None
+
+
+def test_what_the_tape_has_lost_is_forgotten() -> None:
+    timeline = make()
+    timeline.marks = [mark(1), mark(5)]
+    monitor = fed()
+    timeline.take(monitor, BEGIN_NS)
+    assert len(timeline.snapshots) == 1
+    before = timeline.revision
+    timeline.drop_before(BEGIN_NS + 10_000 * NS_PER_S)
+    assert timeline.marks == []
+    assert timeline.snapshots == []
+    assert timeline.revision > before
+
+
+def test_snapshots_are_so_far_apart_and_thin_out_when_memory_is_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timeline_module, "MOST_SNAPSHOTS", 4)
+    timeline, monitor = make(10.0), fed()
+    for second in range(0, 200, 5):
+        monitor.applied_s = float(second)
+        timeline.take(monitor, BEGIN_NS + second * NS_PER_S)
+    seconds = [(time_ns - BEGIN_NS) // NS_PER_S for time_ns, _ in timeline.snapshots]
+    assert len(seconds) <= 4
+    assert seconds == sorted(seconds)
+    assert seconds[0] == 0
+    assert seconds[-1] >= 100
+    assert timeline.snapshot(BEGIN_NS - 1) is None
+    found = timeline.snapshot(BEGIN_NS + 1_000 * NS_PER_S)
+    assert found is not None
+    assert found[0] == timeline.snapshots[-1][0]
+
+
+def test_a_fleet_that_does_not_fit_into_memory_has_no_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline_module, "SNAPSHOT_BYTES", 250_000)
+    timeline = make()
+    timeline.take(fed(), BEGIN_NS)
+    assert timeline.snapshots == []
+
+
+def test_a_snapshot_does_not_change_with_the_monitor() -> None:
+    feed = make_feed()
+    snapshot = feed.monitor.snapshot()
+    before = snapshot.ingest.store.columns["power_w"].copy()
+    messages = snapshot.ingest.counts.messages
+    feed.set("power_w", 400.0)
+    for _ in range(3):
+        feed.tick()
+    assert (feed.monitor.store.columns["power_w"] != before).all()
+    assert (snapshot.ingest.store.columns["power_w"] == before).all()
+    assert snapshot.ingest.counts.messages == messages
+    assert feed.monitor.counts.messages > messages
+
+
+def test_the_fleets_time_leads_to_the_tapes() -> None:
+    timeline, monitor = make(), fed()
+    fleet_ns = monitor.moment().time_ns
+    timeline.take(monitor, BEGIN_NS + 7 * NS_PER_S)
+    assert timeline.moment_of(fleet_ns) == BEGIN_NS + 7 * NS_PER_S
+    assert timeline.moment_of(fleet_ns - 3_600 * NS_PER_S) is None
