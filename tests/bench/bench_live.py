@@ -50,16 +50,18 @@ def first_paint(columns: int, rows: int) -> None:
     )
 
 
-def live(fleet: str, seconds: float, columns: int, rows: int) -> None:
+def live(fleet: str, seconds: float, columns: int, rows: int, past: str) -> None:
     """Print what a fleet costs, live, over some seconds."""
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["XDG_STATE_HOME"] = folder
+        os.environ["XDG_STATE_HOME"] = os.environ["XDG_CACHE_HOME"] = folder
         broker = MosquittoProcess(Path(folder), "max_queued_messages 4000")
         broker.start()
         url = str(broker.url)
         # The app first: what is lost while it starts belongs to the figures.
         with (
-            Terminal("monitor", "--broker", url, "--name", fleet, columns=columns, rows=rows) as terminal,
+            Terminal(
+                "monitor", "--broker", url, "--name", fleet, "--past", past, columns=columns, rows=rows
+            ) as terminal,
             Program(Path(folder), "simulate", "--broker", url, "--fleet", fleet) as simulator,
         ):
             terminal.wait_for("all live", within_s=90)
@@ -89,7 +91,7 @@ def live(fleet: str, seconds: float, columns: int, rows: int) -> None:
             simulator.end()
             said = simulator.output.strip().splitlines()[-1:]
         broker.stop()
-    print(f"{fleet}, {columns}x{rows}, {elapsed:.0f} s")
+    print(f"{fleet}, {columns}x{rows}, {elapsed:.0f} s, {past} for the past")
     print("  CPU, % of a core: " + ", ".join(f"{name} {share:.1f}" for name, share in used.items())
           + f"; together {sum(used.values()):.1f}")  # fmt: skip
     print("  memory, MiB: " + ", ".join(f"{name} {size:.0f}" for name, size in memory.items()))
@@ -126,6 +128,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--columns", type=int, default=120)
     parser.add_argument("--rows", type=int, default=40)
+    parser.add_argument("--past", default="1GiB", help="disk for going back in time; 0 for none")
     parser.add_argument("--no-paint", action="store_true", help="leave out the demo's first paint")
     options = parser.parse_args()
     print(
@@ -133,7 +136,7 @@ def main() -> None:
     )
     if not options.no_paint:
         first_paint(options.columns, options.rows)
-    live(options.fleet, options.seconds, options.columns, options.rows)
+    live(options.fleet, options.seconds, options.columns, options.rows, options.past)
 
 
 if __name__ == "__main__":

@@ -123,6 +123,8 @@ class AlertRun:
         self.monitor.alerts.listener = self._take
         self._tap = tap
         self.told: list[Told] = []
+        self.evaluates_every_s: float | None = None
+        """Seconds between two looks at the fleet, as a monitor takes them; None for one a tick."""
         self.on_tick: Callable[[], None] | None = None
         """Called when a tick has been evaluated."""
         self._start_ns = self.engine.moment_ns(0.0)
@@ -145,8 +147,17 @@ class AlertRun:
                     self.on_tick()
                 if until is not None and any((each.rule, each.target) == until for each in self.told):
                     break
-                await self.clock.advance(self.period_s)
+                await self._pass_time()
         return self.told
+
+    async def _pass_time(self) -> None:
+        """Let a period pass; with `evaluates_every_s` the monitor looks at the fleet in between."""
+        left_s = self.period_s
+        while self.evaluates_every_s is not None and left_s > self.evaluates_every_s:
+            await self.clock.advance(self.evaluates_every_s)
+            self.monitor.compute()
+            left_s -= self.evaluates_every_s
+        await self.clock.advance(left_s)
 
     def _take(self, news: list[Happening]) -> None:
         self.told += [

@@ -9,19 +9,20 @@ import signal
 import sys
 import termios
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.errors import TrnfleetError
 from trnfleet.tasks import background
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
     from pathlib import Path
     from types import FrameType
 
     from trnfleet.cli.alerting import Calling, DeskAndWriter
-    from trnfleet.cli.watching import Watch
     from trnfleet.clock import Clock
+    from trnfleet.monitor.replay.deck import Deck
+    from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.app import FleetApp
 
 END_LIMIT_S = 1.5
@@ -44,8 +45,18 @@ def require_terminal() -> None:
         )
 
 
+class Showing(NamedTuple):
+    """What the app shows, and what must run for it."""
+
+    state: FleetState
+    running: dict[str, Coroutine[Any, Any, None]]
+    """By the names of their tasks."""
+    deck: Deck | None = None
+    """What goes back in time."""
+
+
 async def run_app(
-    watch: Watch,
+    showing: Showing,
     *,
     clock: Clock,
     broker_kind: str,
@@ -61,14 +72,15 @@ async def run_app(
     from trnfleet.tui.app import FleetApp  # noqa: PLC0415  Textual is loaded by the commands that draw
 
     app = FleetApp(
-        watch.monitor,
+        showing.state,
         clock=clock,
         broker_kind=broker_kind,
         desk=None if desk is None else desk.desk,
         bell=calling is not None and calling.bell,
         notify=calling is not None and calling.notify,
+        deck=showing.deck,
     )
-    running = {"source": watch.source.run(), "monitor": watch.monitor.run()}
+    running = dict(showing.running)
     if desk is not None and desk.writer is not None:
         running["desk"] = desk.writer.run()
     with _ended_by_signals(app):

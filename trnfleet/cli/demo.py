@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trnfleet.cli.alerting import Alerting, Calling, app_alert_options, make_desk
+from trnfleet.cli.alerting import Alerting, Calling, app_alert_options
+from trnfleet.cli.keeping import past_option
 from trnfleet.cli.options import (
     Duration,
     broker_options,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     "lets the app write acknowledgements and silences, which it may on the demo's own.",
 )
 @app_alert_options
+@past_option
 @broker_options(required=False)
 @setting("--log-file", metavar="FILE", help="Where to log; by default trnfleet/app.log in the state folder.")
 @log_options
@@ -68,6 +70,7 @@ def command(
     owner: str | None,
     bell: bool,
     notify: bool,
+    past: int,
     broker: BrokerUrl | None,
     password_file: str | None,
     root: str,
@@ -114,7 +117,7 @@ def command(
     from trnfleet.cli.rulepack import load_rules  # noqa: PLC0415  --help stays quick
 
     alerting = Alerting(load_rules(rules), owner, Calling(bell, notify), allow_commands or broker is None)
-    demo = _run(broker, load, simulate, alerting, root=root, password=password, log_file=log)
+    demo = _run(broker, load, simulate, alerting, root=root, password=password, past_bytes=past, log_file=log)
     ctx.exit(asyncio.run(_run_in_order(demo)))
 
 
@@ -144,6 +147,7 @@ async def _run(
     *,
     root: str,
     password: Password | None,
+    past_bytes: int,
     log_file: Path,
 ) -> int:
     """Start the children first: they get ready while this process loads what the app needs."""
@@ -163,30 +167,19 @@ async def _run(
             simulate += ["--mqtt", protocol]
         await stack.enter_async_context(own_command(simulate, log_file))
 
-        from trnfleet.cli.app import run_app  # noqa: PLC0415  see above
-        from trnfleet.cli.watching import watch_fleet  # noqa: PLC0415  see above
+        from trnfleet.cli.showing import show_fleet  # noqa: PLC0415  see above
 
         fleet = load()
-        watch = watch_fleet(
+        return await show_fleet(
             url,
             fleet.name,
+            alerting,
             root=root,
             password=password,
             clock=clock,
-            protocol=protocol,
             pue=fleet.pue,
-            rules=alerting.rules,
-        )
-        desk = make_desk(
-            url,
-            fleet.name,
-            root=root,
-            password=password,
-            clock=clock,
-            owner=alerting.owner,
-            may_write=alerting.may_write,
+            past_bytes=past_bytes,
+            log_file=log_file,
+            broker_kind=kind,
             protocol=protocol,
-        )
-        return await run_app(
-            watch, clock=clock, broker_kind=kind, log_file=log_file, desk=desk, calling=alerting.calling
         )

@@ -18,6 +18,17 @@ COMMANDS = {
     "demo": ("trnfleet.cli.demo", "Embedded broker, simulator and app in one; what `trnfleet` alone does."),
     "monitor": ("trnfleet.cli.monitor", "The app against a broker."),
     "simulate": ("trnfleet.cli.simulate", "Headless telemetry to a broker, or NDJSON to stdout."),
+    "record": ("trnfleet.cli.record", "All that a broker delivers, into a file."),
+    "replay": ("trnfleet.cli.replay", "A recording into the app, back to a broker, or NDJSON to stdout."),
+    "info": ("trnfleet.cli.info", "What is in a recording: times, topics, counts, gaps."),
+    "convert": (
+        "trnfleet.cli.convert",
+        "Recordings to and from mosquitto_sub lines and neuron-monitor NDJSON.",
+    ),
+    "check": (
+        "trnfleet.cli.check",
+        "Whether files are valid: recordings, fleets, scenarios, rules, settings.",
+    ),
     "status": (
         "trnfleet.cli.status",
         "One shot: a fleet's summary as text or JSON; exit status 3 if unhealthy.",
@@ -50,6 +61,8 @@ Examples:
   trnfleet simulate --broker mqtt://127.0.0.1:1883 --fleet demo
   trnfleet monitor --broker mqtt://127.0.0.1:1883
   trnfleet simulate --stdout --fleet demo --seed 7 --ticks 20
+  trnfleet record night.mcap --broker mqtt://127.0.0.1:1883
+  trnfleet replay night.mcap
   trnfleet status --broker mqtt://127.0.0.1:1883 --json
   trnfleet fleet describe demo
 

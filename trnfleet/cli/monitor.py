@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.alerting import Alerting, Calling, app_alert_options, make_desk
+from trnfleet.cli.alerting import Alerting, Calling, app_alert_options
+from trnfleet.cli.keeping import past_option
 from trnfleet.cli.options import (
     FleetName,
     broker_options,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     help="Facility power over IT power; by default 1.14, AWS's global figure for 2025.",
 )
 @app_alert_options
+@past_option
 @setting(
     "--allow-commands",
     is_flag=True,
@@ -57,6 +59,7 @@ def command(
     owner: str | None,
     bell: bool,
     notify: bool,
+    past: int,
     allow_commands: bool,
     log_file: str | None,
     log_format: str,
@@ -68,6 +71,7 @@ def command(
     Examples:
       trnfleet monitor --broker mqtt://127.0.0.1:1883
       trnfleet monitor --broker mqtt://127.0.0.1:1883 --allow-commands --bell
+      trnfleet monitor --broker mqtt://127.0.0.1:1883 --past 10GiB
       TRNFLEET_MQTT_PASSWORD=... trnfleet monitor --broker mqtt://ops@broker.example:1883 --name prod
     """
     from trnfleet.cli.app import require_terminal  # noqa: PLC0415  --help stays quick
@@ -78,7 +82,10 @@ def command(
     set_up_logs(log_format, log_level, file)
     password = find_password(password_file)
     alerting = Alerting(load_rules(rules), owner, Calling(bell, notify), may_write=allow_commands)
-    ctx.exit(asyncio.run(_run(broker, name, alerting, root=root, password=password, pue=pue, log_file=file)))
+    shown = _run(
+        broker, name, alerting, root=root, password=password, pue=pue, past_bytes=past, log_file=file
+    )
+    ctx.exit(asyncio.run(shown))
 
 
 async def _run(
@@ -89,24 +96,22 @@ async def _run(
     root: str,
     password: Password | None,
     pue: float | None,
+    past_bytes: int,
     log_file: Path,
 ) -> int:
-    from trnfleet.cli.app import run_app  # noqa: PLC0415  --help stays quick
     from trnfleet.cli.discovery import find_fleet  # noqa: PLC0415  --help stays quick
-    from trnfleet.cli.watching import watch_fleet  # noqa: PLC0415  --help stays quick
+    from trnfleet.cli.showing import show_fleet  # noqa: PLC0415  --help stays quick
 
     clock = SystemClock()
     fleet = await find_fleet(url, name=name, root=root, password=password, clock=clock)
-    watch = watch_fleet(url, fleet, root=root, password=password, clock=clock, pue=pue, rules=alerting.rules)
-    desk = make_desk(
+    return await show_fleet(
         url,
         fleet,
+        alerting,
         root=root,
         password=password,
         clock=clock,
-        owner=alerting.owner,
-        may_write=alerting.may_write,
-    )
-    return await run_app(
-        watch, clock=clock, broker_kind="", log_file=log_file, desk=desk, calling=alerting.calling
+        pue=pue,
+        past_bytes=past_bytes,
+        log_file=log_file,
     )

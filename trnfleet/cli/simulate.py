@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -21,6 +21,7 @@ from trnfleet.cli.options import (
     set_up_logs,
     setting,
 )
+from trnfleet.cli.recording import reader_may_leave
 from trnfleet.cli.running import (
     Above,
     Destination,
@@ -36,7 +37,7 @@ from trnfleet.errors import BrokerError
 from trnfleet.tasks import Ending, background, run_until
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
     from datetime import datetime
 
     from trnfleet.cli.running import Run
@@ -93,6 +94,12 @@ CONNECT_LIMIT_S = 10.0
     is_flag=True,
     help="Write NDJSON to stdout instead; the clock starts at the fleet's start date.",
 )
+@click.option(
+    "--record",
+    "record_to",
+    metavar="FILE",
+    help="Write a recording instead, as fast as it goes; needs --ticks or --duration. Same seed, same bytes.",
+)
 @setting(
     "--include",
     type=Kinds(),
@@ -121,6 +128,7 @@ def command(
     mqtt: Literal["5", "3.1.1"] | None,
     allow_commands: bool,
     stdout: bool,
+    record_to: str | None,
     include: tuple[str, ...] | None,
     realtime: bool,
     broker: BrokerUrl | None,
@@ -138,8 +146,15 @@ def command(
       trnfleet simulate --broker mqtt://127.0.0.1:1883 --fleet rainier-1m --shard 1/4
       trnfleet simulate --stdout --fleet demo --ticks 20 | jq .power_w
       trnfleet simulate --stdout --scenario ecc-storm --ticks 300 | jq 'select(.severity)'
+      trnfleet simulate --record storm.mcap --scenario ecc-storm --ticks 300 --format cbor
     """
-    _check_destination(ctx, broker, stdout=stdout, realtime=realtime, allow_commands=allow_commands)
+    # Without a clock to go by, a duration is so many ticks.
+    is_counted = stdout or record_to is not None
+    _check_destination(
+        ctx, broker, stdout=stdout, record_to=record_to, realtime=realtime, allow_commands=allow_commands
+    )
+    if record_to is not None and ticks is None and duration is None:
+        raise click.UsageError("--record needs --ticks or --duration: nothing else would end it")
     set_up_logs(log_format, log_level)
     run = load_run(
         given_on_command_line(ctx),
@@ -159,11 +174,14 @@ def command(
         click.echo(f"shard {shard[0]}/{shard[1]} of {model.name} has no instances; nothing to do", err=True)
         return
     jump_s = jump or 0.0
-    if stdout:
-        if duration is not None:
-            # Without a clock to go by, a duration is so many ticks.
-            whole = max(1, round(duration / run.period_s))
-            ticks = whole if ticks is None else min(ticks, whole)
+    if is_counted and duration is not None:
+        whole = max(1, round(duration / run.period_s))
+        ticks = whole if ticks is None else min(ticks, whole)
+    if record_to is not None and ticks is not None:
+        from trnfleet.cli.simrecord import CLIENT, Recorded, record  # noqa: PLC0415  --help stays quick
+
+        record(engine, Recorded(Path(record_to), run, ticks, jump_s, client_id or CLIENT, root))
+    elif stdout:
         kinds = include or (("telemetry",) if scenario is None else ("telemetry", "events", "jobs"))
         _write(engine, ticks, run.period_s if realtime else None, kinds, jump_s)
     elif broker is not None:
@@ -184,17 +202,30 @@ def command(
 
 
 def _check_destination(
-    ctx: click.Context, broker: BrokerUrl | None, *, stdout: bool, realtime: bool, allow_commands: bool
+    ctx: click.Context,
+    broker: BrokerUrl | None,
+    *,
+    stdout: bool,
+    record_to: str | None,
+    realtime: bool,
+    allow_commands: bool,
 ) -> None:
     """Refuse options that do not go together."""
-    if broker is None and not stdout:
-        raise click.UsageError("say where to: either --broker URL or --stdout")
-    if stdout and ctx.get_parameter_source("broker") is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--stdout and --broker do not go together: say where to with one of them")
+    chosen = [
+        flag for flag, is_given in (("--stdout", stdout), ("--record", record_to is not None)) if is_given
+    ]
+    if broker is None and not chosen:
+        raise click.UsageError("say where to: --broker URL, --stdout or --record FILE")
+    if ctx.get_parameter_source("broker") is ParameterSource.COMMANDLINE:
+        chosen.append("--broker")
+    if len(chosen) > 1:
+        raise click.UsageError(f"{' and '.join(chosen)} do not go together: say where to with one of them")
     if realtime and not stdout:
         raise click.UsageError("--realtime goes with --stdout; a broker always gets one tick a period")
-    if stdout and allow_commands:
-        raise click.UsageError("--allow-commands goes with --broker; nobody can send a command to --stdout")
+    if chosen and chosen != ["--broker"] and allow_commands:
+        raise click.UsageError(
+            f"--allow-commands goes with --broker; nobody can send a command to {chosen[0]}"
+        )
 
 
 def _with_publishing(
@@ -232,7 +263,7 @@ def _write(
     batches = stdout_ticks(engine, ticks=ticks, include={Include(kind) for kind in kinds}, jump_s=jump_s)
     output = sys.stdout.buffer
     if realtime_period_s is None:
-        with _reader_may_leave(), contextlib.suppress(KeyboardInterrupt):
+        with reader_may_leave(), contextlib.suppress(KeyboardInterrupt):
             for batch in batches:
                 output.writelines(batch)
             output.flush()
@@ -252,18 +283,8 @@ def _write(
         with ending.on_signals():
             await run_until(ending, paced())
 
-    with _reader_may_leave():
+    with reader_may_leave():
         asyncio.run(until_ended())
-
-
-@contextlib.contextmanager
-def _reader_may_leave() -> Iterator[None]:
-    """End in peace when whoever reads has enough (`trnfleet simulate --stdout | head`)."""
-    try:
-        yield
-    except BrokenPipeError:
-        # Python's own flush at the end must not complain either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 async def _publish(

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.record.live import LiveBuffer
     from trnfleet.transport.url import BrokerUrl, Password
+    from trnfleet.wire.ports import Source
 
 
 class Watch(NamedTuple):
@@ -36,6 +38,7 @@ def watch_fleet(
     pue: float | None = None,
     rules: Sequence[Rule] = (),
     adopts_alerts: bool = False,
+    buffer: LiveBuffer | None = None,
 ) -> Watch:
     """Return a monitor of a fleet on a broker; run both, the source first.
 
@@ -49,6 +52,7 @@ def watch_fleet(
         pue: Power usage effectiveness of the site; by default AWS's published one.
         rules: What alerts are made by.
         adopts_alerts: Whether alerts that a former `watch` left are taken over before they are seen.
+        buffer: What keeps all that comes.
     """
     # The cyclic collector walks all that is kept of a large fleet again and again, for cycles that hardly exist.
     gc.set_threshold(100_000, 20, 100)
@@ -66,8 +70,13 @@ def watch_fleet(
         (build_filter(fleet, TopicClass.TELEMETRY, root), 0),
     ]
     source = MqttSource(url, filters, password=password, clock=clock, protocol=protocol)
+    tapped: Source = source
+    if buffer is not None:
+        from trnfleet.record.recorder import TappedSource  # noqa: PLC0415  most readers keep nothing
+
+        tapped = TappedSource(source, buffer)
     monitor = Monitor(
-        source,
+        tapped,
         fleet,
         clock=clock,
         root=root,

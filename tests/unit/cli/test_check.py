@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from trnfleet.cli.check import command
+from trnfleet.config import shipped_folder, shipped_names
+from trnfleet.record.about import About
+from trnfleet.record.writer import RecordingWriter
+from trnfleet.wire.ports import Envelope
+
+TESTS = Path(__file__).resolve().parents[2] / "alerts"
+START_NS = 1_767_600_000_000_000_000
+
+
+def check(*files: Path) -> tuple[int, list[str]]:
+    """Check files; return the exit status and the lines."""
+    result = CliRunner().invoke(command, [str(file) for file in files])
+    return result.exit_code, result.output.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        (shipped_folder("fleets") / "lab.toml", "valid (fleet lab"),
+        (shipped_folder("alerts") / "jobs.toml", "valid (alert rules"),
+        (TESTS / "jobs.toml", "valid (tests of alert rules"),
+        (shipped_folder(".") / "trnfleet.toml", "valid (settings)"),
+        *(
+            (shipped_folder("scenarios") / f"{name}.toml", "valid (scenario")
+            for name in shipped_names("scenarios")
+        ),
+    ],
+)
+def test_what_ships_is_recognised_and_valid(file: Path, said: str) -> None:
+    """A file's kind follows from its content."""
+    status, [line] = check(file)
+    assert line.startswith(f"{file}: {said}")
+    assert status == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '[[clusters]]\nname = "uc1"\ninstances = [{ type = "trn9.large", count = 1 }]\nx = 1',
+            "'name' is missing",
+        ),
+        ('[[faults]]\nfault = "stragler"\ntarget = "uc1/us-0001"\nat = "1s"', "straggler"),
+        ('[[faults]]\nfault = "straggler"\ntarget = "uc1/us-0099/*/*"\nat = "1s"', "us-0099"),
+        ('[[rules]]\nname = "hot"', "'rules.0.scope' is missing"),
+        ("[[tests]]\nname = 'a'", "expect"),
+        ("[simulate]\nsped = 2", "did you mean 'speed'"),
+        ("[common]\nlog-level = 'loud'", "log-level"),
+        ("[reserve]\nname = 'x'", "no settings of its own"),
+        ("title = 'x'", "neither a recording nor a fleet"),
+        ("title = ", "not valid TOML"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(text: str, said: str, tmp_path: Path) -> None:
+    """An invalid file is named with what is wrong where, exit status 2; valid ones beside it are still told."""
+    file = tmp_path / "file.toml"
+    file.write_text(text)
+    status, lines = check(file, shipped_folder("fleets") / "lab.toml")
+    assert status == 2
+    assert lines[0].startswith(f"{file}: INVALID: ")
+    assert said in lines[0]
+    assert lines[1].endswith("valid (fleet lab, 1 chips)")
+
+
+def test_recordings(tmp_path: Path) -> None:
+    """A finished recording is valid; one with a broken chunk, one cut off, and a file of noise are not."""
+    file = tmp_path / "a.mcap"
+    writer = RecordingWriter(file, About(id="test", fleets=("demo",)))
+    for number in range(1_000):
+        topic = f"trnfleet/v1/demo/telemetry/uc1/us-0001/i-{number % 7}"
+        writer.write(START_NS + number * 10_000_000, Envelope(topic, b'{"v":1,"seq":%d}' % number))
+    writer.close()
+    assert check(file) == (0, [f"{file}: valid (recording, 1,000 messages)"])
+    sound = file.read_bytes()
+    for broken in (sound[: len(sound) // 2], sound[:3_000] + b"\x00\x01\x02" + sound[3_003:], b"\x00" * 100):
+        file.write_bytes(broken)
+        status, lines = check(file)
+        assert status == 2
+        assert lines[0].startswith(f"{file}: INVALID: ")
+    assert check(tmp_path / "none.mcap")[1][0].endswith("cannot be read: No such file or directory")

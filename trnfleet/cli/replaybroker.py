@@ -1,0 +1,163 @@
+"""A recording back to a broker: the connection around a player, and the refusal to play over what is live."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import gc
+import secrets
+import sys
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import click
+
+from trnfleet.cli.discovery import CONNECT_LIMIT_S, RETAINED_S
+from trnfleet.cli.recording import fleet_of, fleets_of, part_of
+from trnfleet.clock import SystemClock
+from trnfleet.domain.quantities import duration as duration_text
+from trnfleet.errors import ConfigError, WireError
+from trnfleet.record.player import Player
+from trnfleet.tasks import Ending, background, run_until
+from trnfleet.transport.memory import topic_matches
+from trnfleet.transport.mqtt import MqttPublisher, MqttSource
+from trnfleet.tui.plain import plain
+from trnfleet.wire.messages import PublisherMessage, decode_message
+from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trnfleet.cli.recording import Asked
+    from trnfleet.clock import Clock
+    from trnfleet.record.recording import Recording
+    from trnfleet.transport.url import BrokerUrl, Password
+
+SWITCH_S = 0.0005
+"""How long the thread that reads ahead may keep the one that publishes waiting."""
+
+
+class ToBroker(NamedTuple):
+    """Where to, as what, and how much."""
+
+    url: BrokerUrl
+    password: Password | None
+    root: str | None
+    filters: tuple[str, ...]
+    new_name: str | None
+    protocol: Literal["5", "3.1.1"] | None
+
+
+async def publish(recording: Recording, asked: Asked, to: ToBroker) -> None:
+    """Play a recording to a broker until its end, or until told to stop.
+
+    Raises:
+        BrokerError: the broker cannot be reached.
+        ConfigError: the broker has a live fleet of that name, or the options ask for what the recording does not have.
+    """
+    # The cyclic collector would hold messages up, for cycles that hardly exist.
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
+    # Python lets a thread go on for 5 ms before another gets its turn: as long as a message may be late.
+    sys.setswitchinterval(SWITCH_S)
+    clock, ending = SystemClock(), Ending()
+    fleets = [asked.name] if asked.name else list(fleets_of(recording))
+    if asked.name is not None:
+        fleet_of(recording, asked.name, asked.files[0])
+    if to.new_name is not None:
+        fleets = [fleet_of(recording, asked.name, asked.files[0])]
+    from_ns, to_ns = part_of(recording, asked.begin, asked.end)
+    player = Player(
+        recording,
+        clock,
+        root=recording.root,
+        speed=asked.speed,
+        from_ns=from_ns,
+        to_ns=to_ns,
+        wanted=_wanted(to.filters),
+        loops=asked.loop,
+        # Topics of other programs have no fleet; they are left out where one is chosen.
+        fleet=fleets[0] if asked.name or to.new_name else None,
+        name=to.new_name,
+        to_root=to.root,
+        reads_ahead=True,
+    )
+    publisher = MqttPublisher(
+        to.url,
+        client_id=f"trnfleet-replay-{secrets.token_hex(4)}",
+        password=to.password,
+        will=player.will(),
+        clock=clock,
+        protocol=to.protocol,
+    )
+    player.attach(publisher)
+    with ending.on_signals():
+        async with background(publisher=publisher.run()):
+            await publisher.wait_connected(CONNECT_LIMIT_S)
+            names = [to.new_name or each for each in fleets]
+            await _refuse_live(to, names, recording.root, clock)
+            what = ", ".join(fleets) or "topics of no fleet"
+            renamed = f" as {to.new_name}" if to.new_name else ""
+            speed = "" if asked.speed == 1 else f", {asked.speed:g} times as fast"
+            again = ", again and again" if asked.loop else ""
+            click.echo(
+                f"replaying {plain(what, 200)}{renamed} to {to.url}: {duration_text(player.length_s)}{speed}{again}",
+                err=True,
+            )
+            await run_until(ending, player.run())
+            status = publisher.status
+    click.echo(
+        f"replayed {player.published:,} messages; dropped {status.dropped:,} without a connection; "
+        f"the latest was late by {duration_text(player.latest_s)}",
+        err=True,
+    )
+
+
+def _wanted(filters: tuple[str, ...]) -> Callable[[str], bool] | None:
+    """Return what says of a topic whether it falls under one of the filters; None for no filters."""
+    if not filters:
+        return None
+
+    @functools.cache
+    def wanted(topic: str) -> bool:
+        return any(topic_matches(each, topic) for each in filters)
+
+    return wanted
+
+
+async def _refuse_live(to: ToBroker, fleets: Sequence[str], root: str, clock: Clock) -> None:
+    """Refuse to replay over a fleet that is there.
+
+    Raises:
+        ConfigError: somebody publishes telemetry of it; the message names --as.
+    """
+    live = await _live_fleets(to.url, root=to.root or root, password=to.password, clock=clock)
+    for fleet in fleets:
+        if fleet in live:
+            raise ConfigError(
+                f"{to.url} has a live fleet {fleet!r}: replay under another name, as with --as {fleet}-replay"
+            )
+
+
+async def _live_fleets(url: BrokerUrl, *, root: str, password: Password | None, clock: Clock) -> set[str]:
+    """Return the fleets of which a publisher of telemetry is there."""
+    source = MqttSource(
+        url, [(build_filter("+", TopicClass.PUBLISHER, root), 0)], password=password, clock=clock
+    )
+    live: set[str] = set()
+    async with background(looking=source.run()):
+        await source.wait_connected(CONNECT_LIMIT_S)
+        deadline_s = clock.monotonic_s() + RETAINED_S
+        while (left_s := deadline_s - clock.monotonic_s()) > 0:
+            try:
+                batch = await asyncio.wait_for(source.take(), left_s)
+            except TimeoutError:
+                break
+            for envelope in batch:
+                try:
+                    topic = parse_topic(envelope.topic, root)
+                    message = decode_message(envelope.payload, PublisherMessage)
+                except WireError:
+                    continue
+                if message.state == "online" and message.role == "telemetry":
+                    live.add(topic.fleet)
+    return live
