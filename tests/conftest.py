@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 
 
 _LONG_ONES = (
+    "test_rewind",
     "test_watched_scenarios",
+    "test_replay_is_exact",
     "test_alert_scenarios",
     "test_reservations",
     "test_scenarios",
+    "test_recordings_tell",
+    "test_record_replay",
     "test_watch",
 )
 """Files that take longest begin first, so that none is left over at the end of a suite that runs side by side."""

@@ -55,7 +55,7 @@ def test_text_is_for_people() -> None:
         (["fleet", "describe", "dmeo"], "did you mean 'demo'"),
         (["fleet", "describe", "none.toml"], "no such file"),
         (["simulat"], "did you mean 'simulate'"),
-        (["simulate"], "--broker URL or --stdout"),
+        (["simulate"], "--broker URL, --stdout or --record FILE"),
         (["simulate", "--stdout", "--period", "soon"], "is not a duration"),
         (["simulate", "--stdout", "--fleet", "demo", "--name", "a/b"], "--name"),
         (["status", "--broker", "http://x"], "unknown scheme"),

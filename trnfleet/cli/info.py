@@ -265,7 +265,9 @@ def _text(facts: dict[str, Any]) -> str:
 
 
 def _fleet_text(fleet: dict[str, Any]) -> str:
-    text = f"{plain(fleet['name'])}: {fleet['chips']:,} chips of {fleet['instances']:,} instances"
+    chips, instances = fleet["chips"], fleet["instances"]
+    text = f"{plain(fleet['name'])}: {chips:,} chip{'s' * (chips != 1)} of {instances:,} "
+    text += f"instance{'s' * (instances != 1)}"
     if fleet["period_s"] is not None:
         text += f", a tick every {fleet['period_s']:g} s"
     if fleet["speed"] not in {None, 1.0}:

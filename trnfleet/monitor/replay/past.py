@@ -29,9 +29,9 @@ SLICE_BYTES = 1_500_000
 """What is applied between two turns of other tasks."""
 EVERY_NS = NS_PER_S
 """Distance of the passes, at whole seconds of the tape."""
-QUIET_NS = 60 * NS_PER_S
+QUIET_NS = 3_600 * NS_PER_S
 QUIET_EVERY_NS = 10 * NS_PER_S
-"""Where nothing has come for a minute, passes are this far apart: nothing can change but ages."""
+"""Where nothing has come for an hour, passes are this far apart: little can change but ages."""
 LOOK_BACK_NS = 30 * NS_PER_S
 """How much is read before a place whose keyframe has no values."""
 
@@ -60,7 +60,7 @@ class Past:
         """
         self._tape = tape
         self._clock = clock
-        self._heard_ns = 0
+        self._heard_ns = clock.position_ns
         self.monitor = monitor
 
     @property
@@ -75,7 +75,7 @@ class Past:
         if keyframe is not None:
             yield from self._apply_keyframe(keyframe, before_ns)
             self.monitor.ingest.counts = Pipeline()
-        self._clock.position_ns = before_ns
+        self._clock.position_ns = self._heard_ns = before_ns
 
     def resume(self, snapshot: Snapshot, position_ns: int) -> None:
         """Go to the place of a snapshot; what views read comes with the next pass."""
