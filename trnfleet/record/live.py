@@ -15,6 +15,7 @@ from trnfleet.errors import ConfigError
 from trnfleet.record.envelopes import CHANNELS
 from trnfleet.record.leftovers import NAME, FolderLock, clear_leftovers
 from trnfleet.record.limits import RecordLimits
+from trnfleet.record.packing import QUICK_LEVEL
 from trnfleet.record.reader import GrowingPart
 from trnfleet.record.recorder import RecordingThread
 from trnfleet.record.saving import save_parts
@@ -168,6 +169,7 @@ class LiveBuffer:
             keep_chunks=self._quarter_bytes // _CHUNK_BYTES_IN_MEMORY,
             values_bytes=self._quarter_bytes // 2,
             state_bytes=self._quarter_bytes // 2,
+            level=QUICK_LEVEL,
             on_cut=self._on_cut,
             on_drop=self._on_drop,
         )

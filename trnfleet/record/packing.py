@@ -21,7 +21,10 @@ from trnfleet.record.records import (
 
 COMPRESSION = "zstd"
 LEVEL = 3
-"""zstd's own default: at 1 it takes two thirds of the time and a tenth more room."""
+"""zstd's own default, for what is kept."""
+QUICK_LEVEL = 1
+"""For what is deleted soon. Frames of 1,000,000 chips (82 MB/s) take 15 % of a core at this level and 50 % at 3, and 13 % more
+room (measured on 2 shared cores)."""
 _IS_BIG_ENDIAN = array("H", [1]).tobytes() == b"\0\1"
 
 

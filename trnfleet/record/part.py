@@ -26,7 +26,7 @@ from mcap.records import (
 
 from trnfleet.record.about import LIBRARY, PROFILE, About
 from trnfleet.record.envelopes import CHANNELS
-from trnfleet.record.packing import COMPRESSION, ChunkPacker, PackedChunk
+from trnfleet.record.packing import COMPRESSION, LEVEL, ChunkPacker, PackedChunk
 from trnfleet.record.records import FOOTER, MAGIC, ChunkEntry, finish, to_bytes
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ class PartFile:
         OSError: from every method that writes; after it the file ends with its last whole chunk.
     """
 
-    def __init__(self, path: Path, about: About) -> None:
-        """Make the file, which must not exist, with its header, metadata and channels."""
+    def __init__(self, path: Path, about: About, level: int = LEVEL) -> None:
+        """Make the file, which must not exist, with its header, metadata and channels; `level` is the compression's."""
         self.path = path
-        self.packer = ChunkPacker()
+        self.packer = ChunkPacker(level)
         self.size = 0
         """Bytes in the file."""
         self.start_ns = 0

@@ -22,6 +22,7 @@ from trnfleet.record.envelopes import (
 )
 from trnfleet.record.keyframes import MOST_STATE_BYTES, MOST_VALUES_BYTES, KeyframeTracker, is_due
 from trnfleet.record.limits import DEFAULT_RECORD_LIMITS
+from trnfleet.record.packing import LEVEL
 from trnfleet.record.part import PartFile
 from trnfleet.wire.topics import TopicClass
 
@@ -87,6 +88,7 @@ class RecordingWriter:
         keep_chunks: int | None = None,
         values_bytes: int = MOST_VALUES_BYTES,
         state_bytes: int = MOST_STATE_BYTES,
+        level: int = LEVEL,
     ) -> None:
         """Make the first file.
 
@@ -104,6 +106,7 @@ class RecordingWriter:
             keep_chunks: And where they have more chunks; needs splits.
             values_bytes: Newest telemetry that a keyframe repeats.
             state_bytes: Retained state that a keyframe repeats.
+            level: The compression's.
 
         Raises:
             ConfigError: the file exists or cannot be made, or a limit makes no sense.
@@ -115,6 +118,7 @@ class RecordingWriter:
                 raise ConfigError(f"{path}: {name} must be more than 0, not {value}")
         self._path = path
         self._about = about
+        self._level = level
         self._splits = split_bytes is not None or split_ns is not None
         self._split_bytes = split_bytes
         self._split_ns = split_ns
@@ -345,7 +349,7 @@ class RecordingWriter:
 
     def _open(self) -> PartFile:
         self._number += 1
-        return PartFile(self._part_path(self._number), self._about.with_part(self._number))
+        return PartFile(self._part_path(self._number), self._about.with_part(self._number), self._level)
 
     def _part_path(self, number: int) -> Path:
         if not self._splits:
