@@ -123,8 +123,7 @@ class RecordingWriter:
         self._split_bytes = split_bytes
         self._split_ns = split_ns
         self._keep_ns = keep_ns
-        self._keep_bytes = keep_bytes
-        self._keep_chunks = keep_chunks
+        self._keep_bytes, self._keep_chunks = keep_bytes, keep_chunks
         self._cut_ns = cut_ns
         self._on_cut = on_cut
         self._on_drop = on_drop
