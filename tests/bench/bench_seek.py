@@ -94,7 +94,9 @@ def seek(recording: Recording, seeks: int) -> None:
         return Past(recording, Monitor(PastSource("bench"), fleet, clock=tape_clock, rules=rules), tape_clock)
 
     surveyor = past()
-    timeline = Timeline(lambda at_s: recording.start_ns + round(at_s * NS_PER_S), every_s=10.0)
+    timeline = Timeline(
+        lambda at_s: recording.start_ns + round(at_s * NS_PER_S), time.monotonic, every_s=10.0
+    )
     surveyor.monitor.on_pass = lambda: timeline.take(surveyor.monitor, surveyor.position_ns)
     begun, longest = time.perf_counter(), 0.0
     for work in (surveyor.begin(), surveyor.advance(recording.end_ns)):

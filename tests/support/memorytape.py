@@ -59,6 +59,11 @@ class KeyedTape:
                 else:
                     self._state.pop(envelope.topic, None)
 
+    def cut(self, before_ns: int) -> None:
+        """Forget what came before a time."""
+        self.stored = [each for each in self.stored if each.time_ns >= before_ns]
+        self.keyframes = [each for each in self.keyframes if each.time_ns >= before_ns]
+
     def keyframe(self, at_ns: int) -> Keyframe | None:
         """Return the newest keyframe at or before a moment."""
         place = bisect.bisect_right(self.keyframes, at_ns, key=lambda each: each.time_ns)

@@ -59,6 +59,13 @@ class Events:
         self.duplicates = 0
         """Deliveries of an event that was there already, as QoS 1 allows."""
 
+    def __deepcopy__(self, _memo: object) -> Events:
+        """Return a ring that goes on on its own, with the same events in it: those never change."""
+        twin = Events()
+        twin._ring, twin._ids = self._ring.copy(), self._ids.copy()
+        twin.received, twin.duplicates = self.received, self.duplicates
+        return twin
+
     def __len__(self) -> int:
         """Return how many are kept."""
         return len(self._ring)

@@ -64,6 +64,13 @@ class _Ring:
         self.next = (self.next + 1) % len(self.values)
         self.filled = min(self.filled + 1, len(self.values))
 
+    def skip(self, samples: int) -> None:
+        """Leave so many samples out."""
+        samples = min(samples, len(self.values))
+        self.values[(self.next + np.arange(samples)) % len(self.values)] = np.nan
+        self.next = (self.next + samples) % len(self.values)
+        self.filled = min(self.filled + samples, len(self.values))
+
     def series(self, field: int, node: int) -> NDArray[np.float32]:
         column = self.values[:, field, node]
         if self.filled < len(column):
@@ -131,8 +138,7 @@ class History:
     def skip(self, seconds: int) -> None:
         """Leave a gap for seconds in which no sample was taken."""
         for ring in (*self._rings.values(), *self._watched.values()):
-            for _ in range(min(seconds, len(ring.values))):
-                ring.push([_NOTHING] * len(KEPT))
+            ring.skip(seconds)
         self.samples += seconds
 
     def series(self, layout: Layout, node: Node, key: str) -> NDArray[np.float32]:
@@ -163,9 +169,6 @@ class History:
                 _carry_over(before, old_layout, ring, layout, level)
 
 
-_NOTHING = np.array([np.nan])
-
-
 def _live(store: Store, rollups: Rollups, level: Level) -> NDArray[np.bool_]:
     """Return which nodes of a level have anything live: the others' last values are no news."""
     live: NDArray[np.bool_]
@@ -189,8 +192,7 @@ def _carry_over(before: _Ring, old: Layout, ring: _Ring, new: Layout, level: Lev
     to, source = (np.array(side) for side in zip(*pairs, strict=True))
     kept = min(before.filled, len(ring.values))
     order = (np.arange(before.next - kept, before.next)) % len(before.values)
-    for slot, sample in enumerate(order.tolist()):
-        ring.values[slot][:, to] = before.values[sample][:, source]
+    ring.values[:kept, :, to] = before.values[order][:, :, source]
     ring.filled, ring.next = kept, kept % len(ring.values)
 
 

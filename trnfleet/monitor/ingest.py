@@ -6,6 +6,7 @@ nothing of brokers, live or replay.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,16 @@ class TopicState:
     same_instance: tuple[str, ...] = ()
     foreign: tuple[ColumnSpec, ...] = ()
     """Columns of another type, scale or width, which are converted; what the table does not know is left out."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TopicState:
+        """Return a copy that counts on its own; all but its sequence and its source's clock is exchanged, never changed."""
+        twin = TopicState(self.path, copy.copy(self.tracker), self.descriptor, self.former_boot)
+        twin.clock = copy.deepcopy(self.clock, memo)
+        twin.publisher, twin.decoder = self.publisher, self.decoder
+        twin.chips, twin.instances = self.chips, self.instances
+        twin.is_chip, twin.chip_count = self.is_chip, self.chip_count
+        twin.same_chip, twin.same_instance, twin.foreign = self.same_chip, self.same_instance, self.foreign
+        return twin
 
 
 class Ingest:

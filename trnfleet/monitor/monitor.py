@@ -437,9 +437,11 @@ class Monitor:
         if self.evaluates_alerts and self.alerts.rules:
             yield from self._alert_slices()
         now_s = self.clock.monotonic_s()
-        if now_s - self.history_s >= 1.0 and self.counts.messages:
+        # A pass on the very second must not miss it by what a difference of large numbers is wrong by.
+        passed_s = now_s - self.history_s + 1e-6
+        if passed_s >= 1.0 and self.counts.messages:
             # On the second, so that a late pass does not stretch the charts' time; a long pause leaves a gap.
-            missed = 0 if self.history_s < 0 else int(now_s - self.history_s) - 1
+            missed = 0 if self.history_s < 0 else int(passed_s) - 1
             if missed > 0:
                 self.history.skip(missed)
             self.history_s = now_s if self.history_s < 0 else self.history_s + 1.0 + missed

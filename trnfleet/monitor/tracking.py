@@ -63,6 +63,12 @@ class SequenceTracker:
         self.first = 0
         """Where counting began: what was sent before is late when it comes, and was never lost."""
 
+    def __copy__(self) -> SequenceTracker:
+        """Return one that goes on from here on its own."""
+        twin = SequenceTracker()
+        twin.last, twin.seen, twin.first = self.last, self.seen, self.first
+        return twin
+
     def accept(self, seq: int, counts: Pipeline) -> Verdict:
         """Take note of a message and say what it is; `counts` gets what was lost, late or double.
 

@@ -77,10 +77,6 @@ class Happening(NamedTuple):
     summary: str
     """The alert in one line, as it was then."""
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Happening:
-        """Return itself where its alert is over; else it goes with the copy of its alert."""
-        return self._replace(alert=copy.deepcopy(self.alert, memo)) if self.alert.is_active else self
-
 
 class Counts(NamedTuple):
     """How many alerts there are, by what is to be done about them."""
@@ -150,6 +146,27 @@ class Alerts:
         self._pending_news: list[Happening] = []
         self._texts: dict[tuple[str, str], str] = {}
         """Values that are texts, of targets whose alert is about to be made, by rule and target."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Alerts:
+        """Return a copy that goes on on its own; of what is over, which may be much and never changes, it has the same."""
+        twin = copy.copy(self)
+        memo[id(self)] = twin
+        for alert in self._active.values():
+            copy.deepcopy(alert, memo)
+        happened = [(each, memo.get(id(each.alert))) for each in self.history]
+        kept = {
+            "history": deque(
+                (
+                    each if found is None else Happening(each.at_ns, each.kind, found, each.summary)
+                    for each, found in happened
+                ),
+                self.history.maxlen,
+            ),
+            "_resolved": self._resolved.copy(),
+        }
+        for key, value in vars(self).items():
+            setattr(twin, key, kept[key] if key in kept else copy.deepcopy(value, memo))
+        return twin
 
     # What others read
 

@@ -53,6 +53,12 @@ STRIDE_NS = NS_PER_S
 """What is played between two looks at the clock."""
 SNAPSHOT_EVERY_S = 10.0
 """Between two snapshots at first; where they take too much memory, they are farther apart."""
+REFINED_SHARE = 2 / 3
+"""Share of a turn's work for the exact past while it is on its way: it must be faster than what is played meanwhile."""
+PASS_SHARE = 0.2
+"""Share of a core for showing what is played, beside the passes that are due at whole seconds."""
+AGAIN_S = 1.5
+"""Who plays on from a mark and goes back within this time means the mark before it."""
 CAUGHT_UP_S = 1.0
 """Whoever plays faster than time and comes this close to the present is shown the present."""
 MOST_SAMPLES = 86_400
@@ -129,7 +135,7 @@ class Deck:
             self._anchor = keeper.position_of(anchor_s), anchor_s
         else:
             self._anchor = tape.start_ns, 0.0
-        self.timeline = Timeline(self._position_of, every_s=SNAPSHOT_EVERY_S)
+        self.timeline = Timeline(self._position_of, clock.monotonic_s, every_s=SNAPSHOT_EVERY_S)
         self.mode = Mode.PLAYING if live is None else Mode.LIVE
         self.rate = rate
         self.reached_rate = rate
@@ -149,6 +155,10 @@ class Deck:
         self._wish_ns: int | None = None
         self._base: tuple[float, int] | None = None
         """Real seconds and place from which playing is timed."""
+        self._settles_s = -1.0
+        """Real time before which what is played is not brought up to date again."""
+        self._is_settled = True
+        """Whether what is shown is up to date with its place."""
         if live is None:
             self._surveyor: Past | None = self._new_past(survey=True)
             self._surveyor.monitor.on_pass = self._surveyed
@@ -179,6 +189,8 @@ class Deck:
     @property
     def window_s(self) -> float:
         """Seconds that are there."""
+        if self._keeper is not None:
+            return self._keeper.window_s
         return max(0.0, (self.end_ns - self.start_ns) / NS_PER_S)
 
     @property
@@ -220,11 +232,11 @@ class Deck:
     # Wishes
 
     def play(self) -> None:
-        """Go on from here; at the end of a file, from its begin."""
+        """Go on from here; at the end of a file, from where it began to be shown."""
         if self.mode is not Mode.PAUSED:
             return
         if not self.is_live_possible and self.position_ns >= self.end_ns:
-            self._wish(self.start_ns)
+            self._wish(self._first_ns())
         self._set_mode(Mode.PLAYING)
 
     def pause(self) -> None:
@@ -309,7 +321,10 @@ class Deck:
 
     def next_mark(self, kinds: Container[str], direction: int) -> bool:
         """Go to the next mark of some kinds, or to the one before; say whether there is one."""
-        mark = self.timeline.next_mark(self.position_ns, direction, kinds)
+        from_ns = self.position_ns
+        if direction < 0 and self.mode is Mode.PLAYING and self._wish_ns is None:
+            from_ns -= round(AGAIN_S * max(1.0, self.rate) * NS_PER_S)
+        mark = self.timeline.next_mark(from_ns, direction, kinds)
         if mark is None:
             where = "before" if direction < 0 else "after"
             self.note = f"nothing is marked {where} this"
@@ -358,17 +373,21 @@ class Deck:
         past = self._past
         if past is None:
             return
+        refine_s = 0.0 if self._refined is None else WORK_S * REFINED_SHARE
         if self.mode is Mode.PLAYING:
-            await self._play_on(past)
-        if self._past is past:
-            await self._refine(past)
+            await self._play_on(past, WORK_S - refine_s)
+        elif not self._is_settled:
+            await self._settle(past)
+        if self._past is past and not self.is_exact:
+            await self._refine(past, WORK_S * REFINED_SHARE)
 
     async def _go(self, wish_ns: int) -> None:
         """Show a place; a newer wish overtakes this one."""
         self.seeking = True
         ahead_s = (wish_ns - self._past.position_ns) / NS_PER_S if self._past is not None else -1.0
         exact, since_ns = self.is_exact, self.alerts_since_ns
-        if self._past is not None and 0 <= ahead_s <= NEAR_S:
+        is_there = self._past is not None and self._past.position_ns >= self._tape.start_ns - 1
+        if self._past is not None and is_there and 0 <= ahead_s <= NEAR_S:
             past = self._past
             done = await self._work(past.advance(wish_ns), wish_ns) and await self._work(
                 past.settle(), wish_ns
@@ -408,29 +427,34 @@ class Deck:
         self._past = past
         self.is_exact, self.alerts_since_ns = exact, since_ns
         self._base = None
+        self._is_settled = True
         self.shown.at = past.monitor
         self._revision += 1
 
-    async def _play_on(self, past: Past) -> None:
-        """Play as far as time has passed, as far as the machine manages in a turn."""
+    async def _play_on(self, past: Past, work_s: float) -> None:
+        """Play as far as time has passed, as far as the machine manages in so much work."""
         now_s = self._clock.monotonic_s()
         if self._base is None:
             self._base = now_s, past.position_ns
             return
         begun_s, begun_ns = self._base
         if past.position_ns < self._tape.start_ns:
-            self.note = "what was here is not kept any more"
             self._wish(self._tape.start_ns)
+            self.note = "what was here is not kept any more"
             return
         end_ns = self.end_ns
         wanted_ns = begun_ns + round((now_s - begun_s) * self.rate * NS_PER_S)
         target_ns = min(wanted_ns, end_ns, self._tape.end_ns)
         from_ns = past.position_ns
-        while past.position_ns < target_ns and self._clock.monotonic_s() - now_s < WORK_S:
+        while past.position_ns < target_ns and self._clock.monotonic_s() - now_s < work_s:
+            self._is_settled = False
             if not await self._work(past.advance(min(target_ns, past.position_ns + STRIDE_NS)), None):
                 self._past = None
                 return
-        await self._work(past.settle(), None)
+            if self.mode is not Mode.PLAYING:
+                break
+        if not await self._settle(past) or self.mode is not Mode.PLAYING:
+            return
         if past.position_ns < target_ns:
             # Too fast for this machine: time is counted anew from here.
             spent_s = max(1e-3, self._clock.monotonic_s() - now_s)
@@ -439,19 +463,38 @@ class Deck:
             self._base = self._clock.monotonic_s(), past.position_ns
         elif self._base is not None and now_s - begun_s > 1.0:
             self.reached_rate = self.rate
+        self._look_for_the_end(past, end_ns)
+
+    async def _settle(self, past: Past) -> bool:
+        """Show what has been played, as often as that takes little of the time; say whether that past is still good."""
+        begun_s = self._clock.monotonic_s()
+        if self.mode is Mode.PLAYING and begun_s < self._settles_s:
+            return True
+        if not await self._work(past.settle(), None):
+            # Rules may have been held against half of the fleet.
+            self._past = None
+            return False
+        self._is_settled = True
+        ended_s = self._clock.monotonic_s()
+        self._settles_s = ended_s + (ended_s - begun_s) * (1 / PASS_SHARE - 1)
+        return True
+
+    def _look_for_the_end(self, past: Past, end_ns: int) -> None:
+        """Do what is to be done where playing has come to the end."""
         if self.is_live_possible:
             if self.rate > 1.0 and end_ns - past.position_ns < CAUGHT_UP_S * NS_PER_S:
                 self.go_live_or_end()
+            elif self.recording_problem and past.position_ns >= self._tape.end_ns:
+                self.pause()
+                self.note = "what came after this is not kept"
         elif past.position_ns >= end_ns:
             if self.loops:
-                self._wish(self.start_ns if self._begin_ns is None else self._begin_ns)
+                self._wish(self._first_ns())
             else:
                 self.pause()
 
-    async def _refine(self, past: Past) -> None:
+    async def _refine(self, past: Past, work_s: float) -> None:
         """Bring the exact past on its way, and show it once it is where one looks."""
-        if self.is_exact:
-            return
         if self._refined is None:
             found = self.timeline.snapshot(past.position_ns)
             if found is None or self.timeline.surveyed_ns < past.position_ns:
@@ -459,14 +502,23 @@ class Deck:
             self._refined = self._new_past()
             self._refined.resume(found[1], found[0])
         refined, begun_s = self._refined, self._clock.monotonic_s()
-        while refined.position_ns < past.position_ns and self._clock.monotonic_s() - begun_s < WORK_S:
-            stride_ns = min(past.position_ns, refined.position_ns + STRIDE_NS)
-            if not await self._work(refined.advance(stride_ns), None):
+        if refined.position_ns < self._tape.start_ns - 1:
+            # What it had to go through is not kept any more.
+            self._refined = None
+            return
+        while refined.position_ns < past.position_ns and self._clock.monotonic_s() - begun_s < work_s:
+            stride_ns = max(STRIDE_NS, refined.quiet_ns // 10)
+            until_ns = min(past.position_ns, refined.position_ns + stride_ns)
+            if not await self._work(refined.advance(until_ns), None):
                 self._refined = None
                 return
-        if refined.position_ns < past.position_ns or not await self._work(refined.settle(), None):
+        if refined.position_ns < past.position_ns:
+            return
+        if not await self._work(refined.settle(), None):
+            self._refined = None
             return
         self._past, self._refined = refined, None
+        self._is_settled = True
         self.is_exact, self.alerts_since_ns = True, None
         self.shown.at = refined.monitor
         self._revision += 1
@@ -479,7 +531,10 @@ class Deck:
         await self._calmly(surveyor.begin())
         end_ns = self._tape.end_ns
         while surveyor.position_ns < end_ns:
-            await self._calmly(surveyor.advance(min(end_ns, surveyor.position_ns + 10 * STRIDE_NS)))
+            stride_ns = max(10 * STRIDE_NS, surveyor.quiet_ns // 10)
+            await self._calmly(surveyor.advance(min(end_ns, surveyor.position_ns + stride_ns)))
+            # A stride in which nothing happens has no slice at which others get their turn.
+            await self._clock.sleep(0)
             self.timeline.surveyed_ns = surveyor.position_ns
             self._revision += 1
         log.debug("tape_surveyed", marks=len(self.timeline.marks), snapshots=len(self.timeline.snapshots))
@@ -516,7 +571,14 @@ class Deck:
         monitor = self._make(PastSource(self._name), clock, history)
         return Past(self._tape, monitor, clock)
 
+    def _first_ns(self) -> int:
+        """Return where a file begins to be shown."""
+        return self.start_ns if self._begin_ns is None else self._begin_ns
+
     def _position_of(self, monotonic_s: float) -> int:
+        if self._keeper is not None:
+            # Rounded as the tape's own times are: a snapshot ends with a message, not a nanosecond before it.
+            return self._keeper.position_of(monotonic_s)
         anchor_ns, anchor_s = self._anchor
         return anchor_ns + round((monotonic_s - anchor_s) * NS_PER_S)
 

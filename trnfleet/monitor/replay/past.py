@@ -30,8 +30,11 @@ SLICE_BYTES = 1_500_000
 EVERY_NS = NS_PER_S
 """Distance of the passes, at whole seconds of the tape."""
 QUIET_NS = 3_600 * NS_PER_S
-QUIET_EVERY_NS = 10 * NS_PER_S
-"""Where nothing has come for an hour, passes are this far apart: little can change but ages."""
+QUIET_EVERY_NS = 60 * NS_PER_S
+"""Where nothing has come for an hour, passes are this far apart, and ten times as far whenever it is ten times as long.
+
+Little can change then but ages, and a tape may be quiet for years.
+"""
 LOOK_BACK_NS = 30 * NS_PER_S
 """How much is read before a place whose keyframe has no values."""
 
@@ -67,6 +70,11 @@ class Past:
     def position_ns(self) -> int:
         """The place: all up to it has been applied."""
         return self._clock.position_ns
+
+    @property
+    def quiet_ns(self) -> int:
+        """How long nothing has come at the present place."""
+        return self.position_ns - self._heard_ns
 
     def begin(self) -> Iterator[None]:
         """Go to before the tape's first message, in slices: what holds there is known, and nothing is evaluated yet."""
@@ -126,7 +134,9 @@ class Past:
         return self.monitor.passing()
 
     def _next_due(self, time_ns: int) -> int:
-        every_ns = QUIET_EVERY_NS if time_ns - self._heard_ns > QUIET_NS else EVERY_NS
+        every_ns, quiet_ns = EVERY_NS, QUIET_NS
+        while time_ns - self._heard_ns > quiet_ns:
+            every_ns, quiet_ns = max(QUIET_EVERY_NS, every_ns * 10), quiet_ns * 10
         return (time_ns // every_ns + 1) * every_ns
 
     def _pass_at(self, time_ns: int) -> Iterator[None]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import operator
 from collections import deque
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -28,9 +29,14 @@ MOST_SNAPSHOTS = 128
 SNAPSHOT_BYTES = 64 * 2**20
 """Memory for all snapshots, as far as it can be estimated; a fleet that does not fit has none."""
 SNAPSHOT_BASE_BYTES = 200_000
-"""What a snapshot takes beside the store's columns, measured at 192 chips with the shipped rules, rounded up."""
+SNAPSHOT_INSTANCE_BYTES = 1_500
+SNAPSHOT_EVENT_BYTES = 70
+"""What a snapshot takes beside the store's columns, measured at 192 and 10,240 chips with the shipped rules, rounded up."""
+SNAPSHOT_SHARE = 0.001
+"""Share of time that snapshots may take: they are taken at a stretch, and nobody is served meanwhile."""
 MOST_TIMES = 200_000
-"""Two days of passes."""
+"""Two days, at one a second."""
+_TIME_OF = operator.attrgetter("time_ns")
 _SEVERITIES = {"critical": Severity.CRITICAL, "warning": Severity.WARNING, "info": Severity.INFO}
 
 
@@ -52,11 +58,14 @@ class Mark(NamedTuple):
 class Timeline:
     """Marks, snapshots and times of one tape, in the order of its time."""
 
-    def __init__(self, position_of: Callable[[float], int], *, every_s: float) -> None:
+    def __init__(
+        self, position_of: Callable[[float], int], real_s: Callable[[], float], *, every_s: float
+    ) -> None:
         """Begin with nothing.
 
         Args:
             position_of: Returns the tape's time of a monitor's monotonic seconds.
+            real_s: Returns real monotonic seconds, by which work is timed.
             every_s: Seconds between two snapshots.
         """
         self.marks: list[Mark] = []
@@ -66,11 +75,12 @@ class Timeline:
         """Everything up to here is known."""
         self.revision = 0
         self._position_of = position_of
+        self._real_s = real_s
         self._every_ns = round(every_s * NS_PER_S)
         self._happened = 0
         self._events = 0
         self._times: deque[tuple[int, int]] = deque(maxlen=MOST_TIMES)
-        """Fleet time and the tape's, a pair a pass."""
+        """Fleet time and the tape's, at most a pair a second."""
 
     def take(
         self, monitor: Monitor, now_ns: int, kinds: Container[Kind] = ("alert", "resolved", "event")
@@ -83,12 +93,14 @@ class Timeline:
             kinds: Which marks are made.
         """
         self.surveyed_ns = max(self.surveyed_ns, now_ns)
-        self._times.append((monitor.moment().time_ns, now_ns))
+        if not self._times or now_ns - self._times[-1][1] >= NS_PER_S:
+            self._times.append((monitor.moment().time_ns, now_ns))
         marks = [
             mark for mark in (*self._alerts(monitor, now_ns), *self._tell(monitor)) if mark.kind in kinds
         ]
         if marks:
-            self.marks = sorted([*self.marks, *marks], key=lambda mark: mark.time_ns)[-MOST_MARKS:]
+            # Whoever draws marks tells a new list from the old one.
+            self.marks = sorted([*self.marks, *marks], key=_TIME_OF)[-MOST_MARKS:]
             self.revision += 1
         due_ns = self.snapshots[-1][0] + self._every_ns if self.snapshots else 0
         if now_ns >= due_ns and monitor.store.layout.instances and math.isfinite(monitor.applied_s):
@@ -101,6 +113,8 @@ class Timeline:
             self.revision += 1
         if self.snapshots and self.snapshots[0][0] < time_ns:
             self.snapshots = [each for each in self.snapshots if each[0] >= time_ns]
+        while self._times and self._times[0][1] < time_ns:
+            self._times.popleft()
 
     def snapshot(self, at_ns: int) -> tuple[int, Snapshot] | None:
         """Return the newest snapshot at or before a time."""
@@ -153,7 +167,12 @@ class Timeline:
         ]
 
     def _take_snapshot(self, monitor: Monitor) -> None:
-        size = SNAPSHOT_BASE_BYTES + monitor.store.nbytes
+        size = (
+            SNAPSHOT_BASE_BYTES
+            + SNAPSHOT_INSTANCE_BYTES * len(monitor.store.layout.instances)
+            + SNAPSHOT_EVENT_BYTES * len(monitor.events)
+            + monitor.store.nbytes
+        )
         most = min(MOST_SNAPSHOTS, SNAPSHOT_BYTES // size)
         if most < 2:
             return
@@ -163,5 +182,8 @@ class Timeline:
             self._every_ns *= 2
             if self.snapshots[-1][0] + self._every_ns > self.surveyed_ns:
                 return
+        begun_s = self._real_s()
         snapshot = monitor.snapshot()
+        spent_s = self._real_s() - begun_s
+        self._every_ns = max(self._every_ns, round(spent_s / SNAPSHOT_SHARE * NS_PER_S))
         self.snapshots.append((self._position_of(snapshot.applied_s), snapshot))

@@ -14,11 +14,12 @@ from trnfleet.cli.rulepack import load_rules
 from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.deck import Deck, Mode
+from trnfleet.monitor.replay.past import Past
 from trnfleet.tasks import background
 from trnfleet.wire.ports import LinkStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from typing import Any
 
@@ -292,19 +293,24 @@ class _Silent:
         return []
 
 
+def live_deck(clock: ManualClock, present: Present) -> Deck:
+    """Return the deck that goes back from the present."""
+    return Deck(
+        present.tape,
+        maker(played().fleet),
+        clock=clock,
+        name="the past",
+        live=present.monitor,
+        keeper=present,
+    )
+
+
 async def test_the_present_goes_on_while_the_past_is_looked_at() -> None:
     clock = ManualClock(played().tape.start_ns, 50.0)
     present = Present(clock)
     async with background(present=present.run()):
         await clock.advance(0.05)
-        deck = Deck(
-            present.tape,
-            maker(played().fleet),
-            clock=clock,
-            name="the past",
-            live=present.monitor,
-            keeper=present,
-        )
+        deck = live_deck(clock, present)
         async with background(deck=deck.run()):
             await turn(clock, 40.0)
             assert mode_of(deck) is Mode.LIVE
@@ -333,14 +339,7 @@ async def test_whoever_plays_faster_than_time_comes_back_to_the_present() -> Non
     present = Present(clock)
     async with background(present=present.run()):
         await clock.advance(0.05)
-        deck = Deck(
-            present.tape,
-            maker(played().fleet),
-            clock=clock,
-            name="the past",
-            live=present.monitor,
-            keeper=present,
-        )
+        deck = live_deck(clock, present)
         async with background(deck=deck.run()):
             await turn(clock, 30.0)
             deck.step(-20.0)
@@ -357,13 +356,184 @@ async def test_a_buffer_that_cannot_be_saved_says_why(tmp_path: Path) -> None:
     clock = ManualClock(played().tape.start_ns, 50.0)
     present = Present(clock)
     present.tape.put(played().tape.start_ns, [played().tape.stored[0].envelope])
-    deck = Deck(
-        present.tape,
-        maker(played().fleet),
-        clock=clock,
-        name="the past",
-        live=present.monitor,
-        keeper=present,
-    )
+    deck = live_deck(clock, present)
     assert "No space left" in await deck.save(tmp_path / "x.mcap")
     assert "recording already" in await file_deck(clock).save(tmp_path / "x.mcap")
+
+
+async def test_a_file_that_is_shown_in_part_is_played_anew_from_where_that_begins() -> None:
+    clock = ManualClock(0, 50.0)
+    deck = file_deck(clock, begin_ns=played().at(30), until_ns=played().at(35))
+    async with background(deck=deck.run()):
+        await turn(clock, 8.0)
+        assert mode_of(deck) is Mode.PAUSED
+        assert deck.position_ns == played().at(35)
+        deck.play()
+        await turn(clock, 1.0)
+        assert played().at(30) <= deck.position_ns <= played().at(32)
+
+
+async def test_going_back_from_mark_to_mark_gets_past_the_one_that_is_played_from() -> None:
+    clock = ManualClock(0, 50.0)
+    deck = file_deck(clock)
+    async with background(deck=deck.run()):
+        await surveyed(clock, deck)
+        places = sorted({mark.time_ns for mark in deck.marks})
+        assert len(places) > 1
+        deck.seek(places[-1] + NS_PER_S)
+        await turn(clock)
+        deck.play()
+        for place in (places[-1], *reversed(places[:-1])):
+            reached = deck.position_ns
+            assert deck.next_mark(("alert", "resolved", "event"), -1)
+            assert deck.position_ns <= place < reached
+            if deck.position_ns == places[0]:
+                break
+            await turn(clock, 0.5)
+            assert deck.position_ns > place - 3 * NS_PER_S
+        assert mode_of(deck) is Mode.PLAYING
+
+
+async def test_a_wish_in_the_midst_of_a_turn_is_heeded_even_where_the_present_is_near(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = ManualClock(played().tape.start_ns, 50.0)
+    present = Present(clock)
+    settle = Past.settle
+    async with background(present=present.run()):
+        await clock.advance(0.05)
+        deck = live_deck(clock, present)
+        async with background(deck=deck.run()):
+            await turn(clock, 30.0)
+            deck.step(-3.0)
+            deck.set_rate(8.0)
+            wished = played().at(10)
+
+            def settle_late(past: Past) -> Iterator[None]:
+                if deck.end_ns - past.position_ns < NS_PER_S:
+                    monkeypatch.undo()
+                    deck.set_rate(1.0)
+                    deck.seek(wished)
+                    deck.rate = 8.0
+                    yield
+                yield from settle(past)
+
+            monkeypatch.setattr(Past, "settle", settle_late)
+            await turn(clock, 0.7)
+            assert Past.settle is settle, "nobody came near the present"
+            assert mode_of(deck) is Mode.PLAYING
+            assert wished <= deck.position_ns < wished + 8 * NS_PER_S
+
+
+async def test_who_stands_still_in_the_midst_of_a_turn_stays_where_that_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = ManualClock(0, 50.0)
+    deck = file_deck(clock, loops=True)
+    settle = Past.settle
+    async with background(deck=deck.run()):
+        await turn(clock, 0.2)
+        deck.seek(deck.end_ns - NS_PER_S)
+        await turn(clock, 0.2)
+
+        def settle_late(past: Past) -> Iterator[None]:
+            if past.position_ns >= deck.end_ns:
+                deck.pause()
+            yield from settle(past)
+
+        monkeypatch.setattr(Past, "settle", settle_late)
+        await turn(clock, 2.0)
+        assert mode_of(deck) is Mode.PAUSED
+        assert deck.position_ns == deck.end_ns
+        assert values_of(deck.shown.at) == played().known[deck.end_ns][0]
+
+
+async def test_a_snapshot_of_the_present_ends_with_a_message_of_the_tape_to_the_nanosecond() -> None:
+    clock = ManualClock(played().tape.start_ns, 50.0)
+    present = Present(clock)
+
+    def odd(monotonic_s: float) -> int:
+        """Round in a way of its own, as no other sum of the same numbers does."""
+        return 3 + played().tape.start_ns + int((monotonic_s - 50.0) * NS_PER_S) // 7 * 7
+
+    present.position_of = odd  # type: ignore[method-assign]  # the tape's own rounding
+    async with background(present=present.run()):
+        await clock.advance(0.05)
+        deck = live_deck(clock, present)
+        async with background(deck=deck.run()):
+            await turn(clock, 15.0)
+            applied_s = present.monitor.applied_s
+            times = [time_ns for time_ns, _ in deck.timeline.snapshots]
+            assert len(times) == 2
+            assert set(times) <= {stored.time_ns for stored in present.tape.stored}
+            assert odd(applied_s) == present.tape.end_ns
+
+
+async def test_where_the_present_is_kept_no_more_playing_stands_at_the_end_and_says_so() -> None:
+    clock = ManualClock(played().tape.start_ns, 50.0)
+    present = Present(clock)
+    deck = live_deck(clock, present)
+    async with background(present=present.run()):
+        await turn(clock, 20.0)
+    present.problem, present.window_s = "No space left on device", 20.0
+    async with background(deck=deck.run()):
+        assert deck.window_s == 20.0
+        assert not deck.is_recording
+        await turn(clock, 30.0)
+        deck.seek(present.tape.end_ns - 2 * NS_PER_S)
+        await turn(clock, 5.0)
+        assert mode_of(deck) is Mode.PAUSED
+        assert deck.position_ns == present.tape.end_ns
+        assert "not kept" in deck.note
+        assert deck.window_s == 20.0
+
+
+async def test_nothing_is_sought_where_nothing_is_kept_yet() -> None:
+    clock = ManualClock(played().tape.start_ns, 50.0)
+    present = Present(clock)
+    deck = Deck(
+        _Empty(), maker(played().fleet), clock=clock, name="the past", live=present.monitor, keeper=present
+    )
+    async with background(deck=deck.run()):
+        for wish in (deck.pause, deck.go_start, lambda: deck.step(-10.0), lambda: deck.seek(0)):
+            wish()
+            await turn(clock, 0.1)
+            assert mode_of(deck) is Mode.LIVE
+            assert deck.note == "nothing is kept yet"
+        assert deck.window_s == 0.0
+        assert deck.position_ns == deck.end_ns
+
+
+class _Empty(KeyedTape):
+    """A live tape on which nothing is yet."""
+
+    @property
+    def start_ns(self) -> int:
+        return 0
+
+    @property
+    def end_ns(self) -> int:
+        return 0
+
+
+async def test_a_past_whose_tape_is_gone_is_not_played_on_over_the_gap() -> None:
+    clock = ManualClock(played().tape.start_ns, 50.0)
+    present = Present(clock)
+    async with background(present=present.run()):
+        await clock.advance(0.05)
+        deck = live_deck(clock, present)
+        async with background(deck=deck.run()):
+            await turn(clock, 40.0)
+            deck.pause()
+            deck.seek(played().at(12))
+            await turn(clock, 1.0)
+            was_exact = deck.is_exact
+            assert was_exact
+            present.tape.cut(played().at(13))
+            await turn(clock, 0.2)
+            assert deck.position_ns == played().at(12)
+            deck.step(1.5)
+            await turn(clock, 0.5)
+            assert deck.position_ns >= played().at(13)
+            assert not deck.is_exact
+            assert min(time_ns for time_ns, _ in deck.timeline.snapshots) >= deck.start_ns

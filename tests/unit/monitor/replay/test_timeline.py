@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from support.feed import Feed
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
 BEGIN_NS = 1_700_000_000 * NS_PER_S
 
 
-def make(every_s: float = 10.0) -> Timeline:
-    """Return a timeline whose tape began when monotonic time did."""
-    return Timeline(lambda at_s: BEGIN_NS + round(at_s * NS_PER_S), every_s=every_s)
+def make(every_s: float = 10.0, cost_s: float = 0.0) -> Timeline:
+    """Return a timeline whose tape began when monotonic time did, and whose every snapshot takes so long."""
+    real_s = itertools.count()
+    return Timeline(
+        lambda at_s: BEGIN_NS + round(at_s * NS_PER_S), lambda: cost_s * next(real_s), every_s=every_s
+    )
 
 
 def make_feed() -> Feed:
@@ -114,3 +118,37 @@ def test_the_fleets_time_leads_to_the_tapes() -> None:
     timeline.take(monitor, BEGIN_NS + 7 * NS_PER_S)
     assert timeline.moment_of(fleet_ns) == BEGIN_NS + 7 * NS_PER_S
     assert timeline.moment_of(fleet_ns - 3_600 * NS_PER_S) is None
+
+
+def test_snapshots_that_take_long_are_rare() -> None:
+    timeline, monitor = make(10.0, cost_s=0.05), fed()
+    for second in range(0, 200, 5):
+        monitor.applied_s = float(second)
+        timeline.take(monitor, BEGIN_NS + second * NS_PER_S)
+    assert [(time_ns - BEGIN_NS) // NS_PER_S for time_ns, _ in timeline.snapshots] == [0, 50, 100, 150]
+
+
+def test_times_are_kept_once_a_second_and_as_long_as_the_tape() -> None:
+    timeline, monitor = make(), fed()
+    for tenth in range(600):
+        timeline.take(monitor, BEGIN_NS + tenth * NS_PER_S // 10)
+    assert len(timeline._times) == 60
+    timeline.drop_before(BEGIN_NS + 50 * NS_PER_S)
+    assert len(timeline._times) == 10
+    timeline.drop_before(BEGIN_NS + 100 * NS_PER_S)
+    assert timeline.moment_of(monitor.moment().time_ns) is None
+
+
+def test_the_oldest_marks_make_room_and_a_new_list_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline_module, "MOST_MARKS", 3)
+    timeline, feed = make(), make_feed()
+    for second in range(5):
+        before = timeline.marks
+        feed.monitor.apply([feed.event(text=f"event {second}", severity="warning")])
+        timeline.take(feed.monitor, BEGIN_NS + second * NS_PER_S)
+        assert timeline.marks is not before
+    assert [each.text for each in timeline.marks] == ["event 2", "event 3", "event 4"]
+    feed.monitor.apply([feed.event(text="nothing to mark", severity="info")])
+    timeline.take(feed.monitor, BEGIN_NS + 9 * NS_PER_S)
+    assert len(timeline.marks) == 3
+    assert timeline.marks[-1].text == "event 4"
