@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+MOST_CHOICES = 100
+"""Choices that a message lists."""
+
+
 class TrnfleetError(Exception):
     """Base of every error that is explained to the user in one line."""
 
@@ -40,4 +44,5 @@ def nearest(name: str, choices: Iterable[str]) -> str:
         return f"did you mean {close[0]!r}?"
     if not known:
         return "there is none to choose from"
-    return "choose from " + ", ".join(known)
+    more = f" and {len(known) - MOST_CHOICES:,} more" if len(known) > MOST_CHOICES else ""
+    return "choose from " + ", ".join(known[:MOST_CHOICES]) + more

@@ -20,7 +20,7 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.record.about import About
 from trnfleet.record.recording import Recording
 from trnfleet.record.writer import RecordingWriter
-from trnfleet.transport.mqtt import MqttSource
+from trnfleet.transport.mqtt import MqttPublisher, MqttSource
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
 
 if TYPE_CHECKING:
@@ -225,6 +225,55 @@ async def test_a_replay_that_is_killed_is_offline(mosquitto: MosquittoProcess, t
         async with asyncio.timeout(5):
             states = [json.loads(each.payload)["state"] for each in await source.take()]
     assert states == ["offline"]
+
+
+async def test_a_fleet_that_came_later_is_not_replayed_over(
+    mosquitto: MosquittoProcess, tmp_path: Path
+) -> None:
+    """A recording names the fleets of its first second; one that comes later is held against what is live, too."""
+    file, url = tmp_path / "a.mcap", str(mosquitto.url)
+    writer = RecordingWriter(file, About(id="a", fleets=("demo",)))
+    for number, fleet in enumerate(("demo", "demo", "prod")):
+        topic = f"trnfleet/v1/{fleet}/telemetry/uc1/a"
+        writer.write((1_767_600_000 + number) * NS_PER_S // 2, Envelope(topic, b'{"boot":"b","seq":1}'))
+    writer.close()
+    online = {"v": 1, "client": "a", "role": "telemetry", "state": "online", "boot": "00112233aabbccdd"}
+    publisher = MqttPublisher(mosquitto.url, client_id="a")
+    async with running(publisher.run()):
+        await publisher.wait_connected(5)
+        await publisher.publish(
+            [Envelope("trnfleet/v1/prod/publisher/a", json.dumps(online).encode(), 1, retain=True)]
+        )
+        await asyncio.sleep(0.2)
+        refused_ = await asyncio.to_thread(run, "replay", str(file), "--broker", url)
+        allowed = await asyncio.to_thread(run, "replay", str(file), "--broker", url, "--name", "demo")
+    assert refused_.returncode == 2
+    assert "has a live fleet 'prod'" in refused_.stderr
+    assert allowed.returncode == 0, allowed.stderr
+
+
+def test_a_recording_is_not_replaced_for_nothing(tmp_path: Path) -> None:
+    """--overwrite removes nothing before there is a broker to record from."""
+    file = tmp_path / "a.mcap"
+    file.write_text("mine")
+    ended = run("record", str(file), "--overwrite", "--broker", "mqtt://127.0.0.1:1")
+    assert ended.returncode == 1
+    assert file.read_text() == "mine"
+
+
+def test_recording_goes_on_when_nobody_listens(mosquitto: MosquittoProcess, tmp_path: Path) -> None:
+    """A closed stderr costs the messages on it and nothing else."""
+    file = tmp_path / "a.mcap"
+    record = [*COMMAND, "record", str(file), "--broker", str(mosquitto.url), "--duration", "3s"]
+    with Program(
+        tmp_path, "simulate", "--broker", str(mosquitto.url), "--fleet", "demo", "--seed", "7"
+    ) as fleet:
+        until(fleet, "publishing")
+        ended = subprocess.run(
+            ["bash", "-c", f"exec {shlex.join(record)} 2>&-"], env=environment(), check=False, timeout=30
+        )
+    assert ended.returncode == 0
+    assert json.loads(run("info", str(file), "--json").stdout)["duration_s"] > 1.5
 
 
 @pytest.mark.parametrize(("rate", "speed"), [(1_000, 1.0), (100, 10.0)])

@@ -33,16 +33,17 @@ RESET = (
 """Mouse, paste, focus and key modes off, wrap and cursor on, main screen."""
 
 
-def require_terminal() -> None:
+def require_terminal(instead: str = "`trnfleet status` or `trnfleet simulate`") -> None:
     """Refuse to start the app without a terminal to draw on.
+
+    Args:
+        instead: What can be used without one.
 
     Raises:
         TrnfleetError: stdin or stdout is none.
     """
     if sys.stdin is None or sys.stdout is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise TrnfleetError(
-            "the app needs a terminal; without one use `trnfleet status` or `trnfleet simulate`"
-        )
+        raise TrnfleetError(f"the app needs a terminal; without one use {instead}")
 
 
 class Showing(NamedTuple):

@@ -9,6 +9,7 @@ import click
 
 from trnfleet.config import load_model, load_toml
 from trnfleet.errors import ConfigError, TrnfleetError
+from trnfleet.record.opening import refuse_special
 from trnfleet.tui.plain import plain
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def command(ctx: click.Context, files: tuple[str, ...]) -> None:
             continue
         valid = False
         for problem in problems[:MOST_SHOWN]:
-            click.echo(f"{shown}: INVALID: {plain(problem, _WIDTH)}")
+            said = plain(problem, _WIDTH).removeprefix(f"{shown}: ")
+            click.echo(f"{shown}: INVALID: {said}")
         if len(problems) > MOST_SHOWN:
             click.echo(f"{shown}: and {len(problems) - MOST_SHOWN:,} more")
     ctx.exit(0 if valid else INVALID)
@@ -62,6 +64,7 @@ def _check(path: Path) -> tuple[str, list[str]]:
         TrnfleetError: it is invalid; the message says where.
     """
     try:
+        refuse_special(path)
         with path.open("rb") as file:
             begin = file.read(len(_MCAP))
     except OSError as error:

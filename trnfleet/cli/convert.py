@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import heapq
+import secrets
 import shutil
 import sys
 import tempfile
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 import click
 
@@ -95,8 +96,11 @@ def command(
     on stderr with the first reason. Lines keep whole what is text; other payloads (frames) get a payload_base64, which
     mosquitto's own tools do not know.
 
+    A recording as OUT of a recording is what can be read of IN, as a finished file.
+
     \b
     Examples:
+      trnfleet convert torn.mcap whole.mcap
       trnfleet convert night.ndjson night.mcap
       trnfleet convert night.mcap - | jq -r .topic | sort | uniq -c
       trnfleet convert host.ndjson host.mcap --as uc1/standalone/trn2-0007 --start 2026-01-05T09:00:00Z
@@ -109,7 +113,7 @@ def command(
         path = _spooled(stack) if source == STDIO else Path(source)
         to = Kind(target_kind or ENDINGS.get(Path(target).suffix, "mosquitto"))
         kind = Kind(source_kind) if source_kind else _detect(path, source)
-        if kind is to:
+        if kind is to and kind is not Kind.MCAP:
             raise ConfigError(f"{source} is {kind} already: name another with --to; {nearest('', KINDS)}")
         if name is not None and Kind.NEURON not in (kind, to):
             raise ConfigError(f"--name is for neuron-monitor alone, and neither IN nor OUT is: {kind}, {to}")
@@ -167,8 +171,11 @@ def open_any(paths: Sequence[Path], *, name: str | None = None, start: datetime 
 def _spooled(stack: contextlib.ExitStack) -> Path:
     """Return a file with all of stdin."""
     path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trnfleet-"))) / "stdin"
+    given: TextIO | None = sys.stdin
+    if given is None:
+        raise ConfigError("stdin is closed: there is nothing to read")
     with path.open("wb") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file)
+        shutil.copyfileobj(given.buffer, file)
     return path
 
 
@@ -236,22 +243,24 @@ def _convert(
 ) -> None:
     """Write what was asked for, under its name only once it is whole; say on stderr how many there were."""
     from trnfleet.cli.foreign import Kind  # noqa: PLC0415  --help stays quick
-    from trnfleet.cli.recording import reader_may_leave  # noqa: PLC0415  --help stays quick
+    from trnfleet.cli.recording import reader_may_leave, stdout_bytes  # noqa: PLC0415  --help stays quick
 
     if target == STDIO:
         if to is Kind.MCAP:
             raise ConfigError("a recording is not written to stdout: name a file, as in night.mcap")
         with reader_may_leave():
-            written = _write_text(given, to, sys.stdout.buffer, name, instance)
-            sys.stdout.buffer.flush()
+            output = stdout_bytes()
+            written = _write_text(given, to, output, name, instance)
+            output.flush()
             _say(given, source, "stdout", written)
         return
     path = Path(target)
     if path.exists() and not overwrite:
         raise ConfigError(f"{target}: exists already; name another file, or replace it with --overwrite")
-    partial = path.with_name(f".{path.name}.partial")
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{target}: is no file, and is not replaced; stdout is -")
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        partial.unlink(missing_ok=True)
         if to is Kind.MCAP:
             written = _write_mcap([given], partial)
         else:

@@ -19,6 +19,7 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.record.about import About
 from trnfleet.record.lines import decode_line, decode_lines
+from trnfleet.record.opening import refuse_special
 from trnfleet.record.recording import Recording
 from trnfleet.wire.ndjson import LeftOut, read_lines
 from trnfleet.wire.ports import Stored
@@ -78,6 +79,7 @@ def detect(path: Path) -> Kind:
         ConfigError: it cannot be read, or is none of the three.
     """
     try:
+        refuse_special(path)
         with path.open("rb") as stream:
             if stream.read(len(MAGIC)) == MAGIC:
                 return Kind.MCAP

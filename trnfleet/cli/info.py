@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,10 +25,13 @@ from trnfleet.wire.topics import TopicClass, parse_topic
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trnfleet.record.census import Census
     from trnfleet.record.recording import Recording
     from trnfleet.wire.topics import Topic
 
+MOST_FLEETS = 20
+"""Fleets that are told as text; JSON has all."""
+MOST_STARTS = 200_000
+"""Starts of publishers whose numbers are followed; a million chips have 62,500 publishers at most."""
 MOST_GAPS = 10
 """Gaps that are told as text; JSON has all."""
 _WIDTH = 300
@@ -58,7 +62,8 @@ class _Reading:
 
     root: str
     fleets: set[str] = field(default_factory=set)
-    described: dict[tuple[str, str], Descriptor] = field(default_factory=dict)
+    described: dict[str, dict[str, Descriptor]] = field(default_factory=dict)
+    """By fleet and path."""
     trackers: dict[tuple[str, str], SequenceTracker] = field(default_factory=dict)
     pipelines: dict[str, Pipeline] = field(default_factory=dict)
 
@@ -70,10 +75,15 @@ class _Reading:
         """
         self.fleets.add(topic.fleet)
         if topic.topic_class is TopicClass.NODE and payload:
-            self.described[topic.fleet, topic.path] = decode_message(payload, Descriptor)
+            self.described.setdefault(topic.fleet, {})[topic.path] = decode_message(payload, Descriptor)
         elif topic.topic_class is TopicClass.TELEMETRY and payload:
             boot, seq = _head(payload)
-            tracker = self.trackers.setdefault((topic.fleet + "/" + topic.path, boot), SequenceTracker())
+            key = topic.fleet + "/" + topic.path, boot
+            tracker = self.trackers.get(key)
+            if tracker is None:
+                if len(self.trackers) >= MOST_STARTS:
+                    return
+                tracker = self.trackers[key] = SequenceTracker()
             tracker.accept(seq, self.pipelines.setdefault(topic.fleet, Pipeline()))
 
 
@@ -101,6 +111,7 @@ def command(files: tuple[str, ...], name: str | None, as_json: bool) -> None:
 
 def _facts(files: Sequence[str], recording: Recording) -> dict[str, Any]:
     census = recording.census()
+    topics = Counter(_class_of(topic, recording.root) for topic in census.topics)
     reading = _Reading(recording.root)
     # Of what was recorded before the first part that is there, only state is left.
     keyframe = recording.keyframe(recording.start_ns)
@@ -138,7 +149,7 @@ def _facts(files: Sequence[str], recording: Recording) -> dict[str, Any]:
             name: {
                 "messages": count.messages,
                 "payload_bytes": count.payload_bytes,
-                "topics": _topics(census, name, reading.root),
+                "topics": topics[name],
             }
             for name, count in sorted(census.classes.items())
             if count.messages
@@ -171,9 +182,7 @@ def _fleet(name: str, reading: _Reading) -> FleetFacts:
     facts = FleetFacts(name)
     periods: dict[tuple[float, float], int] = {}
     instances: dict[str, str] = {}
-    for (fleet, _), described in reading.described.items():
-        if fleet != name:
-            continue
+    for described in reading.described.get(name, {}).values():
         instances |= {instance.path: instance.type for instance in described.instances}
         clock = described.period_s, described.clock.speed
         periods[clock] = periods.get(clock, 0) + len(described.instances)
@@ -184,11 +193,6 @@ def _fleet(name: str, reading: _Reading) -> FleetFacts:
         facts.period_s, facts.speed = max(periods, key=lambda clock: periods[clock])
     facts.lost = max(0, reading.pipelines[name].lost) if name in reading.pipelines else 0
     return facts
-
-
-def _topics(census: Census, name: str, root: str) -> int:
-    """Return how many topics of a class there are."""
-    return sum(1 for topic in census.topics if _class_of(topic, root) == name)
 
 
 def _class_of(topic: str, root: str) -> str:
@@ -230,7 +234,8 @@ def _text(facts: dict[str, Any]) -> str:
     size = size_text(sum(each["bytes"] or 0 for each in facts["files"]))
     state = "complete" if facts["finished"] else "not finished, what is there can be read"
     if facts["damaged_chunks"]:
-        state += f"; {facts['damaged_chunks']:,} damaged chunks left out"
+        damaged = facts["damaged_chunks"]
+        state += f"; {damaged:,} damaged chunk{'s' * (damaged != 1)} left out"
     files = (
         plain(names[0], _WIDTH)
         if len(names) == 1
@@ -240,9 +245,11 @@ def _text(facts: dict[str, Any]) -> str:
         f"{facts['messages']:,} on {len(facts['topics']):,} topics, "
         f"{size_text(facts['payload_bytes'])} of payload"
     )
+    more = len(facts["fleets"]) - MOST_FLEETS
     rows = [
         ("time", f"{facts['start']} to {facts['end']} ({duration_text(facts['duration_s'])})"),
-        *(("fleet", _fleet_text(fleet)) for fleet in facts["fleets"]),
+        *(("fleet", _fleet_text(fleet)) for fleet in facts["fleets"][:MOST_FLEETS]),
+        *[("fleet", f"and {more:,} more")][: more > 0],
         ("messages", messages),
         ("lost", f"{facts['lost']:,} by their numbers; {_gap_text(facts)}"),
         *(("gap", f"{each['from']} to {each['to']}") for each in facts["gaps"][:MOST_GAPS]),

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from trnfleet import __version__
 from trnfleet.cli.options import CommandT, setting
-from trnfleet.cli.recording import Size
+from trnfleet.cli.recording import Size, size_text
 from trnfleet.clock import format_rfc3339
+from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
     from trnfleet.cli.watching import Watch
@@ -76,10 +77,17 @@ def make_buffer(fleet: str, root: str, url: BrokerUrl, *, clock: Clock, disk_byt
         root: First part of its topics.
         url: The broker that it comes from.
         clock: The time to go by.
-        disk_bytes: How much disk may be taken.
+        disk_bytes: How much disk may be taken; 0 for none.
+
+    Raises:
+        ConfigError: that is too little to keep anything worth going back for.
     """
-    if disk_bytes < LEAST_BYTES:
+    if not disk_bytes:
         return None
+    if disk_bytes < LEAST_BYTES:
+        raise ConfigError(
+            f"--past: {size_text(disk_bytes)} is too little to go back in time; at least {size_text(LEAST_BYTES)}, or 0 for none"
+        )
     from trnfleet.record.about import About  # noqa: PLC0415  --help stays quick
     from trnfleet.record.leftovers import clear_leftovers  # noqa: PLC0415  --help stays quick
     from trnfleet.record.live import LiveBuffer  # noqa: PLC0415  --help stays quick

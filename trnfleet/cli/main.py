@@ -54,6 +54,9 @@ COMMANDS = {
 }
 """Module and short help of each command; modules are imported when their command is called."""
 
+_WIDEST = 4_000
+"""Characters of a line of an error."""
+
 EPILOG = """\b
 Examples:
   trnfleet                                   the demo: nothing else needed
@@ -137,13 +140,18 @@ def run(args: Sequence[str] | None = None) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except ConfigError as error:
-        click.echo(f"trnfleet: {error}", err=True)
-        return 2
     except TrnfleetError as error:
-        click.echo(f"trnfleet: {error}", err=True)
-        return 1
+        _explain(error)
+        return 2 if isinstance(error, ConfigError) else 1
     except OSError as error:
         click.echo(f"trnfleet: {error.strerror or error}", err=True)
         return 1
     return result if isinstance(result, int) else 0
+
+
+def _explain(error: TrnfleetError) -> None:
+    """Write an error to stderr; what it quotes of files and names is made plain."""
+    from trnfleet.tui.plain import plain  # noqa: PLC0415  --help stays quick
+
+    lines = [plain(line, _WIDEST) for line in str(error).splitlines()]
+    click.echo("trnfleet: " + "\n".join(lines), err=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import secrets
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +19,7 @@ from trnfleet.cli.options import (
     set_up_logs,
     setting,
 )
-from trnfleet.cli.recording import Size, reader_may_leave, size_text
+from trnfleet.cli.recording import Size, reader_may_leave, size_text, stderr_is_terminal, tell
 from trnfleet.clock import NS_PER_S, SystemClock, format_rfc3339
 from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.errors import TrnfleetError, WireError
@@ -28,6 +27,8 @@ from trnfleet.tasks import Ending, background, run_until
 from trnfleet.tui.plain import plain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trnfleet.cli.recordsink import Sink
     from trnfleet.clock import Clock
     from trnfleet.transport.mqtt import MqttSource
@@ -135,11 +136,11 @@ def command(
         keep,
         is_ndjson,
     )
-    from trnfleet.cli.recordsink import make_room  # noqa: PLC0415  --help stays quick
+    from trnfleet.cli.recordsink import find_former  # noqa: PLC0415  --help stays quick
 
-    make_room(Path(file), is_split=bool(split or split_every), overwrite=overwrite)
+    former = find_former(Path(file), is_split=bool(split or split_every), overwrite=overwrite)
     with reader_may_leave():
-        asyncio.run(_record(asked))
+        asyncio.run(_record(asked, former))
 
 
 def _checked(topic_filter: str) -> str:
@@ -152,8 +153,8 @@ def _checked(topic_filter: str) -> str:
     return topic_filter
 
 
-async def _record(asked: Asked) -> None:
-    from trnfleet.cli.recordsink import make_sink  # noqa: PLC0415  --help stays quick
+async def _record(asked: Asked, former: Sequence[Path]) -> None:
+    from trnfleet.cli.recordsink import make_sink, remove_former  # noqa: PLC0415  --help stays quick
     from trnfleet.record.about import About  # noqa: PLC0415  --help stays quick
     from trnfleet.transport.inbox import InboxLimits  # noqa: PLC0415  --help stays quick
     from trnfleet.transport.mqtt import MqttSource  # noqa: PLC0415  --help stays quick
@@ -180,6 +181,8 @@ async def _record(asked: Asked) -> None:
                 filters=asked.filters,
                 started=format_rfc3339(clock.wall_ns()),
             )
+            # Not before there is something to record: what is there would be gone for nothing.
+            remove_former(former)
             sink = make_sink(
                 Path(asked.file),
                 about,
@@ -189,7 +192,7 @@ async def _record(asked: Asked) -> None:
                 split_ns=_ns(asked.split_s),
                 keep_ns=_ns(asked.keep_s),
             )
-            click.echo(f"recording {', '.join(asked.filters)} of {asked.broker} into {asked.file}", err=True)
+            tell(f"recording {', '.join(asked.filters)} of {asked.broker} into {plain(asked.file)}")
             try:
                 sink.start()
                 sink.take(first)
@@ -249,7 +252,7 @@ async def _until(asked: Asked, source: MqttSource, sink: Sink, clock: Clock) -> 
 
 async def _tell(source: MqttSource, sink: Sink, clock: Clock) -> None:
     """Say on stderr how it goes, and when the connection goes and comes."""
-    is_terminal = sys.stderr.isatty()
+    is_terminal = stderr_is_terminal()
     every_s = TELL_S if is_terminal else TELL_ELSEWHERE_S
     told_s, before, was_connected, lost_s = clock.monotonic_s(), 0, True, 0.0
     while True:
@@ -262,7 +265,7 @@ async def _tell(source: MqttSource, sink: Sink, clock: Clock) -> None:
             else:
                 lost_s = status.changed_s
                 say = f"connection lost: {plain(status.last_error, 200)}; recording goes on when it is back"
-            click.echo(("\r\x1b[K" if is_terminal else "") + say, err=True)
+            tell(("\r\x1b[K" if is_terminal else "") + say)
         if now_s - told_s < every_s - TELL_S / 2:
             continue
         messages = sink.messages
@@ -270,13 +273,13 @@ async def _tell(source: MqttSource, sink: Sink, clock: Clock) -> None:
         told_s, before = now_s, messages
         lost = source.status.dropped + source.status.oversize + sink.lost
         line = f"{messages:,} messages, {rate:,.0f}/s, {size_text(sink.file_bytes)}, lost {lost:,}"
-        click.echo(f"\r\x1b[K{line}" if is_terminal else line, err=True, nl=not is_terminal)
+        tell(f"\r\x1b[K{line}" if is_terminal else line, nl=not is_terminal)
 
 
 def _tell_end(asked: Asked, source: MqttSource, sink: Sink) -> None:
     """Say what was recorded, or why recording ended."""
-    if sys.stderr.isatty():
-        click.echo("", err=True)
+    if stderr_is_terminal():
+        tell("")
     status = source.status
     lost = status.dropped + status.oversize + sink.lost
     parts = f" in {sink.parts:,} files" if sink.parts > 1 else ""
@@ -287,7 +290,10 @@ def _tell_end(asked: Asked, source: MqttSource, sink: Sink) -> None:
         f"lost {lost:,}{gap}"
     )
     if sink.failure:
+        from trnfleet.record.part import DELETED  # noqa: PLC0415  --help stays quick
+
+        readable = "" if sink.failure == DELETED else "; it can be read"
         raise TrnfleetError(
-            f"{asked.file}: recording ended: {plain(sink.failure, 200)}; until then {summary}; it can be read"
+            f"{asked.file}: recording ended: {plain(sink.failure, 200)}; until then {summary}{readable}"
         )
-    click.echo(f"recorded {summary}", err=True)
+    tell(f"recorded {summary}")

@@ -8,7 +8,7 @@ import re
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TextIO
 
 import click
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from trnfleet.record.recording import Recording
 
 WIDTH = 400
+_MOST_CHOICES = 50
+"""Fleets that a message names."""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 _BYTES = {
     "": 1, "b": 1,
@@ -34,6 +36,8 @@ _BYTES = {
 _OFFSET = re.compile(r"([+-])\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0, None: 1.0}
 _OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(\.\d{1,9})?)?")
+_LONGEST = 1e15
+"""What a distance is cut to: it is beyond any recording, whatever its unit."""
 _DAY_NS = 86_400 * NS_PER_S
 _HOW = "write it as 2026-01-31T14:03:00Z, 14:03, +90s (after the begin) or -90s (before the end)"
 
@@ -65,7 +69,7 @@ class Size(click.ParamType[int]):
             match = _SIZE.fullmatch(str(value).strip())
             if match is None or match[2].lower() not in _BYTES:
                 self.fail(f"{value!r} is not a size; write it as 64MiB, 1GiB or 500MB", param, ctx)
-            size = round(float(match[1]) * _BYTES[match[2].lower()])
+            size = round(min(float(match[1]), 2.0**61) * _BYTES[match[2].lower()])
         if not self._least <= size <= 2**60:
             self.fail(f"{value!r} is not at least {size_text(self._least)}", param, ctx)
         return size
@@ -93,7 +97,7 @@ def resolve(text: str, start_ns: int, end_ns: int) -> int:
         ValueError: it means none.
     """
     if offset := _OFFSET.fullmatch(text):
-        by_ns = round(float(offset[2]) * _SECONDS[offset[3]] * NS_PER_S)
+        by_ns = round(min(float(offset[2]), _LONGEST) * _SECONDS[offset[3]] * NS_PER_S)
         return start_ns + by_ns if offset[1] == "+" else end_ns - by_ns
     if of_day := _OF_DAY.fullmatch(text):
         seconds = timedelta(
@@ -150,13 +154,19 @@ def fleet_of(recording: Recording, name: str | None, file: str) -> str:
     fleets = fleets_of(recording)
     if name is not None:
         if fleets and name not in fleets:
-            raise ConfigError(f"{file}: no fleet {name!r} in it: {nearest(name, fleets)}")
+            raise ConfigError(f"{file}: no fleet {name!r} in it: {_choice(name, fleets)}")
         return name
     if len(fleets) > 1:
-        raise ConfigError(f"{file}: several fleets in it: name one with --name; {nearest('', fleets)}")
+        raise ConfigError(f"{file}: several fleets in it: name one with --name; {_choice('', fleets)}")
     if not fleets:
         raise ConfigError(f"{file}: no fleet in it; trnfleet info {file} tells its topics")
     return fleets[0]
+
+
+def _choice(name: str, fleets: Sequence[str]) -> str:
+    """Return a clause that names the nearest fleet, or the first of them all."""
+    said = nearest(name, fleets[:_MOST_CHOICES])
+    return said if len(fleets) <= _MOST_CHOICES else f"{said} and {len(fleets) - _MOST_CHOICES:,} more"
 
 
 @contextlib.contextmanager
@@ -188,6 +198,33 @@ def reader_may_leave() -> Iterator[None]:
     except BrokenPipeError:
         # Python's own flush at the end must not complain either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def tell(line: str, *, nl: bool = True) -> None:
+    """Say something on stderr; where nobody listens any more, what is being done goes on all the same."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(line, err=True, nl=nl)
+
+
+def stderr_is_terminal() -> bool:
+    """Say whether somebody watches stderr; it may be closed."""
+    try:
+        return sys.stderr.isatty()
+    except (AttributeError, ValueError):
+        return False
+
+
+def stdout_bytes() -> BinaryIO:
+    """Return stdout for bytes.
+
+    Raises:
+        ConfigError: it is closed.
+    """
+    # Python sets it to None where the descriptor was closed at the start, whatever its type says.
+    output: TextIO | None = sys.stdout
+    if output is None:
+        raise ConfigError("stdout is closed: there is nowhere to write to")
+    return output.buffer
 
 
 def size_text(size_bytes: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -19,7 +18,7 @@ from trnfleet.cli.options import (
     set_up_logs,
     setting,
 )
-from trnfleet.cli.recording import Asked, Moment, fleet_of, opened, part_of, reader_may_leave
+from trnfleet.cli.recording import Asked, Moment, fleet_of, opened, part_of, reader_may_leave, stdout_bytes
 from trnfleet.cli.running import Above, Kinds, given_on_command_line
 from trnfleet.errors import ConfigError
 from trnfleet.tui.plain import plain
@@ -133,7 +132,7 @@ def command(
         from trnfleet.cli.replaying import run_replay_app  # noqa: PLC0415  --help stays quick
         from trnfleet.cli.rulepack import load_rules  # noqa: PLC0415  --help stays quick
 
-        require_terminal()
+        require_terminal("--stdout, or --broker")
         file = log_file_for_app(log_file)
         set_up_logs(log_format, log_level, file)
         alerting = Alerting(load_rules(rules), owner, Calling(bell, notify), may_write=False)
@@ -195,7 +194,7 @@ def _write(asked: Asked, kinds: Sequence[str]) -> None:
     with opened(asked.files, name=asked.name) as recording:
         fleet = fleet_of(recording, asked.name, asked.files[0])
         lines = Lines(recording.root, fleet, kinds)
-        output = sys.stdout.buffer
+        output = stdout_bytes()
         with reader_may_leave():
             output.writelines(lines.lines(recording, *part_of(recording, asked.begin, asked.end)))
             output.flush()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import gc
 import secrets
 import sys
@@ -25,7 +24,7 @@ from trnfleet.wire.messages import PublisherMessage, decode_message
 from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Collection
 
     from trnfleet.cli.recording import Asked
     from trnfleet.clock import Clock
@@ -66,35 +65,36 @@ async def publish(recording: Recording, asked: Asked, to: ToBroker) -> None:
     if to.new_name is not None:
         fleets = [fleet_of(recording, asked.name, asked.files[0])]
     from_ns, to_ns = part_of(recording, asked.begin, asked.end)
-    player = Player(
-        recording,
-        clock,
-        root=recording.root,
-        speed=asked.speed,
-        from_ns=from_ns,
-        to_ns=to_ns,
-        wanted=_wanted(to.filters),
-        loops=asked.loop,
-        # Topics of other programs have no fleet; they are left out where one is chosen.
-        fleet=fleets[0] if asked.name or to.new_name else None,
-        name=to.new_name,
-        to_root=to.root,
-        reads_ahead=True,
-    )
-    publisher = MqttPublisher(
-        to.url,
-        client_id=f"trnfleet-replay-{secrets.token_hex(4)}",
-        password=to.password,
-        will=player.will(),
-        clock=clock,
-        protocol=to.protocol,
-    )
-    player.attach(publisher)
     with ending.on_signals():
+        live = await _live_fleets(to, root=to.root or recording.root, clock=clock)
+        for fleet in fleets:
+            _refuse_live(to, to.new_name or fleet, live)
+        player = Player(
+            recording,
+            clock,
+            root=recording.root,
+            speed=asked.speed,
+            from_ns=from_ns,
+            to_ns=to_ns,
+            wanted=_Wanted(to, recording.root, live),
+            loops=asked.loop,
+            # Topics of other programs have no fleet; they are left out where one is chosen.
+            fleet=fleets[0] if asked.name or to.new_name else None,
+            name=to.new_name,
+            to_root=to.root,
+            reads_ahead=True,
+        )
+        publisher = MqttPublisher(
+            to.url,
+            client_id=f"trnfleet-replay-{secrets.token_hex(4)}",
+            password=to.password,
+            will=player.will(),
+            clock=clock,
+            protocol=to.protocol,
+        )
+        player.attach(publisher)
         async with background(publisher=publisher.run()):
             await publisher.wait_connected(CONNECT_LIMIT_S)
-            names = [to.new_name or each for each in fleets]
-            await _refuse_live(to, names, recording.root, clock)
             what = ", ".join(fleets) or "topics of no fleet"
             renamed = f" as {to.new_name}" if to.new_name else ""
             speed = "" if asked.speed == 1 else f", {asked.speed:g} times as fast"
@@ -112,36 +112,50 @@ async def publish(recording: Recording, asked: Asked, to: ToBroker) -> None:
     )
 
 
-def _wanted(filters: tuple[str, ...]) -> Callable[[str], bool] | None:
-    """Return what says of a topic whether it falls under one of the filters; None for no filters."""
-    if not filters:
-        return None
+class _Wanted:
+    """Says of a recorded topic whether it is replayed.
 
-    @functools.cache
-    def wanted(topic: str) -> bool:
-        return any(topic_matches(each, topic) for each in filters)
+    A recording names the fleets that were there at its begin. One that came later is met here.
+    """
 
-    return wanted
+    def __init__(self, to: ToBroker, root: str, live: Collection[str]) -> None:
+        self._to = to
+        self._root = root
+        self._live = live
+
+    def __call__(self, topic: str) -> bool:
+        """Say whether a topic falls under one of the filters.
+
+        Raises:
+            ConfigError: it is of a fleet that is live; the message names --as.
+        """
+        to = self._to
+        if to.filters and not any(topic_matches(each, topic) for each in to.filters):
+            return False
+        try:
+            fleet = parse_topic(topic, self._root).fleet
+        except WireError:
+            return True
+        _refuse_live(to, to.new_name or fleet, self._live)
+        return True
 
 
-async def _refuse_live(to: ToBroker, fleets: Sequence[str], root: str, clock: Clock) -> None:
+def _refuse_live(to: ToBroker, fleet: str, live: Collection[str]) -> None:
     """Refuse to replay over a fleet that is there.
 
     Raises:
         ConfigError: somebody publishes telemetry of it; the message names --as.
     """
-    live = await _live_fleets(to.url, root=to.root or root, password=to.password, clock=clock)
-    for fleet in fleets:
-        if fleet in live:
-            raise ConfigError(
-                f"{to.url} has a live fleet {fleet!r}: replay under another name, as with --as {fleet}-replay"
-            )
+    if fleet in live:
+        raise ConfigError(
+            f"{to.url} has a live fleet {fleet!r}: replay under another name, as with --as {fleet}-replay"
+        )
 
 
-async def _live_fleets(url: BrokerUrl, *, root: str, password: Password | None, clock: Clock) -> set[str]:
+async def _live_fleets(to: ToBroker, *, root: str, clock: Clock) -> set[str]:
     """Return the fleets of which a publisher of telemetry is there."""
     source = MqttSource(
-        url, [(build_filter("+", TopicClass.PUBLISHER, root), 0)], password=password, clock=clock
+        to.url, [(build_filter("+", TopicClass.PUBLISHER, root), 0)], password=to.password, clock=clock
     )
     live: set[str] = set()
     async with background(looking=source.run()):

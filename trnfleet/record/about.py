@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import trnfleet
+from trnfleet.domain.address import is_segment
 from trnfleet.record.limits import DEFAULT_RECORD_LIMITS, RecordLimits
 from trnfleet.record.schema import SCHEMA
-from trnfleet.wire.topics import DEFAULT_ROOT
+from trnfleet.wire.topics import DEFAULT_ROOT, is_root
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,9 +77,11 @@ class About:
             if name in data
         }
         part = _number(data.get("part", ""))
+        if not is_root(texts.get("root", "")):
+            texts.pop("root", None)
         return cls(
             part=1 if part is None else part,
-            fleets=_names(data.get("fleets", ""), most),
+            fleets=tuple(name for name in _names(data.get("fleets", ""), most) if is_segment(name)),
             filters=_names(data.get("filters", ""), most),
             seed=_number(data.get("seed", "")),
             **{"version": "", **texts},

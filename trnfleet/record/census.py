@@ -68,6 +68,7 @@ def take_census(messages: Iterable[Stored], root: str, limits: RecordLimits) -> 
     channel_of = channel_namer(root)
     pauses: list[tuple[int, int, int]] = []
     telemetry: list[TopicCount] = []
+    chars = 0
     for time_ns, envelope in messages:
         size = len(envelope.payload)
         channel = channel_of(envelope.topic)
@@ -81,7 +82,8 @@ def take_census(messages: Iterable[Stored], root: str, limits: RecordLimits) -> 
         of_class.take(time_ns, size)
         topic = census.topics.get(envelope.topic)
         if topic is None:
-            if len(census.topics) >= limits.topics:
+            chars += len(envelope.topic)
+            if len(census.topics) >= limits.topics or chars > limits.topic_chars:
                 census.uncounted += 1
                 continue
             topic = census.topics[envelope.topic] = TopicCount()

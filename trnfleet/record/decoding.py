@@ -57,6 +57,8 @@ def read_messages(file: int, entry: ChunkEntry, limits: RecordLimits) -> Message
     head = parse_chunk_head(record)
     if head.data_at + head.data_size != len(record):
         raise WireError("chunk's length is not what its index says")
+    if head.size != entry.size:
+        raise WireError("chunk's size is not what its index says")
     data = _decompress(memoryview(record)[head.data_at :], head, limits)
     if head.crc and zlib.crc32(data) != head.crc:
         raise WireError("chunk's checksum does not agree")
@@ -132,6 +134,8 @@ def _parse(data: bytes, limits: RecordLimits) -> Messages:
                 is_sorted = False
             if time_ns > MAX_NS:
                 raise WireError("chunk has a message of an impossible time")
+            if len(items) >= limits.messages:
+                raise WireError(f"chunk has more than {limits.messages} messages")
             last_ns = time_ns
             items.append(Item(time_ns, channel, at + head_size, past))
         elif opcode == Opcode.CHANNEL and length >= 2 and len(channels) < limits.channels:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_NS = 2**63 - 1
+MOST_TOPIC_BYTES = 65_535
+"""What MQTT allows."""
 OTHER = "other"
 """Channel of topics that are not ours."""
 KEYFRAME = "keyframe"
@@ -148,6 +150,8 @@ def _envelope(fields: dict[str, Any]) -> Envelope:
     qos, retain, content_type = fields.get("qos", 0), fields.get("retain", False), fields.get("content_type")
     if type(topic) is not str or not topic or type(payload) is not bytes:
         raise WireError("message lacks its topic or payload")
+    if len(topic) > MOST_TOPIC_BYTES:
+        raise WireError(f"message has a topic of {len(topic)} characters, over MQTT's {MOST_TOPIC_BYTES}")
     if type(qos) is not int or not 0 <= qos <= 2 or type(retain) is not bool:
         raise WireError("message has an impossible QoS or retain flag")
     if content_type is not None and type(content_type) is not str:

@@ -11,6 +11,8 @@ class RecordLimits:
 
     chunk_bytes: int = 64 * 2**20
     """A chunk, decompressed. Ours have about 1 MiB."""
+    messages: int = 1_000_000
+    """Messages of a chunk. Ours have some thousands."""
     record_bytes: int = 16 * 2**20
     """One message, as it is stored."""
     ratio: int = 2_000
@@ -27,10 +29,14 @@ class RecordLimits:
     """Channels of a file."""
     overlap: int = 16
     """Chunks of foreign writers whose times overlap and that are therefore read side by side."""
+    overlap_bytes: int = 128 * 2**20
+    """And their decompressed bytes."""
     cache_bytes: int = 16 * 2**20
     """Decompressed chunks that are kept for the next read."""
     topics: int = 1_000_000
     """Topics that a census counts one by one."""
+    topic_chars: int = 128 * 2**20
+    """Characters of all of them together: a topic may have 65,535."""
     keyframe_bytes: int = 512 * 2**20
     """A keyframe's messages together."""
     text_chars: int = 4_096

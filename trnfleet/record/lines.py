@@ -19,14 +19,13 @@ from pydantic_core import from_json, to_json
 
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.errors import WireError
+from trnfleet.record.envelopes import MOST_TOPIC_BYTES
 from trnfleet.wire.ndjson import LeftOut, read_lines
 from trnfleet.wire.ports import Envelope, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MOST_TOPIC_BYTES = 65_535
-"""What MQTT allows."""
 LATEST_NS = 2**63 - 1
 """In the year 2262."""
 NO_MID = 0

@@ -13,8 +13,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from trnfleet.errors import WireError
+from trnfleet.record.envelopes import MOST_TOPIC_BYTES
 from trnfleet.wire.ports import CONTENT_TYPE_JSON
-from trnfleet.wire.topics import TopicClass, build_topic, parse_topic
+from trnfleet.wire.topics import VERSION, TopicClass, build_topic, parse_topic
 
 if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
@@ -41,6 +42,9 @@ LONGEST_PERIOD_S = 86_400.0
 
 _JSON_BOOT = re.compile(rb'("boot"\s*:\s*")([A-Za-z0-9_-]{1,64})(")')
 _JSON_ID = re.compile(rb'("id"\s*:\s*")([A-Za-z0-9_-]{1,64})(")')
+_LIKE_OURS = re.compile(rf"(?:^|/){VERSION}/[^/]*/(?:{'|'.join(each.value for each in TopicClass)})(?:/|$)")
+_UNSPEAKABLE = re.compile(r"[+#\0]")
+"""What no topic has that is published to."""
 _CBOR_BOOT = b"\x64boot"
 _CBOR_MAPS = range(0xA0, 0xC0)
 _KNOWN_BOOTS = 65_536
@@ -95,10 +99,15 @@ class Marking:
         except WireError:
             return None
 
-    def takes(self, topic: Topic | None) -> bool:
-        """Say whether messages of a topic are replayed."""
+    def takes(self, recorded: str, topic: Topic | None) -> bool:
+        """Say whether messages of a topic are replayed.
+
+        Args:
+            recorded: The topic.
+            topic: The same, taken apart.
+        """
         if topic is None:
-            return self._fleet is None and self._name is None
+            return self._fleet is None and self._name is None and _is_of_others(recorded)
         if topic.topic_class in NEVER or self._fleet not in {None, topic.fleet}:
             return False
         return self._name is None or topic.topic_class not in OF_THE_NAME
@@ -191,6 +200,20 @@ class Marking:
 
     def _make_boot(self, boot: bytes) -> bytes:
         return hashlib.sha256(self._nonce.encode() + b":" + boot).hexdigest()[: len(boot)].encode()
+
+
+def _is_of_others(topic: str) -> bool:
+    """Say whether a topic that is not under our root belongs to another program and can be published.
+
+    What looks like ours under another root, or is ours but for its path, could not be marked as a replay, and may be a
+    request.
+    """
+    return not (
+        topic.startswith("$")
+        or _UNSPEAKABLE.search(topic)
+        or _LIKE_OURS.search(topic)
+        or len(topic.encode(errors="replace")) > MOST_TOPIC_BYTES
+    )
 
 
 def _object(payload: bytes) -> dict[str, Any] | None:

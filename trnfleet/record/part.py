@@ -6,6 +6,7 @@ When a write fails, the file is cut back to its last whole chunk.
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from mcap.records import McapRecord
 
 MESSAGE_ENCODING = "cbor"
+DELETED = "somebody deleted the file"
 _INDEX_ENTRY_BYTES = 160
 """About what a chunk adds to the index."""
 
@@ -56,6 +58,8 @@ class PartFile:
         self.start_ns = 0
         """Time of the first chunk."""
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o644)
+        self._has_name = os.fstat(self._file).st_nlink > 0
+        """Whether the file system counts names, so that it can be seen that the last one goes."""
         self._sequences = [0] * (len(CHANNELS) + 1)
         self._chunks: list[ChunkIndex] = []
         self._counts: dict[int, int] = {}
@@ -208,6 +212,9 @@ class PartFile:
         """Append bytes, all or none."""
         view = memoryview(data)
         done = 0
+        if self._has_name and not os.fstat(self._file).st_nlink:
+            # It would be written on and on, and be gone in the end.
+            raise FileNotFoundError(errno.ENOENT, DELETED)
         try:
             while done < len(view):
                 done += os.write(self._file, view[done:])

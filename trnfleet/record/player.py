@@ -236,7 +236,9 @@ class Player:
             if len(self._topics) >= MOST_TOPICS:
                 self._topics.clear()
             topic = self._marking.topic_of(recorded)
-            is_taken = self._marking.takes(topic) and (self._wanted is None or self._wanted(recorded))
+            is_taken = self._marking.takes(recorded, topic) and (
+                self._wanted is None or self._wanted(recorded)
+            )
             known = self._topics[recorded] = topic, is_taken
         return known
 

@@ -16,6 +16,7 @@ from trnfleet.record.about import PROFILE, About
 from trnfleet.record.decoding import Messages, read_messages
 from trnfleet.record.envelopes import KEYFRAME, OTHER
 from trnfleet.record.limits import DEFAULT_RECORD_LIMITS, RecordLimits
+from trnfleet.record.opening import refuse_special
 from trnfleet.record.records import HEAD, MAGIC, ChunkEntry, parse_channel, parse_header
 from trnfleet.record.schema import MAJOR, read_major
 from trnfleet.record.summary import Summary, has_footer, read_summary
@@ -68,6 +69,7 @@ class PartReader:
         """
         self._begin(path, limits)
         try:
+            refuse_special(path)
             self._file = _open(path)
             size = os.fstat(self._file).st_size
             begin = self._read_header()

@@ -206,28 +206,33 @@ class Timeline:
     def _merge(self, slots: Sequence[Slot], after_ns: int, until_ns: int) -> Iterator[Stored]:
         """Yield the messages of chunks whose times overlap, in order, reading a bounded number side by side."""
         waiting = deque(slots)
-        heap: list[tuple[int, int, Stored, Iterator[Stored]]] = []
-        order, last_ns = 0, 0
+        heap: list[tuple[int, int, Stored, Iterator[Stored], int]] = []
+        order = last_ns = size = 0
         while waiting or heap:
             while waiting and len(heap) < self._limits.overlap:
                 if heap and waiting[0].entry.start_ns > heap[0][0]:
                     break
+                slot = waiting[0]
+                if heap and size + slot.entry.size > self._limits.overlap_bytes:
+                    break
                 messages = self._read_one(waiting.popleft(), after_ns, until_ns)
                 first = next(messages, None)
                 if first is not None:
-                    heapq.heappush(heap, (first.time_ns, order, first, messages))
+                    heapq.heappush(heap, (first.time_ns, order, first, messages, slot.entry.size))
                     order += 1
+                    size += slot.entry.size
             if not heap:
                 continue
-            _, rank, stored, messages = heap[0]
+            _, rank, stored, messages, taken = heap[0]
             # Where more chunks overlap than are read at once, what comes too late is held at the last time.
             last_ns = max(last_ns, stored.time_ns)
             yield stored if stored.time_ns == last_ns else stored._replace(time_ns=last_ns)
             following = next(messages, None)
             if following is None:
                 heapq.heappop(heap)
+                size -= taken
             else:
-                heapq.heapreplace(heap, (following.time_ns, rank, following, messages))
+                heapq.heapreplace(heap, (following.time_ns, rank, following, messages, taken))
 
     def _whole_keyframe(self, run: Sequence[Slot], at_ns: int) -> Keyframe | None:
         """Return the last whole keyframe of a run of chunks, up to a moment."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from mcap.opcode import Opcode
 
 from trnfleet.errors import WireError
+from trnfleet.record.envelopes import MAX_NS
 from trnfleet.record.records import (
     HEAD,
     LARGEST_CHUNK_HEAD,
@@ -85,10 +86,18 @@ class Walker:
         self._window = Window(file)
         self._file = file
         self._limits = limits
+        self._channels: set[int] = set()
+        """Of the last entry, which is told them when the next one comes: a tuple that grows would take for ever."""
         self.found = Found()
 
     def walk(self, begin: int, end: int) -> None:
         """Go over the records from `begin` until the stretch, its last whole record or the data's end."""
+        try:
+            self._walk(begin, end)
+        finally:
+            self._settle()
+
+    def _walk(self, begin: int, end: int) -> None:
         found, window = self.found, self._window
         at = found.end = begin
         while at < end and not found.has_ended:
@@ -132,6 +141,17 @@ class Walker:
             except WireError:
                 found.skipped += 1
 
+    def _add(self, entry: ChunkEntry) -> None:
+        self._settle()
+        self.found.entries.append(entry)
+
+    def _settle(self) -> None:
+        """Tell the last entry its channels."""
+        entries = self.found.entries
+        if entries and self._channels:
+            entries[-1] = entries[-1]._replace(channels=tuple(sorted(self._channels)))
+        self._channels.clear()
+
     def _meet_chunk(self, at: int, past: int) -> None:
         found = self.found
         try:
@@ -139,10 +159,13 @@ class Walker:
         except WireError:
             found.skipped += 1
             return
+        if head.end_ns > MAX_NS:
+            found.skipped += 1
+            return
         entry = ChunkEntry(
             head.start_ns, head.end_ns, at, past - at, 0, head.compression, head.data_size, head.size, None
         )
-        found.entries.append(entry)
+        self._add(entry)
         for channel, count in found.last_counts.items():
             found.counts[channel] = found.counts.get(channel, 0) + count
         found.last_counts.clear()
@@ -157,13 +180,10 @@ class Walker:
             return
         data = self._window.get(at + HEAD.size, 6)
         channel, size = U16.unpack_from(data)[0], U32.unpack_from(data, 2)[0]
-        known = entry.channels or ()
-        if size and channel not in known:
-            known = (*known, channel)
+        if size and channel not in self._channels:
+            self._channels.add(channel)
             found.last_counts[channel] = size // 16
-        found.entries[-1] = entry._replace(
-            index_length=entry.index_length + past - at, channels=tuple(sorted(known)) or None
-        )
+        found.entries[-1] = entry._replace(index_length=entry.index_length + past - at)
 
     def _meet_message(self, at: int, past: int) -> None:
         """Add a loose message to the run before it, or begin a run."""
@@ -174,7 +194,11 @@ class Walker:
         except struct.error:
             found.skipped += 1
             return
-        if size < HEAD.size + MESSAGE_FIELDS or size > self._limits.record_bytes + MESSAGE_HEAD.size:
+        if (
+            time_ns > MAX_NS
+            or size < HEAD.size + MESSAGE_FIELDS
+            or size > self._limits.record_bytes + MESSAGE_HEAD.size
+        ):
             found.skipped += 1
             return
         found.counts[channel] = found.counts.get(channel, 0) + 1
@@ -185,19 +209,16 @@ class Walker:
             and past - last.offset <= _RUN_BYTES
             and self._follows(last, at)
         ):
-            known = last.channels or ()
             found.entries[-1] = last._replace(
                 start_ns=min(last.start_ns, time_ns),
                 end_ns=max(last.end_ns, time_ns),
                 length=past - last.offset,
                 compressed_size=past - last.offset,
                 size=past - last.offset,
-                channels=known if channel in known else (*known, channel),
             )
         else:
-            found.entries.append(
-                ChunkEntry(time_ns, time_ns, at, size, 0, "", size, size, (channel,), is_loose=True)
-            )
+            self._add(ChunkEntry(time_ns, time_ns, at, size, 0, "", size, size, None, is_loose=True))
+        self._channels.add(channel)
 
     @staticmethod
     def _follows(run: ChunkEntry, at: int) -> bool:

@@ -13,6 +13,7 @@ from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.record.envelopes import (
     CHANNEL_IDS,
     KEYFRAME,
+    MAX_NS,
     KeyframeBound,
     channel_namer,
     pack,
@@ -69,7 +70,7 @@ class RecordingWriter:
     """A recording while it is written.
 
     With `split_bytes` or `split_ns`, `night.mcap` becomes `night-0001.mcap`, `night-0002.mcap` and so on; without, it is
-    `night.mcap` itself. Times that fall are held at the last one.
+    `night.mcap` itself. Times that fall are held at the last one, and those before 1970 or after 2262 at these.
     """
 
     def __init__(
@@ -196,6 +197,7 @@ class RecordingWriter:
             raise TrnfleetError(f"{self._path}: the recording has ended")
         last_ns = self._last_ns
         time_ns = max(time_ns, self._floor_ns) if last_ns is None else max(time_ns, last_ns, self._floor_ns)
+        time_ns = min(time_ns, MAX_NS)
         data = pack(envelope)
         if len(data) > DEFAULT_RECORD_LIMITS.record_bytes:
             raise TrnfleetError(
@@ -264,7 +266,7 @@ class RecordingWriter:
         """Do what stands between the last message and one of a later time."""
         part = self._part
         if self._keyframe_ns is None or self._last_ns is None:
-            self._write_keyframe(time_ns - 1 if self._last_ns is None else self._last_ns)
+            self._write_keyframe(max(0, time_ns - 1) if self._last_ns is None else self._last_ns)
             return
         size = part.packer.size
         if size >= CHUNK_BYTES or (

@@ -83,3 +83,17 @@ def test_text_is_for_terminals(tmp_path: Path) -> None:
     writer.write(START_NS, Envelope("home/lamp", b"on"))
     writer.close()
     assert facts(other)["classes"] == {"other": {"messages": 1, "payload_bytes": 2, "topics": 1}}
+
+
+def test_text_names_some_fleets_and_counts_the_rest(tmp_path: Path) -> None:
+    """A file may hold a million fleets; JSON has them all."""
+    file = tmp_path / "a.mcap"
+    writer = RecordingWriter(file, About(id="test"))
+    for number in range(25):
+        writer.write(START_NS + number, Envelope(f"trnfleet/v1/f{number:02}/event/uc1", b"{}"))
+    writer.close()
+    said = info(str(file)).stdout
+    assert "f19: 0 chips" in said
+    assert "f20: 0 chips" not in said
+    assert "and 5 more" in said
+    assert len(facts(file)["fleets"]) == 25

@@ -49,7 +49,7 @@ def test_sizes(text: str, size: int) -> None:
     assert Size().convert(text, None, None) == size
 
 
-@pytest.mark.parametrize("text", ["", "GiB", "1 XB", "-1MiB", "1e3", "0"])
+@pytest.mark.parametrize("text", ["", "GiB", "1 XB", "-1MiB", "1e3", "0", "9" * 400])
 def test_what_is_no_size(text: str) -> None:
     """Anything else is refused, and so is nothing at all."""
     with pytest.raises(click.BadParameter):
@@ -110,3 +110,22 @@ def test_one_of_several_fleets_has_to_be_named(recording: Recording) -> None:
         fleet_of(recording, None, "a.mcap")
     with pytest.raises(ConfigError, match="did you mean 'east'"):
         fleet_of(recording, "eats", "a.mcap")
+
+
+def test_distances_beyond_all_bounds_lie_outside(recording: Recording) -> None:
+    """A number that no machine can hold is beyond the recording like any other."""
+    with pytest.raises(ConfigError, match="the recording is from"):
+        part_of(recording, f"+{'9' * 400}d", None)
+
+
+def test_a_message_does_not_name_every_fleet(tmp_path: Path) -> None:
+    """A file may hold a million fleets."""
+    file = tmp_path / "many.mcap"
+    writer = RecordingWriter(file, About(id="test"))
+    for number in range(60):
+        writer.write(BEGIN + number, Envelope(f"trnfleet/v1/f{number:02}/event/uc1", b"{}"))
+    writer.close()
+    many = Recording.open([file])
+    with pytest.raises(ConfigError, match=r"f00, f01, .*, f49 and 10 more$"):
+        fleet_of(many, None, "many.mcap")
+    many.close()

@@ -145,7 +145,7 @@ def test_a_payload_tells_its_own_time() -> None:
         About,
         id=st.text(max_size=20),
         part=st.integers(1, 9_999),
-        fleets=st.lists(st.text(max_size=20), max_size=4).map(tuple),
+        fleets=st.lists(st.from_regex(r"\A[A-Za-z0-9_-]{1,20}\Z"), max_size=4).map(tuple),
         filters=st.lists(st.text(max_size=20), max_size=4).map(tuple),
         broker=st.text(max_size=20),
         started=st.text(max_size=20),

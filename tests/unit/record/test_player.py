@@ -224,6 +224,26 @@ async def test_commands_are_never_replayed() -> None:
     assert [each.topic.split("/")[3] for _, each in scene.publisher.sent] == ["telemetry"]
 
 
+async def test_what_is_like_ours_elsewhere_is_never_replayed() -> None:
+    """A request under another root, or with an odd path, is one all the same; telemetry there could not be marked."""
+    roots = ("elsewhere", "a/b", "trnfleet/v1/x")
+    likes = [
+        f"{root}/v1/prod/{kind}/x" for root in roots for kind in ("command", "reply", "node", "telemetry")
+    ]
+    odd = ["v1/prod/command/x", "trnfleet/v1/prod/command/uc1/*", "trnfleet/v1/demo/command/a/b/c/d/e/f/g/h"]
+    unspeakable = ["$SYS/x", "a/+/b", "a/#", "a\0b", "t" * 65_536]
+    others = ["home/lamp", "v1/command", "trnfleet/v2/demo/command/x"]
+    scene = Scene(
+        tape_of(
+            *[(0.1, Envelope(topic, b"1")) for topic in (*likes, *odd, *unspeakable, *others)], (1.0, ONLINE)
+        )
+    )
+
+    await scene.play(2.0)
+
+    assert [each.topic for _, each in scene.publisher.sent if "publisher" not in each.topic] == others
+
+
 @pytest.mark.parametrize(("wanted", "count"), [(lambda topic: topic.endswith("b"), 1), (None, 2)])
 async def test_a_filter_goes_by_recorded_topics(wanted: Callable[[str], bool] | None, count: int) -> None:
     """What is not wanted is passed over."""
