@@ -98,6 +98,8 @@ class Feed:
         self.epoch = "2026-01-05T00:00:00Z"
         self.speed = 1.0
         self.origin: Literal["simulated", "neuron"] = "simulated"
+        self.replay = False
+        """Whether descriptors say that they are of a replay."""
         self.generation = 0
         """How often the instances were replaced: part of their EC2 ids."""
         self.ec2_ids: dict[str, str] = {}
@@ -155,6 +157,7 @@ class Feed:
                 period_s=self.period_s,
                 clock=ClockSpec(epoch=self.epoch, speed=self.speed),
                 origin=self.origin,
+                replay=self.replay,
                 instances=tuple(map(self._spec, members)),
                 columns=self.columns_described,
             )

@@ -24,7 +24,18 @@ from trnfleet.tui.help import HelpScreen, HelpText
 from trnfleet.tui.hierarchy import HierarchyView
 from trnfleet.tui.pastwords import past_banner
 from trnfleet.tui.seekbar import SeekBar
-from trnfleet.tui.seektrack import HERE, KNOWN, UNKNOWN, Seek, cell_of, marked_cells, time_at, track
+from trnfleet.tui.seektrack import (
+    HERE,
+    KNOWN,
+    NOT_YET,
+    SIGNS,
+    UNKNOWN,
+    Seek,
+    cell_of,
+    marked_cells,
+    time_at,
+    track,
+)
 from trnfleet.tui.seekwords import back_text, rate_text, seek_line
 from trnfleet.tui.timeinput import parse_time
 from trnfleet.tui.timekeys import LEAD_S, default_name
@@ -155,7 +166,7 @@ class TestTrack:
 
     def test_cells_and_times_are_inverse(self) -> None:
         """A click goes to the time of the cell that is drawn there, the ends included."""
-        each = seek()
+        each = seek(is_live_possible=False)
         for cells in (2, 30, 199):
             assert [cell_of(time_at(cell, each, cells), each, cells) for cell in range(cells)] == list(
                 range(cells)
@@ -163,6 +174,24 @@ class TestTrack:
             assert (time_at(0, each, cells), time_at(cells - 1, each, cells)) == (each.start_ns, each.end_ns)
             assert time_at(-5, each, cells) == each.start_ns
             assert time_at(cells + 5, each, cells) == each.end_ns
+
+    def test_the_scale_of_a_present_that_goes_on_stands_for_a_while(self) -> None:
+        """Marks stay in their cells for many seconds; what lies beyond the present is blank and means the present."""
+        begin, marked_ns = seek().start_ns, seek().start_ns + 4 * MIN
+        later = [seek(end_ns=begin + 10 * MIN + second * NS_PER_S) for second in range(1, 7)]
+        assert len({cell_of(marked_ns, each, 199) for each in later}) == 1
+        for each in later:
+            last = cell_of(each.end_ns, each, 199)
+            assert 184 <= last < 198
+            assert time_at(last, each, 199) == time_at(198, each, 199) == each.end_ns
+            assert [cell_of(time_at(cell, each, 199), each, 199) for cell in range(last)] == list(range(last))
+            assert text_of(track(each, 199, {}))[last + 1 :] == (198 - last) * NOT_YET
+
+    @pytest.mark.parametrize("span_s", [0, 1, 7, 15, 16, 17, 31, 32, 33, 599, 86_399])
+    def test_the_scale_has_room_for_all(self, span_s: int) -> None:
+        """It is never shorter than what there is, and hardly longer."""
+        each = seek(end_ns=seek().start_ns + span_s * NS_PER_S)
+        assert each.span_ns <= each.scale_ns <= each.span_ns * 17 // 16 + NS_PER_S
 
     def test_nothing_recorded_yet(self) -> None:
         """A tape without any length has its place at the begin."""
@@ -173,9 +202,11 @@ class TestTrack:
 
     def test_what_has_not_been_looked_through_differs(self) -> None:
         """Beyond the surveyed part the bar has another shape."""
-        each = seek(position_ns=seek().start_ns, surveyed_ns=seek().start_ns + 5 * MIN)
+        begin = seek().start_ns
+        each = seek(is_live_possible=False, position_ns=begin, surveyed_ns=begin + 5 * MIN)
         text = text_of(track(each, 41, {}))
         assert text == HERE + 20 * KNOWN + 20 * UNKNOWN
+        assert UNKNOWN not in text_of(track(seek(surveyed_ns=seek().end_ns - NS_PER_S), 41, {}))
 
     def test_the_worst_of_a_cell_is_seen(self) -> None:
         """Alerts go before events, severe ones before others, and what resolved comes last but information."""
@@ -283,6 +314,13 @@ class TestParseTime:
             ValueError, match=r"is not there; it goes from 2026-01-05 23:00:00 to 2026-01-06 02:00:00 UTC"
         ):
             parse_time(text, self.HERE, self.START, self.END)
+
+
+def test_what_the_machine_manages_does_not_move_the_bar() -> None:
+    """The bar has the same cells whatever it is, and less than once is told as it is."""
+    lines = [seek_line(seek(rate=64.0, reached_rate=rate), 120) for rate in (24.3, 9.5, 0.7, 1.0, 31.6)]
+    assert len({line.track for line in lines}) == 1
+    assert "(reaches x0.7)" in text_of(lines[2].parts)
 
 
 def test_a_fleet_s_name_becomes_a_file_s() -> None:
@@ -446,14 +484,80 @@ async def test_keys_of_time_are_letters_in_a_filter() -> None:
         assert not deck.wishes
 
 
-async def test_without_a_deck_the_keys_do_nothing() -> None:
-    """They are in no help, and nothing breaks."""
+@pytest.mark.parametrize(
+    "key",
+    [
+        "left_square_bracket",
+        "comma",
+        "space",
+        "less_than_sign",
+        "left_parenthesis",
+        "ctrl+left",
+        "at",
+        "L",
+        "W",
+    ],
+)
+async def test_without_a_deck_the_keys_say_so(key: str) -> None:
+    """Whoever was told of these keys learns why they do nothing here."""
     feed = fed()
     app = FleetApp(feed.monitor, clock=feed.clock)
     async with app.run_test(size=(120, 60)) as pilot:
-        await pilot.press("left_square_bracket", "space", "at", "W", "end", "question_mark")
+        await pilot.press(key)
+        assert "nothing is recorded here (--past 0)" in app.query_one("#status", Bar).text
+        assert not asks(app)
+
+
+async def test_without_a_deck_the_help_has_no_time() -> None:
+    """Neither its keys nor its signs, and End stays with the lists."""
+    feed = fed()
+    app = FleetApp(feed.monitor, clock=feed.clock)
+    async with app.run_test(size=(120, 60)) as pilot:
+        await pilot.press("end")
+        assert "nothing is recorded" not in app.query_one("#status", Bar).text
+        await pilot.press("question_mark")
+        titles = [section.title for section in app.screen.query_one(HelpText)._sections]
         assert isinstance(app.screen, HelpScreen)
-        assert "10 s back" not in text(app)
+        assert "Time" not in titles
+        assert "On the time bar" not in titles
+
+
+async def test_the_help_says_where_it_is_cut() -> None:
+    """No column runs into the next, and what has no room ends in an ellipsis."""
+    feed = fed()
+    app, _ = made(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("question_mark")
+        shown = app.screen.query_one(HelpText)
+        lines = [line.make().text for line in shown.lines(0, 60, 104)]
+        long = next(line for line in lines if "The reservation that holds what" in line)
+        assert "…" in long
+        assert all(line[51] == " " for line in lines)
+
+
+async def test_a_note_ends_with_the_next_wish() -> None:
+    """An answer that was not understood is not held against the one that was."""
+    feed = fed()
+    app, deck = made(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        deck.show(feed.monitor, START_NS + 5 * MIN)
+        await pilot.press("at", *"99:00", "enter")
+        assert "no time of day" in app.query_one("#status", Bar).text
+        await pilot.press(*["backspace"] * 5, *"-30s", "enter")
+        assert "no time of day" not in app.query_one("#status", Bar).text
+        assert "Space" in app.query_one("#status", Bar).text
+
+
+async def test_a_replay_says_that_it_is_one() -> None:
+    """What a broker carries of the past is not taken for the present; a live fleet is not called so."""
+    for is_replay in (False, True):
+        feed = Feed(standalone(1))
+        feed.replay = is_replay
+        feed.describe()
+        feed.tick()
+        app = FleetApp(feed.monitor, clock=feed.clock)
+        async with app.run_test(size=(80, 24)):
+            assert ("a replay" in app.query_one("#header", Bar).text) is is_replay
 
 
 async def test_the_help_has_a_section_of_time() -> None:
@@ -464,6 +568,8 @@ async def test_the_help_has_a_section_of_time() -> None:
         deck.show(feed.monitor, START_NS + 5 * MIN)
         await pilot.press("question_mark")
         titles = {section.title: section.keys for section in app.screen.query_one(HelpText)._sections}
+        assert list(titles)[1:3] == ["Everywhere", "Time"]
+        assert [sign for sign, _ in SIGNS] == [key.keys for key in titles["On the time bar"]]
         keys = [key.keys for key in titles["Time"]]
         assert keys == [
             "[",
@@ -581,13 +687,10 @@ async def test_the_pointer_goes_to_a_place() -> None:
         await pilot.mouse_up(bar, offset=(first + 10, 0))
         await pilot.hover(bar, offset=(first + 20, 0))
         wished = [wish[1] for wish in deck.wishes]
-        assert wished == [START_NS, START_NS + 10 * deck_span(deck) // (last - first)]
+        drawn = Seek.of(cast("Deck", deck))
+        assert wished == [START_NS, START_NS + 10 * drawn.scale_ns // (last - first)]
         await pilot.click(bar, offset=(last, 0))
         assert deck.mode is Mode.LIVE
-
-
-def deck_span(deck: FakeDeck) -> int:
-    return deck.end_ns - deck.start_ns
 
 
 # Another monitor under the app

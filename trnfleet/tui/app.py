@@ -29,14 +29,14 @@ from trnfleet.tui.chip import ChipView
 from trnfleet.tui.events import EventsView
 from trnfleet.tui.fleet import FleetView
 from trnfleet.tui.header import header
-from trnfleet.tui.help import HelpScreen, Key, Section, help_title, sections
+from trnfleet.tui.help import HelpScreen, Key, Section, help_title, sections, sign_section
 from trnfleet.tui.hierarchy import HierarchyView
 from trnfleet.tui.highlight import Highlight, holders
 from trnfleet.tui.pastwords import is_past, kept_text, past_banner, past_hints, present_text
 from trnfleet.tui.plain import plain
 from trnfleet.tui.reservations import ReservationsView
 from trnfleet.tui.reservationtable import ReservationTable
-from trnfleet.tui.seektrack import Seek
+from trnfleet.tui.seektrack import SIGNS, Seek
 from trnfleet.tui.status import Hints, banner, note_line, status
 from trnfleet.tui.terminal import Pacer
 from trnfleet.tui.timekeys import NOTE_S, TimeKeys
@@ -168,6 +168,8 @@ class FleetApp(TimeKeys):
         self._time_drawn: Hashable = None
         """The deck's state that the seek bar shows."""
         self._note_until_s = -np.inf
+        self._replay_of: tuple[int, int] | None = None
+        self._replay = False
         self._page = self._pages[FLEET]
         self._event: Event | Notice | None = None
         """What is told for a while between breadcrumbs and views."""
@@ -243,9 +245,11 @@ class FleetApp(TimeKeys):
             parts.extend((help_title(type(widget), view.title), type(widget)) for widget in view.query("*"))
         views = Section("Views", [Key(page.key, page.title) for page in self._pages.values()])
         everywhere: list[tuple[str, type[DOMNode]]] = [("Everywhere", type(self))]
+        signs: list[Section] = []
         if self.deck is not None:
-            parts.insert(len(parts), (TimeKeys.HELP_TITLE, TimeKeys))
-        self.push_screen(HelpScreen([views, *sections([*everywhere, *parts])]))
+            everywhere.append((TimeKeys.HELP_TITLE, TimeKeys))
+            signs.append(sign_section("On the time bar", SIGNS))
+        self.push_screen(HelpScreen([views, *sections([*everywhere, *parts]), *signs]))
 
     def action_reservation(self) -> None:
         """Go to the reservation that holds the present place; from the fleet, to the one that is picked out."""
@@ -426,12 +430,15 @@ class FleetApp(TimeKeys):
         deck = self.deck
         summary = monitor.summary()
         counts = self.alert_board.counts if self.alert_board.has_rules else None
-        self._header.show(lambda width: header(summary, link, width, counts), fill=palette.HEAD)
+        is_replay = self._is_replay()
+        self._header.show(
+            lambda width: header(summary, link, width, counts, is_replay=is_replay), fill=palette.HEAD
+        )
         kind, rate = self.broker_kind, monitor.message_rate
         hints = _HINTS if deck is None else past_hints(deck) if is_past(deck) else _LIVE_HINTS
         kept = ("", False) if deck is None else kept_text(deck)
         self._status.show(lambda width: [status(summary, link, rate, kind, hints, width, kept)])
-        if now_s < self._note_until_s:
+        if self.note and now_s < self._note_until_s:
             note, is_problem = self.note, self.is_problem
             self._status.show(lambda width: [note_line(note, width, is_problem=is_problem)])
         self._write_time()
@@ -458,6 +465,16 @@ class FleetApp(TimeKeys):
             seek, (before, now) = Seek.of(deck), self._watch.present()
             present = present_text(is_recording=deck.is_recording, is_connected=live.link.connected)
             self._past_banner.show(lambda width: [past_banner(seek, before, now, present, width)])
+
+    def _is_replay(self) -> bool:
+        """Say whether what is shown says of itself that it is a replay; asked again when descriptors change."""
+        descriptors = self.monitor.ingest.descriptors
+        of = (self._turn, descriptors.changes)
+        if of != self._replay_of:
+            first = next((each.instances[0] for each in descriptors if each.instances), "")
+            whole = descriptors.whole(first)
+            self._replay_of, self._replay = of, whole is not None and whole[0].replay
+        return self._replay
 
     def _newest_s(self) -> float:
         """Return when the newest telemetry came."""

@@ -20,7 +20,9 @@ _YEAR_FROM = 100
 """Columns from which a date has its year."""
 
 
-def header(summary: Summary, link: LinkStatus, width: int, alerts: Counts | None = None) -> list[Parts]:
+def header(
+    summary: Summary, link: LinkStatus, width: int, alerts: Counts | None = None, *, is_replay: bool = False
+) -> list[Parts]:
     """Return the header's two lines.
 
     Args:
@@ -28,6 +30,7 @@ def header(summary: Summary, link: LinkStatus, width: int, alerts: Counts | None
         link: How the connection fares.
         width: Cells.
         alerts: How many alerts there are; None where there are no rules, so that findings are told.
+        is_replay: Whether publishers say that they replay a recording, which nobody may take for the present.
     """
     if not summary.chips:
         reason = f" {why_waiting(summary, link)}"
@@ -36,7 +39,7 @@ def header(summary: Summary, link: LinkStatus, width: int, alerts: Counts | None
             [(reason, palette.HEAD)],
         ]
     return [
-        _inventory(summary, width, alerts),
+        _inventory(summary, width, alerts, is_replay=is_replay),
         fitted(figures(summary), width, palette.HEAD, palette.HEAD_STRONG),
     ]
 
@@ -87,9 +90,10 @@ def time_text(summary: Summary, *, short: bool = False) -> str:
     return f"{day[5 if short else 0 :]} {time[:digits]} x{summary.speed:g}"
 
 
-def _inventory(summary: Summary, width: int, alerts: Counts | None) -> Parts:
+def _inventory(summary: Summary, width: int, alerts: Counts | None, *, is_replay: bool) -> Parts:
     parts: Parts = [
         (f" {plain(summary.fleet, 32)}  ", palette.HEAD_STRONG),
+        *([("a replay  ", palette.HEAD_ACCENT)] if is_replay else []),
         (count(summary.chips), palette.HEAD_STRONG),
         (" chips  ", palette.HEAD),
     ]

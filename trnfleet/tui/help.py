@@ -8,6 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
 from trnfleet.tui import palette
+from trnfleet.tui.cells import fit
 from trnfleet.tui.lines import Line, LineView, text_line
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ class Section(NamedTuple):
 
     title: str
     keys: list[Key]
+
+
+def sign_section(title: str, signs: Iterable[tuple[str, str]]) -> Section:
+    """Return what signs mean, as a section beside the keys."""
+    return Section(title, [Key(sign, what) for sign, what in signs])
 
 
 def key_text(keys: str) -> str:
@@ -128,7 +134,7 @@ class HelpText(LineView):
             for column in columns:
                 own = column[number] if number < len(column) else nothing
                 *first, (text, style) = own
-                parts += [*first, (text.ljust(room - sum(len(each) for each, _ in first))[:room], style)]
+                parts += [*first, (fit(text, room - sum(len(each) for each, _ in first) - 1) + " ", style)]
             made.append(text_line(parts, width))
         return made
 

@@ -98,4 +98,5 @@ class SeekBar(Bar):
         cell = min(max(x - track.start, 0), len(track) - 1)
         if cell != self._pulled:
             self._pulled = cell
-            self.post_message(self.Sought(time_at(cell, drawn, len(track)), is_end=cell == len(track) - 1))
+            time_ns = time_at(cell, drawn, len(track))
+            self.post_message(self.Sought(time_ns, is_end=time_ns >= drawn.end_ns))

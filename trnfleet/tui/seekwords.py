@@ -33,6 +33,8 @@ GOOD_TRACK = 0.3
 """Share of the line that it has before words go."""
 _KEEPS_UP = 0.85
 """Share of the rate below which it is told what the machine manages instead."""
+_REACHES = len(" (reaches x0.95)")
+"""Cells in which that is told."""
 _NEAR_SHARE = 0.015
 """Share of the tape, and at least two seconds, for which it is told what happened."""
 _LONG_TOLD, _SHORT_TOLD = 44, 20
@@ -136,7 +138,8 @@ def _words(seek: Seek, marks: Sequence[Mark]) -> dict[str, tuple[str, Style]]:
     is_playing = seek.mode is Mode.PLAYING
     rate = rate_text(seek.rate)
     if is_playing and seek.reached_rate < _KEEPS_UP * seek.rate:
-        rate += f" (reaches {rate_text(float(f'{seek.reached_rate:.2g}'))})"
+        # As many cells whatever it is, so that the bar stands still while it changes.
+        rate += f" (reaches x{float(f'{seek.reached_rate:.2g}'):g})".ljust(_REACHES)
     mode = "seeking" if seek.seeking else "playing" if is_playing else "paused "
     words = {
         "sign": (PLAYING if is_playing else PAUSED, _STRONG),

@@ -36,7 +36,7 @@ TIME, FILE = "go to", "save as"
 """What is asked for."""
 ALERTS_ALONE = ("alert",)
 ANY = ("alert", "resolved", "event")
-NO_DECK = "nothing is recorded here, so there is no going back"
+NO_DECK = "nothing is recorded here (--past 0), so there is no going back"
 
 
 class TimeKeys(App[None]):
@@ -58,7 +58,7 @@ class TimeKeys(App[None]):
         Binding("ctrl+left", "time_mark(-1)", "previous alert, resolve or event"),
         Binding("ctrl+right", "time_mark(1)", "next alert, resolve or event"),
         Binding("at", "time_ask", "go to a time: 14:03, -5m, +30s"),
-        Binding("end", "time_end", "back to the present; in a file, to its end", priority=True),
+        Binding("end", "time_end", "back to the present, or to a file's end", priority=True),
         Binding("ctrl+home", "time_start", "the begin of what is kept"),
         Binding("L", "time_loop", "begin anew at the end, or don't"),
         Binding("W", "time_save", "save what is kept as a recording"),
@@ -88,6 +88,10 @@ class TimeKeys(App[None]):
         """Say something in the status line for a while; printable characters only."""
         self.note, self.is_problem = note, is_problem
 
+    def untell(self) -> None:
+        """Say no more what is being said."""
+        self.note, self.is_problem = "", False
+
     def focus_page(self) -> None:
         """Give the keys back to the view."""
 
@@ -99,40 +103,52 @@ class TimeKeys(App[None]):
     # Keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Say that time's keys do nothing without a deck, and that End is the lists' where there is nothing to go back to."""
+        """Say that End is the lists' where there is nothing to go back to, and that dialogues have time's keys to themselves."""
         del parameters
         if not action.startswith("time_"):
             return True
         deck = self.deck
-        if deck is None or isinstance(self.screen, ModalScreen):
+        if isinstance(self.screen, ModalScreen):
             return False
         if action == "time_end":
+            if deck is None:
+                return False
             is_there = not deck.is_live_possible and deck.position_ns >= deck.end_ns
             return is_past(deck) and not is_there and not isinstance(self.focused, Input)
         return True
 
+    def _asked_deck(self) -> Deck | None:
+        """Return what goes back in time; where there is none, say so."""
+        if self.deck is None:
+            self.tell(NO_DECK)
+            self.repaint_time()
+        return self.deck
+
     def action_time_step(self, seconds: float) -> None:
         """Go back or forth."""
-        if self.deck is not None:
-            self.deck.step(seconds)
+        deck = self._asked_deck()
+        if deck is not None:
+            deck.step(seconds)
             self._wished()
 
     def action_time_nudge(self, seconds: float) -> None:
         """Go back or forth and stand still there."""
-        if self.deck is not None and (is_past(self.deck) or seconds < 0):
-            self.deck.pause()
-            self.deck.step(seconds)
+        deck = self._asked_deck()
+        if deck is not None and (is_past(deck) or seconds < 0):
+            deck.pause()
+            deck.step(seconds)
             self._wished()
 
     def action_time_toggle(self) -> None:
         """Pause, or go on."""
-        if self.deck is not None:
-            self.deck.toggle()
+        deck = self._asked_deck()
+        if deck is not None:
+            deck.toggle()
             self._wished()
 
     def action_time_rate(self, direction: int) -> None:
         """Play slower or faster; the present goes at its own pace."""
-        deck = self.deck
+        deck = self._asked_deck()
         if deck is None:
             return
         if not is_past(deck):
@@ -154,7 +170,7 @@ class TimeKeys(App[None]):
         self._go_to_mark(ANY, direction)
 
     def _go_to_mark(self, kinds: tuple[str, ...], direction: int) -> None:
-        deck = self.deck
+        deck = self._asked_deck()
         if deck is None:
             return
         is_there = deck.next_mark(kinds, direction)
@@ -174,25 +190,28 @@ class TimeKeys(App[None]):
 
     def action_time_start(self) -> None:
         """Go to the begin of what is kept."""
-        if self.deck is not None:
-            self.deck.go_start()
+        deck = self._asked_deck()
+        if deck is not None:
+            deck.go_start()
             self._wished()
 
     def action_time_loop(self) -> None:
         """Begin anew at the end, or don't."""
-        deck = self.deck
+        deck = self._asked_deck()
         if deck is not None:
             deck.toggle_loop()
-            self.tell("begins anew at the end" if deck.loops else "stops at the end")
             self._wished()
+            self.tell("begins anew at the end" if deck.loops else "stops at the end")
+            self.repaint_time()
 
     def action_time_ask(self) -> None:
         """Ask for a time."""
-        self.ask_line.ask(TIME, hint=UNDERSTOOD)
+        if self._asked_deck() is not None:
+            self.ask_line.ask(TIME, hint=UNDERSTOOD)
 
     def action_time_save(self) -> None:
         """Ask under what name what is kept is to be saved."""
-        deck = self.deck
+        deck = self._asked_deck()
         if deck is None:
             return
         if not deck.is_live_possible:
@@ -277,8 +296,9 @@ class TimeKeys(App[None]):
         self._wished()
 
     def _wished(self) -> None:
-        """Say what the deck says to a wish, and show where it is going."""
+        """Say what the deck says to a wish instead of what was said before, and show where it is going."""
         self._heard = ""
+        self.untell()
         self.hear_deck()
         self.repaint_time()
 
