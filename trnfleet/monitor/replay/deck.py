@@ -497,7 +497,11 @@ class Deck:
         """Bring the exact past on its way, and show it once it is where one looks."""
         if self._refined is None:
             found = self.timeline.snapshot(past.position_ns)
-            if found is None or self.timeline.surveyed_ns < past.position_ns:
+            if found is None:
+                # It has gone with its part of the tape: alerts are followed from here on.
+                past.monitor.evaluates_alerts = True
+                return
+            if self.timeline.surveyed_ns < past.position_ns:
                 return
             self._refined = self._new_past()
             self._refined.resume(found[1], found[0])

@@ -537,3 +537,25 @@ async def test_a_past_whose_tape_is_gone_is_not_played_on_over_the_gap() -> None
             assert deck.position_ns >= played().at(13)
             assert not deck.is_exact
             assert min(time_ns for time_ns, _ in deck.timeline.snapshots) >= deck.start_ns
+
+
+async def test_where_the_snapshot_is_gone_alerts_are_followed_from_there_on() -> None:
+    clock = ManualClock(0, 50.0)
+    deck = file_deck(clock)
+    async with background(deck=deck.run()):
+        await surveyed(clock, deck)
+        there = next(at_ns for at_ns, _ in reversed(deck.timeline.snapshots) if at_ns < played().at(50))
+        deck.timeline.snapshots = [each for each in deck.timeline.snapshots if each[0] == there]
+        asked: list[int] = []
+        snapshot = deck.timeline.snapshot
+
+        def once(at_ns: int) -> Any:
+            asked.append(at_ns)
+            return snapshot(at_ns) if len(asked) == 1 else None
+
+        deck.timeline.snapshot = once  # type: ignore[method-assign]
+        deck.seek(there + 5 * NS_PER_S)
+        await turn(clock, 0.5)
+        assert len(asked) >= 2
+        assert not deck.is_exact
+        assert deck.shown.at.evaluates_alerts
