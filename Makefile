@@ -13,8 +13,8 @@ UV_COMPILE := uv pip compile --quiet --universal --python-version 3.11 --fork-st
 PYTHON ?=
 # What follows the command: make run ARGS="monitor --broker mqtt://127.0.0.1:1883", make test ARGS="-k wire".
 ARGS ?=
-# Tests run side by side, a file at a time: three on two cores, for many wait; 0 runs them in one process.
-WORKERS ?= 3
+# Tests run side by side, a file at a time: four on two cores, for many wait; 0 runs them in one process.
+WORKERS ?= 4
 # One benchmark instead of all: make bench BENCH=sim ARGS="--ticks 10".
 BENCH ?= *
 

@@ -305,11 +305,12 @@ async def test_a_replay_keeps_its_schedule(
     seqs = [json.loads(each.payload)["seq"] for each in got]
     assert seqs == list(range(count + 1))
     late = [each.received_s - got[0].received_s - number / rate / speed for number, each in enumerate(got)]
-    tail = sorted(late[-rate:])
-    drift = tail[len(tail) // 2] / seconds
+    quarter = len(late) // 4
+    # A busy machine holds messages up; those that it does not are on time, from the first quarter to the last.
+    drift = (min(late[-quarter:]) - min(late[:quarter])) / (0.75 * seconds)
     sys.stderr.write(f"drift {drift:.5%}\n")
-    # Far beyond what it is (tests/bench/bench_replay.py tells), so that a busy machine fails no test.
-    assert abs(drift) < 0.01
+    # Far beyond what it is (tests/bench/bench_replay.py tells); sleeping from message to message gives 50 % and more.
+    assert abs(drift) < 0.02
 
 
 def refused(*arguments: str) -> str:

@@ -133,7 +133,7 @@ def exhaust(work: Iterator[None]) -> None:
         pass
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     drawn=st.lists(
         st.tuples(
