@@ -47,15 +47,21 @@ class DeskAndWriter(NamedTuple):
     writer: MqttPublisher | None
 
 
+def rules_option(command: CommandT) -> CommandT:
+    """Add the option that says which alert rules hold: `rules`."""
+    option = setting(
+        "--rules",
+        multiple=True,
+        metavar="NAME|FILE",
+        help="Alert rules: shipped ones by name, or a file; several times for several. By default all shipped ones.",
+    )
+    return option(command)
+
+
 def app_alert_options(command: CommandT) -> CommandT:
     """Add the options about alerts that every command with the app has: `rules`, `owner`, `bell`, `notify`."""
     options: tuple[Callable[[Any], Any], ...] = (
-        setting(
-            "--rules",
-            multiple=True,
-            metavar="NAME|FILE",
-            help="Alert rules: shipped ones by name, or a file; several times for several. By default all shipped ones.",
-        ),
+        rules_option,
         setting("--owner", metavar="NAME", help="Who acknowledges and silences; by default the user's name."),
         setting("--bell", is_flag=True, help="Ring the terminal's bell when an alert fires."),
         setting(

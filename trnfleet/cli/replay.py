@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from trnfleet.cli.alerting import Alerting, Calling, app_alert_options
+from trnfleet.cli.alerting import Alerting, Calling, rules_option
 from trnfleet.cli.options import (
     Broker,
     FleetName,
@@ -67,7 +67,7 @@ _SLOWEST, _FASTEST = 0.125, 1_000.0
     type=click.FloatRange(1, 3),
     help="Facility power over IT power; by default 1.14, AWS's global figure for 2025.",
 )
-@app_alert_options
+@rules_option
 @setting(
     "--log-file", metavar="FILE", help="Where the app logs; by default trnfleet/app.log in the state folder."
 )
@@ -92,9 +92,6 @@ def command(
     include: tuple[str, ...],
     pue: float | None,
     rules: tuple[str, ...],
-    owner: str | None,
-    bell: bool,
-    notify: bool,
     log_file: str | None,
     log_format: str,
     log_level: str,
@@ -135,7 +132,7 @@ def command(
         require_terminal("--stdout, or --broker")
         file = log_file_for_app(log_file)
         set_up_logs(log_format, log_level, file)
-        alerting = Alerting(load_rules(rules), owner, Calling(bell, notify), may_write=False)
+        alerting = Alerting(load_rules(rules), None, Calling(bell=False, notify=False), may_write=False)
         with opened(files, name=name) as recording:
             fleet = fleet_of(recording, name, files[0])
             from_ns, to_ns = part_of(recording, begin, end)
