@@ -31,6 +31,8 @@ class ChartedHistory(History):
             now_s: The past's time, monotonic seconds of the other.
         """
         super().__init__()
+        # Views look whether there is anything to draw, and the other's samples are.
+        self.samples = other.history.samples
         self._other = other
         self._now_s = now_s
 

@@ -97,3 +97,10 @@ async def test_a_chart_is_as_long_as_the_other_ones() -> None:
     history = behind(feed, 0)
     level = fleet_of(feed.monitor.store.layout).level
     assert history.seconds(level) == feed.monitor.history.seconds(level) > 0
+
+
+async def test_a_past_that_took_no_sample_yet_has_the_other_ones() -> None:
+    """Views draw charts only where there are samples; one that was resumed a moment ago has taken none itself."""
+    feed = await watched()
+    history = behind(feed, 4)
+    assert history.samples == feed.monitor.history.samples == SECONDS
