@@ -39,30 +39,55 @@ async def find_fleet(
     """
     if name is not None:
         return name
-    online: dict[str, bool] = {}
-    classes = (TopicClass.PUBLISHER, TopicClass.TELEMETRY)
-    for topic_class, limit_s in zip(classes, (RETAINED_S, wait_s), strict=True):
-        source = MqttSource(url, [(build_filter("+", topic_class, root), 0)], password=password, clock=clock)
-        async with background(discovery=source.run()):
-            await source.wait_connected(CONNECT_LIMIT_S)
-            deadline_s = clock.monotonic_s() + limit_s
-            while (left_s := deadline_s - clock.monotonic_s()) > 0:
-                try:
-                    batch = await asyncio.wait_for(source.take(), left_s)
-                except TimeoutError:
-                    break
-                for envelope in batch:
-                    try:
-                        topic = parse_topic(envelope.topic, root)
-                        live = topic_class is not TopicClass.PUBLISHER or _is_online(envelope.payload)
-                    except WireError:
-                        continue
-                    online[topic.fleet] = online.get(topic.fleet, False) or live
-                if topic_class is TopicClass.TELEMETRY:
-                    break
+    for topic_class, limit_s in ((TopicClass.PUBLISHER, RETAINED_S), (TopicClass.TELEMETRY, wait_s)):
+        online = await seen_fleets(url, topic_class, limit_s, root=root, password=password, clock=clock)
         if online:
             break
     return choose(online, str(url))
+
+
+async def seen_fleets(
+    url: BrokerUrl,
+    topic_class: TopicClass,
+    limit_s: float,
+    *,
+    root: str,
+    password: Password | None,
+    clock: Clock,
+) -> dict[str, bool]:
+    """Return the fleets that a class of topics tells of, and whether each is live: publishes telemetry.
+
+    Args:
+        url: The broker.
+        topic_class: PUBLISHER, whose messages are retained, or TELEMETRY, of which the first messages are enough.
+        limit_s: How long is listened.
+        root: First part of the topics.
+        password: The user's.
+        clock: The time to go by.
+
+    Raises:
+        BrokerError: the broker cannot be reached.
+    """
+    online: dict[str, bool] = {}
+    source = MqttSource(url, [(build_filter("+", topic_class, root), 0)], password=password, clock=clock)
+    async with background(discovery=source.run()):
+        await source.wait_connected(CONNECT_LIMIT_S)
+        deadline_s = clock.monotonic_s() + limit_s
+        while (left_s := deadline_s - clock.monotonic_s()) > 0:
+            try:
+                batch = await asyncio.wait_for(source.take(), left_s)
+            except TimeoutError:
+                break
+            for envelope in batch:
+                try:
+                    topic = parse_topic(envelope.topic, root)
+                    live = topic_class is not TopicClass.PUBLISHER or _is_online(envelope.payload)
+                except WireError:
+                    continue
+                online[topic.fleet] = online.get(topic.fleet, False) or live
+            if topic_class is TopicClass.TELEMETRY:
+                break
+    return online
 
 
 def _is_online(payload: bytes) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import secrets
 import sys
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import click
 
-from trnfleet.cli.discovery import CONNECT_LIMIT_S, RETAINED_S
+from trnfleet.cli.discovery import CONNECT_LIMIT_S, RETAINED_S, seen_fleets
 from trnfleet.cli.recording import fleet_of, fleets_of, part_of
 from trnfleet.clock import SystemClock
 from trnfleet.domain.quantities import duration as duration_text
@@ -18,10 +17,9 @@ from trnfleet.errors import ConfigError, WireError
 from trnfleet.record.player import Player
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.transport.memory import topic_matches
-from trnfleet.transport.mqtt import MqttPublisher, MqttSource
+from trnfleet.transport.mqtt import MqttPublisher
 from trnfleet.tui.plain import plain
-from trnfleet.wire.messages import PublisherMessage, decode_message
-from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
+from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -154,24 +152,7 @@ def _refuse_live(to: ToBroker, fleet: str, live: Collection[str]) -> None:
 
 async def _live_fleets(to: ToBroker, *, root: str, clock: Clock) -> set[str]:
     """Return the fleets of which a publisher of telemetry is there."""
-    source = MqttSource(
-        to.url, [(build_filter("+", TopicClass.PUBLISHER, root), 0)], password=to.password, clock=clock
+    online = await seen_fleets(
+        to.url, TopicClass.PUBLISHER, RETAINED_S, root=root, password=to.password, clock=clock
     )
-    live: set[str] = set()
-    async with background(looking=source.run()):
-        await source.wait_connected(CONNECT_LIMIT_S)
-        deadline_s = clock.monotonic_s() + RETAINED_S
-        while (left_s := deadline_s - clock.monotonic_s()) > 0:
-            try:
-                batch = await asyncio.wait_for(source.take(), left_s)
-            except TimeoutError:
-                break
-            for envelope in batch:
-                try:
-                    topic = parse_topic(envelope.topic, root)
-                    message = decode_message(envelope.payload, PublisherMessage)
-                except WireError:
-                    continue
-                if message.state == "online" and message.role == "telemetry":
-                    live.add(topic.fleet)
-    return live
+    return {fleet for fleet, is_live in online.items() if is_live}

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
+    from trnfleet.clock import Clock
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.scenario import Scenario
     from trnfleet.sim.engine import Engine
-    from trnfleet.sim.unreliable import TransportFault
+    from trnfleet.sim.unreliable import TransportFault, UnreliablePublisher
     from trnfleet.transport.url import BrokerUrl, Password
+    from trnfleet.wire.ports import InterruptiblePublisher
 
 LEFT_TO_SCENARIOS = frozenset({"fleet", "seed", "period", "speed", "start"})
 """Options that a scenario decides about unless they stand on the command line."""
@@ -162,6 +164,26 @@ class Run:
             except ConfigError as error:
                 raise ConfigError(f"{key}: {error}") from error
         return faults
+
+
+def unreliable(
+    publisher: InterruptiblePublisher, run: Run, engine: Engine, clock: Clock
+) -> UnreliablePublisher:
+    """Return a publisher behind which messages suffer what the run's scenario does to them on their way.
+
+    Raises:
+        ConfigError: an entry of the scenario is impossible; the message names its key.
+    """
+    from trnfleet.sim.unreliable import UnreliablePublisher  # noqa: PLC0415  --help stays quick
+
+    return UnreliablePublisher(
+        publisher,
+        run.transport_faults(),
+        clock=clock,
+        seed=run.seed,
+        now_s=lambda: engine.now_s,
+        speed=run.speed,
+    )
 
 
 def given_on_command_line(ctx: click.Context) -> set[str]:

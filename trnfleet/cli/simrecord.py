@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from trnfleet.cli.recording import size_text
+from trnfleet.cli.running import unreliable
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.record.about import About
@@ -19,7 +20,6 @@ from trnfleet.record.writer import RecordingWriter
 from trnfleet.sim.announcements import will_envelope
 from trnfleet.sim.publishing import Simulation
 from trnfleet.sim.samples import boot_of_seed
-from trnfleet.sim.unreliable import UnreliablePublisher
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.wire.ports import LinkStatus
 
@@ -130,14 +130,7 @@ async def _simulate(engine: Engine, what: Recorded, writer: RecordingWriter) -> 
     clock = ManualClock(engine.moment_ns(0.0))
     boot = boot_of_seed(run.seed)
     will = will_envelope(engine.fleet.name, what.client_id, boot, root=what.root)
-    publisher = UnreliablePublisher(
-        RecordingPublisher(writer, clock, will),
-        run.transport_faults(),
-        clock=clock,
-        seed=run.seed,
-        now_s=lambda: engine.now_s,
-        speed=run.speed,
-    )
+    publisher = unreliable(RecordingPublisher(writer, clock, will), run, engine, clock)
     simulation = Simulation(
         engine,
         publisher,

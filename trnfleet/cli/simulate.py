@@ -31,6 +31,7 @@ from trnfleet.cli.running import (
     given_on_command_line,
     load_run,
     make_engine,
+    unreliable,
 )
 from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError
@@ -300,7 +301,7 @@ async def _publish(
     from trnfleet.sim.announcements import new_boot, will_envelope  # noqa: PLC0415  --help stays quick
     from trnfleet.sim.commands import Commands, serve  # noqa: PLC0415  --help stays quick
     from trnfleet.sim.publishing import Simulation  # noqa: PLC0415  --help stays quick
-    from trnfleet.sim.unreliable import TransportControl, UnreliablePublisher  # noqa: PLC0415  --help stays quick
+    from trnfleet.sim.unreliable import TransportControl  # noqa: PLC0415  --help stays quick
     from trnfleet.transport.mqtt import MqttPublisher, MqttSource  # noqa: PLC0415  --help stays quick
 
     clock, boot, ending = SystemClock(), new_boot(), Ending()
@@ -308,14 +309,7 @@ async def _publish(
     mqtt = MqttPublisher(
         to.url, client_id=to.client_id, password=to.password, will=will, clock=clock, protocol=to.protocol
     )
-    publisher = UnreliablePublisher(
-        mqtt,
-        run.transport_faults(),
-        clock=clock,
-        seed=run.seed,
-        now_s=lambda: engine.now_s,
-        speed=run.speed,
-    )
+    publisher = unreliable(mqtt, run, engine, clock)
     simulation = Simulation(
         engine,
         publisher,
