@@ -20,7 +20,7 @@ from pydantic_core import from_json, to_json
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.errors import WireError
 from trnfleet.record.envelopes import MOST_TOPIC_BYTES
-from trnfleet.wire.ndjson import LeftOut, read_lines
+from trnfleet.wire.ndjson import LeftOut, is_plain, read_lines, to_plain_json
 from trnfleet.wire.ports import Envelope, Stored
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ DEFAULT_LINE_LIMITS = LineLimits()
 
 
 def encode_line(stored: Stored) -> bytes:
-    """Return a message as a line, with its end."""
+    """Return a message as a line of text that no terminal acts upon, with its end."""
     envelope = stored.envelope
     payload = envelope.payload
     line: dict[str, Any] = {
@@ -68,7 +68,8 @@ def encode_line(stored: Stored) -> bytes:
     line["payload"] = text
     if text is None and payload:
         line["payload_base64"] = base64.b64encode(payload).decode("ascii")
-    return to_json(line) + b"\n"
+    written = to_json(line)
+    return (written if is_plain(written) else to_plain_json(line)) + b"\n"
 
 
 def decode_line(line: bytes, limits: LineLimits = DEFAULT_LINE_LIMITS) -> Stored:

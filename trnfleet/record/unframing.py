@@ -6,7 +6,6 @@ come after the telemetry on the wire, so that a tick is held until the next one 
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, Sco
 from trnfleet.errors import WireError
 from trnfleet.wire.frames import FrameDecoder, is_known, to_store_codes
 from trnfleet.wire.messages import Descriptor, JobMessage, decode_message, parse_json_object
+from trnfleet.wire.ndjson import is_plain, to_plain_json
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON
 from trnfleet.wire.telemetry import decode_sample, dump, encode_chips, encode_instance
 from trnfleet.wire.topics import TopicClass, parse_topic
@@ -281,10 +281,4 @@ def _one_line(payload: bytes) -> bytes:
         WireError: it is no JSON object.
     """
     data = parse_json_object(payload)
-    if _is_plain(payload):
-        return payload
-    return json.dumps(data, separators=(",", ":")).replace("\x7f", "\\u007f").encode()
-
-
-def _is_plain(payload: bytes) -> bool:
-    return payload.isascii() and b"\n" not in payload and b"\r" not in payload and b"\x7f" not in payload
+    return payload if is_plain(payload) else to_plain_json(data)

@@ -1,9 +1,10 @@
-"""Lines of somebody else's file: of bounded length, one at a time, and an account of those that were left out."""
+"""Lines of a file of JSON: somebody else's, of bounded length and with an account of those left out; and ours, for any terminal."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,3 +49,13 @@ def read_lines(stream: BinaryIO, most_bytes: int) -> Iterator[tuple[int, bytes |
             yield number, None
         else:
             yield number, line.rstrip(b"\r\n")
+
+
+def is_plain(line: bytes) -> bool:
+    """Say whether a line of JSON can go to a terminal as it is: printable ASCII, in which JSON writes control characters."""
+    return line.isascii() and b"\n" not in line and b"\r" not in line and b"\x7f" not in line
+
+
+def to_plain_json(data: Any) -> bytes:
+    """Return JSON in one line that no terminal acts upon: whatever is not printable ASCII is an escape, DEL, C1 and bidi among it."""
+    return json.dumps(data, separators=(",", ":")).replace("\x7f", "\\u007f").encode()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,12 +46,12 @@ def read(text: bytes, **limits: int) -> tuple[list[Stored], LeftOut]:
 
 @given(envelopes, st.integers(0, LATEST_NS))
 def test_a_line_gives_the_message_back(envelope: Envelope, time_ns: int) -> None:
-    """Whatever a message holds, its line is one line and gives the same message at the same nanosecond."""
+    """Whatever a message holds, its line is one of printable ASCII and gives the same message at the same nanosecond."""
     stored = Stored(time_ns, envelope)
 
     written = encode_line(stored)
 
-    assert written.index(b"\n") == len(written) - 1
+    assert re.fullmatch(rb"[ -~]+\n", written)
     assert decode_line(written) == stored
 
 
@@ -70,8 +71,20 @@ def test_lines_have_the_keys_of_mosquitto_sub_in_their_order() -> None:
     assert json.loads(encode_line(Stored(NOON_NS, Envelope("t", b"a\0b"))))["payload"] is None
 
 
+@pytest.mark.parametrize("character", ["\x7f", "\x9b", "\u202e", "\u2066", "✓", "\U0001f600"])
+def test_what_a_terminal_would_act_upon_is_an_escape(character: str) -> None:
+    """DEL, the C1 controls and what turns the direction of text reach a terminal in writing, and survive."""
+    stored = Stored(NOON_NS, Envelope(f"t/{character}", f'{{"a":"{character}"}}'.encode()))
+
+    written = encode_line(stored)
+
+    assert character.encode() not in written
+    assert written.count(b"\\u") >= 2
+    assert decode_line(written) == stored
+
+
 def test_what_mosquitto_sub_wrote_is_read_and_written_alike() -> None:
-    """Lines that mosquitto_sub -F %j made come out of ours byte for byte, but for the message id that nobody keeps."""
+    """Lines that mosquitto_sub -F %j made say the same as ours in the same order, but for the message id that nobody keeps."""
     told = LeftOut()
     with (FIXTURES / "payload-text.ndjson").open("rb") as stream:
         taken = list(decode_lines(stream, told=told))
