@@ -6,18 +6,21 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.ledger import Ledger
 from trnfleet.domain.reservations.market import Market
 from trnfleet.domain.reservations.pool import Pool
+from trnfleet.domain.reservations.rules import Refusal
 from trnfleet.domain.reservations.states import ExtensionState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from trnfleet.domain.reservations.asking import Asked
     from trnfleet.domain.reservations.blocks import Block
+    from trnfleet.domain.reservations.rules import Rule
 
 SECOND_NS = 1_000_000_000
 MINUTE_NS = 60 * SECOND_NS
@@ -35,6 +38,8 @@ def at(text: str) -> int:
 
 
 NOW_NS = at("2026-01-05 10:00")
+PAID_NS = 300 * SECOND_NS
+"""Time after which a payment arrives, where the market does not say otherwise."""
 
 
 def pool_of(*alone: tuple[str, str, int], ultraservers: Sequence[str] = ()) -> Pool:
@@ -48,6 +53,18 @@ def pool_of(*alone: tuple[str, str, int], ultraservers: Sequence[str] = ()) -> P
 def ledger_of(pool: Pool, now_ns: int = NOW_NS, *, seed: int = 1, **market: Any) -> Ledger:
     """Return an empty ledger; `market` are keys of a fleet file's [market]."""
     return Ledger(pool, Market(**market), seed=seed, now_ns=now_ns)
+
+
+def small(**market: Any) -> Ledger:
+    """Return an empty ledger over an UltraServer and two instances in one zone, and one instance in another."""
+    return ledger_of(pool_of((TRN2, "a", 2), (TRN2, "b", 1), ultraservers=["a"]), **market)
+
+
+def refused(call: Callable[[], object]) -> tuple[Rule, str]:
+    """Return the rule by which a call is refused, and what the refusal says."""
+    with pytest.raises(Refusal) as caught:
+        call()
+    return caught.value.rule, str(caught.value)
 
 
 def buy(ledger: Ledger, asked: Asked) -> Block:

@@ -1,27 +1,28 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
-from support.account import DAY_NS, HOUR_NS, MINUTE_NS, NOW_NS, SECOND_NS, TRN1, TRN2, TRN2U, at, pool_of
+from support.account import (
+    DAY_NS,
+    HOUR_NS,
+    MINUTE_NS,
+    NOW_NS,
+    SECOND_NS,
+    TRN1,
+    TRN2,
+    TRN2U,
+    at,
+    pool_of,
+    refused,
+)
 
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.reservations.asking import Asked, Goods, goods_of, spans_of, starts_of, zones_of
 from trnfleet.domain.reservations.pool import Pool
-from trnfleet.domain.reservations.rules import Refusal, Rule, utc
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from trnfleet.domain.reservations.rules import Rule, utc
 
 POOL = pool_of((TRN2, "a", 3), (TRN2, "b", 1), (TRN1, "b", 2), ultraservers=["a", "c"])
 SOONEST_NS = NOW_NS + 30 * MINUTE_NS
 LATEST_NS = NOW_NS + 56 * DAY_NS
-
-
-def refused(call: Callable[[], object]) -> tuple[Rule, str]:
-    with pytest.raises(Refusal) as caught:
-        call()
-    return caught.value.rule, str(caught.value)
 
 
 @pytest.mark.parametrize("count", [1, 64])

@@ -9,6 +9,7 @@ from support.account import (
     HOUR_NS,
     MINUTE_NS,
     NOW_NS,
+    PAID_NS,
     SECOND_NS,
     TRN2,
     TRN2U,
@@ -17,28 +18,20 @@ from support.account import (
     enter,
     ledger_of,
     pool_of,
+    refused,
 )
 
-from trnfleet.domain.reservations import ledger as ledgers
+from trnfleet.domain.reservations import extending
 from trnfleet.domain.reservations.asking import Asked
-from trnfleet.domain.reservations.rules import Refusal, Rule, is_duration
+from trnfleet.domain.reservations.rules import Rule, is_duration
 from trnfleet.domain.reservations.states import BlockState, ExtensionState
 from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trnfleet.domain.reservations.blocks import Block
     from trnfleet.domain.reservations.ledger import Ledger
 
-PAID_NS = 300 * SECOND_NS
 END_NS = at("2026-01-20 11:30")
-
-
-def refused(call: Callable[[], object]) -> tuple[Rule, str]:
-    with pytest.raises(Refusal) as caught:
-        call()
-    return caught.value.rule, str(caught.value)
 
 
 def active(days: int = 7, **market: Any) -> tuple[Ledger, Block]:
@@ -277,7 +270,7 @@ def test_many_small_extensions() -> None:
 
 def test_failed_extensions_do_not_pile_up_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block has room for so many extensions, those that have failed included."""
-    monkeypatch.setattr(ledgers, "MOST_EXTENSIONS", 2)
+    monkeypatch.setattr(extending, "MOST_EXTENSIONS", 2)
     ledger, block = active(payment_window_s=600.0, payment_s=300.0)
     for _ in range(2):
         extend(ledger, block, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -362,11 +363,7 @@ def test_what_a_pending_extension_holds_is_sold_to_nobody(program: list[Step], a
         except Refusal:
             return
         for each in found:
-            copy = Run(market).ledger
-            copy.blocks.update(ledger.blocks)
-            copy._offered.update(ledger._offered)
-            copy._now_ns = ledger.now_ns
-            places = set(copy.buy(each.id).places)
+            places = set(deepcopy(ledger).buy(each.id).places)
             for block in ledger.blocks.values():
                 if block.state in HOLDING and places & set(block.places):
                     assert each.end_ns <= block.start_ns or block.held_until_ns <= each.start_ns

@@ -17,15 +17,14 @@ from support.account import (
     enter,
     ledger_of,
     pool_of,
+    refused,
 )
 
 from trnfleet.domain.reservations.asking import Asked
-from trnfleet.domain.reservations.rules import Refusal, Rule
+from trnfleet.domain.reservations.rules import Rule
 from trnfleet.domain.reservations.states import BlockState, ExtensionState, InterconnectStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trnfleet.domain.reservations.blocks import Block
     from trnfleet.domain.reservations.ledger import Ledger
 
@@ -42,12 +41,6 @@ def there(
     return ledger, ledger.make(
         TRN2U, ULTRA, START_NS, END_NS, ExtensionState(f"payment-{payment}"), bought_ns
     )
-
-
-def refused(call: Callable[[], object]) -> tuple[Rule, str]:
-    with pytest.raises(Refusal) as caught:
-        call()
-    return caught.value.rule, str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,127 @@
+"""What time brings in the life of a block, and when: payments, its delivery, its warning, its end."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.domain.reservations.blocks import ChangeKind
+from trnfleet.domain.reservations.rules import NS_PER_S
+from trnfleet.domain.reservations.states import HOLDING, BlockState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from trnfleet.domain.reservations.blocks import Block
+    from trnfleet.domain.reservations.market import Market
+
+_ORDER = (
+    ChangeKind.EXTENSION_PAID,
+    ChangeKind.EXTENSION_PAYMENT_FAILED,
+    ChangeKind.EXPIRATION_WARNING,
+    ChangeKind.TERMINATING,
+    ChangeKind.EXPIRED,
+    ChangeKind.PAID,
+    ChangeKind.PAYMENT_FAILED,
+    ChangeKind.DELIVERED,
+)
+"""What comes first of changes that are due at the same instant: an extension that is paid before what it puts off, and
+the end of a block before the begin of the one that follows on its instances."""
+
+
+class Due(NamedTuple):
+    """A change that is to come; they come in ascending order."""
+
+    when_ns: int
+    rank: int
+    """Which comes first of those at the same instant."""
+    number: int
+    """The block's among all blocks."""
+    block_id: str
+
+    @property
+    def kind(self) -> ChangeKind:
+        """What it changes."""
+        return _ORDER[self.rank]
+
+
+class Dues:
+    """When each change is due, as a market has it."""
+
+    def __init__(self, market: Market, seed: int) -> None:
+        """Take a market's times.
+
+        Args:
+            market: How blocks are sold.
+            seed: Decides which payments fail.
+        """
+        self._market = market
+        self._seed = seed
+        self._unpaid: set[str] = set()
+
+    def never_pay(self, block_id: str) -> None:
+        """Take note that a block's payment never arrives."""
+        self._unpaid.add(block_id)
+
+    def of(self, blocks: Iterable[Block]) -> Iterator[Due]:
+        """Yield all that is to come of blocks and that nothing else must precede, in no order."""
+        for number, block in enumerate(blocks):
+            if block.state in HOLDING:
+                for when_ns, kind in self._of_one(block):
+                    yield Due(when_ns, _ORDER.index(kind), number, block.id)
+
+    def arrives_ns(self, bought_ns: int) -> int:
+        """Return when a payment arrives that does, of what is bought at an instant."""
+        return bought_ns + round(self._market.payment_s * NS_PER_S)
+
+    def pay_by_ns(self, bought_ns: int, latest_ns: int) -> int:
+        """Return when a payment has failed that has not arrived, of what is bought at an instant: `latest_ns` at most."""
+        return min(bought_ns + round(self._market.payment_window_s * NS_PER_S), latest_ns)
+
+    def warns_ns(self, block: Block) -> int:
+        """Return when a block is warned of its end."""
+        return block.end_ns - round(self._market.warning_before_end_s * NS_PER_S)
+
+    def terminates_ns(self, block: Block) -> int:
+        """Return from when on EC2 terminates what runs in a block."""
+        is_ultraserver = block.offering.ultraserver_type is not None
+        lead_s = (
+            self._market.ultraserver_termination_before_end_s
+            if is_ultraserver
+            else self._market.termination_before_end_s
+        )
+        return block.end_ns - round(lead_s * NS_PER_S)
+
+    def _of_one(self, block: Block) -> Iterator[tuple[int, ChangeKind]]:
+        if block.state is BlockState.PAYMENT_PENDING:
+            when_ns, arrives = self._payment(block.id, block.created_ns, block.pay_by_ns)
+            yield when_ns, ChangeKind.PAID if arrives else ChangeKind.PAYMENT_FAILED
+            return
+        pending = block.pending
+        if pending is not None:
+            when_ns, arrives = self._payment(pending.offering.id, pending.bought_ns, pending.pay_by_ns)
+            yield when_ns, ChangeKind.EXTENSION_PAID if arrives else ChangeKind.EXTENSION_PAYMENT_FAILED
+        if block.state is BlockState.SCHEDULED:
+            yield block.start_ns, ChangeKind.DELIVERED
+            return
+        # Either can be first: how long before the end both are is configurable.
+        if not block.warned:
+            yield self.warns_ns(block), ChangeKind.EXPIRATION_WARNING
+        if not block.terminating:
+            yield self.terminates_ns(block), ChangeKind.TERMINATING
+        if block.warned and block.terminating:
+            yield block.end_ns, ChangeKind.EXPIRED
+
+    def _payment(self, what: str, bought_ns: int, pay_by_ns: int) -> tuple[int, bool]:
+        """Return when a payment is settled, and whether it has arrived then."""
+        arrives_ns = self.arrives_ns(bought_ns)
+        if self._fails(what) or arrives_ns >= pay_by_ns:
+            return pay_by_ns, False
+        return arrives_ns, True
+
+    def _fails(self, what: str) -> bool:
+        """Say whether a payment never arrives."""
+        if what in self._unpaid:
+            return True
+        digest = hashlib.sha256(f"payment:{self._seed}:{what}".encode()).digest()
+        return int.from_bytes(digest[:8], "big") < self._market.failing_payments * 2**64

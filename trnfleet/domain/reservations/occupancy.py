@@ -1,0 +1,113 @@
+"""Which instances of a pool blocks hold at a time, and which are left to be sold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trnfleet.domain.reservations import rules
+from trnfleet.domain.reservations.states import HOLDING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.reservations.asking import Goods
+    from trnfleet.domain.reservations.blocks import Block
+    from trnfleet.domain.reservations.pool import Pool
+    from trnfleet.domain.reservations.states import BlockState
+
+
+class Occupancy:
+    """What blocks hold of a pool, as they are whenever it is asked."""
+
+    def __init__(self, pool: Pool, blocks: Mapping[str, Block]) -> None:
+        """Look at blocks from now on.
+
+        Args:
+            pool: What there is.
+            blocks: By id; whoever owns them goes on changing them.
+        """
+        self.pool = pool
+        self._blocks = blocks
+        self._sellable: dict[tuple[str, str, bool], NDArray[np.int64]] = {}
+        """Instances that may be sold at all, by type, zone and whether they are in UltraServers."""
+
+    def busy(
+        self,
+        start_ns: int,
+        end_ns: int,
+        but: str | None = None,
+        states: AbstractSet[BlockState] = HOLDING,
+    ) -> NDArray[np.bool_]:
+        """Return which instances any block holds in [start, end); shape (instances,).
+
+        Args:
+            start_ns: Start of the time.
+            end_ns: Its end.
+            but: Id of a block that does not count.
+            states: States of the blocks that count.
+        """
+        busy = np.zeros(len(self.pool), np.bool_)
+        for block in self._holders(start_ns, end_ns, but, states):
+            busy[list(block.places)] = True
+        return busy
+
+    def held(
+        self,
+        start_ns: int,
+        end_ns: int,
+        but: str | None = None,
+        states: AbstractSet[BlockState] = HOLDING,
+    ) -> int:
+        """Return the most instances that are held at one instant of [start, end); arguments are those of `busy`."""
+        holders = list(self._holders(start_ns, end_ns, but, states))
+        # It can only be at an instant at which a block begins.
+        instants = {start_ns, *(max(block.start_ns, start_ns) for block in holders)}
+        return max(
+            sum(len(block.places) for block in holders if block.start_ns <= at_ns < block.held_until_ns)
+            for at_ns in instants
+        )
+
+    def too_many(
+        self,
+        count: int,
+        start_ns: int,
+        end_ns: int,
+        but: str | None = None,
+        states: AbstractSet[BlockState] = HOLDING,
+    ) -> str:
+        """Return in words that so many more would be above what may be held at a time; empty where they are not.
+
+        Args:
+            count: Instances that would be held besides.
+            start_ns: Start of the time.
+            end_ns: Its end.
+            but: Id of a block that does not count.
+            states: States of the blocks that count.
+        """
+        held = self.held(start_ns, end_ns, but, states)
+        if held + count <= rules.MOST_INSTANCES:
+            return ""
+        return f"{count} more instances beside {held} would be more than {rules.MOST_INSTANCES} at a time"
+
+    def choose(self, goods: Goods, zone: str, start_ns: int, end_ns: int) -> tuple[int, ...] | None:
+        """Return the instances that would be sold; None where too few are free."""
+        key = goods.instance_type, zone, goods.is_ultraserver
+        rows = self._sellable.get(key)
+        if rows is None:
+            rows = self.pool.sellable(goods.instance_type, zone, ultraserver=goods.is_ultraserver)
+            self._sellable[key] = rows
+        return self.pool.choose_from(rows, goods.instances, self.busy(start_ns, end_ns))
+
+    def _holders(
+        self, start_ns: int, end_ns: int, but: str | None, states: AbstractSet[BlockState]
+    ) -> Iterator[Block]:
+        """Yield the blocks of these states that have their instances at some instant of [start, end)."""
+        for block in self._blocks.values():
+            overlaps = block.start_ns < end_ns and start_ns < block.held_until_ns
+            if overlaps and block.state in states and block.id != but:
+                yield block

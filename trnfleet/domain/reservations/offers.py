@@ -1,0 +1,89 @@
+"""What is on offer: offerings with their ids and fees, and for how long each can be bought."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, TypeVar
+
+from trnfleet.domain.hardware import TRN2_ULTRASERVER
+from trnfleet.domain.reservations.blocks import ExtensionOffering, Offering
+from trnfleet.domain.reservations.ids import id_of
+from trnfleet.domain.reservations.rules import NS_PER_S, Refusal, Rule, utc
+
+if TYPE_CHECKING:
+    from trnfleet.domain.reservations.blocks import Block
+    from trnfleet.domain.reservations.prices import Prices
+    from trnfleet.domain.reservations.searching import Lot
+
+OFFERED_S = 86_400
+"""How long an offering can be bought; assumed, and long enough for whoever looks at a fleet whose hours pass in seconds."""
+MOST_OFFERED = 4_096
+"""Offerings that are remembered."""
+
+OfferedT = TypeVar("OfferedT", Offering, ExtensionOffering)
+
+
+class Offers:
+    """The offerings that somebody has looked for."""
+
+    def __init__(self, prices: Prices, seed: int) -> None:
+        """Begin with nothing on offer.
+
+        Args:
+            prices: What it costs.
+            seed: Decides ids.
+        """
+        self._prices = prices
+        self._seed = seed
+        self._offered: OrderedDict[str, tuple[Offering | ExtensionOffering, int]] = OrderedDict()
+        """By id, with the instant from which on it cannot be bought any more; the latest last."""
+
+    def offer(self, lot: Lot, now_ns: int) -> Offering:
+        """Offer a block from now on."""
+        kind, count = lot.goods.instance_type, lot.goods.instances
+        fee = self._prices.fee(kind, count, lot.start_ns, lot.end_ns)
+        offering = Offering(
+            id_of("cbo", self._seed, kind, count, lot.zone, lot.start_ns, lot.end_ns, str(fee)),
+            kind,
+            count,
+            TRN2_ULTRASERVER.name if lot.goods.is_ultraserver else None,
+            lot.zone,
+            lot.start_ns,
+            lot.end_ns,
+            fee,
+        )
+        self._remember(offering, now_ns)
+        return offering
+
+    def offer_longer(self, block: Block, end_ns: int, now_ns: int) -> ExtensionOffering:
+        """Offer a later end of a block from now on."""
+        fee = self._prices.fee(block.offering.instance_type, len(block.places), block.end_ns, end_ns)
+        offering = ExtensionOffering(
+            # Of the attempts to buy it each has an id of its own, which does not depend on when somebody looks.
+            id_of("cbeo", self._seed, block.id, block.end_ns, end_ns, len(block.extensions), str(fee)),
+            block.id,
+            block.end_ns,
+            end_ns,
+            fee,
+        )
+        self._remember(offering, now_ns)
+        return offering
+
+    def taken_up(self, offering_id: str, kind: type[OfferedT], now_ns: int) -> OfferedT:
+        """Return an offering by its id.
+
+        Raises:
+            Refusal: it is not on offer, or not any more.
+        """
+        known, until_ns = self._offered.get(offering_id, (None, 0))
+        if not isinstance(known, kind):
+            raise Refusal(Rule.OFFERING, f"{offering_id!r} is not on offer; look for offerings first")
+        if now_ns >= until_ns:
+            raise Refusal(Rule.OFFERING, f"{offering_id} was on offer until {utc(until_ns)}; look again")
+        return known
+
+    def _remember(self, offering: Offering | ExtensionOffering, now_ns: int) -> None:
+        self._offered[offering.id] = offering, now_ns + OFFERED_S * NS_PER_S
+        self._offered.move_to_end(offering.id)
+        if len(self._offered) > MOST_OFFERED:
+            self._offered.popitem(last=False)
