@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.alerting.alerts import Happening
+    from trnfleet.monitor.alerting.book import Happening
 
 START_NS = 1_767_571_200 * NS_PER_S
+US = "uc1/us-0001"
+HOST = f"{US}/trn2u-0001-0"
+CHIP = f"{HOST}/chip00"
 
 
 class News(NamedTuple):
@@ -159,6 +162,16 @@ class AlertBench:
             News((each.at_ns - START_NS) / NS_PER_S, each.kind, each.alert.name, each.alert.target)
             for each in news
         ]
+
+
+def kinds(news: list[News]) -> list[tuple[float, str, str]]:
+    """Return when what happened to which target."""
+    return [(each.at_s, each.kind, each.target) for each in news]
+
+
+def hot(bench: AlertBench, path: str = CHIP, value: float = 95.0) -> None:
+    """Let the chips at an address be so hot."""
+    bench.set("temperature_c", value, bench.rows(path))
 
 
 def _table(targets: Mapping[str, Mapping[str, float | str | None]]) -> Columns:

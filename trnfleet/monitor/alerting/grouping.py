@@ -236,3 +236,20 @@ def each_alone(track: Track) -> Groups:
         track.rows.copy(), track.firing, ones, ones * 0, track.since_ns.copy(), track.fired_ns.copy(), track.values.copy(),
         track.rows, track.rows, track.rows, track.silent.copy(),
     )  # fmt: skip  # in the order of its fields
+
+
+def changed(before: Groups | None, now: Groups) -> list[int]:
+    """Return the places of groups that are not as they were; all of them where these were others, or none are known."""
+    if not len(now.ids):
+        return []
+    if before is None or len(before.ids) != len(now.ids) or not np.array_equal(before.ids, now.ids):
+        return list(range(len(now.ids)))
+    differs = np.zeros(len(now.ids), np.bool_)
+    for one, other in zip(before[1:], now[1:], strict=True):
+        differs |= (one != other) & ~(_is_nan(one) & _is_nan(other))
+    places: list[int] = np.flatnonzero(differs).tolist()
+    return places
+
+
+def _is_nan(values: NDArray[np.generic]) -> NDArray[np.bool_]:
+    return np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), np.bool_)

@@ -1,34 +1,18 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
-from support.alertbench import AlertBench, News
+from support.alertbench import CHIP, HOST, US, AlertBench, hot, kinds
 from support.feed import standalone, ultraservers
 from support.rules import rule_of, rules_of
 
-from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.domain.alerts.alert import fingerprint_of
+from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.figures import Scope
-from trnfleet.domain.alerts.flapping import FLAPS_FROM, QUIET_NS
 from trnfleet.domain.alerts.states import AlertState
-from trnfleet.monitor.alerting.alerts import GONE_AFTER_NS
 from trnfleet.monitor.alerting.quieting import Standing
 from trnfleet.monitor.store import Freshness
-from trnfleet.wire.alerts import AlertMessage
 
-US = "uc1/us-0001"
-HOST = f"{US}/trn2u-0001-0"
-CHIP = f"{HOST}/chip00"
 HOT = rule_of(**{"for": "2s", "keep_firing_for": "2s", "clear": 80})
 QUICK = rule_of()
-
-
-def kinds(news: list[News]) -> list[tuple[float, str, str]]:
-    return [(each.at_s, each.kind, each.target) for each in news]
-
-
-def hot(bench: AlertBench, path: str = CHIP, value: float = 95.0) -> None:
-    bench.set("temperature_c", value, bench.rows(path))
 
 
 def test_the_course_of_an_alert() -> None:
@@ -202,55 +186,6 @@ def test_a_job_that_goes_from_bad_to_worse_is_the_same_alert() -> None:
     assert kinds(bench.tick()) == [(3.0, "resolved", "train")]
 
 
-def flap(bench: AlertBench, times: int) -> list[News]:
-    news = []
-    for _ in range(times):
-        hot(bench)
-        news += bench.tick(10)
-        hot(bench, value=20.0)
-        news += bench.tick(10)
-    return news
-
-
-def test_what_flaps_is_held_until_it_is_quiet() -> None:
-    """From the fourth time on it is told as flapping and not as resolved; once it has been quiet for long, it resolves."""
-    bench = AlertBench(ultraservers(1), (QUICK,))
-    news = flap(bench, FLAPS_FROM + 3)
-
-    assert [each.kind for each in news] == ["firing", "resolved"] * (FLAPS_FROM - 1) + ["firing", "flapping"]
-    alert = bench.only()
-    assert (alert.is_flapping, alert.times, alert.state) == (True, FLAPS_FROM, AlertState.FIRING)
-
-    quiet_s = QUIET_NS // NS_PER_S
-    assert bench.tick(quiet_s - 1) == []
-    assert [each.kind for each in bench.tick(1)] == ["resolved"]
-    assert not bench.alerts.active()
-
-
-def test_what_flaps_stays_so_over_a_new_layout() -> None:
-    """A fleet that grows does not end what is held."""
-    bench = AlertBench(ultraservers(1), (QUICK,))
-    flap(bench, FLAPS_FROM)
-    assert bench.only().is_flapping
-
-    bench.arrange(ultraservers(3))
-
-    assert bench.tick() == []
-    assert bench.only().target == CHIP
-    assert [each.kind for each in bench.tick(QUIET_NS // NS_PER_S)] == ["resolved"]
-
-
-def test_what_flaps_when_time_goes_back() -> None:
-    """A time that goes back by a day does not hold an alert for a day."""
-    bench = AlertBench(ultraservers(1), (QUICK,))
-    flap(bench, FLAPS_FROM)
-
-    bench.tick(-86_400, flow=1)
-    bench.tick(QUIET_NS // NS_PER_S)
-
-    assert not bench.alerts.active()
-
-
 def test_a_storm_loses_nothing() -> None:
     """A thousand alerts at one instant are a thousand firing, and a thousand resolved."""
     bench = AlertBench(ultraservers(16), (QUICK,))
@@ -293,101 +228,6 @@ def test_a_pending_alert_survives_a_new_layout() -> None:
     bench.arrange([*standalone(1, cluster="uc0"), *ultraservers(2)])
 
     assert {each.at_s for each in bench.play(4)} == {3.0}
-
-
-def said(
-    bench: AlertBench, *, target: str = CHIP, state: str = "firing", since_s: float = -100.0
-) -> AlertMessage:
-    """Return what a `watch` said of an alert."""
-    return AlertMessage.model_validate(
-        {
-            "fingerprint": fingerprint_of("demo", "hot", target),
-            "rule": "hot",
-            "severity": "warning",
-            "state": state,
-            "target": target,
-            "summary": "hot",
-            "since": format_rfc3339(bench.now_ns + round(since_s * NS_PER_S)),
-            "fired": format_rfc3339(bench.now_ns + round((since_s + 2) * NS_PER_S)),
-            "watch": "watch-1",
-        }
-    )
-
-
-def test_a_screen_that_starts_late_shows_the_same_age() -> None:
-    """What a `watch` says fires is firing as soon as it is seen here, since when the `watch` has seen it."""
-    bench = AlertBench(ultraservers(1), (HOT,))
-    bench.alerts.remember(said(bench))
-    start_ns = bench.now_ns
-    assert not bench.alerts.active()
-
-    hot(bench)
-    bench.play(4)
-
-    alert = bench.only()
-    assert (alert.state, alert.since_ns, alert.fired_ns) == (
-        AlertState.FIRING,
-        start_ns - 100 * NS_PER_S,
-        start_ns - 98 * NS_PER_S,
-    )
-
-
-def test_a_watch_that_starts_again_goes_on() -> None:
-    """What it left firing fires at once, as last known; what is not seen any more resolves once it could be seen."""
-    bench = AlertBench(ultraservers(1), (HOT,), adopts=True)
-    other = f"{HOST}/chip01"
-    for target in (CHIP, other):
-        bench.alerts.remember(said(bench, target=target))
-    assert [alert.state for alert in bench.alerts.active()] == [AlertState.FIRING] * 2
-
-    hot(bench)
-    news = bench.play(10)
-
-    assert [(each.kind, each.target) for each in news if each.target == other] == [("resolved", other)]
-    alert = bench.only()
-    assert (alert.target, alert.is_silent) == (CHIP, False)
-    assert alert.fired_ns == bench.now_ns - 10 * NS_PER_S - 98 * NS_PER_S
-
-
-@pytest.mark.parametrize("adopts", [True, False])
-def test_what_is_taken_over_and_ends_at_once_resolves(adopts: bool) -> None:
-    """What a `watch` says fires, and what is still wrong here for less than `for`, resolves like everything else."""
-    bench = AlertBench(ultraservers(1), (HOT,), adopts=adopts)
-    bench.alerts.remember(said(bench))
-    hot(bench)
-    bench.tick()
-    assert bench.only().state is AlertState.FIRING
-
-    hot(bench, value=20.0)
-
-    assert [each.kind for each in bench.play(6)] == ["resolved"]
-    assert not bench.alerts.active()
-
-
-def test_what_nobody_describes_any_more_resolves() -> None:
-    """An alert left over of a chip that is gone ends after a while."""
-    bench = AlertBench(ultraservers(1), (HOT,), adopts=True)
-    bench.alerts.remember(said(bench, target="uc9/us-0001/trn2u-0001-0/chip00"))
-
-    assert bench.play(GONE_AFTER_NS // NS_PER_S) == []
-    assert [each.kind for each in bench.play(3)] == ["resolved"]
-
-
-@pytest.mark.parametrize("change", ["rule", "fingerprint", "resolved", "forgotten"])
-def test_what_is_not_to_be_taken_over(change: str) -> None:
-    """Other rules, other fleets' alerts, what has resolved and what was cleared is not adopted."""
-    bench = AlertBench(ultraservers(1), (HOT,), adopts=True)
-    message = said(bench, state="resolved" if change == "resolved" else "firing")
-    if change == "rule":
-        message = message.model_copy(update={"rule": "other"})
-    elif change == "fingerprint":
-        message = message.model_copy(update={"fingerprint": "0" * 16})
-    bench.alerts.remember(message)
-    if change == "forgotten":
-        bench.alerts.forget(message.fingerprint)
-        bench.play(4)
-
-    assert not bench.alerts.active()
 
 
 def test_time_that_goes_back() -> None:
@@ -492,3 +332,18 @@ def test_a_fleet_without_instances_or_rules_has_no_alerts() -> None:
     """Nothing is evaluated that is not there, and nothing breaks."""
     assert AlertBench([], (HOT,)).play(2) == []
     assert AlertBench(ultraservers(1), ()).play(2) == []
+
+
+def test_a_layout_that_changes_in_the_middle_leaves_no_alert_out() -> None:
+    """An evaluation that it ends is made up for by the next one, also where nothing else has changed."""
+    rule = rule_of(name="offline", scope="publisher", figure="state", above=None, equals="offline")
+    bench = AlertBench(ultraservers(1), (rule,))
+    bench.named[Scope.PUBLISHER] = {f"p{number}": {"state": "offline"} for number in range(500)}
+    for _ in bench.alerts.evaluate(bench.readings(), bench.jobs):
+        if bench.alerts.active():
+            bench.arrange(ultraservers(2))
+    assert 0 < len(bench.alerts.active()) < 500
+
+    bench.play(2)
+
+    assert len(bench.alerts.active()) == 500

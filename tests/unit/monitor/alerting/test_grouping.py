@@ -17,6 +17,8 @@ from trnfleet.domain.alerts.states import NEVER, AlertState, Track
 from trnfleet.domain.layout import Layout
 from trnfleet.monitor.alerting.conditions import count_of
 from trnfleet.monitor.alerting.grouping import (
+    Groups,
+    changed,
     covered_chips,
     find_group,
     find_row,
@@ -197,3 +199,21 @@ def test_the_chips_that_an_alert_covers(scope: Scope) -> None:
     assert covered is not None
     expected = sorted({chip for row in rows for chip in chips_of(scope, row)})
     assert np.flatnonzero(covered).tolist() == expected
+
+
+def test_groups_that_are_not_as_they_were() -> None:
+    """All of them are where these were others; otherwise those with any other figure, where no value is like no value."""
+    rows = np.array([3, 5, 9])
+    track = Track()
+    track.step(0, rows, np.array([1.0, math.nan, 2.0]), lambda _: pytest.fail("nothing fires"), for_ns=9)
+    before = group(rule(Scope.CHIP, Group.NONE), track, LAYOUT, ultraserver_of(LAYOUT))
+
+    def but(**changes: Any) -> Groups:
+        return Groups(**{**before._asdict(), **changes})
+
+    assert changed(None, before) == [0, 1, 2]
+    assert changed(before, before) == []
+    assert changed(before, but(values=np.array([1.0, math.nan, 3.0]))) == [2]
+    assert changed(before, but(silent=np.array([True, False, False]))) == [0]
+    assert changed(before, but(ids=rows + 1)) == [0, 1, 2]
+    assert changed(before, but(ids=rows[:0])) == []
