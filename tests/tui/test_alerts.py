@@ -12,9 +12,9 @@ from trnfleet.domain.alerts.rules import Rule
 from trnfleet.errors import BrokerError
 from trnfleet.monitor.alerting.alerts import Alerts
 from trnfleet.monitor.alerting.desk import Desk
-from trnfleet.tui import alerts as alertsview
 from trnfleet.tui import terminal
-from trnfleet.tui.alerts import AlertsView
+from trnfleet.tui.alerthand import READ_ONLY
+from trnfleet.tui.alerts import NOTE_S, AlertsView
 from trnfleet.tui.app import NOTICE_S, FleetApp
 from trnfleet.tui.bars import Bar
 from trnfleet.wire.alerts import AckMessage
@@ -226,7 +226,7 @@ async def test_acknowledging_and_taking_it_back() -> None:
         await pilot.press("8")
         await tick(app, pilot, feed)
         await pilot.press("a")
-        form = view(app).ack_form
+        form = view(app).in_hand.ack_form
         assert form.values == {"for": "2h", "note": ""}
         assert "Acknowledge overheated at " in text(app)
         await pilot.press("tab", *"fans", "enter")
@@ -235,7 +235,7 @@ async def test_acknowledging_and_taking_it_back() -> None:
         assert not form.is_open
         assert len(publisher.sent) == 1
         assert "acknowledged for 2h00: overheated at " in screen(app)[3]
-        await tick(app, pilot, feed, alertsview.NOTE_S + 1)
+        await tick(app, pilot, feed, NOTE_S + 1)
         assert "[active 0]" in text(app)
         assert "1 acknowledged: t shows them." in text(app)
         assert "1 acked" in screen(app)[0]
@@ -260,7 +260,7 @@ async def test_the_form_says_what_is_wrong() -> None:
         await pilot.press("8")
         await tick(app, pilot, feed)
         await pilot.press("a", *["backspace"] * 2, *"soon", "enter")
-        form = view(app).ack_form
+        form = view(app).in_hand.ack_form
         assert "'soon' is not a duration" in form.message
         publisher.problem = "nothing was written: memory: no connection"
         await pilot.press(*["backspace"] * 4, *"1h", "enter")
@@ -283,7 +283,7 @@ async def test_a_silence_with_its_preview() -> None:
         await pilot.press("8")
         await tick(app, pilot, feed)
         await pilot.press("z")
-        form = view(app).silence_form
+        form = view(app).in_hand.silence_form
         assert form.values["matchers"].startswith('alertname="overheated" chip="uc1/us-0001/')
         assert "would hide 1 firing (1 critical): overheated" in form.message
         await pilot.press("enter")
@@ -327,8 +327,9 @@ async def test_a_silence_of_a_storm_is_for_what_it_shares() -> None:
         await pilot.press("8")
         await tick(app, pilot, feed)
         await pilot.press("z")
-        assert view(app).silence_form.values["matchers"] == f'alertname="overheated" instance="{INSTANCE}"'
-        assert "would hide 16 firing (16 critical)" in view(app).silence_form.message
+        form = view(app).in_hand.silence_form
+        assert form.values["matchers"] == f'alertname="overheated" instance="{INSTANCE}"'
+        assert "would hide 16 firing (16 critical)" in form.message
 
 
 @pytest.mark.parametrize("key", ["a", "z", "x"])
@@ -341,10 +342,10 @@ async def test_a_screen_that_only_reads(key: str) -> None:
             await pilot.press("8")
             await tick(app, pilot, feed)
             await pilot.press(key)
-            assert alertsview.READ_ONLY in text(app)
-            assert not view(app).ack_form.is_open
+            assert READ_ONLY in text(app)
+            assert not view(app).in_hand.ack_form.is_open
             await pilot.press("down", "home")
-            assert alertsview.READ_ONLY not in text(app)
+            assert READ_ONLY not in text(app)
 
 
 async def test_the_tabs() -> None:

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
-    from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.quieting import Silence
-    from trnfleet.monitor.alerting.alerts import Happening
+    from trnfleet.monitor.alerting.book import Happening
     from trnfleet.monitor.findings import Severity
     from trnfleet.tui.alertrows import Group, Row
     from trnfleet.tui.bars import Parts
@@ -314,20 +313,3 @@ def history_head(width: int) -> Parts:
             palette.HEAD,
         )
     ]
-
-
-def said_of(alert: Alert, standing: str, summary: str) -> str:
-    """Return all that an alert says, in lower case, for a filter."""
-    labels = " ".join(f"{name}={value}" for name, value in alert.labels.items())
-    said = [
-        alert.severity,
-        alert.name,
-        alert.target,
-        alert.place,
-        alert.worst,
-        alert.job,
-        standing,
-        summary,
-        labels,
-    ]
-    return " ".join(said).lower()
