@@ -107,6 +107,10 @@ class Feed:
         self.told = 0
         """Events told so far."""
 
+    def restart(self, boot: str) -> None:
+        """Let the publisher begin anew, without telling anybody."""
+        self.boot, self.seq = boot, 0
+
     def set(self, name: str, values: Any, rows: Any = slice(None)) -> None:
         """Set a metric (in its unit) for rows of its scope."""
         metric = BY_NAME[name]
@@ -276,3 +280,15 @@ class Feed:
 
     def _state(self, topic_class: TopicClass, path: str, payload: bytes) -> Envelope:
         return Envelope(build_topic(self.fleet, topic_class, path), payload, qos=1, retain=True)
+
+
+DEMO = ultraservers(2) + standalone(4)
+"""Instances of a small fleet of both kinds: 192 chips."""
+
+
+def ready(*, json: bool = False) -> Feed:
+    """Return a feed of the small fleet whose monitor knows its layout, and has no values yet."""
+    feed = Feed(DEMO, json=json)
+    feed.scatter()
+    feed.describe()
+    return feed

@@ -5,6 +5,7 @@ Their texts are as they came from the wire: whoever shows them makes them plain 
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -110,6 +111,11 @@ class Events:
         """Yield what is kept."""
         for _, event in reversed(self._ring):
             yield event
+
+    def since(self, number: int) -> list[Event]:
+        """Return the events after the one with a number, oldest first, as far as they are kept."""
+        fresh = itertools.takewhile(lambda event: event.number > number, self.newest_first())
+        return list(fresh)[::-1]
 
     def notable(self, now_s: float, within_s: float) -> Event | None:
         """Return the newest of the most severe events that came within the last seconds; None for mere information."""

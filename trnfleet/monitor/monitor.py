@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.readings import Instant
-    from trnfleet.monitor.events import Event, Events
+    from trnfleet.monitor.events import Events
     from trnfleet.monitor.findings import Findings
     from trnfleet.monitor.reservations import Reservation, Reservations
     from trnfleet.monitor.store import Store
@@ -155,6 +155,9 @@ class RackPower(NamedTuple):
 class Monitor:
     """Everything that is known of one fleet."""
 
+    turn = 0
+    """A monitor stands for itself: see `Shown`."""
+
     def __init__(
         self,
         source: Source,
@@ -182,6 +185,7 @@ class Monitor:
             history: Where samples for charts are kept; one of the usual length if none is given.
         """
         self.fleet_name = fleet_name
+        self.root = root
         self.pue = pue
         self.clock = clock
         alerts = Alerts(fleet_name, rules, adopts=adopts_alerts)
@@ -387,7 +391,7 @@ class Monitor:
 
     async def _read(self) -> None:
         while batch := await self._source.take():
-            for part in _slices(batch):
+            for part in slices(batch):
                 self.apply(part)
                 await self.clock.sleep(0)
             await self.clock.sleep(GATHER_S)
@@ -467,11 +471,7 @@ class Monitor:
         """Return what rules see now; the events since the last call go with it."""
         ingest = self.ingest
         seen, self._events_seen = self._events_seen, ingest.events.received
-        fresh: list[Event] = []
-        for event in ingest.events.newest_first():
-            if event.number <= seen:
-                break
-            fresh.append(event)
+        fresh = ingest.events.since(seen)
         counts, now_s = self.counts, self.clock.monotonic_s()
         pipeline = {
             "lag_s": ingest.lag_s,
@@ -539,8 +539,8 @@ def _copied(ingest: Ingest) -> Ingest:
     return copy.deepcopy(ingest, {id(listener): None})
 
 
-def _slices(batch: list[Envelope]) -> list[list[Envelope]]:
-    """Cut a batch into parts that take about a millisecond each."""
+def slices(batch: list[Envelope]) -> list[list[Envelope]]:
+    """Cut a batch into parts that take about a millisecond each, between which others have their turn."""
     parts: list[list[Envelope]] = []
     part: list[Envelope] = []
     size = 0

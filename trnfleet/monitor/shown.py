@@ -30,6 +30,10 @@ class FleetState(Protocol):
     """What is known of one fleet at a moment, as views read it."""
 
     @property
+    def turn(self) -> int:
+        """Goes up with every exchange for another monitor."""
+
+    @property
     def fleet_name(self) -> str:
         """Which fleet."""
 

@@ -50,11 +50,10 @@ class Store:
     def _allocate(self, layout: Layout) -> None:
         self.layout = layout
         chips, instances = layout.chips, len(layout.instances)
-        self.columns: dict[str, NDArray[Any]] = {}
-        for metric in METRICS:
-            rows = chips if metric.scope is Scope.CHIP else instances
-            shape = (rows, metric.width) if metric.is_vector else (rows,)
-            self.columns[metric.name] = np.full(shape, metric.top, dtype=metric.dtype)
+        self.columns: dict[str, NDArray[Any]] = {
+            metric.name: metric.blank(chips if metric.scope is Scope.CHIP else instances)
+            for metric in METRICS
+        }
         self.chip_seen_s: NDArray[np.float64] = np.full(chips, -np.inf)
         """Monotonic seconds at which each chip's values came in."""
         self.chip_ts_ns: NDArray[np.int64] = np.zeros(chips, np.int64)

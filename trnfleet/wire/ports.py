@@ -29,6 +29,10 @@ class Envelope(NamedTuple):
     """Monotonic seconds at which it came in; 0 for one that is to be sent."""
 
 
+RECORDING = "recording"
+"""Protocol of what is played from a tape."""
+
+
 @dataclass(slots=True)
 class LinkStatus:
     """How a connection fares; written by the transport, read by whoever shows it."""
@@ -43,7 +47,7 @@ class LinkStatus:
     last_error: str = ""
     """Why the last connection ended or failed, in one line."""
     protocol: str = ""
-    """`5` or `3.1.1` once connected."""
+    """`5` or `3.1.1` once connected; `RECORDING` where there is no connection but a tape."""
     received: int = 0
     """Messages taken from the broker."""
     dropped: int = 0

@@ -10,7 +10,7 @@ from support.feed import Feed, standalone
 
 from trnfleet.monitor.alerting.alerts import Alerts
 from trnfleet.monitor.history import _Ring
-from trnfleet.monitor.ingest import TopicState
+from trnfleet.monitor.topics import TopicState
 
 
 def fed() -> Feed:
@@ -23,7 +23,7 @@ def fed() -> Feed:
 
 
 def test_a_copied_topic_has_all_that_the_topic_has_and_counts_on_its_own() -> None:
-    (topic,) = fed().monitor.ingest._topics.values()
+    (topic,) = fed().monitor.ingest.topics.states.values()
     twin = copy.deepcopy(topic)
     for field in fields(TopicState):
         if field.name not in {"tracker", "clock"}:
@@ -42,10 +42,10 @@ def test_topics_of_a_copy_share_their_clock_as_before() -> None:
     feed.describe()
     feed.tick()
     twin = copy.deepcopy(feed.monitor.ingest)
-    clocks = {id(topic.clock) for topic in twin._topics.values()}
+    clocks = {id(topic.clock) for topic in twin.topics.states.values()}
     assert clocks <= {id(clock) for clock in twin.timebase._clocks.values()}
-    covered = {id(topic) for topics in twin._covered_by.values() for topic in topics}
-    assert covered == {id(topic) for topic in twin._topics.values()}
+    covered = {id(topic) for topics in twin.topics._covered_by.values() for topic in topics}
+    assert covered == {id(topic) for topic in twin.topics.states.values()}
 
 
 def test_copied_events_go_on_on_their_own() -> None:

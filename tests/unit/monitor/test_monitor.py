@@ -5,23 +5,12 @@ import contextlib
 
 import pytest
 from support.feed import Feed, standalone, ultraservers
+from support.sources import QueueSource
 
 from trnfleet.clock import ManualClock
-from trnfleet.monitor.monitor import Monitor, RackPower, _slices
+from trnfleet.monitor.monitor import Monitor, RackPower, slices
 from trnfleet.monitor.store import Freshness
-from trnfleet.wire.ports import Envelope, LinkStatus
-
-
-class QueueSource:
-    """A source that a test puts batches into."""
-
-    def __init__(self) -> None:
-        self.status = LinkStatus(connected=True)
-        self.batches: asyncio.Queue[list[Envelope]] = asyncio.Queue()
-
-    async def take(self) -> list[Envelope]:
-        """Wait for the next batch."""
-        return await self.batches.get()
+from trnfleet.wire.ports import Envelope
 
 
 async def test_run_reads_and_computes() -> None:
@@ -69,9 +58,9 @@ def test_batches_are_cut_by_messages_and_bytes() -> None:
     """A large batch becomes parts that take about a millisecond each, in order."""
     small = [Envelope(str(number), b"x") for number in range(100)]
     large = [Envelope(str(number), b"x" * 800_000) for number in range(5)]
-    assert [len(part) for part in _slices(small)] == [32, 32, 32, 4]
-    assert [len(part) for part in _slices(large)] == [2, 2, 1]
-    assert [each for part in _slices(small) for each in part] == small
+    assert [len(part) for part in slices(small)] == [32, 32, 32, 4]
+    assert [len(part) for part in slices(large)] == [2, 2, 1]
+    assert [each for part in slices(small) for each in part] == small
 
 
 def test_power_to_the_meter() -> None:

@@ -1,0 +1,21 @@
+"""Sources without a broker."""
+
+from __future__ import annotations
+
+import asyncio
+
+from trnfleet.wire.ports import Envelope, LinkStatus
+
+
+class QueueSource:
+    """A source of the batches that a test puts in, one a call; who asks for more waits."""
+
+    def __init__(self, *batches: list[Envelope]) -> None:
+        self.status = LinkStatus(connected=True)
+        self.batches: asyncio.Queue[list[Envelope]] = asyncio.Queue()
+        for batch in batches:
+            self.batches.put_nowait(batch)
+
+    async def take(self) -> list[Envelope]:
+        """Wait for the next batch."""
+        return await self.batches.get()

@@ -1,0 +1,121 @@
+"""What can be told of telemetry without its descriptor: whether it is a frame, of which start, and its number.
+
+A frame's head is found by stepping from key to key of its map: its bytes alone do not tell a key from a part of a text.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnfleet.errors import WireError
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trnfleet.wire.ports import Envelope
+
+_MAP_HEADS = range(0xA0, 0xC0)
+"""First bytes that CBOR maps begin with; JSON objects begin with an opening brace, 0x7B."""
+_NUMBER, _BYTES, _TEXT, _ARRAY, _MAP, _TAG = 0, 2, 3, 4, 5, 6
+"""CBOR's major types."""
+_SIZES = {24: 1, 25: 2, 26: 4, 27: 8}
+"""Bytes of the number behind an item's first byte, where that does not hold it itself."""
+_MOST_KEYS = 64
+"""Keys of a frame that are looked at; ours has 8."""
+_MOST_ITEMS = 1_024
+"""Items of a key's value that are stepped over; each of at most 128 columns has 3."""
+_LONGEST_BOOT = 64
+
+
+def is_cbor(envelope: Envelope) -> bool:
+    """Tell the encoding by the MQTT 5 content type, or by the first byte where there is none."""
+    if envelope.content_type == CONTENT_TYPE_CBOR:
+        return True
+    if envelope.content_type == CONTENT_TYPE_JSON:
+        return False
+    return bool(envelope.payload) and envelope.payload[0] in _MAP_HEADS
+
+
+def boot_span(payload: bytes) -> slice:
+    """Return where the text of a frame's boot id stands.
+
+    Raises:
+        WireError: it is no frame, or has none.
+    """
+    for key, at in _places(payload):
+        if key == b"boot":
+            return _boot(payload, at)
+    raise WireError("a frame without boot")
+
+
+def frame_head(payload: bytes) -> tuple[str, int]:
+    """Return boot and seq of a frame.
+
+    Raises:
+        WireError: it is no frame, or has none.
+    """
+    boot: str | None = None
+    seq: int | None = None
+    for key, at in _places(payload):
+        if key == b"boot":
+            boot = payload[_boot(payload, at)].decode(errors="replace")
+        elif key == b"seq":
+            major, seq, _ = _item(payload, at)
+            if major != _NUMBER:
+                raise WireError("a frame whose seq is no number")
+        if boot is not None and seq is not None:
+            return boot, seq
+    raise WireError("a frame without boot or seq")
+
+
+def _boot(payload: bytes, at: int) -> slice:
+    major, size, begin = _item(payload, at)
+    if major != _TEXT or not 0 < size <= _LONGEST_BOOT or begin + size > len(payload):
+        raise WireError(f"a frame whose boot is no text of 1 to {_LONGEST_BOOT} bytes")
+    return slice(begin, begin + size)
+
+
+def _places(payload: bytes) -> Iterator[tuple[bytes, int]]:
+    """Yield each key of a frame, and where its value begins."""
+    major, entries, at = _item(payload, 0)
+    if major != _MAP:
+        raise WireError("not a frame")
+    for _ in range(min(entries, _MOST_KEYS)):
+        major, size, begin = _item(payload, at)
+        if major != _TEXT:
+            raise WireError("a frame with a key that is no text")
+        at = begin + size
+        yield payload[begin:at], at
+        at = _past(payload, at)
+
+
+def _past(payload: bytes, at: int) -> int:
+    """Return where an item ends, all that is in it included."""
+    due = 1
+    for _ in range(_MOST_ITEMS):
+        major, number, at = _item(payload, at)
+        if major in {_BYTES, _TEXT}:
+            at += number
+        elif major in {_ARRAY, _MAP, _TAG}:
+            due += {_ARRAY: number, _MAP: 2 * number, _TAG: 1}[major]
+        due -= 1
+        if not due:
+            return at
+    raise WireError(f"a frame with more than {_MOST_ITEMS} items in one")
+
+
+def _item(payload: bytes, at: int) -> tuple[int, int, int]:
+    """Return an item's major type, its number and where what it holds begins.
+
+    Raises:
+        WireError: the payload ends before, or the item's length is not told.
+    """
+    head = payload[at] if at < len(payload) else 0xFF
+    major, number, begin = head >> 5, head & 0x1F, at + 1
+    if number >= 24:
+        end = begin + _SIZES.get(number, len(payload))
+        if end > len(payload):
+            raise WireError("a frame that is torn or of untold length")
+        number, begin = int.from_bytes(payload[begin:end], "big"), end
+    return major, number, begin
