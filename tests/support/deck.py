@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S
+from trnfleet.errors import TrnfleetError
 from trnfleet.monitor.replay.deck import RATES, Mode
 from trnfleet.monitor.shown import Shown
 
@@ -43,7 +44,8 @@ class FakeDeck:
         self.wishes: list[tuple[object, ...]] = []
         self.moments: dict[int, int] = {}
         """Places by the fleet's time."""
-        self.saved = "saved 12 messages"
+        self.refuses = ""
+        """Why nothing is saved."""
 
     @property
     def is_live_possible(self) -> bool:
@@ -119,6 +121,8 @@ class FakeDeck:
     def moment_of(self, fleet_ns: int) -> int | None:
         return self.moments.get(fleet_ns)
 
-    async def save(self, path: Path) -> str:
+    async def save(self, path: Path) -> int:
         self._wish("save", str(path))
-        return self.saved
+        if self.refuses:
+            raise TrnfleetError(self.refuses)
+        return 12

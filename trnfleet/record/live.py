@@ -13,11 +13,11 @@ from trnfleet import logs
 from trnfleet.clock import NS_PER_S
 from trnfleet.errors import ConfigError
 from trnfleet.record.envelopes import CHANNELS
-from trnfleet.record.leftovers import NAME, FolderLock, clear_leftovers
+from trnfleet.record.leftovers import NAME, FolderLock
 from trnfleet.record.limits import RecordLimits
 from trnfleet.record.packing import QUICK_LEVEL
 from trnfleet.record.reader import GrowingPart
-from trnfleet.record.recorder import RecordingThread
+from trnfleet.record.recorder import FLUSHED_AFTER_S, RecordingThread
 from trnfleet.record.saving import save_parts
 from trnfleet.record.timeline import Timeline
 from trnfleet.record.writer import RecordingWriter
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from trnfleet.record.records import ChunkEntry
     from trnfleet.wire.ports import Envelope, Keyframe, Stored
 
-__all__ = ["LiveBuffer", "clear_leftovers"]
-
 log = logs.get_logger(__name__)
 
 PARTS = 32
@@ -41,13 +39,15 @@ _SMALLEST_PART_BYTES = 2**20
 _CHUNK_BYTES_IN_MEMORY = 500
 """What a chunk's place costs in memory."""
 _FLUSH_WITHIN_S = 2.0
+QUIET_S = 2 * FLUSHED_AFTER_S
+"""What has not been taken so long after it came never came."""
 
 
 class LiveBuffer:
     """Takes what the monitor takes, keeps as much of it as fits and plays it back.
 
     Of the memory a quarter each goes to what waits to be written, to the newest telemetry, to the places of chunks and to
-    decompressed chunks. A full or missing disk does not stop anybody: `status.failed` says so, and nothing more is kept.
+    decompressed chunks. A full or missing disk does not stop anybody: `problem` says so, and nothing more is kept.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class LiveBuffer:
         """
         self._folder = folder
         self._about = about
+        self._clock = clock
         self._disk_bytes = disk_bytes
         self._quarter_bytes = max(2**20, memory_bytes // 4)
         self._limits = RecordLimits(cache_bytes=self._quarter_bytes)
@@ -87,24 +88,35 @@ class LiveBuffer:
 
     @property
     def end_ns(self) -> int:
-        """Time up to which everything can be read: at most half a second ago; 0 where there is nothing."""
-        return self._timeline.end_ns
+        """Time up to which everything can be read, at most about a second ago; 0 where there is nothing.
+
+        While nothing comes, it goes on: a silence can be gone back to like anything else.
+        """
+        end_ns = self._timeline.end_ns
+        if end_ns and self._thread.is_drained:
+            return max(end_ns, self.to_ns(self._clock.monotonic_s() - QUIET_S))
+        return end_ns
 
     @property
     def window_s(self) -> float:
         """How much is kept, in seconds."""
         return max(0, self.end_ns - self.start_ns) / NS_PER_S
 
+    @property
+    def problem(self) -> str:
+        """Why nothing more is kept; empty while all is well."""
+        return self.status.failed
+
     def take(self, batch: Sequence[Envelope]) -> None:
         """Keep a batch: cheap, never waits and never fails."""
         self._thread.take(batch)
 
-    def to_ns(self, received_s: float) -> int:
+    def to_ns(self, monotonic_s: float) -> int:
         """Return the buffer's time of a monotonic one."""
-        return self._thread.to_ns(received_s)
+        return self._thread.wall.to_ns(monotonic_s)
 
     def start(self) -> None:
-        """Make the folder and begin to write; where that cannot be, `status.failed` says why."""
+        """Make the folder and begin to write; where that cannot be, `problem` says why."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._lock.take()

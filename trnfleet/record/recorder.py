@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from trnfleet import logs
-from trnfleet.clock import NS_PER_S
+from trnfleet.clock import NS_PER_S, SteadyWall
 from trnfleet.errors import TrnfleetError
 from trnfleet.record.writer import RecordingError, RecordingWriter
 
@@ -58,8 +58,11 @@ class RecordStatus:
     """Time of the first message; 0 before it."""
     last_ns: int = 0
     """Time of the last message."""
-    queue_peak_bytes: int = 0
-    """The most that has waited to be written."""
+
+    @property
+    def length_s(self) -> float:
+        """Seconds from the first message to the last."""
+        return max(0, self.last_ns - self.first_ns) / NS_PER_S
 
 
 class RecordingThread:
@@ -68,10 +71,10 @@ class RecordingThread:
     def __init__(self, make: Callable[[], RecordingWriter], *, clock: Clock, queue_bytes: int) -> None:
         """Bind to what makes the writer, which is called in the thread that starts."""
         self.status = RecordStatus()
+        self.wall = SteadyWall(clock)
+        """The recording's time of a monotonic one."""
         self._make = make
         self._clock = clock
-        self._wall_ns = clock.wall_ns()
-        self._mono_s = clock.monotonic_s()
         self._queue_bytes = queue_bytes
         self._queue: deque[tuple[Sequence[Envelope], int, int]] = deque()
         """Batches, their sizes and their numbers."""
@@ -109,7 +112,6 @@ class RecordingThread:
             self._taken += 1
             self._queue.append((batch, size, self._taken))
             self._queued_bytes += size
-            status.queue_peak_bytes = max(status.queue_peak_bytes, self._queued_bytes)
             self._wake.notify()
 
     def _what_fits(self, batch: Sequence[Envelope]) -> tuple[Sequence[Envelope], int]:
@@ -160,6 +162,11 @@ class RecordingThread:
             self._wake.wait_for(lambda: self._flushed >= mine or bool(self.status.failed), timeout_s)
             return self._flushed >= mine
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether all that was taken is in the file."""
+        return self._flushed == self._taken and not self.status.failed
+
     def close(self) -> None:
         """Write what is queued, finish the file and end the thread; a second call does nothing."""
         with self._wake:
@@ -168,10 +175,6 @@ class RecordingThread:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-
-    def to_ns(self, received_s: float) -> int:
-        """Return the recording's time of a monotonic one: the wall clock at its begin and what has passed since."""
-        return self._wall_ns + round((received_s - self._mono_s) * NS_PER_S)
 
     def _run(self) -> None:
         writer = self._writer
@@ -239,7 +242,7 @@ class RecordingThread:
     def _write(self, writer: RecordingWriter, batch: Sequence[Envelope]) -> None:
         status = self.status
         for envelope in batch:
-            time_ns = self.to_ns(envelope.received_s or self._clock.monotonic_s())
+            time_ns = self.wall.to_ns(envelope.received_s or self._clock.monotonic_s())
             try:
                 writer.write(time_ns, envelope)
             except RecordingError:

@@ -12,8 +12,8 @@ from support.taping import ABOUT, NS_PER_S, START_NS, read
 
 from trnfleet.clock import ManualClock
 from trnfleet.errors import ConfigError
-from trnfleet.record.leftovers import LOCK_NAME, FolderLock
-from trnfleet.record.live import LiveBuffer, clear_leftovers
+from trnfleet.record.leftovers import LOCK_NAME, FolderLock, clear_leftovers
+from trnfleet.record.live import LiveBuffer
 from trnfleet.record.recording import Recording
 from trnfleet.wire.ports import Envelope
 
@@ -86,6 +86,29 @@ def test_it_is_read_while_it_grows(buffer: LiveBuffer) -> None:
     )
     fill(buffer, 300, 100)
     assert numbers(buffer.read(moment(299), moment(999))) == list(range(300, 400))
+
+
+async def test_a_silence_is_kept_too(tmp_path: Path) -> None:
+    """While nothing comes, the end goes on; what comes after the silence is read after it."""
+    clock = ManualClock(START_NS, 100.0)
+    buffer = LiveBuffer(tmp_path / "past" / "demo-1", ABOUT, clock=clock)
+    buffer.start()
+    await clock.advance(5.0)
+    assert buffer.end_ns == 0
+    fill(buffer, 0, 51)
+    assert buffer.end_ns == moment(50)
+    await clock.advance(60.0)
+    assert buffer.end_ns == START_NS + 64 * NS_PER_S
+    assert buffer.window_s == 64.0
+    assert numbers(buffer.read(moment(40), buffer.end_ns)) == list(range(41, 51))
+    buffer.take(batch(651, 1))
+    before_ns = buffer.end_ns
+    assert buffer._thread.flush(5)
+    assert numbers(buffer.read(before_ns, moment(651))) == [651]
+    buffer._thread.fail("No space left on device")
+    await clock.advance(60.0)
+    assert buffer.end_ns == moment(651)
+    buffer.close()
 
 
 def test_reading_asks_for_the_present(buffer: LiveBuffer) -> None:

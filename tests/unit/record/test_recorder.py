@@ -99,7 +99,6 @@ def test_what_does_not_fit_into_the_queue_is_counted(tmp_path: Path) -> None:
     kept = len(read(tmp_path / "a.mcap"))
     assert 15 < kept < 30
     assert recorder.status.lost == 100 - kept
-    assert recorder.status.queue_peak_bytes <= 10_000
     recorder.take(envelopes(5))
     assert recorder.status.lost == 105 - kept
 

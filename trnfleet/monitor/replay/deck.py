@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import enum
+import itertools
 from typing import TYPE_CHECKING, Protocol
 
 from trnfleet import logs
@@ -41,6 +42,8 @@ RATES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 125.0, 250.0, 5
 """Seconds of the tape a second that can be chosen."""
 FRAME_S = 0.04
 """Real seconds between two turns."""
+IDLE_S = 1.0
+"""And where nothing moves; a wish ends the rest at once."""
 WORK_S = 0.03
 """Real seconds of work in a turn, beside which keys and drawing have their turn."""
 SLICE_S = 0.006
@@ -85,7 +88,7 @@ class Keeper(Protocol):
     def problem(self) -> str:
         """Why nothing more is kept; empty while all is well."""
 
-    def position_of(self, monotonic_s: float) -> int:
+    def to_ns(self, monotonic_s: float) -> int:
         """Return the tape's time of a moment."""
 
     def save(self, path: Path) -> int:
@@ -132,7 +135,7 @@ class Deck:
         self._begin_ns, self._until_ns = begin_ns, until_ns
         if live is not None and keeper is not None:
             anchor_s = clock.monotonic_s()
-            self._anchor = keeper.position_of(anchor_s), anchor_s
+            self._anchor = keeper.to_ns(anchor_s), anchor_s
         else:
             self._anchor = tape.start_ns, 0.0
         self.timeline = Timeline(self._position_of, clock.monotonic_s, every_s=SNAPSHOT_EVERY_S)
@@ -159,6 +162,8 @@ class Deck:
         """Real time before which what is played is not brought up to date again."""
         self._is_settled = True
         """Whether what is shown is up to date with its place."""
+        self._woken = asyncio.Event()
+        """Set where a turn is to be had at once."""
         if live is None:
             self._surveyor: Past | None = self._new_past(survey=True)
             self._surveyor.monitor.on_pass = self._surveyed
@@ -202,7 +207,7 @@ class Deck:
     def end_ns(self) -> int:
         """The newest place: the present, where there is one."""
         if self._keeper is not None:
-            return max(self._tape.end_ns, self._keeper.position_of(self._clock.monotonic_s()))
+            return max(self._tape.end_ns, self._keeper.to_ns(self._clock.monotonic_s()))
         return self._tape.end_ns if self._until_ns is None else min(self._until_ns, self._tape.end_ns)
 
     @property
@@ -338,16 +343,16 @@ class Deck:
         found = self.timeline.moment_of(fleet_ns)
         return None if found is None or not self.start_ns <= found <= self.end_ns else found
 
-    async def save(self, path: Path) -> str:
-        """Write what is kept as a recording; return in one line what was done, or why it was not."""
-        keeper = self._keeper
-        if keeper is None:
-            return "this is a recording already"
-        try:
-            messages = await asyncio.to_thread(keeper.save, path)
-        except (TrnfleetError, OSError) as error:
-            return f"not saved: {error}"
-        return f"saved {messages:,} messages to {path}"
+    async def save(self, path: Path) -> int:
+        """Write what is kept as a recording; return how many messages that were.
+
+        Raises:
+            TrnfleetError: this is a recording already, or the file cannot be made.
+            OSError: writing failed.
+        """
+        if self._keeper is None:
+            raise TrnfleetError("this is a recording already")
+        return await asyncio.to_thread(self._keeper.save, path)
 
     # Doing it
 
@@ -355,14 +360,25 @@ class Deck:
         """Do what is wished, until cancelled."""
         async with background(deck_turns=self._keep_turning(), deck_survey=self._survey()):
             while True:
-                await self._clock.sleep(3600)
+                await self._clock.sleep(IDLE_S)
+                self._woken.set()
 
     async def _keep_turning(self) -> None:
         while True:
             begun_s = self._clock.monotonic_s()
+            self._woken.clear()
             await self._turn()
+            if self._is_at_rest:
+                await self._woken.wait()
+                continue
             spent_s = self._clock.monotonic_s() - begun_s
             await self._clock.sleep(max(FRAME_S - spent_s, 0.005))
+
+    @property
+    def _is_at_rest(self) -> bool:
+        """Whether nothing moves until somebody wishes for it."""
+        stands = self.mode is Mode.PAUSED and self._is_settled and self.is_exact
+        return self._wish_ns is None and (self._past is None or stands)
 
     async def _turn(self) -> None:
         """Do a little of what is to be done."""
@@ -389,33 +405,27 @@ class Deck:
         is_there = self._past is not None and self._past.position_ns >= self._tape.start_ns - 1
         if self._past is not None and is_there and 0 <= ahead_s <= NEAR_S:
             past = self._past
-            done = await self._work(past.advance(wish_ns), wish_ns) and await self._work(
-                past.settle(), wish_ns
-            )
+            work = past.reach(wish_ns)
         else:
             past = self._new_past()
             found = self.timeline.snapshot(wish_ns)
             if wish_ns <= self._tape.start_ns:
-                done = await self._work(past.begin(), wish_ns) and await self._work(
-                    past.advance(wish_ns), wish_ns
-                )
-                done = done and await self._work(past.settle(), wish_ns)
+                work = itertools.chain(past.begin(), past.reach(wish_ns))
                 # Where there is a present, what is kept is not all that there was.
                 exact = self.live is None
                 since_ns = None if exact else wish_ns
             elif found is not None and wish_ns - found[0] <= NEAR_S * NS_PER_S:
                 past.resume(found[1], found[0])
-                done = await self._work(past.advance(wish_ns), wish_ns)
-                done = done and await self._work(past.settle(), wish_ns)
+                work = past.reach(wish_ns)
                 exact, since_ns = True, None
             else:
                 if found is not None:
                     # Alerts of a little earlier, until those of this moment are there.
                     past.monitor.ingest.alerts = copy.deepcopy(found[1].ingest.alerts)
                     past.monitor.evaluates_alerts = False
-                done = await self._work(past.rebuild(wish_ns), wish_ns)
+                work = past.rebuild(wish_ns)
                 exact, since_ns = False, wish_ns
-        if not done:
+        if not await self._work(work, wish_ns):
             # Overtaken half-way: that past is good for nothing.
             if past is self._past:
                 self._past = None
@@ -582,7 +592,7 @@ class Deck:
     def _position_of(self, monotonic_s: float) -> int:
         if self._keeper is not None:
             # Rounded as the tape's own times are: a snapshot ends with a message, not a nanosecond before it.
-            return self._keeper.position_of(monotonic_s)
+            return self._keeper.to_ns(monotonic_s)
         anchor_ns, anchor_s = self._anchor
         return anchor_ns + round((monotonic_s - anchor_s) * NS_PER_S)
 
@@ -596,10 +606,13 @@ class Deck:
 
     def _wish(self, time_ns: int) -> None:
         self._wish_ns = time_ns
-        self._base = None
-        self._revision += 1
+        self._changed()
 
     def _set_mode(self, mode: Mode) -> None:
         self.mode = mode
+        self._changed()
+
+    def _changed(self) -> None:
         self._base = None
         self._revision += 1
+        self._woken.set()

@@ -6,14 +6,13 @@ against every whole second, however fast it is played. It is driven by whoever o
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.errors import WireError
+from trnfleet.monitor.monitor import slices
 from trnfleet.monitor.tracking import Pipeline
-from trnfleet.wire.ports import LinkStatus
-from trnfleet.wire.topics import VERSION, TopicClass, parse_topic
+from trnfleet.wire.ports import RECORDING, LinkStatus
+from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
 
 GATHER_NS = 20_000_000
 """Messages that came within this time are applied at once, as a live monitor does."""
-SLICE_MESSAGES = 32
-SLICE_BYTES = 1_500_000
-"""What is applied between two turns of other tasks."""
 EVERY_NS = NS_PER_S
 """Distance of the passes, at whole seconds of the tape."""
 QUIET_NS = 3_600 * NS_PER_S
@@ -43,7 +39,7 @@ class PastSource:
     """Stands where a monitor's source does; it gives nothing, because the past is applied by whoever plays it."""
 
     def __init__(self, name: str) -> None:
-        self.status = LinkStatus(broker=name, connected=True, protocol="recording")
+        self.status = LinkStatus(broker=name, connected=True, protocol=RECORDING)
 
     async def take(self) -> list[Envelope]:
         """Return the end at once."""
@@ -65,6 +61,7 @@ class Past:
         self._clock = clock
         self._heard_ns = clock.position_ns
         self.monitor = monitor
+        self._telemetry = build_topic(monitor.fleet_name, TopicClass.TELEMETRY, "", monitor.root)
 
     @property
     def position_ns(self) -> int:
@@ -129,6 +126,11 @@ class Past:
             due_ns = self._next_due(due_ns)
         self._clock.position_ns = max(self.position_ns, until_ns)
 
+    def reach(self, until_ns: int) -> Iterator[None]:
+        """Advance to a place, and show it."""
+        yield from self.advance(until_ns)
+        yield from self.settle()
+
     def settle(self) -> Iterator[None]:
         """Make a pass at the present place, so that it shows what has been applied."""
         return self.monitor.passing()
@@ -148,17 +150,8 @@ class Past:
         if not batch:
             return
         self._clock.position_ns = self._heard_ns = max(self.position_ns, batch[-1].time_ns)
-        clock = self._clock
-        part: list[Envelope] = []
-        size = 0
-        for each in batch:
-            part.append(each.envelope._replace(received_s=clock.at_s(each.time_ns)))
-            size += len(each.envelope.payload)
-            if len(part) >= SLICE_MESSAGES or size >= SLICE_BYTES:
-                self.monitor.apply(part)
-                yield
-                part, size = [], 0
-        if part:
+        at_s = self._clock.at_s
+        for part in slices([each.envelope._replace(received_s=at_s(each.time_ns)) for each in batch]):
             self.monitor.apply(part)
             yield
 
@@ -167,13 +160,13 @@ class Past:
         state: list[Stored] = []
         values: list[Stored] = []
         for each in keyframe.state:
-            (values if _is_telemetry(each) else state).append(each)
+            (values if self._is_telemetry(each) else state).append(each)
         values.sort(key=lambda stored: stored.time_ns)
         # State holds from before the first value on, whenever its last repetition came.
         first_ns = min(position_ns, values[0].time_ns if values else keyframe.time_ns)
         self._clock.position_ns = first_ns
-        for cut in range(0, len(state), SLICE_MESSAGES):
-            self.monitor.apply([each.envelope for each in state[cut : cut + SLICE_MESSAGES]])
+        for part in slices([each.envelope for each in state]):
+            self.monitor.apply(part)
             yield
         # Values must find their rows, or they would be held back and be taken for newer than they are.
         self.monitor.lay_out()
@@ -184,7 +177,7 @@ class Past:
         rest: list[Stored] = []
         newest: dict[str, Stored] = {}
         for number, stored in enumerate(read):
-            if _is_telemetry(stored):
+            if self._is_telemetry(stored):
                 newest[stored.envelope.topic] = stored
             else:
                 rest.append(stored)
@@ -203,15 +196,5 @@ class Past:
             batch.append(each)
         yield from self._apply(batch)
 
-
-def _is_telemetry(stored: Stored) -> bool:
-    return _is_telemetry_topic(stored.envelope.topic)
-
-
-@functools.lru_cache(maxsize=65_536)
-def _is_telemetry_topic(topic: str) -> bool:
-    root, _, _ = topic.partition(f"/{VERSION}/")
-    try:
-        return parse_topic(topic, root).topic_class is TopicClass.TELEMETRY
-    except WireError:
-        return False
+    def _is_telemetry(self, stored: Stored) -> bool:
+        return stored.envelope.topic.startswith(self._telemetry)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.alert import address_of
+from trnfleet.monitor.events import SEVERITIES
 from trnfleet.monitor.findings import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from trnfleet.monitor.events import Event
     from trnfleet.monitor.monitor import Monitor, Snapshot
 
 Kind = Literal["alert", "resolved", "event"]
@@ -37,7 +37,6 @@ SNAPSHOT_SHARE = 0.001
 MOST_TIMES = 200_000
 """Two days, at one a second."""
 _TIME_OF = operator.attrgetter("time_ns")
-_SEVERITIES = {"critical": Severity.CRITICAL, "warning": Severity.WARNING, "info": Severity.INFO}
 
 
 class Mark(NamedTuple):
@@ -66,7 +65,7 @@ class Timeline:
         Args:
             position_of: Returns the tape's time of a monitor's monotonic seconds.
             real_s: Returns real monotonic seconds, by which work is timed.
-            every_s: Seconds between two snapshots.
+            every_s: Seconds between two snapshots, at the least.
         """
         self.marks: list[Mark] = []
         self.snapshots: list[tuple[int, Snapshot]] = []
@@ -77,34 +76,33 @@ class Timeline:
         self._position_of = position_of
         self._real_s = real_s
         self._every_ns = round(every_s * NS_PER_S)
+        self._due_ns = 0
+        """Place from which on the next snapshot is taken."""
         self._happened = 0
         self._events = 0
         self._times: deque[tuple[int, int]] = deque(maxlen=MOST_TIMES)
         """Fleet time and the tape's, at most a pair a second."""
 
-    def take(
-        self, monitor: Monitor, now_ns: int, kinds: Container[Kind] = ("alert", "resolved", "event")
-    ) -> None:
+    def take(self, monitor: Monitor, now_ns: int) -> None:
         """Take note of what a pass has found; to be called after every pass, or after the last of a few.
 
         Args:
             monitor: The one that monitors the tape.
             now_ns: The tape's time.
-            kinds: Which marks are made.
         """
         self.surveyed_ns = max(self.surveyed_ns, now_ns)
         if not self._times or now_ns - self._times[-1][1] >= NS_PER_S:
             self._times.append((monitor.moment().time_ns, now_ns))
-        marks = [
-            mark for mark in (*self._alerts(monitor, now_ns), *self._tell(monitor)) if mark.kind in kinds
-        ]
+        marks = [*self._alerts(monitor, now_ns), *self._tell(monitor)]
         if marks:
             # Whoever draws marks tells a new list from the old one.
             self.marks = sorted([*self.marks, *marks], key=_TIME_OF)[-MOST_MARKS:]
             self.revision += 1
-        due_ns = self.snapshots[-1][0] + self._every_ns if self.snapshots else 0
-        if now_ns >= due_ns and monitor.store.layout.instances and math.isfinite(monitor.applied_s):
-            self._take_snapshot(monitor)
+        if monitor.store.layout.instances and math.isfinite(monitor.applied_s):
+            # While nothing comes, this place stands, and what rules find goes on: a snapshot would know of what is later.
+            place_ns = self._position_of(monitor.applied_s)
+            if place_ns >= self._due_ns:
+                self._take_snapshot(monitor, place_ns)
 
     def drop_before(self, time_ns: int) -> None:
         """Forget what lies before a time, because the tape has been cut there."""
@@ -149,24 +147,20 @@ class Timeline:
                 continue
             kind: Kind = "alert" if each.kind == "firing" else "resolved"
             alert = each.alert
-            severity = _SEVERITIES.get(alert.severity, Severity.INFO)
+            severity = SEVERITIES.get(alert.severity, Severity.INFO)
             found.append(Mark(now_ns, kind, severity, each.summary, address_of(alert), alert.fingerprint))
         return found
 
     def _tell(self, monitor: Monitor) -> list[Mark]:
-        fresh: list[Event] = []
-        for event in monitor.events.newest_first():
-            if event.number <= self._events:
-                break
-            fresh.append(event)
+        fresh = monitor.events.since(self._events)
         self._events = monitor.events.received
         return [
             Mark(self._position_of(each.received_s), "event", each.severity, each.text, each.path, "")
-            for each in reversed(fresh)
+            for each in fresh
             if each.severity is not Severity.INFO
         ]
 
-    def _take_snapshot(self, monitor: Monitor) -> None:
+    def _take_snapshot(self, monitor: Monitor, place_ns: int) -> None:
         size = (
             SNAPSHOT_BASE_BYTES
             + SNAPSHOT_INSTANCE_BYTES * len(monitor.store.layout.instances)
@@ -180,10 +174,11 @@ class Timeline:
             # Every other one goes, so that a long tape has them farther apart and none only near its end.
             self.snapshots = self.snapshots[::2]
             self._every_ns *= 2
-            if self.snapshots[-1][0] + self._every_ns > self.surveyed_ns:
+            self._due_ns = self.snapshots[-1][0] + self._every_ns
+            if self._due_ns > place_ns:
                 return
         begun_s = self._real_s()
         snapshot = monitor.snapshot()
         spent_s = self._real_s() - begun_s
-        self._every_ns = max(self._every_ns, round(spent_s / SNAPSHOT_SHARE * NS_PER_S))
-        self.snapshots.append((self._position_of(snapshot.applied_s), snapshot))
+        self._due_ns = place_ns + max(self._every_ns, round(spent_s / SNAPSHOT_SHARE * NS_PER_S))
+        self.snapshots.append((place_ns, snapshot))

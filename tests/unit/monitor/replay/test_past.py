@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.feed import Feed, standalone
-from support.memorytape import KeyedTape, values_of
-from support.tape import MemoryTape
+from support.known import values_of
+from support.tape import KeyedTape, MemoryTape
 
 from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.clock import TapeClock
 from trnfleet.monitor.replay.past import Past, PastSource
 from trnfleet.wire.ports import Stored
+from trnfleet.wire.topics import DEFAULT_ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trnfleet.wire.ports import Tape
+    from trnfleet.wire.ports import Envelope, Tape
 
 BEGIN_NS = 1_767_571_200 * NS_PER_S + NS_PER_S // 4
 SECONDS = 25
@@ -36,10 +37,10 @@ def recorded(gap_s: int = 0) -> KeyedTape:
     return tape
 
 
-def past_of(tape: Tape) -> Past:
+def past_of(tape: Tape, root: str = DEFAULT_ROOT) -> Past:
     """Return a past that knows nothing yet."""
     clock = TapeClock(ManualClock(), tape.start_ns, 0.0, tape.start_ns)
-    return Past(tape, Monitor(PastSource("a tape"), "demo", clock=clock), clock)
+    return Past(tape, Monitor(PastSource("a tape"), "demo", clock=clock, root=root), clock)
 
 
 def exhaust(work: Iterator[None]) -> int:
@@ -128,3 +129,27 @@ def test_what_is_of_another_topic_is_no_telemetry_and_stops_nobody() -> None:
     mixed = past_of(MemoryTape(messages))
     exhaust(mixed.rebuild(BEGIN_NS + 24 * NS_PER_S))
     assert mixed.monitor.summary().live_chips == mixed.monitor.store.layout.chips > 0
+
+
+@pytest.mark.parametrize("root", ["trnfleet", "a/v1/b"])
+def test_of_telemetry_the_newest_alone_is_applied_whatever_its_root(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = [
+        stored._replace(
+            envelope=stored.envelope._replace(topic=root + stored.envelope.topic.removeprefix("trnfleet"))
+        )
+        for stored in recorded().stored
+    ]
+    past = past_of(MemoryTape(messages), root)
+    applied: list[str] = []
+    apply = past.monitor.apply
+
+    def noting(batch: list[Envelope]) -> None:
+        applied.extend(each.topic for each in batch)
+        apply(batch)
+
+    monkeypatch.setattr(past.monitor, "apply", noting)
+    exhaust(past.rebuild(BEGIN_NS + 24 * NS_PER_S))
+    assert sum("/telemetry/" in topic for topic in applied) == 1
+    assert past.monitor.summary().live_chips == past.monitor.store.layout.chips > 0

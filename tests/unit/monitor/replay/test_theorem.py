@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.feed import Feed, SilentSource
-from support.memorytape import alerts_of, rollups_of, values_of
+from support.known import alerts_of, rollups_of, values_of
 
 from trnfleet.cli.rulepack import load_rules
 from trnfleet.clock import NS_PER_S, SystemClock

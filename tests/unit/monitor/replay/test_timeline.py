@@ -128,6 +128,28 @@ def test_snapshots_that_take_long_are_rare() -> None:
     assert [(time_ns - BEGIN_NS) // NS_PER_S for time_ns, _ in timeline.snapshots] == [0, 50, 100, 150]
 
 
+def test_one_snapshot_that_took_long_makes_the_next_one_late_and_no_other() -> None:
+    took_s = iter([0.0, 0.05, *(1.0 for _ in range(100))])
+    timeline = Timeline(lambda at_s: BEGIN_NS + round(at_s * NS_PER_S), lambda: next(took_s), every_s=10.0)
+    monitor = fed()
+    for second in range(0, 100, 5):
+        monitor.applied_s = float(second)
+        timeline.take(monitor, BEGIN_NS + second * NS_PER_S)
+    assert [(time_ns - BEGIN_NS) // NS_PER_S for time_ns, _ in timeline.snapshots] == [0, 50, 60, 70, 80, 90]
+
+
+def test_silence_makes_no_snapshots() -> None:
+    """What rules find in a silence is later than the last message, and the snapshots before it are worth keeping."""
+    timeline, monitor = make(10.0), fed()
+    for second in range(1_000):
+        monitor.applied_s = float(min(second, 95))
+        timeline.take(monitor, BEGIN_NS + second * NS_PER_S)
+    assert [(time_ns - BEGIN_NS) // NS_PER_S for time_ns, _ in timeline.snapshots] == list(range(0, 100, 10))
+    monitor.applied_s = 1_001.0
+    timeline.take(monitor, BEGIN_NS + 1_001 * NS_PER_S)
+    assert timeline.snapshots[-1][0] == BEGIN_NS + 1_001 * NS_PER_S
+
+
 def test_times_are_kept_once_a_second_and_as_long_as_the_tape() -> None:
     timeline, monitor = make(), fed()
     for tenth in range(600):

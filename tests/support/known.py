@@ -1,0 +1,66 @@
+"""What a monitor knows, in a form that can be compared."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from trnfleet.monitor.monitor import Monitor
+
+
+def values_of(monitor: Monitor) -> dict[str, Any]:
+    """Return what the store, jobs, publishers and reservations hold; columns as lists, ages in whole milliseconds."""
+    store, now_s = monitor.store, monitor.clock.monotonic_s()
+
+    def ages(seen_s: np.ndarray[Any, Any]) -> list[int | None]:
+        return [None if np.isinf(each) else round((now_s - each) * 1000) for each in seen_s.tolist()]
+
+    numbers = monitor.ingest.publishers.names()
+    return {
+        "instances": store.layout.instances,
+        "columns": {name: column.tolist() for name, column in store.columns.items()},
+        "chip_ages": ages(store.chip_seen_s),
+        "instance_ages": ages(store.instance_seen_s),
+        "chip_ts_ns": store.chip_ts_ns.tolist(),
+        "chip_state": store.chip_state.tolist(),
+        "period_s": store.period_s.tolist(),
+        "publishers": [numbers.get(number) for number in store.publisher_of.tolist()],
+        "jobs": {name: job.model_dump() for name, job in monitor.ingest.jobs.items()},
+        "job_of": store.job_of.tolist(),
+        "clients": monitor.ingest.publishers.clients(),
+        "reservations": sorted(
+            (each.message.model_dump_json(), each.rows, each.idle_per_h)
+            for each in monitor.reservations.table()
+        ),
+    }
+
+
+def rollups_of(monitor: Monitor) -> dict[str, Any]:
+    """Return the fleet's figures that follow from the store."""
+    summary = monitor.summary()
+    names = (
+        "chips", "live_chips", "stale_chips", "offline_chips", "jobs", "nc_util_pct", "mfu_pct", "power_w",
+        "it_power_w", "tflops", "hbm_traffic_bytes_per_s", "link_tx_bytes_per_s", "temperature_c", "monitor_time",
+    )  # fmt: skip  # a list of names
+    return {name: getattr(summary, name) for name in names}
+
+
+def alerts_of(monitor: Monitor) -> dict[str, Any]:
+    """Return every alert with what views show of it, what happened, and what was counted."""
+    alerts = monitor.alerts
+    return {
+        "active": [
+            (
+                each.name, each.target, each.state.value, each.since_ns, each.fired_ns, each.value, each.members,
+                each.chips, each.place, each.text, each.cause, each.inhibited_by, each.is_silent, each.is_flapping,
+            )
+            for each in alerts.active()
+        ],
+        "history": [(each.at_ns, each.kind, each.alert.name, each.alert.target) for each in alerts.history],
+        "counts": alerts.counts(),
+        "pipeline": dataclasses.replace(monitor.counts),
+        "events": [(each.ts_ns, each.name, each.path) for each in monitor.events.newest_first()],
+    }  # fmt: skip  # a table
