@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic_core import from_json
 
 from trnfleet.errors import WireError
+from trnfleet.wire.messages import LONGEST_PERIOD_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +21,6 @@ MOST_RUNTIMES = 1_024
 MOST_TEXT = 256
 MOST_COUNT = 2**40
 """What nothing counts to in a period; so counters cannot overflow."""
-LONGEST_PERIOD_S = 86_400.0
 
 FAILED = ("completed_with_err", "completed_with_num_err", "timed_out", "incorrect_input", "failed_to_queue")
 """Keys of `execution_summary` that are no success."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from trnfleet.bridge.neuron_fields import object_of, parse_document, period_of, text_of
 from trnfleet.bridge.neuron_values import Chips, Counters, values_of
 from trnfleet.domain.hardware import INSTANCE_TYPES, find_instance_type
@@ -20,6 +18,7 @@ from trnfleet.errors import ConfigError, WireError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from trnfleet.domain.hardware import InstanceType
@@ -83,9 +82,7 @@ class HostReader:
         kind = self._identify(data)
         if not self.columns:
             for metric in METRICS:
-                rows = kind.chips if metric.scope is Scope.CHIP else 1
-                shape = (rows, metric.width) if metric.is_vector else (rows,)
-                self.columns[metric.name] = np.full(shape, metric.top, metric.dtype)
+                self.columns[metric.name] = metric.blank(kind.chips if metric.scope is Scope.CHIP else 1)
             self._counters = Counters(kind.chips)
         self.period_s = period_of(data) or self.period_s
         chips = Chips(kind, self.lnc or 1, _visible(object_of(data, "neuron_hardware_info"), kind))

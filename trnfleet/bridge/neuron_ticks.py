@@ -1,29 +1,26 @@
 """One instance's values, tick by tick, picked out of a fleet's messages: frames of any granularity, or JSON.
 
-It keeps nothing of the other instances, so that an instance of a large recording is had quickly.
+It keeps nothing of the other instances, and takes apart no more of what is about them than it must.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from trnfleet.bridge.neuron_document import Host
 from trnfleet.domain.address import Level, level_of, parse_chip
 from trnfleet.domain.hardware import INSTANCE_TYPES
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, METRICS, Scope
 from trnfleet.errors import WireError
-from trnfleet.wire.frames import FrameDecoder, is_known, to_store_codes
+from trnfleet.wire.framehead import is_cbor
 from trnfleet.wire.messages import Descriptor, decode_message
 from trnfleet.wire.telemetry import decode_sample, split_codes
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic, parse_topic
+from trnfleet.wire.units import Unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.domain.hardware import InstanceType
-    from trnfleet.wire.frames import Frame
     from trnfleet.wire.ports import Envelope
 
 
@@ -39,10 +36,11 @@ class InstanceTick(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where the instance's rows are in the frames of a descriptor."""
+    """Where the instance is in the frames of a descriptor."""
 
-    descriptor: Descriptor
-    decoder: FrameDecoder
+    unit: Unit
+    period_s: float
+    """Seconds from tick to tick, in source time."""
     chips: slice
     instance: slice
 
@@ -69,9 +67,12 @@ class InstanceTicks:
         self.host: Host | None = None
         """The instance as it was first described; None until then."""
         self._path = path
+        self._name = path.rpartition("/")[2].encode()
         self._nodes = build_topic(fleet, TopicClass.NODE, "", root)
         self._telemetry = build_topic(fleet, TopicClass.TELEMETRY, "", root)
         self._place: _Place | None = None
+        self._described = b""
+        """The descriptor that it is from."""
         self._ts_ns = -1
         self._last_ns = -1
         self._columns: dict[str, NDArray[Any]] = {}
@@ -84,63 +85,59 @@ class InstanceTicks:
         """
         topic = envelope.topic
         if topic.startswith(self._nodes):
-            if self._covers(topic[len(self._nodes) :]):
-                self._describe(envelope)
+            if self._concerns(topic[len(self._nodes) :], envelope.payload):
+                self._describe(envelope.payload)
         elif topic.startswith(self._telemetry):
             path = topic[len(self._telemetry) :]
             if path == self._path or path.startswith(self._path + "/"):
-                return self._sample(envelope) if _is_json(envelope) else self._frame(envelope)
-            if self._place is not None and path == self._place.descriptor.path:
-                return self._frame(envelope)
+                return self._frame(envelope.payload) if is_cbor(envelope) else self._sample(envelope)
+            if self._place is not None and path == self._place.unit.path:
+                return self._frame(envelope.payload)
         return None
 
     def finish(self) -> InstanceTick | None:
         """Return the last tick, after the last message."""
         return self._turn(-1)
 
-    def _covers(self, path: str) -> bool:
-        """Say whether a descriptor's path may cover the instance; a block's name tells only its cluster."""
-        return path.partition("/")[0] == self._path.partition("/")[0]
+    def _concerns(self, path: str, payload: bytes) -> bool:
+        """Say whether a descriptor may be about the instance: a block's path tells only its cluster."""
+        return path == self._path or (
+            path.partition("/")[0] == self._path.partition("/")[0] and self._name in payload
+        )
 
-    def _describe(self, envelope: Envelope) -> None:
-        if not envelope.payload:
+    def _describe(self, payload: bytes) -> None:
+        if not payload or payload == self._described:
+            # Descriptors are repeated every minute; one that has not changed is not parsed again.
             return
-        descriptor = decode_message(envelope.payload, Descriptor)
+        descriptor = decode_message(payload, Descriptor)
         paths = [instance.path for instance in descriptor.instances]
         if self._path not in paths:
             return
         number = paths.index(self._path)
-        instance = descriptor.instances[number]
-        kinds = [_kind(each.type) for each in descriptor.instances]
-        kind, chips = kinds[number], sum(each.chips for each in kinds[:number])
+        instance, unit = descriptor.instances[number], Unit.of(descriptor)
+        kind = INSTANCE_TYPES[instance.type]
         if self.host is None:
             lnc = instance.lnc or kind.chip.logical_neuroncore_config
             self.host = Host(self._path, kind, lnc, instance.ec2_id)
         elif self.host.kind is not kind:
             raise WireError(f"the instance is a {kind.name} now, and was a {self.host.kind.name}")
-        columns = [column for column in descriptor.columns if is_known(column)]
-        decoder = FrameDecoder(columns, sum(each.chips for each in kinds), len(kinds))
-        self._place = _Place(descriptor, decoder, slice(chips, chips + kind.chips), slice(number, number + 1))
+        self._described = payload
+        self._place = _Place(
+            unit,
+            descriptor.period_s * descriptor.clock.speed,
+            slice(unit.chips[number], unit.chips[number + 1]),
+            slice(number, number + 1),
+        )
 
-    def _frame(self, envelope: Envelope) -> InstanceTick | None:
+    def _frame(self, payload: bytes) -> InstanceTick | None:
         place = self._place
         if place is None:
             raise WireError("a frame before its descriptor")
-        frame: Frame = place.decoder.decode(envelope.payload)
-        descriptor = place.descriptor
-        if frame.path != descriptor.path:
-            raise WireError("the frame's path is not its topic's")
-        if frame.head.boot != descriptor.boot or frame.revision != descriptor.revision:
-            raise WireError("a frame that its descriptor does not describe")
+        frame = place.unit.decode(payload)
         done = self._turn(frame.head.ts_ns)
-        for column in descriptor.columns:
-            if is_known(column):
-                rows, arrays = (
-                    (place.chips, frame.chip)
-                    if column.per is Scope.CHIP
-                    else (place.instance, frame.instance)
-                )
-                self._columns[column.name][...] = to_store_codes(column, arrays[column.name])[rows]
+        for name, codes in place.unit.codes(frame).items():
+            rows = place.chips if BY_NAME[name].scope is Scope.CHIP else place.instance
+            self._columns[name][...] = codes[rows]
         return done
 
     def _sample(self, envelope: Envelope) -> InstanceTick | None:
@@ -169,33 +166,14 @@ class InstanceTicks:
             raise WireError("it is older than what came before it")
         done = None
         if self._ts_ns >= 0 and self._place is not None:
-            clock = self._place.descriptor.clock
-            period_s = self._place.descriptor.period_s * clock.speed
+            period_s = self._place.period_s
             if self._last_ns >= 0:
                 period_s = (self._ts_ns - self._last_ns) / 1e9
             done = InstanceTick(self._ts_ns, period_s, self._columns)
         self._last_ns, self._ts_ns = self._ts_ns, ts_ns
         if self.host is not None:
-            self._columns = _empty(self.host.kind.chips)
+            chips = self.host.kind.chips
+            self._columns = {
+                each.name: each.blank(chips if each.scope is Scope.CHIP else 1) for each in METRICS
+            }
         return done
-
-
-def _kind(name: str) -> InstanceType:
-    kind = INSTANCE_TYPES.get(name)
-    if kind is None:
-        raise WireError(f"unknown instance type {name!r}")
-    return kind
-
-
-def _empty(chips: int) -> dict[str, NDArray[Any]]:
-    """Return columns in which nothing is available."""
-    columns: dict[str, NDArray[Any]] = {}
-    for metric in METRICS:
-        rows = chips if metric.scope is Scope.CHIP else 1
-        shape = (rows, metric.width) if metric.is_vector else (rows,)
-        columns[metric.name] = np.full(shape, metric.top, BY_NAME[metric.name].dtype)
-    return columns
-
-
-def _is_json(envelope: Envelope) -> bool:
-    return envelope.payload[:1] == b"{"

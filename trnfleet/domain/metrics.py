@@ -111,6 +111,10 @@ class Metric:
         """Bytes that one chip or instance takes in a frame and in the store."""
         return self.width * self.dtype.itemsize
 
+    def blank(self, rows: int) -> NDArray[Any]:
+        """Return wire codes of rows in which nothing is available: rows x width, or rows."""
+        return np.full((rows, self.width) if self.is_vector else rows, self.top, self.dtype)
+
     def decode(self, codes: NDArray[Any]) -> NDArray[np.float64]:
         """Return values in `unit`, NaN where not available; same shape as `codes`."""
         values = codes.astype(np.float64)

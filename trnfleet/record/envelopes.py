@@ -6,7 +6,6 @@ The map has `topic`, `qos`, `retain`, `content_type` (where the broker gave one)
 
 from __future__ import annotations
 
-import io
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +14,7 @@ import cbor2
 from trnfleet.clock import parse_rfc3339
 from trnfleet.errors import WireError
 from trnfleet.record.schema import MAJOR, migrate
+from trnfleet.wire.cbor import decode_cbor
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import VERSION, TopicClass
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_NS = 2**63 - 1
+"""In the year 2262."""
 MOST_TOPIC_BYTES = 65_535
 """What MQTT allows."""
 OTHER = "other"
@@ -39,10 +40,6 @@ _FRAME_HEAD_BYTES = 512
 _JSON_TIME = b'{"ts":"'
 _U64 = struct.Struct(">Q")
 _MAX_DEPTH = 16
-_TAGS_WITH_MEANING = (
-    *(0, 1, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 100, 256, 258, 260, 261, 1004, 43000, 55799),
-)
-"""Tags that cbor2 turns into objects of its own, some of which take minutes to make; a message has no use for any."""
 
 
 def channel_namer(root: str) -> Callable[[str], str]:
@@ -121,28 +118,13 @@ def unpack_repeat(data: bytes | memoryview, major: int = MAJOR) -> KeyframeBound
 
 
 def _fields(data: bytes | memoryview, major: int) -> dict[str, Any]:
-    stream = io.BytesIO(data)
-    decoder = cbor2.CBORDecoder(
-        stream,
-        semantic_decoders=_REFUSED,
-        max_depth=_MAX_DEPTH,
-        allow_indefinite=False,
-        strict_hashable_types=True,
-    )
     try:
-        fields = decoder.decode()
-    except Exception as error:  # whatever a foreign decoder raises on foreign bytes means the same
-        raise WireError(f"message is not CBOR: {type(error).__name__}") from error
+        fields = decode_cbor(data, _MAX_DEPTH)
+    except WireError as error:
+        raise WireError(f"message is {error}") from error
     if not isinstance(fields, dict):
         raise WireError("message is not a map")
     return fields if major == MAJOR else migrate(fields, major)
-
-
-def _refuse_tag(*_: Any) -> Any:
-    raise ValueError("a tag that messages do not have")
-
-
-_REFUSED = dict.fromkeys(_TAGS_WITH_MEANING, _refuse_tag)
 
 
 def _envelope(fields: dict[str, Any]) -> Envelope:

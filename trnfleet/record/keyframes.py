@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.clock import NS_PER_S
 from trnfleet.record.envelopes import OTHER
-from trnfleet.wire.topics import TopicClass
+from trnfleet.wire.topics import RETAINED, TopicClass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trnfleet.wire.ports import Envelope
 
-NS_PER_S = 1_000_000_000
 EVERY_NS = 10 * NS_PER_S
 """Keyframes come so often where they cost little."""
 AT_LATEST_NS = 60 * NS_PER_S
@@ -25,19 +25,6 @@ MOST_STATE_BYTES = 256 * 2**20
 """Retained state beyond this is left out: topics that were not yet known then."""
 _OVERHEAD_BYTES = 64
 """What an entry has beside its data: the message's head and time."""
-RETAINED: frozenset[str] = frozenset(
-    each.value
-    for each in (
-        TopicClass.NODE,
-        TopicClass.JOB,
-        TopicClass.RESERVATION,
-        TopicClass.ALERT,
-        TopicClass.ACK,
-        TopicClass.SILENCE,
-        TopicClass.PUBLISHER,
-    )
-)
-"""Classes whose newest message on a topic holds until it is replaced or cleared."""
 
 
 class Repeat(NamedTuple):
@@ -75,7 +62,7 @@ class KeyframeTracker:
 
     def take(self, channel: str, time_ns: int, envelope: Envelope, data: bytes) -> None:
         """Take in a message of a channel, which `data` holds packed."""
-        if channel == TopicClass.TELEMETRY.value:
+        if channel == TopicClass.TELEMETRY:
             if self.has_values:
                 self._take_value(envelope, Repeat(time_ns, data))
         elif channel in RETAINED or (channel == OTHER and (envelope.retain or envelope.topic in self._state)):

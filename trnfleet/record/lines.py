@@ -19,15 +19,13 @@ from pydantic_core import from_json, to_json
 
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.errors import WireError
-from trnfleet.record.envelopes import MOST_TOPIC_BYTES
+from trnfleet.record.envelopes import MAX_NS, MOST_TOPIC_BYTES
 from trnfleet.wire.ndjson import LeftOut, is_plain, read_lines, to_plain_json
 from trnfleet.wire.ports import Envelope, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LATEST_NS = 2**63 - 1
-"""In the year 2262."""
 NO_MID = 0
 """In place of the message's id, which is not kept and never 0 in MQTT."""
 
@@ -229,13 +227,13 @@ def _moment(seconds: int) -> str:
 def _parse_time(text: object) -> int:
     """Return ns since 1970 of a `tst`: text with a zone, or as before mosquitto 2.0 a number of seconds."""
     if type(text) is int or type(text) is float:
-        time_ns = round(text * NS_PER_S) if 0 <= text <= LATEST_NS // NS_PER_S else -1
+        time_ns = round(text * NS_PER_S) if 0 <= text <= MAX_NS // NS_PER_S else -1
     else:
         found = _TIME.fullmatch(text) if type(text) is str and len(text) <= 48 else None
         if found is None or not (found[3] or found[4]):
             raise WireError("tst is not a time with its zone")
         time_ns = _second(found[1], found[4] or "+0000") + int((found[2] or "0").ljust(9, "0"))
-    if not 0 <= time_ns <= LATEST_NS:
+    if not 0 <= time_ns <= MAX_NS:
         raise WireError("tst is before 1970 or after 2262")
     return time_ns
 

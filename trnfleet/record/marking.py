@@ -1,7 +1,7 @@
 """Makes a recorded message one of a replay: boot ids of its own, marked descriptors, perhaps another fleet's name.
 
 A reader drops what it has seen from a start before, so that every run and every loop of a replay must look like another
-start. All else in a payload stays as it was, byte for byte.
+start. All else in a payload stays as it was: byte for byte, but for descriptors, which are written anew.
 """
 
 from __future__ import annotations
@@ -14,39 +14,25 @@ from typing import TYPE_CHECKING, Any
 
 from trnfleet.errors import WireError
 from trnfleet.record.envelopes import MOST_TOPIC_BYTES
+from trnfleet.wire.framehead import boot_span, is_cbor
+from trnfleet.wire.messages import LONGEST_PERIOD_S
 from trnfleet.wire.ports import CONTENT_TYPE_JSON
-from trnfleet.wire.topics import VERSION, TopicClass, build_topic, parse_topic
+from trnfleet.wire.topics import RETAINED, VERSION, TopicClass, build_topic, parse_topic
 
 if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
     from trnfleet.wire.topics import Topic
 
-STATE = frozenset(
-    {
-        TopicClass.NODE,
-        TopicClass.JOB,
-        TopicClass.RESERVATION,
-        TopicClass.ALERT,
-        TopicClass.ACK,
-        TopicClass.SILENCE,
-        TopicClass.PUBLISHER,
-    }
-)
-"""Classes whose newest message a topic the broker retains."""
 NEVER = frozenset({TopicClass.COMMAND, TopicClass.REPLY})
 """Classes that are never replayed: a request of the past must not be carried out again."""
 OF_THE_NAME = frozenset({TopicClass.ALERT, TopicClass.ACK, TopicClass.SILENCE})
 """Classes that go by fingerprints, which contain the fleet's name: under another name they speak of nothing."""
-LONGEST_PERIOD_S = 86_400.0
-"""What a descriptor may say at most."""
 
 _JSON_BOOT = re.compile(rb'("boot"\s*:\s*")([A-Za-z0-9_-]{1,64})(")')
 _JSON_ID = re.compile(rb'("id"\s*:\s*")([A-Za-z0-9_-]{1,64})(")')
 _LIKE_OURS = re.compile(rf"(?:^|/){VERSION}/[^/]*/(?:{'|'.join(each.value for each in TopicClass)})(?:/|$)")
 _UNSPEAKABLE = re.compile(r"[+#\0]")
 """What no topic has that is published to."""
-_CBOR_BOOT = b"\x64boot"
-_CBOR_MAPS = range(0xA0, 0xC0)
 _KNOWN_BOOTS = 65_536
 
 
@@ -122,10 +108,10 @@ class Marking:
         if topic is None:
             return envelope._replace(received_s=0.0)
         name = build_topic(self._name or topic.fleet, topic.topic_class, topic.path, self._to_root)
-        is_state = topic.topic_class in STATE
+        is_state = topic.topic_class in RETAINED
         return envelope._replace(
             topic=name,
-            payload=self._payload(envelope.payload, topic.topic_class),
+            payload=self._payload(envelope, topic.topic_class),
             # Who was connected already got it without the flag, but it was retained then and has to be now.
             retain=is_state or envelope.retain,
             qos=max(envelope.qos, 1) if is_state else envelope.qos,
@@ -144,10 +130,11 @@ class Marking:
             content_type=envelope.content_type or CONTENT_TYPE_JSON,
         )
 
-    def _payload(self, payload: bytes, topic_class: TopicClass) -> bytes:
+    def _payload(self, envelope: Envelope, topic_class: TopicClass) -> bytes:
+        payload = envelope.payload
         if not payload:
             return payload
-        if payload[0] in _CBOR_MAPS:
+        if is_cbor(envelope):
             return self._frame(payload)
         if topic_class is TopicClass.NODE:
             return self._descriptor(payload)
@@ -156,21 +143,12 @@ class Marking:
         return _JSON_BOOT.sub(self._swap, payload)
 
     def _frame(self, payload: bytes) -> bytes:
-        """Return a CBOR frame with the other boot id, which is as long as the recorded one."""
-        at = payload.find(_CBOR_BOOT) + len(_CBOR_BOOT)
-        if at < len(_CBOR_BOOT) or at + 1 >= len(payload):
+        """Return a CBOR frame with the other boot id, which is as long as the recorded one; what has none stays as it is."""
+        try:
+            boot = boot_span(payload)
+        except WireError:
             return payload
-        head = payload[at]
-        if 0x60 < head < 0x78:
-            begin, size = at + 1, head - 0x60
-        elif head == 0x78:
-            begin, size = at + 2, payload[at + 1]
-        else:
-            return payload
-        boot = payload[begin : begin + size]
-        if len(boot) != size or size > 64:
-            return payload
-        return payload[:begin] + self._boot(boot) + payload[begin + size :]
+        return payload[: boot.start] + self._boot(payload[boot]) + payload[boot.stop :]
 
     def _descriptor(self, payload: bytes) -> bytes:
         """Return a descriptor that says that it is a replay's, and how fast that is; what is none stays as it is."""

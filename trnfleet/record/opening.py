@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def refuse_special(path: Path) -> None:
-    """Refuse what is neither a file nor a folder, before it is opened; what is not there is nobody's business here.
+    """Refuse what is neither a file nor a folder, before it is opened.
 
     Raises:
         ConfigError: it is a pipe, a socket or a device.
-        OSError: it cannot be looked at.
+        OSError: it is not there, or cannot be looked at.
     """
     mode = path.stat().st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):

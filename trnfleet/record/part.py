@@ -11,7 +11,6 @@ import os
 import zlib
 from typing import TYPE_CHECKING
 
-from mcap.data_stream import RecordBuilder
 from mcap.opcode import Opcode
 from mcap.records import (
     Channel,
@@ -28,13 +27,10 @@ from mcap.records import (
 from trnfleet.record.about import LIBRARY, PROFILE, About
 from trnfleet.record.envelopes import CHANNELS
 from trnfleet.record.packing import COMPRESSION, LEVEL, ChunkPacker, PackedChunk
-from trnfleet.record.records import FOOTER, MAGIC, ChunkEntry, finish, to_bytes
+from trnfleet.record.records import FOOTER, MAGIC, ChunkEntry, to_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
-
-    from mcap.records import McapRecord
 
 MESSAGE_ENCODING = "cbor"
 DELETED = "somebody deleted the file"
@@ -61,7 +57,11 @@ class PartFile:
         self._has_name = os.fstat(self._file).st_nlink > 0
         """Whether the file system counts names, so that it can be seen that the last one goes."""
         self._sequences = [0] * (len(CHANNELS) + 1)
-        self._chunks: list[ChunkIndex] = []
+        self._index = bytearray()
+        """Where the chunks are, as the index will say it: a day has hundreds of thousands of them."""
+        self._times: tuple[int, int] | None = None
+        """The earliest begin and the latest end of a chunk."""
+        self._chunks = 0
         self._counts: dict[int, int] = {}
         self._channels = [
             Channel(id=number, topic=name, message_encoding=MESSAGE_ENCODING, metadata={}, schema_id=0)
@@ -80,12 +80,12 @@ class PartFile:
     @property
     def likely_size(self) -> int:
         """Bytes that it would have if it were finished now, but for what is not yet cut."""
-        return self.size + (len(self._chunks) + 8) * _INDEX_ENTRY_BYTES
+        return self.size + (self._chunks + 8) * _INDEX_ENTRY_BYTES
 
     @property
     def chunks(self) -> int:
         """Chunks so far."""
-        return len(self._chunks)
+        return self._chunks
 
     def add(self, channel: int, time_ns: int, published_ns: int, data: bytes) -> None:
         """Take a message into the present chunk; nothing is written."""
@@ -125,19 +125,21 @@ class PartFile:
         indexes_at = offset + len(chunk.record)
         if not self._chunks:
             self.start_ns = chunk.start_ns
-        self._chunks.append(
-            ChunkIndex(
-                message_start_time=chunk.start_ns,
-                message_end_time=chunk.end_ns,
-                chunk_start_offset=offset,
-                chunk_length=len(chunk.record),
-                message_index_offsets={c: indexes_at + at for c, at in chunk.index_offsets.items()},
-                message_index_length=len(chunk.indexes),
-                compression=COMPRESSION,
-                compressed_size=chunk.compressed_size,
-                uncompressed_size=chunk.size,
-            )
+        self._chunks += 1
+        begin_ns, end_ns = self._times or (chunk.start_ns, chunk.end_ns)
+        self._times = min(begin_ns, chunk.start_ns), max(end_ns, chunk.end_ns)
+        index = ChunkIndex(
+            message_start_time=chunk.start_ns,
+            message_end_time=chunk.end_ns,
+            chunk_start_offset=offset,
+            chunk_length=len(chunk.record),
+            message_index_offsets={c: indexes_at + at for c, at in chunk.index_offsets.items()},
+            message_index_length=len(chunk.indexes),
+            compression=COMPRESSION,
+            compressed_size=chunk.compressed_size,
+            uncompressed_size=chunk.size,
         )
+        self._index += to_bytes([index])
         for channel, count in chunk.counts.items():
             self._counts[channel] = self._counts.get(channel, 0) + count
         return ChunkEntry(
@@ -169,41 +171,33 @@ class PartFile:
         """Return what stands behind the data: channels, statistics, indexes, their offsets and the footer."""
         data_end = to_bytes([DataEnd(0)])
         summary_at = self.size + len(data_end)
+        start_ns, end_ns = self._times or (0, 0)
         statistics = Statistics(
             attachment_count=0,
             channel_count=len(self._channels),
             channel_message_counts=dict(sorted(self._counts.items())),
-            chunk_count=len(self._chunks),
+            chunk_count=self._chunks,
             message_count=sum(self._counts.values()),
             metadata_count=1,
-            message_start_time=min((c.message_start_time for c in self._chunks), default=0),
-            message_end_time=max((c.message_end_time for c in self._chunks), default=0),
+            message_start_time=start_ns,
+            message_end_time=end_ns,
             schema_count=0,
         )
-        groups: list[tuple[Opcode, Sequence[McapRecord]]] = [
-            (Opcode.CHANNEL, self._channels),
-            (Opcode.STATISTICS, [statistics]),
-            (Opcode.CHUNK_INDEX, self._chunks),
-            (Opcode.METADATA_INDEX, [self._metadata]),
+        groups: list[tuple[Opcode, bytes | bytearray]] = [
+            (Opcode.CHANNEL, to_bytes(self._channels)),
+            (Opcode.STATISTICS, to_bytes([statistics])),
+            (Opcode.CHUNK_INDEX, self._index),
+            (Opcode.METADATA_INDEX, to_bytes([self._metadata])),
         ]
-        builder = RecordBuilder()
         offsets = []
+        offsets_at = summary_at
         for opcode, records in groups:
-            begin = builder.count
-            for record in records:
-                record.write(builder)
             if records:
                 offsets.append(
-                    SummaryOffset(
-                        group_opcode=opcode,
-                        group_start=summary_at + begin,
-                        group_length=builder.count - begin,
-                    )
+                    SummaryOffset(group_opcode=opcode, group_start=offsets_at, group_length=len(records))
                 )
-        offsets_at = summary_at + builder.count
-        for offset in offsets:
-            offset.write(builder)
-        summary = finish(builder)
+            offsets_at += len(records)
+        summary = b"".join((*(records for _, records in groups), to_bytes(offsets)))
         head = FOOTER.pack(Opcode.FOOTER, FOOTER.size - 9, summary_at, offsets_at, 0)[:-4]
         crc = zlib.crc32(head, zlib.crc32(summary))
         return summary + to_bytes([Footer(summary_at, offsets_at, crc)]) + MAGIC

@@ -12,9 +12,10 @@ import secrets
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.record.marking import STATE, Marking
+from trnfleet.record.leadin import lead_in
+from trnfleet.record.marking import Marking
 from trnfleet.record.readahead import ReadAhead
-from trnfleet.wire.topics import TopicClass
+from trnfleet.wire.topics import RETAINED, TopicClass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -93,10 +94,6 @@ class Player:
         """What came at the very moment of the beginning and is not retained."""
         self.published = 0
         """Messages handed over, those of the begin among them."""
-        self.loop = 0
-        """How often it has begun again."""
-        self.position_ns = self._from_ns
-        """Time of the last message handed over, by the recording's clock."""
         self.latest_s = 0.0
         """By how much the latest message was late."""
         self._read_begin()
@@ -143,7 +140,6 @@ class Player:
                     return
                 start_s += max(self.length_s, SHORTEST_LOOP_S)
                 await self._clock.sleep(start_s - self._clock.monotonic_s())
-                self.loop += 1
                 self._marking.renew(self._nonce())
         finally:
             self._is_running = False
@@ -171,7 +167,6 @@ class Player:
                         await self._clock.sleep(due_s - now_s)
                         now_s = self._clock.monotonic_s()
                 self.latest_s = max(self.latest_s, now_s - due_s)
-                self.position_ns = stored.time_ns
                 batch.append(self._keep(stored.envelope, topic))
         await self._publish(batch)
         left_s = start_s + self.length_s - self._clock.monotonic_s()
@@ -243,21 +238,17 @@ class Player:
         return known
 
     def _read_begin(self) -> None:
-        """Read what holds at the beginning, from the newest keyframe on."""
-        keyframe = self._tape.keyframe(self._from_ns)
-        if keyframe is not None:
-            for stored in keyframe.state:
-                self._stand(stored.envelope)
-        # What came in the instant of the keyframe may or may not be part of it; taking state twice does no harm.
-        after_ns = self._tape.start_ns if keyframe is None else keyframe.time_ns
-        for stored in self._tape.read(min(after_ns, self._from_ns) - 1, self._from_ns):
-            if not self._stand(stored.envelope) and stored.time_ns == self._from_ns:
+        """Read what holds at the beginning, that moment included."""
+        for stored in lead_in(self._tape, self._from_ns):
+            self._stand(stored.envelope)
+        for stored in self._tape.read(self._from_ns - 1, self._from_ns):
+            if not self._stand(stored.envelope):
                 self._first.append(stored)
 
     def _stand(self, envelope: Envelope) -> bool:
         """Take note of a message if its topic is retained; say whether it is."""
         topic, _ = self._look_at(envelope.topic)
-        is_state = envelope.retain if topic is None else topic.topic_class in STATE
+        is_state = envelope.retain if topic is None else topic.topic_class in RETAINED
         if not is_state:
             return False
         if envelope.payload:

@@ -10,6 +10,8 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from mcap.records import Channel, Header
+
 from trnfleet.clock import format_rfc3339
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.record.about import PROFILE, About
@@ -17,7 +19,7 @@ from trnfleet.record.decoding import Messages, read_messages
 from trnfleet.record.envelopes import KEYFRAME, OTHER
 from trnfleet.record.limits import DEFAULT_RECORD_LIMITS, RecordLimits
 from trnfleet.record.opening import refuse_special
-from trnfleet.record.records import HEAD, MAGIC, ChunkEntry, parse_channel, parse_header
+from trnfleet.record.records import HEAD, MAGIC, ChunkEntry, parse_record
 from trnfleet.record.schema import MAJOR, read_major
 from trnfleet.record.summary import Summary, has_footer, read_summary
 from trnfleet.record.walking import Found, Walker
@@ -174,7 +176,7 @@ class PartReader:
         for number, fields in channels.items():
             if number not in self.channels and len(self.channels) < self.limits.channels:
                 with contextlib.suppress(WireError):
-                    self.channels[number] = parse_channel(fields).topic
+                    self.channels[number] = parse_record(fields, Channel).topic
 
     def _read_header(self) -> int:
         """Check what the file is; return where its records begin behind the header.
@@ -196,7 +198,7 @@ class PartReader:
         if at + length > len(data):
             raise ConfigError(f"{self.path}: ends within its header; nothing was recorded")
         try:
-            header = parse_header(data[at : at + length])
+            header = parse_record(data[at : at + length], Header)
         except WireError as error:
             raise ConfigError(f"{self.path}: is not a recording: its {error}") from error
         if header.profile != PROFILE:

@@ -13,7 +13,7 @@ from trnfleet.record.timeline import Timeline
 from trnfleet.record.verify import verify_part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from trnfleet.record.about import About
@@ -97,7 +97,7 @@ class Recording:
 
     @property
     def unread(self) -> int:
-        """Messages that could not be understood so far."""
+        """Messages of what has been read so far that could not be understood, each once."""
         return self._timeline.unread
 
     @property
@@ -141,10 +141,15 @@ class Recording:
         """Return what came by topic; reads all of the recording once."""
         return self.census().topics
 
-    def census(self) -> Census:
-        """Return what is in it by topic and class, with gaps; reads all of the recording once."""
-        if self._census is None:
-            self._census = take_census(self.all(), self.root, self._limits)
+    def census(self, tap: Callable[[Stored], None] | None = None) -> Census:
+        """Return what is in it by topic and class, with gaps; reads all of the recording once.
+
+        Args:
+            tap: Is given every message besides, in the same pass; with it the recording is read each time.
+        """
+        if self._census is None or tap is not None:
+            messages = self.all() if tap is None else _tapped(self.all(), tap)
+            self._census = take_census(messages, self.root, self._limits)
         return self._census
 
     def verify(self) -> list[str]:
@@ -159,3 +164,9 @@ class Recording:
 
 def _begin_of(part: PartReader) -> tuple[int, str, int]:
     return min((entry.start_ns for entry in part.entries), default=0), part.about.id, part.about.part
+
+
+def _tapped(messages: Iterator[Stored], tap: Callable[[Stored], None]) -> Iterator[Stored]:
+    for stored in messages:
+        tap(stored)
+        yield stored

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from mcap.data_stream import ReadDataStream, RecordBuilder
 from mcap.exceptions import McapError
@@ -17,7 +17,7 @@ from mcap.records import Channel, Header, Metadata, Statistics
 from trnfleet.errors import WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from mcap.records import McapRecord
 
@@ -38,6 +38,8 @@ U16 = struct.Struct("<H")
 U32 = struct.Struct("<I")
 U64 = struct.Struct("<Q")
 COMPRESSIONS = ("", "zstd", "lz4")
+
+RecordT = TypeVar("RecordT", Header, Channel, Metadata, Statistics)
 
 
 class ChunkEntry(NamedTuple):
@@ -79,11 +81,6 @@ def to_bytes(records: Iterable[McapRecord]) -> bytes:
     builder = RecordBuilder()
     for record in records:
         record.write(builder)
-    return finish(builder)
-
-
-def finish(builder: RecordBuilder) -> bytes:
-    """Return what a builder holds."""
     data: bytes = builder.end()  # type: ignore[no-untyped-call]  # mcap leaves this one without types
     return data
 
@@ -138,48 +135,14 @@ def parse_chunk_index(data: memoryview) -> ChunkEntry:
     )
 
 
-def parse_header(data: bytes) -> Header:
-    """Return a file's header from the record's fields.
+def parse_record(data: bytes, kind: type[RecordT]) -> RecordT:
+    """Return a record of one of the `mcap` package's classes from the record's fields.
 
     Raises:
         WireError: it is damaged.
     """
-    result: Header = _parse(data, Header.read, "header")
-    return result
-
-
-def parse_channel(data: bytes) -> Channel:
-    """Return a channel from the record's fields.
-
-    Raises:
-        WireError: it is damaged.
-    """
-    result: Channel = _parse(data, Channel.read, "channel")
-    return result
-
-
-def parse_metadata(data: bytes) -> Metadata:
-    """Return metadata from the record's fields.
-
-    Raises:
-        WireError: it is damaged.
-    """
-    result: Metadata = _parse(data, Metadata.read, "metadata")
-    return result
-
-
-def parse_statistics(data: bytes) -> Statistics:
-    """Return statistics from the record's fields.
-
-    Raises:
-        WireError: it is damaged.
-    """
-    result: Statistics = _parse(data, Statistics.read, "statistics")
-    return result
-
-
-def _parse(data: bytes, read: Callable[[ReadDataStream], Any], name: str) -> Any:
     try:
-        return read(ReadDataStream(io.BytesIO(data)))
+        record: RecordT = kind.read(ReadDataStream(io.BytesIO(data)))
     except (McapError, struct.error, UnicodeDecodeError, ValueError) as error:
-        raise WireError(f"{name} is damaged") from error
+        raise WireError(f"{kind.__name__.lower()} is damaged") from error
+    return record

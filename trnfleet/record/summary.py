@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mcap.opcode import Opcode
+from mcap.records import Channel, Statistics
 
 from trnfleet.errors import WireError
 from trnfleet.record.envelopes import MAX_NS
@@ -18,14 +19,11 @@ from trnfleet.record.records import (
     HEAD,
     MAGIC,
     ChunkEntry,
-    parse_channel,
     parse_chunk_index,
-    parse_statistics,
+    parse_record,
 )
 
 if TYPE_CHECKING:
-    from mcap.records import Statistics
-
     from trnfleet.record.limits import RecordLimits
 
 
@@ -92,10 +90,10 @@ def _parse(data: memoryview, begin: int, limits: RecordLimits) -> Summary:
         if opcode == Opcode.CHUNK_INDEX:
             summary.entries.append(parse_chunk_index(fields))
         elif opcode == Opcode.CHANNEL:
-            channel = parse_channel(bytes(fields))
+            channel = parse_record(bytes(fields), Channel)
             summary.channels[channel.id] = channel.topic
         elif opcode == Opcode.STATISTICS:
-            summary.statistics = parse_statistics(bytes(fields))
+            summary.statistics = parse_record(bytes(fields), Statistics)
         if len(summary.entries) > limits.chunks or len(summary.channels) > limits.channels:
             raise WireError("the index has more chunks or channels than a recording may have")
     return summary

@@ -46,6 +46,8 @@ class Timeline:
     def __init__(self, limits: RecordLimits) -> None:
         self._limits = limits
         self._lock = threading.Lock()
+        self._parts: dict[PartReader, None] = {}
+        """Files whose chunks are there, in the order in which they came."""
         self._slots: list[Slot] = []
         """With data, by begin."""
         self._latest: list[int] = []
@@ -53,10 +55,15 @@ class Timeline:
         self._repeats: list[list[Slot]] = []
         """Runs of chunks that follow one another in a file and hold repeats."""
         self._run_begins: list[int] = []
-        self._cache: OrderedDict[tuple[int, int], Messages] = OrderedDict()
+        self._cache: OrderedDict[tuple[PartReader, int], Messages] = OrderedDict()
         self._cache_bytes = 0
-        self.unread = 0
-        """Messages that could not be understood so far."""
+        self._unread: dict[tuple[PartReader, int, bool], int] = {}
+        """How many messages of a chunk could not be understood, those of keyframes apart."""
+
+    @property
+    def unread(self) -> int:
+        """Messages of what has been read so far that could not be understood, each once."""
+        return sum(self._unread.values())
 
     @property
     def start_ns(self) -> int:
@@ -77,9 +84,10 @@ class Timeline:
 
     def fill(self, parts: Iterable[PartReader]) -> None:
         """Take in all chunks of files."""
+        taken = dict.fromkeys(parts)
         slots: list[Slot] = []
         runs: list[list[Slot]] = []
-        for part in parts:
+        for part in taken:
             was_repeat = False
             for entry in part.entries:
                 slot = _slot(part, entry)
@@ -94,7 +102,7 @@ class Timeline:
         slots.sort(key=_start_of)
         runs.sort(key=_run_start)
         with self._lock:
-            self._slots, self._repeats = slots, runs
+            self._parts, self._slots, self._repeats = taken, slots, runs
             self._run_begins = [_run_start(run) for run in runs]
             latest, self._latest = 0, []
             for slot in slots:
@@ -106,6 +114,7 @@ class Timeline:
         slot = _slot(part, entry)
         with self._lock:
             part.entries.append(entry)
+            self._parts[part] = None
             if slot.has_data:
                 self._slots.append(slot)
                 self._latest.append(max(entry.end_ns, self._latest[-1] if self._latest else 0))
@@ -118,8 +127,9 @@ class Timeline:
                     self._run_begins.append(entry.start_ns)
 
     def drop(self, part: PartReader) -> None:
-        """Take away the oldest file's chunks."""
+        """Take away the oldest file's chunks; who reads them just now reads on."""
         with self._lock:
+            self._parts.pop(part, None)
             count = next((n for n, slot in enumerate(self._slots) if slot.part is not part), len(self._slots))
             del self._slots[:count]
             del self._latest[:count]
@@ -128,8 +138,9 @@ class Timeline:
             )
             del self._repeats[:count]
             del self._run_begins[:count]
-            for key in [key for key in self._cache if key[0] == id(part)]:
+            for key in [key for key in self._cache if key[0] is part]:
                 self._cache_bytes -= _cost(self._cache.pop(key))
+            self._unread = {key: count for key, count in self._unread.items() if key[0] is not part}
 
     def read(self, after_ns: int, until_ns: int) -> Iterator[Stored]:
         """Yield the messages of `after_ns < time_ns <= until_ns` in order; what is damaged is left out and counted."""
@@ -158,13 +169,11 @@ class Timeline:
     def chunks(self) -> list[Slot]:
         """Return all chunks of a timeline that was appended to, in the order in which they came."""
         with self._lock:
-            parts = dict.fromkeys(slot.part for run in self._repeats for slot in run)
-            parts.update(dict.fromkeys(slot.part for slot in self._slots))
-            return [_slot(part, entry) for part in parts for entry in part.entries]
+            return [_slot(part, entry) for part in self._parts for entry in part.entries]
 
     def messages(self, slot: Slot) -> Messages | None:
         """Return a chunk's messages; None for a damaged one, which is counted."""
-        key = (id(slot.part), slot.entry.offset)
+        key = (slot.part, slot.entry.offset)
         with self._lock:
             found = self._cache.get(key)
             if found is not None:
@@ -176,7 +185,8 @@ class Timeline:
             return None
         with self._lock:
             cost = _cost(found)
-            if cost <= self._limits.cache_bytes // 2 and key not in self._cache:
+            is_there = slot.part in self._parts
+            if is_there and cost <= self._limits.cache_bytes // 2 and key not in self._cache:
                 self._cache[key] = found
                 self._cache_bytes += cost
                 while self._cache_bytes > self._limits.cache_bytes:
@@ -189,6 +199,7 @@ class Timeline:
             return
         data, items, part = memoryview(messages.data), messages.items, slot.part
         names: dict[int, bool] = {}
+        unread = 0
         for number in range(bisect.bisect_right(items, after_ns, key=_item_time), len(items)):
             item = items[number]
             if item.time_ns > until_ns:
@@ -201,7 +212,13 @@ class Timeline:
             try:
                 yield Stored(item.time_ns, unpack(data[item.begin : item.end], part.major))
             except WireError:
-                self.unread += 1
+                unread += 1
+                self._note_unread(slot, unread)
+
+    def _note_unread(self, slot: Slot, count: int, *, in_keyframe: bool = False) -> None:
+        """Take note of what a chunk has that makes no sense; what is read again is not counted again."""
+        key = slot.part, slot.entry.offset, in_keyframe
+        self._unread[key] = max(count, self._unread.get(key, 0))
 
     def _merge(self, slots: Sequence[Slot], after_ns: int, until_ns: int) -> Iterator[Stored]:
         """Yield the messages of chunks whose times overlap, in order, reading a bounded number side by side."""
@@ -245,6 +262,7 @@ class Timeline:
                 open_ = None
                 continue
             data, part = memoryview(messages.data), slot.part
+            unread = 0
             for item in messages.items:
                 if item.time_ns > at_ns:
                     return found
@@ -253,7 +271,8 @@ class Timeline:
                 try:
                     repeat = unpack_repeat(data[item.begin : item.end], part.major)
                 except WireError:
-                    self.unread += 1
+                    unread += 1
+                    self._note_unread(slot, unread, in_keyframe=True)
                     open_ = None
                     continue
                 size += item.end - item.begin

@@ -6,28 +6,23 @@ come after the telemetry on the wire, so that a tick is held until the next one 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from trnfleet.domain.hardware import INSTANCE_TYPES
 from trnfleet.domain.layout import Layout
-from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, Scope
+from trnfleet.domain.metrics import METRICS, Scope
 from trnfleet.errors import WireError
-from trnfleet.wire.frames import FrameDecoder, is_known, to_store_codes
+from trnfleet.record.leadin import lead_in
+from trnfleet.wire.framehead import is_cbor
 from trnfleet.wire.messages import Descriptor, JobMessage, decode_message, parse_json_object
 from trnfleet.wire.ndjson import is_plain, to_plain_json
-from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON
 from trnfleet.wire.telemetry import decode_sample, dump, encode_chips, encode_instance
 from trnfleet.wire.topics import TopicClass, parse_topic
+from trnfleet.wire.units import Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Collection, Iterator
 
     from trnfleet.wire.frames import Frame
-    from trnfleet.wire.messages import ColumnSpec
     from trnfleet.wire.ports import Envelope, Tape
     from trnfleet.wire.topics import Topic
 
@@ -42,22 +37,14 @@ _NAMES = {
 }
 
 
-class _Unit(NamedTuple):
-    """What publishes on a path."""
-
-    boot: str
-    revision: int
-    instances: tuple[tuple[str, str], ...]
-    """Path and type of each, in the order of the frames' rows."""
-    chips: tuple[int, ...]
-    """First chip row of each instance, and their number at the end."""
-    columns: tuple[ColumnSpec, ...]
-    decoder: FrameDecoder
-
-
 class _Held(NamedTuple):
-    unit: _Unit
+    unit: Unit
     frame: Frame
+
+
+class _Placed(NamedTuple):
+    ts: str
+    on: tuple[str, ...]
 
 
 class Lines:
@@ -74,10 +61,14 @@ class Lines:
         self._root = root
         self._fleet = fleet
         self._kinds = {_NAMES[kind] for kind in kinds}
-        self._units: dict[str, _Unit] = {}
-        self._decoders: dict[tuple[tuple[ColumnSpec, ...], int, int], FrameDecoder] = {}
-        self._jobs: dict[str, tuple[str, ...]] = {}
+        self._units: dict[str, Unit] = {}
+        self._marks: dict[str, int] = {}
+        """Hash of each unit's descriptor, by which a repetition is told."""
+        self._jobs: dict[str, _Placed] = {}
+        self._layout: Layout | None = None
+        """Of all units; None where it is due."""
         self._job_of: dict[str, str] | None = None
+        """The job of each instance that has one; None where that is due."""
         self._held: dict[TopicClass, list[bytes | _Held]] = {each: [] for each in _ORDER}
         self._held_bytes = 0
         self._first: dict[str, bytes] = {}
@@ -92,15 +83,10 @@ class Lines:
 
     def lines(self, tape: Tape, from_ns: int, to_ns: int) -> Iterator[bytes]:
         """Yield the lines of a part of a recording, each with its end, both moments included."""
-        keyframe = tape.keyframe(from_ns)
-        after_ns = tape.start_ns if keyframe is None else keyframe.time_ns
-        for stored in keyframe.state if keyframe is not None else ():
+        for stored in lead_in(tape, from_ns):
             self._learn(stored.envelope)
-        for stored in tape.read(min(after_ns, from_ns) - 1, to_ns):
-            if stored.time_ns < from_ns:
-                self._learn(stored.envelope)
-            else:
-                yield from self.tell(stored.envelope)
+        for stored in tape.read(from_ns - 1, to_ns):
+            yield from self.tell(stored.envelope)
         yield from self.flush()
 
     def tell(self, envelope: Envelope) -> Iterator[bytes]:
@@ -158,51 +144,41 @@ class Lines:
             WireError: it is not what its topic says.
         """
         if topic.topic_class is TopicClass.NODE:
-            self._units.pop(topic.path, None)
-            self._job_of = None
-            if payload:
-                self._units[topic.path] = self._unit(decode_message(payload, Descriptor))
+            self._note_unit(topic.path, payload)
         elif topic.topic_class is TopicClass.JOB:
-            on = decode_message(payload, JobMessage).on if payload else ()
-            if self._jobs.get(topic.path) != on:
-                self._jobs[topic.path] = on
-                self._job_of = None
+            self._note_job(topic.path, payload)
 
-    def _unit(self, described: Descriptor) -> _Unit:
-        chips = [0]
-        for instance in described.instances:
-            kind = INSTANCE_TYPES.get(instance.type)
-            if kind is None:
-                raise WireError(f"unknown instance type {instance.type!r}")
-            chips.append(chips[-1] + kind.chips)
-        columns = tuple(column for column in described.columns if is_known(column))
-        key = columns, chips[-1], len(described.instances)
-        if key not in self._decoders:
-            self._decoders[key] = FrameDecoder(*key)
-        return _Unit(
-            described.boot,
-            described.revision,
-            tuple((instance.path, instance.type) for instance in described.instances),
-            tuple(chips),
-            columns,
-            self._decoders[key],
-        )
+    def _note_job(self, path: str, payload: bytes) -> None:
+        if payload:
+            told = decode_message(payload, JobMessage)
+            self._jobs[path] = _Placed(told.ts, told.on)
+        else:
+            self._jobs.pop(path, None)
+        self._job_of = None
+
+    def _note_unit(self, path: str, payload: bytes) -> None:
+        mark = hash(payload)
+        if self._marks.get(path) == mark:
+            # Descriptors are repeated every minute; one that has not changed is not parsed again.
+            return
+        if payload:
+            descriptor = decode_message(payload, Descriptor)
+            if descriptor.path != path:
+                raise WireError("the descriptor's path is not its topic's")
+            self._units[path], self._marks[path] = Unit.of(descriptor), mark
+        else:
+            self._units.pop(path, None)
+            self._marks.pop(path, None)
+        self._layout = self._job_of = None
 
     def _telemetry(self, topic: Topic, envelope: Envelope) -> Iterator[bytes]:
         payload = envelope.payload
-        is_frame = envelope.content_type == CONTENT_TYPE_CBOR or (
-            envelope.content_type != CONTENT_TYPE_JSON and 0xA0 <= payload[0] < 0xC0
-        )
         held: bytes | _Held
-        if is_frame:
+        if is_cbor(envelope):
             unit = self._units.get(topic.path)
             if unit is None:
                 raise WireError("a frame without its descriptor")
-            frame = unit.decoder.decode(payload)
-            if frame.path != topic.path:
-                raise WireError("the frame's path is not its topic's")
-            if (frame.head.boot, frame.revision) != (unit.boot, unit.revision):
-                raise WireError("a frame of another start or revision than its descriptor's")
+            frame = unit.decode(payload)
             ts_ns, held = frame.head.ts_ns, _Held(unit, frame)
         else:
             sample = decode_sample(payload)
@@ -233,15 +209,11 @@ class Lines:
 
     def _unframed(self, held: _Held) -> Iterator[bytes]:
         unit, frame = held
-        columns: dict[str, NDArray[Any]] = {}
+        columns = unit.codes(frame)
         rows = {Scope.CHIP: unit.chips[-1], Scope.INSTANCE: len(unit.instances)}
-        for column in unit.columns:
-            found = (frame.chip if column.per is Scope.CHIP else frame.instance)[column.name]
-            columns[column.name] = to_store_codes(column, found)
-        for metric in CHIP_METRICS + INSTANCE_METRICS:
+        for metric in METRICS:
             if metric.name not in columns:
-                shape = (rows[metric.scope], metric.width) if metric.is_vector else rows[metric.scope]
-                columns[metric.name] = np.full(shape, BY_NAME[metric.name].top, metric.dtype)
+                columns[metric.name] = metric.blank(rows[metric.scope])
         job_of = self._placement()
         for number, (path, _) in enumerate(unit.instances):
             job = job_of.get(path)
@@ -252,26 +224,21 @@ class Lines:
 
     def _placement(self) -> dict[str, str]:
         """Return the job of each instance that has one."""
-        if self._job_of is None:
+        if self._layout is None:
             instances = dict(each for unit in self._units.values() for each in unit.instances)
-            self._job_of = _placed(instances, self._jobs)
+            self._layout = Layout.of(instances.items())
+        if self._job_of is None:
+            self._job_of = {}
+            # Where two jobs claim an instance, the one told of last has it: a former run's may still be retained.
+            for job, placed in sorted(self._jobs.items(), key=lambda pair: pair[1].ts):
+                for target in placed.on:
+                    for number in self._layout.find_instances(target) or ():
+                        self._job_of[self._layout.instances[number]] = job
         return self._job_of
 
     def _leave_out(self, problem: str) -> None:
         self.left_out += 1
         self.problem = self.problem or problem
-
-
-def _placed(instances: Mapping[str, str], jobs: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    if not instances:
-        return {}
-    layout = Layout.of(instances.items())
-    placed: dict[str, str] = {}
-    for job, on in jobs.items():
-        for target in on:
-            for number in layout.find_instances(target) or ():
-                placed[layout.instances[number]] = job
-    return placed
 
 
 def _one_line(payload: bytes) -> bytes:

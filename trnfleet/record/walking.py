@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mcap.opcode import Opcode
+from mcap.records import Channel, Metadata
 
 from trnfleet.errors import WireError
 from trnfleet.record.envelopes import MAX_NS
@@ -22,14 +23,11 @@ from trnfleet.record.records import (
     U16,
     U32,
     ChunkEntry,
-    parse_channel,
     parse_chunk_head,
-    parse_metadata,
+    parse_record,
 )
 
 if TYPE_CHECKING:
-    from mcap.records import Metadata
-
     from trnfleet.record.limits import RecordLimits
 
 _WINDOW_BYTES = 4_096
@@ -131,11 +129,11 @@ class Walker:
             data = self._window.get(at + HEAD.size, size)
             try:
                 if opcode == Opcode.CHANNEL:
-                    channel = parse_channel(data)
+                    channel = parse_record(data, Channel)
                     if len(found.channels) < self._limits.channels:
                         found.channels.setdefault(channel.id, channel.topic)
                 else:
-                    metadata = parse_metadata(data)
+                    metadata = parse_record(data, Metadata)
                     if len(found.metadata) < 16:
                         found.metadata.setdefault(metadata.name, metadata)
             except WireError:

@@ -28,12 +28,12 @@ from trnfleet.record.part import PartFile
 from trnfleet.wire.topics import TopicClass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from pathlib import Path
 
     from trnfleet.record.about import About
     from trnfleet.record.records import ChunkEntry
-    from trnfleet.wire.ports import Envelope, Stored
+    from trnfleet.wire.ports import Envelope
 
 CHUNK_BYTES = 2**20
 """A chunk is cut once it has so many bytes, not compressed."""
@@ -81,7 +81,6 @@ class RecordingWriter:
         split_bytes: int | None = None,
         split_ns: int | None = None,
         keep_ns: int | None = None,
-        cut_ns: int | None = CUT_NS,
         on_cut: Callable[[Path, ChunkEntry], None] | None = None,
         on_drop: Callable[[Path], None] | None = None,
         split_chunks: int | None = None,
@@ -99,7 +98,6 @@ class RecordingWriter:
             split_bytes: A part ends once it has so many bytes, and at least as much data as it begins with as a keyframe.
             split_ns: A part ends once it is so long.
             keep_ns: Parts that ended longer ago are deleted, of those that this writer made.
-            cut_ns: A chunk is cut once it is so long; None for one that is cut by size alone.
             on_cut: Told of every chunk that was written.
             on_drop: Told of every part that is about to be deleted.
             split_chunks: A part ends once it has so many chunks.
@@ -114,7 +112,7 @@ class RecordingWriter:
         """
         if keep_ns is not None and split_bytes is None and split_ns is None:
             split_ns = max(_SHORTEST_SPLIT_NS, keep_ns // _SPLITS_IN_KEPT)
-        for name, value in (("split", split_bytes), ("split", split_ns), ("keep", keep_ns), ("cut", cut_ns)):
+        for name, value in (("split", split_bytes), ("split", split_ns), ("keep", keep_ns)):
             if value is not None and value <= 0:
                 raise ConfigError(f"{path}: {name} must be more than 0, not {value}")
         self._path = path
@@ -125,7 +123,6 @@ class RecordingWriter:
         self._split_ns = split_ns
         self._keep_ns = keep_ns
         self._keep_bytes, self._keep_chunks = keep_bytes, keep_chunks
-        self._cut_ns = cut_ns
         self._on_cut = on_cut
         self._on_drop = on_drop
         self._split_chunks = split_chunks
@@ -176,11 +173,6 @@ class RecordingWriter:
     def pending_bytes(self) -> int:
         """Bytes that are not yet in the file."""
         return self._part.packer.size
-
-    def begin_with(self, state: Iterable[Stored]) -> None:
-        """Let the first keyframe hold what held before the first message; to be called before it."""
-        for time_ns, envelope in state:
-            self._tracker.take(self._channel_of(envelope.topic), time_ns, envelope, pack(envelope))
 
     def write(self, time_ns: int, envelope: Envelope) -> None:
         """Write a message.
@@ -269,9 +261,7 @@ class RecordingWriter:
             self._write_keyframe(max(0, time_ns - 1) if self._last_ns is None else self._last_ns)
             return
         size = part.packer.size
-        if size >= CHUNK_BYTES or (
-            size and self._cut_ns is not None and time_ns - part.packer.start_ns >= self._cut_ns
-        ):
+        if size >= CHUNK_BYTES or (size and time_ns - part.packer.start_ns >= CUT_NS):
             self._cut()
         if self._splits and self._is_full(time_ns):
             self._split()

@@ -7,7 +7,6 @@ head have a fixed width, so that the frames of a publisher differ only in their 
 
 from __future__ import annotations
 
-import io
 import struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, Metric, Scope
 from trnfleet.errors import WireError
+from trnfleet.wire.cbor import decode_cbor
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import SCHEMA
 from trnfleet.wire.telemetry import MAX_SEQ, Head
@@ -35,9 +35,7 @@ _DTYPES: dict[int, np.dtype[Any]] = {
     70: np.dtype("<u4"),
     71: np.dtype("<u8"),
 }
-_REFUSED_TAGS = (0, 1, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 100, 256, 258, 260, 261, 1004, 43000, 55799)
-"""Tags that cbor2 would turn into objects of its own: among them regular expressions and big numbers, which can take
-minutes. A frame has no use for any."""
+_MAX_DEPTH = 8
 _MOST_TEMPLATES = 64
 _LARGEST_FIXED = 8_192
 """Bytes beside the values up to which a frame's structure is kept; ours has about 700."""
@@ -148,21 +146,7 @@ class FrameDecoder:
     def _parse(self, payload: bytes, limits: Limits) -> Frame:
         if len(payload) > limits.payload_bytes:
             raise WireError(f"frame of {len(payload)} bytes is over the limit of {limits.payload_bytes}")
-        stream = io.BytesIO(payload)
-        decoder = cbor2.CBORDecoder(
-            stream,
-            semantic_decoders=dict.fromkeys(_REFUSED_TAGS, _refuse_tag),
-            max_depth=8,
-            allow_indefinite=False,
-            allow_duplicate_keys=False,
-            strict_hashable_types=True,
-        )
-        try:
-            data = decoder.decode()
-        except Exception as error:  # whatever a foreign decoder raises on foreign bytes means the same
-            raise WireError(f"not CBOR: {type(error).__name__}") from error
-        if stream.tell() != len(payload):
-            raise WireError("bytes after the frame's end")
+        data = decode_cbor(payload, _MAX_DEPTH)
         if not isinstance(data, dict) or data.get("v") != SCHEMA:
             raise WireError(f"not a frame of schema version {SCHEMA}")
         path, boot, seq, ts_ns, revision = (data.get(key) for key in ("path", "boot", "seq", "ts", "rev"))
@@ -208,10 +192,6 @@ class FrameDecoder:
             missing = sorted(self._columns[scope].keys() - arrays.keys())
             raise WireError(f"frame lacks {missing[0]}, which its descriptor announces")
         return arrays
-
-
-def _refuse_tag(*_: Any) -> Any:
-    raise ValueError("a tag that frames do not have")
 
 
 class _Template:

@@ -15,6 +15,8 @@ from trnfleet.errors import WireError
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 
 SCHEMA = 1
+LONGEST_PERIOD_S = 86_400.0
+"""What a publisher may take from tick to tick at most."""
 
 Text = Annotated[str, StringConstraints(max_length=DEFAULT_LIMITS.text_chars)]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
@@ -87,7 +89,7 @@ class Descriptor(Message):
     """Client id of the publisher; its last will takes all that it describes offline."""
     boot: Name
     revision: Annotated[int, Field(ge=0)] = 0
-    period_s: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+    period_s: Annotated[float, Field(gt=0, le=LONGEST_PERIOD_S, allow_inf_nan=False)]
     clock: ClockSpec
     replay: bool = False
     origin: Literal["simulated", "neuron"] = "simulated"

@@ -36,6 +36,20 @@ class TopicClass(enum.StrEnum):
     REPLY = "reply"
 
 
+RETAINED = frozenset(
+    {
+        TopicClass.NODE,
+        TopicClass.JOB,
+        TopicClass.RESERVATION,
+        TopicClass.ALERT,
+        TopicClass.ACK,
+        TopicClass.SILENCE,
+        TopicClass.PUBLISHER,
+    }
+)
+"""Classes whose newest message on a topic the broker keeps: it holds until it is replaced or cleared."""
+
+
 class Topic(NamedTuple):
     """A topic taken apart."""
 

@@ -82,6 +82,20 @@ def test_a_map_that_is_no_envelope_is_refused(fields: object) -> None:
         unpack(cbor2.dumps(fields))
 
 
+@pytest.mark.parametrize("behind", [b"\x00", cbor2.dumps({"topic": "t", "payload": b""})])
+def test_a_message_with_something_behind_it_is_refused(behind: bytes) -> None:
+    """What is damaged may look like a message to its end."""
+    with pytest.raises(WireError, match="message is not CBOR: bytes after its end"):
+        unpack(cbor2.dumps({"topic": "t", "payload": b""}) + behind)
+
+
+def test_a_key_that_is_there_twice_is_refused() -> None:
+    """Nobody knows which of the two was meant."""
+    data = cbor2.dumps({"topic": "t", "payload": b"", "topic2": "u"}).replace(b"\x66topic2", b"\x65topic")
+    with pytest.raises(WireError, match="message is not CBOR"):
+        unpack(data)
+
+
 def test_unknown_keys_of_a_newer_minor_are_left_out() -> None:
     """What a later minor version adds does not hinder."""
     data = cbor2.dumps({"topic": "t", "payload": b"x", "user": {"a": [1, 2]}})

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from trnfleet.clock import parse_rfc3339
 from trnfleet.errors import WireError
-from trnfleet.record.lines import LATEST_NS, LineLimits, decode_line, decode_lines, encode_line
+from trnfleet.record.envelopes import MAX_NS
+from trnfleet.record.lines import LineLimits, decode_line, decode_lines, encode_line
 from trnfleet.wire.ndjson import LeftOut
 from trnfleet.wire.ports import Envelope, Stored
 
@@ -44,7 +45,7 @@ def read(text: bytes, **limits: int) -> tuple[list[Stored], LeftOut]:
     return list(decode_lines(io.BytesIO(text), LineLimits(**limits), told)), told
 
 
-@given(envelopes, st.integers(0, LATEST_NS))
+@given(envelopes, st.integers(0, MAX_NS))
 def test_a_line_gives_the_message_back(envelope: Envelope, time_ns: int) -> None:
     """Whatever a message holds, its line is one of printable ASCII and gives the same message at the same nanosecond."""
     stored = Stored(time_ns, envelope)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from trnfleet.wire.ports import Stored
+
 MESSAGES = [state(TopicClass.JOB, "j1", "{}", 0), *(value(n, 0.05 + n * 0.05) for n in range(1_200))]
 
 
@@ -174,5 +176,18 @@ def test_a_census_counts_topics_classes_and_gaps(tmp_path: Path) -> None:
     (topic,) = (count for name, count in recording.topics().items() if "telemetry" in name)
     assert (topic.first_ns, topic.last_ns, topic.longest_gap_ns) == (at(0), at(49), 11 * NS_PER_S)
     assert census.payload_bytes == sum(len(each.envelope.payload) for each in messages)
+    assert recording.census() is census
+    recording.close()
+
+
+def test_a_census_may_be_listened_to(tmp_path: Path) -> None:
+    """In the one pass that it takes somebody else gets every message too, also where it was taken before."""
+    write(tmp_path / "a.mcap", [value(8, number) for number in range(20)], ABOUT)
+    recording = Recording.open([tmp_path / "a.mcap"])
+    for _ in range(2):
+        heard: list[Stored] = []
+        census = recording.census(heard.append)
+        assert heard == list(recording.all())
+        assert census.messages == 20
     assert recording.census() is census
     recording.close()

@@ -10,7 +10,9 @@ from support.tape import MemoryTape
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.record.unframing import Lines
+from trnfleet.wire.messages import Descriptor, JobMessage, encode_message
 from trnfleet.wire.ports import Envelope, Keyframe, Stored
+from trnfleet.wire.units import Unit
 
 START_NS = 1_767_600_000_000_000_000
 
@@ -92,3 +94,75 @@ def test_other_fleets_and_repeats_are_not_told() -> None:
     messages += [(1.0, each) for each in feed.telemetry(ts_ns=feed.clock.wall_ns() + NS_PER_S)]
     lines, _ = told([*messages, (1.0, block), (1.0, again)], "reservations")
     assert [line["state"] for line in lines] == ["active", "expired"]
+
+
+def job(name: str, ts: str, *on: str) -> Envelope:
+    """Return a job's message."""
+    message = JobMessage(job=name, kind="training", state="running", ts=ts, on=on)
+    return Envelope(f"trnfleet/v1/demo/job/{name}", encode_message(message))
+
+
+def test_the_job_told_of_last_has_the_chips() -> None:
+    """A former run that is still retained may come first or last; a job that is cleared has nothing any more."""
+    feed = Feed(standalone(1))
+    [path] = feed.layout.instances
+    former = job("former", "2026-01-04T00:00:00Z", path)
+    present = job("present", "2026-01-05T00:00:00Z", path)
+    state = [(0.0, each) for each in feed.announcements()]
+    [first] = feed.telemetry(ts_ns=START_NS)
+    for jobs in ([former, present], [present, former]):
+        lines, _ = told([*state, *((0.0, each) for each in jobs), (0.0, first)])
+        assert {line["job"] for line in lines} == {"present"}
+    torn = present._replace(payload=present.payload[:-1])
+    lines, count = told([*state, (0.0, former), (0.0, present), (0.0, first), (0.0, torn)])
+    assert {line["job"] for line in lines} == {"present"}
+    assert count.left_out == 1
+    cleared = present._replace(payload=b"")
+    lines, _ = told([*state, (0.0, former), (0.0, present), (0.0, first), (0.0, cleared)])
+    assert {line["job"] for line in lines} == {"former"}
+
+
+def test_a_job_that_tells_of_itself_again_has_the_chips_again() -> None:
+    """Though it runs where it did."""
+    feed = Feed(standalone(1))
+    [path] = feed.layout.instances
+    messages = [(0.0, each) for each in feed.announcements()]
+    for second, name in enumerate(("a", "b", "a")):
+        [frame] = feed.telemetry(ts_ns=START_NS + second * NS_PER_S)
+        messages += [(float(second), frame), (float(second), job(name, f"2026-01-05T00:00:0{second}Z", path))]
+    lines, _ = told(messages)
+    assert [line["job"] for line in lines[::17]] == ["a", "b", "a"]
+
+
+def test_a_descriptor_that_makes_no_sense_leaves_the_one_before() -> None:
+    """It is counted, once each time it comes, and the frames are told as before it."""
+    feed = Feed(standalone(1))
+    _, node = feed.announcements()
+    unknown = node._replace(payload=node.payload.replace(b"trn2.48xlarge", b"trn9.48xlarge"))
+    elsewhere = node._replace(payload=node.payload.replace(b'"path":"', b'"path":"x', 1))
+    torn = node._replace(payload=node.payload[:-1])
+    for damaged in (torn, unknown, elsewhere):
+        lines, count = told([(0.0, node), (0.0, damaged), *((0.0, each) for each in feed.telemetry())])
+        assert (len(lines), count.left_out) == (17, 1)
+    _, count = told(
+        [(0.0, node), (0.0, node._replace(payload=b"")), *((0.0, each) for each in feed.telemetry())]
+    )
+    assert count.problem.endswith("a frame without its descriptor")
+
+
+def test_a_descriptor_that_is_repeated_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are repeated every minute, for each of tens of thousands of instances."""
+    made: list[Descriptor] = []
+    of = Unit.of
+
+    def spied(descriptor: Descriptor) -> Unit:
+        made.append(descriptor)
+        return of(descriptor)
+
+    monkeypatch.setattr(Unit, "of", spied)
+    feed = Feed(standalone(1))
+    _, node = feed.announcements()
+    feed.revision = 1
+    _, changed = feed.announcements()
+    told([(0.0, node), (1.0, node), (2.0, changed), (3.0, changed), (4.0, node)])
+    assert [each.revision for each in made] == [0, 1, 0]

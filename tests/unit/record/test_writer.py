@@ -6,6 +6,7 @@ import os
 import random
 import resource
 import signal
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,8 @@ from support.taping import ABOUT, NS_PER_S, START_NS, at, read, state, ticks, va
 
 from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.record.keyframes import KeyframeTracker, is_due
+from trnfleet.record.part import PartFile
+from trnfleet.record.reader import PartReader
 from trnfleet.record.recording import Recording
 from trnfleet.record.writer import CHUNK_BYTES, RecordingError, RecordingWriter
 from trnfleet.wire.ports import Envelope, Stored
@@ -61,16 +64,37 @@ def test_the_same_calls_make_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_chunks_are_cut_by_time_and_by_size(tmp_path: Path) -> None:
-    """A chunk spans less than 500 ms and holds about 1 MiB at most; with no time it is cut by size alone."""
+    """A chunk spans less than 500 ms and holds about 1 MiB at most."""
     write(tmp_path / "slow.mcap", ticks(200, 0.06))
     write(tmp_path / "fast.mcap", ticks(2_000, 0.0001, size=4_000))
-    write(tmp_path / "size.mcap", ticks(150, 0.06), cut_ns=None)
 
     assert all(end - start < NS_PER_S // 2 for start, end, _ in chunks(tmp_path / "slow.mcap"))
     sizes = [size for _, _, size in chunks(tmp_path / "fast.mcap")]
     assert len(sizes) == 8
     assert all(CHUNK_BYTES <= size < CHUNK_BYTES + 10_000 for size in sizes[:-1])
-    assert len(chunks(tmp_path / "size.mcap")) == 1
+
+
+def test_a_file_keeps_little_of_each_chunk(tmp_path: Path) -> None:
+    """A day unsplit has 170,000 chunks; the index at the end says all of them, with their earliest and latest time."""
+    part = PartFile(tmp_path / "a.mcap", ABOUT)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for second in range(1, 2_001):
+            part.add(1, at(second), at(second), b"x")
+            part.cut()
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    part.finish()
+
+    assert (after - before) / 2_000 < 250
+    reader = PartReader(tmp_path / "a.mcap")
+    assert (reader.is_finished, reader.counts()) == (True, {"node": 2_000})
+    assert [(each.start_ns, each.end_ns) for each in reader.entries] == [
+        (at(n), at(n)) for n in range(1, 2_001)
+    ]
+    reader.close()
 
 
 def test_a_chunk_ends_between_two_times(tmp_path: Path) -> None:
@@ -269,23 +293,6 @@ def test_telemetry_that_is_too_large_is_left_out_of_keyframes() -> None:
     assert not tracker.has_values
     assert [repeat.data for repeat in tracker] == [b"job"]
     assert tracker.size_bytes < 200
-
-
-def test_a_recording_can_begin_with_former_state(tmp_path: Path) -> None:
-    """What held before the first message is in the first keyframe."""
-    writer = RecordingWriter(tmp_path / "a.mcap", ABOUT)
-    before = [state(TopicClass.JOB, "j1", "{}", -5), value(1, -1)]
-    writer.begin_with(before)
-    writer.write(*value(2, 0))
-    writer.close()
-
-    recording = Recording.open([tmp_path / "a.mcap"])
-    keyframe = recording.keyframe(recording.start_ns)
-    recording.close()
-
-    assert keyframe is not None
-    assert keyframe.state == before
-    assert keyframe.time_ns == at(0) - 1
 
 
 def test_a_message_over_the_limit_is_refused_and_the_recording_goes_on(tmp_path: Path) -> None:

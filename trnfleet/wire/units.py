@@ -1,0 +1,91 @@
+"""How the frames of a descriptor are read: what they must say of themselves, and which rows are whose."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trnfleet.domain.hardware import INSTANCE_TYPES
+from trnfleet.domain.metrics import Scope
+from trnfleet.errors import WireError
+from trnfleet.wire.frames import FrameDecoder, is_known, to_store_codes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.wire.frames import Frame
+    from trnfleet.wire.messages import ColumnSpec, Descriptor
+
+_MOST_DECODERS = 64
+"""Forms of frames whose decoders are kept; nearly all publishers of a fleet share one or two."""
+
+
+class Unit(NamedTuple):
+    """What a descriptor describes, as far as reading its frames takes it."""
+
+    path: str
+    boot: str
+    revision: int
+    instances: tuple[tuple[str, str], ...]
+    """Path and type of each, in the order of the frames' rows."""
+    chips: tuple[int, ...]
+    """First chip row of each instance, and their number at the end."""
+    columns: tuple[ColumnSpec, ...]
+    """Those whose metrics are known here."""
+    decoder: FrameDecoder
+
+    @staticmethod
+    def of(descriptor: Descriptor) -> Unit:
+        """Return the unit of a descriptor.
+
+        Raises:
+            WireError: it names an instance type that the hardware catalogue does not have.
+        """
+        counts = [_chips_of(instance.type) for instance in descriptor.instances]
+        chips = tuple(itertools.accumulate(counts, initial=0))
+        columns = tuple(column for column in descriptor.columns if is_known(column))
+        return Unit(
+            descriptor.path,
+            descriptor.boot,
+            descriptor.revision,
+            tuple((instance.path, instance.type) for instance in descriptor.instances),
+            chips,
+            columns,
+            _decoder(columns, chips[-1], len(counts)),
+        )
+
+    def decode(self, payload: bytes) -> Frame:
+        """Return a frame of the unit.
+
+        Raises:
+            WireError: it is not what the descriptor announces, or of another path, start or revision.
+        """
+        frame = self.decoder.decode(payload)
+        if frame.path != self.path:
+            raise WireError("the frame's path is not its topic's")
+        if (frame.head.boot, frame.revision) != (self.boot, self.revision):
+            raise WireError("a frame of another start or revision than its descriptor's")
+        return frame
+
+    def codes(self, frame: Frame) -> dict[str, NDArray[Any]]:
+        """Return a frame's values as the metric table's codes, by metric: a row a chip, or a row an instance."""
+        return {
+            column.name: to_store_codes(
+                column, (frame.chip if column.per is Scope.CHIP else frame.instance)[column.name]
+            )
+            for column in self.columns
+        }
+
+
+def _chips_of(instance_type: str) -> int:
+    kind = INSTANCE_TYPES.get(instance_type)
+    if kind is None:
+        raise WireError(f"unknown instance type {instance_type!r}")
+    return kind.chips
+
+
+@functools.lru_cache(maxsize=_MOST_DECODERS)
+def _decoder(columns: tuple[ColumnSpec, ...], chips: int, instances: int) -> FrameDecoder:
+    """Return the decoder of frames of that form, which units share: what one has learned serves all."""
+    return FrameDecoder(columns, chips, instances)
