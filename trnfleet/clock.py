@@ -45,6 +45,18 @@ class SystemClock:
         await asyncio.sleep(max(0.0, seconds))  # noqa: TID251  this is the module that may
 
 
+class SteadyWall:
+    """Wall time that never steps: the wall clock at the begin, and what the monotonic clock has passed since."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Begin now."""
+        self._wall_ns, self._since_s = clock.wall_ns(), clock.monotonic_s()
+
+    def to_ns(self, monotonic_s: float) -> int:
+        """Return the nanoseconds since 1970 of a monotonic moment."""
+        return self._wall_ns + round((monotonic_s - self._since_s) * NS_PER_S)
+
+
 class ManualClock:
     """A clock that stands still until a test advances it; sleepers wake in the order of their deadlines."""
 
@@ -115,5 +127,9 @@ def parse_rfc3339(text: str) -> int:
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; write it as 2026-01-31T00:00:00Z")
-    delta = moment - _EPOCH
-    return (delta.days * 86_400 + delta.seconds) * NS_PER_S + delta.microseconds * 1_000
+    return datetime_ns(moment)
+
+
+def datetime_ns(moment: datetime) -> int:
+    """Return nanoseconds since 1970 of a moment that has a time zone."""
+    return (moment - _EPOCH) // timedelta(microseconds=1) * 1_000

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trnfleet.clock import NS_PER_S, Clock, ManualClock, SystemClock, format_rfc3339, parse_rfc3339
+from trnfleet.clock import (
+    NS_PER_S,
+    Clock,
+    ManualClock,
+    SteadyWall,
+    SystemClock,
+    format_rfc3339,
+    parse_rfc3339,
+)
 
 YEAR_1000 = -30_610_224_000
 YEAR_9999_END = 253_402_300_799
@@ -110,6 +118,18 @@ async def test_a_cancelled_sleeper_is_passed_over() -> None:
 
     assert gone.cancelled()
     assert woken == ["stays at 2"]
+
+
+async def test_steady_wall_time_goes_on_as_it_began() -> None:
+    """It follows the monotonic clock from the begin, before and after, whatever the wall clock does."""
+    clock = ManualClock(wall_ns=10 * NS_PER_S, monotonic_s=50.0)
+    wall = SteadyWall(clock)
+
+    await clock.advance(1.5)
+    clock.step_wall(-3_600.0)
+
+    assert wall.to_ns(clock.monotonic_s()) == 11_500_000_000
+    assert wall.to_ns(49.0) == 9 * NS_PER_S
 
 
 async def test_stepping_the_wall_clock_wakes_nobody() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import getpass
-import re
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trnfleet.cli.options import CommandT, setting
+from trnfleet.cli.options import LONGEST_USER, CommandT, setting, user_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,8 +15,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.desk import Desk
     from trnfleet.transport.mqtt import MqttPublisher
     from trnfleet.transport.url import BrokerUrl, Password
-
-LONGEST_OWNER = 64
 
 
 class Calling(NamedTuple):
@@ -106,13 +102,6 @@ def make_desk(
         client = f"trnfleet-desk-{secrets.token_hex(6)}"
         writer = MqttPublisher(url, client_id=client, password=password, clock=clock, protocol=protocol)
     return DeskAndWriter(
-        Desk(fleet, publisher=writer, owner=(owner or user_name())[:LONGEST_OWNER], root=root), writer
+        Desk(fleet, publisher=writer, owner=(owner or user_name("somebody"))[:LONGEST_USER], root=root),
+        writer,
     )
-
-
-def user_name() -> str:
-    """Return the name of whoever runs this, without control characters; `somebody` where the system knows none."""
-    try:
-        return re.sub(r"[^\w.@-]", "", getpass.getuser())[:LONGEST_OWNER] or "somebody"
-    except (OSError, KeyError):
-        return "somebody"

@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trnfleet.config import load_model, load_toml
 from trnfleet.errors import ConfigError, TrnfleetError
-from trnfleet.record.opening import refuse_special
 from trnfleet.tui.plain import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from trnfleet.cli.foreign import Kind
+
 INVALID = 2
 MOST_SHOWN = 10
 """Problems of one file that are shown; the rest is counted."""
 _WIDTH = 600
-_MCAP = b"\x89MCAP0\r\n"
 
 
 @click.command("check")
@@ -63,14 +62,15 @@ def _check(path: Path) -> tuple[str, list[str]]:
     Raises:
         TrnfleetError: it is invalid; the message says where.
     """
+    from trnfleet.cli.convert import ENDINGS  # noqa: PLC0415  --help stays quick
+    from trnfleet.cli.foreign import UnknownKindError, detect  # noqa: PLC0415  --help stays quick
+    from trnfleet.config import load_toml  # noqa: PLC0415  --help stays quick
+
     try:
-        refuse_special(path)
-        with path.open("rb") as file:
-            begin = file.read(len(_MCAP))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if begin == _MCAP or path.suffix in {".mcap", ".ndjson", ".jsonl"}:
-        return _recording(path, is_own=begin == _MCAP or path.suffix == ".mcap")
+        return _messages(path, detect(path))
+    except UnknownKindError:
+        if path.suffix in ENDINGS:
+            raise
     data = load_toml(path)
     for is_one, check in _KINDS:
         if is_one(data):
@@ -81,16 +81,20 @@ def _check(path: Path) -> tuple[str, list[str]]:
     )
 
 
-def _recording(path: Path, *, is_own: bool) -> tuple[str, list[str]]:
-    from trnfleet.cli.convert import open_any  # noqa: PLC0415  only for recordings
-    from trnfleet.record.recording import Recording  # noqa: PLC0415  only for recordings
+def _messages(path: Path, kind: Kind) -> tuple[str, list[str]]:
+    from trnfleet.cli.foreign import NOUNS, Kind, LinesInput, NeuronInput  # noqa: PLC0415  --help stays quick
+    from trnfleet.record.recording import Recording  # noqa: PLC0415  --help stays quick
 
-    recording = Recording.open([path]) if is_own else open_any([path])
-    try:
-        what = "recording" if is_own else "another program's recording"
-        return f"{what}, {recording.census().messages:,} messages", recording.verify()
-    finally:
-        recording.close()
+    if kind is Kind.MCAP:
+        recording = Recording.open([path])
+        try:
+            return f"recording, {recording.census().messages:,} messages", recording.verify()
+        finally:
+            recording.close()
+    given = LinesInput(path) if kind is Kind.MOSQUITTO else NeuronInput(path)
+    count = sum(1 for _ in given.messages())
+    problems = [given.told.text(NOUNS[kind])] if given.told.count else []
+    return f"another program's recording, {count:,} messages", problems
 
 
 def _fleet(path: Path, _: dict[str, Any]) -> str:
@@ -112,7 +116,7 @@ def _scenario(path: Path, _: dict[str, Any]) -> str:
 
 def _rules(path: Path, _: dict[str, Any]) -> str:
     from trnfleet.cli.rulepack import KIND  # noqa: PLC0415  only for rules
-    from trnfleet.config import find_file, shipped_names  # noqa: PLC0415  only for rules
+    from trnfleet.config import find_file, load_model, shipped_names  # noqa: PLC0415  only for rules
     from trnfleet.domain.alerts.rules import RuleFile, join_rules  # noqa: PLC0415  only for rules
 
     content = load_model(path, RuleFile)

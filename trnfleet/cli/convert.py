@@ -17,7 +17,7 @@ import click
 
 from trnfleet.cli.options import FleetName, log_options, set_up_logs
 from trnfleet.cli.running import Instant
-from trnfleet.clock import parse_rfc3339
+from trnfleet.clock import datetime_ns
 from trnfleet.errors import ConfigError, nearest
 from trnfleet.tui.plain import plain
 
@@ -118,13 +118,14 @@ def command(
         if name is not None and Kind.NEURON not in (kind, to):
             raise ConfigError(f"--name is for neuron-monitor alone, and neither IN nor OUT is: {kind}, {to}")
         _refuse_others(kind, to, address=address, start=start, encoding=encoding, instance=instance)
-        given = _open(path, kind, to, name=name, address=address, start_ns=_ns(start), encoding=encoding)
+        start_ns = None if start is None else datetime_ns(start)
+        given = _open(path, kind, to, name=name, address=address, start_ns=start_ns, encoding=encoding)
         stack.callback(given.close)
         shown = "stdin" if source == STDIO else source
         _convert(given, to, shown, target, name=name, instance=instance, overwrite=overwrite)
 
 
-def open_any(paths: Sequence[Path], *, name: str | None = None, start: datetime | None = None) -> Recording:
+def open_any(paths: Sequence[Path], *, name: str | None = None) -> Recording:
     """Open recordings, or whatever other files hold messages, as one recording.
 
     Other files are converted to a recording in a temporary folder, which goes when the recording is no longer used;
@@ -133,7 +134,6 @@ def open_any(paths: Sequence[Path], *, name: str | None = None, start: datetime 
     Args:
         paths: Parts of a recording, or other files.
         name: Fleet of neuron-monitor's hosts.
-        start: When neuron-monitor files begin; by default each file's date less its length.
 
     Raises:
         ConfigError: a file cannot be read, or recordings and others are mixed.
@@ -152,7 +152,7 @@ def open_any(paths: Sequence[Path], *, name: str | None = None, start: datetime 
     folder = tempfile.mkdtemp(prefix="trnfleet-")
     try:
         inputs = [
-            _open(path, kind, Kind.MCAP, name=name, address=None, start_ns=_ns(start), encoding=None)
+            _open(path, kind, Kind.MCAP, name=name, address=None, start_ns=None, encoding=None)
             for path, kind in zip(paths, kinds, strict=True)
         ]
         file = Path(folder) / "converted.mcap"
@@ -254,24 +254,29 @@ def _convert(
             output.flush()
             _say(given, source, "stdout", written)
         return
+    from trnfleet.cli.recordsink import find_former  # noqa: PLC0415  --help stays quick
+    from trnfleet.record.writer import RecordingError  # noqa: PLC0415  --help stays quick
+
     path = Path(target)
-    if path.exists() and not overwrite:
-        raise ConfigError(f"{target}: exists already; name another file, or replace it with --overwrite")
-    if path.exists() and not path.is_file():
-        raise ConfigError(f"{target}: is no file, and is not replaced; stdout is -")
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        if to is Kind.MCAP:
-            written = _write_mcap([given], partial)
-        else:
-            with partial.open("xb") as file:
-                written = _write_text(given, to, file, name, instance)
-        _check(written, given, source)
-        partial.replace(path)
+        find_former(path, is_split=False, overwrite=overwrite)
+        try:
+            if to is Kind.MCAP:
+                written = _write_mcap([given], partial)
+            else:
+                with partial.open("xb") as file:
+                    written = _write_text(given, to, file, name, instance)
+            _check(written, given, source)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(f"{target}: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
+    except RecordingError as error:
+        raise ConfigError(f"{target}: {error.reason}") from error
+    except ConfigError as error:
+        raise ConfigError(str(error).replace(str(partial), target, 1)) from error
     _say(given, source, target, written)
 
 
@@ -325,7 +330,3 @@ def _write_text(given: Input, to: Kind, output: BinaryIO, name: str | None, inst
         output.write(encode_line(stored))
         count += 1
     return count
-
-
-def _ns(moment: datetime | None) -> int | None:
-    return None if moment is None else parse_rfc3339(moment.isoformat())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from trnfleet.bridge.neuron_document import DocumentWriter
 from trnfleet.bridge.neuron_ticks import InstanceTicks, described_instances
+from trnfleet.cli.recording import choose_fleet
 from trnfleet.errors import ConfigError, WireError, nearest
 from trnfleet.wire.ndjson import LeftOut
 
@@ -64,11 +65,7 @@ def _choose(given: Input, name: str | None, instance: str | None) -> tuple[str, 
             found.setdefault(fleet, set()).update(paths)
     if not found:
         raise ConfigError("no instance is described in it, so there is none to write")
-    if name is None and len(found) > 1:
-        raise ConfigError(f"several fleets in it: name one with --name; {nearest('', found)}")
-    fleet = next(iter(found)) if name is None else name
-    if fleet not in found:
-        raise ConfigError(f"no fleet {fleet!r} in it: {nearest(fleet, found)}")
+    fleet = choose_fleet(found, name)
     paths_of = sorted(found[fleet])
     if instance is None and len(paths_of) > 1:
         raise ConfigError(f"{len(paths_of)} instances in it: name one with --instance, such as {paths_of[0]}")

@@ -12,7 +12,7 @@ import statistics
 from array import array
 from typing import TYPE_CHECKING, Protocol
 
-from trnfleet.bridge.neuron_fields import LONGEST_PERIOD_S, read_period
+from trnfleet.bridge.neuron_fields import read_period
 from trnfleet.bridge.neuron_monitor import DEFAULT_PERIOD_S, MOST_DOCUMENT_BYTES, HostReader
 from trnfleet.bridge.neuron_telemetry import HostTelemetry, boot_of, default_path
 from trnfleet.clock import NS_PER_S, format_rfc3339
@@ -21,6 +21,8 @@ from trnfleet.record.about import About
 from trnfleet.record.lines import decode_line, decode_lines
 from trnfleet.record.opening import refuse_special
 from trnfleet.record.recording import Recording
+from trnfleet.record.records import MAGIC
+from trnfleet.wire.messages import LONGEST_PERIOD_S
 from trnfleet.wire.ndjson import LeftOut, read_lines
 from trnfleet.wire.ports import Stored
 from trnfleet.wire.topics import DEFAULT_ROOT, VERSION, TopicClass
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Literal
 
-MAGIC = b"\x89MCAP0\r\n"
 LINES_TO_TRY = 32
 """Lines at a file's begin of which one must tell what it is."""
 DEFAULT_FLEET = "neuron"
@@ -52,6 +53,10 @@ class Kind(enum.StrEnum):
 
 
 NOUNS = {Kind.MCAP: "message", Kind.MOSQUITTO: "message", Kind.NEURON: "document"}
+
+
+class UnknownKindError(ConfigError):
+    """A file is none of the kinds."""
 
 
 class Input(Protocol):
@@ -76,7 +81,8 @@ def detect(path: Path) -> Kind:
     """Return what a file holds, going by its content.
 
     Raises:
-        ConfigError: it cannot be read, or is none of the three.
+        UnknownKindError: it is none of the three.
+        ConfigError: it cannot be read.
     """
     try:
         refuse_special(path)
@@ -97,7 +103,7 @@ def detect(path: Path) -> Kind:
         # A recording that is damaged at its very begin; its reader says so.
         return Kind.MCAP
     reason = "it is empty" if is_empty else "no MCAP, no lines of mosquitto_sub -F %j, no neuron-monitor"
-    raise ConfigError(f"{path}: {reason}")
+    raise UnknownKindError(f"{path}: {reason}")
 
 
 def _kind_of(line: bytes) -> Kind | None:
@@ -146,6 +152,8 @@ class McapInput:
             yield stored
         for _ in range(recording.damaged):
             self.told.add("chunk", "damaged")
+        for _ in range(recording.unread):
+            self.told.add("message", "no envelope")
 
     def close(self) -> None:
         """Close the file."""
@@ -253,7 +261,8 @@ class NeuronInput:
         if self.is_dated:
             return f"begins at {begin}"
         return (
-            f"documents have no time: taken to begin at {begin}, by the file's date (--start says otherwise)"
+            f"documents have no time: taken to begin at {begin}, by the file's date "
+            "(trnfleet convert --start says otherwise)"
         )
 
     def messages(self) -> Iterator[Stored]:

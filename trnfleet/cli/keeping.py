@@ -28,31 +28,6 @@ LEAST_BYTES = 4 * 2**20
 """Disk for less than this keeps nothing worth going back for."""
 
 
-class Kept:
-    """What keeps the present, as the deck knows it."""
-
-    def __init__(self, buffer: LiveBuffer) -> None:
-        self._buffer = buffer
-
-    @property
-    def window_s(self) -> float:
-        """Seconds that are kept."""
-        return self._buffer.window_s
-
-    @property
-    def problem(self) -> str:
-        """Why nothing more is kept; empty while all is well."""
-        return self._buffer.status.failed
-
-    def position_of(self, monotonic_s: float) -> int:
-        """Return the buffer's time of a moment."""
-        return self._buffer.to_ns(monotonic_s)
-
-    def save(self, path: Path) -> int:
-        """Write all that is kept as a recording and return how many messages those are."""
-        return self._buffer.save(path)
-
-
 def past_option(command: CommandT) -> CommandT:
     """Add the option that says how much of the past is kept."""
     option = setting(
@@ -106,15 +81,14 @@ def make_buffer(fleet: str, root: str, url: BrokerUrl, *, clock: Clock, disk_byt
     return LiveBuffer(parent / f"{fleet}-{name}", about, clock=clock, disk_bytes=disk_bytes)
 
 
-def make_deck(
-    watch: Watch, buffer: LiveBuffer, *, clock: Clock, root: str, pue: float, rules: tuple[Rule, ...]
-) -> Deck:
+def make_deck(watch: Watch, buffer: LiveBuffer, *, clock: Clock, root: str, rules: tuple[Rule, ...]) -> Deck:
     """Return the deck that goes back from what is watched."""
     from trnfleet.monitor.replay.deck import Deck  # noqa: PLC0415  --help stays quick
 
     name = f"the past of {watch.source.status.broker}"
-    maker = monitor_maker(watch.monitor.fleet_name, root=root, pue=pue, rules=rules)
-    return Deck(buffer, maker, clock=clock, name=name, live=watch.monitor, keeper=Kept(buffer))
+    monitor = watch.monitor
+    maker = monitor_maker(monitor.fleet_name, root=root, pue=monitor.pue, rules=rules)
+    return Deck(buffer, maker, clock=clock, name=name, live=monitor, keeper=buffer)
 
 
 def monitor_maker(fleet: str, *, root: str, pue: float, rules: tuple[Rule, ...]) -> Maker:

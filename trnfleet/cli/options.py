@@ -6,8 +6,8 @@ default. Passwords come from TRNFLEET_MQTT_PASSWORD or a file, never from the co
 
 from __future__ import annotations
 
+import getpass
 import os
-import re
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,6 +16,7 @@ import click
 
 from trnfleet import logs
 from trnfleet.domain.address import is_segment
+from trnfleet.domain.lengths import parse_duration_s
 from trnfleet.errors import ConfigError, nearest
 from trnfleet.wire.topics import DEFAULT_ROOT, is_root
 
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 
 PASSWORD_VARIABLE = "TRNFLEET_MQTT_PASSWORD"  # noqa: S105  the variable's name, not a password
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0, None: 1.0}
+LONGEST_USER = 64
+"""Characters of a user's name."""
 
 
 class Duration(click.ParamType[float]):
@@ -44,10 +45,10 @@ class Duration(click.ParamType[float]):
         if isinstance(value, (int, float)):
             seconds = float(value)
         else:
-            match = _DURATION.fullmatch(str(value).strip())
-            if match is None:
-                self.fail(f"{value!r} is not a duration; write it as 10s, 500ms, 5m, 2h or 1d", param, ctx)
-            seconds = float(match[1]) * _SECONDS[match[2]]
+            try:
+                seconds = parse_duration_s(str(value))
+            except ValueError as error:
+                self.fail(str(error), param, ctx)
         if not 0 < seconds <= self._most_s:
             self.fail(f"{value!r} is not above zero and at most {self._most_s:g} s", param, ctx)
         return seconds
@@ -93,6 +94,22 @@ class Root(click.ParamType[str]):
             self.fail(
                 f"{value!r}: segments of A-Z a-z 0-9 _ - with / between them, as in site/trnfleet", param, ctx
             )
+        return str(value)
+
+
+class TopicFilter(click.ParamType[str]):
+    """A filter of topics: `+` stands for one level, `#` for the rest."""
+
+    name = "topic filter"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the filter if it is one."""
+        from trnfleet.transport.memory import topic_matches  # noqa: PLC0415  --help stays quick
+
+        try:
+            topic_matches(str(value), "a")
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
         return str(value)
 
 
@@ -264,6 +281,15 @@ def find_password(file: str | None) -> Password | None:
     if not text:
         raise ConfigError(f"--password-file {file}: it is empty")
     return Password(text)
+
+
+def user_name(default: str) -> str:
+    """Return the name of whoever runs this, without what a terminal could act upon; `default` where the system knows none."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError):
+        return default
+    return "".join(char for char in name if char.isalnum() or char in "_.@-")[:LONGEST_USER] or default
 
 
 def log_file_for_app(given: str | None) -> Path:

@@ -13,18 +13,20 @@ import click
 from trnfleet.cli.options import (
     Duration,
     FleetName,
+    TopicFilter,
     broker_options,
     find_password,
     log_options,
     set_up_logs,
     setting,
 )
-from trnfleet.cli.recording import Size, reader_may_leave, size_text, stderr_is_terminal, tell
+from trnfleet.cli.recording import Size, fleets_in, reader_may_leave, size_text, stderr_is_terminal, tell
 from trnfleet.clock import NS_PER_S, SystemClock, format_rfc3339
 from trnfleet.domain.quantities import duration as duration_text
-from trnfleet.errors import TrnfleetError, WireError
+from trnfleet.errors import TrnfleetError
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.tui.plain import plain
+from trnfleet.wire.topics import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,6 +71,7 @@ class Asked(NamedTuple):
 @setting(
     "--filter",
     "filters",
+    type=TopicFilter(),
     multiple=True,
     metavar="TOPIC",
     help="Record what falls under this topic filter; repeatable. By default everything under the root.",
@@ -129,7 +132,7 @@ def command(
         broker,
         find_password(password_file),
         root,
-        tuple(_checked(each) for each in filters) or (f"{root}/v1/{name}/#" if name else f"{root}/#",),
+        filters or (f"{root}/{VERSION}/{name}/#" if name else f"{root}/#",),
         duration,
         split,
         split_every,
@@ -141,16 +144,6 @@ def command(
     former = find_former(Path(file), is_split=bool(split or split_every), overwrite=overwrite)
     with reader_may_leave():
         asyncio.run(_record(asked, former))
-
-
-def _checked(topic_filter: str) -> str:
-    from trnfleet.transport.memory import topic_matches  # noqa: PLC0415  --help stays quick
-
-    try:
-        topic_matches(topic_filter, "a")
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="'--filter'") from error
-    return topic_filter
 
 
 async def _record(asked: Asked, former: Sequence[Path]) -> None:
@@ -175,7 +168,7 @@ async def _record(asked: Asked, former: Sequence[Path]) -> None:
             first = await _first(source)
             about = About(
                 id=secrets.token_hex(8),
-                fleets=_fleets([envelope.topic for envelope in first], asked.root),
+                fleets=fleets_in((envelope.topic for envelope in first), asked.root),
                 root=asked.root,
                 broker=str(dataclasses.replace(asked.broker, user=None)),
                 filters=asked.filters,
@@ -212,18 +205,6 @@ async def _first(source: MqttSource) -> list[Envelope]:
         return await asyncio.wait_for(source.take(), FIRST_S)
     except TimeoutError:
         return []
-
-
-def _fleets(topics: list[str], root: str) -> tuple[str, ...]:
-    from trnfleet.wire.topics import parse_topic  # noqa: PLC0415  --help stays quick
-
-    found: set[str] = set()
-    for topic in topics:
-        try:
-            found.add(parse_topic(topic, root).fleet)
-        except WireError:
-            continue
-    return tuple(sorted(found))
 
 
 async def _until(asked: Asked, source: MqttSource, sink: Sink, clock: Clock) -> None:
@@ -268,11 +249,11 @@ async def _tell(source: MqttSource, sink: Sink, clock: Clock) -> None:
             tell(("\r\x1b[K" if is_terminal else "") + say)
         if now_s - told_s < every_s - TELL_S / 2:
             continue
-        messages = sink.messages
+        messages = sink.status.messages
         rate = (messages - before) / (now_s - told_s)
         told_s, before = now_s, messages
-        lost = source.status.dropped + source.status.oversize + sink.lost
-        line = f"{messages:,} messages, {rate:,.0f}/s, {size_text(sink.file_bytes)}, lost {lost:,}"
+        lost = source.status.dropped + source.status.oversize + sink.status.lost
+        line = f"{messages:,} messages, {rate:,.0f}/s, {size_text(sink.status.file_bytes)}, lost {lost:,}"
         tell(f"\r\x1b[K{line}" if is_terminal else line, nl=not is_terminal)
 
 
@@ -280,20 +261,20 @@ def _tell_end(asked: Asked, source: MqttSource, sink: Sink) -> None:
     """Say what was recorded, or why recording ended."""
     if stderr_is_terminal():
         tell("")
-    status = source.status
-    lost = status.dropped + status.oversize + sink.lost
-    parts = f" in {sink.parts:,} files" if sink.parts > 1 else ""
-    gaps = max(0, status.connects - 1)
+    link, status = source.status, sink.status
+    lost = link.dropped + link.oversize + status.lost
+    parts = f" in {status.parts:,} files" if status.parts > 1 else ""
+    gaps = max(0, link.connects - 1)
     gap = f", {gaps:,} interruption{'s' if gaps > 1 else ''}" if gaps else ""
     summary = (
-        f"{sink.messages:,} messages in {duration_text(sink.length_s)}, {size_text(sink.file_bytes)}{parts}, "
+        f"{status.messages:,} messages in {duration_text(status.length_s)}, {size_text(status.file_bytes)}{parts}, "
         f"lost {lost:,}{gap}"
     )
-    if sink.failure:
+    if status.failed:
         from trnfleet.record.part import DELETED  # noqa: PLC0415  --help stays quick
 
-        readable = "" if sink.failure == DELETED else "; it can be read"
+        readable = "" if status.failed == DELETED else "; it can be read"
         raise TrnfleetError(
-            f"{asked.file}: recording ended: {plain(sink.failure, 200)}; until then {summary}{readable}"
+            f"{asked.file}: recording ended: {plain(status.failed, 200)}; until then {summary}{readable}"
         )
     tell(f"recorded {summary}")

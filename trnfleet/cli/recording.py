@@ -6,25 +6,24 @@ import contextlib
 import os
 import re
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TextIO
 
 import click
 
-from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.moments import find_moment, is_move
 from trnfleet.errors import ConfigError, WireError, nearest
 from trnfleet.tui.plain import plain
 from trnfleet.wire.topics import parse_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from trnfleet.record.recording import Recording
 
 WIDTH = 400
-_MOST_CHOICES = 50
-"""Fleets that a message names."""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 _BYTES = {
     "": 1, "b": 1,
@@ -33,11 +32,6 @@ _BYTES = {
     "g": 1_000_000_000, "gb": 1_000_000_000, "gib": 2**30,
     "t": 1_000_000_000_000, "tb": 1_000_000_000_000, "tib": 2**40,
 }  # fmt: skip  # a line a prefix
-_OFFSET = re.compile(r"([+-])\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0, None: 1.0}
-_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(\.\d{1,9})?)?")
-_LONGEST = 1e15
-"""What a distance is cut to: it is beyond any recording, whatever its unit."""
 _DAY_NS = 86_400 * NS_PER_S
 _HOW = "write it as 2026-01-31T14:03:00Z, 14:03, +90s (after the begin) or -90s (before the end)"
 
@@ -76,7 +70,7 @@ class Size(click.ParamType[int]):
 
 
 class Moment(click.ParamType[str]):
-    """A moment of a recording, still as text: what it means depends on the recording (`resolve`)."""
+    """A moment of a recording, still as text: what it means depends on the recording (`part_of`)."""
 
     name = "moment"
 
@@ -84,32 +78,10 @@ class Moment(click.ParamType[str]):
         """Return the text if it is a moment."""
         text = value.isoformat() if isinstance(value, datetime) else str(value).strip()
         try:
-            resolve(text, 0, _DAY_NS)
+            find_moment(text, 0, _DAY_NS)
         except ValueError:
             self.fail(f"{text!r} is not a moment; {_HOW}", param, ctx)
         return text
-
-
-def resolve(text: str, start_ns: int, end_ns: int) -> int:
-    """Return the instant (ns) that a text means for a recording from `start_ns` to `end_ns`.
-
-    Raises:
-        ValueError: it means none.
-    """
-    if offset := _OFFSET.fullmatch(text):
-        by_ns = round(min(float(offset[2]), _LONGEST) * _SECONDS[offset[3]] * NS_PER_S)
-        return start_ns + by_ns if offset[1] == "+" else end_ns - by_ns
-    if of_day := _OF_DAY.fullmatch(text):
-        seconds = timedelta(
-            hours=int(of_day[1]),
-            minutes=int(of_day[2]),
-            seconds=float((of_day[3] or "0") + (of_day[4] or "")),
-        )
-        instant = start_ns - start_ns % _DAY_NS + round(seconds.total_seconds() * NS_PER_S)
-        # The recording may go over midnight.
-        return instant if instant >= start_ns or instant + _DAY_NS > end_ns else instant + _DAY_NS
-    moment = datetime.fromisoformat(text)
-    return parse_rfc3339((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat())
 
 
 def part_of(recording: Recording, begin: str | None, end: str | None) -> tuple[int, int]:
@@ -120,29 +92,35 @@ def part_of(recording: Recording, begin: str | None, end: str | None) -> tuple[i
     """
     first, last = recording.start_ns, recording.end_ns
     span = f"the recording is from {format_rfc3339(first)} to {format_rfc3339(last)}"
-    found = []
-    for option, text, default in (("--from", begin, first), ("--to", end, last)):
-        instant = default if text is None else resolve(text, first, last)
+    from_ns = first if begin is None else find_moment(begin, first, last)
+    to_ns = last
+    if end is not None:
+        # A time of day is the next one after the begin that was asked for, `+90s` is after the recording's own.
+        to_ns = find_moment(end, first if is_move(end) else max(first, from_ns), last, is_end=True)
+    for option, text, instant in (("--from", begin, from_ns), ("--to", end, to_ns)):
         # What was written with milliseconds may be meant to be the very end.
         if not first - NS_PER_S <= instant <= last + NS_PER_S:
             raise ConfigError(f"{option} {text}: {span}")
-        found.append(min(max(instant, first), last))
-    if found[0] > found[1]:
+    from_ns, to_ns = min(max(from_ns, first), last), min(max(to_ns, first), last)
+    if from_ns > to_ns:
         raise ConfigError(f"--from {begin} is after --to {end}; {span}")
-    return found[0], found[1]
+    return from_ns, to_ns
+
+
+def fleets_in(topics: Iterable[str], root: str) -> tuple[str, ...]:
+    """Return the fleets that topics are of, each once and sorted; topics that are not ours are of none."""
+    found: set[str] = set()
+    for topic in topics:
+        try:
+            found.add(parse_topic(topic, root).fleet)
+        except WireError:
+            continue
+    return tuple(sorted(found))
 
 
 def fleets_of(recording: Recording) -> tuple[str, ...]:
     """Return the fleets of a recording: those that it names, or where it names none those that its topics do."""
-    if recording.fleets:
-        return recording.fleets
-    found: set[str] = set()
-    for topic in recording.census().topics:
-        try:
-            found.add(parse_topic(topic, recording.root).fleet)
-        except WireError:
-            continue
-    return tuple(sorted(found))
+    return recording.fleets or fleets_in(recording.topics(), recording.root)
 
 
 def fleet_of(recording: Recording, name: str | None, file: str) -> str:
@@ -152,21 +130,28 @@ def fleet_of(recording: Recording, name: str | None, file: str) -> str:
         ConfigError: there is none, or several and no name, or none of that name.
     """
     fleets = fleets_of(recording)
-    if name is not None:
-        if fleets and name not in fleets:
-            raise ConfigError(f"{file}: no fleet {name!r} in it: {_choice(name, fleets)}")
-        return name
-    if len(fleets) > 1:
-        raise ConfigError(f"{file}: several fleets in it: name one with --name; {_choice('', fleets)}")
+    if name is not None and name not in fleets:
+        # It names those that were there when it began.
+        fleets = (*fleets, *fleets_in(recording.topics(), recording.root))
     if not fleets:
         raise ConfigError(f"{file}: no fleet in it; trnfleet info {file} tells its topics")
-    return fleets[0]
+    try:
+        return choose_fleet(fleets, name)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from error
 
 
-def _choice(name: str, fleets: Sequence[str]) -> str:
-    """Return a clause that names the nearest fleet, or the first of them all."""
-    said = nearest(name, fleets[:_MOST_CHOICES])
-    return said if len(fleets) <= _MOST_CHOICES else f"{said} and {len(fleets) - _MOST_CHOICES:,} more"
+def choose_fleet(found: Collection[str], name: str | None) -> str:
+    """Return the fleet that is named, or the only one that was found.
+
+    Raises:
+        ConfigError: there are several and no name, or none of that name; the message does not say where.
+    """
+    if name is None and len(found) > 1:
+        raise ConfigError(f"several fleets in it: name one with --name; {nearest('', found)}")
+    if name is not None and name not in found:
+        raise ConfigError(f"no fleet {name!r} in it: {nearest(name, set(found))}")
+    return next(iter(found)) if name is None else name
 
 
 @contextlib.contextmanager
@@ -182,12 +167,25 @@ def opened(files: Sequence[str], *, name: str | None = None) -> Iterator[Recordi
     try:
         for recovery in recording.recoveries:
             click.echo(plain(recovery.text(), WIDTH), err=True)
-        if recording.damaged:
-            chunks = "1 chunk is" if recording.damaged == 1 else f"{recording.damaged:,} chunks are"
-            click.echo(f"{plain(files[0], WIDTH)}: {chunks} damaged and left out", err=True)
+        at_first = left_out_text(recording.damaged, recording.unread)
+        if at_first:
+            click.echo(f"{plain(files[0], WIDTH)}: {at_first}", err=True)
         yield recording
+        in_all = left_out_text(recording.damaged, recording.unread)
+        if in_all != at_first:
+            click.echo(f"{plain(files[0], WIDTH)}: {in_all}", err=True)
     finally:
         recording.close()
+
+
+def left_out_text(damaged_chunks: int, senseless_messages: int) -> str:
+    """Return what of a recording, as far as it has been read, could not be used; empty for nothing."""
+    told = [
+        f"{count:,} {noun}{'' if count == 1 else 's'}"
+        for count, noun in ((damaged_chunks, "damaged chunk"), (senseless_messages, "senseless message"))
+        if count
+    ]
+    return f"left out: {' and '.join(told)}" if told else ""
 
 
 @contextlib.contextmanager

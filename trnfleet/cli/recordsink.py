@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from trnfleet.cli.recording import stdout_bytes
-from trnfleet.clock import NS_PER_S
+from trnfleet.clock import SteadyWall
 from trnfleet.errors import ConfigError
+from trnfleet.record.lines import encode_line
+from trnfleet.record.recorder import Recorder, RecordStatus
 from trnfleet.wire.ports import Stored
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.record.about import About
-    from trnfleet.record.recorder import Recorder
     from trnfleet.wire.ports import Envelope
 
 STDOUT = "-"
@@ -35,28 +35,8 @@ class Sink(Protocol):
     """Takes what comes from a broker."""
 
     @property
-    def messages(self) -> int:
-        """Messages written."""
-
-    @property
-    def file_bytes(self) -> int:
-        """Size of all files."""
-
-    @property
-    def lost(self) -> int:
-        """Messages that could not be written in time."""
-
-    @property
-    def parts(self) -> int:
-        """Files written."""
-
-    @property
-    def failure(self) -> str:
-        """Why writing ended; empty while it goes on."""
-
-    @property
-    def length_s(self) -> float:
-        """Seconds from the first message to the last."""
+    def status(self) -> RecordStatus:
+        """How writing fares."""
 
     def start(self) -> None:
         """Begin."""
@@ -71,95 +51,28 @@ class Sink(Protocol):
         """Return when writing has failed."""
 
 
-class RecordingSink:
-    """A recording."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-
-    @property
-    def messages(self) -> int:
-        """Messages written."""
-        return self._recorder.status.messages
-
-    @property
-    def file_bytes(self) -> int:
-        """Size of all files."""
-        return self._recorder.status.file_bytes
-
-    @property
-    def lost(self) -> int:
-        """Messages that could not be written in time."""
-        return self._recorder.status.lost
-
-    @property
-    def parts(self) -> int:
-        """Files written."""
-        return self._recorder.status.parts
-
-    @property
-    def failure(self) -> str:
-        """Why writing ended; empty while it goes on."""
-        return self._recorder.status.failed
-
-    @property
-    def length_s(self) -> float:
-        """Seconds from the first message to the last."""
-        status = self._recorder.status
-        return max(0, status.last_ns - status.first_ns) / NS_PER_S
-
-    def start(self) -> None:
-        """Begin."""
-        self._recorder.start()
-
-    def take(self, batch: Sequence[Envelope]) -> None:
-        """Hand a batch over to be written."""
-        self._recorder.take(batch)
-
-    def close(self) -> None:
-        """Write what is left and finalise."""
-        self._recorder.close()
-
-    async def failed(self) -> None:
-        """Return when writing has failed."""
-        await self._recorder.failed()
-
-
 class LineSink:
     """Lines as mosquitto_sub writes them, into a file or to stdout.
 
     A thread writes them: whoever reads a pipe may stop reading, and neither the connection nor ctrl+c may wait for that.
     """
 
-    def __init__(self, output: BinaryIO, clock: Clock, *, queue_bytes: int = LINE_QUEUE_BYTES) -> None:
-        # A descriptor of its own, past Python's buffer: that one may not be left behind locked.
-        output.flush()
-        self._file = os.dup(output.fileno())
-        if output is not sys.stdout.buffer:
-            output.close()
+    def __init__(self, descriptor: int, clock: Clock, *, queue_bytes: int = LINE_QUEUE_BYTES) -> None:
+        """Bind to the descriptor of an open file, which is the sink's own from now on."""
+        self.status = RecordStatus(parts=1)
+        self._file = descriptor
         self._clock = clock
         # The wall clock may step; lines must not go back in time.
-        self._wall_ns, self._since_s = clock.wall_ns(), clock.monotonic_s()
+        self._wall = SteadyWall(clock)
         self._queue_bytes = queue_bytes
-        self._queue: deque[tuple[bytes, int]] = deque()
-        """Lines, and how many they are; the first of them is being written."""
+        self._queue: deque[tuple[bytes, int, int]] = deque()
+        """Lines, how many they are, and the bytes of their payloads; the first of them is being written."""
         self._queued_bytes = 0
         self._wake = threading.Condition()
         self._is_closing = False
         self._is_left = False
         """Whether whoever reads has left."""
-        self._first_ns = self._last_ns = 0
         self._thread: threading.Thread | None = None
-        self.messages = 0
-        self.file_bytes = 0
-        self.failure = ""
-        self.lost = 0
-        self.parts = 1
-
-    @property
-    def length_s(self) -> float:
-        """Seconds from the first message to the last."""
-        return max(0, self._last_ns - self._first_ns) / NS_PER_S
 
     def start(self) -> None:
         """Begin to write."""
@@ -168,21 +81,18 @@ class LineSink:
 
     def take(self, batch: Sequence[Envelope]) -> None:
         """Hand a batch over to be written; what does not fit into the queue is counted as lost."""
-        from trnfleet.record.lines import encode_line  # noqa: PLC0415  --help stays quick
-
-        lines = []
+        status, lines = self.status, []
         for envelope in batch:
-            time_ns = self._wall_ns + round((envelope.received_s - self._since_s) * NS_PER_S)
-            self._last_ns = max(self._last_ns, time_ns)
-            self._first_ns = self._first_ns or self._last_ns
-            lines.append(encode_line(Stored(self._last_ns, envelope)))
+            status.last_ns = max(status.last_ns, self._wall.to_ns(envelope.received_s))
+            status.first_ns = status.first_ns or status.last_ns
+            lines.append(encode_line(Stored(status.last_ns, envelope)))
         data = b"".join(lines)
         with self._wake:
-            has_ended = self._is_closing or self._is_left or bool(self.failure)
+            has_ended = self._is_closing or self._is_left or bool(status.failed)
             if has_ended or self._queued_bytes + len(data) > self._queue_bytes:
-                self.lost += len(batch)
+                status.lost += len(batch)
                 return
-            self._queue.append((data, len(batch)))
+            self._queue.append((data, len(batch), sum(len(envelope.payload) for envelope in batch)))
             self._queued_bytes += len(data)
             self._wake.notify()
 
@@ -198,7 +108,7 @@ class LineSink:
         if self._thread is not None:
             self._thread.join(LINE_WAIT_S)
         with self._wake:
-            self.lost += sum(count for _, count in self._queue)
+            self.status.lost += sum(count for _, count, _ in self._queue)
             self._queue.clear()
         if self._is_left:
             raise BrokenPipeError
@@ -209,7 +119,7 @@ class LineSink:
         Raises:
             BrokenPipeError: whoever reads has left.
         """
-        while not self.failure:
+        while not self.status.failed:
             if self._is_left:
                 raise BrokenPipeError
             await self._clock.sleep(LINE_LOOKED_EVERY_S)
@@ -222,7 +132,7 @@ class LineSink:
                     self._wake.wait_for(lambda: self._queue or self._is_closing)
                     if not self._queue:
                         break
-                    data, count = self._queue[0]
+                    data, count, payload_bytes = self._queue[0]
                 rest = memoryview(data)
                 while rest:
                     rest = rest[os.write(self._file, rest) :]
@@ -232,13 +142,14 @@ class LineSink:
                         break
                     self._queue.popleft()
                     self._queued_bytes -= len(data)
-                    self.messages += count
-                    self.file_bytes += len(data)
+                    self.status.messages += count
+                    self.status.payload_bytes += payload_bytes
+                    self.status.file_bytes += len(data)
             os.close(self._file)
         except BrokenPipeError:
             self._is_left = True
         except OSError as error:
-            self.failure = error.strerror or str(error)
+            self.status.failed = error.strerror or str(error)
 
 
 def make_sink(
@@ -257,15 +168,14 @@ def make_sink(
         ConfigError: the file is there, or cannot be made.
     """
     if not is_ndjson:
-        from trnfleet.record.recorder import Recorder  # noqa: PLC0415  lines need no recorder
-
-        return RecordingSink(
-            Recorder(path, about, clock=clock, split_bytes=split_bytes, split_ns=split_ns, keep_ns=keep_ns)
-        )
+        return Recorder(path, about, clock=clock, split_bytes=split_bytes, split_ns=split_ns, keep_ns=keep_ns)
     if str(path) == STDOUT:
-        return LineSink(stdout_bytes(), clock)
+        # A descriptor of its own, past Python's buffer: that one may not be left behind locked.
+        output = stdout_bytes()
+        output.flush()
+        return LineSink(os.dup(output.fileno()), clock)
     try:
-        return LineSink(path.open("xb"), clock)
+        return LineSink(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), clock)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be made: {error.strerror or error}") from error
 

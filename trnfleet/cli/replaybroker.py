@@ -57,16 +57,14 @@ async def publish(recording: Recording, asked: Asked, to: ToBroker) -> None:
     # Python lets a thread go on for 5 ms before another gets its turn: as long as a message may be late.
     sys.setswitchinterval(SWITCH_S)
     clock, ending = SystemClock(), Ending()
-    fleets = [asked.name] if asked.name else list(fleets_of(recording))
-    if asked.name is not None:
-        fleet_of(recording, asked.name, asked.files[0])
-    if to.new_name is not None:
-        fleets = [fleet_of(recording, asked.name, asked.files[0])]
+    # Topics of other programs have no fleet; they are left out where one is chosen.
+    fleet = fleet_of(recording, asked.name, asked.files[0]) if asked.name or to.new_name else None
+    fleets = fleets_of(recording) if fleet is None else (fleet,)
     from_ns, to_ns = part_of(recording, asked.begin, asked.end)
     with ending.on_signals():
         live = await _live_fleets(to, root=to.root or recording.root, clock=clock)
-        for fleet in fleets:
-            _refuse_live(to, to.new_name or fleet, live)
+        for each in fleets:
+            _refuse_live(to, to.new_name or each, live)
         player = Player(
             recording,
             clock,
@@ -76,8 +74,7 @@ async def publish(recording: Recording, asked: Asked, to: ToBroker) -> None:
             to_ns=to_ns,
             wanted=_Wanted(to, recording.root, live),
             loops=asked.loop,
-            # Topics of other programs have no fleet; they are left out where one is chosen.
-            fleet=fleets[0] if asked.name or to.new_name else None,
+            fleet=fleet,
             name=to.new_name,
             to_root=to.root,
             reads_ahead=True,

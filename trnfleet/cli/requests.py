@@ -6,10 +6,10 @@ Owns the asking side of `command/` and `reply/`. What an answer says comes from 
 from __future__ import annotations
 
 import asyncio
-import getpass
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from trnfleet.cli.options import user_name
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.errors import BrokerError, WireError
 from trnfleet.tasks import background
@@ -82,7 +82,8 @@ async def ask(
             target=request.target,
             args=request.args,
             expires=format_rfc3339(clock.wall_ns() + round(timeout_s * NS_PER_S)),
-            by=_user(),
+            # For the simulator's log; empty where the system knows none.
+            by=user_name(""),
         )
         topic = build_topic(fleet, TopicClass.COMMAND, command_path(request.target), root)
         payload = command.model_dump_json().encode()
@@ -131,11 +132,3 @@ def read_answer(envelope: Envelope, topic: str, command_id: str) -> Answer | Non
     simulator = reply.result.get("simulator")
     name = plain(simulator, 64) if isinstance(simulator, str) else "unnamed"
     return Answer(name, reply.ok, plain(reply.reason, LONGEST_REASON), reply.result)
-
-
-def _user() -> str:
-    """Return the name of whoever runs this, for the simulator's log; empty where the system knows none."""
-    try:
-        return getpass.getuser()[:64]
-    except (OSError, KeyError):
-        return ""

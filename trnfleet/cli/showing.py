@@ -77,9 +77,7 @@ async def show_fleet(
         if buffer is not None:
             buffer.start()
             stack.callback(buffer.close)
-            deck = keeping.make_deck(
-                watch, buffer, clock=clock, root=root, pue=watch.monitor.pue, rules=alerting.rules
-            )
+            deck = keeping.make_deck(watch, buffer, clock=clock, root=root, rules=alerting.rules)
             showing = Showing(deck.shown, {**showing.running, "deck": deck.run()}, deck)
         return await run_app(
             showing,

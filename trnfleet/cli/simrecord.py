@@ -13,7 +13,7 @@ import click
 
 from trnfleet.cli.recording import size_text
 from trnfleet.cli.running import unreliable
-from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
+from trnfleet.clock import ManualClock, format_rfc3339
 from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.record.about import About
 from trnfleet.record.writer import RecordingWriter
@@ -54,7 +54,6 @@ class RecordingPublisher:
         self.status = LinkStatus(connected=True, connects=1)
         self._writer = writer
         self._clock = clock
-        self._wall_ns, self._since_s = clock.wall_ns(), clock.monotonic_s()
         self._will = will
         self._announcements: list[Callable[[], Iterable[Envelope]]] = []
         self._away_until_s: float | None = None
@@ -83,26 +82,26 @@ class RecordingPublisher:
         self._write(batch)
 
     def _write(self, batch: Iterable[Envelope]) -> None:
-        time_ns = self._wall_ns + round((self._clock.monotonic_s() - self._since_s) * NS_PER_S)
+        time_ns = self._clock.wall_ns()
         for envelope in batch:
             self._writer.write(time_ns, envelope)
             self.status.sent += 1
 
 
 def record(engine: Engine, what: Recorded) -> None:
-    """Simulate so many ticks into a recording.
+    """Simulate so many ticks into a recording, or fewer where a signal ends it.
 
     Raises:
         ConfigError: the file is there, or cannot be made.
     """
     writer = RecordingWriter(what.path, _about(engine, what))
     try:
-        asyncio.run(_simulate(engine, what, writer))
+        ticks = asyncio.run(_simulate(engine, what, writer))
     finally:
         writer.close()
-    length = duration_text(what.ticks * what.run.period_s)
+    length = duration_text(ticks * what.run.period_s)
     click.echo(
-        f"recorded {engine.fleet.name} into {what.path}: {what.ticks:,} ticks, {length}, "
+        f"recorded {engine.fleet.name} into {what.path}: {ticks:,} ticks, {length}, "
         f"{writer.messages:,} messages, {size_text(writer.bytes_written)}",
         err=True,
     )
@@ -125,7 +124,8 @@ def _about(engine: Engine, what: Recorded) -> About:
     )
 
 
-async def _simulate(engine: Engine, what: Recorded, writer: RecordingWriter) -> None:
+async def _simulate(engine: Engine, what: Recorded, writer: RecordingWriter) -> int:
+    """Simulate, and return how many ticks that became."""
     run, ending = what.run, Ending()
     clock = ManualClock(engine.moment_ns(0.0))
     boot = boot_of_seed(run.seed)
@@ -156,3 +156,4 @@ async def _simulate(engine: Engine, what: Recorded, writer: RecordingWriter) -> 
 
     with ending.on_signals():
         await run_until(ending, play())
+    return simulation.published

@@ -11,6 +11,9 @@ from trnfleet.record.about import About
 from trnfleet.record.writer import RecordingWriter
 from trnfleet.wire.ports import Envelope
 
+FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
+LINES = FIXTURES / "mosquitto" / "payload-text.ndjson"
+HOST = FIXTURES / "neuron-monitor" / "trn2.48xlarge-lnc2.ndjson"
 TESTS = Path(__file__).resolve().parents[2] / "alerts"
 START_NS = 1_767_600_000_000_000_000
 
@@ -85,4 +88,37 @@ def test_recordings(tmp_path: Path) -> None:
         status, lines = check(file)
         assert status == 2
         assert lines[0].startswith(f"{file}: INVALID: ")
-    assert check(tmp_path / "none.mcap")[1][0].endswith("cannot be read: No such file or directory")
+    assert check(tmp_path / "none.mcap")[1][0].endswith("INVALID: No such file or directory")
+
+
+def test_other_people_s_files(tmp_path: Path) -> None:
+    """Lines and documents are told by their content, whatever their name; what has to be left out is no valid part of them."""
+    torn = tmp_path / "torn.ndjson"
+    torn.write_bytes(LINES.read_bytes())
+    sound = tmp_path / "sound.json"
+    sound.write_bytes(
+        b"".join(line for line in LINES.read_bytes().splitlines(keepends=True) if b"\xa3" not in line)
+    )
+    status, lines = check(torn, sound, HOST)
+    assert status == 2
+    assert lines[0].startswith(f"{torn}: INVALID: 10 messages, 1 left out (first line 10: not JSON")
+    assert lines[1:] == [
+        f"{sound}: valid (another program's recording, 10 messages)",
+        f"{HOST}: valid (another program's recording, 6 messages)",
+    ]
+    damaged = tmp_path / "damaged.ndjson"
+    documents = HOST.read_bytes().splitlines(keepends=True)
+    damaged.write_bytes(documents[0] + b"{\n" + documents[1])
+    status, [line] = check(damaged)
+    assert status == 2
+    assert line.startswith(f"{damaged}: INVALID: 2 documents, 1 left out (first line 2: ")
+
+
+@pytest.mark.parametrize("ending", ["ndjson", "jsonl", "json"])
+def test_a_file_of_messages_is_never_taken_for_toml(ending: str, tmp_path: Path) -> None:
+    """Its name says that messages should be in it."""
+    file = tmp_path / f"odd.{ending}"
+    file.write_text("hello\n")
+    assert check(file) == (
+        2, [f"{file}: INVALID: no MCAP, no lines of mosquitto_sub -F %j, no neuron-monitor"]
+    )  # fmt: skip  # status and line

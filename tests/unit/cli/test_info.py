@@ -1,16 +1,25 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
+import cbor2
+import pytest
 from click.testing import CliRunner
+from mcap.writer import Writer
 from support.feed import Feed, ultraservers
 
 from trnfleet.cli.info import command
 from trnfleet.clock import NS_PER_S
-from trnfleet.record.about import About
+from trnfleet.record.about import PROFILE, About
+from trnfleet.record.envelopes import pack
+from trnfleet.record.recording import Recording
 from trnfleet.record.writer import RecordingWriter
 from trnfleet.wire.ports import Envelope
+from trnfleet.wire.topics import parse_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +55,28 @@ def write(
     writer.close()
 
 
+def test_messages_that_make_no_sense_are_told_once(tmp_path: Path) -> None:
+    """Whoever reads is told on stderr, too, and a second reading finds no more of them."""
+    file = tmp_path / "odd.mcap"
+    with file.open("wb") as stream:
+        writer = Writer(stream)
+        writer.start(PROFILE, "x")
+        channel = writer.register_channel("telemetry", "cbor", 0)
+        good = pack(Envelope("trnfleet/v1/demo/telemetry/uc1/us-0001", b"{}"))
+        for number, data in enumerate([good, b"{}", cbor2.dumps([1]), good]):
+            writer.add_message(channel, START_NS + number, data, START_NS + number)
+        writer.finish()  # type: ignore[no-untyped-call]  # mcap leaves it without types
+    result = info(str(file))
+    assert "complete; left out: 2 senseless messages" in result.stdout
+    assert result.stderr == f"{file}: left out: 2 senseless messages\n"
+    assert facts(file)["senseless_messages"] == 2
+    recording = Recording.open([file])
+    for _ in range(2):
+        assert len(list(recording.read(0, recording.end_ns))) == 2
+    assert recording.unread == 2
+    recording.close()
+
+
 def test_frames_and_json_are_counted_alike(tmp_path: Path) -> None:
     """Chips and instances come from the descriptors; ticks that never came are lost by their numbers and leave a gap."""
     for json_ in (False, True):
@@ -59,6 +90,42 @@ def test_frames_and_json_are_counted_alike(tmp_path: Path) -> None:
         assert told["classes"]["telemetry"]["topics"] == topics
         assert [gap["duration_s"] for gap in told["gaps"]] == [11.0]
         assert (told["duration_s"], told["period_s"], told["finished"]) == (59.0, 1.0, True)
+
+
+def test_a_recording_is_read_once(tmp_path: Path) -> None:
+    """Whatever is told of it, one pass has to do; a topic is taken apart once however often it comes."""
+    write(tmp_path / "a.mcap", ticks=range(20))
+    with (
+        patch.object(Recording, "all", autospec=True, side_effect=Recording.all) as read,
+        patch("trnfleet.cli.recordfacts.parse_topic", wraps=parse_topic) as parse,
+    ):
+        assert facts(tmp_path / "a.mcap")["messages"] == 20 * 4 + 5
+    read.assert_called_once()
+    parsed = [call.args[0] for call in parse.call_args_list]
+    assert len(parsed) == len(set(parsed))
+
+
+def test_a_name_like_a_key_of_a_frame_misleads_nobody(tmp_path: Path) -> None:
+    """Numbers are followed whatever letters an address has."""
+    feed = Feed(ultraservers(1))
+    writer = RecordingWriter(tmp_path / "a.mcap", About(id="test", fleets=("demo",)))
+    for tick in range(10):
+        frame = {"v": 1, "path": "uc1/coldboot-1", "boot": feed.boot, "rev": 1, "seq": 2 * tick}
+        envelope = Envelope("trnfleet/v1/demo/telemetry/uc1/coldboot-1", cbor2.dumps(frame))
+        writer.write(START_NS + tick * NS_PER_S, envelope)
+    writer.close()
+    assert facts(tmp_path / "a.mcap")["lost"] == 9
+
+
+@pytest.mark.parametrize("name", ["info", "check"])
+def test_help_comes_without_what_reads_files(name: str) -> None:
+    """What takes a fifth of a second to import is not needed to say what a command does."""
+    code = (
+        f"import sys\nfrom trnfleet.cli.main import run\nrun([{name!r}, '--help'])\n"
+        "print('LOADED', *{'pydantic', 'numpy', 'mcap', 'cbor2'} & set(sys.modules))"
+    )
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert output.stdout.splitlines()[-1] == "LOADED"
 
 
 def test_what_is_left_of_a_recording_knows_its_fleet(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trnfleet.cli import keeping
+from trnfleet.cli.watching import watch_fleet
 from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.history import History
@@ -47,17 +48,16 @@ def test_the_past_is_kept_in_the_cache_and_is_gone_at_the_end(cache: Path) -> No
     clock = ManualClock(BEGIN_NS, 70.0)
     buffer = make(clock)
     assert buffer is not None
-    kept = keeping.Kept(buffer)
-    assert (kept.window_s, kept.problem) == (0.0, "")
-    assert kept.position_of(71.5) == BEGIN_NS + 3 * NS_PER_S // 2
+    assert (buffer.window_s, buffer.problem) == (0.0, "")
+    assert buffer.to_ns(71.5) == BEGIN_NS + 3 * NS_PER_S // 2
     buffer.start()
     try:
         (folder,) = (cache / "trnfleet" / "past").iterdir()
         assert folder.name.startswith("demo-")
         assert folder.stat().st_mode & 0o077 == 0
         buffer.take([Envelope("trnfleet/v1/demo/event/-", b"{}", received_s=at_s) for at_s in (70.0, 74.0)])
-        assert kept.save(cache / "saved.mcap") == 2
-        assert kept.window_s == 4.0
+        assert buffer.save(cache / "saved.mcap") == 2
+        assert buffer.window_s == 4.0
     finally:
         buffer.close()
     assert list((cache / "trnfleet" / "past").iterdir()) == []
@@ -76,9 +76,8 @@ def test_a_cache_that_cannot_be_made_is_a_problem_and_no_failure(cache: Path) ->
     assert buffer is not None
     buffer.start()
     try:
-        kept = keeping.Kept(buffer)
-        assert kept.problem
-        assert kept.window_s == 0.0
+        assert buffer.problem
+        assert buffer.window_s == 0.0
     finally:
         buffer.close()
 
@@ -96,3 +95,20 @@ def test_monitors_of_the_past_are_of_the_same_fleet_and_keep_the_samples_they_ar
     assert (monitor.fleet_name, monitor.pue, monitor.clock) == ("demo", 1.3, clock)
     assert monitor.history is history
     assert monitor.link.broker == "the past"
+
+
+def test_the_deck_goes_back_by_the_buffers_own_time_and_pictures_the_same_site(cache: Path) -> None:
+    """The tape it plays and the keeper of the present are one; what it makes has the figures of what is watched."""
+    clock = ManualClock(BEGIN_NS, 70.0)
+    buffer = make(clock)
+    assert buffer is not None
+    watch = watch_fleet(URL, "demo", root="trnfleet", password=None, clock=clock, pue=1.3, buffer=buffer)
+    deck = keeping.make_deck(watch, buffer, clock=clock, root="trnfleet", rules=())
+    assert (deck.is_recording, deck.end_ns, deck.window_s) == (True, BEGIN_NS, 0.0)
+    assert deck.shown.at is watch.monitor
+    assert deck._new_past().monitor.pue == 1.3
+    (cache / "trnfleet").write_text("in the way")
+    buffer.start()
+    assert not deck.is_recording
+    assert deck.recording_problem == buffer.problem
+    buffer.close()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from trnfleet.cli.recording import Moment, Size, fleet_of, part_of, resolve, size_text
+from trnfleet.cli.recording import Moment, Size, choose_fleet, fleet_of, fleets_in, part_of, size_text
 from trnfleet.clock import NS_PER_S, parse_rfc3339
 from trnfleet.errors import ConfigError
 from trnfleet.record.about import About
@@ -62,32 +62,16 @@ def test_sizes_are_told_with_three_digits() -> None:
     assert told == ["0 B", "999 B", "1.5 KiB", "64 MiB", "5 TiB"]
 
 
-@pytest.mark.parametrize(
-    ("text", "instant"),
-    [
-        ("+90s", "2026-01-05T23:31:30Z"),
-        ("+1.5m", "2026-01-05T23:31:30Z"),
-        ("-90s", "2026-01-06T00:58:30Z"),
-        ("23:45", "2026-01-05T23:45:00Z"),
-        ("00:15", "2026-01-06T00:15:00Z"),
-        ("0:15:30.5", "2026-01-06T00:15:30.500Z"),
-        ("12:00", "2026-01-05T12:00:00Z"),
-        ("2026-01-06T00:15:00", "2026-01-06T00:15:00Z"),
-        ("2026-01-06T01:15:00+01:00", "2026-01-06T00:15:00Z"),
-    ],
-)
-def test_moments(text: str, instant: str) -> None:
-    """A moment counts from the begin or the end, or is a clock time, after midnight where the recording goes over it."""
-    assert resolve(text, BEGIN, END) == parse_rfc3339(instant)
+@pytest.mark.parametrize("text", ["+90", "-1h30m", "0:15:30.5", "2026-01-06", "2026-01-06T01:15:00+01:00"])
+def test_a_moment_stays_text_until_a_file_is_open(text: str) -> None:
+    """What it means depends on the recording."""
+    assert Moment().convert(f" {text} ", None, None) == text
 
 
-@pytest.mark.parametrize("text", ["", "noon", "25:00", "90s", "+90", "+1y", "2026-13-01"])
+@pytest.mark.parametrize("text", ["", "noon", "25:00", "90s", "+", "+1y", "2026-13-01"])
 def test_what_is_no_moment(text: str) -> None:
-    """Anything else is refused before a file is opened; an offset without a unit means seconds."""
-    if text == "+90":
-        assert resolve(text, 0, 0) == 90 * NS_PER_S
-        return
-    with pytest.raises(click.BadParameter, match="is not a moment"):
+    """Anything else is refused before a file is opened."""
+    with pytest.raises(click.BadParameter, match="is not a moment; write it as 2026-01-31T14:03:00Z, 14:03"):
         Moment().convert(text, None, None)
 
 
@@ -99,6 +83,29 @@ def test_a_part_lies_in_the_recording(recording: Recording) -> None:
         part_of(recording, None, "03:00")
     with pytest.raises(ConfigError, match="--from -1m is after --to \\+1m"):
         part_of(recording, "-1m", "+1m")
+
+
+def test_a_part_begins_in_the_minute_and_ends_on_a_later_day(tmp_path: Path) -> None:
+    """The minute in which a recording begins is there; --to is the next such time of day after --from."""
+    begin, end = parse_rfc3339("2026-01-05T14:03:20Z"), parse_rfc3339("2026-01-08T15:00:00Z")
+    writer = RecordingWriter(tmp_path / "long.mcap", About(id="test", fleets=("east",)))
+    for time_ns in (begin, end):
+        writer.write(time_ns, Envelope("trnfleet/v1/east/event/uc1", b"{}"))
+    writer.close()
+    long = Recording.open([tmp_path / "long.mcap"])
+    for from_, to, from_instant, to_instant in (
+        ("14:03", None, "2026-01-05T14:03:20Z", "2026-01-08T15:00:00Z"),
+        ("14:03", "14:03", "2026-01-05T14:03:20Z", "2026-01-06T14:03:00Z"),
+        ("2026-01-07T10:00:00Z", "12:00", "2026-01-07T10:00:00Z", "2026-01-07T12:00:00Z"),
+        ("2026-01-07T12:00:00Z", "10:00", "2026-01-07T12:00:00Z", "2026-01-08T10:00:00Z"),
+        ("2026-01-07", "+2d1h30m", "2026-01-07T00:00:00Z", "2026-01-07T15:33:20Z"),
+        ("-1h30m", "2026-01-08T15:00:00.5", "2026-01-08T13:30:00Z", "2026-01-08T15:00:00Z"),
+    ):
+        assert part_of(long, from_, to) == (parse_rfc3339(from_instant), parse_rfc3339(to_instant)), (
+            from_,
+            to,
+        )
+    long.close()
 
 
 def test_one_of_several_fleets_has_to_be_named(recording: Recording) -> None:
@@ -118,14 +125,49 @@ def test_distances_beyond_all_bounds_lie_outside(recording: Recording) -> None:
         part_of(recording, f"+{'9' * 400}d", None)
 
 
-def test_a_message_does_not_name_every_fleet(tmp_path: Path) -> None:
-    """A file may hold a million fleets."""
-    file = tmp_path / "many.mcap"
-    writer = RecordingWriter(file, About(id="test"))
-    for number in range(60):
-        writer.write(BEGIN + number, Envelope(f"trnfleet/v1/f{number:02}/event/uc1", b"{}"))
+def test_a_fleet_that_came_later_can_be_named(tmp_path: Path) -> None:
+    """A recording names the fleets that were there when it began; others are found among its topics."""
+    file = tmp_path / "late.mcap"
+    writer = RecordingWriter(file, About(id="test", fleets=("early",)))
+    writer.write(BEGIN, Envelope("trnfleet/v1/early/event/uc1", b"{}"))
+    writer.write(END, Envelope("trnfleet/v1/late/event/uc1", b"{}"))
     writer.close()
-    many = Recording.open([file])
-    with pytest.raises(ConfigError, match=r"f00, f01, .*, f49 and 10 more$"):
-        fleet_of(many, None, "many.mcap")
-    many.close()
+    recording = Recording.open([file])
+    assert fleet_of(recording, None, "late.mcap") == "early"
+    assert fleet_of(recording, "late", "late.mcap") == "late"
+    with pytest.raises(ConfigError, match=r"late\.mcap: no fleet 'lat' in it: did you mean 'late'"):
+        fleet_of(recording, "lat", "late.mcap")
+    recording.close()
+
+
+def test_where_no_fleet_is_none_can_be_named(tmp_path: Path) -> None:
+    """Other people's topics are of no fleet, whatever name is asked for."""
+    writer = RecordingWriter(tmp_path / "lamp.mcap", About(id="test"))
+    writer.write(BEGIN, Envelope("home/lamp", b"on"))
+    writer.close()
+    recording = Recording.open([tmp_path / "lamp.mcap"])
+    for name in (None, "demo"):
+        with pytest.raises(ConfigError, match=r"lamp\.mcap: no fleet in it; trnfleet info lamp\.mcap tells"):
+            fleet_of(recording, name, "lamp.mcap")
+    recording.close()
+
+
+def test_fleets_of_topics() -> None:
+    """Each is named once and in order; what is not ours has none."""
+    topics = [
+        "trnfleet/v1/b/event/x",
+        "trnfleet/v1/a/job/x",
+        "trnfleet/v1/b/job/x",
+        "home/lamp",
+        "x/v1/c/job/x",
+    ]
+    assert fleets_in(topics, "trnfleet") == ("a", "b")
+
+
+def test_a_message_does_not_name_every_fleet() -> None:
+    """A file may hold a million fleets; the nearest is looked for among all of them."""
+    many = [f"fleet{number:03}" for number in range(200)]
+    with pytest.raises(ConfigError, match=r"fleet000, fleet001, .*, fleet099 and 100 more$"):
+        choose_fleet(many, None)
+    with pytest.raises(ConfigError, match=r"no fleet 'fleet1500' in it: did you mean 'fleet150'\?$"):
+        choose_fleet(many, "fleet1500")

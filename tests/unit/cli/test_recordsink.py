@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
 
 import pytest
 
 from trnfleet.cli import recordsink
-from trnfleet.cli.recordsink import LineSink, find_former, remove_former
+from trnfleet.cli.recordsink import LineSink, Sink, find_former, make_sink, remove_former
 from trnfleet.clock import ManualClock
 from trnfleet.errors import ConfigError
 from trnfleet.record.about import About
 from trnfleet.record.part import PartFile
 from trnfleet.wire.ports import Envelope
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 START_NS = 1_767_600_000_000_000_000
 LAMP = Envelope("home/lamp", b"on", received_s=5.0)
@@ -26,6 +24,11 @@ LAMP = Envelope("home/lamp", b"on", received_s=5.0)
 def part(path: Path, number: int) -> Path:
     PartFile(path, About(id="a", part=number)).finish()
     return path
+
+
+def lines_into(path: Path) -> Sink:
+    """Return what writes lines into a file."""
+    return make_sink(path, About(id="a"), ManualClock(START_NS, 5.0), is_ndjson=True)
 
 
 def test_parts_are_replaced(tmp_path: Path) -> None:
@@ -68,13 +71,25 @@ def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
 def test_lines_are_in_the_file_at_the_end(tmp_path: Path) -> None:
     """What was taken is written when the sink is closed."""
     file = tmp_path / "a.ndjson"
-    sink = LineSink(file.open("xb"), ManualClock(START_NS, 5.0))
+    sink = lines_into(file)
     sink.start()
-    for _ in range(3):
-        sink.take([LAMP, LAMP])
+    for second in range(3):
+        sink.take([LAMP, LAMP._replace(received_s=5.0 + second)])
     sink.close()
+    status = sink.status
     assert [json.loads(line)["topic"] for line in file.read_text().splitlines()] == ["home/lamp"] * 6
-    assert (sink.messages, sink.lost, sink.file_bytes) == (6, 0, file.stat().st_size)
+    assert (status.messages, status.lost, status.parts, status.length_s) == (6, 0, 1, 2.0)
+    assert (status.payload_bytes, status.file_bytes) == (12, file.stat().st_size)
+
+
+def test_lines_go_into_a_file_where_stdout_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They need no stdout then (`trnfleet record FILE --format ndjson >&-`); whoever asks for stdout is told."""
+    monkeypatch.setattr(sys, "stdout", None)
+    sink = lines_into(tmp_path / "a.ndjson")
+    sink.start()
+    sink.close()
+    with pytest.raises(ConfigError, match="stdout is closed"):
+        lines_into(Path("-"))
 
 
 def test_a_reader_that_does_not_read_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,12 +97,12 @@ def test_a_reader_that_does_not_read_holds_nobody_up(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(recordsink, "LINE_WAIT_S", 0.05)
     reader, writer = os.pipe()
     try:
-        sink = LineSink(os.fdopen(writer, "wb"), ManualClock(START_NS, 5.0), queue_bytes=400_000)
+        sink = LineSink(writer, ManualClock(START_NS, 5.0), queue_bytes=400_000)
         sink.start()
         for _ in range(10):
             sink.take([LAMP._replace(payload=b"x" * 100_000)])
         sink.close()
-        assert (sink.messages, sink.lost, sink.failure) == (0, 10, "")
+        assert (sink.status.messages, sink.status.lost, sink.status.failed) == (0, 10, "")
     finally:
         os.close(reader)
 
@@ -96,7 +111,7 @@ async def test_a_reader_that_leaves_ends_it() -> None:
     """As for any program whose output goes into a pipe."""
     reader, writer = os.pipe()
     clock = ManualClock(START_NS, 5.0)
-    sink = LineSink(os.fdopen(writer, "wb"), clock)
+    sink = LineSink(writer, clock)
     os.close(reader)
     sink.start()
     sink.take([LAMP])

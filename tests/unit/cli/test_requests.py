@@ -5,10 +5,10 @@ import json
 from typing import Any
 
 import pytest
+from support.sources import QueueSource
 
 from trnfleet.cli.requests import MOST_ANSWERS, Answer, _collect, read_answer
 from trnfleet.clock import SystemClock
-from trnfleet.transport.memory import MemoryBus
 from trnfleet.wire.ports import Envelope
 
 TOPIC = "trnfleet/v1/demo/reply/ops/42"
@@ -52,16 +52,7 @@ def test_an_answer_is_plain_text() -> None:
 
 
 async def collect(*batches: list[Envelope], timeout_s: float) -> list[Answer]:
-    bus = MemoryBus()
-    publisher, source = bus.publisher(), bus.source([("#", 1)])
-    bus.reconnect()
-    collecting = asyncio.create_task(_collect(source, TOPIC, "42", timeout_s, SystemClock()))
-    for batch in batches:
-        await publisher.publish(batch)
-        # Whoever collects takes it in a few turns of the loop.
-        for _ in range(20):
-            await asyncio.sleep(0)
-    return await collecting
+    return await _collect(QueueSource(*batches), TOPIC, "42", timeout_s, SystemClock())
 
 
 async def test_all_who_answer_together_are_heard() -> None:

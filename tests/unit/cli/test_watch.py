@@ -80,10 +80,10 @@ class House:
             name = fingerprint_of("demo", "down", target)
             alert = Alert(RULE, target, name, state=AlertState.FIRING, since_ns=now_ns, fired_ns=now_ns)
             alert.labels = labels_of("demo", RULE, target)
-            self.alerts._active.setdefault(name, alert)
-        for name, alert in list(self.alerts._active.items()):
+            self.alerts._book.active.setdefault(name, alert)
+        for name, alert in list(self.alerts._book.active.items()):
             if alert.target not in firing:
-                del self.alerts._active[name]
+                del self.alerts._book.active[name]
         self.alerts.revision += 1
         assert self.alerts.listener is not None
         self.alerts.listener([])

@@ -37,6 +37,15 @@ def test_rows_are_complete(metric: Metric) -> None:
         assert metric.aggregate in {Aggregate.OR, Aggregate.AND}
 
 
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_blank_rows_are_not_available(metric: Metric) -> None:
+    """They have the shape and type of a column, and no value."""
+    blank = metric.blank(3)
+    assert blank.shape == ((3, metric.width) if metric.is_vector else (3,))
+    assert blank.dtype == metric.dtype
+    assert np.isnan(metric.decode(blank)).all()
+
+
 def test_names_are_unique_and_health_fits() -> None:
     """No name is there twice, and the health bits fit the mask."""
     assert len({metric.name for metric in METRICS}) == len(METRICS)

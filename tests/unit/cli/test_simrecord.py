@@ -1,0 +1,57 @@
+"""A simulation into a recording, and what is said of one that was ended before its time."""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import TYPE_CHECKING, Any
+
+from trnfleet.cli import simrecord
+from trnfleet.cli.running import load_run, make_engine
+from trnfleet.record.recording import Recording
+from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, parse_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    import pytest
+
+    from trnfleet.wire.ports import Envelope
+
+TICKS = 1_000
+
+
+def test_what_is_told_is_what_was_recorded_until_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ticks and length are those of the file, not those that were asked for."""
+    published = 0
+    publish = simrecord.RecordingPublisher.publish
+
+    async def publish_and_end(self: Any, batch: Iterable[Envelope]) -> None:
+        nonlocal published
+        published += 1
+        if published == 60:
+            signal.raise_signal(signal.SIGINT)
+        await publish(self, batch)
+
+    monkeypatch.setattr(simrecord.RecordingPublisher, "publish", publish_and_end)
+    path = tmp_path / "a.mcap"
+    run = load_run({"fleet"}, fleet="demo", scenario=None, seed=7, period_s=2.0, speed=1.0, start=None)
+    simrecord.record(
+        make_engine(run, run.fleet),
+        simrecord.Recorded(path, run, TICKS, 0.0, simrecord.CLIENT, DEFAULT_ROOT),
+    )
+
+    recording = Recording.open([path])
+    try:
+        topics = [parse_topic(each.envelope.topic, DEFAULT_ROOT) for each in recording.all()]
+    finally:
+        recording.close()
+    chip = next(topic.path for topic in topics if topic.topic_class is TopicClass.TELEMETRY)
+    ticks = sum(1 for topic in topics if topic.topic_class is TopicClass.TELEMETRY and topic.path == chip)
+    assert 0 < ticks < TICKS
+    told = re.search(r"([\d,]+) ticks, (\d+) s,", capsys.readouterr().err)
+    assert told is not None
+    assert (int(told[1]), int(told[2])) == (ticks, 2 * ticks)
