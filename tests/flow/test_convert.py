@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import json
 import os
@@ -10,7 +11,6 @@ import random
 import signal
 import subprocess
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.store import stored_equal
 from trnfleet.record.about import About
 from trnfleet.record.lines import decode_lines, encode_line
+from trnfleet.record.part import PartFile
 from trnfleet.record.recording import Recording
 from trnfleet.record.writer import RecordingWriter
 from trnfleet.transport.mqtt import MqttSource
@@ -289,12 +290,14 @@ def test_wrong_use_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFix
     unknown = tmp_path / "unknown.ndjson"
     unknown.write_text(SMALL_HOST.read_text().replace("trn1.2xlarge", "trn1.3xlarge"))
     for arguments, expected in (
-        ((LINES, there), "exists already; name another file, or replace it with --overwrite"),
+        ((LINES, there), "there.mcap: is there already; choose another name, or --overwrite"),
         ((LINES, tmp_path / "b.ndjson"), "is mosquitto already: name another with --to"),
         ((odd, tmp_path / "b.mcap"), "odd.txt: no MCAP, no lines of mosquitto_sub -F %j, no neuron-monitor"),
         ((empty, tmp_path / "b.ndjson"), "empty.mcap: it is empty"),
         ((tmp_path / "none", tmp_path / "b.mcap"), "none: No such file or directory"),
-        ((LINES, tmp_path / "no" / "b.mcap"), "No such file or directory"),
+        ((LINES, tmp_path / "no" / "b.mcap"), f"trnfleet: {tmp_path}/no/b.mcap: there is no folder {tmp_path}/no"),
+        ((HOST, tmp_path, "--overwrite"), f"trnfleet: {tmp_path}: is no file, and is not replaced"),
+        ((LINES, tmp_path / ("b" * 300 + ".mcap")), f"{'b' * 300}.mcap: File name too long"),
         ((LINES, "-", "--to", "mcap"), "a recording is not written to stdout"),
         ((LINES, tmp_path / "b.mcap", "--as", "a/b/c"), "--as is for neuron-monitor alone, and IN is mosquitto"),
         ((LINES, tmp_path / "b.mcap", "--name", "x"), "--name is for neuron-monitor alone"),
@@ -317,6 +320,26 @@ def test_wrong_use_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFix
 
     convert(LINES, there, "--overwrite")
     assert len(read(there)) == 10
+
+
+def test_what_cannot_be_written_is_told_by_the_name_that_was_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk, or a folder that takes no file: nobody knows the name under which OUT is written at first."""
+    out = tmp_path / "out.mcap"
+
+    def fill_up(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for written in ("cut", "_write"):
+        with monkeypatch.context() as patch:
+            patch.setattr(PartFile, written, fill_up)
+            convert(LINES, out, status=2)
+        told = capsys.readouterr().err
+        assert told.startswith(f"trnfleet: {out}: ")
+        assert told.endswith("No space left on device\n")
+        assert told.count("\n") == 1
+    assert not list(tmp_path.iterdir())
 
 
 def test_through_a_pipe(tmp_path: Path) -> None:
@@ -358,7 +381,12 @@ def test_any_file_opens_as_a_recording(tmp_path: Path, capsys: pytest.CaptureFix
     lines.close()
 
     before = set(Path(os.environ.get("TMPDIR", "/tmp")).glob("trnfleet-*"))  # noqa: S108  where tempfile makes folders
-    hosts = open_any([HOST, SMALL_HOST], name="lab", start=datetime(2026, 1, 5, tzinfo=UTC))
+    written = [tmp_path / HOST.name, tmp_path / SMALL_HOST.name]
+    for source, copy in zip((HOST, SMALL_HOST), written, strict=True):
+        copy.write_bytes(source.read_bytes())
+        os.utime(copy, ns=(START_NS, START_NS + 4_000_700_000))
+    hosts = open_any(written, name="lab")
+    assert "by the file's date (trnfleet convert --start says otherwise)" in capsys.readouterr().err
     taken = messages(hosts)
     assert [each.time_ns for each in taken] == sorted(each.time_ns for each in taken)
     begin = parse_rfc3339("2026-01-05T00:00:00Z")

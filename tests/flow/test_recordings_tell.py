@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.memorytape import rollups_of, values_of
+from support.known import rollups_of, values_of
 
 from trnfleet.cli.rulepack import load_rules
 from trnfleet.clock import NS_PER_S, SystemClock

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.alertrun import BOOT, AlertRun
-from support.memorytape import alerts_of, rollups_of, values_of
+from support.known import alerts_of, rollups_of, values_of
 
 from trnfleet.cli.rulepack import load_rules
 from trnfleet.clock import SystemClock

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.alerting.alerts import Happening
+    from trnfleet.monitor.alerting.book import Happening
     from trnfleet.wire.ports import Envelope
 
 CLIENT = "sim-1"

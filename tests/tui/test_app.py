@@ -19,13 +19,6 @@ if TYPE_CHECKING:
 SIZES = [(80, 24), (120, 40), (240, 70)]
 
 
-@pytest.fixture(autouse=True)
-def _colours(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the app a terminal with colours."""
-    monkeypatch.setenv("COLORTERM", "truecolor")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-
-
 def fed(count: int = 2, alone: int = 4) -> Feed:
     """Return a fleet with values in which one chip is hot and one has lost a link."""
     feed = Feed(ultraservers(count) + standalone(alone))

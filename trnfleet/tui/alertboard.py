@@ -104,8 +104,6 @@ class AlertBoard:
     def renew(self) -> None:
         """Read anew at the next chance, whenever the last reading was: another monitor is shown."""
         self._read_s = -math.inf
-        self._of = (-1, -1, -1)
-        self._layout = None
 
     def touching(self, place: str) -> list[Held]:
         """Return what fires, and nobody has in hand, at an address, below it or above it; the fleet's own only there."""

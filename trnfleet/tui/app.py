@@ -40,7 +40,7 @@ from trnfleet.tui.seektrack import SIGNS, Seek
 from trnfleet.tui.status import Hints, banner, note_line, status
 from trnfleet.tui.terminal import Pacer
 from trnfleet.tui.timekeys import NOTE_S, TimeKeys
-from trnfleet.tui.views import ALERTS, CHIP, FLEET, HIERARCHY, RESERVATIONS, View, turn_of
+from trnfleet.tui.views import ALERTS, CHIP, FLEET, HIERARCHY, RESERVATIONS, View
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -163,7 +163,7 @@ class FleetApp(TimeKeys):
             if isinstance(page, AlertsView):
                 page.desk = desk
         self._watch = AlertWatch(self, self.alert_board, deck, rings=bell, notifies=notify)
-        self._turn = turn_of(monitor)
+        self._turn = monitor.turn
         """Which exchange the monitor is of that is on the screen."""
         self._time_drawn: Hashable = None
         """The deck's state that the seek bar shows."""
@@ -344,9 +344,8 @@ class FleetApp(TimeKeys):
         monitor, deck = self.monitor, self.deck
         self._watch.look_back()
         self.hear_deck()
-        turn_now = turn_of(monitor)
-        if turn_now != self._turn:
-            self._turn = turn_now
+        if monitor.turn != self._turn:
+            self._turn = monitor.turn
             self._renew()
         news = (
             None if deck is None else (deck.revision, deck.mode),
@@ -437,10 +436,11 @@ class FleetApp(TimeKeys):
         kind, rate = self.broker_kind, monitor.message_rate
         hints = _HINTS if deck is None else past_hints(deck) if is_past(deck) else _LIVE_HINTS
         kept = ("", False) if deck is None else kept_text(deck)
-        self._status.show(lambda width: [status(summary, link, rate, kind, hints, width, kept)])
         if self.note and now_s < self._note_until_s:
             note, is_problem = self.note, self.is_problem
             self._status.show(lambda width: [note_line(note, width, is_problem=is_problem)])
+        else:
+            self._status.show(lambda width: [status(summary, link, rate, kind, hints, width, kept)])
         self._write_time()
         is_silent = not link.connected or not summary.live_chips
         shown_s = monitor.clock.monotonic_s()

@@ -127,7 +127,6 @@ class ChipBoard(LineView):
 
     def renew(self) -> None:
         """Drop what is kept, and have the other monitor's history keep the chip."""
-        self._descriptions.renew()
         self._rates = CounterRates()
         if self._wanted:
             self._monitor.history.watch(self.place)

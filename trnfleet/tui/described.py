@@ -31,11 +31,6 @@ class Descriptions:
         self._jobs_revision = -1
         self._jobs: tuple[str, ...] = ()
 
-    def renew(self) -> None:
-        """Drop what is kept: another monitor is shown."""
-        self._known.clear()
-        self._jobs_revision = -1
-
     def of(self, instance: str) -> Described | None:
         """Return what is said of the instance at a path."""
         layout, descriptors = self._monitor.store.layout, self._monitor.ingest.descriptors

@@ -119,8 +119,7 @@ class FleetView(View):
         self.map.focus(scroll_visible=False)
 
     def renew(self) -> None:
-        """Drop what is kept, and paint the map at the next tick: another monitor is shown."""
-        self.map.values.renew()
+        """Paint the map at the next tick: another monitor is shown."""
         self._mapped, self._mapped_s = (-1, -1, -1), -math.inf
 
     def tick(self, allowance: int) -> int:

@@ -88,10 +88,6 @@ class HeatValues:
         self._monitor = monitor
         self._kept: dict[tuple[str, int], tuple[Hashable, Image]] = {}
 
-    def renew(self) -> None:
-        """Drop what is kept: another monitor is shown."""
-        self._kept.clear()
-
     def window(
         self, grid: Grid, field: Field, side: int, x: NDArray[np.int64], y: NDArray[np.int64]
     ) -> Image:
@@ -152,8 +148,7 @@ class HeatValues:
 
     def _whole(self, grid: Grid, field: Field, side: int) -> Image:
         rollups, store = self._monitor.rollups, self._monitor.store
-        # Where another monitor is shown, grid, generation and even revision may be the same.
-        mark = (id(grid), id(rollups), rollups.revision, store.generation)
+        mark = (id(grid), rollups.revision, store.generation)
         kept = self._kept.get((field.key, side))
         if kept is None or kept[0] != mark:
             if len(self._kept) > 8:

@@ -93,7 +93,6 @@ class HierarchyView(FilteredView):
 
     def renew(self) -> None:
         """Drop what is kept: another monitor is shown."""
-        self.descriptions.renew()
         self.table.renew()
 
     def tick(self, allowance: int) -> int:

@@ -10,6 +10,7 @@ from trnfleet.tui import palette
 from trnfleet.tui.bars import Parts, justified, width_of
 from trnfleet.tui.cells import fit
 from trnfleet.tui.plain import plain
+from trnfleet.wire.ports import RECORDING
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -19,12 +20,6 @@ if TYPE_CHECKING:
 
 Hints = tuple[tuple[str, str], ...]
 """Keys with what they do, the most important first."""
-
-
-RECORDING = "recording"
-"""The protocol of what is no connection but a tape."""
-_WITHOUT_KEPT = 2
-"""Attempt from which how much is kept gives way."""
 
 
 class Banner(NamedTuple):
@@ -95,14 +90,15 @@ def status(
     mark, style = ("●", palette.BAR) if link.connected else ("✖ not connected", palette.BAR_DOWN)
     figures = _figures(summary, rate)
     told, is_wrong = kept
-    for number, broker in enumerate((long, short, short, "")):
+    # What gives way first where there is no room: the broker's name and version, what is kept, the broker.
+    for broker, has_kept in ((long, True), (short, True), (short, False), ("", False)):
         parts: Parts = [(f" {mark}", style), (broker, palette.BAR)]
         if told and is_wrong:
             parts += [("  ", palette.BAR), (f" {told} ", palette.BAR_ALERT)]
         for text, is_bad in figures:
             parts.append(("  ", palette.BAR))
             parts.append((text, palette.BAR_STRONG if is_bad else palette.BAR))
-        if told and not is_wrong and number < _WITHOUT_KEPT:
+        if told and not is_wrong and has_kept:
             parts.append((f"  {told}", palette.BAR))
         if width_of(parts) + 8 <= width or not broker:
             break

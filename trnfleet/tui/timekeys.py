@@ -120,8 +120,7 @@ class TimeKeys(App[None]):
     def _asked_deck(self) -> Deck | None:
         """Return what goes back in time; where there is none, say so."""
         if self.deck is None:
-            self.tell(NO_DECK)
-            self.repaint_time()
+            self._say(NO_DECK)
         return self.deck
 
     def action_time_step(self, seconds: float) -> None:
@@ -152,8 +151,7 @@ class TimeKeys(App[None]):
         if deck is None:
             return
         if not is_past(deck):
-            self.tell("the present goes at its own pace; [ goes back")
-            self.repaint_time()
+            self._say("the present goes at its own pace; [ goes back")
             return
         if direction < 0:
             deck.slower()
@@ -179,8 +177,7 @@ class TimeKeys(App[None]):
             what = "alert" if kinds == ALERTS_ALONE else "mark"
             is_looking = direction > 0 and not deck.is_live_possible and deck.surveyed_ns < deck.end_ns
             so_far = " so far: the recording is still being looked through" if is_looking else ""
-            self.tell(f"no {'earlier' if direction < 0 else 'later'} {what} is known{so_far}")
-            self.repaint_time()
+            self._say(f"no {'earlier' if direction < 0 else 'later'} {what} is known{so_far}")
 
     def action_time_end(self) -> None:
         """Go back to the present, or to a file's end."""
@@ -198,11 +195,14 @@ class TimeKeys(App[None]):
     def action_time_loop(self) -> None:
         """Begin anew at the end, or don't."""
         deck = self._asked_deck()
-        if deck is not None:
-            deck.toggle_loop()
-            self._wished()
-            self.tell("begins anew at the end" if deck.loops else "stops at the end")
-            self.repaint_time()
+        if deck is None:
+            return
+        if deck.is_live_possible:
+            self._say("what is kept ends with the present; only a recording begins anew")
+            return
+        deck.toggle_loop()
+        self._wished()
+        self._say("begins anew at the end" if deck.loops else "stops at the end")
 
     def action_time_ask(self) -> None:
         """Ask for a time."""
@@ -215,8 +215,7 @@ class TimeKeys(App[None]):
         if deck is None:
             return
         if not deck.is_live_possible:
-            self.tell("this is a recording already; `trnfleet convert` makes others of it")
-            self.repaint_time()
+            self._say("this is a recording already; `trnfleet convert` makes others of it")
             return
         self.ask_line.ask(FILE, value=default_name(self.fleet_name, deck.end_ns))
 
@@ -234,38 +233,28 @@ class TimeKeys(App[None]):
         if deck is None or not text:
             self._left()
             return
-        if message.asked == FILE:
-            self._save(deck, Path(text).expanduser())
-            return
         try:
-            wanted_ns = parse_time(text, deck.position_ns, deck.start_ns, deck.end_ns)
+            if message.asked == FILE:
+                self._save(deck, free_path(text))
+            else:
+                deck.seek(parse_time(text, deck.position_ns, deck.start_ns, deck.end_ns))
+                self._wished()
         except ValueError as error:
-            self.tell(plain(str(error)), is_problem=True)
-            self.repaint_time()
-            return
-        self._left()
-        deck.seek(wanted_ns)
-        self._wished()
+            self._say(str(error), is_problem=True)
+        else:
+            self._left()
 
     def _save(self, deck: Deck, path: Path) -> None:
-        if path.exists():
-            self.tell(f"{plain(str(path))} is there already, and nothing is overwritten", is_problem=True)
-            self.repaint_time()
-            return
-        self._left()
-
         async def save() -> None:
             try:
-                said = await deck.save(path)
+                messages = await deck.save(path)
             except (TrnfleetError, OSError) as error:
-                self.tell(plain(f"not saved: {error}"), is_problem=True)
+                self._say(f"not saved: {error}", is_problem=True)
             else:
-                self.tell(plain(said), is_problem=said.startswith("not "))
-            self.repaint_time()
+                self._say(f"saved {messages:,} messages to {path}")
 
-        self.tell(f"saving {plain(str(path))} …")
+        self._say(f"saving {path} …")
         self.run_worker(save(), name="save", exit_on_error=True)
-        self.repaint_time()
 
     # Wishes from elsewhere on the screen
 
@@ -287,8 +276,7 @@ class TimeKeys(App[None]):
         place_ns = None if deck is None else deck.moment_of(message.fleet_ns)
         if deck is None or place_ns is None:
             where = "kept" if deck is not None and deck.is_live_possible else "in this recording"
-            self.tell(NO_DECK if deck is None else f"that moment is not {where}")
-            self.repaint_time()
+            self._say(NO_DECK if deck is None else f"that moment is not {where}")
             return
         deck.seek(max(deck.start_ns, place_ns - round(LEAD_S * NS_PER_S)))
         if deck.mode is Mode.PAUSED:
@@ -302,6 +290,11 @@ class TimeKeys(App[None]):
         self.hear_deck()
         self.repaint_time()
 
+    def _say(self, note: str, *, is_problem: bool = False) -> None:
+        """Say something at once, whatever characters are in it."""
+        self.tell(plain(note), is_problem=is_problem)
+        self.repaint_time()
+
     def hear_deck(self) -> None:
         """Say what the deck says, once."""
         note = "" if self.deck is None else self.deck.note
@@ -309,6 +302,24 @@ class TimeKeys(App[None]):
             self._heard = note
             if note:
                 self.tell(plain(note))
+
+
+def free_path(name: str) -> Path:
+    """Return the path of a file that is to be made.
+
+    Raises:
+        ValueError: it is there already, or no file can have that name.
+    """
+    try:
+        path = Path(name).expanduser()
+        path.lstat()
+    except FileNotFoundError:
+        return path
+    except OSError as error:
+        raise ValueError(f"{name}: {error.strerror or error}") from error
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(f"{name}: {error}") from error
+    raise ValueError(f"{path} is there already, and nothing is overwritten")
 
 
 def default_name(fleet: str, time_ns: int) -> str:

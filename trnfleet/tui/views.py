@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.message import Message
 from textual.widget import Widget
 
-from trnfleet.monitor.shown import Shown
 from trnfleet.tui.alertboard import AlertBoard
 
 if TYPE_CHECKING:
@@ -19,11 +18,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.replay.deck import Deck
     from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.highlight import Highlight
-
-
-def turn_of(state: FleetState) -> int:
-    """Return which exchange what is shown is of; 0 for a monitor that is never exchanged."""
-    return state.turn if isinstance(state, Shown) else 0
 
 
 FLEET, HIERARCHY, CHIP = "Fleet", "Hierarchy", "Chip"

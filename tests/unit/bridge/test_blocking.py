@@ -10,14 +10,16 @@ from trnfleet.bridge.blocking import in_thread
 
 async def test_the_loop_goes_on_while_a_call_blocks() -> None:
     """Other tasks run while a call waits, and its answer arrives."""
-    let_go = threading.Event()
+    entered, let_go = threading.Event(), threading.Event()
 
     def call() -> int:
+        entered.set()
         assert let_go.wait(10)
         return 7
 
     task = asyncio.create_task(in_thread(call))
-    await asyncio.sleep(0)
+    assert await asyncio.to_thread(entered.wait, 10)
+    assert not task.done()
     let_go.set()
     assert await task == 7
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.feed import SilentSource
 
+from trnfleet.bridge import neuron_ticks
 from trnfleet.bridge.neuron_document import DocumentWriter, Host
 from trnfleet.bridge.neuron_fields import read_period
 from trnfleet.bridge.neuron_monitor import DEFAULT_PERIOD_S, HostReader
@@ -23,6 +24,7 @@ from trnfleet.domain.metrics import BY_NAME, METRICS, Origin, Scope
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.store import Freshness
+from trnfleet.wire.messages import Descriptor, decode_message
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -542,11 +544,41 @@ def test_messages_about_the_instance_that_make_no_sense_are_refused() -> None:
     with pytest.raises(WireError, match="older than what came before"):
         ticks.take(made[2])
     ticks.take(made[1]._replace(payload=json.dumps(descriptor | {"revision": 7}).encode()))
-    with pytest.raises(WireError, match="its descriptor does not describe"):
+    with pytest.raises(WireError, match="of another start or revision than its descriptor"):
         ticks.take(made[4])
     last = ticks.finish()
     assert last is not None
     assert last.ts_ns == START_NS + 1_000_000_000
+
+
+def test_only_what_is_about_the_instance_is_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a descriptor that is repeated nor one of others is parsed; one that came back is."""
+    _, made = envelopes_of("trn1.2xlarge", "cbor")
+    node = made[1]
+    other = node._replace(payload=node.payload.replace(b"i-0a1b2c3d4e5f60718", b"i-0a1b2c3d4e5f60719"))
+    other = other._replace(topic=other.topic.replace("i-0a1b2c3d4e5f60718", "i-0a1b2c3d4e5f60719"))
+    changed = node._replace(payload=json.dumps(json.loads(node.payload) | {"revision": 7}).encode())
+    parsed: list[bytes] = []
+
+    def spied(payload: bytes, model: type[Descriptor]) -> Descriptor:
+        parsed.append(payload)
+        return decode_message(payload, model)
+
+    monkeypatch.setattr(neuron_ticks, "decode_message", spied)
+    ticks = InstanceTicks("lab", "uc1/standalone/i-0a1b2c3d4e5f60718")
+    for each in (node, other, node, changed, changed, node):
+        ticks.take(each)
+    assert parsed == [node.payload, changed.payload, node.payload]
+    assert ticks.take(made[2]) is None
+
+
+def test_json_is_told_by_its_content_type() -> None:
+    """Wherever its object begins."""
+    _, made = envelopes_of("trn1.2xlarge", "json")
+    ticks = InstanceTicks("lab", "uc1/standalone/i-0a1b2c3d4e5f60718")
+    for each in made:
+        ticks.take(each._replace(payload=b" " + each.payload))
+    assert ticks.finish() is not None
 
 
 def test_hosts_that_neuron_monitor_cannot_tell_of() -> None:

@@ -1,0 +1,260 @@
+"""Another monitor under the app: nothing of another moment stays, and the past is not written to."""
+
+from __future__ import annotations
+
+import pytest
+from support.deck import START_NS
+from support.feed import Feed, standalone, ultraservers
+from support.past import MIN, SIZES, burn, burning, fed, made, text, tick
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.monitor.alerting.desk import Desk
+from trnfleet.monitor.replay.deck import Mode
+from trnfleet.tui.alerthand import PAST, RECORDED
+from trnfleet.tui.alerts import AlertsView
+from trnfleet.tui.app import FleetApp
+from trnfleet.tui.bars import Bar
+from trnfleet.tui.events import EventsView
+from trnfleet.tui.hierarchy import HierarchyView
+from trnfleet.tui.timekeys import LEAD_S
+
+
+@pytest.mark.parametrize(("size", "count"), [*((size, 2) for size in SIZES), (SIZES[1], 5)])
+@pytest.mark.parametrize("view", ["1", "2", "4", "8", "9"])
+async def test_nothing_of_another_moment_stays(size: tuple[int, int], count: int, view: str) -> None:
+    """What is on the screen after an exchange is what an app shows that never knew the other monitor."""
+    feed, then = await burning(3), fed(ultraservers(count), util=75.0)
+    feed.monitor.apply([feed.event("uc1/us-0001", "the present", severity="warning")])
+    then.monitor.apply([then.event("uc1/us-0001", "the past", severity="warning")])
+    fresh, _ = made(then, is_file=True)
+    async with fresh.run_test(size=size) as pilot:
+        await pilot.press(view)
+        await tick(fresh, pilot, then, 0.0)
+        fresh.alert_board.renew()
+        await tick(fresh, pilot, then, 0.0)
+        wanted = text(fresh)
+    app, deck = made(feed, is_file=True)
+    async with app.run_test(size=size) as pilot:
+        await pilot.press(view)
+        await tick(app, pilot, feed)
+        assert text(app) != wanted
+        deck.show(then.monitor, deck.start_ns)
+        app._tick()
+        await pilot.pause()
+        app._tick()
+        await pilot.pause()
+        assert text(app).splitlines() == wanted.splitlines()
+
+
+@pytest.mark.parametrize("view", ["1", "2", "4", "7", "8", "9"])
+async def test_a_fleet_of_another_shape(view: str) -> None:
+    """A moment before half of the fleet was there is shown, and the keys work at once; so does the way back."""
+    feed, then = fed(ultraservers(3) + standalone(3)), fed(ultraservers(1))
+    app, deck = made(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press(view, "end", "down", "s")
+        for monitor in (then.monitor, feed.monitor, then.monitor):
+            deck.show(monitor, START_NS + MIN)
+            await pilot.press("down", "right", "up", "s", "left")
+            app._tick()
+            await pilot.pause()
+            chips = monitor.store.layout.chips
+            assert f"{chips} chips" in app.query_one("#header", Bar).text
+        await pilot.press("end")
+        app._tick()
+        assert "240 chips" in app.query_one("#header", Bar).text
+
+
+async def test_the_cursor_stays_where_it_is() -> None:
+    """Place, order and filter outlive an exchange, even through a moment that has nothing of them."""
+    feed, then = fed(ultraservers(3)), fed(ultraservers(1))
+    app, deck = made(feed)
+    address = "uc1/us-0003/trn2u-0003-1"
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.go(address, "Hierarchy")
+        await pilot.pause()
+        page = app.page
+        assert isinstance(page, HierarchyView)
+        page.table.sort_by("nc_util_pct")
+        deck.show(then.monitor, START_NS + MIN)
+        await tick(app, pilot, feed)
+        await pilot.press("end")
+        await tick(app, pilot, feed)
+        assert (page.place, page.table.sorting.key) == (address, "nc_util_pct")
+        assert page.table.index.at(page.table.row) == page.table.index.at(page.table.index.nearest(address))
+
+
+async def test_the_cursor_stays_on_its_event() -> None:
+    """Other numbers for the same events do not move it; before it happened, it is on what happened before."""
+    feed = fed()
+    told = [("first", 1), ("second", 2), ("third", 3), ("fourth", 4)]
+    stamps = {
+        "first": "2026-01-05T00:00:01Z",
+        "second": "2026-01-05T00:00:02Z",
+        "third": "2026-01-05T00:00:03Z",
+        "fourth": "2026-01-05T00:00:04Z",
+    }
+
+    def tell(other: Feed, names: list[str]) -> None:
+        other.monitor.apply([other.event("uc1/us-0001", name, ts=stamps[name]) for name in names])
+
+    later, earlier = fed(), fed()
+    tell(feed, [name for name, _ in told])
+    tell(later, ["second", "third", "fourth"])
+    tell(earlier, ["first", "second"])
+    app, deck = made(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("9", "down")
+        assert isinstance(app.page, EventsView)
+        chosen = app.page.list
+        assert chosen.event is not None
+        assert chosen.event.text == "third"
+        for monitor, wanted in (
+            (later.monitor, "third"),
+            (earlier.monitor, "second"),
+            (feed.monitor, "third"),
+        ):
+            deck.show(monitor, START_NS + MIN)
+            await tick(app, pilot, feed)
+            assert chosen.event is not None
+            assert chosen.event.text == wanted
+
+
+async def test_ages_stand_while_the_past_does() -> None:
+    """Ages go by the clock of what is shown, not by the real one."""
+    feed, then = fed(), fed()
+    then.monitor.apply(then.telemetry())
+    await then.clock.advance(40.0)
+    then.monitor.compute()
+    app, deck = made(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("2")
+        deck.show(then.monitor, START_NS + MIN, Mode.PAUSED)
+        await tick(app, pilot, feed)
+        assert "stale 40 s" in text(app)
+        await tick(app, pilot, feed, 30.0)
+        assert "stale 40 s" in text(app)
+
+
+# Alerts
+
+
+async def test_the_past_is_not_written_to() -> None:
+    """Acknowledging and silencing say why not; in the present they open their forms."""
+    feed = await burning(3)
+    desk = Desk("demo", publisher=None, owner="ann")
+    for is_file, words in ((False, PAST), (True, RECORDED)):
+        app, deck = made(feed, is_file=is_file, desk=desk)
+        async with app.run_test(size=(120, 40)) as pilot:
+            deck.show(feed.monitor, START_NS + MIN)
+            await pilot.press("8")
+            for key in ("a", "z", "x"):
+                await pilot.press(key)
+                assert isinstance(app.page, AlertsView)
+                assert app.page.note == words
+                assert not app.page.in_hand.ack_form.is_open
+                app.page.note = ""
+
+
+async def test_the_bell_is_the_present_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An alert of the past does not ring, one of the present does while one looks at the past, and only once."""
+    feed, then = fed(), await burning(5)
+    app, deck = made(feed, bell=True)
+    rung: list[int] = []
+    monkeypatch.setattr(app, "bell", lambda: rung.append(1))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await tick(app, pilot, feed)
+        deck.show(then.monitor, START_NS + MIN)
+        await tick(app, pilot, feed)
+        assert "1 critical" in app.query_one("#header", Bar).text
+        assert not rung
+        await burn(feed, 3)
+        await tick(app, pilot, feed)
+        assert rung == [1]
+        assert "now firing: ✖ 1" in app.query_one("#past", Bar).text
+        await pilot.press("end")
+        await tick(app, pilot, feed, 15.0)
+        assert rung == [1]
+
+
+async def test_a_file_does_not_ring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fires in a recording fired long ago."""
+    feed = fed()
+    app, _ = made(feed, is_file=True, bell=True)
+    rung: list[int] = []
+    monkeypatch.setattr(app, "bell", lambda: rung.append(1))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await tick(app, pilot, feed)
+        await burn(feed, 3)
+        await tick(app, pilot, feed)
+        assert "1 critical" in app.query_one("#header", Bar).text
+        assert "overheated" in app.query_one("#crumbs", Bar).text, "that it fires now is told all the same"
+        assert not rung
+
+
+async def test_from_an_alert_to_its_moment() -> None:
+    """`o` goes to a little before it fired, from the list and from the history, and plays."""
+    feed = await burning(3)
+    app, deck = made(feed)
+    fired_ns = next(iter(feed.monitor.alerts.active())).fired_ns
+    assert fired_ns is not None
+    lead_ns = round(LEAD_S * NS_PER_S)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await tick(app, pilot, feed)
+        await pilot.press("8", "o")
+        assert "that moment is not kept" in app.query_one("#status", Bar).text
+        deck.moments[fired_ns] = START_NS + 5 * MIN
+        await pilot.press("o")
+        assert deck.wishes == [("seek", START_NS + 5 * MIN - lead_ns)]
+        await pilot.press("space", "T", "o")
+        assert deck.wishes[-2:] == [("seek", START_NS + 5 * MIN - lead_ns), ("play",)]
+
+
+async def test_the_cursor_waits_for_its_alert() -> None:
+    """A little before it fires it is not there; when it is, the cursor is on it, unless somebody has moved it."""
+    feed, before, other = await burning(3), fed(), await burning(40)
+    fired_ns = next(iter(feed.monitor.alerts.active())).fired_ns
+    assert fired_ns is not None
+    app, deck = made(feed)
+    deck.moments[fired_ns] = START_NS + 5 * MIN
+    async with app.run_test(size=(120, 40)) as pilot:
+        await tick(app, pilot, feed)
+        await pilot.press("8")
+        page = app.page
+        assert isinstance(page, AlertsView)
+        wanted = page.place
+        await pilot.press("o")
+        for monitor in (before.monitor, other.monitor):
+            deck.show(monitor, START_NS + 5 * MIN)
+            await tick(app, pilot, feed)
+            assert page.place != wanted
+        await burn(other, 3)
+        await tick(app, pilot, feed)
+        assert len(page.list.rows) == 2
+        assert page.place == wanted
+        deck.show(before.monitor, START_NS + 5 * MIN)
+        await tick(app, pilot, feed)
+        deck.show(other.monitor, START_NS + 6 * MIN)
+        await tick(app, pilot, feed)
+        assert page.place == wanted
+
+
+async def test_from_an_event_to_its_moment() -> None:
+    """`o` goes to a little before it, and never before the begin."""
+    feed = fed()
+    feed.monitor.apply([feed.event("uc1/us-0001", "it broke")])
+    app, deck = made(feed)
+    deck.moments[feed.clock.wall_ns()] = START_NS + NS_PER_S
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("9", "o")
+        assert deck.wishes == [("seek", START_NS)]
+
+
+async def test_without_a_deck_o_says_so() -> None:
+    """Nothing is recorded, so there is nowhere to go."""
+    feed = fed()
+    feed.monitor.apply([feed.event("uc1/us-0001", "it broke")])
+    app = FleetApp(feed.monitor, clock=feed.clock)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("9", "o")
+        assert "nothing is recorded here" in app.query_one("#status", Bar).text
