@@ -45,7 +45,9 @@ _KEYS = {Scope.CHIP: "chip", Scope.INSTANCE: "instance"}
 
 def _map_head(entries: int) -> bytes:
     """Return the head of a CBOR map of up to 65,535 entries, always the same width for the same count."""
-    return bytes([0xA0 | entries]) if entries < 24 else bytes([0xB8, entries])
+    if entries < 24:
+        return bytes([0xA0 | entries])
+    return bytes([0xB8, entries]) if entries < 256 else b"\xb9" + entries.to_bytes(2, "big")
 
 
 def _array_head(metric: Metric, rows: int) -> bytes:

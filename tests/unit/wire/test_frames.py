@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import cbor2
@@ -9,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.feed import Feed, ultraservers
 
-from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS
+import trnfleet.wire.frames as frames_module
+from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, Scope
 from trnfleet.errors import WireError
 from trnfleet.wire.frames import FrameDecoder, FrameEncoder, is_known, to_store_codes
 from trnfleet.wire.messages import STANDARD_COLUMNS, ColumnSpec
@@ -51,6 +53,24 @@ def test_frames_carry_every_column(feed: Feed) -> None:
 def test_an_ultraserver_frame_is_small(feed: Feed) -> None:
     """64 chips take at most 96 bytes each, and names and head."""
     assert len(encoder(feed).encode(0, 0)) < 64 * 96 + 1_500
+
+
+@pytest.mark.parametrize("metrics", [1, 23, 24, 255, 256, 300])
+def test_any_number_of_metrics_goes_into_a_frame(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch, metrics: int
+) -> None:
+    """A table of chip metrics of any length makes a frame that CBOR and the decoder read, its template too."""
+    power = BY_NAME["power_w"]
+    table = tuple(replace(power, name=f"power_{number}_w") for number in range(metrics))
+    monkeypatch.setattr(frames_module, "CHIP_METRICS", table)
+    feed.columns |= {metric.name: feed.columns["power_w"] for metric in table}
+    specs = tuple(map(ColumnSpec.of, table))
+    rest = tuple(column for column in STANDARD_COLUMNS if column.per is Scope.INSTANCE)
+    frames, reader = encoder(feed), FrameDecoder(specs + rest, 64, 4)
+    for seq in range(2):
+        payload = frames.encode(seq, 0)
+        assert list(cbor2.loads(payload)["chip"]) == [metric.name for metric in table]
+        assert np.array_equal(reader.decode(payload).chip[table[-1].name], feed.columns["power_w"])
 
 
 def test_other_encoders_are_read_too(feed: Feed) -> None:
