@@ -32,8 +32,15 @@ MOST_LINES = 50
 """Active faults that are told of one simulator."""
 
 
+def _complete_fault(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Return the faults whose names begin like what is typed."""
+    from trnfleet.domain.faults import FAULTS  # noqa: PLC0415  --help stays quick
+
+    return [name for name in FAULTS if name.startswith(incomplete)]
+
+
 @click.command("inject")
-@click.argument("fault", required=False)
+@click.argument("fault", required=False, shell_complete=_complete_fault)
 @click.argument("target", required=False)
 @setting("--for", "lasts_s", type=Duration(), help="Simulated time until it ends; by default as --list says.")
 @setting("--magnitude", type=float, help="How bad it is, in the fault's own unit; by default as --list says.")

@@ -14,6 +14,8 @@ from trnfleet.errors import ConfigError, TrnfleetError, nearest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from click.shell_completion import CompletionItem
+
 COMMANDS = {
     "demo": ("trnfleet.cli.demo", "Embedded broker, simulator and app in one; what `trnfleet` alone does."),
     "monitor": ("trnfleet.cli.monitor", "The app against a broker."),
@@ -93,7 +95,9 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; a name that is none is refused with the nearest that is."""
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+        # While a shell completes a line, a wrong name has nothing to complete and no place for a message.
+        is_wrong = args and not args[0].startswith("-") and args[0] not in COMMANDS
+        if is_wrong and not ctx.resilient_parsing:
             raise click.UsageError(f"no command {args[0]!r}: {nearest(args[0], COMMANDS)}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -103,10 +107,27 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take a call without a command as the demo's."""
-        if not args or (args[0].startswith("-") and args[0] not in {"-h", "--help", "--version"}):
+        """Take a call without a command as the demo's; a line that a shell completes may get its command yet."""
+        is_bare = not args and not ctx.resilient_parsing
+        if is_bare or (args and args[0].startswith("-") and args[0] not in {"-h", "--help", "--version"}):
             args = ["demo", *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return commands without importing them, or options: the group's and the demo's, which needs no name."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415  only completion needs it
+
+        if not incomplete.startswith("-"):
+            return [
+                CompletionItem(name, help=text)
+                for name, (_, text) in COMMANDS.items()
+                if name.startswith(incomplete)
+            ]
+        items = super().shell_complete(ctx, incomplete)
+        demo = self.get_command(ctx, "demo")
+        if demo is not None:
+            items += demo.shell_complete(click.Context(demo, parent=ctx, info_name="demo"), incomplete)
+        return list({item.value: item for item in items}.values())
 
 
 @click.group(
