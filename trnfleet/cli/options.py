@@ -104,7 +104,7 @@ class TopicFilter(click.ParamType[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the filter if it is one."""
-        from trnfleet.transport.memory import topic_matches  # noqa: PLC0415  --help stays quick
+        from trnfleet.transport.filters import topic_matches  # noqa: PLC0415  --help stays quick
 
         try:
             topic_matches(str(value), "a")

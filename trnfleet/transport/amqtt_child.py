@@ -12,6 +12,10 @@ import ipaddress
 import logging
 import signal
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from amqtt.session import Session
 
 LISTENING = "listening"
 """What is written to stdout, as a line, when connections are accepted."""
@@ -23,10 +27,24 @@ async def serve(host: str, port: int) -> None:
     """Serve until SIGTERM."""
     from amqtt.broker import Broker  # noqa: PLC0415  after the checks in main, which need no half second of imports
 
+    class ModestBroker(Broker):  # type: ignore[misc]  # amqtt has no types
+        """A broker that sends a client the retained messages of its own subscriptions alone.
+
+        amqtt sends those of all subscriptions to every client that connects, and closes the connection where another
+        client subscribes meanwhile.
+        """
+
+        async def _publish_retained_messages_for_subscription(
+            self, subscription: tuple[str, int], session: Session
+        ) -> None:
+            holders = self._subscriptions.get(subscription[0], ())
+            if any(holder.client_id == session.client_id for holder, _ in holders):
+                await super()._publish_retained_messages_for_subscription(subscription, session)
+
     ending = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    broker = Broker(
+    broker = ModestBroker(
         {
             "listeners": {"default": {"type": "tcp", "bind": address, "max_connections": 0}},
             # The default plugins log every packet and publish $SYS topics; this one only lets everyone in.

@@ -10,7 +10,7 @@ import functools
 import logging
 import socket
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiomqtt
 from paho.mqtt.packettypes import PacketTypes
@@ -19,11 +19,13 @@ from paho.mqtt.properties import Properties
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable
 
     from paho.mqtt.reasoncodes import ReasonCode
 
     from trnfleet.clock import Clock
+    from trnfleet.wire.ports import LinkStatus
 
 TCP_CONNECT_S = 2.0
 """Longest wait for TCP; it is spent in a thread that cannot be interrupted, so it bounds a command's end too."""
@@ -131,10 +133,24 @@ def look_at(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-def delivering_queue(
-    deliver: Callable[[Envelope], None], clock: Clock
-) -> type[asyncio.Queue[aiomqtt.Message]]:
-    """Return a queue that hands each message over inside paho's callback, without a task and a wake-up for each."""
+class Reception(NamedTuple):
+    """Where the messages of a connection go."""
+
+    deliver: Callable[[Envelope], None] | None
+    """Takes what was subscribed to; None where nothing was."""
+    filters: re.Pattern[str]
+    """The topics that were subscribed to. Brokers send others, too: amqtt greets every client with the retained messages
+    of all subscriptions of all clients."""
+    status: LinkStatus
+    """Counts what was not subscribed to and goes nowhere."""
+
+
+def delivering_queue(reception: Reception, clock: Clock) -> type[asyncio.Queue[aiomqtt.Message]]:
+    """Return a queue that hands each message over inside paho's callback, without a task and a wake-up for each.
+
+    It never holds anything, so who waits for its messages wakes only when the connection ends.
+    """
+    deliver, filters, status = reception
     topics: dict[str, str] = {}
 
     class DeliveringQueue(asyncio.Queue[aiomqtt.Message]):
@@ -144,8 +160,12 @@ def delivering_queue(
             if topic is None:
                 if len(topics) >= MAX_CACHED_TOPICS:
                     topics.clear()
-                # paho builds a new string for every message; what is kept is one for each topic.
-                topic = topics[name] = name
+                # paho builds a new string for every message; what is kept is one for each topic. An empty one, which no
+                # topic is, stands for a topic without a subscription.
+                topic = topics[name] = name if filters.fullmatch(name) else ""
+            if deliver is None or not topic:
+                status.unsolicited += 1
+                return
             content_type = getattr(item.properties, "ContentType", None)
             if content_type is not None:
                 content_type = _CONTENT_TYPES.get(content_type, content_type)

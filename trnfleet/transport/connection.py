@@ -28,9 +28,10 @@ from trnfleet.transport.client import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from trnfleet.clock import Clock
+    from trnfleet.transport.client import Reception
     from trnfleet.transport.url import BrokerUrl, Password
     from trnfleet.wire.ports import Envelope
 
@@ -99,9 +100,7 @@ class Connection:
     ended: asyncio.Task[str]
     """Done when the connection has ended; its result says why."""
 
-    def __init__(
-        self, login: Login, protocol: ProtocolName, clock: Clock, deliver: Callable[[Envelope], None] | None
-    ) -> None:
+    def __init__(self, login: Login, protocol: ProtocolName, clock: Clock, reception: Reception) -> None:
         self.protocol = protocol
         self._login = login
         version5 = protocol == "5"
@@ -118,7 +117,7 @@ class Connection:
             properties=connect_properties() if version5 else None,
             socket_options=TCP_NODELAY,
             max_inflight_messages=PENDING_ANNOUNCEMENTS,
-            queue_type=delivering_queue(deliver, clock) if deliver else None,
+            queue_type=delivering_queue(reception, clock),
             logger=PAHO_LOG,
         )
         self._client.pending_calls_threshold = PENDING_ANNOUNCEMENTS
@@ -221,7 +220,7 @@ class Connection:
         return False
 
     async def _watch(self) -> str:
-        """Wait for the end: nothing ever comes out of the client's own queue, so only a disconnect wakes this."""
+        """Wait for the end: nothing ever comes out of a delivering queue, so only a disconnect wakes this."""
         try:
             await anext(self._client.messages)
         except aiomqtt.MqttError as error:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from trnfleet import logs
 from trnfleet.errors import BrokerError
 from trnfleet.transport.backoff import STABLE_S, backoff_s
+from trnfleet.transport.client import Reception
 from trnfleet.transport.connection import Connection, LinkDown, Login, ProtocolName
+from trnfleet.transport.filters import topic_pattern
 from trnfleet.wire.ports import LinkStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from random import Random
 
     from trnfleet.clock import Clock
@@ -36,6 +38,7 @@ class Link:
         rng: Random,
         prepare: Callable[[Connection], Awaitable[None]],
         deliver: Callable[[Envelope], None] | None = None,
+        filters: Sequence[str] = (),
         protocol: ProtocolName | None = None,
     ) -> None:
         """Describe the link; nothing is connected yet.
@@ -47,6 +50,7 @@ class Link:
             prepare: makes a fresh connection useful (announce, subscribe) before the link counts as connected; may
                 raise `LinkDown`.
             deliver: takes what comes in, inside the client's callback.
+            filters: what `prepare` subscribes to; messages on other topics are counted and go nowhere.
             protocol: the only version to speak; None finds out.
         """
         self.status = LinkStatus(broker=str(login.url), changed_s=clock.monotonic_s())
@@ -54,7 +58,7 @@ class Link:
         self._clock = clock
         self._rng = rng
         self._prepare = prepare
-        self._deliver = deliver
+        self._reception = Reception(deliver, topic_pattern(*filters), self.status)
         self._protocol = protocol
         self._spoke_5 = False
         self._tried = asyncio.Event()
@@ -138,7 +142,7 @@ class Link:
         return connection
 
     async def _open_as(self, protocol: ProtocolName) -> Connection:
-        connection = Connection(self._login, protocol, self._clock, self._deliver)
+        connection = Connection(self._login, protocol, self._clock, self._reception)
         await connection.open()
         return connection
 
@@ -156,7 +160,7 @@ class Link:
         if status.connected:
             status.connected = False
             status.changed_s = self._clock.monotonic_s()
-            log.info("broker_disconnected", broker=status.broker, reason=why)
+            log.info("broker_disconnected", broker=status.broker, reason=why, unsolicited=status.unsolicited)
         elif status.last_error != why:
             log.warning("broker_unreachable", broker=status.broker, reason=why)
         status.last_error = why

@@ -1,16 +1,16 @@
 """A broker in memory with the ports' semantics: for tests, and for running without any broker.
 
-Owns topic matching, retained messages and last wills as a broker would. It imports no MQTT client and opens no socket.
+Owns retained messages and last wills as a broker would. It imports no MQTT client and opens no socket.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError
+from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import Inbox, InboxLimits
 from trnfleet.wire.ports import Envelope, LinkStatus
 
@@ -21,35 +21,6 @@ if TYPE_CHECKING:
 
 _PROTOCOL = "5"
 _BROKER = "memory"
-
-
-def topic_matches(topic_filter: str, topic: str) -> bool:
-    """Return whether a topic falls under a filter: `+` stands for one level, `#` for the rest, its parent included."""
-    return _pattern(topic_filter).fullmatch(topic) is not None
-
-
-def _pattern(topic_filter: str) -> re.Pattern[str]:
-    """Return a filter as a pattern.
-
-    Raises:
-        ValueError: `#` stands before the end, or a wildcard shares its level.
-    """
-    levels = topic_filter.split("/")
-    if (
-        not topic_filter
-        or "#" in levels[:-1]
-        or any(len(level) > 1 and ("+" in level or "#" in level) for level in levels)
-    ):
-        raise ValueError(f"{topic_filter!r} is not a topic filter")
-    # Topics that begin with $ are the broker's own; a leading wildcard does not reach them.
-    head = r"(?!\$)" if levels[0] in ("+", "#") else ""
-    if levels == ["#"]:
-        return re.compile(head + ".*", re.DOTALL)
-    rest = levels[-1] == "#"
-    body = "/".join(
-        "[^/]*" if level == "+" else re.escape(level) for level in (levels[:-1] if rest else levels)
-    )
-    return re.compile(head + body + ("(?:/.*)?" if rest else ""), re.DOTALL)
 
 
 class MemoryBus:
@@ -220,7 +191,7 @@ class MemorySource(_MemoryClient):
 
     def __init__(self, bus: MemoryBus, topics: Sequence[tuple[str, int]], limits: InboxLimits) -> None:
         super().__init__(bus)
-        self._filters = [(_pattern(topic_filter), qos) for topic_filter, qos in topics]
+        self._filters = [(topic_pattern(topic_filter), qos) for topic_filter, qos in topics]
         self._inbox = Inbox(limits, self.status)
 
     @property

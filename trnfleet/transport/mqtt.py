@@ -176,6 +176,7 @@ class MqttSource:
             rng=rng or random.Random(),  # noqa: S311  it spreads attempts, nothing secret
             prepare=self._subscribe,
             deliver=self._take_in,
+            filters=[topic_filter for topic_filter, _ in topics],
             protocol=protocol,
         )
         self._inbox = Inbox(limits or InboxLimits(), self._link.status)

@@ -54,6 +54,8 @@ class LinkStatus:
     """Messages dropped here because a queue was full (received) or no connection stood (sent)."""
     oversize: int = 0
     """Messages refused for their size before they were parsed."""
+    unsolicited: int = 0
+    """Messages on topics that were not subscribed to; they go no further."""
     queue_peak: int = 0
     """The longest that the queue has been."""
     sent: int = 0
