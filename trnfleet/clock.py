@@ -122,14 +122,22 @@ def parse_rfc3339(text: str) -> int:
     """Return nanoseconds since 1970 of an RFC 3339 instant.
 
     Raises:
-        ValueError: the text is not an instant or has no time zone.
+        ValueError: the text is not an instant, has no time zone, or is none of the years 1 to 9999 in UTC.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone; write it as 2026-01-31T00:00:00Z")
-    return datetime_ns(moment)
+    ns = datetime_ns(moment)
+    if not _FIRST_NS <= ns <= _LAST_NS:
+        # An offset can lead beyond what can be written again.
+        raise ValueError(f"{text!r} is not in the years 1 to 9999")
+    return ns
 
 
 def datetime_ns(moment: datetime) -> int:
     """Return nanoseconds since 1970 of a moment that has a time zone."""
     return (moment - _EPOCH) // timedelta(microseconds=1) * 1_000
+
+
+_FIRST_NS = datetime_ns(datetime.min.replace(tzinfo=UTC))
+_LAST_NS = datetime_ns(datetime.max.replace(tzinfo=UTC))

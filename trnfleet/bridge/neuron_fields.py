@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic_core import from_json
 
 from trnfleet.errors import WireError
-from trnfleet.wire.messages import LONGEST_PERIOD_S
+from trnfleet.wire.values import LONGEST_PERIOD_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @setting("--period", type=Duration(86_400), default="1s", help="Wall time between two ticks.")
 @setting(
     "--speed",
-    type=Above(1e6),
+    type=Above(1e6, least=1e-6),
     default=1.0,
     help="Simulated seconds a second.",
 )

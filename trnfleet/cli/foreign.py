@@ -22,10 +22,10 @@ from trnfleet.record.lines import decode_line, decode_lines
 from trnfleet.record.opening import refuse_special
 from trnfleet.record.recording import Recording
 from trnfleet.record.records import MAGIC
-from trnfleet.wire.messages import LONGEST_PERIOD_S
 from trnfleet.wire.ndjson import LeftOut, read_lines
 from trnfleet.wire.ports import Stored
 from trnfleet.wire.topics import DEFAULT_ROOT, VERSION, TopicClass
+from trnfleet.wire.values import LONGEST_PERIOD_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -49,12 +49,12 @@ class Instant(click.ParamType[datetime]):
 
 
 class Above(click.ParamType[float]):
-    """A number above zero, up to a limit."""
+    """A number above zero, from one limit to another."""
 
     name = "number"
 
-    def __init__(self, most: float) -> None:
-        self._most = most
+    def __init__(self, most: float, least: float = 0.0) -> None:
+        self._most, self._least = most, least
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the number."""
@@ -62,8 +62,9 @@ class Above(click.ParamType[float]):
             number = float(value)
         except ValueError:
             self.fail(f"{value!r} is not a number", param, ctx)
-        if not 0.0 < number <= self._most:
-            self.fail(f"{value!r} is not above 0 and at most {self._most:,.0f}", param, ctx)
+        if not (0.0 < number <= self._most and number >= self._least):
+            least = f"at least {self._least:g}" if self._least else "above 0"
+            self.fail(f"{value!r} is not {least} and at most {self._most:,.0f}", param, ctx)
         return number
 
 

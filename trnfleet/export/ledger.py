@@ -222,11 +222,8 @@ class Ledger:
             log.warning("receiver_full", receiver=receiver.name, dropped=receiver.tally.dropped)
 
     def _load(self, message: AlertMessage, now: Now) -> None:
-        try:
-            fired_ns = parse_rfc3339(message.fired)
-            resolved_ns = now.fleet_ns if message.resolved is None else parse_rfc3339(message.resolved)
-        except (ValueError, OverflowError):
-            return
+        fired_ns = parse_rfc3339(message.fired)
+        resolved_ns = now.fleet_ns if message.resolved is None else parse_rfc3339(message.resolved)
         is_over = message.state == "resolved"
         starts_ns = now.to_wall(fired_ns)
         self._entries[message.fingerprint] = _Entry(

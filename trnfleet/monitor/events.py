@@ -10,7 +10,6 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import parse_rfc3339
-from trnfleet.errors import WireError
 from trnfleet.monitor.findings import Severity
 
 if TYPE_CHECKING:
@@ -77,18 +76,10 @@ class Events:
         return self.received - len(self._ring)
 
     def add(self, message: EventMessage, now_s: float) -> None:
-        """Take an event that came at monotonic `now_s`.
-
-        Raises:
-            WireError: its time is no instant.
-        """
+        """Take an event that came at monotonic `now_s`."""
         if message.id in self._ids:
             self.duplicates += 1
             return
-        try:
-            ts_ns = parse_rfc3339(message.ts)
-        except ValueError as error:
-            raise WireError(f"EventMessage ts: {error}") from error
         self.received += 1
         if len(self._ring) == self._ring.maxlen:
             self._ids.discard(self._ring[0][0])
@@ -96,7 +87,7 @@ class Events:
         event = Event(
             self.received,
             now_s,
-            ts_ns,
+            parse_rfc3339(message.ts),
             SEVERITIES[message.severity],
             message.source,
             message.name,

@@ -89,6 +89,8 @@ class Reservation:
     """It is active and nothing of it is in use."""
     is_current: bool = True
     """Whether whoever published it is still there; else it is as last known."""
+    pays_ns: int | None = None
+    """When a pending payment fails."""
 
 
 class _Kept(NamedTuple):
@@ -98,6 +100,7 @@ class _Kept(NamedTuple):
     starts_ns: int
     ends_ns: int | None
     terminates_ns: int | None
+    pays_ns: int | None
     ts_ns: int
     fee_per_h: Decimal | None
 
@@ -163,7 +166,7 @@ class Reservations:
         start other than that of the message before counts anew, whatever time it tells: a simulator begins where it began.
 
         Raises:
-            WireError: one of its times is no time, or it ends before it starts.
+            WireError: it ends before it starts.
         """
         known = self._kept.get(message.id)
         before = None if known is None else known.message
@@ -308,35 +311,34 @@ class Reservations:
             # What is not known may be in use.
             is_idle=used == 0 and known >= message.instances,
             is_current=message.boot is None or message.boot in boots_online,
+            pays_ns=kept.pays_ns,
         )
 
 
 def _keep(message: ReservationMessage) -> _Kept:
-    starts_ns, ends_ns = _instant(message.start, "start"), _instant_or_none(message.end, "end")
+    starts_ns, ends_ns = parse_rfc3339(message.start), _instant_or_none(message.end)
     if ends_ns is not None and ends_ns <= starts_ns:
         raise WireError("the reservation ends before it starts")
-    _instant(message.created, "created")
-    terminates_ns = _instant_or_none(message.terminates, "terminates")
-    ts_ns = _instant(message.ts, "ts")
     fee_per_h = None
     if message.fee is not None and ends_ns is not None:
         fee_per_h = Decimal(message.fee) * (3_600 * NS_PER_S) / (ends_ns - starts_ns)
-    return _Kept(message, starts_ns, ends_ns, terminates_ns, ts_ns, fee_per_h)
+    return _Kept(
+        message,
+        starts_ns,
+        ends_ns,
+        _instant_or_none(message.terminates),
+        _instant_or_none(message.pay_by),
+        parse_rfc3339(message.ts),
+        fee_per_h,
+    )
 
 
 def _places(message: ReservationMessage) -> int:
     return len(message.on) + len(message.ec2_ids) + len(message.extensions)
 
 
-def _instant(text: str, name: str) -> int:
-    try:
-        return parse_rfc3339(text)
-    except (ValueError, OverflowError):
-        raise WireError(f"ReservationMessage {name}: not a time with its zone") from None
-
-
-def _instant_or_none(text: str | None, name: str) -> int | None:
-    return None if text is None else _instant(text, name)
+def _instant_or_none(text: str | None) -> int | None:
+    return None if text is None else parse_rfc3339(text)
 
 
 def _until(instant_ns: int | None, now_ns: int) -> float | None:

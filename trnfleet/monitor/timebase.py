@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from trnfleet.wire.values import EARLIEST_NS, LATEST_NS
+
 NS_PER_S = 1_000_000_000
 WINDOW_S = 120.0
 """The shortest way is looked for among the messages of the last one to two windows, so that one wrong time is forgotten."""
@@ -187,7 +189,9 @@ class Timebase:
                 chosen = clock
         if chosen is None:
             return Moment(wall_ns, 1.0, is_wall=True)
-        return Moment(chosen.time_ns(now_s), chosen.key.speed, is_wall=False)
+        # A fast clock gets to the end of time between two messages.
+        time_ns = min(max(chosen.time_ns(now_s), EARLIEST_NS), LATEST_NS)
+        return Moment(time_ns, chosen.key.speed, is_wall=False)
 
     def worst_skew_s(self, now_s: float) -> float:
         """Return by how much the most wrong of the wall clocks that are heard is ahead (behind: negative); 0 for none."""

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from trnfleet.errors import WireError
 from trnfleet.record.envelopes import MOST_TOPIC_BYTES
 from trnfleet.wire.framehead import boot_span, is_cbor
-from trnfleet.wire.messages import LONGEST_PERIOD_S
 from trnfleet.wire.ports import CONTENT_TYPE_JSON
 from trnfleet.wire.topics import RETAINED, VERSION, TopicClass, build_topic, parse_topic
+from trnfleet.wire.values import FASTEST, LONGEST_PERIOD_S, SLOWEST
 
 if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
@@ -163,7 +163,7 @@ class Marking:
         if isinstance(period_s, (int, float)):
             data["period_s"] = min(period_s / self._speed, LONGEST_PERIOD_S)
         if isinstance(clock, dict) and isinstance(speed := clock.get("speed", 1.0), (int, float)):
-            data["clock"] = clock | {"speed": speed * self._speed}
+            data["clock"] = clock | {"speed": min(max(speed * self._speed, SLOWEST), FASTEST)}
         return _dump(data)
 
     def _swap(self, found: re.Match[bytes]) -> bytes:

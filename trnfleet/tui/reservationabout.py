@@ -133,7 +133,7 @@ def alerts_of(board: AlertBoard, reservation: Reservation) -> list[Held]:
 def due_words(reservation: Reservation) -> list[str]:
     """Return what is due, and whether it can be extended."""
     words = []
-    due_s = _until_s(reservation, reservation.message.pay_by)
+    due_s = _until_s(reservation)
     if due_s is not None and due_s >= 0:
         words.append(f"payment due in {countdown(due_s)}")
     until_s = reservation.to_termination_s
@@ -235,22 +235,15 @@ def _span_text(reservation: Reservation) -> str:
     return f"{begin} to {_minute(reservation.ends_ns)} UTC, {days} d"
 
 
-def _until_s(reservation: Reservation, told: str | None) -> float | None:
-    """Return the seconds to an instant that a publisher told; None where it is none."""
-    try:
-        instant_ns = parse_rfc3339(told) if told else None
-    except (ValueError, OverflowError):
+def _until_s(reservation: Reservation) -> float | None:
+    """Return the seconds until a pending payment fails; None where none is pending."""
+    if reservation.pays_ns is None:
         return None
-    if instant_ns is None:
-        return None
-    return (instant_ns - reservation.starts_ns) / NS_PER_S + reservation.to_start_s
+    return (reservation.pays_ns - reservation.starts_ns) / NS_PER_S + reservation.to_start_s
 
 
 def _told_minute(told: str) -> str:
-    try:
-        return _minute(parse_rfc3339(told))
-    except (ValueError, OverflowError):
-        return plain(told, 30)
+    return _minute(parse_rfc3339(told))
 
 
 def _minute(instant_ns: int) -> str:

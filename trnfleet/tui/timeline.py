@@ -174,10 +174,7 @@ def _end_ns(reservation: Reservation) -> int:
 
 
 def _span(start: str, end: str) -> tuple[int, int]:
-    try:
-        return parse_rfc3339(start), parse_rfc3339(end)
-    except (ValueError, OverflowError):
-        return 0, 0
+    return parse_rfc3339(start), parse_rfc3339(end)
 
 
 def _fixed(reservation: Reservation) -> str:

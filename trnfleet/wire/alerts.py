@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from trnfleet.wire.messages import Message, Name, Text
+from trnfleet.wire.values import Figure, Instant  # noqa: TC001  pydantic reads the types
 
 Fingerprint = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 Line = Annotated[str, StringConstraints(max_length=1_000)]
@@ -34,14 +35,14 @@ class AlertMessage(Message):
     description: Line = ""
     runbook: Line = ""
     cause: Line = ""
-    value: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    value: Figure | None = None
     members: Count = 1
     chips: Count = 0
-    since: Text
+    since: Instant
     """Since when its condition holds."""
-    fired: Text
+    fired: Instant
     """When it began to fire."""
-    resolved: Text | None = None
+    resolved: Instant | None = None
     inhibited_by: Fingerprint | None = None
     """Alert because of which this one is not told."""
     flapping: bool = False
@@ -60,8 +61,8 @@ class AckMessage(Message):
     fingerprint: Fingerprint
     owner: Annotated[str, StringConstraints(min_length=1, max_length=64)]
     note: Line = ""
-    at: Text
-    until: Text
+    at: Instant
+    until: Instant
     alert: Label = ""
     """For people who read the topic: the rule and the target."""
 
@@ -72,7 +73,7 @@ class SilenceMessage(Message):
     id: Name
     matchers: Annotated[tuple[Label, ...], Field(min_length=1, max_length=32)]
     """Written as `label="value"`, with `=`, `!=`, `=~` or `!~`; all must hold."""
-    starts: Text
-    until: Text
+    starts: Instant
+    until: Instant
     who: Annotated[str, StringConstraints(min_length=1, max_length=64)]
     why: Line = ""

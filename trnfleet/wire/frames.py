@@ -19,6 +19,7 @@ from trnfleet.wire.cbor import decode_cbor
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import SCHEMA
 from trnfleet.wire.telemetry import MAX_SEQ, Head
+from trnfleet.wire.values import EARLIEST_NS, LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,6 +41,8 @@ _MOST_TEMPLATES = 64
 _LARGEST_FIXED = 8_192
 """Bytes beside the values up to which a frame's structure is kept; ours has about 700."""
 _U64 = struct.Struct(">BQ")
+_LATEST = LATEST_NS.to_bytes(8, "big")
+"""Big-endian numbers compare as their bytes do."""
 _KEYS = {Scope.CHIP: "chip", Scope.INSTANCE: "instance"}
 
 
@@ -156,8 +159,10 @@ class FrameDecoder:
             raise WireError("frame lacks its path or boot")
         if type(seq) is not int or type(ts_ns) is not int or type(revision) is not int:
             raise WireError("frame lacks its seq, ts or rev")
-        if not (0 <= seq <= MAX_SEQ and 0 <= ts_ns <= MAX_SEQ and 0 <= revision <= MAX_SEQ):
-            raise WireError("frame's seq, ts or rev is out of range")
+        if not (0 <= seq <= MAX_SEQ and EARLIEST_NS <= ts_ns <= LATEST_NS and 0 <= revision <= MAX_SEQ):
+            raise WireError(
+                f"frame's seq, ts or rev is out of range: {_short(seq)}, {_short(ts_ns)}, {_short(revision)}"
+            )
         return Frame(
             Head(boot, seq, ts_ns),
             path,
@@ -266,7 +271,7 @@ class _Template:
         """Say whether a payload differs from the learned one in nothing but its values."""
         if len(payload) != self._size:
             return False
-        if payload[self._seq_at] > 0x7F or payload[self._ts_at] > 0x7F:
+        if payload[self._seq_at] > 0x7F or payload[self._ts_at : self._ts_at + 8] > _LATEST:
             return False
         return np.array_equal(np.frombuffer(payload, np.uint8)[self._fixed], self._expected)
 
@@ -286,6 +291,11 @@ class _Template:
             chip,
             instance,
         )
+
+
+def _short(number: int) -> str:
+    """Return a number that came from the wire, where it is not too long to be said."""
+    return str(number) if number.bit_length() <= 64 else "over 64 bits"
 
 
 def _tag_of(dtype: np.dtype[Any]) -> int:

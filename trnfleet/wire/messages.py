@@ -7,22 +7,30 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
-from pydantic_core import from_json, to_json
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic_core import PydanticCustomError, from_json, to_json
 
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Metric, Scope
 from trnfleet.errors import WireError
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
+from trnfleet.wire.values import (
+    LONGEST_TICK_S,
+    Amount,
+    Instant,
+    Period,
+    Revision,
+    Scale,
+    Speed,
+)
 
 SCHEMA = 1
-LONGEST_PERIOD_S = 86_400.0
-"""What a publisher may take from tick to tick at most."""
+_VALUE_CHARS = 60
+"""So much of a refused value is said."""
 
 Text = Annotated[str, StringConstraints(max_length=DEFAULT_LIMITS.text_chars)]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Path = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,4}$")]
 InstancePath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){2}$")]
-Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Message(BaseModel):
@@ -44,7 +52,7 @@ class ColumnSpec(BaseModel):
 
     name: Name
     type: Literal["u8", "u16", "u32", "u64"]
-    scale: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    scale: Scale
     width: Annotated[int, Field(ge=1, le=256)]
     per: Scope = Scope.CHIP
 
@@ -73,9 +81,9 @@ class ClockSpec(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
-    epoch: Text
+    epoch: Instant
     """RFC 3339 source time of the first tick."""
-    speed: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
+    speed: Speed = 1.0
 
 
 class Descriptor(Message):
@@ -88,14 +96,24 @@ class Descriptor(Message):
     publisher: Name
     """Client id of the publisher; its last will takes all that it describes offline."""
     boot: Name
-    revision: Annotated[int, Field(ge=0)] = 0
-    period_s: Annotated[float, Field(gt=0, le=LONGEST_PERIOD_S, allow_inf_nan=False)]
+    revision: Revision = 0
+    period_s: Period
     clock: ClockSpec
     replay: bool = False
     origin: Literal["simulated", "neuron"] = "simulated"
     """Whether values come from a simulator or from a real host; decides the provenance that is shown."""
     instances: Annotated[tuple[InstanceSpec, ...], Field(min_length=1, max_length=DEFAULT_LIMITS.instances)]
     columns: Annotated[tuple[ColumnSpec, ...], Field(max_length=DEFAULT_LIMITS.columns)]
+
+    @model_validator(mode="after")
+    def _check_tick(self) -> Self:
+        if self.period_s * self.clock.speed > LONGEST_TICK_S:
+            raise PydanticCustomError(
+                "tick",
+                "period_s x clock.speed is {tick_s} s of source time a tick, over the limit of {most_s} s",
+                {"tick_s": f"{self.period_s * self.clock.speed:g}", "most_s": f"{LONGEST_TICK_S:g}"},
+            )
+        return self
 
 
 class JobMessage(Message):
@@ -104,7 +122,7 @@ class JobMessage(Message):
     job: Name
     kind: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")]
     state: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")]
-    ts: Text
+    ts: Instant
     on: Annotated[tuple[Annotated[str, StringConstraints(max_length=400)], ...], Field(max_length=4_096)]
     """Subtree paths, and ranges of siblings such as `uc1/us-0001..us-0008` (both ends included)."""
     steps_per_s: Amount | None = None
@@ -129,7 +147,7 @@ class PublisherMessage(Message):
     boot: Name
     role: Literal["telemetry", "watch"] = "telemetry"
     """What it publishes; of several watches of a fleet the one that began first speaks."""
-    since: Text | None = None
+    since: Instant | None = None
     """RFC 3339, wall time: when it began, for a watch."""
 
 
@@ -138,7 +156,7 @@ class EventMessage(Message):
 
     id: Name
     """Unique in the fleet: the publisher's boot and a number."""
-    ts: Text
+    ts: Instant
     """RFC 3339, source time."""
     path: Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,4})?$")]
     """Address of what it is about; empty for the fleet, whose events are published on the path `fleet`."""
@@ -208,9 +226,22 @@ def decode_message(payload: bytes, model: type[MessageT], limits: Limits = DEFAU
     try:
         return model.model_validate_json(payload)
     except ValidationError as error:
-        problem = error.errors(include_url=False, include_input=False)[0]
+        problem = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in problem["loc"])
-        raise WireError(f"{model.__name__} {place or 'as a whole'}: {problem['msg']}") from error
+        value = _shown(problem["input"])
+        raise WireError(f"{model.__name__} {place or 'as a whole'}: {problem['msg']}{value}") from None
+
+
+def _shown(value: object) -> str:
+    """Return a refused value in one line of plain text; empty where it is more than one."""
+    if isinstance(value, str):
+        # Quoted before it is cut: what is escaped may be longer.
+        return f", not {value[:_VALUE_CHARS]!a:.{_VALUE_CHARS}}"
+    if value is None or isinstance(value, (bool, float)):
+        return f", not {value}"
+    if isinstance(value, int):
+        return f", not {value}" if value.bit_length() <= 64 else ", not a number of over 64 bits"
+    return ""
 
 
 def parse_json_object(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:

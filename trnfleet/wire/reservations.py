@@ -16,6 +16,7 @@ from trnfleet.domain.reservations.states import (  # noqa: TC001  pydantic reads
     ReservationState,
 )
 from trnfleet.wire.messages import Message, Name, Text
+from trnfleet.wire.values import Instant, Revision  # noqa: TC001  pydantic reads the types
 
 Decimals = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})?$")]
 """An amount of money, exact."""
@@ -38,10 +39,10 @@ class ExtensionSpec(_Part):
     id: Name
     """The extension offering's."""
     state: ExtensionState
-    bought: Text
-    start: Text
+    bought: Instant
+    start: Instant
     """The end before it."""
-    end: Text
+    end: Instant
     """The end with it."""
     fee: Decimals
     currency: Currency = "USD"
@@ -55,9 +56,9 @@ class ReservationMessage(Message):
     type: Literal["capacity-block", "default"] = "capacity-block"
     state: ReservationState
     """A Capacity Block has those of its states that are a block's."""
-    ts: Text
+    ts: Instant
     """Source time of this change."""
-    change: Annotated[int, Field(ge=0)] = 0
+    change: Revision = 0
     """How many changes came before, so that what comes twice is known; a message repeated has the same."""
     reservation_ids: Annotated[tuple[Name, ...], Field(max_length=256)] = ()
     instance_type: TypeName
@@ -69,13 +70,13 @@ class ReservationMessage(Message):
     """Instances that run in it: reserved less available. None where nobody says."""
     unavailable: Count | None = None
     """Instances that a failed system status check keeps from use."""
-    created: Text
-    start: Text
-    end: Text | None = None
+    created: Instant
+    start: Instant
+    end: Instant | None = None
     """None where it lasts until it is cancelled."""
-    terminates: Text | None = None
+    terminates: Instant | None = None
     """From then on EC2 terminates what still runs in it."""
-    pay_by: Text | None = None
+    pay_by: Instant | None = None
     """While a payment is pending: when it fails."""
     fee: Decimals | None = None
     """Paid up front, with all extensions that are paid."""
@@ -99,8 +100,8 @@ class OfferingSpec(_Part):
     instances: Count
     ultraserver_type: TypeName | None = None
     zone: Text
-    start: Text
-    end: Text
-    hours: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    start: Instant
+    end: Instant
+    hours: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
     fee: Decimals
     currency: Currency = "USD"

@@ -15,6 +15,7 @@ from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Metric
 from trnfleet.errors import WireError
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import SCHEMA, parse_json_object, to_json_bytes
+from trnfleet.wire.values import EARLIEST_NS, LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -151,8 +152,8 @@ def _head(data: dict[str, Any]) -> tuple[str, int, int]:
         ts_ns = parse_rfc3339(stamp)
     except (ValueError, OverflowError) as error:
         raise WireError("ts is not an RFC 3339 instant") from error
-    if not 0 <= ts_ns <= MAX_SEQ:
-        raise WireError("ts is before 1970 or after 2262")
+    if not EARLIEST_NS <= ts_ns <= LATEST_NS:
+        raise WireError(f"ts is outside the years 1970 to 2199, not {stamp!a}")
     return boot, seq, ts_ns
 
 

@@ -6,7 +6,9 @@ import getpass
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from trnfleet.cli.main import cli
 from trnfleet.cli.options import LONGEST_USER, TopicFilter, user_name
 
 
@@ -49,3 +51,12 @@ def test_where_the_system_knows_no_name_there_is_the_default(
     monkeypatch.setattr(getpass, "getuser", getuser)
     assert user_name("") == ""
     assert user_name("somebody") == "somebody"
+
+
+@pytest.mark.parametrize("command", ["simulate", "demo"])
+@pytest.mark.parametrize("speed", ["0", "1e-9", "2e6", "nan"])
+def test_a_speed_is_one_that_readers_take(command: str, speed: str) -> None:
+    """What a descriptor may not say is refused where it is asked for, with the limits."""
+    ended = CliRunner().invoke(cli, [command, "--speed", speed])
+    assert ended.exit_code == 2
+    assert "is not at least 1e-06 and at most 1,000,000" in ended.output

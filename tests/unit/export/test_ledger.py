@@ -250,13 +250,6 @@ def test_wall_clock_of_a_simulated_fleet() -> None:
     assert now._replace(is_wall=True).to_wall(parse_rfc3339("2100-01-01T00:00:00Z")) == BEGIN_NS
 
 
-def test_words_of_others_that_are_no_times_are_left_out() -> None:
-    """A retained message whose times are none does not stop anybody."""
-    book = Book()
-    book.ledger.take_over([alert_message(1, fired="yesterday")], book.now(0))
-    assert len(book.ledger) == 0
-
-
 def test_what_others_left_may_come_late() -> None:
     """A retained alert that comes after it began to speak is taken; its own echo is not."""
     ear = Ear()

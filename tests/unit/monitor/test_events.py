@@ -63,7 +63,8 @@ def test_what_is_no_event_is_counted() -> None:
     feed = Feed(ultraservers(1))
     good = feed.event(CHIP)
     elsewhere = good._replace(topic=build_topic("demo", TopicClass.EVENT, "uc1/us-0001"))
-    timeless = feed.event(CHIP, ts="soon")
+    timeless = feed.event(CHIP)
+    timeless = timeless._replace(payload=timeless.payload.replace(b'"ts":"2026', b'"ts":"soon'))
     feed.monitor.apply([elsewhere, timeless, feed.event(CHIP)._replace(retain=True), good])
     counts = feed.monitor.counts
     assert (counts.misplaced, counts.undecodable, counts.rejected) == (1, 1, 1)

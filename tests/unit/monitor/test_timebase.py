@@ -13,6 +13,7 @@ from trnfleet.monitor.timebase import (
     SourceClock,
     Timebase,
 )
+from trnfleet.wire.values import LATEST_NS
 
 DATE_NS = parse_rfc3339("2025-03-01T12:00:00Z")
 
@@ -194,10 +195,14 @@ async def test_a_restarted_publisher_begins_its_time_anew() -> None:
 def test_an_epoch_must_be_an_instant() -> None:
     """A descriptor whose epoch cannot be read is refused."""
     feed = Feed(ultraservers(1))
-    feed.epoch = "yesterday"
-    feed.describe()
+    good = [*feed.announcements(), *feed.telemetry()]
+    feed.monitor.apply(
+        [each._replace(payload=each.payload.replace(b"2026-01-05T00:00:00Z", b"yesterday")) for each in good]
+    )
+    feed.monitor.compute()
     assert feed.monitor.counts.undecodable == 4
     assert "epoch" in feed.monitor.counts.last_problem
+    assert "'yesterday'" in feed.monitor.counts.last_problem
     assert feed.monitor.store.layout.chips == 0
 
 
@@ -209,3 +214,13 @@ def test_jumps_do_not_pile_up() -> None:
         timebase.clock(key, 1.0).take(key.epoch_ns, 5.0, START_NS)
         assert timebase.now(5.0, START_NS).time_ns == key.epoch_ns
     assert len(timebase._clocks) == len(timebase._of["sim"]) <= 8
+
+
+def test_time_ends_where_its_range_does() -> None:
+    """A clock that runs as fast as any may comes to the end of 2199 and stands, and nothing overflows."""
+    timebase = Timebase()
+    key = ClockKey("sim", DATE_NS, 1e6, True)
+    timebase.clock(key, 100.0).take(LATEST_NS - NS_PER_S, 5.0, START_NS)
+    moment = timebase.now(250.0, START_NS)
+    assert (moment.time_ns, moment.is_wall) == (LATEST_NS, False)
+    assert format_rfc3339(moment.time_ns) == "2199-12-31T23:59:59.999Z"

@@ -70,11 +70,13 @@ def test_what_is_due_is_said_first() -> None:
 
 def test_payments_have_their_time() -> None:
     """A pending payment says when it is due at the latest; an extension that is refused says why."""
-    pay_by = format_rfc3339(86_400 * 10**9 + 3_600 * 10**9)
-    message = {"state": ReservationState.PAYMENT_PENDING, "pay_by": pay_by}
-    pending = made(message=message, to_start_s=-86_400.0, can_extend=False, why_not="payment-pending")
+    pays_ns = 86_400 * 10**9 + 3_600 * 10**9
+    message = {"state": ReservationState.PAYMENT_PENDING, "pay_by": format_rfc3339(pays_ns)}
+    pending = made(
+        message=message, to_start_s=-86_400.0, can_extend=False, why_not="payment-pending", pays_ns=pays_ns
+    )
     assert due_words(pending) == ["payment due in 1h 00m", "extension no: payment-pending"]
-    assert due_words(made(message={"pay_by": "soon"})) == ["terminates in 1d 23h", "can be extended"]
+    assert due_words(made()) == ["terminates in 1d 23h", "can be extended"]
     assert due_words(made(to_termination_s=-1.0))[0] == "is being terminated"
     assert due_words(made(message={"state": ReservationState.EXPIRED}, can_extend=False)) == []
 
@@ -84,7 +86,7 @@ def test_every_extension_is_told_of() -> None:
     times = {"bought": "2026-01-01T00:00:00Z", "start": "2026-01-08T11:30:00Z"}
     extensions = (
         ExtensionSpec(id="a", state=ExtensionState.PAYMENT_SUCCEEDED, end="2026-01-15T11:30:00Z", fee="12.5", **times),
-        ExtensionSpec(id="b", state=ExtensionState.PAYMENT_PENDING, end=NASTY, fee="1", **times),
+        ExtensionSpec(id="b", state=ExtensionState.PAYMENT_PENDING, end="2026-01-22T11:30:00Z", fee="1", **times),
     )  # fmt: skip  # an extension a row
     message = {"extensions": extensions, "unavailable": 1, "zone": NASTY, "on": (NASTY,)}
     found = facts(made(message=message, unknown=1), LAYOUT)

@@ -40,6 +40,8 @@ GROUPS_A_SLICE = 200
 """Alerts that are brought up to date between two turns of other tasks."""
 UNWATCHED_S = 30.0
 """A leap of the fleet's time by more than this beyond what passed is a time in which nobody watched."""
+LATEST_FLOW_NS = 2**62
+"""Where passed time ends, that 64 bits can add to it; at the highest speed it takes more than an hour to come there."""
 _SEVERITY_RANK = {"critical": 0, "warning": 1, "info": 2}
 
 
@@ -155,11 +157,7 @@ class Alerts:
     # What publishers and people say
 
     def remember(self, message: AlertMessage) -> None:
-        """Take note of what a `watch` says of an alert: since when it fires, wherever that is seen here, too.
-
-        Raises:
-            ValueError: one of its times is none.
-        """
+        """Take note of what a `watch` says of an alert: since when it fires, wherever that is seen here, too."""
         if self._hearsay.take(message):
             self.revision += 1
 
@@ -240,7 +238,7 @@ class Alerts:
         if passed_ns < NS_PER_S and whole_ns == before.now_ns:
             return None
         self._mono_s = mono_s
-        return Instant(whole_ns, before.flow_ns + max(passed_ns, 0))
+        return Instant(whole_ns, min(before.flow_ns + max(passed_ns, 0), LATEST_FLOW_NS))
 
     def _note_gap(self, instant: Instant) -> None:
         """Leave out a time in which nobody watched, such as a jump of a simulator's time."""

@@ -49,11 +49,7 @@ class Hearsay:
     # What is said
 
     def take(self, message: AlertMessage) -> bool:
-        """Take note of what is said of an alert; say whether it was taken over.
-
-        Raises:
-            ValueError: one of its times is none.
-        """
+        """Take note of what is said of an alert; say whether it was taken over."""
         since_ns, fired_ns = parse_rfc3339(message.since), parse_rfc3339(message.fired)
         fingerprint = message.fingerprint
         if message.state != "firing":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from trnfleet.clock import NS_PER_S, parse_rfc3339
+from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.figures import PIPELINE_NAME
 from trnfleet.domain.metrics import BY_NAME, JOB_FIGURES, Aggregate
@@ -105,7 +105,7 @@ def reservations_table(table: Sequence[Reservation], now_ns: int) -> Columns:
         if figure == "unavailable":
             return None if message.unavailable is None else float(message.unavailable)
         if figure == "pays_in_s":
-            return None if message.pay_by is None else (parse_rfc3339(message.pay_by) - now_ns) / NS_PER_S
+            return None if each.pays_ns is None else (each.pays_ns - now_ns) / NS_PER_S
         if figure == "used_pct":
             known = message.instances - each.unknown
             return None if each.used is None or known <= 0 else min(100.0, 100.0 * each.used / known)

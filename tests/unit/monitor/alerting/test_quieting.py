@@ -140,12 +140,10 @@ def test_the_revision_goes_up_with_what_is_new() -> None:
     ("message", "said"),
     [
         (ack(10, 10), "AckMessage: it ends before it begins"),
-        (ack().model_copy(update={"until": "soon"}), "AckMessage: not a time with its zone"),
         (silence(begins=10, ends=5), "SilenceMessage: it ends before it begins"),
         (silence("alertname"), "SilenceMessage matcher 'alertname'"),
         (silence("job="), "SilenceMessage these matchers also match"),
         (silence('job=~"(a+)+b"'), "can take for ever"),
-        (silence().model_copy(update={"starts": "2026-01-01T00:00:00"}), "not a time with its zone"),
     ],
 )
 def test_what_makes_no_sense_is_refused(message: AckMessage | SilenceMessage, said: str) -> None:

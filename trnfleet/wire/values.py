@@ -1,0 +1,51 @@
+"""Types of the values that are kept beyond the message they came in, with limits that all later arithmetic can hold.
+
+A time must fit nanoseconds in 64 bits, and a number must be drawn in a few cells, wherever it goes from here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, StringConstraints
+from pydantic_core import PydanticCustomError
+
+from trnfleet.clock import parse_rfc3339
+
+EARLIEST_NS = 0
+LATEST_NS = 7_258_118_400_000_000_000 - 1
+"""The end of 2199, as the options that take a start have it: 62 years before 64 bits of nanoseconds end."""
+LONGEST_PERIOD_S = 86_400.0
+"""What a publisher may take from tick to tick at most."""
+LONGEST_TICK_S = 1e8
+"""Source time from tick to tick at most, about three years: half as much again, as rules wait for, stays far from the limit
+of 64 bits of nanoseconds."""
+SLOWEST, FASTEST = 1e-6, 1e6
+"""Speeds of a source's time: `--speed` ends at the upper one, and the lower one is as far from the wall clock's."""
+LARGEST_COUNT = 2**53
+"""Of what is counted: up to there a number is exact in JSON wherever it is read."""
+
+
+def _check_instant(text: str) -> str:
+    try:
+        ns = parse_rfc3339(text)
+    except (ValueError, OverflowError):
+        raise PydanticCustomError(
+            "instant", "not a time with its zone, such as 2026-01-31T23:59:58Z"
+        ) from None
+    if not EARLIEST_NS <= ns <= LATEST_NS:
+        raise PydanticCustomError("instant", "a time outside the years 1970 to 2199")
+    return text
+
+
+Instant = Annotated[str, StringConstraints(max_length=64), AfterValidator(_check_instant)]
+"""An RFC 3339 instant from `EARLIEST_NS` to `LATEST_NS`, whatever its offset."""
+Amount = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
+"""A number of something, none of which grows that far in a job's life."""
+Figure = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
+"""A value of any unit; a fleet's sum of the widest counters is under 1e26."""
+Scale = Annotated[float, Field(ge=1e-18, le=1e18, allow_inf_nan=False)]
+"""What a column's code is worth: 64 bits of it can be converted to any unit of the metric table."""
+Revision = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
+Speed = Annotated[float, Field(ge=SLOWEST, le=FASTEST, allow_inf_nan=False)]
+Period = Annotated[float, Field(gt=0, le=LONGEST_PERIOD_S, allow_inf_nan=False)]
