@@ -66,7 +66,14 @@ class Finding(NamedTuple):
     chips: int = 1
     """Chips that are concerned."""
     kind: str = ""
-    """What was looked for: the same at the same place is the same finding, whatever its figures."""
+    """What was looked for."""
+    subject: str = ""
+    """Which of several of a kind at one place: the job's name, the memory."""
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """What two findings of different times share if they are the same one, whatever words and figures say."""
+        return self.kind, self.path, self.subject
 
 
 HOLD_S = 15.0
@@ -126,13 +133,13 @@ class Holder:
     """Keeps warnings for a while after they were last seen, so that a list does not flicker."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, str], tuple[float, Finding]] = {}
+        self._seen: dict[tuple[str, str, str], tuple[float, Finding]] = {}
 
     def hold(self, found: Findings, now_s: float) -> Findings:
         """Return what was found now, and the warnings of the last `HOLD_S` that were not."""
         for finding in found.shown:
             if finding.severity is not Severity.CRITICAL:
-                self._seen[finding.kind, finding.path] = now_s, finding
+                self._seen[finding.identity] = now_s, finding
         self._seen = {key: each for key, each in self._seen.items() if now_s - each[0] < HOLD_S}
         held = [finding for seen_s, finding in self._seen.values() if seen_s < now_s]
         return Findings(tuple(sorted((*found.shown, *held))), found.total + len(held)) if held else found
@@ -186,7 +193,8 @@ def _jobs_down(jobs: Collection[JobMessage], store: Store, _rollups: Rollups) ->
             int(layout.chip_start[each.stop] - layout.chip_start[each.start]) for each in covered if each
         )
         path = place if layout.find(place) is not None else ""
-        found.append(Finding(Severity.CRITICAL, path, f"{job.job}: {JOBS_DOWN[job.state]}", max(1, chips)))
+        what = f"{job.job}: {JOBS_DOWN[job.state]}"
+        found.append(Finding(Severity.CRITICAL, path, what, max(1, chips), subject=job.job))
     return found, len(down)
 
 
@@ -216,7 +224,7 @@ def _uncorrected(store: Store, rollups: Rollups) -> _Found:
             lambda rows, codes=codes, metric=metric: _between(codes[rows], 1, metric.top),  # type: ignore[misc]
             lambda chip, codes=codes, title=title: f"{int(codes[chip])} uncorrected {title} errors",  # type: ignore[misc]
         )
-        found.extend(some)
+        found.extend(finding._replace(subject=title) for finding in some)
         total += count
     return found, total
 

@@ -90,6 +90,8 @@ class WorstList(LineView):
             if not self.monitor.store.layout.instances:
                 return [text_line([(" no telemetry yet", palette.GHOST)], width)]
             return [text_line([(" nothing needs a look", palette.QUIET)], width)]
+        # Until the list is laid out again it is scrolled to where a longer one ended.
+        top = max(0, min(top, len(shown) - height))
         visible = shown[top : top + height]
         most = int(width * _ADDRESS_SHARE)
         addresses = [shortened(plain(finding.path), most) for finding in visible]
@@ -167,8 +169,8 @@ class WorstList(LineView):
 
 
 def _row_of(shown: tuple[Finding, ...], chosen: Finding, row: int) -> int:
-    """Return where a finding is now: the same place first, else where the cursor was."""
+    """Return where a finding is now, or where the cursor was if it is gone."""
     for number, finding in enumerate(shown):
-        if finding.path == chosen.path and finding.what.partition(" ")[0] == chosen.what.partition(" ")[0]:
+        if finding.identity == chosen.identity:
             return number
     return max(0, min(row, len(shown) - 1))

@@ -120,6 +120,22 @@ def test_the_same_warning_is_there_once() -> None:
     assert [finding.what for finding in shown(feed)] == ["throttled 30 %"]
 
 
+def test_findings_at_one_place_are_told_apart() -> None:
+    """Errors of both memories of a chip are two findings, each of which stays itself while its count grows."""
+    feed = ready()
+    seen = []
+    for errors in (2, 30):
+        feed.set("mem_ecc_uncorrected", errors, 21)
+        feed.set("sram_ecc_uncorrected", errors + 1, 21)
+        feed.tick()
+        seen.append({finding.identity: finding.what for finding in shown(feed)})
+    assert seen[0].keys() == seen[1].keys()
+    assert [sorted(each.values()) for each in seen] == [
+        ["2 uncorrected HBM errors", "3 uncorrected SRAM errors"],
+        ["30 uncorrected HBM errors", "31 uncorrected SRAM errors"],
+    ]
+
+
 def test_jobs_that_make_no_progress() -> None:
     """A job that hangs, has failed or waits is critical, at its first place; starting or stalled it is none."""
     feed = Feed(ultraservers(2))
@@ -131,16 +147,22 @@ def test_jobs_that_make_no_progress() -> None:
     feed.describe()
     feed.tick()
     assert shown(feed) == (
-        Finding(Severity.CRITICAL, "", "failed: job failed", 1, "job"),
+        Finding(Severity.CRITICAL, "", "failed: job failed", 1, "job", "failed"),
         Finding(
             Severity.CRITICAL,
             "uc1/us-0002/trn2u-0002-1",
             "hung: job hung, a process never joins a collective",
             32,
             "job",
+            "hung",
         ),
         Finding(
-            Severity.CRITICAL, "uc1/us-0002/trn2u-0002-1", "waiting: job waiting for instances", 32, "job"
+            Severity.CRITICAL,
+            "uc1/us-0002/trn2u-0002-1",
+            "waiting: job waiting for instances",
+            32,
+            "job",
+            "waiting",
         ),
     )
 

@@ -1,0 +1,78 @@
+"""The list of findings as a user has it: the real app in a terminal, a real broker, a fleet that fails and recovers."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from support.programs import Program, run
+from support.terminal import Terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.mosquitto import MosquittoProcess
+
+pytestmark = pytest.mark.broker
+
+FLEET = """
+name = "small"
+
+[[clusters]]
+name = "uc1"
+instances = [{ type = "trn2.3xlarge", count = 70 }]
+"""
+SCENARIO = """
+title = "Some agents stay silent"
+
+[[faults]]
+fault = "agent_silent"
+target = "uc1/standalone/trn2-00[01]?"
+at = "1s"
+for = "1h"
+"""
+END = "\x1b[F"
+SILENT_S = 9
+"""The other instances come back after so long: 5 s until they are stale, the rest for the keys to the list's end."""
+
+
+def silence(mosquitto: MosquittoProcess, target: str) -> None:
+    """Let agents fall silent for a while; asked again until the simulator has subscribed."""
+    until = time.monotonic() + 30
+    asking = ("inject", "agent_silent", target, "--for", f"{SILENT_S}s", "--broker", str(mosquitto.url))
+    while (answer := run(*asking, "--timeout", "2s")).returncode != 0:
+        assert time.monotonic() < until, answer.stderr
+
+
+def test_a_fleet_that_recovers_while_its_findings_are_scrolled_to_the_end(
+    mosquitto: MosquittoProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 69 findings 19 remain while the last one has the cursor: the app lives and shows the last that remain."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    fleet = tmp_path / "small.toml"
+    fleet.write_text(FLEET)
+    scenario = tmp_path / "silent.toml"
+    scenario.write_text(SCENARIO)
+    broker = ("--broker", str(mosquitto.url))
+    options = ("--fleet", str(fleet), "--scenario", str(scenario), "--allow-commands", "--period", "250ms")
+    with (
+        Program(tmp_path, "simulate", *broker, *options),
+        Terminal("monitor", *broker, columns=100, rows=24) as terminal,
+    ):
+        terminal.wait_for("70 chips")
+        silence(mosquitto, "uc1/standalone/trn2-00[23456]?")
+        terminal.wait_for_match(r"Needs a look +69")
+        terminal.send("w")
+        terminal.wait_for_match(r">.*trn2-0001 ")
+        terminal.send(END)
+        terminal.wait_for("trn2-0069  stale")
+        terminal.wait_for_match(r"Needs a look +19", within_s=SILENT_S + 15)
+        text = terminal.wait_for_match(r">.*trn2-0019 ")
+        assert "trn2-0018 " in text
+        assert "trn2-0069  stale" not in text
+        # It takes keys and ends when asked.
+        terminal.send("g")
+        terminal.wait_for_match(r">.*trn2-0001 ")
+        assert terminal.end(keys="q") == 0
+        assert terminal.is_restored()
