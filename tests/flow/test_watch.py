@@ -370,6 +370,24 @@ def test_people_take_alerts_in_hand(scene: Scene) -> None:
     assert listed.returncode == 0
 
 
+def test_alerts_without_a_watch_are_unknown(scene: Scene) -> None:
+    """Before a watch there is nothing to say, with status 1; after its kill -9 what it said is last known."""
+    asked = run("alerts", *scene.broker)
+    assert asked.returncode == 1
+    assert asked.stdout == "no watch publishes alerts of fleet demo; start `trnfleet watch`\n"
+    scene.inject(CHIPS[0])
+    watch = scene.watch("--stdout")
+    scene.until(lambda: lines(watch) == ["firing"])
+    assert run("alerts", *scene.broker).returncode == 3
+    watch.process.kill()
+    watch.process.wait()
+    asked = run("alerts", *scene.broker)
+    assert asked.returncode == 1
+    assert "has gone); start `trnfleet watch`; as last known:" in asked.stdout
+    assert "firing (last known)" in asked.stdout
+    assert json.loads(run("alerts", "--json", *scene.broker).stdout)["watched"] is False
+
+
 def test_people_silence_alerts(scene: Scene) -> None:
     """A silence is previewed and then made; what it hid and still fires is told when it is taken back."""
     watch = scene.watch("--stdout")

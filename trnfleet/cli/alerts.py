@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -18,25 +19,33 @@ from trnfleet.cli.options import (
     set_up_logs,
     setting,
 )
-from trnfleet.clock import SystemClock, format_rfc3339
+from trnfleet.clock import NS_PER_S, SystemClock, format_rfc3339
 from trnfleet.errors import BrokerError, WireError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
+    from trnfleet.clock import Clock
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.monitor.alerting.desk import Desk
     from trnfleet.monitor.alerting.quieting import Quieting, Standing
-    from trnfleet.transport.mqtt import MqttSource
     from trnfleet.transport.url import BrokerUrl, Password
     from trnfleet.wire.alerts import AlertMessage
+    from trnfleet.wire.messages import WatchMessage
+    from trnfleet.wire.ports import Source
 
+UNKNOWN = 1
+"""Exit status where no watch publishes alerts."""
 UNHANDLED = 3
 CONNECT_LIMIT_S = 10.0
 LONGEST_WAIT_S = 3_600.0
 LOOK_S = 0.05
 QUIET_S = 0.5
 """All retained messages have come when none has for so long."""
+HEARTBEAT_LIMIT_S = 12.0
+"""Longest wait for a heartbeat of watches whose last one is old or has no time: one interval and a little."""
+FIRST_LOOK_S = 3.0
+"""A watch listens for 2 s before it publishes; one that is younger than this is waited for."""
 _RANKS = {"critical": 0, "warning": 1, "info": 2}
 
 
@@ -61,6 +70,20 @@ class Seen(NamedTuple):
     """The fleet's time."""
     watches: tuple[str, ...]
     """Client ids of the watches that are there."""
+    gone: tuple[str, ...] = ()
+    """Client ids of those that have left a message and are not there: ended by their last will, or without heartbeat."""
+
+    @property
+    def silence_reason(self) -> str:
+        """Why nothing is known of what fires now, and what to do; empty while a watch is there."""
+        if self.watches:
+            return ""
+        gone = (
+            f" ({', '.join(self.gone[:3])} {'has' if len(self.gone) == 1 else 'have'} gone)"
+            if self.gone
+            else ""
+        )
+        return f"no watch publishes alerts of fleet {self.fleet}{gone}; start `trnfleet watch`"
 
     def standing(self, message: AlertMessage) -> Standing:
         """Return what is to be done about an alert."""
@@ -99,6 +122,9 @@ def take_asking(common: dict[str, Any]) -> Asking:
 def command(ctx: click.Context, /, everything: bool, as_json: bool, **common: Any) -> None:
     """List what fires, as `trnfleet watch` says, with acknowledgements and silences.
 
+    Without a watch nobody knows what fires: that is said, with exit status 1, and what a former watch has left is shown as
+    last known. In --json, `watched` is false then.
+
     \b
     Examples:
       trnfleet alerts --broker mqtt://127.0.0.1:1883
@@ -106,12 +132,11 @@ def command(ctx: click.Context, /, everything: bool, as_json: bool, **common: An
 
     \b
     Exit status: 0 nothing critical is left to do, 3 a critical alert fires that nobody has acknowledged and that is neither
-    silenced nor inhibited, 1 a failure explained in one line, 2 wrong use.
+    silenced nor inhibited, 1 a failure explained in one line, also where no watch publishes alerts, 2 wrong use.
     """
     from trnfleet.monitor.alerting.quieting import Standing  # noqa: PLC0415  --help stays quick
 
     seen = asyncio.run(look(take_asking(common)))
-    warn_without_watch(seen)
     found = [
         (message, seen.standing(message))
         for message in seen.told.values()
@@ -122,21 +147,39 @@ def command(ctx: click.Context, /, everything: bool, as_json: bool, **common: An
         facts = {
             "fleet": seen.fleet,
             "time": format_rfc3339(seen.now_ns),
+            "watched": bool(seen.watches),
             "watches": list(seen.watches),
+            "gone": list(seen.gone),
             "alerts": [_alert_facts(message, standing, seen) for message, standing in found],
             "silences": silence_facts(seen),
         }
         click.echo(json.dumps(facts, indent=2))
-    elif not found:
-        click.echo("nothing fires")
+        warn_without_watch(seen)
     else:
-        rows = [_row(message, standing, seen) for message, standing in found]
-        for line in table([("ALERT", "SEVERITY", "STATE", "FOR", "WHAT"), *rows]):
+        for line in text_lines(found, seen):
             click.echo(line)
     is_left = any(
         message.severity == "critical" and standing is Standing.FIRING for message, standing in found
     )
+    if not seen.watches:
+        ctx.exit(UNKNOWN)
     ctx.exit(UNHANDLED if is_left else 0)
+
+
+def text_lines(found: Sequence[tuple[AlertMessage, Standing]], seen: Seen) -> list[str]:
+    """Return alerts for people; without a watch under a line that says so, as last known and with the age of each."""
+    from trnfleet.tui.plain import plain  # noqa: PLC0415  --help stays quick
+
+    rows = [_row(message, standing, seen) for message, standing in found]
+    if seen.watches:
+        return table([("ALERT", "SEVERITY", "STATE", "FOR", "WHAT"), *rows]) if rows else ["nothing fires"]
+    if not rows:
+        return [plain(seen.silence_reason, 400)]
+    known = [(row[0], row[1], f"{row[2]} (last known)", *row[3:]) for row in rows]
+    return [
+        plain(f"{seen.silence_reason}; as last known:", 400),
+        *table([("ALERT", "SEVERITY", "STATE", "AGE", "WHAT"), *known]),
+    ]
 
 
 async def look(asking: Asking) -> Seen:
@@ -157,42 +200,96 @@ async def look(asking: Asking) -> Seen:
         await source.wait_connected(CONNECT_LIMIT_S)
         await presence.wait_connected(CONNECT_LIMIT_S)
         until_s = clock.monotonic_s() + asking.wait_s
-        watches, online = await _watches(presence, root)
+        publishers = await find_publishers(presence, root, clock)
         # Without a publisher there is no telemetry to wait for, and the wall clock is as good as any.
-        while online and not monitor.counts.messages and clock.monotonic_s() < until_s:
+        while publishers.publish and not monitor.counts.messages and clock.monotonic_s() < until_s:
             await clock.sleep(LOOK_S)
+        # A watch that has just begun has not published anything yet.
+        await clock.sleep(max(0.0, FIRST_LOOK_S - publishers.watched_s))
         return Seen(
             fleet,
             dict(monitor.ingest.told),
             monitor.alerts.quieting,
             monitor.moment().time_ns,
-            tuple(sorted(watches)),
+            publishers.watches,
+            publishers.gone,
         )
 
 
-async def _watches(presence: MqttSource, root: str) -> tuple[set[str], bool]:
-    """Return the watches that are there, and whether any other publisher is."""
-    from trnfleet.wire.messages import PublisherMessage, decode_message  # noqa: PLC0415  --help stays quick
+class Publishers(NamedTuple):
+    """Who publishes about a fleet."""
+
+    watches: tuple[str, ...]
+    """Client ids of the watches that are there."""
+    gone: tuple[str, ...]
+    """Client ids of the watches that are not, and have left a message."""
+    publish: bool
+    """Whether any other publisher is there."""
+    watched_s: float
+    """For how long the oldest of the watches has been there, by the wall clock; infinite where that is unknown."""
+
+
+async def find_publishers(presence: Source, root: str, clock: Clock) -> Publishers:
+    """Return who publishes; where all watches are in doubt, wait until a heartbeat of one comes or is overdue."""
+    from trnfleet.wire.messages import WatchMessage, decode_message  # noqa: PLC0415  --help stays quick
     from trnfleet.wire.topics import parse_topic  # noqa: PLC0415  --help stays quick
 
-    roles: dict[str, str] = {}
+    known: dict[str, WatchMessage] = {}
+    heard: set[str] = set()
+    """Watches whose heartbeat came while we listened."""
+    begun_s = clock.monotonic_s()
     while True:
         try:
             batch = await asyncio.wait_for(presence.take(), QUIET_S)
         except TimeoutError:
-            break
+            batch = []
         for envelope in batch:
             try:
                 client = parse_topic(envelope.topic, root).path
-                message = decode_message(envelope.payload, PublisherMessage) if envelope.payload else None
+                message = decode_message(envelope.payload, WatchMessage) if envelope.payload else None
             except WireError:
                 continue
-            if message is not None and message.state == "online":
-                roles[client] = message.role
-            else:
-                roles.pop(client, None)
-    watches = {client for client, role in roles.items() if role == "watch"}
-    return watches, len(watches) < len(roles)
+            if message is None or message.client != client:
+                known.pop(client, None)
+                continue
+            known[client] = message
+            if not envelope.retain:
+                heard.add(client)
+        online = {client: each for client, each in known.items() if each.state == "online"}
+        watches = {client: each for client, each in online.items() if each.role == "watch"}
+        there = [
+            client for client, each in watches.items() if client in heard or _is_fresh(each, clock.wall_ns())
+        ]
+        is_over = clock.monotonic_s() - begun_s >= HEARTBEAT_LIMIT_S
+        if is_over or (not batch and (there or not watches)):
+            break
+    since_ns = [_time_ns(watches[client].since) for client in there]
+    return Publishers(
+        tuple(sorted(there)),
+        tuple(sorted(name for name, each in known.items() if each.role == "watch" and name not in there)),
+        len(watches) < len(online),
+        max(
+            (abs(clock.wall_ns() - each) / NS_PER_S for each in since_ns if each is not None),
+            default=math.inf,
+        ),
+    )
+
+
+def _is_fresh(message: WatchMessage, wall_ns: int) -> bool:
+    """Return whether a watch that has left this message was there a moment ago."""
+    from trnfleet.export.election import GONE_S  # noqa: PLC0415  --help stays quick
+
+    ts_ns = _time_ns(message.ts)
+    return ts_ns is not None and abs(wall_ns - ts_ns) < GONE_S * NS_PER_S
+
+
+def _time_ns(text: str | None) -> int | None:
+    from trnfleet.clock import parse_rfc3339  # noqa: PLC0415  --help stays quick
+
+    try:
+        return None if text is None else parse_rfc3339(text)
+    except (ValueError, OverflowError):
+        return None
 
 
 @contextlib.asynccontextmanager
@@ -220,9 +317,9 @@ async def desk_of(asking: Asking, fleet: str, owner: str | None = None) -> Async
 def warn_without_watch(seen: Seen) -> None:
     """Say so on stderr if nobody keeps up to date what is shown."""
     if not seen.watches:
-        click.echo(
-            f"no watch of {seen.fleet} is there: this is what one said last; start `trnfleet watch`", err=True
-        )
+        from trnfleet.tui.plain import plain  # noqa: PLC0415  --help stays quick
+
+        click.echo(plain(seen.silence_reason, 400), err=True)
 
 
 def alert_of(message: AlertMessage) -> Alert:
@@ -325,11 +422,15 @@ def _row(message: AlertMessage, standing: Standing, seen: Seen) -> tuple[str, ..
 
 
 def _alert_facts(message: AlertMessage, standing: Standing, seen: Seen) -> dict[str, Any]:
+    from trnfleet.clock import parse_rfc3339  # noqa: PLC0415  --help stays quick
+
     ack = seen.quieting.ack_of(alert_of(message), seen.now_ns)
     silences = seen.quieting.silences_of(alert_of(message), seen.now_ns)
     return {
         **message.model_dump(mode="json", exclude={"v"}),
         "standing": standing.value,
+        "last_known": not seen.watches,
+        "age_s": max(0.0, (seen.now_ns - parse_rfc3339(message.fired)) / NS_PER_S),
         "ack": None
         if ack is None
         else {

@@ -71,8 +71,9 @@ def add(
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 @asking_options
 def list_all(as_json: bool, **common: Any) -> None:
-    """List the silences that are not over."""
+    """List the silences that are not over, and how many of the alerts that a watch publishes each of them hides."""
     seen = asyncio.run(look(take_asking(common)))
+    warn_without_watch(seen)
     found = silence_facts(seen)
     if as_json:
         click.echo(json.dumps(found, indent=2))

@@ -23,7 +23,7 @@ from trnfleet.cli.options import (
     setting,
 )
 from trnfleet.clock import NS_PER_S, SystemClock, format_rfc3339
-from trnfleet.errors import ConfigError, WireError
+from trnfleet.errors import BrokerError, ConfigError, WireError
 from trnfleet.tasks import Ending, background, run_until
 
 if TYPE_CHECKING:
@@ -134,7 +134,8 @@ def command(
       trnfleet watch --broker mqtt://127.0.0.1:1883 --exit-on critical --exit-after 10m
 
     \b
-    Exit status: 0 ended by a signal or --exit-after, 1 a failure explained in one line, 2 wrong use, 3 by --exit-on.
+    Exit status: 0 ended by a signal or --exit-after, 1 a failure explained in one line, also --exit-after with --exit-on while
+    there is no connection, 2 wrong use, 3 by --exit-on.
     """
     set_up_logs(log_format, log_level)
     from trnfleet.cli.rulepack import load_rules  # noqa: PLC0415  --help stays quick
@@ -269,7 +270,7 @@ async def _watch(
             exit_on=options.exit_on,
             ending=ending,
         )
-        publisher.on_connect(lambda: [identity.presence("online")])
+        publisher.on_connect(lambda: [identity.presence("online", clock.wall_ns())])
         works = {receiver.name: receiver.run() for receiver in receivers}
         async with background(
             source=watch.source.run(),
@@ -287,7 +288,9 @@ async def _watch(
             )
             await run_until(ending, speaker.run(options.exit_after_s))
             await speaker.leave()
-            last_resort.start(FIRES if speaker.found else 0)
+            last_resort.start(FIRES if speaker.found else bool(speaker.blind))
+    if speaker.blind and not speaker.found:
+        raise BrokerError(f"--exit-on: no alert could be seen at the end: {speaker.blind}")
     return speaker.found
 
 
@@ -301,13 +304,16 @@ class Identity(NamedTuple):
     since_ns: int
     """Wall clock at its start."""
 
-    def presence(self, state: Literal["online", "offline"]) -> Envelope:
-        """Return the message that says whether it is there."""
-        from trnfleet.wire.messages import PublisherMessage  # noqa: PLC0415  --help stays quick
+    def presence(self, state: Literal["online", "offline"], wall_ns: int | None = None) -> Envelope:
+        """Return the message that says whether it is there, with the time of a heartbeat; a last will has none."""
+        from trnfleet.wire.messages import WatchMessage  # noqa: PLC0415  --help stays quick
         from trnfleet.wire.topics import TopicClass  # noqa: PLC0415  --help stays quick
 
         since = format_rfc3339(self.since_ns)
-        message = PublisherMessage(client=self.client, state=state, boot=self.boot, role="watch", since=since)
+        ts = None if wall_ns is None else format_rfc3339(wall_ns)
+        message = WatchMessage(
+            client=self.client, state=state, boot=self.boot, role="watch", since=since, ts=ts
+        )
         return self.envelope(TopicClass.PUBLISHER, self.client, message)
 
     def envelope(self, topic_class: Any, path: str, message: Message | None) -> Envelope:
@@ -369,6 +375,8 @@ class Speaker:
         """
         self.found = False
         """Whether an alert fires at which it ends."""
+        self.blind = ""
+        """Why no alert could be seen when `--exit-after` ended it; only where `--exit-on` asks for one."""
         self.role: Literal["deaf", "stands by", "speaks"] = "deaf"
         """Deaf until it has listened for long enough on connections that stand."""
         self._identity = identity
@@ -394,6 +402,11 @@ class Speaker:
             if exit_after_s is None:
                 await self._ending.wait()
             await self._clock.sleep(exit_after_s or 0.0)
+            if exit_after_s is not None and self._ends_on and self.role == "deaf":
+                self.blind = next(
+                    (link.status.last_error for link in self._links if not link.status.connected),
+                    f"a watch listens for {LISTEN_S:g} s before it sees any",
+                )
         self._ending.ask()
 
     def step(self) -> None:
@@ -473,7 +486,7 @@ class Speaker:
             self._choose_role(now_s)
             if now_s - self._tidied_s >= TIDY_EVERY_S and self._links.stand:
                 self._tidied_s = now_s
-                self._outgoing.append(self._identity.presence("online"))
+                self._outgoing.append(self._identity.presence("online", self._clock.wall_ns()))
                 if self.role == "speaks":
                     self._outgoing += self._tidy(now_s)
             await self._publish()

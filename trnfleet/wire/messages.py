@@ -151,6 +151,13 @@ class PublisherMessage(Message):
     """RFC 3339, wall time: when it began, for a watch."""
 
 
+class WatchMessage(PublisherMessage):
+    """Whether a watch is there; repeated as its heartbeat."""
+
+    ts: Text | None = None
+    """RFC 3339, wall time of the heartbeat: a retained message has no time of its own."""
+
+
 class EventMessage(Message):
     """Something that happened: in hardware, a runtime, a job, EC2, or by an operator's hand. Not retained."""
 

@@ -23,7 +23,7 @@ from trnfleet.monitor.timebase import Moment
 from trnfleet.tasks import Ending
 from trnfleet.transport.memory import MemoryBus
 from trnfleet.wire.alerts import AckMessage, AlertMessage, SilenceMessage
-from trnfleet.wire.messages import PublisherMessage, decode_message, encode_message
+from trnfleet.wire.messages import PublisherMessage, WatchMessage, decode_message, encode_message
 from trnfleet.wire.topics import TopicClass, build_filter
 
 if TYPE_CHECKING:
@@ -202,6 +202,41 @@ async def test_the_severity_at_which_it_ends(exit_on: str, ends: bool) -> None:
         assert not house.ending.asked
         await house.pass_by(1, "quiet", "loud")
     assert (house.ending.asked, house.speaker.found) == (ends, ends)
+
+
+@pytest.mark.parametrize(
+    ("exit_on", "connected", "after_s", "why"),
+    [
+        ("critical", True, 5.0, ""),
+        ("critical", False, 5.0, "connection refused"),
+        ("critical", True, 1.0, "a watch listens for 2 s before it sees any"),
+        (None, False, 5.0, ""),
+    ],
+)
+async def test_an_end_without_sight_is_told(
+    exit_on: str | None, connected: bool, after_s: float, why: str
+) -> None:
+    """Who asks for an end at an alert learns why none could be seen when the time was over."""
+    house = House(exit_on)
+    house.source.status.connected = connected
+    house.source.status.last_error = "" if connected else "connection refused"
+    async with running(house.speaker.run(after_s)):
+        await house.clock.advance(after_s + 0.5)
+        assert house.ending.asked
+    assert house.speaker.blind == why
+
+
+async def test_its_heartbeat_has_a_time() -> None:
+    """What it says of its presence has the wall time, every 10 s; its last will has none."""
+    house = House()
+    async with running(house.speaker.run()):
+        await house.pass_by(12)
+    beats = [decode_message(each.payload, WatchMessage).ts for each in house.sent(TopicClass.PUBLISHER)]
+    assert len(beats) == 2
+    assert beats[0] == format_rfc3339(BEGIN_NS)
+    assert beats[1] is not None
+    assert beats[1] > beats[0]
+    assert decode_message(house.identity.presence("offline").payload, WatchMessage).ts is None
 
 
 async def test_it_leaves_nothing_of_its_presence() -> None:
