@@ -19,7 +19,7 @@ from trnfleet.errors import ConfigError
 from trnfleet.sim.ecc import CorrectedErrors
 from trnfleet.sim.holdings import Held, Holdings
 from trnfleet.sim.hosts import HostPhysics
-from trnfleet.sim.incidents import Incidents
+from trnfleet.sim.incidents import RESTARTED_COUNTERS, Incidents
 from trnfleet.sim.noise import Noise
 from trnfleet.sim.occurrences import Occurrence
 from trnfleet.sim.physics import ChipPhysics
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 LEAP_S = 3_600.0
 """Simulated seconds that a jump lives through at once."""
 _NS_PER_MS = 1_000_000
+_FROM_ZERO = frozenset({*RESTARTED_COUNTERS, "health"})
+"""Metrics to which only events add: 0 until the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class Engine:
         self.job_of_instance = placement.job_of_instance
         """Index into `job_names` for each instance, -1 where it is idle; shape (instances,)."""
         self.job_names = tuple(job.name for job in fleet.jobs)
-        self.columns: dict[str, NDArray[Any]] = _allocate(self.layout)
+        self.columns: dict[str, NDArray[Any]] = _allocate(self.layout, self.own)
         """Wire codes of every metric of the table, rewritten in place by `step`: shape (rows,) or (rows, lanes). A
         silent instance's rows are not available."""
         noise = Noise(seed)
@@ -348,13 +350,21 @@ def _whole_ms(exact_ns: int) -> int:
     return (exact_ns + _NS_PER_MS // 2) // _NS_PER_MS * _NS_PER_MS
 
 
-def _allocate(layout: Layout) -> dict[str, NDArray[Any]]:
-    """Return the columns of a fleet in which nothing has happened yet."""
+def _allocate(layout: Layout, own: range) -> dict[str, NDArray[Any]]:
+    """Return the columns of a fleet in which nothing has happened yet.
+
+    Of the instances `own`, what nothing writes stays not available. Rows of others are not published, and those of a
+    large fleet would take memory in every shard if they were written.
+    """
     rows = {Scope.CHIP: layout.chips, Scope.INSTANCE: len(layout.instances)}
+    chips = slice(int(layout.chip_start[own.start]), int(layout.chip_start[own.stop]))
+    published = {Scope.CHIP: chips, Scope.INSTANCE: slice(own.start, own.stop)}
     columns: dict[str, NDArray[Any]] = {}
     for metric in METRICS:
         shape = (rows[metric.scope], metric.width) if metric.is_vector else (rows[metric.scope],)
         columns[metric.name] = np.zeros(shape, metric.dtype)
+        if metric.name not in _FROM_ZERO:
+            columns[metric.name][published[metric.scope]] = metric.top
     columns["links_up"][:] = layout.links_mask[layout.instance_of_chip]
     # A lane without a link says not available from the start; the others are rewritten by every tick.
     for name in ("link_tx_bytes_per_s", "link_rx_bytes_per_s"):

@@ -53,9 +53,10 @@ MOST_BOUNDARIES = 64
 """Instants at which one window is cut; where more lie in it, some changes take effect at the next cut."""
 
 _HEALTH = {name: 1 << number for number, name in enumerate(HEALTH_BITS)}
-_RESTARTED_COUNTERS = (
+RESTARTED_COUNTERS = (
     "mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_corrected", "sram_ecc_uncorrected", "exec_errors",
 )  # fmt: skip  # one line is the list
+"""Counters of events, which are 0 on a new instance."""
 
 
 class Incidents:
@@ -229,7 +230,7 @@ class Incidents:
         """Add a window's events to the counters; those of replaced instances begin at 0."""
         if self._replaced:
             rows = self._layout.chip_rows(np.array(self._replaced, np.int64))
-            for name in _RESTARTED_COUNTERS:
+            for name in RESTARTED_COUNTERS:
                 columns[name][rows] = 0
             self._replaced = []
         for incident in self._counting:
