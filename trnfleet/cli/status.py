@@ -198,6 +198,8 @@ def text(summary: Summary, monitor: Monitor, *, healthy: bool) -> str:
     for what in ("undescribed", "duplicates", "misplaced", "rejected"):
         if number := getattr(summary, what):
             lost += f", {number:,} {what}"
+    if summary.internal_errors:
+        lost += f", {summary.internal_errors:,} INTERNAL ERRORS (see the log)"
     lag = f"lag {summary.lag_s * 1e3:.0f} ms"
     if summary.clock_skew_s:
         lag += f", clock off by {abs(summary.clock_skew_s):,.0f} s"

@@ -13,6 +13,7 @@ from trnfleet.monitor import rows, statements
 from trnfleet.monitor.alerting.alerts import Alerts
 from trnfleet.monitor.described import Described, Descriptors
 from trnfleet.monitor.events import Events
+from trnfleet.monitor.failures import guard
 from trnfleet.monitor.jobs import Jobs
 from trnfleet.monitor.publishers import Publishers
 from trnfleet.monitor.refusal import MisplacedError, RejectedError, refuse
@@ -103,12 +104,12 @@ class Ingest:
                         self.counts.undescribed += 1
                     continue
                 head = telemetry.take(topic, envelope)
+                if head is not None and topic.clock is not None:
+                    lags_s.append(topic.clock.take(head.ts_ns, now_s, wall_ns))
             except Exception as error:  # noqa: BLE001  no message, not even one that finds a bug, stops the reader
                 refuse(self.counts, envelope, error)
-                continue
-            if head is not None and topic.clock is not None:
-                lags_s.append(topic.clock.take(head.ts_ns, now_s, wall_ns))
-        telemetry.finish()
+        with guard(self.counts, "telemetry"):
+            telemetry.finish()
         if lags_s:
             self.lag_s = max(lags_s)
         self.store.revision += 1

@@ -22,6 +22,7 @@ from trnfleet.monitor import fields, findings
 from trnfleet.monitor.alerting import named
 from trnfleet.monitor.alerting.alerts import Alerts
 from trnfleet.monitor.alerting.readings import Readings
+from trnfleet.monitor.failures import guard, guarded
 from trnfleet.monitor.history import History
 from trnfleet.monitor.ingest import Ingest
 from trnfleet.monitor.rollup import Rollups
@@ -129,6 +130,8 @@ class Summary:
     """What an hour of those of them costs that do nothing, decimal text; None where nothing is active, its fee or use is not
     known, or currencies differ."""
     reserved_currency: str | None = None
+    internal_errors: int = 0
+    """Failures of the monitor's own work: what failed shows what was known before, or leaves one object out."""
 
 
 class Snapshot(NamedTuple):
@@ -368,6 +371,7 @@ class Monitor:
             is_wall_time=moment.is_wall,
             events=self.ingest.events.received,
             events_dropped=self.ingest.events.dropped,
+            internal_errors=counts.internal_errors,
             **reserved(self.reservations.table()),
         )
 
@@ -421,11 +425,31 @@ class Monitor:
             await clock.sleep(pause_s - (clock.monotonic_s() - begun_s))
 
     def _refresh_states(self) -> None:
-        self.store.refresh_states(self.clock.monotonic_s(), self.ingest.publisher_online())
+        with guard(self.counts, "freshness"):
+            self.store.refresh_states(self.clock.monotonic_s(), self.ingest.publisher_online())
 
     def _pass_slices(self) -> Iterator[None]:
-        """Bring roll-ups and findings up to date and take history's sample, giving way after each slice of work."""
+        """Bring all that follows from the store up to date, giving way after each slice of work.
+
+        A stage that fails leaves what it made before, and the others go on.
+        """
+        counts = self.counts
+        yield from guarded(counts, "roll-ups", self._rollup_slices())
+        yield from guarded(counts, "findings", self._finding_slices())
+        if len(self.reservations) or self.reservations.table():
+            yield from guarded(counts, "reservations", self._reservation_slices())
+        if self.evaluates_alerts and self.alerts.rules:
+            yield from guarded(counts, "alerts", self._alert_slices())
+        with guard(counts, "history"):
+            self._take_sample()
+        if self.on_pass is not None:
+            with guard(counts, "time bar"):
+                self.on_pass()
+
+    def _rollup_slices(self) -> Iterator[None]:
         yield from self.rollups.passes(self.store)
+
+    def _finding_slices(self) -> Iterator[None]:
         found = findings.NOTHING
         jobs = self.ingest.jobs.values()
         for found in findings.search(self.store, self.rollups, jobs):  # noqa: B007  the last one is complete
@@ -433,13 +457,16 @@ class Monitor:
         if self.rollups.generation == self.store.generation:
             # A pass that a new layout has overtaken found nothing that could be trusted.
             self.findings = self._holder.hold(found, self.clock.monotonic_s())
-        if len(self.reservations) or self.reservations.table():
-            ingest = self.ingest
-            boots = ingest.publishers.boots_online()
-            moment = self.moment()
-            yield from self.reservations.compute(self.store, self.rollups, moment, boots, ingest.descriptors)
-        if self.evaluates_alerts and self.alerts.rules:
-            yield from self._alert_slices()
+
+    def _reservation_slices(self) -> Iterator[None]:
+        ingest = self.ingest
+        boots = ingest.publishers.boots_online()
+        yield from self.reservations.compute(
+            self.store, self.rollups, self.moment(), boots, ingest.descriptors, ingest.counts
+        )
+
+    def _take_sample(self) -> None:
+        """Take history's sample once a second."""
         now_s = self.clock.monotonic_s()
         # A pass on the very second must not miss it by what a difference of large numbers is wrong by.
         passed_s = now_s - self.history_s + 1e-6
@@ -454,8 +481,6 @@ class Monitor:
             marked_s, marked = self._rate_mark
             self.message_rate = (self.counts.messages - marked) / max(1e-3, now_s - marked_s)
             self._rate_mark = (now_s, self.counts.messages)
-        if self.on_pass is not None:
-            self.on_pass()
 
     def _alert_slices(self) -> Iterator[None]:
         """Hold the rules against a whole second of monitor time that has begun, giving way after each slice."""
@@ -465,7 +490,7 @@ class Monitor:
         instant = self.alerts.next_instant(moment.time_ns, moment.speed, self.clock.monotonic_s())
         if instant is not None:
             ingest = self.ingest
-            yield from self.alerts.evaluate(self.readings(instant), ingest.jobs)
+            yield from self.alerts.evaluate(self.readings(instant), ingest.jobs, ingest.counts)
 
     def readings(self, instant: Instant) -> Readings:
         """Return what rules see now; the events since the last call go with it."""
@@ -498,6 +523,10 @@ class Monitor:
 
     def _rebuild_if_due(self, now_s: float, *, at_once: bool = False) -> None:
         """Rebuild the layout when descriptors have settled, or have kept coming for `REBUILD_EVERY_S`."""
+        with guard(self.counts, "layout"):
+            self._rebuild(now_s, at_once=at_once)
+
+    def _rebuild(self, now_s: float, *, at_once: bool) -> None:
         changes = self.ingest.descriptors.changes
         if not self.ingest.layout_due:
             self._due_since_s = None

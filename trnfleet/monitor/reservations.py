@@ -18,6 +18,7 @@ from trnfleet.domain.reservations.extension import why_not_extendable
 from trnfleet.domain.reservations.states import ENDED, BlockState, ExtensionState
 from trnfleet.errors import WireError
 from trnfleet.monitor import fields
+from trnfleet.monitor.failures import fail
 from trnfleet.monitor.holding import Holding
 from trnfleet.monitor.store import Freshness
 from trnfleet.monitor.usage import Look, Usage
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.rollup import Rollups
     from trnfleet.monitor.store import Store
     from trnfleet.monitor.timebase import Moment
+    from trnfleet.monitor.tracking import Pipeline
     from trnfleet.monitor.usage import UsageHour
     from trnfleet.wire.reservations import ReservationMessage
 
@@ -216,6 +218,7 @@ class Reservations:
         moment: Moment,
         boots_online: Collection[str],
         descriptors: Descriptors,
+        counts: Pipeline | None = None,
     ) -> Iterator[None]:
         """Bring the table up to date, giving way after each slice; it changes all at once at the end.
 
@@ -225,6 +228,7 @@ class Reservations:
             moment: What time it is.
             boots_online: Starts of publishers that are there.
             descriptors: Which tell the EC2 ids of instances.
+            counts: Where a reservation is counted that cannot be looked at, and is left out; without it the pass fails.
         """
         layout, generation = store.layout, store.generation
         yield from self._holding.find(layout, generation, descriptors)
@@ -242,10 +246,16 @@ class Reservations:
         holder = np.full(count, -1, np.int32)
         for number, kept in enumerate(sorted(self._kept.values(), key=lambda each: each.sort_key)):
             rows = self._holding.rows.get(kept.message.id, ())
-            table.append(self._look(kept, rows, sums, moment, boots_online))
+            try:
+                table.append(self._look(kept, rows, sums, moment, boots_online))
+            except Exception as error:
+                if counts is None:
+                    raise
+                fail(counts, "reservations", error, kept.message.id)
+                continue
             if kept.state in _HOLDS_NOW:
                 for run in rows:
-                    holder[run.start : run.stop] = number
+                    holder[run.start : run.stop] = len(table) - 1
             if number % SLICE == SLICE - 1:
                 yield
         if store.generation == generation == self._holding.generation:

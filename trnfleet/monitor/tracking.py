@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 WINDOW = 64
 """How many ticks back a message can still be told to be late (first time) or a duplicate."""
@@ -46,8 +46,12 @@ class Pipeline:
     """What was refused because a limit was reached."""
     dropped: int = 0
     """Messages that the transport dropped before they were read: queue full, or too large."""
+    internal_errors: int = 0
+    """Failures of the monitor's own work."""
     last_problem: str = ""
-    """The last undecodable, misplaced or rejected message, in one line of plain text."""
+    """The last undecodable, misplaced or rejected message, or failure, in one line of plain text."""
+    failed_kinds: dict[str, int] = field(default_factory=dict, init=False)
+    """How often each kind of failure has been counted."""
 
 
 class SequenceTracker:

@@ -122,6 +122,7 @@ def _figures(summary: Summary, rate: float) -> list[tuple[str, bool]]:
         (f"lost {count(summary.lost)}", summary.lost > 0),
     ]
     problems = (
+        (summary.internal_errors, "internal errors"),
         (summary.dropped, "dropped"),
         (summary.undecodable, "undecodable"),
         (summary.misplaced, "misplaced"),

@@ -25,6 +25,7 @@ from trnfleet.monitor.alerting.inhibition import inhibit
 from trnfleet.monitor.alerting.quieting import Quieting, Standing
 from trnfleet.monitor.alerting.readings import Instant, Readings
 from trnfleet.monitor.alerting.stepping import step
+from trnfleet.monitor.failures import guarded
 
 if TYPE_CHECKING:
     from collections import deque
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.book import Happening
+    from trnfleet.monitor.tracking import Pipeline
     from trnfleet.wire.alerts import AlertMessage
     from trnfleet.wire.messages import JobMessage
 
@@ -167,10 +169,17 @@ class Alerts:
 
     # Evaluation
 
-    def evaluate(self, readings: Readings, jobs: Mapping[str, JobMessage]) -> Iterator[None]:
+    def evaluate(
+        self, readings: Readings, jobs: Mapping[str, JobMessage], counts: Pipeline | None = None
+    ) -> Iterator[None]:
         """Hold every rule against an instant, giving way after each slice; alerts change as it goes.
 
         A layout that changes meanwhile ends it; the next evaluation goes on from there.
+
+        Args:
+            readings: What rules see.
+            jobs: The jobs by name.
+            counts: Where a rule is counted that fails, whose alerts stay as they are; without it the evaluation fails.
         """
         store = readings.store
         generation = store.generation
@@ -184,17 +193,16 @@ class Alerts:
         self._counters.take(readings)
         yield
         for followed in self._followed:
-            yield from self._evaluate_rule(followed, readings, jobs)
+            stage = f"rule {followed.rule.name}"
+            yield from guarded(counts, stage, self._evaluate_rule(followed, readings, jobs))
             if store.generation != generation:
                 return
             yield
             if store.generation != generation:
                 return
-        for alert in self._hearsay.settle(self._followed, readings):
-            if not self._course.end(alert, readings.instant.now_ns):
-                # It flaps: it goes on until it has been quiet for long enough, still without being seen.
-                self._hearsay.hold(alert.fingerprint)
-        for _ in inhibit(self._followed, self._inhibitors, readings):
+        yield from guarded(counts, "alerts of another watch", self._settle(readings))
+        inhibiting = inhibit(self._followed, self._inhibitors, readings)
+        for _ in guarded(counts, "inhibition", inhibiting):
             yield
             if store.generation != generation:
                 return
@@ -203,6 +211,14 @@ class Alerts:
         news, self._book.news = self._book.news, []
         if self.listener is not None:
             self.listener(news)
+
+    def _settle(self, readings: Readings) -> Iterator[None]:
+        """End the alerts of another watch that could be seen here, and were not."""
+        for alert in self._hearsay.settle(self._followed, readings):
+            if not self._course.end(alert, readings.instant.now_ns):
+                # It flaps: it goes on until it has been quiet for long enough, still without being seen.
+                self._hearsay.hold(alert.fingerprint)
+        yield
 
     def _evaluate_rule(
         self, followed: Followed, readings: Readings, jobs: Mapping[str, JobMessage]

@@ -1,0 +1,77 @@
+"""Failures of the monitor's own work: counted and logged by stage, while everything else goes on.
+
+What comes from outside is refused where it comes in; what fails here is a bug, or a bad value that slipped through. It must
+not end the monitor, nor stay unseen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from trnfleet import logs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trnfleet.monitor.tracking import Pipeline
+
+log = logs.get_logger(__name__)
+
+LOGGED_EACH = 100
+"""After the first failure of a kind, one of so many is logged."""
+MOST_KINDS = 1_000
+"""Kinds that are told apart."""
+_SUBJECT_CHARS = 200
+
+
+def fail(counts: Pipeline, stage: str, error: Exception, subject: str = "") -> None:
+    """Count a failure, and log the first of its kind with its traceback.
+
+    Args:
+        counts: Where it is counted.
+        stage: What was being done, such as `findings`.
+        error: What was raised.
+        subject: Name of the one object that was left out; empty where the whole stage was.
+    """
+    counts.internal_errors += 1
+    kind = f"{stage}: {type(error).__name__} at {_place(error)}"
+    subject = subject[:_SUBJECT_CHARS]
+    counts.last_problem = f"internal error in {kind}" + (f", {subject}" if subject else "")
+    if len(counts.failed_kinds) < MOST_KINDS or kind in counts.failed_kinds:
+        number = counts.failed_kinds[kind] = counts.failed_kinds.get(kind, 0) + 1
+    else:
+        number = counts.internal_errors
+    if number == 1:
+        log.error("stage_failed", stage=stage, subject=subject, kind=kind, exc_info=error)
+    elif number % LOGGED_EACH == 0:
+        log.error("stage_failed", stage=stage, subject=subject, kind=kind, count=number)
+
+
+@contextlib.contextmanager
+def guard(counts: Pipeline, stage: str) -> Iterator[None]:
+    """Run a stage in one go; where it fails, what follows goes on with what the stage left."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  whatever a bug raises
+        fail(counts, stage, error)
+
+
+def guarded(counts: Pipeline | None, stage: str, work: Iterator[None]) -> Iterator[None]:
+    """Run a stage in slices; where it fails, what follows goes on with what the stage left. Without counts it raises."""
+    try:
+        yield from work
+    except Exception as error:
+        if counts is None:
+            raise
+        fail(counts, stage, error)
+
+
+def _place(error: Exception) -> str:
+    """Return module and line that raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return "no place"
+    return f"{trace.tb_frame.f_globals.get('__name__', '?')}:{trace.tb_lineno}"
