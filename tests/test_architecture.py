@@ -25,6 +25,7 @@ RANKS = {
     "config": 0,
     "logs": 0,
     "tasks": 0,
+    "text": 0,
     "domain": 1,
     "wire": 2,
     "sim": 3,

@@ -7,7 +7,7 @@ import pytest
 from trnfleet.cli.rulepack import load_rules
 from trnfleet.cli.rules import run_tests
 from trnfleet.config import load_model, shipped_names
-from trnfleet.domain.alerts.cases import CaseFile
+from trnfleet.domain.alerts.rule_tests import CaseFile
 
 FILES = sorted(Path(__file__).parent.glob("*.toml"))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trnfleet.cli.rules import run_tests
 from trnfleet.config import validate
-from trnfleet.domain.alerts.cases import Case
+from trnfleet.domain.alerts.rule_tests import Case
 from trnfleet.domain.alerts.rules import Rule, RuleFile
 from trnfleet.monitor.alerting.conditions import LEAST_SAMPLES
 from trnfleet.monitor.alerting.trial import frames

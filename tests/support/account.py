@@ -18,9 +18,9 @@ from trnfleet.domain.reservations.states import ExtensionState
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from trnfleet.domain.reservations.asking import Asked
     from trnfleet.domain.reservations.blocks import Block
     from trnfleet.domain.reservations.rules import Rule
+    from trnfleet.domain.reservations.search_request import Asked
 
 SECOND_NS = 1_000_000_000
 MINUTE_NS = 60 * SECOND_NS

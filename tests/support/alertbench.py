@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.domain.alerts.figures import Scope
+from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.alerting.alerts import Alerts

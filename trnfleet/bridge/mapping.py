@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.domain.hardware import TRN2_ULTRASERVER
+from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.states import ExtensionState, InterconnectStatus, ReservationState
 from trnfleet.wire.reservations import MOST_EXTENSIONS, MOST_INSTANCES, ExtensionSpec, ReservationMessage

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.hardware import ChipType, InstanceType
+    from trnfleet.domain.hardware.catalogue import ChipType, InstanceType
 
 FIRST_PID = 1_000
 """Process of the runtime on chip 0."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trnfleet.bridge.neuron_fields import object_of, parse_document, period_of, text_of
 from trnfleet.bridge.neuron_values import Chips, Counters, values_of
-from trnfleet.domain.hardware import INSTANCE_TYPES, find_instance_type
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, find_instance_type
 from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
 from trnfleet.errors import ConfigError, WireError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from trnfleet.domain.hardware import InstanceType
+    from trnfleet.domain.hardware.catalogue import InstanceType
 
 MOST_DOCUMENT_BYTES = 16 * 2**20
 """Longest line: 192 vCPUs and some hundred loaded models take less than 1 MiB."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.bridge.neuron_document import Host
 from trnfleet.domain.address import Level, level_of, parse_chip
-from trnfleet.domain.hardware import INSTANCE_TYPES
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, METRICS, Scope
 from trnfleet.errors import WireError
 from trnfleet.wire.framehead import is_cbor

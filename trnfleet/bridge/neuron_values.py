@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.bridge.neuron_fields import Runtime
-    from trnfleet.domain.hardware import InstanceType
+    from trnfleet.domain.hardware.catalogue import InstanceType
 
 ECC = ("mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_corrected", "sram_ecc_uncorrected")
 BUSY = ("user", "nice", "system", "irq", "soft_irq")

@@ -59,7 +59,7 @@ async def _acknowledge(
     asking: Asking, which: str, lasts_s: float, note: str, owner: str | None, *, withdraw: bool
 ) -> str:
     """Write it, and return what was done."""
-    from trnfleet.tui.plain import plain  # noqa: PLC0415  --help stays quick
+    from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
 
     seen = await look(asking)
     warn_without_watch(seen)
@@ -85,7 +85,7 @@ def find(seen: Seen, which: str) -> Alert:
         BrokerError: no such alert fires. Where no watch says what does, whatever is named is taken.
     """
     from trnfleet.domain.alerts.alert import Alert, fingerprint_of  # noqa: PLC0415  --help stays quick
-    from trnfleet.tui.plain import plain  # noqa: PLC0415  --help stays quick
+    from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
 
     firing = {each.fingerprint: each for each in seen.told.values() if each.state == "firing"}
     rule, _, target = which.strip().partition(" ")

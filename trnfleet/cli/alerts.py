@@ -168,7 +168,7 @@ def command(ctx: click.Context, /, everything: bool, as_json: bool, **common: An
 
 def text_lines(found: Sequence[tuple[AlertMessage, Standing]], seen: Seen) -> list[str]:
     """Return alerts for people; without a watch under a line that says so, as last known and with the age of each."""
-    from trnfleet.tui.plain import plain  # noqa: PLC0415  --help stays quick
+    from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
 
     rows = [_row(message, standing, seen) for message, standing in found]
     if seen.watches:
@@ -317,7 +317,7 @@ async def desk_of(asking: Asking, fleet: str, owner: str | None = None) -> Async
 def warn_without_watch(seen: Seen) -> None:
     """Say so on stderr if nobody keeps up to date what is shown."""
     if not seen.watches:
-        from trnfleet.tui.plain import plain  # noqa: PLC0415  --help stays quick
+        from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
 
         click.echo(plain(seen.silence_reason, 400), err=True)
 
@@ -364,7 +364,7 @@ def stand_in(name: str, severity: str = "info") -> Any:
 
 def silence_facts(seen: Seen) -> list[dict[str, Any]]:
     """Return the silences that are not over, the first to end in front."""
-    from trnfleet.domain.alerts.quieting import Span  # noqa: PLC0415  --help stays quick
+    from trnfleet.domain.alerts.silences import Span  # noqa: PLC0415  --help stays quick
 
     return [
         {
@@ -386,7 +386,7 @@ def silence_facts(seen: Seen) -> list[dict[str, Any]]:
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows with their columns aligned, as plain text; the last column is as long as it is."""
-    from trnfleet.tui.plain import plain  # noqa: PLC0415  --help stays quick
+    from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
 
     cells = [[plain(cell, 400) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trnfleet.errors import ConfigError, TrnfleetError
-from trnfleet.tui.plain import plain
+from trnfleet.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable

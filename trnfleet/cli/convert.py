@@ -19,7 +19,7 @@ from trnfleet.cli.options import FleetName, log_options, set_up_logs
 from trnfleet.cli.running import Instant
 from trnfleet.clock import datetime_ns
 from trnfleet.errors import ConfigError, nearest
-from trnfleet.tui.plain import plain
+from trnfleet.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

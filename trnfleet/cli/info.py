@@ -10,7 +10,7 @@ import click
 from trnfleet.cli.options import FleetName, setting
 from trnfleet.cli.recording import left_out_text, opened, size_text
 from trnfleet.domain.quantities import duration as duration_text
-from trnfleet.tui.plain import plain
+from trnfleet.text import plain
 
 MOST_FLEETS = 20
 """Fleets that are told as text; JSON has all."""

@@ -160,7 +160,7 @@ def tell(answers: Sequence[Answer], *, as_json: bool) -> int:
 
 def active_lines(result: dict[str, Any]) -> list[str]:
     """Return a line for each active fault that a simulator's answer tells of; what is no such thing is passed over."""
-    from trnfleet.tui.plain import plain  # noqa: PLC0415  --help stays quick
+    from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
 
     active = result.get("active")
     faults = [each for each in active if isinstance(each, dict)] if isinstance(active, list) else []

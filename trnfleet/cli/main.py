@@ -172,7 +172,7 @@ def run(args: Sequence[str] | None = None) -> int:
 
 def _explain(error: TrnfleetError) -> None:
     """Write an error to stderr; what it quotes of files and names is made plain."""
-    from trnfleet.tui.plain import plain  # noqa: PLC0415  --help stays quick
+    from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
 
     lines = [plain(line, _WIDEST) for line in str(error).splitlines()]
     click.echo("trnfleet: " + "\n".join(lines), err=True)

@@ -25,7 +25,7 @@ from trnfleet.clock import NS_PER_S, SystemClock, format_rfc3339
 from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.errors import TrnfleetError
 from trnfleet.tasks import Ending, background, run_until
-from trnfleet.tui.plain import plain
+from trnfleet.text import plain
 from trnfleet.wire.topics import VERSION
 
 if TYPE_CHECKING:

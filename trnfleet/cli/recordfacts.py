@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trnfleet.cli.recording import fleets_of
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.domain.hardware import INSTANCE_TYPES
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.errors import WireError
 from trnfleet.monitor.tracking import Pipeline, SequenceTracker
 from trnfleet.wire.framehead import frame_head, is_cbor

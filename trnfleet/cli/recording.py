@@ -15,7 +15,7 @@ import click
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.moments import find_moment, is_move
 from trnfleet.errors import ConfigError, WireError, nearest
-from trnfleet.tui.plain import plain
+from trnfleet.text import plain
 from trnfleet.wire.topics import parse_topic
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from trnfleet.cli.options import (
 from trnfleet.cli.recording import Asked, Moment, fleet_of, opened, part_of, reader_may_leave, stdout_bytes
 from trnfleet.cli.running import Above, Kinds, given_on_command_line
 from trnfleet.errors import ConfigError
-from trnfleet.tui.plain import plain
+from trnfleet.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -16,9 +16,9 @@ from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.record.player import Player
 from trnfleet.tasks import Ending, background, run_until
+from trnfleet.text import plain
 from trnfleet.transport.filters import topic_matches
 from trnfleet.transport.mqtt import MqttPublisher
-from trnfleet.tui.plain import plain
 from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from trnfleet.cli.options import user_name
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.errors import BrokerError, WireError
 from trnfleet.tasks import background
+from trnfleet.text import plain
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
-from trnfleet.tui.plain import plain
 from trnfleet.wire.messages import CommandMessage, ReplyMessage, decode_message
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
 from trnfleet.wire.topics import TopicClass, build_topic, command_path, reply_path

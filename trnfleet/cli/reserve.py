@@ -197,7 +197,7 @@ def list_all(everything: bool, **common: Any) -> None:
 def show(reservation: str, **common: Any) -> None:
     """Show all that is told of one reservation."""
     from trnfleet.errors import BrokerError, nearest  # noqa: PLC0415  --help stays quick
-    from trnfleet.tui.plain import plain  # noqa: PLC0415  --help stays quick
+    from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
 
     asking = _set_up(common)
     found = {each.id: each for each in asyncio.run(_collect(asking))}
@@ -387,7 +387,7 @@ def _time(text: str) -> str:
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows with their columns aligned, as plain text."""
-    from trnfleet.tui.plain import plain  # noqa: PLC0415  --help stays quick
+    from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
 
     cells = [[plain(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

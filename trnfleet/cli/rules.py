@@ -10,13 +10,13 @@ import click
 
 from trnfleet.cli.rulepack import KIND, load_rules
 from trnfleet.config import find_file, load_model, shipped_names
-from trnfleet.domain.alerts.cases import CaseFile
-from trnfleet.domain.alerts.figures import FIGURES, Scope
+from trnfleet.domain.alerts.rule_tests import CaseFile
 from trnfleet.domain.alerts.rules import RuleFile, join_rules
-from trnfleet.domain.alerts.words import condition_text
+from trnfleet.domain.alerts.signals import FIGURES, Scope
+from trnfleet.domain.alerts.templates import condition_text
 from trnfleet.domain.quantities import duration
 from trnfleet.errors import ConfigError
-from trnfleet.tui.plain import plain
+from trnfleet.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

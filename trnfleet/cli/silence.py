@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.cli.alerts import Seen
-    from trnfleet.domain.alerts.matching import Matcher
+    from trnfleet.domain.alerts.matchers import Matcher
 
 
 @click.group("silence")
@@ -60,7 +60,7 @@ def add(
     matchers: tuple[str, ...], lasts_s: float, why: str, owner: str | None, yes: bool, **common: Any
 ) -> None:
     """Silence what every MATCHER matches; without --yes only say what that would hide now."""
-    from trnfleet.domain.alerts.matching import parse_matchers  # noqa: PLC0415  --help stays quick
+    from trnfleet.domain.alerts.matchers import parse_matchers  # noqa: PLC0415  --help stays quick
 
     parsed = parse_matchers(matchers)
     for line in asyncio.run(_add(take_asking(common), parsed, lasts_s, why, owner, yes=yes)):
@@ -132,8 +132,8 @@ async def _expire(asking: Asking, silence: str) -> str:
 
 def _preview(seen: Seen, matchers: tuple[Matcher, ...]) -> list[str]:
     """Return what a silence would hide now: a count, and the first of them."""
-    from trnfleet.domain.alerts.quieting import preview  # noqa: PLC0415  --help stays quick
-    from trnfleet.tui.plain import plain  # noqa: PLC0415  --help stays quick
+    from trnfleet.domain.alerts.silences import preview  # noqa: PLC0415  --help stays quick
+    from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
 
     summaries = {each.fingerprint: each.summary for each in seen.told.values()}
     found = preview(matchers, [alert_of(each) for each in seen.told.values()])

@@ -180,7 +180,7 @@ def _last_events(monitor: Monitor) -> list[Event]:
 
 def text(summary: Summary, monitor: Monitor, *, healthy: bool) -> str:
     """Return the summary for people."""
-    from trnfleet.tui.plain import plain  # noqa: PLC0415  --help stays quick
+    from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
 
     def figure(value: float | None, scale: float, unit: str, digits: int = 1) -> str:
         return "n/a" if value is None else f"{value / scale:,.{digits}f} {unit}"

@@ -273,7 +273,7 @@ class Report:
 
 def _cell(text: str) -> str:
     """Return a text that came from the wire such that neither a terminal nor a spreadsheet acts upon it."""
-    from trnfleet.tui.plain import plain  # noqa: PLC0415  --help stays quick
+    from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
 
     shown = plain(text)
     return f"'{shown}" if shown.startswith(("=", "+", "-", "@")) else shown

@@ -591,7 +591,7 @@ class Speaker:
 
 def describe(alert: Alert, client: str) -> AlertMessage:
     """Return an alert that fires as a watch publishes it."""
-    from trnfleet.domain.alerts.words import fill, summary  # noqa: PLC0415  --help stays quick
+    from trnfleet.domain.alerts.templates import fill, summary  # noqa: PLC0415  --help stays quick
     from trnfleet.wire.alerts import AlertMessage  # noqa: PLC0415  --help stays quick
 
     rule, value = alert.rule, alert.value
@@ -621,14 +621,14 @@ def describe(alert: Alert, client: str) -> AlertMessage:
 
 
 def _line(alert: Alert) -> str:
-    from trnfleet.domain.alerts.words import summary  # noqa: PLC0415  --help stays quick
-    from trnfleet.tui.plain import plain  # noqa: PLC0415  --help stays quick
+    from trnfleet.domain.alerts.templates import summary  # noqa: PLC0415  --help stays quick
+    from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
 
     return plain(summary(alert), LONGEST_LINE)
 
 
 def _say(text: str) -> None:
     """Tell whoever started it how it fares."""
-    from trnfleet.tui.plain import plain  # noqa: PLC0415  --help stays quick
+    from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
 
     click.echo(plain(text, LONGEST_LINE), err=True)

@@ -12,7 +12,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from trnfleet.domain.topology import DIRECTIONS
+from trnfleet.domain.hardware.topology import DIRECTIONS
 from trnfleet.errors import ConfigError, nearest
 
 

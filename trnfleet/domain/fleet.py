@@ -10,12 +10,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trnfleet.domain import address, topology
+from trnfleet.domain import address
 from trnfleet.domain.address import Level
-from trnfleet.domain.hardware import INSTANCE_TYPES, TRN2_ULTRASERVER, CoolingKind
+from trnfleet.domain.hardware import topology
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, TRN2_ULTRASERVER, CoolingKind
+from trnfleet.domain.hardware.power import PUE
 from trnfleet.domain.jobs import FineTuning, Inference, Job, Peak, Reserved, Traced, Training
 from trnfleet.domain.layout import Layout, Node
-from trnfleet.domain.power import PUE
 from trnfleet.domain.reservations.market import BlockEntry, Market
 from trnfleet.domain.schema import Model, Places, Positive, Segment, Share
 from trnfleet.errors import nearest

@@ -15,7 +15,7 @@ import numpy as np
 
 from trnfleet.domain import address
 from trnfleet.domain.address import STANDALONE, Level
-from trnfleet.domain.hardware import InstanceType, Totals, find_instance_type, totals
+from trnfleet.domain.hardware.catalogue import InstanceType, Totals, find_instance_type, totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnfleet.domain.topology import DIRECTIONS
+from trnfleet.domain.hardware.topology import DIRECTIONS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

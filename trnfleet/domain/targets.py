@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain import topology
 from trnfleet.domain.address import Level, format_chip, parse_chip
 from trnfleet.domain.faults import FaultScope
+from trnfleet.domain.hardware import topology
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.errors import ConfigError, nearest
 

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import parse_rfc3339
-from trnfleet.domain.hardware import INSTANCE_TYPES
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.errors import WireError
 from trnfleet.monitor.timebase import ClockKey
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.hardware import ChipType
+    from trnfleet.domain.hardware.catalogue import ChipType
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.rollup import Rollups
     from trnfleet.monitor.store import Store

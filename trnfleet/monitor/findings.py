@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trnfleet.domain.address import Level
+from trnfleet.domain.hardware.topology import DIRECTIONS
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
-from trnfleet.domain.topology import DIRECTIONS
 from trnfleet.monitor.store import Freshness
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import numpy as np
 from trnfleet import logs
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.figures import Scope
-from trnfleet.domain.power import PUE, Racks, facility_w
+from trnfleet.domain.alerts.signals import Scope
+from trnfleet.domain.hardware.power import PUE, Racks, facility_w
 from trnfleet.domain.reservations.states import ENDED, BlockState
 from trnfleet.monitor import fields, findings
 from trnfleet.monitor.alerting import named

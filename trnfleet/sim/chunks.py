@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnfleet.domain import topology
+from trnfleet.domain.hardware import topology
 from trnfleet.domain.metrics import BY_NAME, Scope
 
 if TYPE_CHECKING:

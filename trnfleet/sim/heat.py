@@ -15,7 +15,7 @@ from trnfleet.sim.noise import Stream
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.domain.hardware import CoolingKind
+    from trnfleet.domain.hardware.catalogue import CoolingKind
     from trnfleet.domain.layout import Layout
     from trnfleet.sim.noise import Noise
 

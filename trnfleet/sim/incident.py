@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.faults import Count, Effect, Fault, FaultScope, Reaction, Recovery, Stages
-from trnfleet.domain.topology import Z_NEXT, Z_PREV
+from trnfleet.domain.hardware.topology import Z_NEXT, Z_PREV
 from trnfleet.sim.links import SlowLink
 from trnfleet.sim.paces import Halt
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnfleet.domain import topology
 from trnfleet.domain.address import Level
 from trnfleet.domain.faults import FAULTS, Effect, FaultScope, Reaction, Recovery, check_use, find_fault
 from trnfleet.domain.fleet import chip_at, link_ends
+from trnfleet.domain.hardware import topology
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.domain.targets import Target, resolve

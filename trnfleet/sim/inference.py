@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.fleet import Job
-    from trnfleet.domain.hardware import ChipType
+    from trnfleet.domain.hardware.catalogue import ChipType
     from trnfleet.domain.jobs import Peak
     from trnfleet.sim.noise import Noise
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain import topology
 from trnfleet.domain.fleet import link_ends
+from trnfleet.domain.hardware import topology
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.sim.phases import LINK_CEILING
 from trnfleet.sim.placement import IDLE

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.fleet import FineTuning, Training
-    from trnfleet.domain.hardware import ChipType
+    from trnfleet.domain.hardware.catalogue import ChipType
 
 ALL_REDUCES_PER_LAYER = 4
 """All-reduces of activations in a layer, forward and backward: published (Megatron-LM, arXiv 1909.08053)."""

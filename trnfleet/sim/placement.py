@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnfleet.domain import topology
 from trnfleet.domain.address import Level
 from trnfleet.domain.fleet import instances_of
+from trnfleet.domain.hardware import topology
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.errors import ConfigError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.fleet import FleetFile
-    from trnfleet.domain.hardware import ChipType
+    from trnfleet.domain.hardware.catalogue import ChipType
 
 IDLE = -1
 """The job number of an instance on which nothing runs."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain import topology
+from trnfleet.domain.hardware import topology
 from trnfleet.sim.chunks import LANES
 from trnfleet.sim.phases import HBM_CEILING, QUANTITIES
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
-from trnfleet.domain.reservations.asking import Asked
 from trnfleet.domain.reservations.blocks import ChangeKind, ExtensionOffering
 from trnfleet.domain.reservations.rules import utc
+from trnfleet.domain.reservations.search_request import Asked
 from trnfleet.domain.reservations.states import ENDED, BlockState, ReservationState
 from trnfleet.errors import ConfigError
 from trnfleet.sim.occurrences import Occurrence

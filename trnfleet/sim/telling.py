@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnfleet.domain import topology
 from trnfleet.domain.address import parse_chip
 from trnfleet.domain.faults import FaultScope, Recovery
+from trnfleet.domain.hardware import topology
 from trnfleet.sim.identities import ec2_id, serial_number
 from trnfleet.sim.incident import Step
 from trnfleet.sim.occurrences import Occurrence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain.power import Racks
+from trnfleet.domain.hardware.power import Racks
 from trnfleet.errors import ConfigError
 from trnfleet.sim.chunks import CHUNK_INSTANCES
 from trnfleet.sim.heat import Cooled, chip_offsets_c, most_offset_c

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.fleet import expand
-from trnfleet.domain.hardware import TRN2_ULTRASERVER
+from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
 from trnfleet.domain.jobs import JOB_STATES, Reserved, Traced
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import JOB_FIGURES

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import address_of
-from trnfleet.domain.alerts.words import fill, summary, value_text
+from trnfleet.domain.alerts.templates import fill, summary, value_text
 from trnfleet.domain.quantities import count, duration
 from trnfleet.monitor.alerting.quieting import Standing
+from trnfleet.text import plain
 from trnfleet.tui import alertchart, palette
 from trnfleet.tui.alertboard import SEVERITIES, Held
 from trnfleet.tui.alertlist import Told
@@ -27,7 +28,6 @@ from trnfleet.tui.alertwords import (
 from trnfleet.tui.cells import Column, Parts, beside, fit
 from trnfleet.tui.events import wrapped
 from trnfleet.tui.lines import Line, LineView
-from trnfleet.tui.plain import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.domain.alerts.quieting import Silence
+    from trnfleet.domain.alerts.silences import Silence
     from trnfleet.monitor.alerting.alerts import Alerts
     from trnfleet.monitor.shown import FleetState
     from trnfleet.tui.alertboard import AlertBoard

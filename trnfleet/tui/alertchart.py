@@ -13,7 +13,7 @@ import numpy as np
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.alert import address_of
-from trnfleet.domain.alerts.figures import LEVEL_OF
+from trnfleet.domain.alerts.signals import LEVEL_OF
 from trnfleet.domain.quantities import duration, with_unit
 from trnfleet.monitor.fields import BY_KEY
 from trnfleet.monitor.history import KEPT

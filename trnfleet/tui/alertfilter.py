@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.alerts.alert import address_of
-from trnfleet.domain.alerts.matching import Matcher, all_match
+from trnfleet.domain.alerts.matchers import Matcher, all_match
 from trnfleet.errors import ConfigError
 from trnfleet.tui.alertboard import touches
 

@@ -12,16 +12,16 @@ from textual import on
 from textual.containers import Vertical
 from textual.message import Message
 
-from trnfleet.domain.alerts.matching import parse_matchers
-from trnfleet.domain.alerts.quieting import preview
+from trnfleet.domain.alerts.matchers import parse_matchers
+from trnfleet.domain.alerts.silences import preview
 from trnfleet.domain.lengths import parse_duration_s
 from trnfleet.domain.quantities import count
 from trnfleet.errors import ConfigError, TrnfleetError
+from trnfleet.text import plain
 from trnfleet.tui.alertfilter import split_matchers
 from trnfleet.tui.alertform import FieldSpec, Form
 from trnfleet.tui.alertwords import age_text, matchers_of, preview_text, where_text
 from trnfleet.tui.pastwords import is_past
-from trnfleet.tui.plain import plain
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.domain.alerts.quieting import Silence
+    from trnfleet.domain.alerts.silences import Silence
     from trnfleet.monitor.alerting.desk import Desk
     from trnfleet.monitor.replay.deck import Deck
     from trnfleet.monitor.shown import FleetState

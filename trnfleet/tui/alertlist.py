@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
 
-from trnfleet.domain.alerts.words import value_text
+from trnfleet.domain.alerts.templates import value_text
 from trnfleet.domain.quantities import count
 from trnfleet.monitor.alerting.quieting import Standing
+from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.alertboard import SEVERITIES, AlertBoard
 from trnfleet.tui.alertwords import (
@@ -25,7 +26,6 @@ from trnfleet.tui.alertwords import (
 )
 from trnfleet.tui.cells import fit, right
 from trnfleet.tui.picklist import PickList
-from trnfleet.tui.plain import plain
 from trnfleet.tui.worst import shortened
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
-    from trnfleet.domain.alerts.quieting import Silence
+    from trnfleet.domain.alerts.silences import Silence
     from trnfleet.monitor.alerting.book import Happening
     from trnfleet.monitor.findings import Severity
     from trnfleet.tui.alertrows import Group, Row

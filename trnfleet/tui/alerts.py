@@ -13,7 +13,7 @@ from textual.containers import Container
 from textual.message import Message
 
 from trnfleet.domain.alerts.alert import address_of
-from trnfleet.domain.alerts.figures import Scope
+from trnfleet.domain.alerts.signals import Scope
 from trnfleet.tui import palette
 from trnfleet.tui.alertabout import AlertDetails
 from trnfleet.tui.alertfilter import AT

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnfleet.domain.alerts.quieting import Span
-from trnfleet.domain.alerts.words import summary
+from trnfleet.domain.alerts.silences import Span
+from trnfleet.domain.alerts.templates import summary
 from trnfleet.monitor.alerting.quieting import Standing
 from trnfleet.tui.alertfilter import AlertFilter, read_filter
 from trnfleet.tui.alertlist import Told
@@ -16,7 +16,7 @@ from trnfleet.tui.alertwords import standing_text
 
 if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.domain.alerts.quieting import Silence
+    from trnfleet.domain.alerts.silences import Silence
     from trnfleet.monitor.alerting.book import Happening
     from trnfleet.tui.alertboard import AlertBoard, Held
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from trnfleet.domain.quantities import count
 from trnfleet.monitor.findings import Severity
+from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.bars import Parts, justified, width_of
 from trnfleet.tui.cells import fit
-from trnfleet.tui.plain import plain
 
 if TYPE_CHECKING:
     from trnfleet.tui.alertboard import AlertBoard

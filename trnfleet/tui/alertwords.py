@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import address_of
-from trnfleet.domain.alerts.figures import FIGURES, LANES, LEVEL_OF
-from trnfleet.domain.alerts.matching import Matcher
-from trnfleet.domain.alerts.quieting import Span
-from trnfleet.domain.alerts.words import condition_text
+from trnfleet.domain.alerts.matchers import Matcher
+from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF
+from trnfleet.domain.alerts.silences import Span
+from trnfleet.domain.alerts.templates import condition_text
 from trnfleet.domain.quantities import count, duration
 from trnfleet.monitor.alerting.quieting import Standing
 from trnfleet.monitor.findings import Severity
+from trnfleet.text import plain
 from trnfleet.tui import palette
-from trnfleet.tui.plain import plain
 from trnfleet.tui.worst import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.domain.alerts.quieting import Preview, Silence
     from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.domain.alerts.silences import Preview, Silence
     from trnfleet.monitor.alerting.alerts import Alerts, Counts
     from trnfleet.tui.alertboard import Held
     from trnfleet.tui.bars import Parts

@@ -19,6 +19,7 @@ from textual.binding import Binding, BindingType
 from textual.filter import ANSIToTruecolor
 
 from trnfleet.domain.address import Level, level_of
+from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.alertboard import AlertBoard
 from trnfleet.tui.alerts import AlertsView
@@ -33,7 +34,6 @@ from trnfleet.tui.help import HelpScreen, Key, Section, help_title, sections, si
 from trnfleet.tui.hierarchy import HierarchyView
 from trnfleet.tui.highlight import Highlight, holders
 from trnfleet.tui.pastwords import is_past, kept_text, past_banner, past_hints, present_text
-from trnfleet.tui.plain import plain
 from trnfleet.tui.reservations import ReservationsView
 from trnfleet.tui.reservationtable import ReservationTable
 from trnfleet.tui.seektrack import SIGNS, Seek

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.bars import Parts, width_of
 from trnfleet.tui.cells import fit
-from trnfleet.tui.plain import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

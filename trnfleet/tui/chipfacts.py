@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain import topology
 from trnfleet.domain.address import Level
-from trnfleet.domain.hardware import TRN2_ULTRASERVER
+from trnfleet.domain.hardware import topology
+from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
+from trnfleet.domain.hardware.topology import DIRECTIONS, ring_neighbour
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, HEALTH_BITS, METRICS, Kind, Metric, Origin, Scope
-from trnfleet.domain.topology import DIRECTIONS, ring_neighbour
 from trnfleet.monitor.store import Freshness
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.domain.hardware import ChipType, InstanceType
+    from trnfleet.domain.hardware.catalogue import ChipType, InstanceType
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.shown import FleetState
     from trnfleet.monitor.store import Store

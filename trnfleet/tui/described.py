@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.tui.plain import plain
+from trnfleet.text import plain
 
 if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout

@@ -11,10 +11,10 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from trnfleet.clock import format_rfc3339
+from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.cells import fit
 from trnfleet.tui.lines import Line, LineView, text_line
-from trnfleet.tui.plain import plain
 from trnfleet.tui.views import View
 from trnfleet.tui.worst import shortened
 

@@ -10,13 +10,13 @@ from textual.binding import Binding
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.quantities import count
+from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.bars import Bar, Parts, justified, width_of
 from trnfleet.tui.cells import fit
 from trnfleet.tui.eventlist import EventList, head
 from trnfleet.tui.filtering import FilteredView
 from trnfleet.tui.lines import Line, LineView, text_line
-from trnfleet.tui.plain import plain
 from trnfleet.tui.views import EVENTS, View
 
 if TYPE_CHECKING:

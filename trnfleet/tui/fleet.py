@@ -15,6 +15,7 @@ from textual.containers import Container
 
 from trnfleet.domain.quantities import with_unit
 from trnfleet.monitor import fields
+from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.alertwords import tally_text, worst_of
 from trnfleet.tui.bars import Bar, Parts, justified, width_of
@@ -22,7 +23,6 @@ from trnfleet.tui.heatink import MISSING_GLYPH, OFFLINE_GLYPH, PARTLY_GLYPH, STA
 from trnfleet.tui.heatmap import HeatMap
 from trnfleet.tui.heatvalues import Trust, is_count
 from trnfleet.tui.joblist import JobList
-from trnfleet.tui.plain import plain
 from trnfleet.tui.trends import LEAST_ROWS, MOST_ROWS, Trends
 from trnfleet.tui.views import FLEET, View
 from trnfleet.tui.worst import WorstList, title

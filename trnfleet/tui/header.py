@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.quantities import count, with_unit
+from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.alertwords import counts_parts
 from trnfleet.tui.bars import Item, Parts, fitted, justified, width_of
-from trnfleet.tui.plain import plain
 
 if TYPE_CHECKING:
     from trnfleet.monitor.alerting.alerts import Counts

@@ -16,6 +16,7 @@ from trnfleet.domain.address import Level, level_of
 from trnfleet.domain.quantities import in_three
 from trnfleet.monitor import fields
 from trnfleet.monitor.findings import Severity
+from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.alertmarks import NONE
 from trnfleet.tui.heatcursor import Cursor
@@ -33,7 +34,6 @@ from trnfleet.tui.heatvalues import (
 )
 from trnfleet.tui.lines import Line, LineView, blank_line, text_line
 from trnfleet.tui.palette import RAMP_STEPS
-from trnfleet.tui.plain import plain
 from trnfleet.tui.views import HIERARCHY, View
 from trnfleet.tui.zoom import WHOLE_CELL_ZOOMS, ZOOMS, Zoom, fitting
 

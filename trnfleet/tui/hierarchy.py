@@ -11,13 +11,13 @@ from textual.binding import Binding
 from trnfleet.domain import address
 from trnfleet.domain.address import LEVEL_NAMES, Level
 from trnfleet.domain.quantities import count
+from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.alertwords import tally_text, worst_of
 from trnfleet.tui.cells import fit, width_of
 from trnfleet.tui.described import Descriptions
 from trnfleet.tui.filtering import FilteredView
 from trnfleet.tui.lines import Line, LineView, text_line
-from trnfleet.tui.plain import plain
 from trnfleet.tui.treehead import TreeHead
 from trnfleet.tui.treetable import TreeTable
 

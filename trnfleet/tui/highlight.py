@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.tui.plain import plain
+from trnfleet.text import plain
 from trnfleet.tui.reservationwords import PICKED, is_ended
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.quantities import bare, with_unit
 from trnfleet.monitor.findings import Severity
+from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.alertwords import worst_of
 from trnfleet.tui.bars import width_of
 from trnfleet.tui.lines import Line, LineView, text_line
-from trnfleet.tui.plain import plain
 
 if TYPE_CHECKING:
     from rich.style import Style

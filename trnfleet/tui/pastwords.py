@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from trnfleet.domain.quantities import duration
 from trnfleet.monitor.findings import Severity
 from trnfleet.monitor.replay.deck import Mode
+from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.bars import Parts, width_of
-from trnfleet.tui.plain import plain
 from trnfleet.tui.seekwords import clock_text, span_text
 
 if TYPE_CHECKING:

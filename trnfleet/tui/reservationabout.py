@@ -9,13 +9,13 @@ from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.quantities import count
 from trnfleet.monitor.findings import Severity
 from trnfleet.monitor.reservations import NEAR_END_S
+from trnfleet.text import plain
 from trnfleet.tui import charts, palette
 from trnfleet.tui.alertwords import alerts_line, tally_text
 from trnfleet.tui.bars import Parts, justified, width_of
 from trnfleet.tui.cells import CHART, fit
 from trnfleet.tui.highlight import places_text
 from trnfleet.tui.lines import Line, LineView, blank_line, text_line
-from trnfleet.tui.plain import plain
 from trnfleet.tui.reservationwords import (
     countdown,
     extension_text,

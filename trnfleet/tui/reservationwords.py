@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.reservations.states import ENDED, BlockState, InterconnectStatus
 from trnfleet.monitor.findings import Severity
+from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.cells import bar, fit, right
-from trnfleet.tui.plain import plain
 
 if TYPE_CHECKING:
     from rich.style import Style

@@ -12,10 +12,10 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.quantities import duration
 from trnfleet.monitor.findings import Severity
 from trnfleet.monitor.replay.deck import Mode
+from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.bars import Parts, width_of
 from trnfleet.tui.cells import fit
-from trnfleet.tui.plain import plain
 from trnfleet.tui.seektrack import Seek, mark_look, marked_cells, track
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.quantities import count, duration
+from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.bars import Parts, justified, width_of
 from trnfleet.tui.cells import fit
-from trnfleet.tui.plain import plain
 from trnfleet.wire.ports import RECORDING
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from textual.widgets import Input
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.errors import TrnfleetError
 from trnfleet.monitor.replay.deck import Mode
+from trnfleet.text import plain
 from trnfleet.tui.askline import AskLine
 from trnfleet.tui.pastwords import is_past
-from trnfleet.tui.plain import plain
 from trnfleet.tui.seekbar import SeekBar
 from trnfleet.tui.timeinput import UNDERSTOOD, parse_time
 from trnfleet.tui.views import View

@@ -8,9 +8,9 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from trnfleet.domain.quantities import count
+from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.lines import Line, LineView, text_line
-from trnfleet.tui.plain import plain
 from trnfleet.tui.views import View
 
 if TYPE_CHECKING:

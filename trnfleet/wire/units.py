@@ -6,7 +6,7 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trnfleet.domain.hardware import INSTANCE_TYPES
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.metrics import Scope
 from trnfleet.errors import WireError
 from trnfleet.wire.frames import FrameDecoder, is_known, to_store_codes

@@ -19,7 +19,7 @@ from trnfleet.bridge.neuron_telemetry import HostTelemetry, boot_of, check_path,
 from trnfleet.bridge.neuron_ticks import InstanceTicks, described_instances
 from trnfleet.bridge.neuron_values import ECC
 from trnfleet.clock import ManualClock
-from trnfleet.domain.hardware import INSTANCE_TYPES, InstanceType
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, InstanceType
 from trnfleet.domain.metrics import BY_NAME, METRICS, Origin, Scope
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.monitor.monitor import Monitor

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from trnfleet.cli import rules
 from trnfleet.cli.main import run
 from trnfleet.config import shipped_names
-from trnfleet.domain.alerts.figures import FIGURES, Scope
+from trnfleet.domain.alerts.signals import FIGURES, Scope
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ import pytest
 
 from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile, chip_at, expand, instances_of, link_ends
+from trnfleet.domain.hardware.topology import EAST, Z_NEXT
 from trnfleet.domain.layout import Layout
-from trnfleet.domain.topology import EAST, Z_NEXT
 from trnfleet.errors import ConfigError
 
 SMALL: dict[str, Any] = {"name": "f", "clusters": [{"name": "uc1", "ultraservers": [{"count": 2}]}]}

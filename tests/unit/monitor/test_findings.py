@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 from support.feed import Feed, standalone, ultraservers
 
-from trnfleet.domain.topology import EAST
+from trnfleet.domain.hardware.topology import EAST
 from trnfleet.monitor.findings import Finding, Severity
 
 

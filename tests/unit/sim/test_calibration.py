@@ -10,7 +10,7 @@ from support.jobrun import JobRun, figure, fleet_of, mean
 
 from trnfleet.config import find_file, load_model, validate
 from trnfleet.domain.fleet import FleetFile
-from trnfleet.domain.hardware import TRN2_48XLARGE
+from trnfleet.domain.hardware.catalogue import TRN2_48XLARGE
 from trnfleet.sim.phases import ACTIVITY, QUANTITIES, Phase
 
 TRAINING: dict[str, Any] = {"kind": "training", "name": "t", "on": ["c/standalone/trn2-0001"]}

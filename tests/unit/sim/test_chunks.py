@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.chips import Chips, make_fleet
 
-from trnfleet.domain import topology
+from trnfleet.domain.hardware import topology
 from trnfleet.sim.chunks import CHUNK_INSTANCES, cut, gather_lanes
 
 

@@ -12,7 +12,7 @@ from support.stage import BOOT, Stage
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.config import find_file, load_model, validate
 from trnfleet.domain.fleet import FleetFile
-from trnfleet.domain.reservations.asking import Asked
+from trnfleet.domain.reservations.search_request import Asked
 from trnfleet.domain.reservations.states import BlockState, InterconnectStatus
 from trnfleet.errors import ConfigError
 from trnfleet.sim.engine import Engine, to_ns

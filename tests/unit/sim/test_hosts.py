@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.chips import Chips, doing, make_fleet, phase
 
-from trnfleet.domain.hardware import TRN2_48XLARGE
+from trnfleet.domain.hardware.catalogue import TRN2_48XLARGE
 from trnfleet.domain.metrics import INSTANCE_METRICS
 from trnfleet.sim.phases import EFA_CEILING, Phase
 

@@ -7,7 +7,7 @@ import pytest
 from support.jobrun import JobRun, figure, fleet_of
 
 from trnfleet.domain.fleet import Inference
-from trnfleet.domain.hardware import TRAINIUM2
+from trnfleet.domain.hardware.catalogue import TRAINIUM2
 from trnfleet.errors import ConfigError
 from trnfleet.sim.inference import InferenceJobs
 from trnfleet.sim.noise import Noise

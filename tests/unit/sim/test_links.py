@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.trouble import IDLE, SERVE, TRAIN, Trouble
 
-from trnfleet.domain import topology
+from trnfleet.domain.hardware import topology
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.sim.links import LANES, LinkPatches, SlowLink
 from trnfleet.sim.phases import LINK_CEILING

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from support.chips import IDLE_ROW, Chips, doing, make_fleet, phase
 
-from trnfleet.domain import topology
-from trnfleet.domain.hardware import TRAINIUM2
+from trnfleet.domain.hardware import topology
+from trnfleet.domain.hardware.catalogue import TRAINIUM2
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS
 from trnfleet.monitor.findings import THROTTLE_PCT
 from trnfleet.sim.heat import OFFSET_C

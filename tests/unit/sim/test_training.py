@@ -7,7 +7,7 @@ import pytest
 from support.jobrun import JobRun, figure, fleet_of, mean, share, state
 
 from trnfleet.domain.fleet import Training
-from trnfleet.domain.hardware import TRAINIUM2
+from trnfleet.domain.hardware.catalogue import TRAINIUM2
 from trnfleet.errors import ConfigError
 from trnfleet.sim.noise import Noise
 from trnfleet.sim.paces import Halt

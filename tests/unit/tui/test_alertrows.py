@@ -9,9 +9,9 @@ import pytest
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
-from trnfleet.domain.alerts.matching import parse_matchers
-from trnfleet.domain.alerts.quieting import Ack, Silence, preview
+from trnfleet.domain.alerts.matchers import parse_matchers
 from trnfleet.domain.alerts.rules import Rule
+from trnfleet.domain.alerts.silences import Ack, Silence, preview
 from trnfleet.domain.alerts.states import AlertState
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.alerting.alerts import Alerts, Counts

@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from trnfleet.domain.alerts.figures import LEVEL_OF, Scope
+from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.domain.alerts.states import AlertState
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.figures import FIGURES, LANES, LEVEL_OF, Figure, Form, Scope
+from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF, Figure, Form, Scope
 from trnfleet.domain.durations import Duration, Instant  # noqa: TC001  the models' fields are read at run time
 from trnfleet.domain.schema import Model, Segment
 from trnfleet.errors import ConfigError, nearest

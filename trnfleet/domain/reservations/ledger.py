@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnfleet.domain.hardware import TRN2_ULTRASERVER
-from trnfleet.domain.reservations import extending, rules, searching, there
+from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
+from trnfleet.domain.reservations import extending, presence, rules, search
 from trnfleet.domain.reservations.blocks import (
     Block,
     Change,
@@ -19,23 +19,23 @@ from trnfleet.domain.reservations.blocks import (
     Offering,
     apply,
 )
-from trnfleet.domain.reservations.dues import Dues
 from trnfleet.domain.reservations.ids import id_of
 from trnfleet.domain.reservations.occupancy import Occupancy
 from trnfleet.domain.reservations.offers import Offers
+from trnfleet.domain.reservations.payments import Dues
 from trnfleet.domain.reservations.prices import Prices
 from trnfleet.domain.reservations.rules import NS_PER_S, Refusal, Rule, utc, whole_minute_ns
-from trnfleet.domain.reservations.searching import Lot
+from trnfleet.domain.reservations.search import Lot
 from trnfleet.domain.reservations.states import BlockState, ExtensionState, InterconnectStatus
 from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trnfleet.domain.reservations.asking import Asked
-    from trnfleet.domain.reservations.dues import Due
     from trnfleet.domain.reservations.market import Market
+    from trnfleet.domain.reservations.payments import Due
     from trnfleet.domain.reservations.pool import Pool
+    from trnfleet.domain.reservations.search_request import Asked
 
 MOST_BLOCKS = 4_096
 MOST_NAMED = 12
@@ -86,7 +86,7 @@ class Ledger:
         Raises:
             Refusal: a rule forbids it, or nothing of it is free; the message names the rule and what would fit.
         """
-        found = searching.find(asked, self._occupancy, self._now_ns)
+        found = search.find(asked, self._occupancy, self._now_ns)
         return [self._offers.offer(lot, self._now_ns) for lot in found]
 
     def buy(self, offering_id: str) -> Block:
@@ -106,7 +106,7 @@ class Ledger:
         lot = Lot.of(offering)
         told = self._occupancy.too_many(lot.goods.instances, lot.start_ns, lot.end_ns)
         if told:
-            fewer = searching.fewer(lot, self._occupancy)
+            fewer = search.fewer(lot, self._occupancy)
             near = "none would fit" if fewer is None else f"{fewer} instances would fit"
             raise Refusal(Rule.ACCOUNT_SIZE, f"{told}; {near}")
         places = self._occupancy.choose(lot.goods, lot.zone, lot.start_ns, lot.end_ns)
@@ -249,9 +249,9 @@ class Ledger:
         """
         if created_ns > self._now_ns:
             raise ValueError(f"a block cannot have been bought at {utc(created_ns)}, which is yet to come")
-        there.check_dates(start_ns, end_ns, created_ns)
+        presence.check_dates(start_ns, end_ns, created_ns)
         if payment is not ExtensionState.PAYMENT_FAILED:
-            there.check_free(places, start_ns, end_ns, self._occupancy)
+            presence.check_free(places, start_ns, end_ns, self._occupancy)
         ultraserver = TRN2_ULTRASERVER.name if self.pool.ultraserver[places[0]] >= 0 else None
         zone = str(self.pool.zone[places[0]])
         fee = self._prices.fee(kind, len(places), start_ns, end_ns)
@@ -264,7 +264,7 @@ class Ledger:
             self._dues.never_pay(block.id)
             return block
         is_paid = payment is ExtensionState.PAYMENT_SUCCEEDED
-        return there.lived(block, self._dues, self._now_ns, is_paid=is_paid)
+        return presence.lived(block, self._dues, self._now_ns, is_paid=is_paid)
 
     def _next_due(self) -> Due | None:
         if not self._is_due_known:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from trnfleet.domain.hardware import INSTANCE_TYPES
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.reservations.rules import (
     PAYMENT_WINDOW_S,
     TERMINATION_BEFORE_END_S,

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.reservations.asking import Goods
     from trnfleet.domain.reservations.blocks import Block
     from trnfleet.domain.reservations.pool import Pool
+    from trnfleet.domain.reservations.search_request import Goods
     from trnfleet.domain.reservations.states import BlockState
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, TypeVar
 
-from trnfleet.domain.hardware import TRN2_ULTRASERVER
+from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
 from trnfleet.domain.reservations.blocks import ExtensionOffering, Offering
 from trnfleet.domain.reservations.ids import id_of
 from trnfleet.domain.reservations.rules import NS_PER_S, Refusal, Rule, utc
@@ -13,7 +13,7 @@ from trnfleet.domain.reservations.rules import NS_PER_S, Refusal, Rule, utc
 if TYPE_CHECKING:
     from trnfleet.domain.reservations.blocks import Block
     from trnfleet.domain.reservations.prices import Prices
-    from trnfleet.domain.reservations.searching import Lot
+    from trnfleet.domain.reservations.search import Lot
 
 OFFERED_S = 86_400
 """How long an offering can be bought; assumed, and long enough for whoever looks at a fleet whose hours pass in seconds."""

@@ -10,7 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
-from trnfleet.domain.alerts.words import summary
+from trnfleet.domain.alerts.templates import summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

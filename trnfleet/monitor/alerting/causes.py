@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import Level, level_of
 from trnfleet.domain.alerts.alert import address_of
-from trnfleet.domain.alerts.figures import LEVEL_OF
-from trnfleet.domain.alerts.words import value_text
+from trnfleet.domain.alerts.signals import LEVEL_OF
+from trnfleet.domain.alerts.templates import value_text
 from trnfleet.monitor.findings import Severity
 
 if TYPE_CHECKING:

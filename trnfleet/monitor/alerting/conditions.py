@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.figures import FIGURES, LANES, LEVEL_OF, Form, Scope
+from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF, Form, Scope
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.alerting.readings import LEAST_PEERS
 from trnfleet.monitor.alerting.windows import CounterWindow, Feed, Past, Samples

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.alert import common_place
-from trnfleet.domain.alerts.figures import LEVEL_OF, Scope
+from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.monitor.alerting.causes import find_cause
 from trnfleet.monitor.alerting.grouping import row_name
 

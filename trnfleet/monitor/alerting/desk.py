@@ -10,7 +10,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.domain.alerts.matching import parse_matchers
+from trnfleet.domain.alerts.matchers import parse_matchers
 from trnfleet.errors import BrokerError, ConfigError
 from trnfleet.wire.alerts import AckMessage, SilenceMessage
 from trnfleet.wire.messages import encode_message

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnfleet.domain.alerts.figures import LEVEL_OF, Scope
+from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.domain.alerts.states import Track
 from trnfleet.monitor.alerting.conditions import Counters, NamedWatch, RowWatch
 from trnfleet.monitor.alerting.grouping import find_group, find_row, group_ids, row_name, ultraserver_of

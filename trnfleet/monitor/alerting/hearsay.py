@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from trnfleet.clock import NS_PER_S, parse_rfc3339
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.alert import fingerprint_of
-from trnfleet.domain.alerts.figures import LEVEL_OF
+from trnfleet.domain.alerts.signals import LEVEL_OF
 from trnfleet.domain.alerts.states import AlertState
 
 if TYPE_CHECKING:

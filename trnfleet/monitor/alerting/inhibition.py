@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.figures import LEVEL_OF, Scope
+from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.monitor.alerting.grouping import covered_chips, group_ids
 from trnfleet.monitor.store import Freshness
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.figures import PIPELINE_NAME
+from trnfleet.domain.alerts.signals import PIPELINE_NAME
 from trnfleet.domain.metrics import BY_NAME, JOB_FIGURES, Aggregate
 from trnfleet.domain.reservations.states import BlockState
 from trnfleet.monitor.store import Freshness

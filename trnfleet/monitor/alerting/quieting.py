@@ -9,8 +9,8 @@ import enum
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import parse_rfc3339
-from trnfleet.domain.alerts.matching import parse_matchers
-from trnfleet.domain.alerts.quieting import Ack, Silence, Span
+from trnfleet.domain.alerts.matchers import parse_matchers
+from trnfleet.domain.alerts.silences import Ack, Silence, Span
 from trnfleet.domain.alerts.states import AlertState
 from trnfleet.errors import ConfigError, WireError
 

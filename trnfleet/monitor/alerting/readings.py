@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.figures import LANES, LEVEL_OF, Scope
+from trnfleet.domain.alerts.signals import LANES, LEVEL_OF, Scope
+from trnfleet.domain.hardware.topology import Z_MASK
 from trnfleet.domain.metrics import BY_NAME, Metric
 from trnfleet.domain.metrics import Scope as MetricScope
-from trnfleet.domain.topology import Z_MASK
 from trnfleet.monitor import fields
 from trnfleet.monitor.alerting.grouping import ultraserver_of
 from trnfleet.monitor.events import Events
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.hardware import ChipType
+    from trnfleet.domain.hardware.catalogue import ChipType
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.alerting.named import Table
     from trnfleet.monitor.events import Event

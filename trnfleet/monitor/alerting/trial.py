@@ -13,10 +13,10 @@ import numpy as np
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.cases import code_of, expand_address
-from trnfleet.domain.alerts.figures import LANES, Scope
+from trnfleet.domain.alerts.rule_tests import code_of, expand_address
 from trnfleet.domain.alerts.series import Mark
-from trnfleet.domain.alerts.words import summary
+from trnfleet.domain.alerts.signals import LANES, Scope
+from trnfleet.domain.alerts.templates import summary
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import BY_NAME, JOB_FIGURES
 from trnfleet.domain.metrics import Scope as MetricScope
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.domain.alerts.cases import AlertCase, Case, CaseFile, SeriesCase
+    from trnfleet.domain.alerts.rule_tests import AlertCase, Case, CaseFile, SeriesCase
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.alerts.series import Sample
     from trnfleet.monitor.alerting.named import Value

@@ -6,7 +6,7 @@ import pytest
 from support.rules import alert_of, rule_of
 
 from trnfleet.domain.alerts.alert import address_of, common_place, fingerprint_of, is_below, labels_of
-from trnfleet.domain.alerts.words import fill, limit_text, summary, value_text
+from trnfleet.domain.alerts.templates import fill, limit_text, summary, value_text
 
 CHIP = "uc1/us-0001/trn2u-0001-0/chip05"
 

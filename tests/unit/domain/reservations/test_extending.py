@@ -22,8 +22,8 @@ from support.account import (
 )
 
 from trnfleet.domain.reservations import extending
-from trnfleet.domain.reservations.asking import Asked
 from trnfleet.domain.reservations.rules import Rule, is_duration
+from trnfleet.domain.reservations.search_request import Asked
 from trnfleet.domain.reservations.states import BlockState, ExtensionState
 from trnfleet.errors import ConfigError
 

@@ -18,8 +18,8 @@ from support.account import (
 )
 
 from trnfleet.domain.reservations import ledger as ledgers
-from trnfleet.domain.reservations.asking import Asked
 from trnfleet.domain.reservations.rules import Rule
+from trnfleet.domain.reservations.search_request import Asked
 from trnfleet.domain.reservations.states import BlockState, InterconnectStatus
 from trnfleet.errors import ConfigError
 

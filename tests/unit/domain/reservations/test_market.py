@@ -8,10 +8,10 @@ from support.account import NOW_NS, SECOND_NS, TRN1, TRN2, TRN2U, at, buy, ledge
 
 from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile
-from trnfleet.domain.hardware import INSTANCE_TYPES
-from trnfleet.domain.reservations.asking import Asked
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.reservations.market import BUSY_SURCHARGE, USD_PER_INSTANCE_H, Market
 from trnfleet.domain.reservations.money import Money
+from trnfleet.domain.reservations.search_request import Asked
 from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from support.account import DAY_NS, TRN2, TRN2U, at, enter, ledger_of, pool_of
 
-from trnfleet.domain.reservations.asking import Goods
 from trnfleet.domain.reservations.occupancy import Occupancy
+from trnfleet.domain.reservations.search_request import Goods
 from trnfleet.domain.reservations.states import HOLDING, BlockState
 
 DAY = at("2026-01-07 11:30")

@@ -4,8 +4,8 @@ import pytest
 from support.account import DAY_NS, NOW_NS, PAID_NS, TRN2, at, buy, ledger_of, pool_of, refused, small
 
 from trnfleet.domain.reservations import offers
-from trnfleet.domain.reservations.asking import Asked
 from trnfleet.domain.reservations.rules import Rule, utc
+from trnfleet.domain.reservations.search_request import Asked
 
 
 @pytest.mark.parametrize(("off_ns", "is_refused"), [(-1, False), (0, True), (1, True)])

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from support.account import DAY_NS, HOUR_NS, MINUTE_NS, NOW_NS, TRN2, TRN2U, at, ledger_of, pool_of
 
 from trnfleet.domain.reservations import rules
-from trnfleet.domain.reservations.asking import Asked
 from trnfleet.domain.reservations.blocks import ChangeKind, apply
 from trnfleet.domain.reservations.rules import Refusal, Rule
+from trnfleet.domain.reservations.search_request import Asked
 from trnfleet.domain.reservations.states import (
     EXTENDABLE,
     HOLDING,

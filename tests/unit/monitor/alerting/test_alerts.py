@@ -6,7 +6,7 @@ from support.feed import standalone, ultraservers
 from support.rules import rule_of, rules_of
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.domain.alerts.figures import Scope
+from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.alerts.states import AlertState
 from trnfleet.monitor.alerting.quieting import Standing
 from trnfleet.monitor.store import Freshness

@@ -12,7 +12,7 @@ from support.alertbench import AlertBench
 from support.feed import standalone, ultraservers
 from support.rules import rule_of
 
-from trnfleet.domain.alerts.figures import FIGURES, LANES, LEVEL_OF, Form, Scope
+from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF, Form, Scope
 from trnfleet.domain.metrics import BY_NAME, METRICS, Kind
 from trnfleet.monitor.alerting import conditions
 from trnfleet.monitor.alerting.conditions import Counters, RowWatch, count_of, hold_against

@@ -6,7 +6,7 @@ import pytest
 from support.rules import rule_of
 
 from trnfleet.config import validate
-from trnfleet.domain.alerts.cases import CaseFile
+from trnfleet.domain.alerts.rule_tests import CaseFile
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.alerting.trial import Frame, Trial, play
 

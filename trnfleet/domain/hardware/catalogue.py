@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from trnfleet.domain import topology
+from trnfleet.domain.hardware import topology
 from trnfleet.errors import ConfigError, nearest
 
 Evidence = Literal["published", "derived", "assumed"]

@@ -20,8 +20,8 @@ from support.account import (
     refused,
 )
 
-from trnfleet.domain.reservations.asking import Asked
 from trnfleet.domain.reservations.rules import Rule
+from trnfleet.domain.reservations.search_request import Asked
 from trnfleet.domain.reservations.states import BlockState, ExtensionState, InterconnectStatus
 
 if TYPE_CHECKING:

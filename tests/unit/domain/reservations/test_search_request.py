@@ -16,9 +16,9 @@ from support.account import (
 )
 
 from trnfleet.domain.layout import Layout
-from trnfleet.domain.reservations.asking import Asked, Goods, goods_of, spans_of, starts_of, zones_of
 from trnfleet.domain.reservations.pool import Pool
 from trnfleet.domain.reservations.rules import Rule, utc
+from trnfleet.domain.reservations.search_request import Asked, Goods, goods_of, spans_of, starts_of, zones_of
 
 POOL = pool_of((TRN2, "a", 3), (TRN2, "b", 1), (TRN1, "b", 2), ultraservers=["a", "c"])
 SOONEST_NS = NOW_NS + 30 * MINUTE_NS

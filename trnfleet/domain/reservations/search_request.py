@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.domain.hardware import TRN2_ULTRASERVER
+from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.rules import MINUTE_NS, NS_PER_S, Refusal, Rule, utc, whole_minute_ns
 from trnfleet.errors import nearest

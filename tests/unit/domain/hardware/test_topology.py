@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from trnfleet.domain import topology
-from trnfleet.domain.topology import OPPOSITE, TORUS_4X4, Z_NEXT, Z_PREV
+from trnfleet.domain.hardware import topology
+from trnfleet.domain.hardware.topology import OPPOSITE, TORUS_4X4, Z_NEXT, Z_PREV
 
 DRIVER_NEIGHBOURS = {
     0: [12, 1, 3, 4], 1: [0, 13, 5, 2], 2: [14, 3, 1, 6], 3: [2, 15, 7, 0],

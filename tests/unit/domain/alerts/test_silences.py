@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from support.rules import alert_of
 
-from trnfleet.domain.alerts.matching import parse_matchers
-from trnfleet.domain.alerts.quieting import Ack, Silence, Span, preview, span_at
+from trnfleet.domain.alerts.matchers import parse_matchers
+from trnfleet.domain.alerts.silences import Ack, Silence, Span, preview, span_at
 from trnfleet.domain.alerts.states import AlertState
 
 S = 1_000_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from trnfleet.domain.alerts.figures import FIGURES
+from trnfleet.domain.alerts.signals import FIGURES
 from trnfleet.domain.quantities import duration, with_unit
 
 if TYPE_CHECKING:

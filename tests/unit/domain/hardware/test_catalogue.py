@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from trnfleet.domain import hardware
-from trnfleet.domain.hardware import CHIP_TYPES, Figure, totals
+from trnfleet.domain.hardware import catalogue
+from trnfleet.domain.hardware.catalogue import CHIP_TYPES, Figure, totals
 from trnfleet.errors import ConfigError
 
 
@@ -48,7 +48,7 @@ def test_trn1_totals() -> None:
 
 
 @pytest.mark.parametrize("chip", CHIP_TYPES.values(), ids=CHIP_TYPES)
-def test_every_figure_has_a_source(chip: hardware.ChipType) -> None:
+def test_every_figure_has_a_source(chip: catalogue.ChipType) -> None:
     """Each figure of a chip says where it comes from, and in which unit."""
     figures = [
         getattr(part, field.name)
@@ -64,11 +64,11 @@ def test_every_figure_has_a_source(chip: hardware.ChipType) -> None:
 def test_unknown_type_names_the_nearest() -> None:
     """A type that is not in the catalogue is refused with the nearest that is."""
     with pytest.raises(ConfigError, match=r"trn2\.48xlarge"):
-        hardware.find_instance_type("trn2.48xlrge")
+        catalogue.find_instance_type("trn2.48xlrge")
 
 
 @pytest.mark.parametrize("chip", CHIP_TYPES.values(), ids=CHIP_TYPES)
-def test_no_wattage_or_temperature_is_published(chip: hardware.ChipType) -> None:
+def test_no_wattage_or_temperature_is_published(chip: catalogue.ChipType) -> None:
     """AWS publishes no wattage, and no Neuron interface has a temperature: all of them are assumed."""
     figures = [chip.power_background_w, chip.power_max_w, chip.throttle_start_c, chip.throttle_limit_c]
     for cooling in (chip.air, chip.liquid):
@@ -77,7 +77,7 @@ def test_no_wattage_or_temperature_is_published(chip: hardware.ChipType) -> None
 
 
 @pytest.mark.parametrize("chip", CHIP_TYPES.values(), ids=CHIP_TYPES)
-def test_liquid_takes_more_heat_from_a_chip_than_air(chip: hardware.ChipType) -> None:
+def test_liquid_takes_more_heat_from_a_chip_than_air(chip: catalogue.ChipType) -> None:
     """A cold plate has less resistance and stores less heat; throttling starts below its limit, above full load."""
     air, liquid = chip.cooling("air"), chip.cooling("liquid")
     assert liquid.thermal_resistance_c_per_w.value < air.thermal_resistance_c_per_w.value

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.address import Level
+from trnfleet.domain.hardware.topology import DIRECTIONS
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, HEALTH_BITS, INSTANCE_METRICS, JOB_FIGURES, Kind
-from trnfleet.domain.topology import DIRECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.domain.reservations.blocks import Block
-    from trnfleet.domain.reservations.dues import Dues
     from trnfleet.domain.reservations.occupancy import Occupancy
+    from trnfleet.domain.reservations.payments import Dues
 
 _HELD = HOLDING | {BlockState.EXPIRED}
 """States of a block that has, or had, its instances to itself for all its time."""

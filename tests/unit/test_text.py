@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trnfleet.tui.plain import plain
+from trnfleet.text import plain
 
 
 @pytest.mark.parametrize(

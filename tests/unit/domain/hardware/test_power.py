@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from trnfleet.domain.hardware.power import PUE, Racks, facility_w, instance_w, rack_of, rack_power_w
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
-from trnfleet.domain.power import PUE, Racks, facility_w, instance_w, rack_of, rack_power_w
 
 
 def layout_of(ultraservers: int = 2, alone: int = 2) -> Layout:

@@ -19,8 +19,8 @@ from support.account import (
     small,
 )
 
-from trnfleet.domain.reservations.asking import Asked
 from trnfleet.domain.reservations.blocks import ChangeKind
+from trnfleet.domain.reservations.search_request import Asked
 from trnfleet.domain.reservations.states import BlockState
 
 # Payment

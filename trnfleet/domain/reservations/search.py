@@ -8,15 +8,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.reservations import rules
-from trnfleet.domain.reservations.asking import Goods, goods_of, spans_of, starts_of, zones_of
 from trnfleet.domain.reservations.rules import Refusal, Rule, utc
+from trnfleet.domain.reservations.search_request import Goods, goods_of, spans_of, starts_of, zones_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from trnfleet.domain.reservations.asking import Asked
     from trnfleet.domain.reservations.blocks import Offering
     from trnfleet.domain.reservations.occupancy import Occupancy
+    from trnfleet.domain.reservations.search_request import Asked
 
 
 class Lot(NamedTuple):

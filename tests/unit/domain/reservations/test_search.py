@@ -16,8 +16,8 @@ from support.account import (
     small,
 )
 
-from trnfleet.domain.reservations.asking import Asked
 from trnfleet.domain.reservations.rules import Rule
+from trnfleet.domain.reservations.search_request import Asked
 
 
 def test_offerings_come_earliest_first_and_six_at_most() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from trnfleet.config import validate
-from trnfleet.domain.alerts.cases import MOST_INSTANCES, CaseFile, code_of, expand_address
+from trnfleet.domain.alerts.rule_tests import MOST_INSTANCES, CaseFile, code_of, expand_address
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.errors import ConfigError
 

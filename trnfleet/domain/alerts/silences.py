@@ -8,13 +8,13 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.domain.alerts.matching import all_match
+from trnfleet.domain.alerts.matchers import all_match
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.domain.alerts.matching import Matcher
+    from trnfleet.domain.alerts.matchers import Matcher
 
 
 class Span(enum.Enum):

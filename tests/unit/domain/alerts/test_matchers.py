@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trnfleet.domain.alerts.matching import LONGEST, MOST_MATCHERS, Matcher, all_match, parse_matchers
+from trnfleet.domain.alerts.matchers import LONGEST, MOST_MATCHERS, Matcher, all_match, parse_matchers
 from trnfleet.errors import ConfigError
 
 LABELS = {
