@@ -12,11 +12,11 @@ from trnfleet.domain.address import Level, level_of, parse_chip
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, METRICS, Scope
 from trnfleet.errors import WireError
-from trnfleet.wire.framehead import is_cbor
+from trnfleet.wire.frame_head import is_cbor
+from trnfleet.wire.frame_layout import Unit
 from trnfleet.wire.messages import Descriptor, decode_message
 from trnfleet.wire.telemetry import decode_sample, split_codes
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic, parse_topic
-from trnfleet.wire.units import Unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

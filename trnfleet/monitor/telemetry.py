@@ -10,7 +10,7 @@ from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Scope
 from trnfleet.errors import WireError
 from trnfleet.monitor.refusal import MisplacedError, RejectedError
 from trnfleet.monitor.silence import speaking
-from trnfleet.wire.framehead import is_cbor
+from trnfleet.wire.frame_head import is_cbor
 from trnfleet.wire.frames import to_store_codes
 from trnfleet.wire.telemetry import decode_sample, split_codes
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from trnfleet.errors import WireError
 from trnfleet.record.envelopes import MOST_TOPIC_BYTES
-from trnfleet.wire.framehead import boot_span, is_cbor
+from trnfleet.wire.frame_head import boot_span, is_cbor
 from trnfleet.wire.ports import CONTENT_TYPE_JSON
 from trnfleet.wire.topics import RETAINED, VERSION, TopicClass, build_topic, parse_topic
 from trnfleet.wire.values import FASTEST, LONGEST_PERIOD_S, SLOWEST

@@ -12,12 +12,12 @@ from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import METRICS, Scope
 from trnfleet.errors import WireError
 from trnfleet.record.leadin import lead_in
-from trnfleet.wire.framehead import is_cbor
+from trnfleet.wire.frame_head import is_cbor
+from trnfleet.wire.frame_layout import Unit
 from trnfleet.wire.messages import Descriptor, JobMessage, decode_message, parse_json_object
 from trnfleet.wire.ndjson import is_plain, to_plain_json
 from trnfleet.wire.telemetry import decode_sample, dump, encode_chips, encode_instance
 from trnfleet.wire.topics import TopicClass, parse_topic
-from trnfleet.wire.units import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

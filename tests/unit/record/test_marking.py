@@ -10,7 +10,7 @@ import pytest
 from support.feed import Feed, standalone
 
 from trnfleet.record.marking import Marking
-from trnfleet.wire.framehead import frame_head
+from trnfleet.wire.frame_head import frame_head
 from trnfleet.wire.frames import FrameDecoder, FrameEncoder
 from trnfleet.wire.messages import STANDARD_COLUMNS
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope

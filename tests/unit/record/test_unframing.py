@@ -10,9 +10,9 @@ from support.tape import MemoryTape
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.record.unframing import Lines
+from trnfleet.wire.frame_layout import Unit
 from trnfleet.wire.messages import Descriptor, JobMessage, encode_message
 from trnfleet.wire.ports import Envelope, Keyframe, Stored
-from trnfleet.wire.units import Unit
 
 START_NS = 1_767_600_000_000_000_000
 

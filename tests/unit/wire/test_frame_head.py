@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trnfleet.errors import WireError
-from trnfleet.wire.framehead import boot_span, frame_head, is_cbor
+from trnfleet.wire.frame_head import boot_span, frame_head, is_cbor
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
 
 values = st.recursive(

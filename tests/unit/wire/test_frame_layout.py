@@ -8,8 +8,8 @@ from support.feed import Feed, ultraservers
 
 from trnfleet.domain.metrics import METRICS
 from trnfleet.errors import WireError
+from trnfleet.wire.frame_layout import Unit
 from trnfleet.wire.messages import Descriptor, decode_message
-from trnfleet.wire.units import Unit
 
 
 @pytest.fixture
