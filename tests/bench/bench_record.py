@@ -27,8 +27,8 @@ from support.feed import ultraservers
 
 from trnfleet.clock import SystemClock
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS
-from trnfleet.record.about import About
-from trnfleet.record.recorder import Recorder
+from trnfleet.record.format.metadata import About
+from trnfleet.record.write.recorder import Recorder
 from trnfleet.wire.frames import FrameEncoder
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
 from trnfleet.wire.telemetry import Head, dump, encode_chips

@@ -31,8 +31,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from support.mosquitto import MosquittoProcess
 from support.programs import COMMAND, environment
 
-from trnfleet.record.about import About
-from trnfleet.record.writer import RecordingWriter
+from trnfleet.record.format.metadata import About
+from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.transport.mqtt import MqttSource
 from trnfleet.transport.url import parse_url
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope

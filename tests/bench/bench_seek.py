@@ -26,7 +26,7 @@ from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.clock import TapeClock
 from trnfleet.monitor.replay.past import Past, PastSource
 from trnfleet.monitor.replay.timeline import Timeline
-from trnfleet.record.recording import Recording
+from trnfleet.record.read.recording import Recording
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,11 +28,11 @@ from trnfleet.domain.metrics import BY_NAME, METRICS, Origin
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.store import stored_equal
-from trnfleet.record.about import About
-from trnfleet.record.lines import decode_lines, encode_line
-from trnfleet.record.part import PartFile
-from trnfleet.record.recording import Recording
-from trnfleet.record.writer import RecordingWriter
+from trnfleet.record.format.lines import decode_lines, encode_line
+from trnfleet.record.format.metadata import About
+from trnfleet.record.read.recording import Recording
+from trnfleet.record.write.part import PartFile
+from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.transport.mqtt import MqttSource
 from trnfleet.wire.ports import Stored
 

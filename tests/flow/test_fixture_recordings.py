@@ -8,8 +8,8 @@ import pytest
 from support.fixtures import FIXTURES_OF, PERIOD_S, RECORDINGS, make
 
 from trnfleet.config import shipped_names
-from trnfleet.record.recording import Recording
-from trnfleet.record.unframing import Lines
+from trnfleet.record.read.ndjson import Lines
+from trnfleet.record.read.recording import Recording
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,9 +17,9 @@ from support.programs import COMMAND, Program, environment, run
 from support.waiting import running
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.record.about import About
-from trnfleet.record.recording import Recording
-from trnfleet.record.writer import RecordingWriter
+from trnfleet.record.format.metadata import About
+from trnfleet.record.read.recording import Recording
+from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
 

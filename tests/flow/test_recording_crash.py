@@ -15,9 +15,9 @@ import pytest
 from support.taping import at, read, state, value, write
 
 from trnfleet.errors import ConfigError
-from trnfleet.record.reader import PartReader
-from trnfleet.record.recording import Recording
-from trnfleet.record.writer import RecordingWriter
+from trnfleet.record.read.reader import PartReader
+from trnfleet.record.read.recording import Recording
+from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.wire.topics import TopicClass
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from trnfleet.clock import NS_PER_S, SystemClock
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.clock import TapeClock
 from trnfleet.monitor.replay.past import Past, PastSource
-from trnfleet.record.recording import Recording
+from trnfleet.record.read.recording import Recording
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

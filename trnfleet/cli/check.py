@@ -83,7 +83,7 @@ def _check(path: Path) -> tuple[str, list[str]]:
 
 def _messages(path: Path, kind: Kind) -> tuple[str, list[str]]:
     from trnfleet.cli.foreign import NOUNS, Kind, LinesInput, NeuronInput  # noqa: PLC0415  --help stays quick
-    from trnfleet.record.recording import Recording  # noqa: PLC0415  --help stays quick
+    from trnfleet.record.read.recording import Recording  # noqa: PLC0415  --help stays quick
 
     if kind is Kind.MCAP:
         recording = Recording.open([path])

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from trnfleet.cli.foreign import Input, Kind
-    from trnfleet.record.recording import Recording
+    from trnfleet.record.read.recording import Recording
 
 STDIO = "-"
 KINDS = ("mcap", "mosquitto", "neuron-monitor")
@@ -139,7 +139,7 @@ def open_any(paths: Sequence[Path], *, name: str | None = None) -> Recording:
         ConfigError: a file cannot be read, or recordings and others are mixed.
     """
     from trnfleet.cli.foreign import Kind  # noqa: PLC0415  --help stays quick
-    from trnfleet.record.recording import Recording  # noqa: PLC0415  --help stays quick
+    from trnfleet.record.read.recording import Recording  # noqa: PLC0415  --help stays quick
 
     kinds = [_detect(path, str(path)) for path in paths]
     if all(kind is Kind.MCAP for kind in kinds):
@@ -255,7 +255,7 @@ def _convert(
             _say(given, source, "stdout", written)
         return
     from trnfleet.cli.recordsink import find_former  # noqa: PLC0415  --help stays quick
-    from trnfleet.record.writer import RecordingError  # noqa: PLC0415  --help stays quick
+    from trnfleet.record.write.writer import RecordingError  # noqa: PLC0415  --help stays quick
 
     path = Path(target)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
@@ -299,7 +299,7 @@ def _say(given: Input, source: str, target: str, written: int) -> None:
 
 def _write_mcap(inputs: Sequence[Input], path: Path) -> int:
     """Write a recording of all messages, merged by time; return how many they are."""
-    from trnfleet.record.writer import RecordingWriter  # noqa: PLC0415  --help stays quick
+    from trnfleet.record.write.writer import RecordingWriter  # noqa: PLC0415  --help stays quick
 
     abouts = [given.about for given in inputs]
     about = dataclasses.replace(
@@ -319,7 +319,7 @@ def _write_mcap(inputs: Sequence[Input], path: Path) -> int:
 def _write_text(given: Input, to: Kind, output: BinaryIO, name: str | None, instance: str | None) -> int:
     """Write lines, or documents; return how many they are."""
     from trnfleet.cli.foreign import Kind  # noqa: PLC0415  --help stays quick
-    from trnfleet.record.lines import encode_line  # noqa: PLC0415  --help stays quick
+    from trnfleet.record.format.lines import encode_line  # noqa: PLC0415  --help stays quick
 
     if to is Kind.NEURON:
         from trnfleet.cli.documents import write_documents  # noqa: PLC0415  --help stays quick

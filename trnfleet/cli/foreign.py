@@ -17,11 +17,11 @@ from trnfleet.bridge.neuron_monitor import DEFAULT_PERIOD_S, MOST_DOCUMENT_BYTES
 from trnfleet.bridge.neuron_telemetry import HostTelemetry, boot_of, default_path
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.errors import ConfigError, WireError
-from trnfleet.record.about import About
-from trnfleet.record.lines import decode_line, decode_lines
-from trnfleet.record.opening import refuse_special
-from trnfleet.record.recording import Recording
-from trnfleet.record.records import MAGIC
+from trnfleet.record.format.lines import decode_line, decode_lines
+from trnfleet.record.format.metadata import About
+from trnfleet.record.format.records import MAGIC
+from trnfleet.record.read.open import refuse_special
+from trnfleet.record.read.recording import Recording
 from trnfleet.wire.ndjson import LeftOut, read_lines
 from trnfleet.wire.ports import Stored
 from trnfleet.wire.topics import DEFAULT_ROOT, VERSION, TopicClass

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.history import History
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.replay.deck import Deck, Maker
-    from trnfleet.record.live import LiveBuffer
+    from trnfleet.record.write.live import LiveBuffer
     from trnfleet.transport.url import BrokerUrl
     from trnfleet.wire.ports import Source
 
@@ -63,9 +63,9 @@ def make_buffer(fleet: str, root: str, url: BrokerUrl, *, clock: Clock, disk_byt
         raise ConfigError(
             f"--past: {size_text(disk_bytes)} is too little to go back in time; at least {size_text(LEAST_BYTES)}, or 0 for none"
         )
-    from trnfleet.record.about import About  # noqa: PLC0415  --help stays quick
-    from trnfleet.record.leftovers import clear_leftovers  # noqa: PLC0415  --help stays quick
-    from trnfleet.record.live import LiveBuffer  # noqa: PLC0415  --help stays quick
+    from trnfleet.record.format.metadata import About  # noqa: PLC0415  --help stays quick
+    from trnfleet.record.write.live import LiveBuffer  # noqa: PLC0415  --help stays quick
+    from trnfleet.record.write.orphaned_buffers import clear_leftovers  # noqa: PLC0415  --help stays quick
 
     parent = past_folder()
     clear_leftovers(parent, clock.wall_ns())

@@ -148,7 +148,7 @@ def command(
 
 async def _record(asked: Asked, former: Sequence[Path]) -> None:
     from trnfleet.cli.recordsink import make_sink, remove_former  # noqa: PLC0415  --help stays quick
-    from trnfleet.record.about import About  # noqa: PLC0415  --help stays quick
+    from trnfleet.record.format.metadata import About  # noqa: PLC0415  --help stays quick
     from trnfleet.transport.inbox import InboxLimits  # noqa: PLC0415  --help stays quick
     from trnfleet.transport.mqtt import MqttSource  # noqa: PLC0415  --help stays quick
 
@@ -271,7 +271,7 @@ def _tell_end(asked: Asked, source: MqttSource, sink: Sink) -> None:
         f"lost {lost:,}{gap}"
     )
     if status.failed:
-        from trnfleet.record.part import DELETED  # noqa: PLC0415  --help stays quick
+        from trnfleet.record.write.part import DELETED  # noqa: PLC0415  --help stays quick
 
         readable = "" if status.failed == DELETED else "; it can be read"
         raise TrnfleetError(

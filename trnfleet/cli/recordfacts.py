@@ -21,7 +21,7 @@ from trnfleet.wire.topics import TopicClass, parse_topic
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trnfleet.record.recording import Recording
+    from trnfleet.record.read.recording import Recording
     from trnfleet.wire.ports import Envelope, Stored
 
 MOST_STARTS = 200_000

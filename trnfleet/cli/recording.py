@@ -21,7 +21,7 @@ from trnfleet.wire.topics import parse_topic
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from trnfleet.record.recording import Recording
+    from trnfleet.record.read.recording import Recording
 
 WIDTH = 400
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")

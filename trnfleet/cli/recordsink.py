@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 from trnfleet.cli.recording import stdout_bytes
 from trnfleet.clock import SteadyWall
 from trnfleet.errors import ConfigError
-from trnfleet.record.lines import encode_line
-from trnfleet.record.recorder import Recorder, RecordStatus
+from trnfleet.record.format.lines import encode_line
+from trnfleet.record.write.recorder import Recorder, RecordStatus
 from trnfleet.wire.ports import Stored
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trnfleet.clock import Clock
-    from trnfleet.record.about import About
+    from trnfleet.record.format.metadata import About
     from trnfleet.wire.ports import Envelope
 
 STDOUT = "-"
@@ -222,7 +222,7 @@ def remove_former(former: Sequence[Path]) -> None:
 
 def _is_part(path: Path, number: int) -> bool:
     """Say whether a file is that part of a recording by what it says of itself, and not by its name alone."""
-    from trnfleet.record.reader import PartReader  # noqa: PLC0415  only for --overwrite
+    from trnfleet.record.read.reader import PartReader  # noqa: PLC0415  only for --overwrite
 
     try:
         part = PartReader(path)

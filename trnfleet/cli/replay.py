@@ -181,7 +181,7 @@ def _check(given: Collection[str], broker: BrokerUrl | None, *, stdout: bool, al
 
 def _write(asked: Asked, kinds: Sequence[str]) -> None:
     """Write a recording's lines to stdout, as fast as they are read."""
-    from trnfleet.record.unframing import Lines  # noqa: PLC0415  --help stays quick
+    from trnfleet.record.read.ndjson import Lines  # noqa: PLC0415  --help stays quick
 
     with opened(asked.files, name=asked.name) as recording:
         fleet = fleet_of(recording, asked.name, asked.files[0])

@@ -14,7 +14,7 @@ from trnfleet.cli.recording import fleet_of, fleets_of, part_of
 from trnfleet.clock import SystemClock
 from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.errors import ConfigError, WireError
-from trnfleet.record.player import Player
+from trnfleet.record.read.player import Player
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.text import plain
 from trnfleet.transport.filters import topic_matches
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from trnfleet.cli.recording import Asked
     from trnfleet.clock import Clock
-    from trnfleet.record.recording import Recording
+    from trnfleet.record.read.recording import Recording
     from trnfleet.transport.url import BrokerUrl, Password
 
 SWITCH_S = 0.0005

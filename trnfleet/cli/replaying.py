@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trnfleet.cli.alerting import Alerting
-    from trnfleet.record.recording import Recording
+    from trnfleet.record.read.recording import Recording
 
 
 async def run_replay_app(

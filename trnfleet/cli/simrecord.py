@@ -15,8 +15,8 @@ from trnfleet.cli.recording import size_text
 from trnfleet.cli.running import unreliable
 from trnfleet.clock import ManualClock, format_rfc3339
 from trnfleet.domain.quantities import duration as duration_text
-from trnfleet.record.about import About
-from trnfleet.record.writer import RecordingWriter
+from trnfleet.record.format.metadata import About
+from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.sim.announcements import will_envelope
 from trnfleet.sim.publishing import Simulation
 from trnfleet.sim.samples import boot_of_seed

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.record.live import LiveBuffer
+    from trnfleet.record.write.live import LiveBuffer
     from trnfleet.transport.url import BrokerUrl, Password
     from trnfleet.wire.ports import Source
 
@@ -72,7 +72,7 @@ def watch_fleet(
     source = MqttSource(url, filters, password=password, clock=clock, protocol=protocol)
     tapped: Source = source
     if buffer is not None:
-        from trnfleet.record.recorder import TappedSource  # noqa: PLC0415  most readers keep nothing
+        from trnfleet.record.write.recorder import TappedSource  # noqa: PLC0415  most readers keep nothing
 
         tapped = TappedSource(source, buffer)
     monitor = Monitor(

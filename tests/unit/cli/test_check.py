@@ -7,8 +7,8 @@ from click.testing import CliRunner
 
 from trnfleet.cli.check import command
 from trnfleet.config import shipped_folder, shipped_names
-from trnfleet.record.about import About
-from trnfleet.record.writer import RecordingWriter
+from trnfleet.record.format.metadata import About
+from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.wire.ports import Envelope
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"

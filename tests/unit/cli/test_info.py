@@ -14,10 +14,10 @@ from support.feed import Feed, ultraservers
 
 from trnfleet.cli.info import command
 from trnfleet.clock import NS_PER_S
-from trnfleet.record.about import PROFILE, About
-from trnfleet.record.envelopes import pack
-from trnfleet.record.recording import Recording
-from trnfleet.record.writer import RecordingWriter
+from trnfleet.record.format.envelopes import pack
+from trnfleet.record.format.metadata import PROFILE, About
+from trnfleet.record.read.recording import Recording
+from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import parse_topic
 

@@ -13,12 +13,12 @@ from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.history import History
 from trnfleet.monitor.replay.past import PastSource
-from trnfleet.record.recording import Recording
+from trnfleet.record.read.recording import Recording
 from trnfleet.transport.url import parse_url
 from trnfleet.wire.ports import Envelope
 
 if TYPE_CHECKING:
-    from trnfleet.record.live import LiveBuffer
+    from trnfleet.record.write.live import LiveBuffer
 
 BEGIN_NS = 1_767_571_200 * NS_PER_S
 URL = parse_url("mqtt://ops@127.0.0.1:1883")

@@ -8,9 +8,9 @@ import pytest
 from trnfleet.cli.recording import Moment, Size, choose_fleet, fleet_of, fleets_in, part_of, size_text
 from trnfleet.clock import NS_PER_S, parse_rfc3339
 from trnfleet.errors import ConfigError
-from trnfleet.record.about import About
-from trnfleet.record.recording import Recording
-from trnfleet.record.writer import RecordingWriter
+from trnfleet.record.format.metadata import About
+from trnfleet.record.read.recording import Recording
+from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.wire.ports import Envelope
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from trnfleet.cli import recordsink
 from trnfleet.cli.recordsink import LineSink, Sink, find_former, make_sink, remove_former
 from trnfleet.clock import ManualClock
 from trnfleet.errors import ConfigError
-from trnfleet.record.about import About
-from trnfleet.record.part import PartFile
+from trnfleet.record.format.metadata import About
+from trnfleet.record.write.part import PartFile
 from trnfleet.wire.ports import Envelope
 
 START_NS = 1_767_600_000_000_000_000

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from trnfleet.cli import simrecord
 from trnfleet.cli.running import load_run, make_engine
-from trnfleet.record.recording import Recording
+from trnfleet.record.read.recording import Recording
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, parse_topic
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from trnfleet.clock import NS_PER_S, SystemClock
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.clock import TapeClock
 from trnfleet.monitor.replay.past import Past, PastSource
-from trnfleet.record.about import About
-from trnfleet.record.recording import Recording
-from trnfleet.record.writer import RecordingWriter
+from trnfleet.record.format.metadata import About
+from trnfleet.record.read.recording import Recording
+from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.wire.ports import Envelope
 
 if TYPE_CHECKING:

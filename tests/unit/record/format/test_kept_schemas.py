@@ -1,0 +1,36 @@
+"""A recording of every schema that was ever written is kept, and read for ever; these files are never made anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trnfleet.record.format.schema import MAJOR, MINOR
+from trnfleet.record.read.recording import Recording
+
+KEPT = Path(__file__).parents[3] / "fixtures" / "schemas"
+
+
+def test_there_is_one_of_the_present_schema() -> None:
+    """Who writes another schema keeps a recording of it."""
+    assert (KEPT / f"recording-{MAJOR}.{MINOR}.mcap").exists()
+
+
+def test_the_recording_of_schema_1_0_says_what_it_said() -> None:
+    recording = Recording.open([KEPT / "recording-1.0.mcap"])
+    assert recording.abouts[0].schema == "1.0"
+    assert recording.abouts[0].seed == 7
+    assert recording.fleets == ("lab",)
+    assert recording.verify() == []
+    stored = list(recording.read(recording.start_ns - 1, recording.end_ns))
+    topics = {each.envelope.topic for each in stored}
+    assert len(stored) == 63
+    assert "trnfleet/v1/lab/node/lab/standalone/trn2-0001" in topics
+    telemetry = [each for each in stored if "/telemetry/" in each.envelope.topic]
+    assert len(telemetry) == 30
+    assert {each.envelope.content_type for each in telemetry} == {"application/cbor"}
+    assert telemetry[-1].time_ns - telemetry[0].time_ns == 29_000_000_000
+    keyframe = recording.keyframe(recording.end_ns)
+    assert keyframe is not None
+    assert keyframe.has_values
+    assert {each.envelope.topic for each in keyframe.state} <= topics
+    recording.close()

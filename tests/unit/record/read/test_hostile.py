@@ -1,0 +1,168 @@
+"""Files that were made to hurt: what they name, how long they seem, and how much of them there is."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+import zstandard
+from mcap.records import Channel, Header, Metadata
+
+from trnfleet.errors import ConfigError, WireError
+from trnfleet.record.format.envelopes import MAX_NS, pack, unpack
+from trnfleet.record.format.limits import DEFAULT_RECORD_LIMITS
+from trnfleet.record.format.metadata import About
+from trnfleet.record.format.records import MAGIC, MESSAGE_HEAD, to_bytes
+from trnfleet.record.read.reader import PartReader
+from trnfleet.record.read.recording import Recording
+from trnfleet.record.write.part import DELETED
+from trnfleet.record.write.writer import RecordingError, RecordingWriter
+from trnfleet.wire.ports import Envelope
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ABOUT = About(id="a", fleets=("demo",))
+EVENT = Envelope("trnfleet/v1/demo/event/uc1", b"{}", 1)
+START_NS = 1_767_600_000_000_000_000
+NOBODY = "\x1b]0;x\x07\u202e"
+
+
+def unfinished(path: Path, *chunks: tuple[int, list[tuple[int, int, bytes]]]) -> Path:
+    """Write a file without an index: for each chunk the end that it names, and its messages (time, channel, data)."""
+    head = [
+        Header("trnfleet", "x"),
+        Metadata("trnfleet", ABOUT.to_metadata()),
+        Channel(1, "event", "cbor", {}, 0),
+    ]
+    file = MAGIC + to_bytes(head)
+    for end_ns, messages in chunks:
+        content = b"".join(
+            MESSAGE_HEAD.pack(5, 22 + len(data), channel, 0, time_ns, 0) + data
+            for time_ns, channel, data in messages
+        )
+        data = zstandard.compress(content)
+        begin_ns = messages[0][0]
+        fields = struct.pack("<QQQII", begin_ns, end_ns, len(content), zlib.crc32(content), 4)
+        fields += b"zstd" + struct.pack("<Q", len(data)) + data
+        file += struct.pack("<BQ", 6, len(fields)) + fields
+        for channel in {channel for _, channel, _ in messages}:
+            places = struct.pack("<HIQQ", channel, 16, begin_ns, 0)
+            file += struct.pack("<BQ", 7, len(places)) + places
+    path.write_bytes(file)
+    return path
+
+
+def test_times_at_the_ends_of_time_are_kept(tmp_path: Path) -> None:
+    """A message of 1970 is written, and what is said to come before or after what can be said is held there."""
+    path = tmp_path / "a.mcap"
+    writer = RecordingWriter(path, ABOUT)
+    for time_ns in (-5, 0, MAX_NS, MAX_NS + 5):
+        writer.write(time_ns, EVENT)
+        writer.flush()
+    writer.close()
+
+    recording = Recording.open([path])
+    assert [stored.time_ns for stored in recording.all()] == [0, 1, MAX_NS, MAX_NS]
+    assert recording.verify() == []
+
+
+def test_names_that_no_fleet_has_are_not_believed() -> None:
+    """What reaches a terminal or a topic as a fleet's name or root is one."""
+    data = dataclasses.replace(ABOUT, fleets=("demo", NOBODY, "a/b", ""), root=NOBODY).to_metadata()
+
+    about = About.from_metadata(data)
+
+    assert about.fleets == ("demo",)
+    assert about.root == "trnfleet"
+
+
+def test_pipes_and_devices_are_refused_at_once(tmp_path: Path) -> None:
+    """Nobody waits for a pipe's writer or for a device's end."""
+    pipe = tmp_path / "pipe.mcap"
+    os.mkfifo(pipe)
+    for path in (pipe, type(pipe)("/dev/zero")):
+        with pytest.raises(ConfigError, match="is a pipe or a device"):
+            PartReader(path)
+
+
+def test_a_topic_is_no_longer_than_mqtt_allows() -> None:
+    """Topics are kept by the million, so that each must be of a bounded length."""
+    longest = EVENT._replace(topic="t" * 65_535)
+    assert unpack(pack(longest)) == longest
+    with pytest.raises(WireError, match="65536 characters"):
+        unpack(pack(EVENT._replace(topic="t" * 65_536)))
+
+
+def test_a_census_has_room_for_so_many_characters(tmp_path: Path) -> None:
+    """Topics beyond what is kept of them are counted together."""
+    path = tmp_path / "a.mcap"
+    writer = RecordingWriter(path, ABOUT)
+    for number in range(10):
+        writer.write(START_NS + number, EVENT._replace(topic=f"other/{number}/{'x' * 92}"))
+    writer.close()
+
+    census = Recording.open([path], dataclasses.replace(DEFAULT_RECORD_LIMITS, topic_chars=500)).census()
+
+    assert (len(census.topics), census.uncounted, census.messages) == (5, 5, 10)
+
+
+def test_a_chunk_of_too_many_messages_is_left_out(tmp_path: Path) -> None:
+    """Each message takes memory, however small it is."""
+    path = unfinished(
+        tmp_path / "a.mcap", (START_NS + 9, [(START_NS + n, 1, pack(EVENT)) for n in range(10)])
+    )
+    few = Recording.open([path], dataclasses.replace(DEFAULT_RECORD_LIMITS, messages=9))
+    assert (list(few.all()), few.damaged) == ([], 1)
+    enough = Recording.open([path], dataclasses.replace(DEFAULT_RECORD_LIMITS, messages=10))
+    assert len(list(enough.all())) == 10
+
+
+def test_overlapping_chunks_share_a_bound(tmp_path: Path) -> None:
+    """Of chunks that all claim the same time only so many bytes are read side by side; nothing is lost over it."""
+    chunk = (START_NS + 9, [(START_NS + n, 1, pack(EVENT)) for n in range(10)])
+    path = unfinished(tmp_path / "a.mcap", *[chunk] * 12)
+    recording = Recording.open([path], dataclasses.replace(DEFAULT_RECORD_LIMITS, overlap_bytes=1))
+
+    times = [stored.time_ns for stored in recording.all()]
+
+    assert len(times) == 120
+    assert times == sorted(times)
+    # One chunk at a time: only the first is in order, the rest is held at its end.
+    assert times[9:] == [START_NS + 9] * 111
+
+
+def test_a_chunk_beyond_the_end_of_time_is_no_chunk(tmp_path: Path) -> None:
+    """A damaged time does not make a recording 500 years long."""
+    message = [(START_NS, 1, pack(EVENT))]
+    path = unfinished(tmp_path / "a.mcap", (START_NS, message), (2**64 - 1, message))
+
+    recording = Recording.open([path])
+
+    assert (recording.start_ns, recording.end_ns, recording.damaged) == (START_NS, START_NS, 1)
+
+
+def test_the_walk_tells_each_chunk_its_channels(tmp_path: Path) -> None:
+    """Chunks of many channels are walked as quickly as others, and know them all."""
+    many = [(START_NS, channel, b"") for channel in range(1, 20_000)]
+    path = unfinished(tmp_path / "a.mcap", (START_NS, many), (START_NS + 1, [(START_NS + 1, 7, b"")]))
+
+    entries = PartReader(path).entries
+
+    assert [entry.channels for entry in entries] == [tuple(range(1, 20_000)), (7,)]
+
+
+def test_a_recording_that_somebody_deletes_ends(tmp_path: Path) -> None:
+    """Nobody records all night into a file that is gone."""
+    path = tmp_path / "a.mcap"
+    writer = RecordingWriter(path, ABOUT)
+    writer.write(START_NS, EVENT)
+    writer.flush()
+    path.unlink()
+    writer.write(START_NS + 1, EVENT)
+    with pytest.raises(RecordingError, match=DELETED):
+        writer.flush()

@@ -1,0 +1,273 @@
+"""The last minutes: kept within bounds, read while they grow, saved, and gone at the end."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from support.taping import ABOUT, NS_PER_S, START_NS, read
+
+from trnfleet.clock import ManualClock
+from trnfleet.errors import ConfigError
+from trnfleet.record.read.recording import Recording
+from trnfleet.record.write.live import LiveBuffer
+from trnfleet.record.write.orphaned_buffers import LOCK_NAME, FolderLock, clear_leftovers
+from trnfleet.wire.ports import Envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DAY_NS = 86_400 * NS_PER_S
+
+
+def batch(first: int, count: int, size: int = 3_000) -> list[Envelope]:
+    """Return numbered telemetry that does not compress, at 10 Hz."""
+    return [
+        Envelope(
+            f"trnfleet/v1/demo/telemetry/uc1/us-{n % 8:04d}",
+            b"%08d" % n + os.urandom(size),
+            received_s=100.0 + n / 10,
+        )
+        for n in range(first, first + count)
+    ]
+
+
+def numbers(found: Iterator[tuple[int, Envelope]]) -> list[int]:
+    return [int(envelope.payload[:8]) for _, envelope in found]
+
+
+def moment(number: float) -> int:
+    return START_NS + round(number * NS_PER_S / 10)
+
+
+@pytest.fixture
+def buffer(tmp_path: Path) -> Iterator[LiveBuffer]:
+    """A buffer of 8 MiB of disk, begun."""
+    made = LiveBuffer(
+        tmp_path / "past" / "demo-1",
+        ABOUT,
+        clock=ManualClock(START_NS, 100.0),
+        memory_bytes=8 * 2**20,
+        disk_bytes=8 * 2**20,
+    )
+    made.start()
+    yield made
+    made.close()
+
+
+def fill(buffer: LiveBuffer, first: int, count: int) -> None:
+    """Hand over, as fast as the thread takes it."""
+    for begin in range(first, first + count, 100):
+        buffer.take(batch(begin, min(100, first + count - begin)))
+        assert buffer._thread.flush(5)
+
+
+def test_it_is_read_while_it_grows(buffer: LiveBuffer) -> None:
+    """What was taken can be read half a second later; a keyframe gives what held before."""
+    assert (buffer.start_ns, buffer.end_ns, buffer.window_s) == (0, 0, 0)
+    assert buffer.keyframe(moment(0)) is None
+    assert list(buffer.read(0, moment(1_000))) == []
+    fill(buffer, 0, 300)
+
+    assert (buffer.start_ns, buffer.end_ns) == (moment(0), moment(299))
+    assert buffer.window_s == pytest.approx(29.9)
+    assert numbers(buffer.read(moment(99), moment(299))) == list(range(100, 300))
+    keyframe = buffer.keyframe(moment(250))
+    assert keyframe is not None
+    assert sorted(int(each.envelope.payload[:8]) for each in keyframe.state) == list(
+        range(
+            (keyframe.time_ns - START_NS) * 10 // NS_PER_S - 7,
+            (keyframe.time_ns - START_NS) * 10 // NS_PER_S + 1,
+        )
+    )
+    fill(buffer, 300, 100)
+    assert numbers(buffer.read(moment(299), moment(999))) == list(range(300, 400))
+
+
+async def test_a_silence_is_kept_too(tmp_path: Path) -> None:
+    """While nothing comes, the end goes on; what comes after the silence is read after it."""
+    clock = ManualClock(START_NS, 100.0)
+    buffer = LiveBuffer(tmp_path / "past" / "demo-1", ABOUT, clock=clock)
+    buffer.start()
+    await clock.advance(5.0)
+    assert buffer.end_ns == 0
+    fill(buffer, 0, 51)
+    assert buffer.end_ns == moment(50)
+    await clock.advance(60.0)
+    assert buffer.end_ns == START_NS + 64 * NS_PER_S
+    assert buffer.window_s == 64.0
+    assert numbers(buffer.read(moment(40), buffer.end_ns)) == list(range(41, 51))
+    buffer.take(batch(651, 1))
+    before_ns = buffer.end_ns
+    assert buffer._thread.flush(5)
+    assert numbers(buffer.read(before_ns, moment(651))) == [651]
+    buffer._thread.fail("No space left on device")
+    await clock.advance(60.0)
+    assert buffer.end_ns == moment(651)
+    buffer.close()
+
+
+def test_reading_asks_for_the_present(buffer: LiveBuffer) -> None:
+    """Who reads beyond the end makes the thread write what it has; the next call finds it."""
+    buffer.take(batch(0, 2))
+    began = time.monotonic()
+    while not list(buffer.read(0, moment(1_000))):
+        time.sleep(0.002)
+        assert time.monotonic() < began + 0.4
+
+    assert buffer.end_ns == moment(1)
+
+
+def test_reading_piece_by_piece_up_to_the_end_misses_nothing(buffer: LiveBuffer) -> None:
+    """A player that follows the end of a buffer while it grows gets every message once."""
+
+    def feed() -> None:
+        for begin in range(0, 2_000, 20):
+            buffer.take(batch(begin, 20, 200))
+            time.sleep(0.002)
+
+    feeding = threading.Thread(target=feed)
+    feeding.start()
+    seen: list[int] = []
+    position = 0
+    while len(seen) < 2_000:
+        until = min(buffer.end_ns, position + 20 * NS_PER_S) if position else buffer.end_ns
+        list(buffer.read(until, until + 1))
+        seen += numbers(buffer.read(position, until))
+        position = until
+    feeding.join()
+
+    assert seen == list(range(2_000))
+
+
+def test_disk_and_window_are_bounded(tmp_path: Path, buffer: LiveBuffer) -> None:
+    """The oldest goes; what is left is whole, begins with a keyframe, and the disk is never exceeded."""
+    for begin in range(0, 6_000, 500):
+        fill(buffer, begin, 500)
+        used = sum(path.stat().st_size for path in (tmp_path / "past" / "demo-1").iterdir())
+        assert used <= 8 * 2**20
+
+    kept = numbers(buffer.read(0, buffer.end_ns))
+    assert kept == list(range(kept[0], 6_000))
+    assert 1_500 < len(kept) < 3_000
+    assert buffer.status.lost == 0
+    assert (buffer.start_ns, buffer.end_ns) == (moment(kept[0]), moment(5_999))
+    keyframe = buffer.keyframe(buffer.start_ns)
+    assert keyframe is not None
+    assert len(keyframe.state) == 8
+    assert buffer.keyframe(moment(10)) is None
+
+
+def test_who_reads_what_is_deleted_reads_to_the_end(buffer: LiveBuffer) -> None:
+    """Reading goes on over a part that has gone meanwhile."""
+    fill(buffer, 0, 1_000)
+    reading = buffer.read(0, moment(999))
+    first = next(reading)
+    fill(buffer, 1_000, 4_000)
+
+    assert buffer.start_ns > moment(999)
+    assert [int(first.envelope.payload[:8]), *numbers(reading)] == list(range(1_000))
+
+
+def test_it_can_be_saved_as_a_recording(tmp_path: Path, buffer: LiveBuffer) -> None:
+    """One finished, sound file with all that is kept, while recording goes on."""
+    fill(buffer, 0, 4_000)
+    kept = list(buffer.read(0, buffer.end_ns))
+    buffer.take(batch(4_000, 10))
+
+    saved = buffer.save(tmp_path / "saved.mcap")
+
+    assert saved == len(kept) + 10
+    recording = Recording.open([tmp_path / "saved.mcap"])
+    assert list(recording.all())[: len(kept)] == kept
+    assert recording.is_finished
+    assert recording.verify() == []
+    assert recording.counts["telemetry"] == saved
+    keyframe = recording.keyframe(recording.start_ns)
+    assert keyframe is not None
+    assert len(keyframe.state) == 8
+    recording.close()
+    with pytest.raises(ConfigError, match=r"saved\.mcap: exists already"):
+        buffer.save(tmp_path / "saved.mcap")
+
+
+def test_there_may_be_nothing_to_save(tmp_path: Path, buffer: LiveBuffer) -> None:
+    """Then no file is made."""
+    with pytest.raises(ConfigError, match="nothing to save"):
+        buffer.save(tmp_path / "saved.mcap")
+    assert not (tmp_path / "saved.mcap").exists()
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_it_is_gone_at_the_end_unless_it_is_to_stay(tmp_path: Path, buffer: LiveBuffer, keep: bool) -> None:
+    """Folder and all; or finished parts."""
+    fill(buffer, 0, 600)
+    buffer.close(keep=keep)
+    buffer.close(keep=keep)
+
+    parts = sorted((tmp_path / "past").glob("demo-1/*.mcap"))
+    assert bool(parts) == keep == (tmp_path / "past" / "demo-1").exists()
+    if keep:
+        assert len(read(*parts)) == 600
+
+
+def test_a_folder_that_cannot_be_made_stops_nobody(tmp_path: Path) -> None:
+    """The status says why; taking, reading and closing go on."""
+    (tmp_path / "file").write_bytes(b"")
+    buffer = LiveBuffer(tmp_path / "file" / "x", ABOUT, clock=ManualClock(START_NS, 100.0))
+    buffer.take(batch(0, 5))
+    buffer.start()
+    buffer.take(batch(5, 5))
+
+    assert buffer.status.failed == "Not a directory"
+    assert buffer.status.lost == 10
+    assert list(buffer.read(0, moment(100))) == []
+    assert buffer.keyframe(moment(100)) is None
+    buffer.close()
+
+
+def leave(parent: Path, name: str, written_ns: int) -> Path:
+    """Make a folder as a crash leaves it."""
+    folder = parent / name
+    folder.mkdir(parents=True)
+    for file in (LOCK_NAME, "live-0001.mcap"):
+        (folder / file).write_bytes(b"")
+        os.utime(folder / file, ns=(written_ns, written_ns))
+    return folder
+
+
+def test_leftovers_of_crashes_are_deleted(tmp_path: Path) -> None:
+    """All but the newest, and that one after a day; whoever lives keeps what is theirs."""
+    old, newer = leave(tmp_path, "demo-1", START_NS), leave(tmp_path, "demo-2", START_NS + NS_PER_S)
+    alive = leave(tmp_path, "demo-3", START_NS)
+    lock = FolderLock(alive)
+    lock.take()
+    foreign = leave(tmp_path, "mine", START_NS)
+    (foreign / "diary.txt").write_bytes(b"")
+    (tmp_path / "empty").mkdir()
+
+    assert clear_leftovers(tmp_path, START_NS + DAY_NS) == 1
+    assert not old.exists()
+    assert newer.exists()
+    assert clear_leftovers(tmp_path, START_NS + DAY_NS + NS_PER_S) == 0
+    assert clear_leftovers(tmp_path, START_NS + DAY_NS + NS_PER_S + 1) == 1
+    assert not newer.exists()
+    assert alive.exists()
+    assert foreign.exists()
+    lock.release()
+    assert clear_leftovers(tmp_path / "none", START_NS) == 0
+
+
+def test_a_folder_belongs_to_one_buffer(tmp_path: Path, buffer: LiveBuffer) -> None:
+    """A second one does not write into it."""
+    second = LiveBuffer(tmp_path / "past" / "demo-1", ABOUT, clock=ManualClock(START_NS, 100.0))
+    second.start()
+
+    assert second.status.failed
+    second.close()
+    fill(buffer, 0, 10)
+    assert numbers(buffer.read(0, buffer.end_ns)) == list(range(10))

@@ -1,0 +1,151 @@
+"""A chunk's messages: read, held against the limits, decompressed, checked and put in order."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from typing import TYPE_CHECKING, NamedTuple
+
+import lz4.frame
+import zstandard
+from mcap.opcode import Opcode
+
+from trnfleet.errors import WireError
+from trnfleet.record.format.envelopes import MAX_NS
+from trnfleet.record.format.records import HEAD, MESSAGE_FIELDS, MESSAGE_HEAD, ChunkFields, parse_chunk_head
+
+if TYPE_CHECKING:
+    from trnfleet.record.format.limits import RecordLimits
+    from trnfleet.record.format.records import ChunkEntry
+
+
+class Item(NamedTuple):
+    """Where a message is in its chunk."""
+
+    time_ns: int
+    channel: int
+    begin: int
+    """Of its data."""
+    end: int
+
+
+class Messages(NamedTuple):
+    """A chunk's messages in the order of their times."""
+
+    data: bytes
+    items: list[Item]
+    was_sorted: bool
+    """Whether they stood in that order."""
+    channels: dict[int, bytes]
+    """Fields of the channel records that stand among them."""
+
+
+def read_messages(file: int, entry: ChunkEntry, limits: RecordLimits) -> Messages:
+    """Return the messages of a chunk.
+
+    Raises:
+        WireError: it is damaged, or beyond the limits.
+        OSError: the file cannot be read.
+    """
+    if entry.length > limits.chunk_bytes + HEAD.size + 64:
+        raise WireError(f"chunk of {entry.length} bytes is over the limit of {limits.chunk_bytes}")
+    record = os.pread(file, entry.length, entry.offset)
+    if len(record) != entry.length:
+        raise WireError("chunk is cut short")
+    if entry.is_loose:
+        return _within(entry, _parse(record, limits))
+    head = parse_chunk_head(record)
+    if head.data_at + head.data_size != len(record):
+        raise WireError("chunk's length is not what its index says")
+    if head.size != entry.size:
+        raise WireError("chunk's size is not what its index says")
+    data = _decompress(memoryview(record)[head.data_at :], head, limits)
+    if head.crc and zlib.crc32(data) != head.crc:
+        raise WireError("chunk's checksum does not agree")
+    return _within(entry, _parse(data, limits))
+
+
+def _within(entry: ChunkEntry, messages: Messages) -> Messages:
+    """Return messages whose times are those that were said of the chunk, on which all reading in order rests."""
+    items = messages.items
+    if items and not entry.start_ns <= items[0].time_ns <= items[-1].time_ns <= entry.end_ns:
+        raise WireError("chunk has messages outside of its times")
+    return messages
+
+
+def _decompress(data: memoryview, head: ChunkFields, limits: RecordLimits) -> bytes:
+    size = head.size
+    if size > limits.chunk_bytes:
+        raise WireError(f"chunk of {size} bytes is over the limit of {limits.chunk_bytes}")
+    if size > limits.free_bytes and size > limits.ratio * len(data):
+        raise WireError(f"chunk grows more than {limits.ratio}-fold")
+    if head.compression == "zstd":
+        result = _unzstd(data, size)
+    elif head.compression == "lz4":
+        result = _unlz4(data, size)
+    else:
+        result = bytes(data)
+    if len(result) != size:
+        raise WireError(f"chunk has {len(result)} bytes, not {size}")
+    return result
+
+
+def _unzstd(data: memoryview, size: int) -> bytes:
+    """Decompress at most `size` bytes and one more."""
+    try:
+        said = zstandard.get_frame_parameters(data).content_size
+        if said not in {size, zstandard.CONTENTSIZE_UNKNOWN}:
+            raise WireError(f"chunk's frame has {said} bytes, not {size}")
+        if said == size and size:
+            return zstandard.ZstdDecompressor().decompress(data)
+        with zstandard.ZstdDecompressor().stream_reader(bytes(data)) as reader:
+            return reader.read(size + 1)
+    except (zstandard.ZstdError, MemoryError) as error:
+        raise WireError("chunk cannot be decompressed") from error
+
+
+def _unlz4(data: memoryview, size: int) -> bytes:
+    """Decompress at most `size` bytes and one more."""
+    try:
+        return bytes(lz4.frame.LZ4FrameDecompressor().decompress(bytes(data), max_length=size + 1))
+    except (RuntimeError, EOFError, MemoryError, ValueError) as error:
+        raise WireError("chunk cannot be decompressed") from error
+
+
+def _parse(data: bytes, limits: RecordLimits) -> Messages:
+    """Return where the messages are."""
+    items: list[Item] = []
+    channels: dict[int, bytes] = {}
+    at, size, last_ns, is_sorted = 0, len(data), 0, True
+    unpack, head_size = MESSAGE_HEAD.unpack_from, MESSAGE_HEAD.size
+    most = limits.record_bytes + MESSAGE_FIELDS
+    while at < size:
+        if at + HEAD.size > size:
+            raise WireError("chunk ends within a record")
+        opcode, length = HEAD.unpack_from(data, at)
+        past = at + HEAD.size + length
+        if past > size:
+            raise WireError("chunk ends within a record")
+        if opcode == Opcode.MESSAGE:
+            if not MESSAGE_FIELDS <= length <= most:
+                raise WireError("chunk has a message of an impossible length")
+            _, _, channel, _, time_ns, _ = unpack(data, at)
+            if time_ns < last_ns:
+                is_sorted = False
+            if time_ns > MAX_NS:
+                raise WireError("chunk has a message of an impossible time")
+            if len(items) >= limits.messages:
+                raise WireError(f"chunk has more than {limits.messages} messages")
+            last_ns = time_ns
+            items.append(Item(time_ns, channel, at + head_size, past))
+        elif opcode == Opcode.CHANNEL and length >= 2 and len(channels) < limits.channels:
+            fields = data[at + HEAD.size : past]
+            channels[int.from_bytes(fields[:2], "little")] = fields
+        at = past
+    if not is_sorted:
+        items.sort(key=_time_of)
+    return Messages(data, items, is_sorted, channels)
+
+
+def _time_of(item: Item) -> int:
+    return item.time_ns

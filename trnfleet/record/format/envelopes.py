@@ -1,0 +1,157 @@
+"""One message of a recording: an envelope as a CBOR map, and back.
+
+The map has `topic`, `qos`, `retain`, `content_type` (where the broker gave one) and `payload`. In a keyframe it also has
+`time_ns`, when the envelope came in.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import cbor2
+
+from trnfleet.clock import parse_rfc3339
+from trnfleet.errors import WireError
+from trnfleet.record.format.schema import MAJOR, migrate
+from trnfleet.wire.cbor import decode_cbor
+from trnfleet.wire.ports import Envelope
+from trnfleet.wire.topics import VERSION, TopicClass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_NS = 2**63 - 1
+"""In the year 2262."""
+MOST_TOPIC_BYTES = 65_535
+"""What MQTT allows."""
+OTHER = "other"
+"""Channel of topics that are not ours."""
+KEYFRAME = "keyframe"
+"""Channel of what is repeated for seeking."""
+CHANNELS: tuple[str, ...] = (*(each.value for each in TopicClass), OTHER, KEYFRAME)
+"""The channels that a file has, in the order of their numbers, which begin at 1."""
+CHANNEL_IDS: dict[str, int] = {name: number for number, name in enumerate(CHANNELS, 1)}
+
+_TIME_KEY = cbor2.dumps("time_ns") + b"\x1b"
+_FRAME_TIME = cbor2.dumps("ts") + b"\x1b"
+_FRAME_HEAD_BYTES = 512
+"""A frame has its time within so many bytes."""
+_JSON_TIME = b'{"ts":"'
+_U64 = struct.Struct(">Q")
+_MAX_DEPTH = 16
+
+
+def channel_namer(root: str) -> Callable[[str], str]:
+    """Return what tells the channel of a topic: the name of its class, or `other`."""
+    head = f"{root}/{VERSION}/"
+    size = len(head)
+    classes = frozenset(each.value for each in TopicClass)
+
+    def name(topic: str) -> str:
+        if topic.startswith(head):
+            parts = topic[size:].split("/", 2)
+            if len(parts) == 3 and parts[1] in classes:
+                return parts[1]
+        return OTHER
+
+    return name
+
+
+def pack(envelope: Envelope) -> bytes:
+    """Return an envelope as a message's data; when it was received is not in it."""
+    fields: dict[str, Any] = {"topic": envelope.topic, "qos": envelope.qos, "retain": envelope.retain}
+    if envelope.content_type is not None:
+        fields["content_type"] = envelope.content_type
+    fields["payload"] = envelope.payload
+    return cbor2.dumps(fields)
+
+
+def pack_repeat(data: bytes, time_ns: int) -> bytes:
+    """Return what `pack` has made as a keyframe holds it: with the time at which it came in."""
+    return b"".join((bytes((data[0] + 1,)), memoryview(data)[1:], _TIME_KEY, _U64.pack(time_ns)))
+
+
+class KeyframeBound(NamedTuple):
+    """The message before a keyframe's envelopes, or the one behind them."""
+
+    repeats: int
+    """Envelopes between the two."""
+    has_values: bool
+    end: bool
+
+
+def pack_bound(bound: KeyframeBound) -> bytes:
+    """Return a keyframe's first or last message."""
+    return cbor2.dumps({"count": bound.repeats, "has_values": bound.has_values, "end": bound.end})
+
+
+def unpack(data: bytes | memoryview, major: int = MAJOR) -> Envelope:
+    """Return the envelope that a message holds.
+
+    Args:
+        data: The message's data.
+        major: Major version of the recording's schema.
+
+    Raises:
+        WireError: it is no such map.
+    """
+    return _envelope(_fields(data, major))
+
+
+def unpack_repeat(data: bytes | memoryview, major: int = MAJOR) -> KeyframeBound | tuple[int, Envelope]:
+    """Return what a keyframe's message holds: its bounds, or a time and an envelope.
+
+    Raises:
+        WireError: it is neither.
+    """
+    fields = _fields(data, major)
+    if "count" in fields:
+        count, has_values, end = fields["count"], fields.get("has_values"), fields.get("end", False)
+        if type(count) is not int or count < 0 or type(has_values) is not bool or type(end) is not bool:
+            raise WireError("a keyframe's head lacks its count")
+        return KeyframeBound(count, has_values, end)
+    time_ns = fields.get("time_ns")
+    if type(time_ns) is not int or not 0 <= time_ns <= MAX_NS:
+        raise WireError("a keyframe's envelope lacks its time")
+    return time_ns, _envelope(fields)
+
+
+def _fields(data: bytes | memoryview, major: int) -> dict[str, Any]:
+    try:
+        fields = decode_cbor(data, _MAX_DEPTH)
+    except WireError as error:
+        raise WireError(f"message is {error}") from error
+    if not isinstance(fields, dict):
+        raise WireError("message is not a map")
+    return fields if major == MAJOR else migrate(fields, major)
+
+
+def _envelope(fields: dict[str, Any]) -> Envelope:
+    topic, payload = fields.get("topic"), fields.get("payload")
+    qos, retain, content_type = fields.get("qos", 0), fields.get("retain", False), fields.get("content_type")
+    if type(topic) is not str or not topic or type(payload) is not bytes:
+        raise WireError("message lacks its topic or payload")
+    if len(topic) > MOST_TOPIC_BYTES:
+        raise WireError(f"message has a topic of {len(topic)} characters, over MQTT's {MOST_TOPIC_BYTES}")
+    if type(qos) is not int or not 0 <= qos <= 2 or type(retain) is not bool:
+        raise WireError("message has an impossible QoS or retain flag")
+    if content_type is not None and type(content_type) is not str:
+        raise WireError("message has an impossible content type")
+    return Envelope(topic, payload, qos, retain, content_type)
+
+
+def source_ns(payload: bytes, received_ns: int) -> int:
+    """Return the time that a telemetry payload itself names, or else when it was received."""
+    if payload.startswith(_JSON_TIME):
+        end = payload.find(b'"', 7, 48)
+        try:
+            time_ns = parse_rfc3339(payload[7:end].decode("ascii")) if end > 0 else received_ns
+        except (ValueError, OverflowError):
+            return received_ns
+    else:
+        at = payload.find(_FRAME_TIME, 0, _FRAME_HEAD_BYTES) + len(_FRAME_TIME)
+        if at < len(_FRAME_TIME) or at + 8 > len(payload):
+            return received_ns
+        (time_ns,) = _U64.unpack_from(payload, at)
+    return time_ns if 0 <= time_ns <= MAX_NS else received_ns

@@ -1,0 +1,247 @@
+"""Messages as lines of JSON, in the form in which `mosquitto_sub -F '%j'` writes them, and back.
+
+A line has `tst` (when it came in, with its zone), `topic`, `qos`, `retain` (0 or 1), `payloadlen`, `mid` where the QoS is
+above 0, `properties` where MQTT 5 has some, and `payload`: the bytes as a string (`%j`), or the JSON value that they are
+(`%J`); null where there are none. Bytes that are no UTF-8 text do not survive in mosquitto_sub's lines, so ours leave
+`payload` null and add `payload_base64`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from pydantic_core import from_json, to_json
+
+from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.errors import WireError
+from trnfleet.record.format.envelopes import MAX_NS, MOST_TOPIC_BYTES
+from trnfleet.wire.ndjson import LeftOut, is_plain, read_lines, to_plain_json
+from trnfleet.wire.ports import Envelope, Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NO_MID = 0
+"""In place of the message's id, which is not kept and never 0 in MQTT."""
+
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d{1,9})\d*)?(Z?)([+-]\d\d:?\d\d)?")
+_WHOLE_FROM = 1e15
+"""From here on mosquitto_sub's %J writes whole numbers with an exponent, which would make fractions of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineLimits:
+    """Upper bounds of what a line may hold; what is beyond them is left out and counted."""
+
+    line_bytes: int = 8 * 2**20
+    """A payload of 1 MiB still fits if every byte of it is written as an escape."""
+    payload_bytes: int = 2**20
+    """Far above what a topic of ours may carry (128 KB)."""
+
+
+DEFAULT_LINE_LIMITS = LineLimits()
+
+
+def encode_line(stored: Stored) -> bytes:
+    """Return a message as a line of text that no terminal acts upon, with its end."""
+    envelope = stored.envelope
+    payload = envelope.payload
+    line: dict[str, Any] = {
+        "tst": _format_time(stored.time_ns),
+        "topic": envelope.topic,
+        "qos": envelope.qos,
+        "retain": int(envelope.retain),
+        "payloadlen": len(payload),
+    }
+    if envelope.qos:
+        line["mid"] = NO_MID
+    if envelope.content_type is not None:
+        line["properties"] = {"content-type": envelope.content_type}
+    text = _text(payload)
+    line["payload"] = text
+    if text is None and payload:
+        line["payload_base64"] = base64.b64encode(payload).decode("ascii")
+    written = to_json(line)
+    return (written if is_plain(written) else to_plain_json(line)) + b"\n"
+
+
+def decode_line(line: bytes, limits: LineLimits = DEFAULT_LINE_LIMITS) -> Stored:
+    """Return the message that a line holds.
+
+    Raises:
+        WireError: it is not JSON, lacks something, or its payload did not survive.
+    """
+    try:
+        data = from_json(line, allow_inf_nan=False, cache_strings="keys")
+    except (ValueError, RecursionError) as error:
+        raise WireError(_why_not(line, error)) from error
+    if not isinstance(data, dict):
+        raise WireError("not a JSON object")
+    topic, qos, retain = data.get("topic"), data.get("qos", 0), data.get("retain", 0)
+    if type(topic) is not str or not topic or not _is_topic(topic):
+        raise WireError("topic is not one")
+    if type(qos) is not int or not 0 <= qos <= 2:
+        raise WireError("qos is not 0, 1 or 2")
+    if retain not in (0, 1):
+        raise WireError("retain is not 0 or 1")
+    payload = _payload(data)
+    if len(payload) > limits.payload_bytes:
+        raise WireError(f"payload of {len(payload)} bytes is over the limit of {limits.payload_bytes}")
+    return Stored(
+        _parse_time(data.get("tst")),
+        Envelope(topic, payload, qos, bool(retain), _content_type(data.get("properties"))),
+    )
+
+
+def decode_lines(
+    stream: BinaryIO, limits: LineLimits = DEFAULT_LINE_LIMITS, told: LeftOut | None = None
+) -> Iterator[Stored]:
+    """Yield the messages of a file of lines; a line that is none is left out.
+
+    Times that go back are held at the last one, so that a recording's never fall.
+
+    Args:
+        stream: The file.
+        limits: What a line may hold.
+        told: Counts what is yielded, and what is left out with the first one's number and reason.
+    """
+    told = told if told is not None else LeftOut()
+    latest_ns = 0
+    for number, line in read_lines(stream, limits.line_bytes):
+        try:
+            stored = _decoded(line, limits)
+        except WireError as error:
+            told.add(f"line {number}", str(error))
+            continue
+        latest_ns = max(latest_ns, stored.time_ns)
+        told.taken += 1
+        yield stored if stored.time_ns == latest_ns else stored._replace(time_ns=latest_ns)
+
+
+def _decoded(line: bytes | None, limits: LineLimits) -> Stored:
+    if line is None:
+        raise WireError(f"longer than {limits.line_bytes} bytes")
+    if not line:
+        raise WireError("empty; mosquitto_sub -F %J writes that for a payload that is not JSON")
+    return decode_line(line, limits)
+
+
+def _why_not(line: bytes, error: Exception) -> str:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return "not JSON: not UTF-8 text; mosquitto_sub's %j does not keep binary payloads, such as frames"
+    return f"not JSON: {error}"
+
+
+def _text(payload: bytes) -> str | None:
+    """Return a payload as text, or None where it is empty or would not come back as it was."""
+    if not payload or b"\0" in payload:
+        return None
+    try:
+        return payload.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _is_topic(topic: str) -> bool:
+    return len(topic.encode("utf-8")) <= MOST_TOPIC_BYTES and not any(char in topic for char in "+#\0")
+
+
+def _payload(data: dict[str, Any]) -> bytes:
+    length = data.get("payloadlen")
+    if length is not None and (type(length) is not int or length < 0):
+        raise WireError("payloadlen is not a number of bytes")
+    if "payload_base64" in data:
+        payload = _from_base64(data["payload_base64"])
+    elif "payload" not in data:
+        raise WireError("there is no payload")
+    else:
+        value = data["payload"]
+        payload = value.encode("utf-8") if type(value) is str else b""
+        if length in (None, len(payload)):
+            if value is None or type(value) is str:
+                return payload
+            return _compact(value)
+        # %J: null and strings of JSON look like %j's, but for the length.
+        as_json = _compact(value)
+        if length == len(as_json) or not (value is None or type(value) is str):
+            return as_json
+    if length is not None and length != len(payload):
+        raise WireError(f"payload has {len(payload)} of {length} bytes: mosquitto_sub's %j keeps text alone")
+    return payload
+
+
+def _from_base64(text: object) -> bytes:
+    if type(text) is not str:
+        raise WireError("payload_base64 is not a string")
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise WireError(f"payload_base64: {error}") from error
+
+
+def _compact(value: Any) -> bytes:
+    return to_json(_whole(value), inf_nan_mode="null")
+
+
+def _whole(value: Any) -> Any:
+    """Return a JSON value with large whole numbers as integers, which they were before mosquitto_sub wrote them."""
+    if type(value) is float and value.is_integer() and abs(value) >= _WHOLE_FROM:
+        return int(value)
+    if type(value) is list:
+        return [_whole(each) for each in value]
+    if type(value) is dict:
+        return {key: _whole(each) for key, each in value.items()}
+    return value
+
+
+def _content_type(properties: object) -> str | None:
+    if properties is None:
+        return None
+    if not isinstance(properties, dict):
+        raise WireError("properties are not an object")
+    content_type = properties.get("content-type")
+    if content_type is None or type(content_type) is str:
+        return content_type
+    raise WireError("content-type is not a string")
+
+
+def _format_time(time_ns: int) -> str:
+    """Return a time as mosquitto_sub 2.0 writes it, with a zone behind the Z; with ns where there are any."""
+    seconds, rest = divmod(time_ns, NS_PER_S)
+    fraction = f"{rest:09d}" if rest % 1_000 else f"{rest // 1_000:06d}"
+    return f"{_moment(seconds)}.{fraction}Z+0000"
+
+
+@functools.lru_cache(maxsize=8)
+def _moment(seconds: int) -> str:
+    return format_rfc3339(seconds * NS_PER_S)[:19]
+
+
+def _parse_time(text: object) -> int:
+    """Return ns since 1970 of a `tst`: text with a zone, or as before mosquitto 2.0 a number of seconds."""
+    if type(text) is int or type(text) is float:
+        time_ns = round(text * NS_PER_S) if 0 <= text <= MAX_NS // NS_PER_S else -1
+    else:
+        found = _TIME.fullmatch(text) if type(text) is str and len(text) <= 48 else None
+        if found is None or not (found[3] or found[4]):
+            raise WireError("tst is not a time with its zone")
+        time_ns = _second(found[1], found[4] or "+0000") + int((found[2] or "0").ljust(9, "0"))
+    if not 0 <= time_ns <= MAX_NS:
+        raise WireError("tst is before 1970 or after 2262")
+    return time_ns
+
+
+@functools.lru_cache(maxsize=8)
+def _second(moment: str, zone: str) -> int:
+    zone = zone if ":" in zone else f"{zone[:3]}:{zone[3:]}"
+    try:
+        return parse_rfc3339(moment + zone)
+    except (ValueError, OverflowError) as error:
+        raise WireError("tst is not a time with its zone") from error

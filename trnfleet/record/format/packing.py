@@ -1,0 +1,117 @@
+"""A chunk in the making: messages as they stand in a file, and where each of them begins."""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from typing import NamedTuple
+
+import zstandard
+from mcap.opcode import Opcode
+
+from trnfleet.record.format.records import (
+    CHUNK_HEAD,
+    HEAD,
+    MESSAGE_FIELDS,
+    MESSAGE_HEAD,
+    U16,
+    U32,
+    U64,
+)
+
+COMPRESSION = "zstd"
+LEVEL = 3
+"""zstd's own default, for what is kept."""
+QUICK_LEVEL = 1
+"""For what is deleted soon. Frames of 1,000,000 chips (82 MB/s) take 15 % of a core at this level and 50 % at 3, and 13 % more
+room (measured on 2 shared cores)."""
+_IS_BIG_ENDIAN = array("H", [1]).tobytes() == b"\0\1"
+
+
+class PackedChunk(NamedTuple):
+    """A chunk and its message indexes as they are written, and what its index entry says."""
+
+    record: bytes
+    indexes: bytes
+    start_ns: int
+    end_ns: int
+    compressed_size: int
+    size: int
+    index_offsets: dict[int, int]
+    """By channel, where its message index begins within `indexes`."""
+    counts: dict[int, int]
+    """Messages by channel."""
+
+
+class ChunkPacker:
+    """Gathers messages, whose times never fall, until they are packed into one chunk."""
+
+    def __init__(self, level: int = LEVEL) -> None:
+        self._compressor = zstandard.ZstdCompressor(level=level)
+        self._parts: list[bytes] = []
+        self._index: dict[int, array[int]] = {}
+        self.size = 0
+        """Bytes so far, not compressed."""
+        self.start_ns = 0
+        self.end_ns = 0
+        """Times of the first and the last message."""
+
+    def add(self, channel: int, sequence: int, time_ns: int, published_ns: int, data: bytes) -> None:
+        """Append a message."""
+        if not self.size:
+            self.start_ns = time_ns
+        self.end_ns = time_ns
+        index = self._index.get(channel)
+        if index is None:
+            index = self._index[channel] = array("Q")
+        index.append(time_ns)
+        index.append(self.size)
+        self._parts.append(
+            MESSAGE_HEAD.pack(
+                Opcode.MESSAGE, MESSAGE_FIELDS + len(data), channel, sequence, time_ns, published_ns
+            )
+        )
+        self._parts.append(data)
+        self.size += MESSAGE_HEAD.size + len(data)
+
+    def pack(self) -> PackedChunk:
+        """Return what was gathered as a chunk, and begin anew."""
+        content = b"".join(self._parts)
+        self._parts.clear()
+        compressed = self._compressor.compress(content)
+        name = COMPRESSION.encode()
+        record = b"".join(
+            (
+                HEAD.pack(Opcode.CHUNK, CHUNK_HEAD.size + len(name) + 8 + len(compressed)),
+                CHUNK_HEAD.pack(self.start_ns, self.end_ns, len(content), zlib.crc32(content), len(name)),
+                name,
+                U64.pack(len(compressed)),
+                compressed,
+            )
+        )
+        indexes, offsets, at = [], {}, 0
+        for channel, places in self._index.items():
+            if _IS_BIG_ENDIAN:
+                places.byteswap()
+            data = places.tobytes()
+            offsets[channel] = at
+            indexes += [
+                HEAD.pack(Opcode.MESSAGE_INDEX, 6 + len(data)),
+                U16.pack(channel),
+                U32.pack(len(data)),
+                data,
+            ]
+            at += HEAD.size + 6 + len(data)
+        counts = {channel: len(places) // 2 for channel, places in self._index.items()}
+        self._index.clear()
+        self.size = 0
+        return PackedChunk(
+            record,
+            b"".join(indexes),
+            self.start_ns,
+            self.end_ns,
+            len(compressed),
+            len(content),
+            offsets,
+            counts,
+        )

@@ -1,0 +1,120 @@
+"""The index at the end of a finished file, read only where all of it holds."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mcap.opcode import Opcode
+from mcap.records import Channel, Statistics
+
+from trnfleet.errors import WireError
+from trnfleet.record.format.envelopes import MAX_NS
+from trnfleet.record.format.records import (
+    COMPRESSIONS,
+    FOOTER,
+    FOOTER_BYTES,
+    HEAD,
+    MAGIC,
+    ChunkEntry,
+    parse_chunk_index,
+    parse_record,
+)
+
+if TYPE_CHECKING:
+    from trnfleet.record.format.limits import RecordLimits
+
+
+@dataclass(slots=True)
+class Summary:
+    """What an index says."""
+
+    entries: list[ChunkEntry] = field(default_factory=list)
+    """In the order in which they stand in the file."""
+    channels: dict[int, str] = field(default_factory=dict)
+    statistics: Statistics | None = None
+    begin: int = 0
+    """Where the index begins: the data ends before."""
+
+
+def has_footer(file: int, size: int) -> bool:
+    """Say whether a file ends as a finished one does."""
+    return size >= len(MAGIC) + FOOTER_BYTES and os.pread(file, len(MAGIC), size - len(MAGIC)) == MAGIC
+
+
+def read_summary(file: int, size: int, limits: RecordLimits) -> Summary:
+    """Return the index of a finished file.
+
+    Raises:
+        WireError: it is missing, damaged, or says what cannot be; the file must be walked instead.
+    """
+    tail = os.pread(file, FOOTER_BYTES, max(0, size - FOOTER_BYTES))
+    if len(tail) != FOOTER_BYTES or not tail.endswith(MAGIC):
+        raise WireError("there is no footer")
+    opcode, length, begin, _, crc = FOOTER.unpack_from(tail)
+    end = size - FOOTER_BYTES
+    if opcode != Opcode.FOOTER or length != FOOTER.size - HEAD.size:
+        raise WireError("the footer is damaged")
+    if not begin:
+        raise WireError("there is no index")
+    if not len(MAGIC) <= begin <= end or end - begin > limits.index_bytes:
+        raise WireError("the footer names an impossible place")
+    data = os.pread(file, end - begin, begin)
+    if len(data) != end - begin:
+        raise WireError("the index is cut short")
+    if crc and zlib.crc32(tail[: FOOTER.size - 4], zlib.crc32(data)) != crc:
+        raise WireError("the index's checksum does not agree")
+    summary = _parse(memoryview(data), begin, limits)
+    summary.entries.sort(key=_offset_of)
+    _check(summary, limits)
+    return summary
+
+
+def _offset_of(entry: ChunkEntry) -> int:
+    return entry.offset
+
+
+def _parse(data: memoryview, begin: int, limits: RecordLimits) -> Summary:
+    summary = Summary(begin=begin)
+    at = 0
+    while at < len(data):
+        if at + HEAD.size > len(data):
+            raise WireError("the index ends within a record")
+        opcode, length = HEAD.unpack_from(data, at)
+        fields = data[at + HEAD.size : at + HEAD.size + length]
+        if len(fields) != length:
+            raise WireError("the index ends within a record")
+        at += HEAD.size + length
+        if opcode == Opcode.CHUNK_INDEX:
+            summary.entries.append(parse_chunk_index(fields))
+        elif opcode == Opcode.CHANNEL:
+            channel = parse_record(bytes(fields), Channel)
+            summary.channels[channel.id] = channel.topic
+        elif opcode == Opcode.STATISTICS:
+            summary.statistics = parse_record(bytes(fields), Statistics)
+        if len(summary.entries) > limits.chunks or len(summary.channels) > limits.channels:
+            raise WireError("the index has more chunks or channels than a recording may have")
+    return summary
+
+
+def _check(summary: Summary, limits: RecordLimits) -> None:
+    """Hold the entries against the file and each other.
+
+    Raises:
+        WireError: one of them cannot be.
+    """
+    past = len(MAGIC)
+    for entry in summary.entries:
+        if entry.offset < past:
+            raise WireError("the index has chunks that overlap")
+        past = entry.offset + entry.length + entry.index_length
+        if past > summary.begin:
+            raise WireError("the index has a chunk beyond the data")
+        if not 0 <= entry.start_ns <= entry.end_ns <= MAX_NS:
+            raise WireError("the index has a chunk that ends before it begins")
+        if entry.compression not in COMPRESSIONS or entry.compressed_size > entry.length:
+            raise WireError("the index has a chunk of impossible sizes")
+        if entry.size > limits.chunk_bytes and entry.compressed_size < entry.size // limits.ratio:
+            raise WireError("the index has a chunk over the limit")

@@ -1,0 +1,1 @@
+"""Reading recordings: recovery, index or scan, playing, and what a recording holds."""

@@ -1,0 +1,251 @@
+"""A recording as NDJSON: the objects of chips and instances that a simulator writes to stdout, whatever was recorded.
+
+Frames are decoded, JSON passes through. Owns the order of the lines: a tick's telemetry, events, reservations, jobs. Jobs
+come after the telemetry on the wire, so that a tick is held until the next one begins.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.domain.layout import Layout
+from trnfleet.domain.metrics import METRICS, Scope
+from trnfleet.errors import WireError
+from trnfleet.record.read.preroll import lead_in
+from trnfleet.wire.frame_head import is_cbor
+from trnfleet.wire.frame_layout import Unit
+from trnfleet.wire.messages import Descriptor, JobMessage, decode_message, parse_json_object
+from trnfleet.wire.ndjson import is_plain, to_plain_json
+from trnfleet.wire.telemetry import decode_sample, dump, encode_chips, encode_instance
+from trnfleet.wire.topics import TopicClass, parse_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from trnfleet.wire.frames import Frame
+    from trnfleet.wire.ports import Envelope, Tape
+    from trnfleet.wire.topics import Topic
+
+MOST_HELD_BYTES = 64 * 2**20
+"""Payloads that are held for a tick's jobs; beyond that lines are written with the jobs that are known."""
+_ORDER = (TopicClass.TELEMETRY, TopicClass.EVENT, TopicClass.RESERVATION, TopicClass.JOB)
+_NAMES = {
+    "telemetry": TopicClass.TELEMETRY,
+    "events": TopicClass.EVENT,
+    "jobs": TopicClass.JOB,
+    "reservations": TopicClass.RESERVATION,
+}
+
+
+class _Held(NamedTuple):
+    unit: Unit
+    frame: Frame
+
+
+class _Placed(NamedTuple):
+    ts: str
+    on: tuple[str, ...]
+
+
+class Lines:
+    """Makes lines of one fleet's messages."""
+
+    def __init__(self, root: str, fleet: str, kinds: Collection[str] = ("telemetry",)) -> None:
+        """Describe what is wanted.
+
+        Args:
+            root: First part of the topics.
+            fleet: The fleet's name.
+            kinds: Of telemetry, events, jobs and reservations.
+        """
+        self._root = root
+        self._fleet = fleet
+        self._kinds = {_NAMES[kind] for kind in kinds}
+        self._units: dict[str, Unit] = {}
+        self._marks: dict[str, int] = {}
+        """Hash of each unit's descriptor, by which a repetition is told."""
+        self._jobs: dict[str, _Placed] = {}
+        self._layout: Layout | None = None
+        """Of all units; None where it is due."""
+        self._job_of: dict[str, str] | None = None
+        """The job of each instance that has one; None where that is due."""
+        self._held: dict[TopicClass, list[bytes | _Held]] = {each: [] for each in _ORDER}
+        self._held_bytes = 0
+        self._first: dict[str, bytes] = {}
+        """Reservations that came before any telemetry: the newest of each."""
+        self._last: dict[str, bytes] = {}
+        """The newest message of each reservation: what is only repeated is not told again."""
+        self._tick_ns = -1
+        self.left_out = 0
+        """Messages that could not be told."""
+        self.problem = ""
+        """Why, of the first of them."""
+
+    def lines(self, tape: Tape, from_ns: int, to_ns: int) -> Iterator[bytes]:
+        """Yield the lines of a part of a recording, each with its end, both moments included."""
+        for stored in lead_in(tape, from_ns):
+            self._learn(stored.envelope)
+        for stored in tape.read(from_ns - 1, to_ns):
+            yield from self.tell(stored.envelope)
+        yield from self.flush()
+
+    def tell(self, envelope: Envelope) -> Iterator[bytes]:
+        """Take a message in; yield the lines of the tick before, where it begins another one."""
+        topic = self._topic(envelope.topic)
+        if topic is None:
+            return
+        try:
+            self._note(topic, envelope.payload)
+            if topic.topic_class is TopicClass.TELEMETRY:
+                if envelope.payload:
+                    yield from self._telemetry(topic, envelope)
+            elif topic.topic_class in self._kinds and envelope.payload:
+                self._other(topic, envelope)
+                if self._held_bytes > MOST_HELD_BYTES:
+                    yield from self.flush()
+        except WireError as error:
+            self._leave_out(f"{envelope.topic}: {error}")
+
+    def flush(self) -> Iterator[bytes]:
+        """Yield the lines that are held."""
+        self._held[TopicClass.RESERVATION][:0] = self._first.values()
+        self._first = {}
+        for topic_class in _ORDER:
+            held, self._held[topic_class] = self._held[topic_class], []
+            for each in held:
+                if isinstance(each, bytes):
+                    yield each + b"\n"
+                else:
+                    yield from self._unframed(each)
+        self._held_bytes = 0
+
+    def _learn(self, envelope: Envelope) -> None:
+        """Take note of state that was there before the lines begin."""
+        topic = self._topic(envelope.topic)
+        if topic is not None:
+            try:
+                self._note(topic, envelope.payload)
+            except WireError as error:
+                self._leave_out(f"{envelope.topic}: {error}")
+            if topic.topic_class is TopicClass.RESERVATION:
+                self._last[topic.path] = envelope.payload
+
+    def _topic(self, text: str) -> Topic | None:
+        try:
+            topic = parse_topic(text, self._root)
+        except WireError:
+            return None
+        return topic if topic.fleet == self._fleet else None
+
+    def _note(self, topic: Topic, payload: bytes) -> None:
+        """Keep what is described and where jobs run.
+
+        Raises:
+            WireError: it is not what its topic says.
+        """
+        if topic.topic_class is TopicClass.NODE:
+            self._note_unit(topic.path, payload)
+        elif topic.topic_class is TopicClass.JOB:
+            self._note_job(topic.path, payload)
+
+    def _note_job(self, path: str, payload: bytes) -> None:
+        if payload:
+            told = decode_message(payload, JobMessage)
+            self._jobs[path] = _Placed(told.ts, told.on)
+        else:
+            self._jobs.pop(path, None)
+        self._job_of = None
+
+    def _note_unit(self, path: str, payload: bytes) -> None:
+        mark = hash(payload)
+        if self._marks.get(path) == mark:
+            # Descriptors are repeated every minute; one that has not changed is not parsed again.
+            return
+        if payload:
+            descriptor = decode_message(payload, Descriptor)
+            if descriptor.path != path:
+                raise WireError("the descriptor's path is not its topic's")
+            self._units[path], self._marks[path] = Unit.of(descriptor), mark
+        else:
+            self._units.pop(path, None)
+            self._marks.pop(path, None)
+        self._layout = self._job_of = None
+
+    def _telemetry(self, topic: Topic, envelope: Envelope) -> Iterator[bytes]:
+        payload = envelope.payload
+        held: bytes | _Held
+        if is_cbor(envelope):
+            unit = self._units.get(topic.path)
+            if unit is None:
+                raise WireError("a frame without its descriptor")
+            frame = unit.decode(payload)
+            ts_ns, held = frame.head.ts_ns, _Held(unit, frame)
+        else:
+            sample = decode_sample(payload)
+            ts_ns, held = sample.head.ts_ns, _one_line(payload)
+        if ts_ns > self._tick_ns or self._held_bytes > MOST_HELD_BYTES:
+            if self._tick_ns >= 0:
+                yield from self.flush()
+            self._tick_ns = max(ts_ns, self._tick_ns)
+        # Who wants no telemetry still gets the rest by its ticks.
+        if TopicClass.TELEMETRY in self._kinds:
+            self._held[TopicClass.TELEMETRY].append(held)
+            self._held_bytes += len(payload)
+
+    def _other(self, topic: Topic, envelope: Envelope) -> None:
+        line = _one_line(envelope.payload)
+        if topic.topic_class is TopicClass.RESERVATION:
+            if self._last.get(topic.path) == envelope.payload:
+                return
+            self._last[topic.path] = envelope.payload
+            if self._tick_ns < 0 or topic.path in self._first:
+                self._first[topic.path] = line
+                return
+        if topic.topic_class is TopicClass.JOB and self._tick_ns < 0:
+            # State of before the first tick, which the tick tells again.
+            return
+        self._held[topic.topic_class].append(line)
+        self._held_bytes += len(line)
+
+    def _unframed(self, held: _Held) -> Iterator[bytes]:
+        unit, frame = held
+        columns = unit.codes(frame)
+        rows = {Scope.CHIP: unit.chips[-1], Scope.INSTANCE: len(unit.instances)}
+        for metric in METRICS:
+            if metric.name not in columns:
+                columns[metric.name] = metric.blank(rows[metric.scope])
+        job_of = self._placement()
+        for number, (path, _) in enumerate(unit.instances):
+            job = job_of.get(path)
+            yield dump(encode_instance(frame.head, path, job, columns, number)) + b"\n"
+            chips = slice(unit.chips[number], unit.chips[number + 1])
+            for _, sample in encode_chips(frame.head, path, job, columns, chips):
+                yield dump(sample) + b"\n"
+
+    def _placement(self) -> dict[str, str]:
+        """Return the job of each instance that has one."""
+        if self._layout is None:
+            instances = dict(each for unit in self._units.values() for each in unit.instances)
+            self._layout = Layout.of(instances.items())
+        if self._job_of is None:
+            self._job_of = {}
+            # Where two jobs claim an instance, the one told of last has it: a former run's may still be retained.
+            for job, placed in sorted(self._jobs.items(), key=lambda pair: pair[1].ts):
+                for target in placed.on:
+                    for number in self._layout.find_instances(target) or ():
+                        self._job_of[self._layout.instances[number]] = job
+        return self._job_of
+
+    def _leave_out(self, problem: str) -> None:
+        self.left_out += 1
+        self.problem = self.problem or problem
+
+
+def _one_line(payload: bytes) -> bytes:
+    """Return a JSON object as one line of text that no terminal acts upon.
+
+    Raises:
+        WireError: it is no JSON object.
+    """
+    data = parse_json_object(payload)
+    return payload if is_plain(payload) else to_plain_json(data)

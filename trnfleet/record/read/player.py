@@ -1,0 +1,258 @@
+"""Plays a recording back through the port `Publisher`, each message at its own time.
+
+The schedule is absolute: a message is due at the start of the run plus its distance from there over the speed, so that
+what comes late makes nothing after it late. It knows no broker and no file: a `Tape` gives the messages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import secrets
+from typing import TYPE_CHECKING
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.record.read.preroll import lead_in
+from trnfleet.record.read.read_ahead import ReadAhead
+from trnfleet.record.read.rebranding import Marking
+from trnfleet.wire.topics import RETAINED, TopicClass
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from trnfleet.clock import Clock
+    from trnfleet.wire.ports import Envelope, Publisher, Stored, Tape
+    from trnfleet.wire.topics import Topic
+
+AT_ONCE = 128
+"""Messages that are handed over at once when several are due."""
+LEFT_OUT_AT_ONCE = 1_000
+"""Messages that may be passed over before others get their turn."""
+SOON_NS = 2 * NS_PER_S
+"""A broker hands out what it retains within this time after a recording has begun."""
+SHORTEST_LOOP_S = 1.0
+"""A loop over less than this would only be a flood."""
+MOST_TOPICS = 200_000
+"""Topics that are kept taken apart."""
+
+
+class Player:
+    """One replay: from a moment to another, perhaps again and again."""
+
+    def __init__(
+        self,
+        tape: Tape,
+        clock: Clock,
+        *,
+        root: str,
+        speed: float = 1.0,
+        from_ns: int | None = None,
+        to_ns: int | None = None,
+        wanted: Callable[[str], bool] | None = None,
+        loops: bool = False,
+        fleet: str | None = None,
+        name: str | None = None,
+        to_root: str | None = None,
+        reads_ahead: bool = False,
+        nonce: Callable[[], str] = lambda: secrets.token_hex(8),
+    ) -> None:
+        """Prepare a replay and read what holds at its beginning; `attach` a publisher before it runs.
+
+        Args:
+            tape: The recording.
+            clock: Its monotonic side paces the messages.
+            root: First part of the recorded topics.
+            speed: Seconds of the recording a second.
+            from_ns: Where to begin; the tape's begin if None.
+            to_ns: Where to end, that moment included; the tape's end if None.
+            wanted: Says of a recorded topic whether it is replayed; all are if None.
+            loops: Begin again at the end, until told to stop.
+            fleet: The only fleet that is replayed; all if None.
+            name: What the fleet is called in the replay; as recorded if None.
+            to_root: First part of the topics in the replay; the recorded one if None.
+            reads_ahead: Read the tape in a thread, which nobody else may read meanwhile.
+            nonce: Gives each run and loop its random part.
+        """
+        self._tape = tape
+        self._clock = clock
+        self._from_ns = tape.start_ns if from_ns is None else from_ns
+        self._to_ns = tape.end_ns if to_ns is None else to_ns
+        self._speed = speed
+        self._wanted = wanted
+        self._loops = loops
+        self._reads_ahead = reads_ahead
+        self._nonce = nonce
+        self._marking = Marking(root, nonce=nonce(), speed=speed, fleet=fleet, name=name, to_root=to_root)
+        self._topics: dict[str, tuple[Topic | None, bool]] = {}
+        self._publisher: Publisher | None = None
+        self._is_running = False
+        self._standing: dict[str, Envelope] = {}
+        """What the broker retains of the replay, by topic: marked."""
+        self._begin: dict[str, Envelope] = {}
+        """What is retained at the beginning, by recorded topic: as recorded."""
+        self._first: list[Stored] = []
+        """What came at the very moment of the beginning and is not retained."""
+        self.published = 0
+        """Messages handed over, those of the begin among them."""
+        self.latest_s = 0.0
+        """By how much the latest message was late."""
+        self._read_begin()
+
+    @property
+    def length_s(self) -> float:
+        """How long one run takes."""
+        return (self._to_ns - self._from_ns) / NS_PER_S / self._speed
+
+    def will(self) -> Envelope | None:
+        """Return the last will: that the first publisher that is online at the beginning is gone; None without one.
+
+        A connection has one will, so that of several publishers only one is told to be gone when the process dies; the
+        others, and those of later loops, fall silent.
+        """
+        soon_ns = min(self._from_ns + SOON_NS, self._to_ns)
+        soon = (stored.envelope for stored in self._tape.read(self._from_ns, soon_ns))
+        for envelope in itertools.chain(self._begin.values(), soon):
+            topic, is_taken = self._look_at(envelope.topic)
+            if is_taken and topic is not None and topic.topic_class is TopicClass.PUBLISHER:
+                gone = self._marking.offline(self._marking.mark(envelope, topic))
+                if gone is not None:
+                    return gone
+        return None
+
+    def attach(self, publisher: Publisher) -> None:
+        """Say where to; do it before the publisher connects, so that it repeats what is retained after each connect."""
+        self._publisher = publisher
+        publisher.on_connect(self._announce)
+
+    async def run(self) -> None:
+        """Play to the end; then, cancelled or not, say that the publishers are gone."""
+        start_s: float | None = None
+        self._is_running = True
+        try:
+            while True:
+                await self._publish(self._enter())
+                now_s = self._clock.monotonic_s()
+                # A replay that fell behind by a whole run begins anew instead of chasing its schedule.
+                if start_s is None or now_s - start_s > max(self.length_s, SHORTEST_LOOP_S):
+                    start_s = now_s
+                await self._play(start_s)
+                if not self._loops:
+                    return
+                start_s += max(self.length_s, SHORTEST_LOOP_S)
+                await self._clock.sleep(start_s - self._clock.monotonic_s())
+                self._marking.renew(self._nonce())
+        finally:
+            self._is_running = False
+            await self._publish(self._goodbyes())
+
+    async def _play(self, start_s: float) -> None:
+        """Hand over every message when it is due."""
+        batch: list[Envelope] = []
+        passed = 0
+        now_s = self._clock.monotonic_s()
+        async with contextlib.aclosing(self._messages()) as messages:
+            async for stored in messages:
+                topic, is_taken = self._look_at(stored.envelope.topic)
+                if not is_taken:
+                    passed += 1
+                    if passed % LEFT_OUT_AT_ONCE == 0:
+                        await self._clock.sleep(0.0)
+                    continue
+                due_s = start_s + (stored.time_ns - self._from_ns) / NS_PER_S / self._speed
+                if due_s > now_s or len(batch) >= AT_ONCE:
+                    await self._publish(batch)
+                    batch = []
+                    now_s = self._clock.monotonic_s()
+                    if due_s > now_s:
+                        await self._clock.sleep(due_s - now_s)
+                        now_s = self._clock.monotonic_s()
+                self.latest_s = max(self.latest_s, now_s - due_s)
+                batch.append(self._keep(stored.envelope, topic))
+        await self._publish(batch)
+        left_s = start_s + self.length_s - self._clock.monotonic_s()
+        if left_s > 0.0:
+            await self._clock.sleep(left_s)
+
+    async def _messages(self) -> AsyncGenerator[Stored, None]:
+        for stored in self._first:
+            yield stored
+        messages = self._tape.read(self._from_ns, self._to_ns)
+        if not self._reads_ahead:
+            for stored in messages:
+                yield stored
+            return
+        async with contextlib.aclosing(ReadAhead(messages).batches()) as batches:
+            async for batch in batches:
+                for stored in batch:
+                    yield stored
+
+    def _keep(self, envelope: Envelope, topic: Topic | None) -> Envelope:
+        """Return a message marked, and take note of it where it is retained."""
+        marked = self._marking.mark(envelope, topic)
+        if marked.retain:
+            if marked.payload:
+                self._standing[marked.topic] = marked
+            else:
+                self._standing.pop(marked.topic, None)
+        return marked
+
+    def _enter(self) -> list[Envelope]:
+        """Return what makes the broker retain what was retained at the beginning, and nothing of the run before."""
+        former, self._standing = self._standing, {}
+        entered: list[Envelope] = []
+        for recorded, envelope in self._begin.items():
+            topic, is_taken = self._look_at(recorded)
+            if is_taken:
+                entered.append(self._keep(envelope, topic))
+        gone = [each._replace(payload=b"") for name, each in former.items() if name not in self._standing]
+        return gone + entered
+
+    def _goodbyes(self) -> list[Envelope]:
+        goodbyes = []
+        for name, envelope in self._standing.items():
+            topic = self._marking.marked_topic(name)
+            if topic is not None and topic.topic_class is TopicClass.PUBLISHER:
+                gone = self._marking.offline(envelope)
+                goodbyes += [gone] if gone is not None else []
+        return goodbyes
+
+    def _announce(self) -> list[Envelope]:
+        return list(self._standing.values()) if self._is_running else []
+
+    async def _publish(self, batch: list[Envelope]) -> None:
+        if batch and self._publisher is not None:
+            await self._publisher.publish(batch)
+            self.published += len(batch)
+
+    def _look_at(self, recorded: str) -> tuple[Topic | None, bool]:
+        """Return a recorded topic taken apart, and whether it is replayed."""
+        known = self._topics.get(recorded)
+        if known is None:
+            if len(self._topics) >= MOST_TOPICS:
+                self._topics.clear()
+            topic = self._marking.topic_of(recorded)
+            is_taken = self._marking.takes(recorded, topic) and (
+                self._wanted is None or self._wanted(recorded)
+            )
+            known = self._topics[recorded] = topic, is_taken
+        return known
+
+    def _read_begin(self) -> None:
+        """Read what holds at the beginning, that moment included."""
+        for stored in lead_in(self._tape, self._from_ns):
+            self._stand(stored.envelope)
+        for stored in self._tape.read(self._from_ns - 1, self._from_ns):
+            if not self._stand(stored.envelope):
+                self._first.append(stored)
+
+    def _stand(self, envelope: Envelope) -> bool:
+        """Take note of a message if its topic is retained; say whether it is."""
+        topic, _ = self._look_at(envelope.topic)
+        is_state = envelope.retain if topic is None else topic.topic_class in RETAINED
+        if not is_state:
+            return False
+        if envelope.payload:
+            self._begin[envelope.topic] = envelope
+        else:
+            self._begin.pop(envelope.topic, None)
+        return True

@@ -1,0 +1,306 @@
+"""Reads one file of a recording, whatever became of it.
+
+A finished file is read by its index. Where the index is missing, damaged or says what cannot be, the file is walked from its
+begin to the last whole record. Each chunk is checked when it is read; a damaged one is left out and counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from mcap.records import Channel, Header
+
+from trnfleet.clock import format_rfc3339
+from trnfleet.errors import ConfigError, WireError
+from trnfleet.record.format.decoding import Messages, read_messages
+from trnfleet.record.format.envelopes import KEYFRAME, OTHER
+from trnfleet.record.format.limits import DEFAULT_RECORD_LIMITS, RecordLimits
+from trnfleet.record.format.metadata import PROFILE, About
+from trnfleet.record.format.records import HEAD, MAGIC, ChunkEntry, parse_record
+from trnfleet.record.format.schema import MAJOR, read_major
+from trnfleet.record.format.summary import Summary, has_footer, read_summary
+from trnfleet.record.read.open import refuse_special
+from trnfleet.record.read.scan import Found, Walker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from mcap.records import Metadata
+
+_HEADER_BYTES = 1_024
+"""A header is not larger."""
+
+
+class Recovery(NamedTuple):
+    """What was found of a file that was not finished or whose index is damaged."""
+
+    path: str
+    why: str
+    """What is wrong, such as `was not finished`."""
+    messages: int
+    """Messages that were found, without repeats; -1 where that is not known without reading them."""
+    chunks: int
+    lost_bytes: int
+    """Bytes at the end that are no whole record."""
+    end_ns: int
+    """Time of the last message that was found; 0 where there is none."""
+
+    def text(self) -> str:
+        """Return it as one line for people."""
+        found = f"{self.messages} messages" if self.messages >= 0 else f"{self.chunks} chunks"
+        until = f" up to {format_rfc3339(self.end_ns)}" if self.end_ns else ""
+        lost = (
+            f"; the last {self.lost_bytes} bytes are torn and lost"
+            if self.lost_bytes
+            else "; nothing in it is torn"
+        )
+        return f"{self.path}: {self.why}: recovered {found}{until}{lost}"
+
+
+class PartReader:
+    """One file."""
+
+    def __init__(self, path: Path, limits: RecordLimits = DEFAULT_RECORD_LIMITS) -> None:
+        """Open a file and find its chunks.
+
+        Raises:
+            ConfigError: it cannot be read, is not MCAP, has another profile or a newer schema.
+        """
+        self._begin(path, limits)
+        try:
+            refuse_special(path)
+            self._file = _open(path)
+            size = os.fstat(self._file).st_size
+            begin = self._read_header()
+            self._find(begin, size)
+        except OSError as error:
+            self.close()
+            raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+        except ConfigError:
+            self.close()
+            raise
+        self.major = read_major(self.about.schema, str(path))
+
+    def _begin(self, path: Path, limits: RecordLimits) -> None:
+        """Say what a reader has, before anything is known of the file."""
+        self.path = path
+        self.limits = limits
+        self.about = About()
+        self.channels: dict[int, str] = {}
+        self.entries: list[ChunkEntry] = []
+        """In the order in which they stand in the file."""
+        self.recovery: Recovery | None = None
+        self.is_finished = False
+        self.skipped = 0
+        """Records that the walk could not make sense of."""
+        self._known_counts: dict[int, int] | None = None
+        self._damaged: set[int] = set()
+        self._has_learned = False
+        self._file = -1
+        self.major = MAJOR
+        """Major version of its schema."""
+
+    def __del__(self) -> None:
+        self.close()
+
+    @property
+    def damaged(self) -> int:
+        """Chunks that were left out so far, and records that made no sense."""
+        return len(self._damaged) + self.skipped
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file."""
+        return os.fstat(self._file).st_size if self._file >= 0 else 0
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        file, self._file = getattr(self, "_file", -1), -1
+        if file >= 0:
+            with contextlib.suppress(OSError):
+                os.close(file)
+
+    def messages(self, entry: ChunkEntry) -> Messages:
+        """Return the messages of a chunk.
+
+        Raises:
+            WireError: it is damaged or beyond the limits; it is counted.
+        """
+        try:
+            messages = read_messages(self._file, entry, self.limits)
+        except OSError as error:
+            self._damaged.add(entry.offset)
+            raise WireError(f"chunk cannot be read: {error.strerror}") from error
+        except WireError:
+            self._damaged.add(entry.offset)
+            raise
+        if messages.channels:
+            self._learn(messages.channels)
+        return messages
+
+    def raw(self, entry: ChunkEntry) -> bytes:
+        """Return a chunk's record and its indexes as they stand in the file."""
+        return os.pread(self._file, entry.length + entry.index_length, entry.offset)
+
+    def channel_name(self, channel: int) -> str:
+        """Return the name of a channel, `other` where the file never says it."""
+        name = self.channels.get(channel)
+        if name is None and not self._has_learned:
+            self._has_learned = True
+            for entry in self.entries:
+                with contextlib.suppress(WireError):
+                    self.messages(entry)
+            name = self.channels.get(channel)
+        return OTHER if name is None else name
+
+    def counts(self) -> dict[str, int]:
+        """Return messages by channel, from the index where it says them, else by reading."""
+        known = self._known_counts
+        if known is None:
+            known = {}
+            for entry in self.entries:
+                with contextlib.suppress(WireError):
+                    for item in self.messages(entry).items:
+                        known[item.channel] = known.get(item.channel, 0) + 1
+            self._known_counts = known
+        result: dict[str, int] = {}
+        for channel, count in known.items():
+            name = self.channel_name(channel)
+            result[name] = result.get(name, 0) + count
+        return result
+
+    def _learn(self, channels: dict[int, bytes]) -> None:
+        for number, fields in channels.items():
+            if number not in self.channels and len(self.channels) < self.limits.channels:
+                with contextlib.suppress(WireError):
+                    self.channels[number] = parse_record(fields, Channel).topic
+
+    def _read_header(self) -> int:
+        """Check what the file is; return where its records begin behind the header.
+
+        Raises:
+            ConfigError: it is not MCAP or has another profile.
+        """
+        data = os.pread(self._file, _HEADER_BYTES, 0)
+        if not data:
+            raise ConfigError(f"{self.path}: is empty; nothing was recorded")
+        if not data.startswith(MAGIC[: len(data)]):
+            raise ConfigError(f"{self.path}: is not a recording: it is not MCAP")
+        at = len(MAGIC) + HEAD.size
+        if len(data) < at:
+            raise ConfigError(f"{self.path}: ends within its header; nothing was recorded")
+        opcode, length = HEAD.unpack_from(data, len(MAGIC))
+        if opcode != 1 or length > _HEADER_BYTES - at:
+            raise ConfigError(f"{self.path}: is not a recording: its header is damaged")
+        if at + length > len(data):
+            raise ConfigError(f"{self.path}: ends within its header; nothing was recorded")
+        try:
+            header = parse_record(data[at : at + length], Header)
+        except WireError as error:
+            raise ConfigError(f"{self.path}: is not a recording: its {error}") from error
+        if header.profile != PROFILE:
+            raise ConfigError(
+                f"{self.path}: is MCAP of profile {header.profile[:40]!r}, not a recording of trnfleet ({PROFILE!r})"
+            )
+        return at + int(length)
+
+    def _find(self, begin: int, size: int) -> None:
+        """Find channels, metadata and chunks, by the index where it holds."""
+        try:
+            summary = read_summary(self._file, size, self.limits)
+        except WireError as error:
+            why = f"its index is damaged ({error})" if has_footer(self._file, size) else "was not finished"
+            self._walk(begin, size, why)
+        else:
+            self._follow(summary, begin)
+            self.is_finished = True
+
+    def _walk(self, begin: int, size: int, why: str) -> None:
+        walker = Walker(self._file, self.limits)
+        walker.walk(begin, size)
+        found = walker.found
+        self.channels, self.entries, self.skipped = found.channels, found.entries, found.skipped
+        self._take_about(found.metadata)
+        self._learn_last(found)
+        known = all(entry.channels is not None for entry in found.entries)
+        self._known_counts = found.counts if known else None
+        repeats = {number for number, name in found.channels.items() if name == KEYFRAME}
+        messages = sum(count for number, count in found.counts.items() if number not in repeats)
+        self.recovery = Recovery(
+            str(self.path),
+            why,
+            messages if known else -1,
+            len(found.entries),
+            size - found.end if found.is_torn else 0,
+            max((entry.end_ns for entry in found.entries), default=0),
+        )
+
+    def _learn_last(self, found: Found) -> None:
+        """Read the last chunk itself: its message indexes may be torn."""
+        last = max((n for n, entry in enumerate(found.entries) if not entry.is_loose), default=None)
+        counts = found.last_counts
+        if last is not None:
+            with contextlib.suppress(WireError):
+                counts = {}
+                for item in self.messages(found.entries[last]).items:
+                    counts[item.channel] = counts.get(item.channel, 0) + 1
+                found.entries[last] = found.entries[last]._replace(channels=tuple(sorted(counts)) or None)
+        for channel, count in counts.items():
+            found.counts[channel] = found.counts.get(channel, 0) + count
+
+    def _follow(self, summary: Summary, begin: int) -> None:
+        """Take what the index says, and walk over what lies between its chunks: head, loose messages."""
+        self.channels = summary.channels
+        metadata: dict[str, Metadata] = {}
+        entries: list[ChunkEntry] = []
+        for start, end, entry in _gaps(summary, begin):
+            if end > start:
+                walker = Walker(self._file, self.limits)
+                walker.walk(start, end)
+                found = walker.found
+                entries += found.entries
+                metadata = {**found.metadata, **metadata}
+                self.channels = {**found.channels, **self.channels}
+                self.skipped += found.skipped + found.is_torn
+            if entry is not None:
+                entries.append(entry)
+        self.entries = entries
+        self._take_about(metadata)
+        if summary.statistics is not None:
+            self._known_counts = dict(summary.statistics.channel_message_counts)
+
+    def _take_about(self, metadata: dict[str, Metadata]) -> None:
+        found = metadata.get(PROFILE)
+        if found is not None:
+            self.about = About.from_metadata(found.metadata, self.limits)
+
+
+class GrowingPart(PartReader):
+    """A file that is being written; who writes it says what its chunks are."""
+
+    def __init__(self, path: Path, about: About, channels: Sequence[str]) -> None:
+        """Open a file that this program writes.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        self._begin(path, DEFAULT_RECORD_LIMITS)
+        self.about = about
+        self.channels = dict(enumerate(channels, 1))
+        self._file = _open(path)
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+
+
+def _gaps(summary: Summary, begin: int) -> Iterator[tuple[int, int, ChunkEntry | None]]:
+    """Yield each stretch before a chunk with the chunk, and the last stretch with none."""
+    at = begin
+    for entry in summary.entries:
+        yield at, entry.offset, entry
+        at = entry.offset + entry.length + entry.index_length
+    yield at, summary.begin, None

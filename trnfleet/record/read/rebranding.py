@@ -1,0 +1,206 @@
+"""Makes a recorded message one of a replay: boot ids of its own, marked descriptors, perhaps another fleet's name.
+
+A reader drops what it has seen from a start before, so that every run and every loop of a replay must look like another
+start. All else in a payload stays as it was: byte for byte, but for descriptors, which are written anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from trnfleet.errors import WireError
+from trnfleet.record.format.envelopes import MOST_TOPIC_BYTES
+from trnfleet.wire.frame_head import boot_span, is_cbor
+from trnfleet.wire.ports import CONTENT_TYPE_JSON
+from trnfleet.wire.topics import RETAINED, VERSION, TopicClass, build_topic, parse_topic
+from trnfleet.wire.values import FASTEST, LONGEST_PERIOD_S, SLOWEST
+
+if TYPE_CHECKING:
+    from trnfleet.wire.ports import Envelope
+    from trnfleet.wire.topics import Topic
+
+NEVER = frozenset({TopicClass.COMMAND, TopicClass.REPLY})
+"""Classes that are never replayed: a request of the past must not be carried out again."""
+OF_THE_NAME = frozenset({TopicClass.ALERT, TopicClass.ACK, TopicClass.SILENCE})
+"""Classes that go by fingerprints, which contain the fleet's name: under another name they speak of nothing."""
+
+_JSON_BOOT = re.compile(rb'("boot"\s*:\s*")([A-Za-z0-9_-]{1,64})(")')
+_JSON_ID = re.compile(rb'("id"\s*:\s*")([A-Za-z0-9_-]{1,64})(")')
+_LIKE_OURS = re.compile(rf"(?:^|/){VERSION}/[^/]*/(?:{'|'.join(each.value for each in TopicClass)})(?:/|$)")
+_UNSPEAKABLE = re.compile(r"[+#\0]")
+"""What no topic has that is published to."""
+_KNOWN_BOOTS = 65_536
+
+
+class Marking:
+    """How the messages of one replay are changed."""
+
+    def __init__(
+        self,
+        root: str,
+        *,
+        nonce: str,
+        speed: float = 1.0,
+        fleet: str | None = None,
+        name: str | None = None,
+        to_root: str | None = None,
+    ) -> None:
+        """Describe it.
+
+        Args:
+            root: First part of the recorded topics.
+            nonce: Random; boot ids follow from it and the recorded ones.
+            speed: Seconds of the recording a second of the replay.
+            fleet: The only fleet that is replayed; all if None.
+            name: What the fleet is called in the replay; as recorded if None.
+            to_root: First part of the topics in the replay; the recorded one if None.
+        """
+        self._root = root
+        self._to_root = to_root or root
+        self._speed = speed
+        self._fleet = fleet
+        self._name = name
+        self.renew(nonce)
+
+    def renew(self, nonce: str) -> None:
+        """Begin another run or loop, with boot ids of its own."""
+        self._nonce = nonce
+        self._boot = functools.lru_cache(maxsize=_KNOWN_BOOTS)(self._make_boot)
+
+    def topic_of(self, topic: str) -> Topic | None:
+        """Take a recorded topic apart; None where it is not one of ours."""
+        try:
+            return parse_topic(topic, self._root)
+        except WireError:
+            return None
+
+    def marked_topic(self, topic: str) -> Topic | None:
+        """Take a topic of the replay apart; None where it is not one of ours."""
+        try:
+            return parse_topic(topic, self._to_root)
+        except WireError:
+            return None
+
+    def takes(self, recorded: str, topic: Topic | None) -> bool:
+        """Say whether messages of a topic are replayed.
+
+        Args:
+            recorded: The topic.
+            topic: The same, taken apart.
+        """
+        if topic is None:
+            return self._fleet is None and self._name is None and _is_of_others(recorded)
+        if topic.topic_class in NEVER or self._fleet not in {None, topic.fleet}:
+            return False
+        return self._name is None or topic.topic_class not in OF_THE_NAME
+
+    def mark(self, envelope: Envelope, topic: Topic | None) -> Envelope:
+        """Return a recorded message as it is replayed.
+
+        Args:
+            envelope: As it was recorded.
+            topic: Its topic, taken apart.
+        """
+        if topic is None:
+            return envelope._replace(received_s=0.0)
+        name = build_topic(self._name or topic.fleet, topic.topic_class, topic.path, self._to_root)
+        is_state = topic.topic_class in RETAINED
+        return envelope._replace(
+            topic=name,
+            payload=self._payload(envelope, topic.topic_class),
+            # Who was connected already got it without the flag, but it was retained then and has to be now.
+            retain=is_state or envelope.retain,
+            qos=max(envelope.qos, 1) if is_state else envelope.qos,
+            received_s=0.0,
+        )
+
+    def offline(self, envelope: Envelope) -> Envelope | None:
+        """Return what says that a publisher is gone, made from its marked `online`; None if it did not say that."""
+        data = _object(envelope.payload)
+        if data is None or data.get("state") != "online":
+            return None
+        return envelope._replace(
+            payload=_dump(data | {"state": "offline"}),
+            qos=1,
+            retain=True,
+            content_type=envelope.content_type or CONTENT_TYPE_JSON,
+        )
+
+    def _payload(self, envelope: Envelope, topic_class: TopicClass) -> bytes:
+        payload = envelope.payload
+        if not payload:
+            return payload
+        if is_cbor(envelope):
+            return self._frame(payload)
+        if topic_class is TopicClass.NODE:
+            return self._descriptor(payload)
+        if topic_class is TopicClass.EVENT:
+            payload = _JSON_ID.sub(self._swap_id, payload, count=1)
+        return _JSON_BOOT.sub(self._swap, payload)
+
+    def _frame(self, payload: bytes) -> bytes:
+        """Return a CBOR frame with the other boot id, which is as long as the recorded one; what has none stays as it is."""
+        try:
+            boot = boot_span(payload)
+        except WireError:
+            return payload
+        return payload[: boot.start] + self._boot(payload[boot]) + payload[boot.stop :]
+
+    def _descriptor(self, payload: bytes) -> bytes:
+        """Return a descriptor that says that it is a replay's, and how fast that is; what is none stays as it is."""
+        data = _object(payload)
+        if data is None:
+            return payload
+        data["replay"] = True
+        boot = data.get("boot")
+        if isinstance(boot, str):
+            data["boot"] = self._boot(boot.encode(errors="replace")).decode()
+        period_s, clock = data.get("period_s"), data.get("clock")
+        if isinstance(period_s, (int, float)):
+            data["period_s"] = min(period_s / self._speed, LONGEST_PERIOD_S)
+        if isinstance(clock, dict) and isinstance(speed := clock.get("speed", 1.0), (int, float)):
+            data["clock"] = clock | {"speed": min(max(speed * self._speed, SLOWEST), FASTEST)}
+        return _dump(data)
+
+    def _swap(self, found: re.Match[bytes]) -> bytes:
+        return found[1] + self._boot(found[2]) + found[3]
+
+    def _swap_id(self, found: re.Match[bytes]) -> bytes:
+        """Return an event's id for another start: it is the publisher's boot and a number."""
+        boot, dash, number = found[2].rpartition(b"-")
+        if not dash:
+            boot, number = number, b""
+        return found[1] + self._boot(boot) + dash + number + found[3]
+
+    def _make_boot(self, boot: bytes) -> bytes:
+        return hashlib.sha256(self._nonce.encode() + b":" + boot).hexdigest()[: len(boot)].encode()
+
+
+def _is_of_others(topic: str) -> bool:
+    """Say whether a topic that is not under our root belongs to another program and can be published.
+
+    What looks like ours under another root, or is ours but for its path, could not be marked as a replay, and may be a
+    request.
+    """
+    return not (
+        topic.startswith("$")
+        or _UNSPEAKABLE.search(topic)
+        or _LIKE_OURS.search(topic)
+        or len(topic.encode(errors="replace")) > MOST_TOPIC_BYTES
+    )
+
+
+def _object(payload: bytes) -> dict[str, Any] | None:
+    try:
+        data = json.loads(payload)
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _dump(data: dict[str, Any]) -> bytes:
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")

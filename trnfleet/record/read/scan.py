@@ -1,0 +1,224 @@
+"""Finds what a file holds by going from record to record: for files without an index, and for what an index leaves out.
+
+Only the heads of records are read. Nothing of the file is believed: lengths are held against the file and the limits.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mcap.opcode import Opcode
+from mcap.records import Channel, Metadata
+
+from trnfleet.errors import WireError
+from trnfleet.record.format.envelopes import MAX_NS
+from trnfleet.record.format.records import (
+    HEAD,
+    LARGEST_CHUNK_HEAD,
+    MESSAGE_FIELDS,
+    MESSAGE_HEAD,
+    U16,
+    U32,
+    ChunkEntry,
+    parse_chunk_head,
+    parse_record,
+)
+
+if TYPE_CHECKING:
+    from trnfleet.record.format.limits import RecordLimits
+
+_WINDOW_BYTES = 4_096
+_RUN_BYTES = 2**20
+"""Messages that stand in a file one by one are read in runs of so many bytes."""
+_SMALL_BYTES = 2**20
+"""Channels and metadata are not larger."""
+_PASSED_OVER = frozenset(each.value for each in Opcode) - {Opcode.FOOTER.value}
+
+
+@dataclass(slots=True)
+class Found:
+    """What a walk has met."""
+
+    entries: list[ChunkEntry] = field(default_factory=list)
+    channels: dict[int, str] = field(default_factory=dict)
+    """Names by number."""
+    metadata: dict[str, Metadata] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)
+    """Messages by channel: of all chunks that have message indexes but the last, and of loose messages."""
+    last_counts: dict[int, int] = field(default_factory=dict)
+    """And of the last chunk, where its message indexes may be torn."""
+    skipped: int = 0
+    """Chunks that are beyond the limits or whose heads make no sense."""
+    end: int = 0
+    """Where the last whole record ends."""
+    is_torn: bool = False
+    """Whether something follows that is no whole record."""
+    has_ended: bool = False
+    """Whether the mark at the data's end was met."""
+
+
+class Window:
+    """Bytes of a file, read a few kilobytes at a time."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._data = b""
+        self._at = 0
+
+    def get(self, at: int, size: int) -> bytes:
+        """Return `size` bytes from `at`, or fewer at the file's end."""
+        begin = at - self._at
+        if begin < 0 or begin + size > len(self._data):
+            self._data = os.pread(self._file, max(size, _WINDOW_BYTES), at)
+            self._at, begin = at, 0
+        return self._data[begin : begin + size]
+
+
+class Walker:
+    """One walk over a stretch of a file."""
+
+    def __init__(self, file: int, limits: RecordLimits) -> None:
+        self._window = Window(file)
+        self._file = file
+        self._limits = limits
+        self._channels: set[int] = set()
+        """Of the last entry, which is told them when the next one comes: a tuple that grows would take for ever."""
+        self.found = Found()
+
+    def walk(self, begin: int, end: int) -> None:
+        """Go over the records from `begin` until the stretch, its last whole record or the data's end."""
+        try:
+            self._walk(begin, end)
+        finally:
+            self._settle()
+
+    def _walk(self, begin: int, end: int) -> None:
+        found, window = self.found, self._window
+        at = found.end = begin
+        while at < end and not found.has_ended:
+            head = window.get(at, HEAD.size)
+            if len(head) < HEAD.size:
+                found.is_torn = True
+                return
+            opcode, length = HEAD.unpack(head)
+            past = at + HEAD.size + length
+            if past > end or opcode not in _PASSED_OVER:
+                found.is_torn = True
+                return
+            self._meet(opcode, at, past)
+            if len(found.entries) > self._limits.chunks:
+                found.is_torn = True
+                return
+            at = found.end = past
+
+    def _meet(self, opcode: int, at: int, past: int) -> None:
+        found = self.found
+        size = past - at - HEAD.size
+        if opcode == Opcode.CHUNK:
+            self._meet_chunk(at, past)
+        elif opcode == Opcode.MESSAGE_INDEX:
+            self._meet_message_index(at, past)
+        elif opcode == Opcode.MESSAGE:
+            self._meet_message(at, past)
+        elif opcode == Opcode.DATA_END:
+            found.has_ended = True
+        elif opcode in {Opcode.CHANNEL, Opcode.METADATA} and size <= _SMALL_BYTES:
+            data = self._window.get(at + HEAD.size, size)
+            try:
+                if opcode == Opcode.CHANNEL:
+                    channel = parse_record(data, Channel)
+                    if len(found.channels) < self._limits.channels:
+                        found.channels.setdefault(channel.id, channel.topic)
+                else:
+                    metadata = parse_record(data, Metadata)
+                    if len(found.metadata) < 16:
+                        found.metadata.setdefault(metadata.name, metadata)
+            except WireError:
+                found.skipped += 1
+
+    def _add(self, entry: ChunkEntry) -> None:
+        self._settle()
+        self.found.entries.append(entry)
+
+    def _settle(self) -> None:
+        """Tell the last entry its channels."""
+        entries = self.found.entries
+        if entries and self._channels:
+            entries[-1] = entries[-1]._replace(channels=tuple(sorted(self._channels)))
+        self._channels.clear()
+
+    def _meet_chunk(self, at: int, past: int) -> None:
+        found = self.found
+        try:
+            head = parse_chunk_head(self._window.get(at, LARGEST_CHUNK_HEAD))
+        except WireError:
+            found.skipped += 1
+            return
+        if head.end_ns > MAX_NS:
+            found.skipped += 1
+            return
+        entry = ChunkEntry(
+            head.start_ns, head.end_ns, at, past - at, 0, head.compression, head.data_size, head.size, None
+        )
+        self._add(entry)
+        for channel, count in found.last_counts.items():
+            found.counts[channel] = found.counts.get(channel, 0) + count
+        found.last_counts.clear()
+
+    def _meet_message_index(self, at: int, past: int) -> None:
+        """Note that the chunk before has messages of a channel."""
+        found = self.found
+        if not found.entries or past - at < HEAD.size + 6:
+            return
+        entry = found.entries[-1]
+        if entry.is_loose or entry.offset + entry.length + entry.index_length != at:
+            return
+        data = self._window.get(at + HEAD.size, 6)
+        channel, size = U16.unpack_from(data)[0], U32.unpack_from(data, 2)[0]
+        if size and channel not in self._channels:
+            self._channels.add(channel)
+            found.last_counts[channel] = size // 16
+        found.entries[-1] = entry._replace(index_length=entry.index_length + past - at)
+
+    def _meet_message(self, at: int, past: int) -> None:
+        """Add a loose message to the run before it, or begin a run."""
+        found = self.found
+        size = past - at
+        try:
+            _, _, channel, _, time_ns, _ = MESSAGE_HEAD.unpack(self._window.get(at, MESSAGE_HEAD.size))
+        except struct.error:
+            found.skipped += 1
+            return
+        if (
+            time_ns > MAX_NS
+            or size < HEAD.size + MESSAGE_FIELDS
+            or size > self._limits.record_bytes + MESSAGE_HEAD.size
+        ):
+            found.skipped += 1
+            return
+        found.counts[channel] = found.counts.get(channel, 0) + 1
+        last = found.entries[-1] if found.entries else None
+        if (
+            last is not None
+            and last.is_loose
+            and past - last.offset <= _RUN_BYTES
+            and self._follows(last, at)
+        ):
+            found.entries[-1] = last._replace(
+                start_ns=min(last.start_ns, time_ns),
+                end_ns=max(last.end_ns, time_ns),
+                length=past - last.offset,
+                compressed_size=past - last.offset,
+                size=past - last.offset,
+            )
+        else:
+            self._add(ChunkEntry(time_ns, time_ns, at, size, 0, "", size, size, None, is_loose=True))
+        self._channels.add(channel)
+
+    @staticmethod
+    def _follows(run: ChunkEntry, at: int) -> bool:
+        """Say whether a message at `at` stands directly behind a run."""
+        return run.offset + run.length == at

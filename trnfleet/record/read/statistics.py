@@ -1,0 +1,111 @@
+"""What is in a recording, counted by reading all of it."""
+
+from __future__ import annotations
+
+import heapq
+import statistics
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from trnfleet.record.format.envelopes import channel_namer
+from trnfleet.wire.topics import TopicClass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trnfleet.record.format.limits import RecordLimits
+    from trnfleet.wire.ports import Stored
+
+_TELEMETRY = TopicClass.TELEMETRY.value
+_MISSED_PERIODS = 3
+"""No telemetry for more periods than this is a gap."""
+_MOST_GAPS = 1_000
+
+
+@dataclass(slots=True)
+class TopicCount:
+    """What came on one topic, or of one class."""
+
+    messages: int = 0
+    payload_bytes: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+    longest_gap_ns: int = 0
+    """The longest time between two messages."""
+
+    def take(self, time_ns: int, size: int) -> None:
+        """Count a message."""
+        if self.messages:
+            self.longest_gap_ns = max(self.longest_gap_ns, time_ns - self.last_ns)
+        else:
+            self.first_ns = time_ns
+        self.messages += 1
+        self.payload_bytes += size
+        self.last_ns = time_ns
+
+
+@dataclass(slots=True)
+class Census:
+    """What is in a recording, by topic and by class."""
+
+    topics: dict[str, TopicCount] = field(default_factory=dict)
+    """By topic; at most as many as the limits say."""
+    classes: dict[str, TopicCount] = field(default_factory=dict)
+    """By channel: the class's name, or `other`."""
+    messages: int = 0
+    payload_bytes: int = 0
+    uncounted: int = 0
+    """Messages on topics beyond the limit."""
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    """Begin and end (ns) of times without any telemetry, longer than three times the period, in order: the 1,000 longest."""
+    period_ns: int = 0
+    """The usual distance of telemetry on a topic (the median over the topics); 0 where there is none."""
+
+
+def take_census(messages: Iterable[Stored], root: str, limits: RecordLimits) -> Census:
+    """Return what is in a recording."""
+    census = Census()
+    channel_of = channel_namer(root)
+    pauses: list[tuple[int, int, int]] = []
+    telemetry: list[TopicCount] = []
+    chars = 0
+    for time_ns, envelope in messages:
+        size = len(envelope.payload)
+        channel = channel_of(envelope.topic)
+        census.messages += 1
+        census.payload_bytes += size
+        of_class = census.classes.get(channel)
+        if of_class is None:
+            of_class = census.classes[channel] = TopicCount()
+        if channel == _TELEMETRY and of_class.messages:
+            _note_pause(pauses, of_class.last_ns, time_ns)
+        of_class.take(time_ns, size)
+        topic = census.topics.get(envelope.topic)
+        if topic is None:
+            chars += len(envelope.topic)
+            if len(census.topics) >= limits.topics or chars > limits.topic_chars:
+                census.uncounted += 1
+                continue
+            topic = census.topics[envelope.topic] = TopicCount()
+            if channel == _TELEMETRY:
+                telemetry.append(topic)
+        topic.take(time_ns, size)
+    periods = [_period(each) for each in telemetry if each.messages > 2]
+    census.period_ns = round(statistics.median(periods)) if periods else 0
+    shortest = _MISSED_PERIODS * max(census.period_ns, 1)
+    census.gaps = sorted((begin, end) for length, begin, end in pauses if periods and length > shortest)
+    return census
+
+
+def _note_pause(pauses: list[tuple[int, int, int]], begin_ns: int, end_ns: int) -> None:
+    """Keep a pause (length, begin, end) if it is among the longest."""
+    pause = (end_ns - begin_ns, begin_ns, end_ns)
+    if len(pauses) < _MOST_GAPS:
+        heapq.heappush(pauses, pause)
+    elif pause > pauses[0]:
+        heapq.heapreplace(pauses, pause)
+
+
+def _period(topic: TopicCount) -> float:
+    """Return the mean distance of a topic's messages without the longest, which may be a gap."""
+    return (topic.last_ns - topic.first_ns - topic.longest_gap_ns) / (topic.messages - 2)

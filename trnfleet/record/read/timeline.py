@@ -1,0 +1,340 @@
+"""Chunks of one file or many in the order of their times, and what is read from them: messages and keyframes.
+
+What is finished and what still grows are read alike: a recording adds all its chunks at once, a live buffer adds each that is cut
+and takes away the oldest.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+import threading
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.errors import WireError
+from trnfleet.record.format.envelopes import KEYFRAME, KeyframeBound, unpack, unpack_repeat
+from trnfleet.wire.ports import Keyframe, Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from trnfleet.record.format.decoding import Messages
+    from trnfleet.record.format.limits import RecordLimits
+    from trnfleet.record.format.records import ChunkEntry
+    from trnfleet.record.read.reader import PartReader
+
+
+_ITEM_BYTES = 200
+"""What the place of a message takes in memory."""
+
+
+class Slot(NamedTuple):
+    """A chunk of a file."""
+
+    part: PartReader
+    entry: ChunkEntry
+    has_data: bool
+    """Whether it may hold anything but repeats."""
+    has_repeats: bool
+    """Whether it may hold repeats."""
+
+
+class Timeline:
+    """Chunks of one or several files."""
+
+    def __init__(self, limits: RecordLimits) -> None:
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._parts: dict[PartReader, None] = {}
+        """Files whose chunks are there, in the order in which they came."""
+        self._slots: list[Slot] = []
+        """With data, by begin."""
+        self._latest: list[int] = []
+        """For each slot the latest end of it and all before."""
+        self._repeats: list[list[Slot]] = []
+        """Runs of chunks that follow one another in a file and hold repeats."""
+        self._run_begins: list[int] = []
+        self._cache: OrderedDict[tuple[PartReader, int], Messages] = OrderedDict()
+        self._cache_bytes = 0
+        self._unread: dict[tuple[PartReader, int, bool], int] = {}
+        """How many messages of a chunk could not be understood, those of keyframes apart."""
+
+    @property
+    def unread(self) -> int:
+        """Messages of what has been read so far that could not be understood, each once."""
+        return sum(self._unread.values())
+
+    @property
+    def start_ns(self) -> int:
+        """Time of the first message; 0 where there is none."""
+        with self._lock:
+            return self._slots[0].entry.start_ns if self._slots else 0
+
+    @property
+    def end_ns(self) -> int:
+        """Time of the last message; 0 where there is none."""
+        with self._lock:
+            return self._latest[-1] if self._latest else 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no message."""
+        return not self._slots
+
+    def fill(self, parts: Iterable[PartReader]) -> None:
+        """Take in all chunks of files."""
+        taken = dict.fromkeys(parts)
+        slots: list[Slot] = []
+        runs: list[list[Slot]] = []
+        for part in taken:
+            was_repeat = False
+            for entry in part.entries:
+                slot = _slot(part, entry)
+                if slot.has_data:
+                    slots.append(slot)
+                if slot.has_repeats:
+                    if was_repeat and _goes_on(runs[-1][-1], slot):
+                        runs[-1].append(slot)
+                    else:
+                        runs.append([slot])
+                was_repeat = slot.has_repeats
+        slots.sort(key=_start_of)
+        runs.sort(key=_run_start)
+        with self._lock:
+            self._parts, self._slots, self._repeats = taken, slots, runs
+            self._run_begins = [_run_start(run) for run in runs]
+            latest, self._latest = 0, []
+            for slot in slots:
+                latest = max(latest, slot.entry.end_ns)
+                self._latest.append(latest)
+
+    def append(self, part: PartReader, entry: ChunkEntry) -> None:
+        """Take in a chunk that is later than all that are there."""
+        slot = _slot(part, entry)
+        with self._lock:
+            part.entries.append(entry)
+            self._parts[part] = None
+            if slot.has_data:
+                self._slots.append(slot)
+                self._latest.append(max(entry.end_ns, self._latest[-1] if self._latest else 0))
+            if slot.has_repeats:
+                last = self._repeats[-1] if self._repeats else None
+                if last is not None and last[-1].part is part and _goes_on(last[-1], slot):
+                    last.append(slot)
+                else:
+                    self._repeats.append([slot])
+                    self._run_begins.append(entry.start_ns)
+
+    def drop(self, part: PartReader) -> None:
+        """Take away the oldest file's chunks; who reads them just now reads on."""
+        with self._lock:
+            self._parts.pop(part, None)
+            count = next((n for n, slot in enumerate(self._slots) if slot.part is not part), len(self._slots))
+            del self._slots[:count]
+            del self._latest[:count]
+            count = next(
+                (n for n, run in enumerate(self._repeats) if run[0].part is not part), len(self._repeats)
+            )
+            del self._repeats[:count]
+            del self._run_begins[:count]
+            for key in [key for key in self._cache if key[0] is part]:
+                self._cache_bytes -= _cost(self._cache.pop(key))
+            self._unread = {key: count for key, count in self._unread.items() if key[0] is not part}
+
+    def read(self, after_ns: int, until_ns: int) -> Iterator[Stored]:
+        """Yield the messages of `after_ns < time_ns <= until_ns` in order; what is damaged is left out and counted."""
+        with self._lock:
+            begin = bisect.bisect_right(self._latest, after_ns)
+            end = bisect.bisect_right(self._slots, until_ns, begin, key=_start_of)
+            slots = self._slots[begin:end]
+        for group in _overlapping(slots):
+            if len(group) == 1:
+                yield from self._read_one(group[0], after_ns, until_ns)
+            else:
+                yield from self._merge(group, after_ns, until_ns)
+
+    def keyframe(self, at_ns: int) -> Keyframe | None:
+        """Return the newest whole keyframe at or before a moment; None where there is none."""
+        with self._lock:
+            count = bisect.bisect_right(self._run_begins, at_ns)
+            runs = [list(run) for run in self._repeats[max(0, count - 8) : count]]
+            rest = self._repeats[: max(0, count - 8)]
+        for run in (*reversed(runs), *reversed(rest)):
+            found = self._whole_keyframe(run, at_ns)
+            if found is not None:
+                return found
+        return None
+
+    def chunks(self) -> list[Slot]:
+        """Return all chunks of a timeline that was appended to, in the order in which they came."""
+        with self._lock:
+            return [_slot(part, entry) for part in self._parts for entry in part.entries]
+
+    def messages(self, slot: Slot) -> Messages | None:
+        """Return a chunk's messages; None for a damaged one, which is counted."""
+        key = (slot.part, slot.entry.offset)
+        with self._lock:
+            found = self._cache.get(key)
+            if found is not None:
+                self._cache.move_to_end(key)
+                return found
+        try:
+            found = slot.part.messages(slot.entry)
+        except WireError:
+            return None
+        with self._lock:
+            cost = _cost(found)
+            is_there = slot.part in self._parts
+            if is_there and cost <= self._limits.cache_bytes // 2 and key not in self._cache:
+                self._cache[key] = found
+                self._cache_bytes += cost
+                while self._cache_bytes > self._limits.cache_bytes:
+                    self._cache_bytes -= _cost(self._cache.popitem(last=False)[1])
+        return found
+
+    def _read_one(self, slot: Slot, after_ns: int, until_ns: int) -> Iterator[Stored]:
+        messages = self.messages(slot)
+        if messages is None:
+            return
+        data, items, part = memoryview(messages.data), messages.items, slot.part
+        names: dict[int, bool] = {}
+        unread = 0
+        for number in range(bisect.bisect_right(items, after_ns, key=_item_time), len(items)):
+            item = items[number]
+            if item.time_ns > until_ns:
+                return
+            is_repeat = names.get(item.channel)
+            if is_repeat is None:
+                is_repeat = names[item.channel] = part.channel_name(item.channel) == KEYFRAME
+            if is_repeat:
+                continue
+            try:
+                yield Stored(item.time_ns, unpack(data[item.begin : item.end], part.major))
+            except WireError:
+                unread += 1
+                self._note_unread(slot, unread)
+
+    def _note_unread(self, slot: Slot, count: int, *, in_keyframe: bool = False) -> None:
+        """Take note of what a chunk has that makes no sense; what is read again is not counted again."""
+        key = slot.part, slot.entry.offset, in_keyframe
+        self._unread[key] = max(count, self._unread.get(key, 0))
+
+    def _merge(self, slots: Sequence[Slot], after_ns: int, until_ns: int) -> Iterator[Stored]:
+        """Yield the messages of chunks whose times overlap, in order, reading a bounded number side by side."""
+        waiting = deque(slots)
+        heap: list[tuple[int, int, Stored, Iterator[Stored], int]] = []
+        order = last_ns = size = 0
+        while waiting or heap:
+            while waiting and len(heap) < self._limits.overlap:
+                if heap and waiting[0].entry.start_ns > heap[0][0]:
+                    break
+                slot = waiting[0]
+                if heap and size + slot.entry.size > self._limits.overlap_bytes:
+                    break
+                messages = self._read_one(waiting.popleft(), after_ns, until_ns)
+                first = next(messages, None)
+                if first is not None:
+                    heapq.heappush(heap, (first.time_ns, order, first, messages, slot.entry.size))
+                    order += 1
+                    size += slot.entry.size
+            if not heap:
+                continue
+            _, rank, stored, messages, taken = heap[0]
+            # Where more chunks overlap than are read at once, what comes too late is held at the last time.
+            last_ns = max(last_ns, stored.time_ns)
+            yield stored if stored.time_ns == last_ns else stored._replace(time_ns=last_ns)
+            following = next(messages, None)
+            if following is None:
+                heapq.heappop(heap)
+                size -= taken
+            else:
+                heapq.heapreplace(heap, (following.time_ns, rank, following, messages, taken))
+
+    def _whole_keyframe(self, run: Sequence[Slot], at_ns: int) -> Keyframe | None:
+        """Return the last whole keyframe of a run of chunks, up to a moment."""
+        found: Keyframe | None = None
+        open_: Keyframe | None = None
+        expected = size = 0
+        for slot in run:
+            messages = self.messages(slot)
+            if messages is None:
+                open_ = None
+                continue
+            data, part = memoryview(messages.data), slot.part
+            unread = 0
+            for item in messages.items:
+                if item.time_ns > at_ns:
+                    return found
+                if part.channel_name(item.channel) != KEYFRAME:
+                    continue
+                try:
+                    repeat = unpack_repeat(data[item.begin : item.end], part.major)
+                except WireError:
+                    unread += 1
+                    self._note_unread(slot, unread, in_keyframe=True)
+                    open_ = None
+                    continue
+                size += item.end - item.begin
+                if isinstance(repeat, KeyframeBound):
+                    if not repeat.end:
+                        open_, expected, size = (
+                            Keyframe(item.time_ns, [], repeat.has_values),
+                            repeat.repeats,
+                            0,
+                        )
+                        continue
+                    if open_ is not None and len(open_.state) == expected == repeat.repeats:
+                        found = open_
+                    open_ = None
+                elif open_ is not None:
+                    open_.state.append(Stored(*repeat))
+                    if size > self._limits.keyframe_bytes:
+                        open_ = None
+        return found
+
+
+def _cost(messages: Messages) -> int:
+    """Return what a chunk takes in memory, about."""
+    return len(messages.data) + _ITEM_BYTES * len(messages.items)
+
+
+def _slot(part: PartReader, entry: ChunkEntry) -> Slot:
+    if entry.channels is None:
+        return Slot(part, entry, has_data=True, has_repeats=True)
+    names = {part.channels.get(channel) for channel in entry.channels}
+    has_unknown = None in names
+    return Slot(
+        part, entry, has_data=has_unknown or names != {KEYFRAME}, has_repeats=has_unknown or KEYFRAME in names
+    )
+
+
+def _goes_on(former: Slot, slot: Slot) -> bool:
+    """Say whether a chunk of repeats belongs to the run before it: not where both are whole by themselves."""
+    return former.has_data or slot.has_data or former.entry.end_ns == slot.entry.start_ns
+
+
+def _start_of(slot: Slot) -> int:
+    return slot.entry.start_ns
+
+
+def _run_start(run: Sequence[Slot]) -> int:
+    return run[0].entry.start_ns
+
+
+def _item_time(item: tuple[int, int, int, int]) -> int:
+    return item[0]
+
+
+def _overlapping(slots: Iterable[Slot]) -> Iterator[list[Slot]]:
+    """Yield groups of slots: one, or several whose times overlap."""
+    group: list[Slot] = []
+    latest = 0
+    for slot in slots:
+        if group and slot.entry.start_ns >= latest:
+            yield group
+            group = []
+        group.append(slot)
+        latest = max(latest, slot.entry.end_ns)
+    if group:
+        yield group

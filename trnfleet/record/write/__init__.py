@@ -1,0 +1,1 @@
+"""Writing recordings: a part file, the recorder's thread, and the live buffer behind the app."""

@@ -1,0 +1,199 @@
+"""The last minutes of a fleet that is being watched: a recording of bounded size that forgets its begin.
+
+It can be read while it is written, and be saved. It lies in a folder of its own, in parts; the oldest go. Each part is a sound
+recording, so that what a crash leaves behind can be read, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from trnfleet import logs
+from trnfleet.clock import NS_PER_S
+from trnfleet.errors import ConfigError
+from trnfleet.record.format.envelopes import CHANNELS
+from trnfleet.record.format.limits import RecordLimits
+from trnfleet.record.format.packing import QUICK_LEVEL
+from trnfleet.record.read.reader import GrowingPart
+from trnfleet.record.read.timeline import Timeline
+from trnfleet.record.write.export import save_parts
+from trnfleet.record.write.orphaned_buffers import NAME, FolderLock
+from trnfleet.record.write.recorder import FLUSHED_AFTER_S, RecordingThread
+from trnfleet.record.write.writer import RecordingWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from trnfleet.clock import Clock
+    from trnfleet.record.format.metadata import About
+    from trnfleet.record.format.records import ChunkEntry
+    from trnfleet.wire.ports import Envelope, Keyframe, Stored
+
+log = logs.get_logger(__name__)
+
+PARTS = 32
+"""What is kept lies in about so many files: the oldest of them is what goes at a time."""
+_SMALLEST_PART_BYTES = 2**20
+_CHUNK_BYTES_IN_MEMORY = 500
+"""What a chunk's place costs in memory."""
+_FLUSH_WITHIN_S = 2.0
+QUIET_S = 2 * FLUSHED_AFTER_S
+"""What has not been taken so long after it came never came."""
+
+
+class LiveBuffer:
+    """Takes what the monitor takes, keeps as much of it as fits and plays it back.
+
+    Of the memory a quarter each goes to what waits to be written, to the newest telemetry, to the places of chunks and to
+    decompressed chunks. A full or missing disk does not stop anybody: `problem` says so, and nothing more is kept.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        about: About,
+        *,
+        clock: Clock,
+        memory_bytes: int = 64 * 2**20,
+        disk_bytes: int = 2**30,
+    ) -> None:
+        """Bind to a folder, which `start` makes.
+
+        Args:
+            folder: Folder of this buffer alone.
+            about: What the parts say of themselves.
+            clock: Wall clock for the begin, monotonic clock from then on.
+            memory_bytes: What it may take of the memory.
+            disk_bytes: And of the disk.
+        """
+        self._folder = folder
+        self._about = about
+        self._clock = clock
+        self._disk_bytes = disk_bytes
+        self._quarter_bytes = max(2**20, memory_bytes // 4)
+        self._limits = RecordLimits(cache_bytes=self._quarter_bytes)
+        self._timeline = Timeline(self._limits)
+        self._parts: list[GrowingPart] = []
+        self._writer: RecordingWriter | None = None
+        self._lock = FolderLock(folder)
+        self._thread = RecordingThread(self._make, clock=clock, queue_bytes=self._quarter_bytes)
+        self.status = self._thread.status
+
+    @property
+    def start_ns(self) -> int:
+        """Time of the oldest message that is kept; 0 where there is none."""
+        return self._timeline.start_ns
+
+    @property
+    def end_ns(self) -> int:
+        """Time up to which everything can be read, at most about a second ago; 0 where there is nothing.
+
+        While nothing comes, it goes on: a silence can be gone back to like anything else.
+        """
+        end_ns = self._timeline.end_ns
+        if end_ns and self._thread.is_drained:
+            return max(end_ns, self.to_ns(self._clock.monotonic_s() - QUIET_S))
+        return end_ns
+
+    @property
+    def window_s(self) -> float:
+        """How much is kept, in seconds."""
+        return max(0, self.end_ns - self.start_ns) / NS_PER_S
+
+    @property
+    def problem(self) -> str:
+        """Why nothing more is kept; empty while all is well."""
+        return self.status.failed
+
+    def take(self, batch: Sequence[Envelope]) -> None:
+        """Keep a batch: cheap, never waits and never fails."""
+        self._thread.take(batch)
+
+    def to_ns(self, monotonic_s: float) -> int:
+        """Return the buffer's time of a monotonic one."""
+        return self._thread.wall.to_ns(monotonic_s)
+
+    def start(self) -> None:
+        """Make the folder and begin to write; where that cannot be, `problem` says why."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock.take()
+            self._thread.start()
+        except (OSError, ConfigError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            self._thread.fail(why or str(error))
+            log.warning("live_buffer_failed", reason=why)
+
+    def close(self, keep: bool = False) -> None:
+        """End writing and delete what was kept, or finish it and leave it there; a second call does nothing."""
+        self._thread.close()
+        for part in self._parts:
+            if not keep:
+                self._timeline.drop(part)
+            part.close()
+        if not keep:
+            with contextlib.suppress(OSError):
+                for path in self._writer.parts if self._writer is not None else ():
+                    path.unlink(missing_ok=True)
+        self._parts.clear()
+        self._lock.release()
+        if not keep:
+            with contextlib.suppress(OSError):
+                self._folder.rmdir()
+
+    def keyframe(self, at_ns: int) -> Keyframe | None:
+        """Return the newest keyframe at or before a moment; None where nothing so old is kept."""
+        return self._timeline.keyframe(at_ns)
+
+    def read(self, after_ns: int, until_ns: int) -> Iterator[Stored]:
+        """Yield the messages of `after_ns < time_ns <= until_ns` in order.
+
+        What is later than `end_ns` is not there yet: it is asked for, and a later call has it. Who reads on piece by piece
+        must not go beyond `end_ns`.
+        """
+        if until_ns > self.end_ns:
+            self._thread.ask_flush()
+        return self._timeline.read(after_ns, until_ns)
+
+    def save(self, path: Path) -> int:
+        """Write what is kept as one finished recording; return its messages. For a thread, not for the event loop.
+
+        Raises:
+            ConfigError: the file exists or cannot be made, or nothing is kept.
+            TrnfleetError: the disk is full; the file is not left behind.
+        """
+        self._thread.flush(_FLUSH_WITHIN_S)
+        slots = self._timeline.chunks()
+        if not slots:
+            raise ConfigError(f"{path}: there is nothing to save yet")
+        return save_parts(slots, path, self._about)
+
+    def _make(self) -> RecordingWriter:
+        part_bytes = max(_SMALLEST_PART_BYTES, self._disk_bytes // PARTS)
+        self._writer = RecordingWriter(
+            self._folder / NAME,
+            self._about,
+            split_bytes=part_bytes,
+            split_chunks=max(8, self._quarter_bytes // _CHUNK_BYTES_IN_MEMORY // PARTS),
+            keep_bytes=self._disk_bytes,
+            keep_chunks=self._quarter_bytes // _CHUNK_BYTES_IN_MEMORY,
+            values_bytes=self._quarter_bytes // 2,
+            state_bytes=self._quarter_bytes // 2,
+            level=QUICK_LEVEL,
+            on_cut=self._on_cut,
+            on_drop=self._on_drop,
+        )
+        return self._writer
+
+    def _on_cut(self, path: Path, entry: ChunkEntry) -> None:
+        """Take in a chunk that was written; in the thread that writes."""
+        if not self._parts or self._parts[-1].path != path:
+            self._parts.append(GrowingPart(path, self._about, CHANNELS))
+        self._timeline.append(self._parts[-1], entry)
+
+    def _on_drop(self, path: Path) -> None:
+        """Forget a part that is deleted; who reads it just now reads to its end."""
+        if self._parts and self._parts[0].path == path:
+            self._timeline.drop(self._parts.pop(0))

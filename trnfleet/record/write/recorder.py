@@ -1,0 +1,341 @@
+"""Records while the fleet runs: the event loop hands over, a thread writes.
+
+The thread works in short slices, so that it never holds the interpreter for long, and everything that takes long (compressing,
+writing) is done outside of it. The queue between the two is bounded; what does not fit is counted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from trnfleet import logs
+from trnfleet.clock import NS_PER_S, SteadyWall
+from trnfleet.errors import TrnfleetError
+from trnfleet.record.write.writer import RecordingError, RecordingWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from trnfleet.clock import Clock
+    from trnfleet.record.format.metadata import About
+    from trnfleet.wire.ports import Envelope, LinkStatus, Source
+
+log = logs.get_logger(__name__)
+
+QUEUE_BYTES = 48 * 2**20
+FLUSHED_AFTER_S = 0.5
+"""What has come in is in the file so long after, at the latest."""
+_SLICE = 48
+"""Messages between two breaths of the thread: about 0.3 ms."""
+_BREATH_S = 0.0001
+_SHORTEST_WAIT_S = 0.01
+_OVERHEAD_BYTES = 300
+"""What a message in the queue costs beside its payload."""
+_LOOKED_EVERY_S = 0.25
+
+
+@dataclass(slots=True)
+class RecordStatus:
+    """How a recording fares; written by its thread, read by whoever shows it."""
+
+    messages: int = 0
+    """Messages handed to the file."""
+    payload_bytes: int = 0
+    """Payload bytes of them."""
+    file_bytes: int = 0
+    """Bytes written, those of parts since deleted included."""
+    lost: int = 0
+    """Messages that are not in the recording: the queue was full, or writing had failed."""
+    parts: int = 0
+    """Files that are there."""
+    failed: str = ""
+    """Why nothing more is written, such as `No space left on device`; empty while all is well."""
+    first_ns: int = 0
+    """Time of the first message; 0 before it."""
+    last_ns: int = 0
+    """Time of the last message."""
+
+    @property
+    def length_s(self) -> float:
+        """Seconds from the first message to the last."""
+        return max(0, self.last_ns - self.first_ns) / NS_PER_S
+
+
+class RecordingThread:
+    """The queue and the thread behind it; what is written, and where, is the owner's."""
+
+    def __init__(self, make: Callable[[], RecordingWriter], *, clock: Clock, queue_bytes: int) -> None:
+        """Bind to what makes the writer, which is called in the thread that starts."""
+        self.status = RecordStatus()
+        self.wall = SteadyWall(clock)
+        """The recording's time of a monotonic one."""
+        self._make = make
+        self._clock = clock
+        self._queue_bytes = queue_bytes
+        self._queue: deque[tuple[Sequence[Envelope], int, int]] = deque()
+        """Batches, their sizes and their numbers."""
+        self._queued_bytes = 0
+        self._wake = threading.Condition()
+        self._breath = threading.Lock()
+        """Held for good: to wait for it gives the interpreter away."""
+        self._breath.acquire()
+        self._in_hand = 0
+        """Messages of the thread's batch that are not yet written."""
+        self._is_closing = False
+        self._taken = 0
+        """Number of the last batch that was taken."""
+        self._flush_to = 0
+        """The batch up to which somebody wants all to be in the file."""
+        self._flushed = 0
+        """The batch up to which it is."""
+        self._writer: RecordingWriter | None = None
+        self._thread: threading.Thread | None = None
+
+    def take(self, batch: Sequence[Envelope]) -> None:
+        """Queue a batch; what does not fit is counted as lost."""
+        if not batch:
+            return
+        size = sum([len(envelope.payload) for envelope in batch]) + len(batch) * _OVERHEAD_BYTES
+        with self._wake:
+            status = self.status
+            if self._is_closing or status.failed:
+                status.lost += len(batch)
+                return
+            if self._queued_bytes + size > self._queue_bytes:
+                batch, size = self._what_fits(batch)
+                if not batch:
+                    return
+            self._taken += 1
+            self._queue.append((batch, size, self._taken))
+            self._queued_bytes += size
+            self._wake.notify()
+
+    def _what_fits(self, batch: Sequence[Envelope]) -> tuple[Sequence[Envelope], int]:
+        room = self._queue_bytes - self._queued_bytes
+        fitting, used = [], 0
+        for envelope in batch:
+            size = len(envelope.payload) + _OVERHEAD_BYTES
+            if used + size > room:
+                break
+            fitting.append(envelope)
+            used += size
+        self.status.lost += len(batch) - len(fitting)
+        return fitting, used
+
+    def start(self) -> None:
+        """Begin to write.
+
+        Raises:
+            ConfigError: the file exists or cannot be made.
+        """
+        self._writer = self._make()
+        self._count(self._writer)
+        self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)
+        self._thread.start()
+
+    def fail(self, why: str) -> None:
+        """Write nothing more."""
+        with self._wake:
+            self.status.failed = why
+            self.status.lost += self._in_hand + sum(len(batch) for batch, _, _ in self._queue)
+            self._in_hand = 0
+            self._queue.clear()
+            self._queued_bytes = 0
+            self._wake.notify_all()
+
+    def ask_flush(self) -> None:
+        """Ask for what was taken to be in the file soon."""
+        with self._wake:
+            if self._flush_to < self._taken:
+                self._flush_to = self._taken
+                self._wake.notify()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until what was taken is in the file; say whether it is. Not for the event loop."""
+        with self._wake:
+            mine = self._flush_to = self._taken
+            self._wake.notify_all()
+            self._wake.wait_for(lambda: self._flushed >= mine or bool(self.status.failed), timeout_s)
+            return self._flushed >= mine
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether all that was taken is in the file."""
+        return self._flushed == self._taken and not self.status.failed
+
+    def close(self) -> None:
+        """Write what is queued, finish the file and end the thread; a second call does nothing."""
+        with self._wake:
+            self._is_closing = True
+            self._wake.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        writer = self._writer
+        assert writer is not None  # noqa: S101  `start` has made it
+        try:
+            self._write_all(writer)
+            writer.close()
+        except RecordingError as error:
+            self.fail(error.reason)
+            log.warning("recording_failed", reason=error.reason)
+        except Exception as error:  # the border of the thread: whatever it is, the app must hear of it
+            self.fail(f"{type(error).__name__}: {error}")
+            log.exception("recording_failed")
+        self.status.messages -= writer.lost
+        self.status.lost += writer.lost
+        self._count(writer)
+
+    def _write_all(self, writer: RecordingWriter) -> None:
+        """Write until closed and nothing is left."""
+        pending_since_s: float | None = None
+        number = 0
+        while True:
+            item = self._next(pending_since_s)
+            if item is not None:
+                batch, _, number = item
+                self._in_hand = len(batch)
+                for begin in range(0, len(batch), _SLICE):
+                    self._write(writer, batch[begin : begin + _SLICE])
+                    self._breath.acquire(timeout=_BREATH_S)
+            if writer.pending_bytes and pending_since_s is None:
+                pending_since_s = self._clock.monotonic_s()
+            is_flushed = (
+                item is None or self._flushed < self._flush_to <= number or self._is_late(pending_since_s)
+            )
+            if is_flushed:
+                writer.flush()
+            if not writer.pending_bytes:
+                pending_since_s = None
+            self._count(writer)
+            with self._wake:
+                if is_flushed:
+                    self._flushed = number
+                    self._wake.notify_all()
+                if item is None and self._is_closing and not self._queue:
+                    return
+
+    def _next(self, pending_since_s: float | None) -> tuple[Sequence[Envelope], int, int] | None:
+        """Wait for a batch; None where it is time to flush or to end instead."""
+        with self._wake:
+            if not self._queue and not self._is_closing and self._flush_to <= self._flushed:
+                wait_s = None
+                if pending_since_s is not None:
+                    passed_s = self._clock.monotonic_s() - pending_since_s
+                    wait_s = max(_SHORTEST_WAIT_S, FLUSHED_AFTER_S - passed_s)
+                self._wake.wait(wait_s)
+            if not self._queue:
+                return None
+            item = self._queue.popleft()
+            self._queued_bytes -= item[1]
+            return item
+
+    def _is_late(self, pending_since_s: float | None) -> bool:
+        return pending_since_s is not None and self._clock.monotonic_s() - pending_since_s >= FLUSHED_AFTER_S
+
+    def _write(self, writer: RecordingWriter, batch: Sequence[Envelope]) -> None:
+        status = self.status
+        for envelope in batch:
+            time_ns = self.wall.to_ns(envelope.received_s or self._clock.monotonic_s())
+            try:
+                writer.write(time_ns, envelope)
+            except RecordingError:
+                raise
+            except TrnfleetError:
+                self._in_hand -= 1
+                status.lost += 1
+                continue
+            self._in_hand -= 1
+            status.messages += 1
+            status.payload_bytes += len(envelope.payload)
+            if not status.first_ns:
+                status.first_ns = time_ns
+            status.last_ns = max(time_ns, status.last_ns)
+
+    def _count(self, writer: RecordingWriter) -> None:
+        self.status.file_bytes = writer.bytes_written
+        self.status.parts = len(writer.parts)
+
+
+class Recorder:
+    """A recording of what is handed to it, from `start` to `close`."""
+
+    def __init__(
+        self,
+        path: Path,
+        about: About,
+        *,
+        clock: Clock,
+        queue_bytes: int = QUEUE_BYTES,
+        split_bytes: int | None = None,
+        split_ns: int | None = None,
+        keep_ns: int | None = None,
+    ) -> None:
+        """Make the first file.
+
+        Args:
+            path: The file; see `RecordingWriter` for splits.
+            about: What the recording says of itself.
+            clock: Wall clock for the begin, monotonic clock from then on.
+            queue_bytes: What may wait to be written.
+            split_bytes: Size of a part.
+            split_ns: Length of a part.
+            keep_ns: Parts older than this are deleted.
+
+        Raises:
+            ConfigError: the file exists or cannot be made.
+        """
+        self._clock = clock
+        writer = RecordingWriter(path, about, split_bytes=split_bytes, split_ns=split_ns, keep_ns=keep_ns)
+        self.writer = writer
+        self._thread = RecordingThread(lambda: writer, clock=clock, queue_bytes=queue_bytes)
+        self.status = self._thread.status
+
+    def take(self, batch: Sequence[Envelope]) -> None:
+        """Record a batch: cheap, never waits; what does not fit into the queue is counted as lost."""
+        self._thread.take(batch)
+
+    def start(self) -> None:
+        """Begin to write what has been and will be taken."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Write what is queued and finish the file; a second call does nothing."""
+        self._thread.close()
+
+    async def failed(self) -> None:
+        """Return when writing has failed; `status.failed` says why."""
+        while not self.status.failed:
+            await self._clock.sleep(_LOOKED_EVERY_S)
+
+
+class Taker(Protocol):
+    """What a source can be tapped for."""
+
+    def take(self, batch: Sequence[Envelope]) -> None:
+        """Take a batch, at once."""
+
+
+class TappedSource:
+    """A source that hands what it takes to a recorder and on to whoever asked."""
+
+    def __init__(self, source: Source, recorder: Taker) -> None:
+        self._source = source
+        self._recorder = recorder
+
+    @property
+    def status(self) -> LinkStatus:
+        """How the connection fares."""
+        return self._source.status
+
+    async def take(self) -> list[Envelope]:
+        """Return what has come in, recorded; an empty list where the source has ended."""
+        batch = await self._source.take()
+        self._recorder.take(batch)
+        return batch

@@ -1,0 +1,361 @@
+"""Writes a recording: envelopes in, MCAP files out.
+
+It decides when a chunk is cut, when a keyframe is repeated, when the next file begins and which old one goes. It goes by the
+times that it is given and reads no clock, so that the same calls make the same bytes.
+"""
+
+from __future__ import annotations
+
+import glob
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.errors import ConfigError, TrnfleetError
+from trnfleet.record.format.envelopes import (
+    CHANNEL_IDS,
+    KEYFRAME,
+    MAX_NS,
+    KeyframeBound,
+    channel_namer,
+    pack,
+    pack_bound,
+    pack_repeat,
+    source_ns,
+)
+from trnfleet.record.format.keyframes import MOST_STATE_BYTES, MOST_VALUES_BYTES, KeyframeTracker, is_due
+from trnfleet.record.format.limits import DEFAULT_RECORD_LIMITS
+from trnfleet.record.format.packing import LEVEL
+from trnfleet.record.write.part import PartFile
+from trnfleet.wire.topics import TopicClass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from trnfleet.record.format.metadata import About
+    from trnfleet.record.format.records import ChunkEntry
+    from trnfleet.wire.ports import Envelope
+
+CHUNK_BYTES = 2**20
+"""A chunk is cut once it has so many bytes, not compressed."""
+LARGEST_CHUNK_BYTES = 4 * CHUNK_BYTES
+"""A chunk is cut before messages of a later time only, so that what follows a chunk is later; but never beyond this."""
+CUT_NS = 500_000_000
+"""And once its first message is so old: what a crash can lose."""
+_SHORTEST_SPLIT_NS = 60_000_000_000
+_SPLITS_IN_KEPT = 24
+"""Where old parts are to go and nobody said how long a part is, so many make up what is kept."""
+_TELEMETRY = TopicClass.TELEMETRY.value
+_KEYFRAME_ID = CHANNEL_IDS[KEYFRAME]
+
+
+class RecordingError(TrnfleetError):
+    """A recording could not be written on; what is there can be read."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        self.reason = error.strerror or str(error)
+        """Why, in the system's words."""
+        super().__init__(f"{path}: the recording ends here: {self.reason}")
+
+
+class _Ended(NamedTuple):
+    """A part that is finished and still there."""
+
+    path: Path
+    size: int
+    chunks: int
+    last_ns: int
+
+
+class RecordingWriter:
+    """A recording while it is written.
+
+    With `split_bytes` or `split_ns`, `night.mcap` becomes `night-0001.mcap`, `night-0002.mcap` and so on; without, it is
+    `night.mcap` itself. Times that fall are held at the last one, and those before 1970 or after 2262 at these.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        about: About,
+        *,
+        split_bytes: int | None = None,
+        split_ns: int | None = None,
+        keep_ns: int | None = None,
+        on_cut: Callable[[Path, ChunkEntry], None] | None = None,
+        on_drop: Callable[[Path], None] | None = None,
+        split_chunks: int | None = None,
+        keep_bytes: int | None = None,
+        keep_chunks: int | None = None,
+        values_bytes: int = MOST_VALUES_BYTES,
+        state_bytes: int = MOST_STATE_BYTES,
+        level: int = LEVEL,
+    ) -> None:
+        """Make the first file.
+
+        Args:
+            path: The file, or what its parts are named after.
+            about: What the recording says of itself.
+            split_bytes: A part ends once it has so many bytes, and at least as much data as it begins with as a keyframe.
+            split_ns: A part ends once it is so long.
+            keep_ns: Parts that ended longer ago are deleted, of those that this writer made.
+            on_cut: Told of every chunk that was written.
+            on_drop: Told of every part that is about to be deleted.
+            split_chunks: A part ends once it has so many chunks.
+            keep_bytes: The oldest parts are deleted where all have more bytes.
+            keep_chunks: And where they have more chunks; needs splits.
+            values_bytes: Newest telemetry that a keyframe repeats.
+            state_bytes: Retained state that a keyframe repeats.
+            level: The compression's.
+
+        Raises:
+            ConfigError: the file exists or cannot be made, or a limit makes no sense.
+        """
+        if keep_ns is not None and split_bytes is None and split_ns is None:
+            split_ns = max(_SHORTEST_SPLIT_NS, keep_ns // _SPLITS_IN_KEPT)
+        for name, value in (("split", split_bytes), ("split", split_ns), ("keep", keep_ns)):
+            if value is not None and value <= 0:
+                raise ConfigError(f"{path}: {name} must be more than 0, not {value}")
+        self._path = path
+        self._about = about
+        self._level = level
+        self._splits = split_bytes is not None or split_ns is not None
+        self._split_bytes = split_bytes
+        self._split_ns = split_ns
+        self._keep_ns = keep_ns
+        self._keep_bytes, self._keep_chunks = keep_bytes, keep_chunks
+        self._on_cut = on_cut
+        self._on_drop = on_drop
+        self._split_chunks = split_chunks
+        self._channel_of = channel_namer(about.root)
+        self._tracker = KeyframeTracker(values_bytes, state_bytes)
+        self._number = 0
+        self._ended: list[_Ended] = []
+        self._ended_bytes = 0
+        self._ended_chunks = 0
+        self._deleted_bytes = 0
+        self._keyframe_ns: int | None = None
+        """Time of the last keyframe in the present part."""
+        self._since_bytes = 0
+        """Data since then, not compressed."""
+        self._data_bytes = 0
+        """Data in the present part, not compressed."""
+        self._first_bytes = 0
+        """The keyframe that it began with."""
+        self._last_ns: int | None = None
+        self._floor_ns = 0
+        """What was cut on demand is complete: what comes later is later than it."""
+        self._is_closed = False
+        self._uncut = 0
+        """Messages that are not yet in the file."""
+        self.messages = 0
+        """Messages that were written, without repeats."""
+        self.lost = 0
+        """Messages that were not yet in the file when writing failed."""
+        self._refuse_former_parts()
+        try:
+            self._part = self._open()
+        except FileExistsError:
+            raise ConfigError(f"{self._part_path(1)}: exists already; name another file") from None
+        except OSError as error:
+            raise ConfigError(f"{self._part_path(1)}: cannot be made: {error.strerror}") from error
+
+    @property
+    def parts(self) -> list[Path]:
+        """The files that are there, oldest first."""
+        return [*(part.path for part in self._ended), self._part.path]
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of all files, those deleted since included."""
+        return self._deleted_bytes + self._ended_bytes + self._part.size
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes that are not yet in the file."""
+        return self._part.packer.size
+
+    def write(self, time_ns: int, envelope: Envelope) -> None:
+        """Write a message.
+
+        Args:
+            time_ns: When it came in: wall clock, ns since 1970.
+            envelope: The message; when it was received by another clock does not matter.
+
+        Raises:
+            RecordingError: the disk is full or gone; the recording has ended and what was cut can be read.
+            TrnfleetError: the message is larger than a recording may hold.
+        """
+        if self._is_closed:
+            raise TrnfleetError(f"{self._path}: the recording has ended")
+        last_ns = self._last_ns
+        time_ns = max(time_ns, self._floor_ns) if last_ns is None else max(time_ns, last_ns, self._floor_ns)
+        time_ns = min(time_ns, MAX_NS)
+        data = pack(envelope)
+        if len(data) > DEFAULT_RECORD_LIMITS.record_bytes:
+            raise TrnfleetError(
+                f"{self._path}: a message of {len(data)} bytes on {envelope.topic[:80]!r} is over the limit of "
+                f"{DEFAULT_RECORD_LIMITS.record_bytes}"
+            )
+        channel = self._channel_of(envelope.topic)
+        try:
+            if last_ns is None or time_ns > last_ns:
+                self._pass_to(time_ns)
+            elif self._part.packer.size >= LARGEST_CHUNK_BYTES:
+                self._cut()
+        except OSError as error:
+            raise self._fail(error) from error
+        self._last_ns = time_ns
+        published_ns = source_ns(envelope.payload, time_ns) if channel == _TELEMETRY else time_ns
+        self._part.add(CHANNEL_IDS[channel], time_ns, published_ns, data)
+        self._since_bytes += len(data)
+        self._data_bytes += len(data)
+        self._tracker.take(channel, time_ns, envelope, data)
+        self.messages += 1
+        self._uncut += 1
+
+    def flush(self) -> None:
+        """Write what is not yet in the file; what comes later gets a later time.
+
+        Raises:
+            RecordingError: as `write`.
+        """
+        if self._is_closed or self._last_ns is None:
+            return
+        self._floor_ns = self._last_ns + 1
+        try:
+            self._cut()
+        except OSError as error:
+            raise self._fail(error) from error
+
+    def close(self) -> None:
+        """Write the rest, index and footer; a second call does nothing.
+
+        Raises:
+            RecordingError: there is no room for them; what was cut can be read.
+        """
+        if self._is_closed:
+            return
+        try:
+            self._cut()
+            self._part.finish()
+        except OSError as error:
+            raise self._fail(error) from error
+        finally:
+            self._is_closed = True
+
+    def _fail(self, error: OSError) -> RecordingError:
+        """End the recording where it can be read."""
+        self._is_closed = True
+        self.messages -= self._uncut
+        self.lost, self._uncut = self.lost + self._uncut, 0
+        try:
+            self._part.finish()
+        except OSError:
+            self._part.abandon()
+        return RecordingError(self._part.path, error)
+
+    def _pass_to(self, time_ns: int) -> None:
+        """Do what stands between the last message and one of a later time."""
+        part = self._part
+        if self._keyframe_ns is None or self._last_ns is None:
+            self._write_keyframe(max(0, time_ns - 1) if self._last_ns is None else self._last_ns)
+            return
+        size = part.packer.size
+        if size >= CHUNK_BYTES or (size and time_ns - part.packer.start_ns >= CUT_NS):
+            self._cut()
+        if self._splits and self._is_full(time_ns):
+            self._split()
+            self._write_keyframe(self._last_ns)
+        elif is_due(time_ns - self._keyframe_ns, self._since_bytes, self._tracker.size_bytes):
+            self._write_keyframe(self._last_ns)
+
+    def _is_full(self, time_ns: int) -> bool:
+        """Say whether the present part is to end before a message of this time."""
+        part = self._part
+        if not part.chunks or self._data_bytes < self._first_bytes:
+            return False
+        if self._split_ns is not None and time_ns - part.start_ns >= self._split_ns:
+            return True
+        if self._split_chunks is not None and part.chunks >= self._split_chunks:
+            return True
+        return self._split_bytes is not None and part.likely_size >= self._split_bytes
+
+    def _write_keyframe(self, time_ns: int) -> None:
+        """Repeat what holds, in chunks of its own."""
+        self._cut()
+        tracker, part = self._tracker, self._part
+        bound = KeyframeBound(len(tracker), tracker.has_values, end=False)
+        part.add(_KEYFRAME_ID, time_ns, time_ns, pack_bound(bound))
+        for repeat in tracker:
+            part.add(_KEYFRAME_ID, time_ns, repeat.time_ns, pack_repeat(repeat.data, repeat.time_ns))
+            if part.packer.size >= CHUNK_BYTES:
+                self._cut()
+        part.add(_KEYFRAME_ID, time_ns, time_ns, pack_bound(bound._replace(end=True)))
+        self._cut()
+        self._keyframe_ns = time_ns
+        self._since_bytes = 0
+
+    def _cut(self) -> None:
+        entry = self._part.cut()
+        if entry is None:
+            return
+        self._uncut = 0
+        if self._on_cut is not None:
+            self._on_cut(self._part.path, entry)
+        self._forget(entry.end_ns, CHUNK_BYTES)
+
+    def _split(self) -> None:
+        """End the present part and begin the next."""
+        self._cut()
+        part = self._part
+        part.finish()
+        last_ns = self._last_ns or 0
+        self._ended.append(_Ended(part.path, part.size, part.chunks, last_ns))
+        self._ended_bytes += part.size
+        self._ended_chunks += part.chunks
+        self._part = self._open()
+        self._data_bytes = 0
+        self._first_bytes = self._tracker.size_bytes
+        self._forget(last_ns, self._split_bytes or 0)
+
+    def _forget(self, now_ns: int, room_bytes: int) -> None:
+        """Delete the oldest parts as far as what is to be kept asks for it, with so much room for what comes."""
+        while self._ended:
+            oldest = self._ended[0]
+            is_old = self._keep_ns is not None and oldest.last_ns < now_ns - self._keep_ns
+            size = self._ended_bytes + self._part.likely_size + room_bytes
+            chunks = self._ended_chunks + self._part.chunks
+            is_over = (self._keep_bytes is not None and size > self._keep_bytes) or (
+                self._keep_chunks is not None and chunks > self._keep_chunks
+            )
+            if not (is_old or is_over):
+                return
+            del self._ended[0]
+            self._ended_bytes -= oldest.size
+            self._ended_chunks -= oldest.chunks
+            self._deleted_bytes += oldest.size
+            if self._on_drop is not None:
+                self._on_drop(oldest.path)
+            oldest.path.unlink(missing_ok=True)
+
+    def _open(self) -> PartFile:
+        self._number += 1
+        return PartFile(self._part_path(self._number), self._about.with_part(self._number), self._level)
+
+    def _part_path(self, number: int) -> Path:
+        if not self._splits:
+            return self._path
+        return self._path.with_name(f"{self._path.stem}-{number:04d}{self._path.suffix}")
+
+    def _refuse_former_parts(self) -> None:
+        """Refuse names that the parts of an earlier recording have: one of ours would meet them in the end.
+
+        Raises:
+            ConfigError: there is such a file.
+        """
+        if not self._splits:
+            return
+        stem, suffix = glob.escape(self._path.stem), glob.escape(self._path.suffix)
+        for former in sorted(self._path.parent.glob(f"{stem}-[0-9][0-9][0-9][0-9]*{suffix}")):
+            if former.name[len(self._path.stem) + 1 : len(former.name) - len(self._path.suffix)].isdecimal():
+                raise ConfigError(f"{former}: exists already; name another file")
