@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.programs import run
 
-from trnfleet.bridge.service import Bridge
+from trnfleet.bridge.ec2.service import Bridge
 from trnfleet.cli.bridge import _publish
 
 if TYPE_CHECKING:

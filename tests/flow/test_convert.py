@@ -20,7 +20,7 @@ from support.feed import START_NS, Feed, SilentSource, standalone, ultraservers
 from support.programs import COMMAND, environment, run
 from support.waiting import running, take_until
 
-from trnfleet.bridge.neuron_monitor import HostReader
+from trnfleet.bridge.neuron.host_reader import HostReader
 from trnfleet.cli import main
 from trnfleet.cli.convert import open_any
 from trnfleet.clock import NS_PER_S, ManualClock, parse_rfc3339

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
-from trnfleet.export.notice import Notice
+from trnfleet.export.notification import Notice
 from trnfleet.wire.alerts import AlertMessage
 
 BEGIN_NS = 1_767_600_000 * NS_PER_S

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from trnfleet.bridge.service import Bridge
+    from trnfleet.bridge.ec2.service import Bridge
     from trnfleet.transport.url import BrokerUrl, Password
     from trnfleet.wire.ports import Envelope
 
@@ -91,8 +91,8 @@ def command(
     if interval < SHORTEST_INTERVAL_S:
         raise click.UsageError(f"--interval: at least {SHORTEST_INTERVAL_S:g} s, not {interval:g} s")
     set_up_logs(log_format, log_level)
-    from trnfleet.bridge.ec2 import connect  # noqa: PLC0415  --help stays quick
-    from trnfleet.bridge.service import Bridge  # noqa: PLC0415  --help stays quick
+    from trnfleet.bridge.ec2.client import connect  # noqa: PLC0415  --help stays quick
+    from trnfleet.bridge.ec2.service import Bridge  # noqa: PLC0415  --help stays quick
 
     identity = f"trnfleet-bridge-{secrets.token_hex(4)}"
     bridge = Bridge(
@@ -140,8 +140,8 @@ async def _publish(
     *,
     once: bool,
 ) -> None:
-    from trnfleet.bridge.ec2 import read  # noqa: PLC0415  --help stays quick
-    from trnfleet.bridge.service import serve  # noqa: PLC0415  --help stays quick
+    from trnfleet.bridge.ec2.client import read  # noqa: PLC0415  --help stays quick
+    from trnfleet.bridge.ec2.service import serve  # noqa: PLC0415  --help stays quick
     from trnfleet.transport.mqtt import MqttPublisher  # noqa: PLC0415  --help stays quick
 
     clock, ending = SystemClock(), Ending()
@@ -159,8 +159,8 @@ async def _publish(
 
 
 async def _write(bridge: Bridge, client: Any, root: str, interval_s: float, *, once: bool) -> None:
-    from trnfleet.bridge.ec2 import read  # noqa: PLC0415  --help stays quick
-    from trnfleet.bridge.service import serve  # noqa: PLC0415  --help stays quick
+    from trnfleet.bridge.ec2.client import read  # noqa: PLC0415  --help stays quick
+    from trnfleet.bridge.ec2.service import serve  # noqa: PLC0415  --help stays quick
 
     ending = Ending()
     work = serve(

@@ -212,7 +212,7 @@ def _open(
     start_ns: int | None,
     encoding: str | None,
 ) -> Input:
-    from trnfleet.bridge.neuron_telemetry import check_path  # noqa: PLC0415  --help stays quick
+    from trnfleet.bridge.neuron.telemetry import check_path  # noqa: PLC0415  --help stays quick
     from trnfleet.cli.foreign import Kind, LinesInput, McapInput, NeuronInput  # noqa: PLC0415
 
     if kind is Kind.MCAP:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, BinaryIO
 
-from trnfleet.bridge.neuron_document import DocumentWriter
-from trnfleet.bridge.neuron_ticks import InstanceTicks, described_instances
+from trnfleet.bridge.neuron.documents import DocumentWriter
+from trnfleet.bridge.neuron.ticks import InstanceTicks, described_instances
 from trnfleet.cli.recording import choose_fleet
 from trnfleet.errors import ConfigError, WireError, nearest
 from trnfleet.wire.ndjson import LeftOut
@@ -13,7 +13,7 @@ from trnfleet.wire.ndjson import LeftOut
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trnfleet.bridge.neuron_ticks import InstanceTick
+    from trnfleet.bridge.neuron.ticks import InstanceTick
     from trnfleet.cli.foreign import Input
 
 

@@ -12,9 +12,9 @@ import statistics
 from array import array
 from typing import TYPE_CHECKING, Protocol
 
-from trnfleet.bridge.neuron_fields import read_period
-from trnfleet.bridge.neuron_monitor import DEFAULT_PERIOD_S, MOST_DOCUMENT_BYTES, HostReader
-from trnfleet.bridge.neuron_telemetry import HostTelemetry, boot_of, default_path
+from trnfleet.bridge.neuron.fields import read_period
+from trnfleet.bridge.neuron.host_reader import DEFAULT_PERIOD_S, MOST_DOCUMENT_BYTES, HostReader
+from trnfleet.bridge.neuron.telemetry import HostTelemetry, boot_of, default_path
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.record.format.lines import decode_line, decode_lines

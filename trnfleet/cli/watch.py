@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.export.election import Election
-    from trnfleet.export.ledger import Firing, Ledger, Now
+    from trnfleet.export.notification_log import Firing, Ledger, Now
     from trnfleet.export.receiver import Receiver
     from trnfleet.transport.mqtt import MqttPublisher, MqttSource
     from trnfleet.transport.url import BrokerUrl, Password
@@ -190,8 +190,8 @@ def make_receivers(
     from trnfleet.export.alertmanager import AlertmanagerReceiver  # noqa: PLC0415  --help stays quick
     from trnfleet.export.command import CommandReceiver, parse_command  # noqa: PLC0415  --help stays quick
     from trnfleet.export.http import parse_target  # noqa: PLC0415  --help stays quick
-    from trnfleet.export.ledger import MOST_RECEIVERS  # noqa: PLC0415  --help stays quick
     from trnfleet.export.ndjson import LineReceiver  # noqa: PLC0415  --help stays quick
+    from trnfleet.export.notification_log import MOST_RECEIVERS  # noqa: PLC0415  --help stays quick
     from trnfleet.export.webhook import WebhookReceiver  # noqa: PLC0415  --help stays quick
 
     def named(kind: str, number: int) -> str:
@@ -240,7 +240,7 @@ async def _watch(
     from trnfleet.cli.discovery import find_fleet  # noqa: PLC0415  --help stays quick
     from trnfleet.cli.watching import watch_fleet  # noqa: PLC0415  --help stays quick
     from trnfleet.export.election import Election  # noqa: PLC0415  --help stays quick
-    from trnfleet.export.ledger import Ledger  # noqa: PLC0415  --help stays quick
+    from trnfleet.export.notification_log import Ledger  # noqa: PLC0415  --help stays quick
     from trnfleet.transport.mqtt import MqttPublisher, MqttSource  # noqa: PLC0415  --help stays quick
     from trnfleet.wire.topics import TopicClass, build_filter  # noqa: PLC0415  --help stays quick
 
@@ -524,7 +524,7 @@ class Speaker:
         _say(f"speaks for {self._identity.fleet}" if role == "speaks" else f"stands by: {speaker} speaks")
 
     def _now(self) -> Now:
-        from trnfleet.export.ledger import Now  # noqa: PLC0415  --help stays quick
+        from trnfleet.export.notification_log import Now  # noqa: PLC0415  --help stays quick
 
         moment, clock = self._monitor.moment(), self._clock
         # Alerts change at whole seconds; their instants are never after this one.
@@ -532,7 +532,7 @@ class Speaker:
         return Now(fleet_ns, moment.speed, moment.is_wall, clock.wall_ns(), clock.monotonic_s())
 
     def _firing(self, alert: Alert) -> Firing:
-        from trnfleet.export.ledger import Firing  # noqa: PLC0415  --help stays quick
+        from trnfleet.export.notification_log import Firing  # noqa: PLC0415  --help stays quick
         from trnfleet.monitor.alerting.quieting import Standing  # noqa: PLC0415  --help stays quick
 
         standing = self._monitor.alerts.standing(alert)

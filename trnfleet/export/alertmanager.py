@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.export.http import Outcome, make_client, post_json
-from trnfleet.export.notice import annotations_of, labels_of
+from trnfleet.export.notification import annotations_of, labels_of
 from trnfleet.export.receiver import Receiver, finished_within, pause_s
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.export.http import Target
-    from trnfleet.export.notice import Notice
+    from trnfleet.export.notification import Notice
 
 log = logs.get_logger(__name__)
 

@@ -15,14 +15,14 @@ import threading
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
-from trnfleet.export.notice import facts
+from trnfleet.export.notification import facts
 from trnfleet.export.receiver import MOST_WAITING, Receiver, finished_within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.clock import Clock
-    from trnfleet.export.notice import Notice
+    from trnfleet.export.notification import Notice
 
 log = logs.get_logger(__name__)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from trnfleet.clock import Clock
-    from trnfleet.export.notice import Notice
+    from trnfleet.export.notification import Notice
 
 MOST_WAITING = 10_000
 """Notices that wait for one receiver at most."""

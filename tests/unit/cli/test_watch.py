@@ -16,7 +16,7 @@ from trnfleet.domain.alerts.rules import Rule
 from trnfleet.domain.alerts.states import AlertState
 from trnfleet.errors import ConfigError
 from trnfleet.export.election import Election
-from trnfleet.export.ledger import Ledger
+from trnfleet.export.notification_log import Ledger
 from trnfleet.monitor.alerting.alerts import Alerts
 from trnfleet.monitor.alerting.readings import Instant
 from trnfleet.monitor.timebase import Moment

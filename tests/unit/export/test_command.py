@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trnfleet.clock import Clock
-    from trnfleet.export.notice import Notice
+    from trnfleet.export.notification import Notice
 
 
 def test_a_command_is_read_without_a_shell() -> None:

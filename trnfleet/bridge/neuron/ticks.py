@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trnfleet.bridge.neuron_document import Host
+from trnfleet.bridge.neuron.documents import Host
 from trnfleet.domain.address import Level, level_of, parse_chip
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, METRICS, Scope

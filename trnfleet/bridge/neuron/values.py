@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from trnfleet.bridge.neuron_fields import count_of, group_of, number_of, object_of, or_nan, runtimes_of
+from trnfleet.bridge.neuron.fields import count_of, group_of, number_of, object_of, or_nan, runtimes_of
 from trnfleet.domain.metrics import BY_NAME
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.bridge.neuron_fields import Runtime
+    from trnfleet.bridge.neuron.fields import Runtime
     from trnfleet.domain.hardware.catalogue import InstanceType
 
 ECC = ("mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_corrected", "sram_ecc_uncorrected")

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.feed import SilentSource
 
-from trnfleet.bridge import neuron_ticks
-from trnfleet.bridge.neuron_document import DocumentWriter, Host
-from trnfleet.bridge.neuron_fields import read_period
-from trnfleet.bridge.neuron_monitor import DEFAULT_PERIOD_S, HostReader
-from trnfleet.bridge.neuron_telemetry import HostTelemetry, boot_of, check_path, default_path
-from trnfleet.bridge.neuron_ticks import InstanceTicks, described_instances
-from trnfleet.bridge.neuron_values import ECC
+from trnfleet.bridge.neuron import ticks as neuron_ticks
+from trnfleet.bridge.neuron.documents import DocumentWriter, Host
+from trnfleet.bridge.neuron.fields import read_period
+from trnfleet.bridge.neuron.host_reader import DEFAULT_PERIOD_S, HostReader
+from trnfleet.bridge.neuron.telemetry import HostTelemetry, boot_of, check_path, default_path
+from trnfleet.bridge.neuron.ticks import InstanceTicks, described_instances
+from trnfleet.bridge.neuron.values import ECC
 from trnfleet.clock import ManualClock
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, InstanceType
 from trnfleet.domain.metrics import BY_NAME, METRICS, Origin, Scope

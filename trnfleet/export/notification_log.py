@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet import logs
 from trnfleet.clock import format_rfc3339, parse_rfc3339
-from trnfleet.export.notice import Notice, mark_of
+from trnfleet.export.notification import Notice, mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from pydantic_core import to_json
 
-from trnfleet.bridge.neuron_fields import FAILED
-from trnfleet.bridge.neuron_values import ECC
+from trnfleet.bridge.neuron.fields import FAILED
+from trnfleet.bridge.neuron.values import ECC
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.errors import ConfigError
 

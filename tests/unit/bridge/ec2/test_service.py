@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 from support.stage import Recorder
 
-from trnfleet.bridge import service
-from trnfleet.bridge.ec2 import Reading, Throttled
-from trnfleet.bridge.mapping import messages_of
-from trnfleet.bridge.service import REPEAT_S, Bridge, serve
+from trnfleet.bridge.ec2 import service
+from trnfleet.bridge.ec2.client import Reading, Throttled
+from trnfleet.bridge.ec2.mapping import messages_of
+from trnfleet.bridge.ec2.service import REPEAT_S, Bridge, serve
 from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.errors import CloudError
 from trnfleet.transport.memory import MemoryBus

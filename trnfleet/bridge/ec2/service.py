@@ -9,10 +9,10 @@ import math
 from typing import TYPE_CHECKING, Literal
 
 from trnfleet import logs
-from trnfleet.bridge.blocking import in_thread
-from trnfleet.bridge.ec2 import Reading, Throttled
-from trnfleet.bridge.happenings import Happening, Health, happenings, warning
-from trnfleet.bridge.mapping import messages_of
+from trnfleet.bridge.ec2.client import Reading, Throttled
+from trnfleet.bridge.ec2.events import Happening, Health, happenings, warning
+from trnfleet.bridge.ec2.mapping import messages_of
+from trnfleet.bridge.ec2.threads import in_thread
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.states import ReservationState

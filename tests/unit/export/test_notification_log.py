@@ -6,13 +6,20 @@ import pytest
 from support.notices import BEGIN_NS, alert_message, fingerprint
 
 from trnfleet.clock import NS_PER_S, ManualClock, parse_rfc3339
-from trnfleet.export.ledger import CLEARED_AFTER_S, CLEARED_AT_LAST_S, REFRESHED_EVERY_S, Firing, Ledger, Now
+from trnfleet.export.notification_log import (
+    CLEARED_AFTER_S,
+    CLEARED_AT_LAST_S,
+    REFRESHED_EVERY_S,
+    Firing,
+    Ledger,
+    Now,
+)
 from trnfleet.export.receiver import Receiver
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trnfleet.export.notice import Notice
+    from trnfleet.export.notification import Notice
     from trnfleet.wire.alerts import AlertMessage
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trnfleet.bridge.neuron_fields import object_of, parse_document, period_of, text_of
-from trnfleet.bridge.neuron_values import Chips, Counters, values_of
+from trnfleet.bridge.neuron.fields import object_of, parse_document, period_of, text_of
+from trnfleet.bridge.neuron.values import Chips, Counters, values_of
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, find_instance_type
 from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
 from trnfleet.errors import ConfigError, WireError

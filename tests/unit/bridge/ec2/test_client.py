@@ -9,8 +9,8 @@ import pytest
 from botocore.config import Config
 from botocore.stub import ANY, Stubber
 
-from trnfleet.bridge import ec2
-from trnfleet.bridge.ec2 import PAGE, Throttled, connect, read
+from trnfleet.bridge.ec2 import client as ec2
+from trnfleet.bridge.ec2.client import PAGE, Throttled, connect, read
 from trnfleet.errors import CloudError
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from trnfleet.wire.reservations import MOST_EXTENSIONS, MOST_INSTANCES, Extensio
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trnfleet.bridge.ec2 import Reading
+    from trnfleet.bridge.ec2.client import Reading
 
 MOST_PARTS = 256
 """Capacity Reservations that a message names."""

@@ -27,7 +27,7 @@ from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trnfleet.bridge.neuron_monitor import HostReader
+    from trnfleet.bridge.neuron.host_reader import HostReader
 
 CLUSTER = "uc1"
 """Cluster of a host that nobody has named."""

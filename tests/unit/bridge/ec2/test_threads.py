@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from trnfleet.bridge.blocking import in_thread
+from trnfleet.bridge.ec2.threads import in_thread
 
 
 async def test_the_loop_goes_on_while_a_call_blocks() -> None:

@@ -1,0 +1,1 @@
+"""Reserved capacity of a real account: EC2's answers as reservation messages and events."""
