@@ -27,7 +27,7 @@ from trnfleet.clock import NS_PER_S, ManualClock, parse_rfc3339
 from trnfleet.domain.metrics import BY_NAME, METRICS, Origin
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.monitor.store import stored_equal
+from trnfleet.monitor.store.store import stored_equal
 from trnfleet.record.format.lines import decode_lines, encode_line
 from trnfleet.record.format.metadata import About
 from trnfleet.record.read.recording import Recording

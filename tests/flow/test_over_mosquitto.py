@@ -17,7 +17,7 @@ from trnfleet.cli.watching import watch_fleet
 from trnfleet.clock import SystemClock
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS
 from trnfleet.errors import BrokerError
-from trnfleet.monitor.store import Freshness, stored_equal
+from trnfleet.monitor.store.store import Freshness, stored_equal
 from trnfleet.tasks import background
 from trnfleet.transport.mqtt import MqttSource
 from trnfleet.wire.ports import CONTENT_TYPE_JSON

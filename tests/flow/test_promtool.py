@@ -15,13 +15,13 @@ from trnfleet.config import validate
 from trnfleet.domain.alerts.rule_tests import Case
 from trnfleet.domain.alerts.rules import Rule, RuleFile
 from trnfleet.monitor.alerting.conditions import LEAST_SAMPLES
-from trnfleet.monitor.alerting.trial import frames
+from trnfleet.monitor.alerting.rule_tests import frames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from trnfleet.monitor.alerting.trial import Frame
+    from trnfleet.monitor.alerting.rule_tests import Frame
 
 pytestmark = pytest.mark.skipif(
     shutil.which("promtool") is None,

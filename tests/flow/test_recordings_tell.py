@@ -17,7 +17,7 @@ from trnfleet.cli.rulepack import load_rules
 from trnfleet.clock import NS_PER_S, SystemClock
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.clock import TapeClock
-from trnfleet.monitor.replay.past import Past, PastSource
+from trnfleet.monitor.replay.past_monitor import Past, PastSource
 from trnfleet.record.read.recording import Recording
 
 if TYPE_CHECKING:

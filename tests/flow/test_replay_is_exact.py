@@ -18,7 +18,7 @@ from trnfleet.clock import SystemClock
 from trnfleet.domain.fleet import Publishing
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.clock import TapeClock
-from trnfleet.monitor.replay.past import Past, PastSource
+from trnfleet.monitor.replay.past_monitor import Past, PastSource
 from trnfleet.record.format.metadata import About
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.writer import RecordingWriter

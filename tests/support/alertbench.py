@@ -10,12 +10,12 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.monitor.alerting.alerts import Alerts
-from trnfleet.monitor.alerting.named import Columns, jobs_table
-from trnfleet.monitor.alerting.readings import Instant, Readings
-from trnfleet.monitor.events import Events
-from trnfleet.monitor.rollup import Rollups
-from trnfleet.monitor.store import Freshness, Store
+from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.monitor.alerting.inputs import Instant, Readings
+from trnfleet.monitor.alerting.named_targets import Columns, jobs_table
+from trnfleet.monitor.store.events import Events
+from trnfleet.monitor.store.rollup import Rollups
+from trnfleet.monitor.store.store import Freshness, Store
 from trnfleet.wire.messages import EventMessage, JobMessage
 
 if TYPE_CHECKING:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.errors import TrnfleetError
-from trnfleet.monitor.replay.deck import RATES, Mode
-from trnfleet.monitor.shown import Shown
+from trnfleet.monitor.fleet_state import Shown
+from trnfleet.monitor.replay.playback import RATES, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Container
     from pathlib import Path
 
     from trnfleet.monitor.monitor import Monitor
-    from trnfleet.monitor.replay.timeline import Mark
+    from trnfleet.monitor.replay.marks import Mark
 
 START_NS = 1_767_571_200_000_000_000
 """2026-01-05T00:00:00Z."""

@@ -8,13 +8,13 @@ from support.deck import FakeDeck
 from support.feed import Feed, ultraservers
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.rules import Rule
-from trnfleet.monitor.alerting.alerts import Alerts
+from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.tui.app import FleetApp
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
-    from trnfleet.monitor.replay.deck import Deck
+    from trnfleet.monitor.replay.playback import Deck
 
 MIN = 60 * NS_PER_S
 HOUR = 60 * MIN

@@ -10,8 +10,8 @@ from support.feed import Feed, standalone, ultraservers
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.rules import Rule
 from trnfleet.errors import BrokerError
-from trnfleet.monitor.alerting.alerts import Alerts
-from trnfleet.monitor.alerting.desk import Desk
+from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.monitor.alerting.operator import Desk
 from trnfleet.tui import terminal
 from trnfleet.tui.alerthand import READ_ONLY
 from trnfleet.tui.alerts import NOTE_S, AlertsView

@@ -8,8 +8,8 @@ from support.feed import Feed, standalone, ultraservers
 from support.past import MIN, SIZES, burn, burning, fed, made, text, tick
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.monitor.alerting.desk import Desk
-from trnfleet.monitor.replay.deck import Mode
+from trnfleet.monitor.alerting.operator import Desk
+from trnfleet.monitor.replay.playback import Mode
 from trnfleet.tui.alerthand import PAST, RECORDED
 from trnfleet.tui.alerts import AlertsView
 from trnfleet.tui.app import FleetApp

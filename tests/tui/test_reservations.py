@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
-    from trnfleet.monitor.usage import UsageHour
+    from trnfleet.monitor.reservations.usage import UsageHour
 
 SIZES = [(80, 24), (120, 40), (240, 70)]
 US = "uc1/us-0001"

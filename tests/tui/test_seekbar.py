@@ -9,10 +9,10 @@ from support.deck import START_NS
 from support.past import HOUR, MIN
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.monitor.alerting.alerts import Counts
-from trnfleet.monitor.findings import Severity
-from trnfleet.monitor.replay.deck import Mode
-from trnfleet.monitor.replay.timeline import Mark
+from trnfleet.monitor.alerting.engine import Counts
+from trnfleet.monitor.replay.marks import Mark
+from trnfleet.monitor.replay.playback import Mode
+from trnfleet.monitor.store.findings import Severity
 from trnfleet.tui.bars import text_of, width_of
 from trnfleet.tui.pastwords import past_banner
 from trnfleet.tui.seektrack import (

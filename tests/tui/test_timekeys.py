@@ -10,7 +10,7 @@ from support.feed import Feed, standalone
 from support.past import MIN, fed, made, text, tick
 from textual.widgets import Input
 
-from trnfleet.monitor.replay.deck import Deck, Mode
+from trnfleet.monitor.replay.playback import Deck, Mode
 from trnfleet.tui.app import FleetApp
 from trnfleet.tui.bars import Bar
 from trnfleet.tui.help import HelpScreen, HelpText

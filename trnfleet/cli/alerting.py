@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.alerting.desk import Desk
+    from trnfleet.monitor.alerting.operator import Desk
     from trnfleet.transport.mqtt import MqttPublisher
     from trnfleet.transport.url import BrokerUrl, Password
 
@@ -94,7 +94,7 @@ def make_desk(
         may_write: Whether anything may be written at all.
         protocol: Speak only this version of MQTT.
     """
-    from trnfleet.monitor.alerting.desk import Desk  # noqa: PLC0415  --help stays quick
+    from trnfleet.monitor.alerting.operator import Desk  # noqa: PLC0415  --help stays quick
     from trnfleet.transport.mqtt import MqttPublisher  # noqa: PLC0415  --help stays quick
 
     writer = None

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.monitor.alerting.desk import Desk
-    from trnfleet.monitor.alerting.quieting import Quieting, Standing
+    from trnfleet.monitor.alerting.operator import Desk
+    from trnfleet.monitor.alerting.silences import Quieting, Standing
     from trnfleet.transport.url import BrokerUrl, Password
     from trnfleet.wire.alerts import AlertMessage
     from trnfleet.wire.messages import WatchMessage
@@ -134,7 +134,7 @@ def command(ctx: click.Context, /, everything: bool, as_json: bool, **common: An
     Exit status: 0 nothing critical is left to do, 3 a critical alert fires that nobody has acknowledged and that is neither
     silenced nor inhibited, 1 a failure explained in one line, also where no watch publishes alerts, 2 wrong use.
     """
-    from trnfleet.monitor.alerting.quieting import Standing  # noqa: PLC0415  --help stays quick
+    from trnfleet.monitor.alerting.silences import Standing  # noqa: PLC0415  --help stays quick
 
     seen = asyncio.run(look(take_asking(common)))
     found = [

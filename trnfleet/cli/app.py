@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from trnfleet.cli.alerting import Calling, DeskAndWriter
     from trnfleet.clock import Clock
-    from trnfleet.monitor.replay.deck import Deck
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.replay.playback import Deck
     from trnfleet.tui.app import FleetApp
 
 END_LIMIT_S = 1.5

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from trnfleet.cli.watching import Watch
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.history import History
     from trnfleet.monitor.monitor import Monitor
-    from trnfleet.monitor.replay.deck import Deck, Maker
+    from trnfleet.monitor.replay.playback import Deck, Maker
+    from trnfleet.monitor.store.history import History
     from trnfleet.record.write.live import LiveBuffer
     from trnfleet.transport.url import BrokerUrl
     from trnfleet.wire.ports import Source
@@ -83,7 +83,7 @@ def make_buffer(fleet: str, root: str, url: BrokerUrl, *, clock: Clock, disk_byt
 
 def make_deck(watch: Watch, buffer: LiveBuffer, *, clock: Clock, root: str, rules: tuple[Rule, ...]) -> Deck:
     """Return the deck that goes back from what is watched."""
-    from trnfleet.monitor.replay.deck import Deck  # noqa: PLC0415  --help stays quick
+    from trnfleet.monitor.replay.playback import Deck  # noqa: PLC0415  --help stays quick
 
     name = f"the past of {watch.source.status.broker}"
     monitor = watch.monitor

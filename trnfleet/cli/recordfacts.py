@@ -13,7 +13,7 @@ from trnfleet.cli.recording import fleets_of
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.errors import WireError
-from trnfleet.monitor.tracking import Pipeline, SequenceTracker
+from trnfleet.monitor.ingest.sequence import Pipeline, SequenceTracker
 from trnfleet.wire.frame_head import frame_head, is_cbor
 from trnfleet.wire.messages import Descriptor, decode_message, parse_json_object
 from trnfleet.wire.topics import TopicClass, parse_topic

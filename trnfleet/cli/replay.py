@@ -132,7 +132,7 @@ def command(
         from trnfleet.cli.app import require_terminal  # noqa: PLC0415  --help stays quick
         from trnfleet.cli.replaying import run_replay_app  # noqa: PLC0415  --help stays quick
         from trnfleet.cli.rulepack import load_rules  # noqa: PLC0415  --help stays quick
-        from trnfleet.monitor.replay.deck import RATES  # noqa: PLC0415  --help stays quick
+        from trnfleet.monitor.replay.playback import RATES  # noqa: PLC0415  --help stays quick
 
         require_terminal("--stdout, or --broker")
         file = log_file_for_app(log_file)

@@ -8,7 +8,7 @@ from trnfleet.cli.app import Showing, run_app
 from trnfleet.cli.keeping import monitor_maker
 from trnfleet.clock import SystemClock
 from trnfleet.domain.hardware.power import PUE
-from trnfleet.monitor.replay.deck import Deck
+from trnfleet.monitor.replay.playback import Deck
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from trnfleet.clock import format_rfc3339
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trnfleet.monitor.reservations import Reservation
+    from trnfleet.monitor.reservations.table import Reservation
 
 HEADS = (
     "state",

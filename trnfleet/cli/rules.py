@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.domain.alerts.rules import Condition, Rule
-    from trnfleet.monitor.alerting.trial import Difference
+    from trnfleet.monitor.alerting.rule_tests import Difference
 
 FAILED = 1
 INVALID = 2
@@ -152,7 +152,7 @@ def run_tests(path: Path) -> tuple[int, list[Difference]]:
     Raises:
         ConfigError: the file, or a rule file that it names, is invalid.
     """
-    from trnfleet.monitor.alerting.trial import play  # noqa: PLC0415  --help and check stay quick
+    from trnfleet.monitor.alerting.rule_tests import play  # noqa: PLC0415  --help and check stay quick
 
     content = load_model(path, CaseFile)
     try:

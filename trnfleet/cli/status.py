@@ -25,8 +25,8 @@ from trnfleet.errors import BrokerError
 
 if TYPE_CHECKING:
     from trnfleet.clock import Clock
-    from trnfleet.monitor.events import Event
     from trnfleet.monitor.monitor import Monitor, Summary
+    from trnfleet.monitor.store.events import Event
     from trnfleet.transport.url import BrokerUrl, Password
     from trnfleet.wire.messages import JobMessage
 
@@ -117,7 +117,7 @@ async def _look(
 ) -> Monitor:
     from trnfleet.cli.discovery import CONNECT_LIMIT_S, find_fleet  # noqa: PLC0415  --help stays quick
     from trnfleet.cli.watching import watch_fleet  # noqa: PLC0415  --help stays quick
-    from trnfleet.monitor.store import Freshness  # noqa: PLC0415  --help stays quick
+    from trnfleet.monitor.store.store import Freshness  # noqa: PLC0415  --help stays quick
     from trnfleet.tasks import background  # noqa: PLC0415  --help stays quick
 
     fleet = await find_fleet(url, name=name, root=root, password=password, clock=clock, wait_s=wait_s)

@@ -21,7 +21,7 @@ from trnfleet.cli.options import (
     setting,
 )
 from trnfleet.clock import NS_PER_S, SystemClock, format_rfc3339
-from trnfleet.monitor.usage import GAP_S
+from trnfleet.monitor.reservations.usage import GAP_S
 from trnfleet.tasks import Ending, background, run_until
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.monitor.monitor import Monitor
-    from trnfleet.monitor.reservations import Reservation
-    from trnfleet.monitor.timebase import Moment
+    from trnfleet.monitor.reservations.table import Reservation
+    from trnfleet.monitor.sources.clocks import Moment
     from trnfleet.transport.mqtt import MqttSource
     from trnfleet.transport.url import BrokerUrl, Password
 
@@ -116,7 +116,7 @@ async def _watch(
 async def _follow(source: MqttSource, monitor: Monitor, report: Report, output: object, clock: Clock) -> None:
     """Feed a report until so much of the fleet's time has passed."""
     from trnfleet.cli.discovery import CONNECT_LIMIT_S  # noqa: PLC0415  --help stays quick
-    from trnfleet.monitor.store import Freshness  # noqa: PLC0415  --help stays quick
+    from trnfleet.monitor.store.store import Freshness  # noqa: PLC0415  --help stays quick
 
     await source.wait_connected(CONNECT_LIMIT_S)
     begins_s = clock.monotonic_s() + TELEMETRY_S

@@ -422,7 +422,7 @@ class Speaker:
             ledger.take_late(told.values(), now)
             ledger.step(map(self._firing, firing), self._resolved_ns, now)
         if self._ends_on and not self.found:
-            from trnfleet.monitor.alerting.quieting import Standing  # noqa: PLC0415  --help stays quick
+            from trnfleet.monitor.alerting.silences import Standing  # noqa: PLC0415  --help stays quick
 
             worst = next(
                 (
@@ -533,7 +533,7 @@ class Speaker:
 
     def _firing(self, alert: Alert) -> Firing:
         from trnfleet.export.notification_log import Firing  # noqa: PLC0415  --help stays quick
-        from trnfleet.monitor.alerting.quieting import Standing  # noqa: PLC0415  --help stays quick
+        from trnfleet.monitor.alerting.silences import Standing  # noqa: PLC0415  --help stays quick
 
         standing = self._monitor.alerts.standing(alert)
         return Firing(

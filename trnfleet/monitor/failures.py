@@ -14,7 +14,7 @@ from trnfleet import logs
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trnfleet.monitor.tracking import Pipeline
+    from trnfleet.monitor.ingest.sequence import Pipeline
 
 log = logs.get_logger(__name__)
 

@@ -18,15 +18,15 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.hardware.power import PUE, Racks, facility_w
 from trnfleet.domain.reservations.states import ENDED, BlockState
-from trnfleet.monitor import fields, findings
-from trnfleet.monitor.alerting import named
-from trnfleet.monitor.alerting.alerts import Alerts
-from trnfleet.monitor.alerting.readings import Readings
+from trnfleet.monitor.alerting import named_targets
+from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.monitor.alerting.inputs import Readings
 from trnfleet.monitor.failures import guard, guarded
-from trnfleet.monitor.history import History
-from trnfleet.monitor.ingest import Ingest
-from trnfleet.monitor.rollup import Rollups
-from trnfleet.monitor.store import Freshness
+from trnfleet.monitor.ingest.ingest import Ingest
+from trnfleet.monitor.store import fields, findings
+from trnfleet.monitor.store.history import History
+from trnfleet.monitor.store.rollup import Rollups
+from trnfleet.monitor.store.store import Freshness
 from trnfleet.tasks import background
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.topics import DEFAULT_ROOT
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.alerting.readings import Instant
-    from trnfleet.monitor.events import Events
-    from trnfleet.monitor.findings import Findings
-    from trnfleet.monitor.reservations import Reservation, Reservations
-    from trnfleet.monitor.store import Store
-    from trnfleet.monitor.timebase import Moment
-    from trnfleet.monitor.tracking import Pipeline
+    from trnfleet.monitor.alerting.inputs import Instant
+    from trnfleet.monitor.ingest.sequence import Pipeline
+    from trnfleet.monitor.reservations.table import Reservation, Reservations
+    from trnfleet.monitor.sources.clocks import Moment
+    from trnfleet.monitor.store.events import Events
+    from trnfleet.monitor.store.findings import Findings
+    from trnfleet.monitor.store.store import Store
     from trnfleet.wire.ports import Envelope, LinkStatus, Source
 
 log = logs.get_logger(__name__)
@@ -505,10 +505,10 @@ class Monitor:
             **{name: float(getattr(counts, name)) for name in _PIPELINE_COUNTS},
         }
         tables = {
-            Scope.JOB: named.jobs_table(ingest.jobs, self.store, self.rollups),
-            Scope.RESERVATION: named.reservations_table(self.reservations.table(), instant.now_ns),
-            Scope.PUBLISHER: named.publishers_table(ingest.publishers.clients()),
-            Scope.PIPELINE: named.pipeline_table(pipeline),
+            Scope.JOB: named_targets.jobs_table(ingest.jobs, self.store, self.rollups),
+            Scope.RESERVATION: named_targets.reservations_table(self.reservations.table(), instant.now_ns),
+            Scope.PUBLISHER: named_targets.publishers_table(ingest.publishers.clients()),
+            Scope.PIPELINE: named_targets.pipeline_table(pipeline),
         }
         return Readings(
             self.store,

@@ -9,7 +9,7 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import address_of
 from trnfleet.domain.alerts.templates import fill, summary, value_text
 from trnfleet.domain.quantities import count, duration
-from trnfleet.monitor.alerting.quieting import Standing
+from trnfleet.monitor.alerting.silences import Standing
 from trnfleet.text import plain
 from trnfleet.tui import alertchart, palette
 from trnfleet.tui.alertboard import SEVERITIES, Held
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.silences import Silence
-    from trnfleet.monitor.alerting.alerts import Alerts
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.alerting.engine import Alerts
+    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.alertchart import Past
     from trnfleet.tui.alertrows import Group

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.alert import address_of, is_below
-from trnfleet.monitor.alerting.alerts import Counts
-from trnfleet.monitor.alerting.quieting import Standing
-from trnfleet.monitor.findings import Severity
+from trnfleet.monitor.alerting.engine import Counts
+from trnfleet.monitor.alerting.silences import Standing
+from trnfleet.monitor.store.findings import Severity
 from trnfleet.tui.alertmarks import NO_MARKS, Marks, mark
 
 if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.layout import Layout, Node
-    from trnfleet.monitor.alerting.alerts import Alerts
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.alerting.engine import Alerts
+    from trnfleet.monitor.fleet_state import FleetState
 
 EVERY_S = 0.5
 """Seconds between two readings: rules are held against whole seconds."""

@@ -15,8 +15,8 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.alert import address_of
 from trnfleet.domain.alerts.signals import LEVEL_OF
 from trnfleet.domain.quantities import duration, with_unit
-from trnfleet.monitor.fields import BY_KEY
-from trnfleet.monitor.history import KEPT
+from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.monitor.store.history import KEPT
 from trnfleet.tui import charts, palette
 from trnfleet.tui.cells import CHART, Parts
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.monitor.fields import Field
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.store.fields import Field
 
 LEAST_ROWS = 4
 """Title, two rows of the chart, and the row of the mark."""

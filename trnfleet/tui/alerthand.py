@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.silences import Silence
-    from trnfleet.monitor.alerting.desk import Desk
-    from trnfleet.monitor.replay.deck import Deck
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.alerting.operator import Desk
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.replay.playback import Deck
 
     Writing = Coroutine[Any, Any, object]
 

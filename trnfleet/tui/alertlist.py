@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 
 from trnfleet.domain.alerts.templates import value_text
 from trnfleet.domain.quantities import count
-from trnfleet.monitor.alerting.quieting import Standing
+from trnfleet.monitor.alerting.silences import Standing
 from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.alertboard import SEVERITIES, AlertBoard
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.silences import Silence
     from trnfleet.monitor.alerting.book import Happening
-    from trnfleet.monitor.findings import Severity
+    from trnfleet.monitor.store.findings import Severity
     from trnfleet.tui.alertrows import Group, Row
     from trnfleet.tui.bars import Parts
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import EMPTY_LAYOUT
-from trnfleet.monitor.findings import Severity
+from trnfleet.monitor.store.findings import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.alerts.alert import address_of, common_place
-from trnfleet.monitor.alerting.quieting import Standing
+from trnfleet.monitor.alerting.silences import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from collections.abc import Set as AbstractSet
 
-    from trnfleet.monitor.findings import Severity
+    from trnfleet.monitor.store.findings import Severity
     from trnfleet.tui.alertboard import Held
 
 COLLAPSE_FROM = 6

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.monitor.alerting.desk import Desk
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.alerting.operator import Desk
+    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.alertrows import Group
 

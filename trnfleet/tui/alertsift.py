@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.domain.alerts.silences import Span
 from trnfleet.domain.alerts.templates import summary
-from trnfleet.monitor.alerting.quieting import Standing
+from trnfleet.monitor.alerting.silences import Standing
 from trnfleet.tui.alertfilter import AlertFilter, read_filter
 from trnfleet.tui.alertlist import Told
 from trnfleet.tui.alertwords import standing_text

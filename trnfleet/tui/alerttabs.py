@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.quantities import count
-from trnfleet.monitor.findings import Severity
+from trnfleet.monitor.store.findings import Severity
 from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.bars import Parts, justified, width_of

@@ -15,8 +15,8 @@ from trnfleet.tui.terminal import send_notification
 if TYPE_CHECKING:
     from textual.app import App
 
-    from trnfleet.monitor.alerting.alerts import Counts
-    from trnfleet.monitor.replay.deck import Deck
+    from trnfleet.monitor.alerting.engine import Counts
+    from trnfleet.monitor.replay.playback import Deck
     from trnfleet.tui.alertnews import Notice
 
 

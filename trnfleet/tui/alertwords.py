@@ -15,8 +15,8 @@ from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF
 from trnfleet.domain.alerts.silences import Span
 from trnfleet.domain.alerts.templates import condition_text
 from trnfleet.domain.quantities import count, duration
-from trnfleet.monitor.alerting.quieting import Standing
-from trnfleet.monitor.findings import Severity
+from trnfleet.monitor.alerting.silences import Standing
+from trnfleet.monitor.store.findings import Severity
 from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.worst import shortened
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.alerts.silences import Preview, Silence
-    from trnfleet.monitor.alerting.alerts import Alerts, Counts
+    from trnfleet.monitor.alerting.engine import Alerts, Counts
     from trnfleet.tui.alertboard import Held
     from trnfleet.tui.bars import Parts
 

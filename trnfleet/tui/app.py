@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from textual.filter import LineFilter
 
     from trnfleet.clock import Clock
-    from trnfleet.monitor.alerting.desk import Desk
-    from trnfleet.monitor.events import Event
-    from trnfleet.monitor.replay.deck import Deck
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.alerting.operator import Desk
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.replay.playback import Deck
+    from trnfleet.monitor.store.events import Event
     from trnfleet.tui.alertnews import Notice
 
 TICK_S = 0.1

@@ -12,7 +12,7 @@ from trnfleet.tui.cells import fit
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from trnfleet.monitor.events import Event
+    from trnfleet.monitor.store.events import Event
     from trnfleet.tui.alertnews import Notice
 
 BETWEEN = " > "

@@ -9,7 +9,7 @@ from textual.binding import Binding
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
-from trnfleet.monitor.store import Freshness
+from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import chippanels as panels
 from trnfleet.tui import palette
 from trnfleet.tui.alertwords import alerts_line
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from trnfleet.clock import Clock
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.chipfacts import ChipFacts
     from trnfleet.tui.chippanels import Panel

@@ -17,15 +17,15 @@ from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
 from trnfleet.domain.hardware.topology import DIRECTIONS, ring_neighbour
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, HEALTH_BITS, METRICS, Kind, Metric, Origin, Scope
-from trnfleet.monitor.store import Freshness
+from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.hardware.catalogue import ChipType, InstanceType
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.shown import FleetState
-    from trnfleet.monitor.store import Store
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.store.store import Store
     from trnfleet.tui.described import Descriptions
     from trnfleet.wire.messages import Descriptor
 

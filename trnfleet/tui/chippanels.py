@@ -12,10 +12,10 @@ import numpy as np
 
 from trnfleet.domain.metrics import BY_NAME, ENGINES
 from trnfleet.domain.quantities import NOT_AVAILABLE, count, with_unit
-from trnfleet.monitor import findings
-from trnfleet.monitor.fields import BY_KEY
-from trnfleet.monitor.findings import Severity
-from trnfleet.monitor.store import Freshness
+from trnfleet.monitor.store import findings
+from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.monitor.store.findings import Severity
+from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import charts, palette
 from trnfleet.tui.cells import CHART, FILL, FILL_DIM, FILL_WARNING, bar, fit, right, width_of
 

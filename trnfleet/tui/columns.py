@@ -12,11 +12,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.quantities import bare
-from trnfleet.monitor import fields, findings
-from trnfleet.monitor.findings import Severity
+from trnfleet.monitor.store import fields, findings
+from trnfleet.monitor.store.findings import Severity
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.fields import Field
+    from trnfleet.monitor.store.fields import Field
 
 NAME, STATE, CHIPS, SPARK, JOB = "name", "state", "chips", "spark", "job"
 SPARK_FIELD = "nc_util_pct"

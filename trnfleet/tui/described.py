@@ -9,8 +9,8 @@ from trnfleet.text import plain
 
 if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.described import Described as Short
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.sources.descriptors import Described as Short
     from trnfleet.wire.messages import Descriptor, InstanceSpec
 
 

@@ -21,8 +21,8 @@ from trnfleet.tui.worst import shortened
 if TYPE_CHECKING:
     from textual import events
 
-    from trnfleet.monitor.events import Event
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.store.events import Event
     from trnfleet.tui.bars import Parts
 
 

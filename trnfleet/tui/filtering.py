@@ -14,7 +14,7 @@ from trnfleet.tui.views import View
 
 if TYPE_CHECKING:
     from trnfleet.clock import Clock
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
 
 
 class FilteredView(View):

@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 
 from trnfleet.domain.quantities import with_unit
-from trnfleet.monitor import fields
+from trnfleet.monitor.store import fields
 from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.alertwords import tally_text, worst_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from trnfleet.clock import Clock
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.tui.alertboard import AlertBoard, Held
     from trnfleet.tui.highlight import Highlight
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.monitor.findings import Severity
-from trnfleet.monitor.store import Freshness
+from trnfleet.monitor.store.findings import Severity
+from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import palette
 
 if TYPE_CHECKING:

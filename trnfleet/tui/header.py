@@ -11,7 +11,7 @@ from trnfleet.tui.alertwords import counts_parts
 from trnfleet.tui.bars import Item, Parts, fitted, justified, width_of
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.alerting.alerts import Counts
+    from trnfleet.monitor.alerting.engine import Counts
     from trnfleet.monitor.monitor import Summary
     from trnfleet.wire.ports import LinkStatus
 

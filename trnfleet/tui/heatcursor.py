@@ -16,7 +16,7 @@ from trnfleet.tui.heatgrid import GROUP, TILE, Grid
 
 if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.tui.zoom import Zoom
 
 

@@ -14,8 +14,8 @@ from textual.strip import Strip
 
 from trnfleet.domain.address import Level, level_of
 from trnfleet.domain.quantities import in_three
-from trnfleet.monitor import fields
-from trnfleet.monitor.findings import Severity
+from trnfleet.monitor.store import fields
+from trnfleet.monitor.store.findings import Severity
 from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.alertmarks import NONE
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual import events
 
-    from trnfleet.monitor.fields import Field
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.store.fields import Field
     from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.heatgrid import Grid
     from trnfleet.tui.heatink import Span

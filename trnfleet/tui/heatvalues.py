@@ -14,7 +14,7 @@ import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import BY_NAME, Aggregate
-from trnfleet.monitor.store import Freshness
+from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui.heatgrid import GROUP, TILE
 from trnfleet.tui.palette import RAMP_STEPS
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.monitor.fields import Field
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.store.fields import Field
     from trnfleet.tui.heatgrid import Grid
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.domain.layout import Node
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.highlight import Highlight
 

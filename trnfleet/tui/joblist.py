@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.quantities import bare, with_unit
-from trnfleet.monitor.findings import Severity
+from trnfleet.monitor.store.findings import Severity
 from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.alertwords import worst_of
@@ -15,7 +15,7 @@ from trnfleet.tui.lines import Line, LineView, text_line
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.bars import Parts
     from trnfleet.wire.messages import JobMessage

@@ -10,8 +10,8 @@ import numpy as np
 from rich.color import Color
 from rich.style import Style
 
-from trnfleet.monitor.findings import Severity
-from trnfleet.monitor.store import Freshness
+from trnfleet.monitor.store.findings import Severity
+from trnfleet.monitor.store.store import Freshness
 
 BACKGROUND = "#0e1116"
 SURFACE = "#151a21"

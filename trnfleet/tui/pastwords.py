@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.quantities import duration
-from trnfleet.monitor.findings import Severity
-from trnfleet.monitor.replay.deck import Mode
+from trnfleet.monitor.replay.playback import Mode
+from trnfleet.monitor.store.findings import Severity
 from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.bars import Parts, width_of
 from trnfleet.tui.seekwords import clock_text, span_text
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.alerting.alerts import Counts
-    from trnfleet.monitor.replay.deck import Deck
+    from trnfleet.monitor.alerting.engine import Counts
+    from trnfleet.monitor.replay.playback import Deck
     from trnfleet.tui.seektrack import Seek
     from trnfleet.tui.status import Hints
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.quantities import count
-from trnfleet.monitor.findings import Severity
-from trnfleet.monitor.reservations import NEAR_END_S
+from trnfleet.monitor.reservations.table import NEAR_END_S
+from trnfleet.monitor.store.findings import Severity
 from trnfleet.text import plain
 from trnfleet.tui import charts, palette
 from trnfleet.tui.alertwords import alerts_line, tally_text
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.reservations import Reservation
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.tui.alertboard import AlertBoard, Held
     from trnfleet.tui.reservationtable import ReservationTable
     from trnfleet.tui.timelineview import TimelineView

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from trnfleet.clock import Clock
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.highlight import Highlight
     from trnfleet.tui.lines import LineView

@@ -15,8 +15,8 @@ from trnfleet.tui.reservationwords import ReservationPlan, is_ended, matches, ro
 if TYPE_CHECKING:
     from textual import events
 
-    from trnfleet.monitor.reservations import Reservation
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.tui.highlight import Highlight
 
 SORTS = ("what is next", "idle cost", "utilisation", "id")

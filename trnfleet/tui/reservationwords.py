@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.reservations.states import ENDED, BlockState, InterconnectStatus
-from trnfleet.monitor.findings import Severity
+from trnfleet.monitor.store.findings import Severity
 from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.cells import bar, fit, right
@@ -15,7 +15,7 @@ from trnfleet.tui.cells import bar, fit, right
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from trnfleet.monitor.reservations import Reservation
+    from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.tui.bars import Parts
 
 _ENDED = frozenset(state.value for state in ENDED) | {"unsupported"}

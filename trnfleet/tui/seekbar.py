@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from textual import events
 
-    from trnfleet.monitor.replay.deck import Deck
-    from trnfleet.monitor.replay.timeline import Mark
+    from trnfleet.monitor.replay.marks import Mark
+    from trnfleet.monitor.replay.playback import Deck
     from trnfleet.tui.bars import Parts
     from trnfleet.tui.seektrack import Marked
 

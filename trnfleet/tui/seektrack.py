@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.monitor.findings import Severity
+from trnfleet.monitor.store.findings import Severity
 from trnfleet.tui import palette
 
 if TYPE_CHECKING:
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
-    from trnfleet.monitor.replay.deck import Deck, Mode
-    from trnfleet.monitor.replay.timeline import Mark
+    from trnfleet.monitor.replay.marks import Mark
+    from trnfleet.monitor.replay.playback import Deck, Mode
     from trnfleet.tui.bars import Parts
 
     Marked = dict[int, tuple[str, Style]]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.quantities import duration
-from trnfleet.monitor.findings import Severity
-from trnfleet.monitor.replay.deck import Mode
+from trnfleet.monitor.replay.playback import Mode
+from trnfleet.monitor.store.findings import Severity
 from trnfleet.text import plain
 from trnfleet.tui import palette
 from trnfleet.tui.bars import Parts, width_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
-    from trnfleet.monitor.replay.timeline import Mark
+    from trnfleet.monitor.replay.marks import Mark
     from trnfleet.tui.seektrack import Marked
 
 PLAYING, PAUSED = "▶", "‖"

@@ -17,7 +17,7 @@ from textual.widgets import Input
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.errors import TrnfleetError
-from trnfleet.monitor.replay.deck import Mode
+from trnfleet.monitor.replay.playback import Mode
 from trnfleet.text import plain
 from trnfleet.tui.askline import AskLine
 from trnfleet.tui.pastwords import is_past
@@ -26,7 +26,7 @@ from trnfleet.tui.timeinput import UNDERSTOOD, parse_time
 from trnfleet.tui.views import View
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.replay.deck import Deck
+    from trnfleet.monitor.replay.playback import Deck
 
 LEAD_S = 5.0
 """Seconds before an alert's or event's moment from which it is shown, so that one sees it come."""

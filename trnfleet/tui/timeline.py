@@ -14,7 +14,7 @@ import numpy as np
 
 from trnfleet.clock import NS_PER_S, parse_rfc3339
 from trnfleet.domain.reservations.states import BlockState, ExtensionState
-from trnfleet.monitor.usage import HOUR_NS
+from trnfleet.monitor.reservations.usage import HOUR_NS
 from trnfleet.tui import palette
 from trnfleet.tui.cells import CHART, fit
 from trnfleet.tui.reservationwords import is_ended, is_waiting, severity, short_id
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.style import Style
 
-    from trnfleet.monitor.reservations import Reservation
-    from trnfleet.monitor.usage import UsageHour
+    from trnfleet.monitor.reservations.table import Reservation
+    from trnfleet.monitor.reservations.usage import UsageHour
     from trnfleet.tui.bars import Parts
 
 CELLS_S = (900, 1_800, 3_600, 7_200, 14_400, 28_800, 86_400, 172_800, 604_800)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from textual import events
 
     from trnfleet.clock import Clock
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.tui.reservationtable import ReservationTable
 
 FRESH_S = 1.0

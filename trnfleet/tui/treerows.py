@@ -13,8 +13,8 @@ from rich.style import Style
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.monitor.fields import BY_KEY
-from trnfleet.monitor.store import Freshness
+from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import charts, columns, palette
 from trnfleet.tui.cells import CHART, fit, right
 from trnfleet.tui.freshness import describe
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout, Node
-    from trnfleet.monitor.fields import Field
-    from trnfleet.monitor.findings import Severity
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.store.fields import Field
+    from trnfleet.monitor.store.findings import Severity
     from trnfleet.tui.alertboard import AlertBoard
     from trnfleet.tui.cells import Parts
     from trnfleet.tui.columns import Plan, TreeColumn

@@ -11,13 +11,13 @@ import numpy as np
 
 from trnfleet.domain.layout import FLEET_NODE
 from trnfleet.domain.quantities import with_unit
-from trnfleet.monitor.fields import BY_KEY
+from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.tui import charts, palette
 from trnfleet.tui.cells import CHART, Column, Parts, beside
 from trnfleet.tui.lines import Line, LineView, blank_line
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
 
 KEYS = (
     "nc_util_pct",

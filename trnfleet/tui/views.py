@@ -15,8 +15,8 @@ from trnfleet.tui.alertboard import AlertBoard
 
 if TYPE_CHECKING:
     from trnfleet.clock import Clock
-    from trnfleet.monitor.replay.deck import Deck
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.replay.playback import Deck
     from trnfleet.tui.highlight import Highlight
 
 

@@ -16,8 +16,8 @@ from trnfleet.tui.views import View
 if TYPE_CHECKING:
     from textual import events
 
-    from trnfleet.monitor.findings import Finding, Findings
-    from trnfleet.monitor.shown import FleetState
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.store.findings import Finding, Findings
     from trnfleet.tui.bars import Parts
 
 _ADDRESS_SHARE = 0.5

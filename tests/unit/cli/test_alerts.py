@@ -13,7 +13,7 @@ from trnfleet.cli.alerts import Publishers, Seen, find_publishers
 from trnfleet.cli.silence import list_all
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
-from trnfleet.monitor.alerting.quieting import Quieting
+from trnfleet.monitor.alerting.silences import Quieting
 from trnfleet.wire.alerts import AlertMessage
 from trnfleet.wire.messages import PublisherMessage, WatchMessage, encode_message
 from trnfleet.wire.ports import Envelope, LinkStatus

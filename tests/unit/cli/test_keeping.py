@@ -11,8 +11,8 @@ from trnfleet.cli import keeping
 from trnfleet.cli.watching import watch_fleet
 from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.errors import ConfigError
-from trnfleet.monitor.history import History
-from trnfleet.monitor.replay.past import PastSource
+from trnfleet.monitor.replay.past_monitor import PastSource
+from trnfleet.monitor.store.history import History
 from trnfleet.record.read.recording import Recording
 from trnfleet.transport.url import parse_url
 from trnfleet.wire.ports import Envelope

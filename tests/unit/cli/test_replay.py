@@ -10,7 +10,7 @@ from support.fixtures import RECORDINGS
 
 from trnfleet.cli import app, replay, replaying
 from trnfleet.cli.main import cli
-from trnfleet.monitor.replay.deck import RATES
+from trnfleet.monitor.replay.playback import RATES
 
 FILE = str(RECORDINGS / "job-crash.mcap")
 

@@ -11,7 +11,7 @@ from trnfleet.cli.reserved import reservation_facts, reservation_lines
 from trnfleet.cli.usage import COLUMNS, Report, command
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.reservations.states import ReservationState
-from trnfleet.monitor.timebase import Moment
+from trnfleet.monitor.sources.clocks import Moment
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -17,9 +17,9 @@ from trnfleet.domain.alerts.states import AlertState
 from trnfleet.errors import ConfigError
 from trnfleet.export.election import Election
 from trnfleet.export.notification_log import Ledger
-from trnfleet.monitor.alerting.alerts import Alerts
-from trnfleet.monitor.alerting.readings import Instant
-from trnfleet.monitor.timebase import Moment
+from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.monitor.alerting.inputs import Instant
+from trnfleet.monitor.sources.clocks import Moment
 from trnfleet.tasks import Ending
 from trnfleet.transport.memory import MemoryBus
 from trnfleet.wire.alerts import AckMessage, AlertMessage, SilenceMessage

@@ -8,9 +8,9 @@ from dataclasses import fields
 import numpy as np
 from support.feed import Feed, standalone
 
-from trnfleet.monitor.alerting.alerts import Alerts
-from trnfleet.monitor.history import _Ring
-from trnfleet.monitor.topics import TopicState
+from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.monitor.ingest.topics import TopicState
+from trnfleet.monitor.store.history import _Ring
 
 
 def fed() -> Feed:

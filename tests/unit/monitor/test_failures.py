@@ -10,10 +10,10 @@ from support.feed import START_NS, Feed, standalone, ultraservers
 from support.rules import rules_of
 
 from trnfleet.monitor import failures
-from trnfleet.monitor.alerting.alerts import Alerts
+from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.failures import LOGGED_EACH, fail, guard, guarded
-from trnfleet.monitor.store import Freshness
-from trnfleet.monitor.tracking import Pipeline
+from trnfleet.monitor.ingest.sequence import Pipeline
+from trnfleet.monitor.store.store import Freshness
 from trnfleet.tasks import background
 from trnfleet.tui.bars import text_of
 from trnfleet.tui.status import status
@@ -165,7 +165,7 @@ async def test_a_clock_that_fails_costs_one_message(monkeypatch: pytest.MonkeyPa
     """What comes with a time that cannot be reckoned with is counted, and the reader goes on."""
     feed = Feed(ultraservers(1))
     feed.describe()
-    monkeypatch.setattr("trnfleet.monitor.timebase.SourceClock.take", broken)
+    monkeypatch.setattr("trnfleet.monitor.sources.clocks.SourceClock.take", broken)
     feed.monitor.apply(feed.telemetry())
     assert feed.monitor.counts.undecodable == 4
     monkeypatch.undo()

@@ -9,7 +9,7 @@ from support.sources import QueueSource
 
 from trnfleet.clock import ManualClock
 from trnfleet.monitor.monitor import Monitor, RackPower, slices
-from trnfleet.monitor.store import Freshness
+from trnfleet.monitor.store.store import Freshness
 from trnfleet.wire.ports import Envelope
 
 

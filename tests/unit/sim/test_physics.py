@@ -11,7 +11,7 @@ from support.chips import IDLE_ROW, Chips, doing, make_fleet, phase
 from trnfleet.domain.hardware import topology
 from trnfleet.domain.hardware.catalogue import TRAINIUM2
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS
-from trnfleet.monitor.findings import THROTTLE_PCT
+from trnfleet.monitor.store.findings import THROTTLE_PCT
 from trnfleet.sim.heat import OFFSET_C
 from trnfleet.sim.noise import Noise, Stream
 from trnfleet.sim.phases import ACTIVITY, QUANTITIES, Phase, ramp_loss

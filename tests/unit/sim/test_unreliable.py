@@ -10,7 +10,7 @@ from support.feed import START_NS, Feed, ultraservers
 from trnfleet.clock import ManualClock
 from trnfleet.domain.faults import FAULTS
 from trnfleet.errors import ConfigError
-from trnfleet.monitor.store import Freshness, stored_equal
+from trnfleet.monitor.store.store import Freshness, stored_equal
 from trnfleet.sim import unreliable
 from trnfleet.sim.unreliable import TransportControl, TransportFault, UnreliablePublisher
 from trnfleet.transport.memory import MemoryBus

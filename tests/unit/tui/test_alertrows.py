@@ -14,10 +14,10 @@ from trnfleet.domain.alerts.rules import Rule
 from trnfleet.domain.alerts.silences import Ack, Silence, preview
 from trnfleet.domain.alerts.states import AlertState
 from trnfleet.errors import ConfigError
-from trnfleet.monitor.alerting.alerts import Alerts, Counts
-from trnfleet.monitor.alerting.quieting import Standing
-from trnfleet.monitor.alerting.readings import Instant
-from trnfleet.monitor.fields import BY_KEY
+from trnfleet.monitor.alerting.engine import Alerts, Counts
+from trnfleet.monitor.alerting.inputs import Instant
+from trnfleet.monitor.alerting.silences import Standing
+from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.tui import alertwords as words
 from trnfleet.tui.alertabout import BESIDE_FROM, Fact, about_lines, fact_lines
 from trnfleet.tui.alertboard import Held, touches

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from trnfleet.monitor.fields import BY_KEY
-from trnfleet.monitor.findings import Severity
-from trnfleet.monitor.store import Freshness
+from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.monitor.store.findings import Severity
+from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui.columns import CHIPS, JOB, SPARK, attention, cell, plan
 from trnfleet.tui.freshness import describe, short_age
 

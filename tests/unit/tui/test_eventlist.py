@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from trnfleet.clock import parse_rfc3339
-from trnfleet.monitor.events import Event
-from trnfleet.monitor.findings import Severity
+from trnfleet.monitor.store.events import Event
+from trnfleet.monitor.store.findings import Severity
 from trnfleet.tui.bars import text_of, width_of
 from trnfleet.tui.eventlist import EventPlan, head, matches, row
 from trnfleet.tui.events import about_text, wrapped

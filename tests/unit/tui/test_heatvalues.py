@@ -7,7 +7,7 @@ import pytest
 from support.feed import Feed, standalone, ultraservers
 
 from trnfleet.domain.address import Level
-from trnfleet.monitor import fields
+from trnfleet.monitor.store import fields
 from trnfleet.tui.heatgrid import GROUP, Grid
 from trnfleet.tui.heatvalues import (
     GAP_CODE,
@@ -23,7 +23,7 @@ from trnfleet.tui.heatvalues import (
 )
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.fields import Field
+    from trnfleet.monitor.store.fields import Field
 
 POWER = fields.BY_KEY["power_w"]
 TEMPERATURE = fields.BY_KEY["temperature_c"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trnfleet.domain.jobs import JOB_STATES
-from trnfleet.monitor.findings import Severity
+from trnfleet.monitor.store.findings import Severity
 from trnfleet.tui import palette
 from trnfleet.tui.bars import text_of, width_of
 from trnfleet.tui.joblist import JobPlan, head, look, row

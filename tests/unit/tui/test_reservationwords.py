@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from trnfleet.domain.reservations.states import InterconnectStatus, ReservationState
-from trnfleet.monitor.findings import Severity
-from trnfleet.monitor.reservations import Reservation
+from trnfleet.monitor.reservations.table import Reservation
+from trnfleet.monitor.store.findings import Severity
 from trnfleet.tui.bars import text_of, width_of
 from trnfleet.tui.reservationwords import (
     ReservationPlan,

@@ -8,7 +8,7 @@ from unit.tui.test_reservationwords import made
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.reservations.states import ExtensionState, ReservationState
-from trnfleet.monitor.usage import HOUR_NS, UsageHour
+from trnfleet.monitor.reservations.usage import HOUR_NS, UsageHour
 from trnfleet.tui import timeline
 from trnfleet.tui.bars import text_of
 from trnfleet.tui.timeline import (

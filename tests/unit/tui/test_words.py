@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from support.feed import Feed, ultraservers
 
-from trnfleet.monitor.events import Event
-from trnfleet.monitor.findings import Severity
+from trnfleet.monitor.store.events import Event
+from trnfleet.monitor.store.findings import Severity
 from trnfleet.tui.bars import Item, fitted, text_of, width_of
 from trnfleet.tui.breadcrumbs import breadcrumbs
 from trnfleet.tui.fleet import end_text

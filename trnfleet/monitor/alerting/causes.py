@@ -9,14 +9,14 @@ from trnfleet.domain.address import Level, level_of
 from trnfleet.domain.alerts.alert import address_of
 from trnfleet.domain.alerts.signals import LEVEL_OF
 from trnfleet.domain.alerts.templates import value_text
-from trnfleet.monitor.findings import Severity
+from trnfleet.monitor.store.findings import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.events import Events
+    from trnfleet.monitor.store.events import Events
     from trnfleet.wire.messages import JobMessage
 
 BEFORE_NS = 120 * NS_PER_S

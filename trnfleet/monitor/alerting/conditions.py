@@ -15,9 +15,9 @@ import numpy as np
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF, Form, Scope
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.monitor.alerting.readings import LEAST_PEERS
+from trnfleet.monitor.alerting.inputs import LEAST_PEERS
 from trnfleet.monitor.alerting.windows import CounterWindow, Feed, Past, Samples
-from trnfleet.monitor.store import Freshness
+from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.rules import Condition, Rule
     from trnfleet.domain.layout import Layout
     from trnfleet.domain.metrics import Metric
-    from trnfleet.monitor.alerting.named import Table
-    from trnfleet.monitor.alerting.readings import Readings
+    from trnfleet.monitor.alerting.inputs import Readings
+    from trnfleet.monitor.alerting.named_targets import Table
 
     Rows = NDArray[np.int64]
     Flags = NDArray[np.bool_]

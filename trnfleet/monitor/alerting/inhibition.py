@@ -10,15 +10,15 @@ import numpy as np
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.monitor.alerting.grouping import covered_chips, group_ids
-from trnfleet.monitor.store import Freshness
+from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from trnfleet.monitor.alerting.followed import Followed
-    from trnfleet.monitor.alerting.readings import Readings
+    from trnfleet.monitor.alerting.inputs import Readings
+    from trnfleet.monitor.alerting.rule_state import Followed
 
 ALERTS_A_SLICE = 5_000
 """Alerts that are looked at between two turns of other tasks."""

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.alerting.followed import Followed
-    from trnfleet.monitor.alerting.named import Table
-    from trnfleet.monitor.alerting.readings import Readings
+    from trnfleet.monitor.alerting.inputs import Readings
+    from trnfleet.monitor.alerting.named_targets import Table
+    from trnfleet.monitor.alerting.rule_state import Followed
 
     Rows = NDArray[np.int64]
     Look = Callable[[Rows], tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]]

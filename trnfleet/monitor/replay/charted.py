@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trnfleet.monitor.history import History
+from trnfleet.monitor.store.history import History
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from trnfleet.domain.address import Level
     from trnfleet.domain.layout import Layout, Node
     from trnfleet.monitor.monitor import Monitor
-    from trnfleet.monitor.rollup import Rollups
-    from trnfleet.monitor.store import Store
+    from trnfleet.monitor.store.rollup import Rollups
+    from trnfleet.monitor.store.store import Store
 
 
 class ChartedHistory(History):

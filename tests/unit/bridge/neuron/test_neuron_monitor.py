@@ -23,7 +23,7 @@ from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, InstanceType
 from trnfleet.domain.metrics import BY_NAME, METRICS, Origin, Scope
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.monitor.store import Freshness
+from trnfleet.monitor.store.store import Freshness
 from trnfleet.wire.messages import Descriptor, decode_message
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF, Form, Scope
 from trnfleet.domain.metrics import BY_NAME, METRICS, Kind
 from trnfleet.monitor.alerting import conditions
 from trnfleet.monitor.alerting.conditions import Counters, RowWatch, count_of, hold_against
-from trnfleet.monitor.alerting.named import Columns
-from trnfleet.monitor.alerting.readings import LEAST_PEERS
-from trnfleet.monitor.store import Freshness
+from trnfleet.monitor.alerting.inputs import LEAST_PEERS
+from trnfleet.monitor.alerting.named_targets import Columns
+from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import pytest
+from support.alertbench import CHIP, HOST, AlertBench, hot
+from support.feed import ultraservers
+from support.rules import rule_of
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.alerts.alert import fingerprint_of
+from trnfleet.domain.alerts.flapping import QUIET_NS
+from trnfleet.domain.alerts.states import AlertState
+from trnfleet.monitor.alerting.book import Book
+from trnfleet.monitor.alerting.published import GONE_AFTER_NS, Hearsay
+from trnfleet.wire.alerts import AlertMessage
+
+HOT = rule_of(**{"for": "2s", "keep_firing_for": "2s", "clear": 80})
+
+
+def said(
+    bench: AlertBench, *, target: str = CHIP, state: str = "firing", since_s: float = -100.0
+) -> AlertMessage:
+    """Return what a `watch` said of an alert."""
+    return AlertMessage.model_validate(
+        {
+            "fingerprint": fingerprint_of("demo", "hot", target),
+            "rule": "hot",
+            "severity": "warning",
+            "state": state,
+            "target": target,
+            "summary": "hot",
+            "since": format_rfc3339(bench.now_ns + round(since_s * NS_PER_S)),
+            "fired": format_rfc3339(bench.now_ns + round((since_s + 2) * NS_PER_S)),
+            "watch": "watch-1",
+        }
+    )
+
+
+def test_a_screen_that_starts_late_shows_the_same_age() -> None:
+    """What a `watch` says fires is firing as soon as it is seen here, since when the `watch` has seen it."""
+    bench = AlertBench(ultraservers(1), (HOT,))
+    bench.alerts.remember(said(bench))
+    start_ns = bench.now_ns
+    assert not bench.alerts.active()
+
+    hot(bench)
+    bench.play(4)
+
+    alert = bench.only()
+    assert (alert.state, alert.since_ns, alert.fired_ns) == (
+        AlertState.FIRING,
+        start_ns - 100 * NS_PER_S,
+        start_ns - 98 * NS_PER_S,
+    )
+
+
+def test_a_watch_that_starts_again_goes_on() -> None:
+    """What it left firing fires at once, as last known; what is not seen any more resolves once it could be seen."""
+    bench = AlertBench(ultraservers(1), (HOT,), adopts=True)
+    other = f"{HOST}/chip01"
+    for target in (CHIP, other):
+        bench.alerts.remember(said(bench, target=target))
+    assert [alert.state for alert in bench.alerts.active()] == [AlertState.FIRING] * 2
+
+    hot(bench)
+    news = bench.play(10)
+
+    assert [(each.kind, each.target) for each in news if each.target == other] == [("resolved", other)]
+    alert = bench.only()
+    assert (alert.target, alert.is_silent) == (CHIP, False)
+    assert alert.fired_ns == bench.now_ns - 10 * NS_PER_S - 98 * NS_PER_S
+
+
+@pytest.mark.parametrize("adopts", [True, False])
+def test_what_is_taken_over_and_ends_at_once_resolves(adopts: bool) -> None:
+    """What a `watch` says fires, and what is still wrong here for less than `for`, resolves like everything else."""
+    bench = AlertBench(ultraservers(1), (HOT,), adopts=adopts)
+    bench.alerts.remember(said(bench))
+    hot(bench)
+    bench.tick()
+    assert bench.only().state is AlertState.FIRING
+
+    hot(bench, value=20.0)
+
+    assert [each.kind for each in bench.play(6)] == ["resolved"]
+    assert not bench.alerts.active()
+
+
+def test_what_is_taken_over_flapping_and_never_seen_resolves_once_it_was_quiet() -> None:
+    """A `watch` that starts does not keep for ever what the one before it left flapping."""
+    bench = AlertBench(ultraservers(1), (HOT,), adopts=True)
+    bench.alerts.remember(said(bench).model_copy(update={"flapping": True}))
+    quiet_s = QUIET_NS // NS_PER_S
+
+    assert bench.play(quiet_s) == []
+    assert [each.kind for each in bench.play(20)] == ["resolved"]
+    assert not bench.alerts.active()
+
+
+def test_what_nobody_describes_any_more_resolves() -> None:
+    """An alert left over of a chip that is gone ends after a while."""
+    bench = AlertBench(ultraservers(1), (HOT,), adopts=True)
+    bench.alerts.remember(said(bench, target="uc9/us-0001/trn2u-0001-0/chip00"))
+
+    assert bench.play(GONE_AFTER_NS // NS_PER_S) == []
+    assert [each.kind for each in bench.play(3)] == ["resolved"]
+
+
+@pytest.mark.parametrize("change", ["rule", "fingerprint", "resolved", "forgotten"])
+def test_what_is_not_to_be_taken_over(change: str) -> None:
+    """Other rules, other fleets' alerts, what has resolved and what was cleared is not adopted."""
+    bench = AlertBench(ultraservers(1), (HOT,), adopts=True)
+    message = said(bench, state="resolved" if change == "resolved" else "firing")
+    if change == "rule":
+        message = message.model_copy(update={"rule": "other"})
+    elif change == "fingerprint":
+        message = message.model_copy(update={"fingerprint": "0" * 16})
+    bench.alerts.remember(message)
+    if change == "forgotten":
+        bench.alerts.forget(message.fingerprint)
+        bench.play(4)
+
+    assert not bench.alerts.active()
+
+
+def test_times_are_those_that_were_said_and_are_not_of_later() -> None:
+    """What is said to fire only later, or was taken back, says nothing of now."""
+    bench = AlertBench(ultraservers(1), ())
+    message = said(bench, since_s=-10.0)
+    hearsay = Hearsay(Book("demo"))
+    assert not hearsay.take(message)
+    since_ns, fired_ns = bench.now_ns - 10 * NS_PER_S, bench.now_ns - 8 * NS_PER_S
+    assert hearsay.times(message.fingerprint, fired_ns) == (since_ns, fired_ns)
+    assert hearsay.times(message.fingerprint, fired_ns - 1) is None
+    hearsay.forget(message.fingerprint)
+    assert hearsay.times(message.fingerprint, bench.now_ns) is None
+
+
+def test_what_is_taken_over_is_held_until_it_is_seen() -> None:
+    """It is in the book as it was said, and its own condition takes its word's place."""
+    bench = AlertBench(ultraservers(1), ())
+    book = Book("demo")
+    hearsay = Hearsay(book, (HOT,))
+    message = said(bench)
+    assert hearsay.take(message)
+    alert = book.active[message.fingerprint]
+    assert (alert.state, alert.target, alert.is_silent) == (AlertState.FIRING, CHIP, True)
+    assert not hearsay.take(message)
+    assert hearsay.holds(message.fingerprint)
+    hearsay.confirm(message.fingerprint)
+    assert not hearsay.holds(message.fingerprint)
+    assert hearsay.times(message.fingerprint, bench.now_ns) is not None
+    hearsay.end(message.fingerprint)
+    assert hearsay.times(message.fingerprint, bench.now_ns) is None

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.feed import DEMO, Feed, ready
+
+from trnfleet.domain.metrics import BY_NAME
+from trnfleet.monitor.store.store import Freshness
+from trnfleet.wire.limits import Limits
+from trnfleet.wire.ports import Envelope
+from trnfleet.wire.topics import TopicClass, build_topic
+
+
+def test_undescribed_is_not_lost() -> None:
+    """Telemetry without a descriptor counts as undescribed, and is taken once its descriptor has come."""
+    feed = Feed(DEMO)
+    feed.scatter()
+    feed.monitor.apply(feed.telemetry())
+    assert feed.monitor.counts.undescribed == 12
+    assert feed.monitor.counts.lost == 0
+    feed.describe()
+    feed.tick()
+    assert feed.monitor.counts.messages == 12
+    assert feed.monitor.store.count(Freshness.LIVE) == 192
+
+
+def test_telemetry_waits_for_the_layout_of_its_descriptor() -> None:
+    """Telemetry that follows its descriptor before the layout is rebuilt is held, not lost."""
+    feed = Feed(DEMO)
+    feed.scatter()
+    feed.monitor.apply([*feed.announcements(), *feed.telemetry()])
+    feed.monitor.compute()
+    assert feed.monitor.counts.undescribed == 0
+    assert feed.monitor.store.count(Freshness.LIVE) == 192
+
+
+def test_garbage_is_counted_and_nothing_stops() -> None:
+    """Bytes and topics of any kind are counted; what follows is applied."""
+    feed = ready()
+    good = feed.telemetry()
+    topic = good[0].topic
+    bad = [
+        Envelope(topic, payload)
+        for payload in (b"", b"\x00", b"{", b"[" * 60_000, b"\xff" * 50, b"\xa1" * 70_000, b"x" * 300_000)
+    ]
+    bad += [
+        Envelope(name, b"{}")
+        for name in ("", "nope", "trnfleet/v1/demo/telemetry/\x1b[2J", "trnfleet/v1/demo/what/x")
+    ]
+    bad += [
+        Envelope(build_topic("demo", kind, "x"), b"{}")
+        for kind in TopicClass
+        if kind is not TopicClass.TELEMETRY
+    ]
+    feed.monitor.apply(bad + good)
+    assert feed.monitor.counts.undecodable == len(bad)
+    assert feed.monitor.counts.messages == 12
+
+
+def test_another_fleets_messages_are_not_ours() -> None:
+    """A second fleet on the broker changes nothing."""
+    feed, other = ready(), Feed(DEMO, fleet="other")
+    other.scatter()
+    feed.monitor.apply([*other.announcements(), *other.telemetry()])
+    feed.monitor.compute()
+    assert feed.monitor.counts.messages == 0
+    assert feed.monitor.counts.undecodable == 0
+
+
+def test_last_will() -> None:
+    """A publisher's will takes all that it describes offline; its values stay; `online` brings it back."""
+    feed = ready()
+    feed.tick()
+    feed.monitor.apply([feed.publisher_envelope("offline")])
+    feed.monitor.compute()
+    assert feed.monitor.store.count(Freshness.OFFLINE) == 192
+    assert not np.isnan(feed.monitor.store.values(BY_NAME["power_w"], slice(None))).any()
+    feed.monitor.apply([feed.publisher_envelope("online")])
+    feed.monitor.compute()
+    assert feed.monitor.store.count(Freshness.LIVE) == 192
+
+
+def test_limits_hold() -> None:
+    """More instances, jobs, publishers or topics than allowed are refused and counted."""
+    feed = Feed(DEMO)
+    feed.jobs = {f"job-{number}": ("uc1",) for number in range(5)}
+    feed.monitor.ingest._limits = Limits(fleet_instances=3, jobs=2, topics=4)
+    feed.monitor.apply([*feed.announcements(), *feed.telemetry()])
+    feed.monitor.compute()
+    assert len(feed.monitor.store.layout.instances) == 3
+    assert len(feed.monitor.ingest.jobs) == 2
+    assert feed.monitor.counts.rejected == 9 + 3 + 8
+
+
+def test_lag_is_wall_clock_less_source_time() -> None:
+    """The lag is the age of the oldest message of a batch."""
+    feed = ready()
+    messages = feed.telemetry()
+    feed.clock.step_wall(0.25)
+    feed.monitor.apply(messages)
+    assert feed.monitor.ingest.lag_s == pytest.approx(0.25)
+
+
+def test_the_will_of_a_former_start() -> None:
+    """A last will that comes after the same client has begun anew takes nothing offline."""
+    feed = ready()
+    feed.tick()
+    will = feed.publisher_envelope("offline")
+    feed.restart("boot-2")
+    feed.describe()
+    feed.tick()
+    feed.monitor.apply([will])
+    feed.monitor.compute()
+    assert feed.monitor.store.count(Freshness.LIVE) == 192
+    assert feed.monitor.summary().publishers_online == 1
+
+
+def test_a_descriptor_speaks_only_for_what_is_below_it() -> None:
+    """A descriptor that lists another path's instances is refused."""
+    feed = ready()
+    feed.tick()
+    forged = feed.announcements(["uc1/standalone/trn2-0001"])[1]
+    payload = forged.payload.replace(
+        b'{"path":"uc1/standalone/trn2-0001"', b'{"path":"uc1/us-0001/trn2u-0001-0"'
+    )
+    feed.monitor.apply([forged._replace(payload=payload)])
+    assert feed.monitor.counts.undecodable == 1
+    assert "not below its path" in feed.monitor.counts.last_problem
+
+
+def test_lag_falls_again() -> None:
+    """The lag is the last batch's, also when that is none."""
+    feed = ready()
+    messages = feed.telemetry()
+    feed.clock.step_wall(5)
+    feed.monitor.apply(messages)
+    assert feed.monitor.ingest.lag_s == pytest.approx(5)
+    late = feed.telemetry()
+    feed.clock.step_wall(-1)
+    feed.monitor.apply(late)
+    assert feed.monitor.ingest.lag_s == 0
+
+
+def test_state_is_bounded_in_bytes() -> None:
+    """Padding of descriptors is not kept, and neither are more places than jobs may name together."""
+    feed = ready()
+    plain = feed.monitor.ingest.descriptors.size_bytes
+    messages = [
+        each._replace(payload=each.payload[:-1] + b',"padding":"' + b"x" * 100_000 + b'"}')
+        if "/node/" in each.topic
+        else each
+        for each in feed.announcements()
+    ]
+    feed.monitor.apply(messages)
+    feed.monitor.compute()
+    assert feed.monitor.ingest.descriptors.size_bytes == plain < 12 * 1_000
+    feed.monitor.ingest._limits = Limits(job_places=5)
+    feed.jobs = {"a": ("uc1/us-0001",) * 3, "b": ("uc1/us-0001",) * 3}
+    feed.describe()
+    assert list(feed.monitor.ingest.jobs) == ["a"]

@@ -1,0 +1,129 @@
+"""Descriptors over the wire, and the layout and rows that they make."""
+
+from __future__ import annotations
+
+import numpy as np
+from support.feed import DEMO, Feed, ready
+
+from trnfleet.domain.metrics import BY_NAME
+from trnfleet.monitor.store.store import Freshness
+from trnfleet.wire.messages import STANDARD_COLUMNS
+from trnfleet.wire.ports import Envelope
+from trnfleet.wire.topics import TopicClass, build_topic
+
+
+def test_hierarchy_stands_before_the_first_frame() -> None:
+    """Descriptors alone draw the whole fleet, with values unknown and n/a."""
+    feed = ready()
+    store = feed.monitor.store
+    assert store.layout.chips == 192
+    assert store.count(Freshness.UNKNOWN) == 192
+    assert np.isnan(store.values(BY_NAME["power_w"], slice(None))).all()
+
+
+def test_a_grown_fleet_keeps_its_values() -> None:
+    """New instances get a new layout; the ones that stay keep values and freshness at their new rows."""
+    feed = Feed(DEMO)
+    feed.scatter()
+    some = [path for path in feed.layout.instances if "us-0001" not in path]
+    feed.describe(some)
+    feed.tick(some)
+    generation = feed.monitor.store.generation
+    feed.describe()
+    store = feed.monitor.store
+    assert store.generation == generation + 1
+    assert store.count(Freshness.LIVE) == 128
+    rows = store.layout.find_instances("uc1/us-0002")
+    assert rows is not None
+    chips = slice(int(store.layout.chip_start[rows.start]), int(store.layout.chip_start[rows.stop]))
+    assert np.array_equal(store.columns["power_w"][chips], feed.columns["power_w"][chips])
+    feed.tick()
+    assert store.count(Freshness.LIVE) == 192
+    assert feed.monitor.counts.lost == 0
+
+
+def test_a_removed_descriptor_removes_its_instances() -> None:
+    """An empty retained descriptor takes its instances away."""
+    feed = ready()
+    feed.tick()
+    topic = build_topic("demo", TopicClass.NODE, "uc1/us-0001/trn2u-0001-0")
+    feed.monitor.apply([Envelope(topic, b"", qos=1, retain=True)])
+    feed.monitor.compute()
+    assert feed.monitor.store.layout.chips == 176
+    assert feed.monitor.store.count(Freshness.LIVE) == 176
+
+
+def test_repeated_descriptors_change_nothing() -> None:
+    """The minute's repetition of descriptors gives no new layout."""
+    feed = ready()
+    generation = feed.monitor.store.generation
+    feed.describe()
+    assert feed.monitor.store.generation == generation
+
+
+def test_a_former_publishers_descriptor_does_not_take_rows_offline() -> None:
+    """Where a dead and a living publisher describe the same instances, they are the living one's, in either order."""
+    for first, second in (("dead", "alive"), ("alive", "dead")):
+        feed = Feed(DEMO)
+        feed.scatter()
+        for name in (first, second):
+            feed.publisher = name
+            feed.boot = f"boot-{name}"
+            messages = feed.announcements()
+            if name == "dead":
+                messages[0] = feed.publisher_envelope("offline")
+                # The dead one spoke for whole UltraServers, so its descriptors were not replaced.
+                messages = [each for each in messages if "us-000" not in each.topic]
+            feed.monitor.apply(messages)
+        feed.monitor.compute()
+        feed.publisher, feed.boot = "alive", "boot-alive"
+        feed.describe()
+        feed.tick()
+        assert feed.monitor.store.count(Freshness.LIVE) == 192, first
+
+
+async def test_what_never_comes_is_not_healthy() -> None:
+    """Described chips that are not heard of become stale after three periods, or offline by their publisher's word."""
+    feed = ready()
+    feed.tick(["uc1/us-0001/trn2u-0001-0"])
+    assert feed.monitor.store.count(Freshness.UNKNOWN) == 176
+    await feed.clock.advance(3.5)
+    feed.tick(["uc1/us-0001/trn2u-0001-0"])
+    assert feed.monitor.store.count(Freshness.UNKNOWN) == 0
+    assert feed.monitor.store.count(Freshness.STALE) == 176
+    silent = Feed(DEMO)
+    messages = silent.announcements()
+    messages[0] = silent.publisher_envelope("offline")
+    silent.monitor.apply(messages)
+    silent.monitor.compute()
+    assert silent.monitor.store.count(Freshness.OFFLINE) == 192
+
+
+def test_a_column_that_is_gone_is_not_available() -> None:
+    """A metric that a new descriptor does not announce any more shows no former value."""
+    feed = ready(json=True)
+    feed.tick()
+    feed.revision = 1
+    feed.columns_described = tuple(column for column in STANDARD_COLUMNS if column.name != "power_w")
+    feed.describe()
+    assert np.isnan(feed.monitor.store.values(BY_NAME["power_w"], slice(None))).all()
+    assert not np.isnan(feed.monitor.store.values(BY_NAME["tflops"], slice(None))).any()
+
+
+def test_the_narrower_descriptor_knows_better() -> None:
+    """A block that claims an instance to be of another type does not change what the instance's own descriptor says."""
+    feed = ready()
+    feed.tick()
+    wide = feed.announcements(["uc1/us-0001/trn2u-0001-0"])[1]
+    payload = wide.payload.replace(b'"path":"uc1/us-0001/trn2u-0001-0"', b'"path":"uc1/block-0001"', 1)
+    payload = payload.replace(b"trn2u.48xlarge", b"trn1.2xlarge").replace(
+        b'"period_s":1.0', b'"period_s":86400.0'
+    )
+    feed.monitor.apply(
+        [Envelope(build_topic("demo", TopicClass.NODE, "uc1/block-0001"), payload, qos=1, retain=True)]
+    )
+    feed.monitor.compute()
+    feed.tick()
+    assert feed.monitor.store.layout.chips == 192
+    assert feed.monitor.store.count(Freshness.LIVE) == 192
+    assert set(feed.monitor.store.period_s) == {1.0}

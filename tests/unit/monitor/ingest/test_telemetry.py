@@ -1,0 +1,180 @@
+"""Frames and samples as they come, and the rows in which they end."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from support.feed import ready
+
+from trnfleet.monitor.store.store import Freshness, stored_equal
+
+if TYPE_CHECKING:
+    from trnfleet.wire.ports import Envelope
+
+
+def test_values_arrive() -> None:
+    """What was published is in the store, row by row."""
+    feed = ready()
+    feed.tick()
+    store = feed.monitor.store
+    for name, column in feed.columns.items():
+        assert np.array_equal(store.columns[name], column), name
+    assert store.count(Freshness.LIVE) == 192
+    assert feed.monitor.counts.messages == 12
+    assert feed.monitor.counts.chips == 192
+
+
+def test_json_and_cbor_give_the_same_store() -> None:
+    """Both encodings of the same ticks decode to equal stores."""
+    json, cbor = ready(json=True), ready()
+    for feed in (json, cbor):
+        for seed in range(3):
+            feed.scatter(seed)
+            feed.tick()
+    assert stored_equal(json.monitor.store, cbor.monitor.store) == []
+    assert json.monitor.counts.messages == 3 * 204
+    assert np.array_equal(json.monitor.store.chip_ts_ns, cbor.monitor.store.chip_ts_ns)
+
+
+@pytest.mark.parametrize("json", [False, True])
+def test_shuffled_and_doubled_messages_end_in_the_same_state(json: bool) -> None:
+    """Out of order and there twice, messages lead to the state that order gives, and are counted."""
+    feed, straight = ready(json=json), ready(json=json)
+    messages: list[Envelope] = []
+    for seed in range(8):
+        feed.scatter(seed)
+        messages += feed.telemetry()
+        straight.scatter(seed)
+        straight.tick()
+    # The first tick first: what comes before the first message of a topic is no loss.
+    first, rest = messages[: len(messages) // 8], messages[len(messages) // 8 :]
+    rest += rest[::3]
+    random.Random(5).shuffle(rest)  # noqa: S311  an order, nothing secret
+    feed.monitor.apply(first + rest)
+    feed.monitor.compute()
+    assert stored_equal(feed.monitor.store, straight.monitor.store) == []
+    counts = feed.monitor.counts
+    assert counts.lost == 0
+    assert counts.late > 0
+    assert counts.duplicates == len(messages[len(messages) // 8 :][::3])
+
+
+@pytest.mark.parametrize("json", [False, True])
+def test_how_messages_are_batched_makes_no_difference(json: bool) -> None:
+    """A value that is followed by silence within a batch is no less known than one that came by itself."""
+    feed, straight = ready(json=json), ready(json=json)
+    messages: list[Envelope] = []
+    for each in (feed, straight):
+        each.scatter(3)
+        loud = each.telemetry()
+        for path in each.layout.instances:
+            each.silence(path)
+        messages = [*loud, *each.telemetry()]
+        if each is feed:
+            each.monitor.apply(messages)
+            continue
+        for message in messages:
+            each.monitor.apply([message])
+    assert stored_equal(feed.monitor.store, straight.monitor.store) == []
+    assert feed.monitor.counts == straight.monitor.counts
+    assert feed.monitor.counts.chips == 192
+    assert np.isfinite(feed.monitor.store.chip_seen_s).all()
+
+
+def test_loss_is_counted_exactly() -> None:
+    """Every tick of a topic that does not come is one lost."""
+    feed = ready()
+    feed.tick()
+    feed.telemetry()
+    feed.telemetry()
+    feed.tick()
+    assert feed.monitor.counts.lost == 24
+
+
+def test_identity_must_be_the_topics() -> None:
+    """A payload that claims to be something else is dropped and counted, in both encodings."""
+    for json in (False, True):
+        feed = ready(json=json)
+        feed.tick()
+        messages = feed.telemetry()
+        before = feed.monitor.store.columns["power_w"].copy()
+        forged = [
+            messages[0]._replace(payload=messages[-1].payload),
+            messages[-1]._replace(payload=messages[0].payload),
+        ]
+        feed.scatter(9)
+        feed.monitor.apply(forged)
+        assert feed.monitor.counts.misplaced + feed.monitor.counts.undecodable == 2
+        assert np.array_equal(feed.monitor.store.columns["power_w"], before)
+
+
+async def test_staleness() -> None:
+    """A source that stops is stale after three periods, and live with its next message."""
+    feed = ready()
+    feed.tick()
+    await feed.advance(2.9)
+    assert feed.monitor.store.count(Freshness.LIVE) == 192
+    await feed.advance(0.2)
+    assert feed.monitor.store.count(Freshness.STALE) == 192
+    feed.tick(["uc1/us-0001/trn2u-0001-0"])
+    assert feed.monitor.store.count(Freshness.LIVE) == 16
+
+
+async def test_staleness_ignores_the_wall_clock() -> None:
+    """A step of the wall clock by an hour makes nothing stale."""
+    feed = ready()
+    feed.tick()
+    feed.clock.step_wall(3_600)
+    await feed.advance(0.5)
+    assert feed.monitor.store.count(Freshness.LIVE) == 192
+
+
+def test_another_revision_is_undescribed_and_not_lost() -> None:
+    """Frames of a revision whose descriptor has not come are undescribed; the count goes on without a gap."""
+    feed = ready()
+    feed.tick()
+    feed.revision = 1
+    feed.tick()
+    assert (feed.monitor.counts.undescribed, feed.monitor.counts.lost) == (12, 0)
+    feed.describe()
+    feed.tick()
+    assert (feed.monitor.counts.undescribed, feed.monitor.counts.lost) == (12, 0)
+    assert feed.monitor.counts.messages == 24
+
+
+def test_huge_jumps_cost_nothing() -> None:
+    """A seq of 2^62 neither fills the memory nor counts as loss, and what follows is taken."""
+    feed = ready()
+    feed.tick()
+    feed.seq = 2**62
+    feed.tick()
+    feed.seq = 2
+    feed.tick()
+    assert feed.monitor.counts.lost == 0
+    assert feed.monitor.counts.messages == 36
+
+
+@pytest.mark.parametrize("stamp", ["9999-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z"])
+def test_impossible_times(stamp: str) -> None:
+    """A time that the store cannot hold is undecodable and stops nothing."""
+    feed = ready(json=True)
+    (message,) = [each for each in feed.telemetry() if each.topic.endswith("trn2u-0001-0/chip00")]
+    feed.monitor.apply(
+        [message._replace(payload=message.payload.replace(b"2026-01-05T00:00:00.000Z", stamp.encode()))]
+    )
+    assert feed.monitor.counts.undecodable == 1
+    feed.tick()
+    assert feed.monitor.store.count(Freshness.LIVE) == 192
+
+
+@pytest.mark.parametrize("json", [False, True])
+def test_retained_telemetry_is_no_news(json: bool) -> None:
+    """Telemetry that a broker kept is refused and counted: nobody knows for how long it lay there."""
+    feed = ready(json=json)
+    feed.monitor.apply([each._replace(retain=True) for each in feed.telemetry()])
+    feed.monitor.compute()
+    assert feed.monitor.store.count(Freshness.LIVE) == 0
+    assert feed.monitor.counts.rejected == (204 if json else 12)

@@ -1,0 +1,176 @@
+"""The timeline: marks in order, snapshots within their memory, and what the fleet's clock said when."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from support.feed import Feed
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.monitor.replay import marks as timeline_module
+from trnfleet.monitor.replay.marks import Mark, Timeline
+from trnfleet.monitor.store.findings import Severity
+
+if TYPE_CHECKING:
+    import pytest
+
+    from trnfleet.monitor.monitor import Monitor
+
+BEGIN_NS = 1_700_000_000 * NS_PER_S
+
+
+def make(every_s: float = 10.0, cost_s: float = 0.0) -> Timeline:
+    """Return a timeline whose tape began when monotonic time did, and whose every snapshot takes so long."""
+    real_s = itertools.count()
+    return Timeline(
+        lambda at_s: BEGIN_NS + round(at_s * NS_PER_S), lambda: cost_s * next(real_s), every_s=every_s
+    )
+
+
+def make_feed() -> Feed:
+    """Return a feed whose monitor has heard of one instance."""
+    feed = Feed([("uc1/us-0001/trn2u-0001-0", "trn2u.48xlarge")])
+    feed.describe()
+    feed.tick()
+    return feed
+
+
+def fed() -> Monitor:
+    """Return a monitor that has heard of a fleet."""
+    monitor = make_feed().monitor
+    monitor.applied_s = 0.0
+    return monitor
+
+
+def mark(second: int, kind: str = "alert") -> Mark:
+    """Return a mark."""
+    assert kind in {"alert", "resolved", "event"}
+    return Mark(BEGIN_NS + second * NS_PER_S, kind, Severity.WARNING, "x", "", "")  # type: ignore[arg-type]
+
+
+def test_the_next_mark_is_the_nearest_of_its_kind_in_either_direction() -> None:
+    timeline = make()
+    timeline.marks = [mark(1), mark(3, "event"), mark(5), mark(9, "resolved")]
+    here = BEGIN_NS + 3 * NS_PER_S
+    assert timeline.next_mark(here, 1, {"alert"}) == mark(5)
+    assert timeline.next_mark(here, -1, {"alert"}) == mark(1)
+    assert timeline.next_mark(here, 1, {"resolved", "event"}) == mark(9, "resolved")
+    assert timeline.next_mark(here, -1, {"event"}) is None
+
+
+def test_what_the_tape_has_lost_is_forgotten() -> None:
+    timeline = make()
+    timeline.marks = [mark(1), mark(5)]
+    monitor = fed()
+    timeline.take(monitor, BEGIN_NS)
+    assert len(timeline.snapshots) == 1
+    before = timeline.revision
+    timeline.drop_before(BEGIN_NS + 10_000 * NS_PER_S)
+    assert timeline.marks == []
+    assert timeline.snapshots == []
+    assert timeline.revision > before
+
+
+def test_snapshots_are_so_far_apart_and_thin_out_when_memory_is_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timeline_module, "MOST_SNAPSHOTS", 4)
+    timeline, monitor = make(10.0), fed()
+    for second in range(0, 200, 5):
+        monitor.applied_s = float(second)
+        timeline.take(monitor, BEGIN_NS + second * NS_PER_S)
+    seconds = [(time_ns - BEGIN_NS) // NS_PER_S for time_ns, _ in timeline.snapshots]
+    assert len(seconds) <= 4
+    assert seconds == sorted(seconds)
+    assert seconds[0] == 0
+    assert seconds[-1] >= 100
+    assert timeline.snapshot(BEGIN_NS - 1) is None
+    found = timeline.snapshot(BEGIN_NS + 1_000 * NS_PER_S)
+    assert found is not None
+    assert found[0] == timeline.snapshots[-1][0]
+
+
+def test_a_fleet_that_does_not_fit_into_memory_has_no_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline_module, "SNAPSHOT_BYTES", 250_000)
+    timeline = make()
+    timeline.take(fed(), BEGIN_NS)
+    assert timeline.snapshots == []
+
+
+def test_a_snapshot_does_not_change_with_the_monitor() -> None:
+    feed = make_feed()
+    snapshot = feed.monitor.snapshot()
+    before = snapshot.ingest.store.columns["power_w"].copy()
+    messages = snapshot.ingest.counts.messages
+    feed.set("power_w", 400.0)
+    for _ in range(3):
+        feed.tick()
+    assert (feed.monitor.store.columns["power_w"] != before).all()
+    assert (snapshot.ingest.store.columns["power_w"] == before).all()
+    assert snapshot.ingest.counts.messages == messages
+    assert feed.monitor.counts.messages > messages
+
+
+def test_the_fleets_time_leads_to_the_tapes() -> None:
+    timeline, monitor = make(), fed()
+    fleet_ns = monitor.moment().time_ns
+    timeline.take(monitor, BEGIN_NS + 7 * NS_PER_S)
+    assert timeline.moment_of(fleet_ns) == BEGIN_NS + 7 * NS_PER_S
+    assert timeline.moment_of(fleet_ns - 3_600 * NS_PER_S) is None
+
+
+def test_snapshots_that_take_long_are_rare() -> None:
+    timeline, monitor = make(10.0, cost_s=0.05), fed()
+    for second in range(0, 200, 5):
+        monitor.applied_s = float(second)
+        timeline.take(monitor, BEGIN_NS + second * NS_PER_S)
+    assert [(time_ns - BEGIN_NS) // NS_PER_S for time_ns, _ in timeline.snapshots] == [0, 50, 100, 150]
+
+
+def test_one_snapshot_that_took_long_makes_the_next_one_late_and_no_other() -> None:
+    took_s = iter([0.0, 0.05, *(1.0 for _ in range(100))])
+    timeline = Timeline(lambda at_s: BEGIN_NS + round(at_s * NS_PER_S), lambda: next(took_s), every_s=10.0)
+    monitor = fed()
+    for second in range(0, 100, 5):
+        monitor.applied_s = float(second)
+        timeline.take(monitor, BEGIN_NS + second * NS_PER_S)
+    assert [(time_ns - BEGIN_NS) // NS_PER_S for time_ns, _ in timeline.snapshots] == [0, 50, 60, 70, 80, 90]
+
+
+def test_silence_makes_no_snapshots() -> None:
+    """What rules find in a silence is later than the last message, and the snapshots before it are worth keeping."""
+    timeline, monitor = make(10.0), fed()
+    for second in range(1_000):
+        monitor.applied_s = float(min(second, 95))
+        timeline.take(monitor, BEGIN_NS + second * NS_PER_S)
+    assert [(time_ns - BEGIN_NS) // NS_PER_S for time_ns, _ in timeline.snapshots] == list(range(0, 100, 10))
+    monitor.applied_s = 1_001.0
+    timeline.take(monitor, BEGIN_NS + 1_001 * NS_PER_S)
+    assert timeline.snapshots[-1][0] == BEGIN_NS + 1_001 * NS_PER_S
+
+
+def test_times_are_kept_once_a_second_and_as_long_as_the_tape() -> None:
+    timeline, monitor = make(), fed()
+    for tenth in range(600):
+        timeline.take(monitor, BEGIN_NS + tenth * NS_PER_S // 10)
+    assert len(timeline._times) == 60
+    timeline.drop_before(BEGIN_NS + 50 * NS_PER_S)
+    assert len(timeline._times) == 10
+    timeline.drop_before(BEGIN_NS + 100 * NS_PER_S)
+    assert timeline.moment_of(monitor.moment().time_ns) is None
+
+
+def test_the_oldest_marks_make_room_and_a_new_list_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline_module, "MOST_MARKS", 3)
+    timeline, feed = make(), make_feed()
+    for second in range(5):
+        before = timeline.marks
+        feed.monitor.apply([feed.event(text=f"event {second}", severity="warning")])
+        timeline.take(feed.monitor, BEGIN_NS + second * NS_PER_S)
+        assert timeline.marks is not before
+    assert [each.text for each in timeline.marks] == ["event 2", "event 3", "event 4"]
+    feed.monitor.apply([feed.event(text="nothing to mark", severity="info")])
+    timeline.take(feed.monitor, BEGIN_NS + 9 * NS_PER_S)
+    assert len(timeline.marks) == 3
+    assert timeline.marks[-1].text == "event 4"

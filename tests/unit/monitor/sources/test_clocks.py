@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import pytest
+from support.feed import START_NS, Feed, ultraservers
+
+from trnfleet.clock import format_rfc3339, parse_rfc3339
+from trnfleet.monitor.sources.clocks import (
+    DATED_FROM_S,
+    NS_PER_S,
+    SKEW_FROM_S,
+    WINDOW_S,
+    ClockKey,
+    SourceClock,
+    Timebase,
+)
+from trnfleet.wire.values import LATEST_NS
+
+DATE_NS = parse_rfc3339("2025-03-01T12:00:00Z")
+
+
+class Source:
+    """A source whose clock is right, fast or dated, and whose messages take their time."""
+
+    def __init__(self, *, epoch_ns: int = START_NS, speed: float = 1.0, is_simulated: bool = True) -> None:
+        self.timebase = Timebase()
+        self.key = ClockKey("sim", epoch_ns, speed, is_simulated)
+        self.clock: SourceClock = self.timebase.clock(self.key, 1.0)
+        self.began_s = 1_000.0
+
+    def hear(self, at_s: float, delay_s: float = 0.0, ahead_s: float = 0.0) -> float:
+        """Return the lag of a message that was sent `at_s` seconds after the start by a clock that is ahead."""
+        ts_ns = self.key.epoch_ns + round((at_s + ahead_s) * self.key.speed * NS_PER_S)
+        now_s = at_s + delay_s
+        return self.clock.take(ts_ns, self.began_s + now_s, START_NS + round(now_s * NS_PER_S))
+
+    @property
+    def skew_s(self) -> float:
+        """The worst skew just after the newest message."""
+        return self.timebase.worst_skew_s(self.clock.heard_s)
+
+
+@pytest.mark.parametrize("is_simulated", [True, False])
+def test_near_the_wall_clock_lag_is_the_true_one(is_simulated: bool) -> None:
+    """A source at the wall clock's time lags by what its messages are on their way, from the first one on."""
+    source = Source(is_simulated=is_simulated)
+    assert source.hear(0, delay_s=0.25) == pytest.approx(0.25)
+    assert source.hear(1, delay_s=3.0) == pytest.approx(3.0)
+    assert source.hear(5, delay_s=0.1) == pytest.approx(0.1)
+    assert source.skew_s == 0
+
+
+@pytest.mark.parametrize("speed", [0.1, 1.0, 60.0, 3_600.0])
+def test_a_dated_source_lags_behind_its_quickest_message(speed: float) -> None:
+    """For any date and speed, lag is in wall seconds, over the shortest way that a message took."""
+    source = Source(epoch_ns=DATE_NS, speed=speed)
+    source.hear(0, delay_s=0.2)
+    assert source.hear(1, delay_s=0.2) == pytest.approx(0, abs=1e-6)
+    assert source.hear(2, delay_s=4.2) == pytest.approx(4.0)
+    assert source.hear(7, delay_s=0.1) == pytest.approx(0, abs=1e-6)
+    assert source.hear(8, delay_s=0.2) == pytest.approx(0.1)
+    assert source.skew_s == 0
+
+
+def test_a_long_delay_is_not_taken_for_the_shortest_way() -> None:
+    """A queue that fills up shows as lag for at least a window, and a wrong time far ahead is forgotten after two."""
+    source = Source(epoch_ns=DATE_NS)
+    source.hear(0)
+    for second in range(1, int(WINDOW_S)):
+        assert source.hear(second, delay_s=10.0) == pytest.approx(10.0)
+    wrong = Source(epoch_ns=DATE_NS)
+    wrong.hear(0)
+    wrong.hear(1, ahead_s=86_400.0)
+    assert wrong.hear(2) == pytest.approx(86_400.0)
+    for second in range(3, int(2 * WINDOW_S) + 5):
+        lag_s = wrong.hear(second)
+    assert lag_s == pytest.approx(0, abs=1e-6)
+
+
+def test_a_clock_that_is_ahead_is_told_as_skew() -> None:
+    """Times in the future prove a wrong clock: it is told at once, and lag is what comes on top of it."""
+    source = Source()
+    assert source.hear(0, delay_s=0.5, ahead_s=12.5) == pytest.approx(0)
+    assert source.skew_s == pytest.approx(12.0)
+    assert source.hear(1, delay_s=1.5, ahead_s=12.5) == pytest.approx(1.0)
+    almost = Source()
+    almost.hear(0, ahead_s=SKEW_FROM_S - 0.1)
+    assert almost.skew_s == 0
+
+
+def test_a_clock_that_is_behind_is_told_once_that_is_sure() -> None:
+    """Old times are lag at first; the same delay for a whole window is a wrong clock; one that varies stays lag."""
+    source, queued = Source(is_simulated=False), Source(is_simulated=False)
+    assert source.hear(0, ahead_s=-12.0) == pytest.approx(12.0)
+    assert source.skew_s == 0
+    for second in range(1, int(2 * WINDOW_S)):
+        lag_s = source.hear(second, ahead_s=-12.0)
+        queued_s = queued.hear(second, delay_s=10.0 + second % 7)
+    assert lag_s == pytest.approx(0)
+    assert source.skew_s == pytest.approx(-12.0)
+    assert queued.skew_s == 0
+    assert queued_s >= 10.0
+
+
+def test_a_far_date_is_a_simulators_wish_and_a_hosts_error() -> None:
+    """A simulator may run at another date; a real host with that time has a wrong clock."""
+    simulated, host = Source(), Source(is_simulated=False)
+    for each in (simulated, host):
+        each.hear(0, ahead_s=DATED_FROM_S + 1)
+    assert simulated.skew_s == 0
+    assert not simulated.clock.is_wall
+    assert host.skew_s == pytest.approx(DATED_FROM_S + 1)
+    assert host.clock.is_wall
+
+
+def test_the_time_goes_on_between_messages_and_stands_in_silence() -> None:
+    """The fleet's time is the newest source time, advanced at its speed, for three periods at most."""
+    source = Source(epoch_ns=DATE_NS, speed=3_600.0)
+    source.hear(0)
+    source.hear(10, delay_s=0.5)
+
+    def hours(at_s: float) -> float:
+        moment = source.timebase.now(source.began_s + at_s, START_NS)
+        assert (moment.speed, moment.is_wall) == (3_600.0, False)
+        return (moment.time_ns - DATE_NS) / NS_PER_S / 3_600
+
+    assert hours(10.5) == pytest.approx(10.5)
+    assert hours(12.0) == pytest.approx(12.0)
+    assert hours(60.0) == pytest.approx(13.5)
+
+
+def test_without_a_dated_source_it_is_the_wall_clocks_time() -> None:
+    """Before anything is heard, and with sources at the wall clock, the wall clock is the fleet's time."""
+    source = Source(epoch_ns=DATE_NS, speed=60.0)
+    moment = source.timebase.now(0.0, START_NS)
+    assert (moment.time_ns, moment.speed, moment.is_wall) == (START_NS, 1.0, True)
+    live = Source()
+    live.hear(0)
+    assert live.timebase.now(1_000.0, START_NS).is_wall
+
+
+def test_of_two_dates_the_first_that_is_heard_stands() -> None:
+    """Two dated sources do not make the time jump to and fro; when the first falls silent, the other has it."""
+    source = Source(epoch_ns=DATE_NS, speed=60.0)
+    other = source.timebase.clock(ClockKey("other", DATE_NS + 7 * 86_400 * NS_PER_S, 2.0, True), 1.0)
+    source.hear(0)
+    other.take(other.key.epoch_ns, source.began_s, START_NS)
+    assert source.timebase.now(source.began_s + 1, START_NS).speed == 60.0
+    other.take(other.key.epoch_ns + 20 * NS_PER_S, source.began_s + 10, START_NS)
+    assert source.timebase.now(source.began_s + 10, START_NS).speed == 2.0
+
+
+async def test_a_sped_up_fleet_through_the_monitor() -> None:
+    """Lag, time and speed come from the descriptor's clock and the telemetry; a jump is a new epoch, not a lag."""
+    feed = Feed(ultraservers(1))
+    feed.scatter()
+    feed.epoch, feed.speed = format_rfc3339(DATE_NS), 3_600.0
+    feed.describe()
+    for second in range(3):
+        feed.monitor.apply(feed.telemetry(ts_ns=DATE_NS + second * 3_600 * NS_PER_S))
+        assert feed.monitor.ingest.lag_s == pytest.approx(0, abs=1e-6)
+        await feed.clock.advance(1)
+    summary = feed.monitor.summary()
+    assert (summary.monitor_time, summary.speed, summary.is_wall_time) == (
+        "2025-03-01T15:00:00.000Z",
+        3_600,
+        False,
+    )
+    late = feed.telemetry(ts_ns=DATE_NS + 3 * 3_600 * NS_PER_S)
+    await feed.clock.advance(2)
+    feed.monitor.apply(late)
+    assert feed.monitor.ingest.lag_s == pytest.approx(2)
+    # Back by a month: without the new epoch this would be a lag of 12 min of wall time.
+    back_ns = DATE_NS - 30 * 86_400 * NS_PER_S
+    feed.epoch, feed.revision = format_rfc3339(back_ns), 1
+    feed.describe()
+    feed.monitor.apply(feed.telemetry(ts_ns=back_ns))
+    assert feed.monitor.ingest.lag_s == pytest.approx(0, abs=1e-6)
+    assert feed.monitor.summary().monitor_time == format_rfc3339(back_ns)
+
+
+async def test_a_restarted_publisher_begins_its_time_anew() -> None:
+    """The same client with the same epoch, started again an hour later, does not lag by an hour."""
+    feed = Feed(ultraservers(1))
+    feed.scatter()
+    feed.epoch = format_rfc3339(DATE_NS)
+    feed.describe()
+    feed.monitor.apply(feed.telemetry(ts_ns=DATE_NS))
+    await feed.clock.advance(60)
+    feed.boot, feed.seq = "boot-2", 0
+    feed.describe()
+    feed.monitor.apply(feed.telemetry(ts_ns=DATE_NS))
+    assert feed.monitor.ingest.lag_s == pytest.approx(0, abs=1e-6)
+
+
+def test_an_epoch_must_be_an_instant() -> None:
+    """A descriptor whose epoch cannot be read is refused."""
+    feed = Feed(ultraservers(1))
+    good = [*feed.announcements(), *feed.telemetry()]
+    feed.monitor.apply(
+        [each._replace(payload=each.payload.replace(b"2026-01-05T00:00:00Z", b"yesterday")) for each in good]
+    )
+    feed.monitor.compute()
+    assert feed.monitor.counts.undecodable == 4
+    assert "epoch" in feed.monitor.counts.last_problem
+    assert "'yesterday'" in feed.monitor.counts.last_problem
+    assert feed.monitor.store.layout.chips == 0
+
+
+def test_jumps_do_not_pile_up() -> None:
+    """A publisher that jumps again and again leaves a few clocks behind, and the newest one counts."""
+    timebase = Timebase()
+    for number in range(50):
+        key = ClockKey("sim", DATE_NS + number * 86_400 * NS_PER_S, 60.0, True)
+        timebase.clock(key, 1.0).take(key.epoch_ns, 5.0, START_NS)
+        assert timebase.now(5.0, START_NS).time_ns == key.epoch_ns
+    assert len(timebase._clocks) == len(timebase._of["sim"]) <= 8
+
+
+def test_time_ends_where_its_range_does() -> None:
+    """A clock that runs as fast as any may comes to the end of 2199 and stands, and nothing overflows."""
+    timebase = Timebase()
+    key = ClockKey("sim", DATE_NS, 1e6, True)
+    timebase.clock(key, 100.0).take(LATEST_NS - NS_PER_S, 5.0, START_NS)
+    moment = timebase.now(250.0, START_NS)
+    assert (moment.time_ns, moment.is_wall) == (LATEST_NS, False)
+    assert format_rfc3339(moment.time_ns) == "2199-12-31T23:59:59.999Z"

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+from support.feed import START_NS, Feed, ultraservers
+
+from trnfleet.monitor.store.events import Event, Events
+from trnfleet.monitor.store.findings import Severity
+from trnfleet.wire.messages import EventMessage
+from trnfleet.wire.topics import TopicClass, build_topic
+
+CHIP = "uc1/us-0001/trn2u-0001-0/chip05"
+
+
+def message(number: int, severity: str = "info") -> EventMessage:
+    return EventMessage(
+        id=f"boot-{number}", ts="2026-01-05T00:00:00Z", path=CHIP, source="kernel", name="x",
+        severity=severity, text=f"event {number}",  # type: ignore[arg-type]  # one of three words
+    )  # fmt: skip  # a message in two lines
+
+
+def newest(events: Events) -> list[str]:
+    return [event.text for event in events.newest_first()]
+
+
+def test_events_come_from_their_topics() -> None:
+    """An event is kept with everything that it says, its time in ns, and when it came."""
+    feed = Feed(ultraservers(1))
+    text = "nd5: uncorrectable HBM error"
+    feed.monitor.apply([feed.event(CHIP, text, severity="critical", job="llama", nrt=1201, name="hbm_ue")])
+    assert list(feed.monitor.events.newest_first()) == [
+        Event(1, 1_000.0, START_NS, Severity.CRITICAL, "kernel", "hbm_ue", CHIP, "llama", 1201, text)
+    ]
+    feed.monitor.apply([feed.event("", "all of the fleet")])
+    assert newest(feed.monitor.events) == ["all of the fleet", text]
+    assert feed.monitor.summary().events == 2
+
+
+def test_an_event_that_comes_twice_is_there_once() -> None:
+    """QoS 1 may deliver again: the same id counts once."""
+    feed = Feed(ultraservers(1))
+    twice = feed.event(CHIP)
+    feed.monitor.apply([twice, twice])
+    assert len(feed.monitor.events) == feed.monitor.events.received == 1
+    assert feed.monitor.events.duplicates == 1
+
+
+def test_the_ring_keeps_the_newest() -> None:
+    """Older events make room and are counted; their ids are forgotten with them."""
+    events = Events(kept=3)
+    for number in range(5):
+        events.add(message(number), float(number))
+    assert newest(events) == ["event 4", "event 3", "event 2"]
+    assert (events.received, events.dropped, len(events)) == (5, 2, 3)
+    events.add(message(4), 5.0)
+    assert events.duplicates == 1
+    events.add(message(0), 6.0)
+    assert newest(events)[0] == "event 0"
+    assert len(events._ids) == 3
+
+
+def test_what_is_no_event_is_counted() -> None:
+    """Another path than the topic's, a time that is none, and what a broker kept are refused, and nothing stops."""
+    feed = Feed(ultraservers(1))
+    good = feed.event(CHIP)
+    elsewhere = good._replace(topic=build_topic("demo", TopicClass.EVENT, "uc1/us-0001"))
+    timeless = feed.event(CHIP)
+    timeless = timeless._replace(payload=timeless.payload.replace(b'"ts":"2026', b'"ts":"soon'))
+    feed.monitor.apply([elsewhere, timeless, feed.event(CHIP)._replace(retain=True), good])
+    counts = feed.monitor.counts
+    assert (counts.misplaced, counts.undecodable, counts.rejected) == (1, 1, 1)
+    assert feed.monitor.events.received == 1
+
+
+@pytest.mark.parametrize(
+    ("severities", "found"),
+    [
+        (["info"], None),
+        (["warning", "info"], 0),
+        (["warning", "warning"], 1),
+        (["critical", "warning", "info"], 0),
+        (["critical", "warning", "critical"], 2),
+    ],
+)
+def test_what_is_notable(severities: list[str], found: int | None) -> None:
+    """Of what came lately, the newest of the most severe events; information alone is not worth a notice."""
+    events = Events()
+    for number, severity in enumerate(severities):
+        events.add(message(number, severity), 100.0 + number)
+    event = events.notable(105.0, 20.0)
+    assert (None if event is None else event.text) == (None if found is None else f"event {found}")
+    assert events.notable(130.0, 20.0) is None

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import numpy as np
+from support.feed import Feed, standalone, ultraservers
+
+from trnfleet.domain.hardware.topology import EAST
+from trnfleet.monitor.store.findings import Finding, Severity
+
+
+def ready() -> Feed:
+    feed = Feed(ultraservers(2) + standalone(1))
+    feed.scatter()
+    feed.describe()
+    feed.tick()
+    return feed
+
+
+def shown(feed: Feed) -> tuple[Finding, ...]:
+    return feed.monitor.findings.shown
+
+
+def test_a_healthy_fleet_has_none() -> None:
+    """Nothing is found where nothing is wrong."""
+    assert shown(ready()) == ()
+
+
+async def test_a_dead_ultraserver_is_one_finding() -> None:
+    """What is silent is told at the highest level at which nothing lives, with its chips counted."""
+    feed = ready()
+    await feed.advance(10)
+    feed.tick([path for path in feed.layout.instances if "us-0001" not in path])
+    assert shown(feed) == (Finding(Severity.CRITICAL, "uc1/us-0001", "stale", 64, "silent"),)
+    feed.tick(["uc1/us-0001/trn2u-0001-0"])
+    assert [finding.path for finding in shown(feed)] == [
+        f"uc1/us-0001/trn2u-0001-{place}" for place in (1, 2, 3)
+    ]
+
+
+def test_offline_is_told_from_stale() -> None:
+    """A last will says offline."""
+    feed = ready()
+    feed.monitor.apply([feed.publisher_envelope("offline")])
+    feed.monitor.compute()
+    assert {finding.what for finding in shown(feed)} == {"offline"}
+    assert sum(finding.chips for finding in shown(feed)) == 144
+
+
+def test_each_kind_is_found_at_its_chip() -> None:
+    """Health bits, uncorrected errors, links, throttling, heat and full memory are found where they are."""
+    feed = ready()
+    feed.set("health", 0b10000, 20)
+    feed.set("mem_ecc_uncorrected", 2, 21)
+    feed.set("links_up", 0b110111, 40)
+    feed.set("throttle_pct", 30, 41)
+    feed.set("temperature_c", 95, 42)
+    feed.set("hbm_used_bytes", 95.9 * 2**30, 43)
+    feed.set("link_tx_bytes_per_s", 10e9, (44, EAST))
+    feed.tick()
+    found = {finding.path.split("/")[-1] + " " + finding.what: finding.severity for finding in shown(feed)}
+    layout = feed.layout
+    assert len(found) == 7
+    chips = {finding.path for finding in shown(feed)}
+    assert chips == {
+        f"{layout.instances[int(layout.instance_of_chip[row])]}/chip{row % 16:02d}"
+        for row in (20, 21, 40, 41, 42, 43, 44)
+    }
+    assert found["chip04 unhealthy: link_intraserver"] is Severity.CRITICAL
+    assert found["chip05 2 uncorrected HBM errors"] is Severity.CRITICAL
+    assert found["chip08 NeuronLink down: east"] is Severity.CRITICAL
+    assert found["chip09 throttled 30 %"] is Severity.WARNING
+    assert found["chip12 link east slow: 26 %"] is Severity.WARNING
+    assert list(shown(feed)) == sorted(shown(feed))
+
+
+def test_links_that_a_type_lacks_are_not_down() -> None:
+    """A standalone instance's missing Z links are no finding."""
+    feed = ready()
+    rows = slice(0, 16)
+    assert (feed.columns["links_up"][rows] == 0b1111).all()
+    assert not any("standalone" in finding.path for finding in shown(feed))
+
+
+def test_many_are_counted_and_some_shown() -> None:
+    """A storm keeps the first of each kind and the number of all."""
+    feed = Feed(ultraservers(10))
+    feed.scatter()
+    feed.set("throttle_pct", 20)
+    feed.set("health", np.ones(640))
+    feed.describe()
+    feed.tick()
+    assert feed.monitor.findings.total == 1_280
+    assert len(shown(feed)) == 400
+    assert shown(feed)[0].severity is Severity.CRITICAL
+
+
+async def test_a_warning_stays_for_a_while() -> None:
+    """A warning that comes and goes with a job's phases is held for 15 s; what is critical goes at once."""
+    feed = ready()
+    feed.set("throttle_pct", 30, 41)
+    feed.set("health", 1, 42)
+    feed.tick()
+    assert len(shown(feed)) == feed.monitor.findings.total == 2
+    feed.set("throttle_pct", 0, 41)
+    feed.set("health", 0, 42)
+    await feed.clock.advance(1)
+    feed.tick()
+    assert [finding.what for finding in shown(feed)] == ["throttled 30 %"]
+    assert feed.monitor.findings.total == 1
+    await feed.clock.advance(15)
+    feed.tick()
+    assert shown(feed) == ()
+
+
+def test_the_same_warning_is_there_once() -> None:
+    """A warning whose figure changes is one finding, with the newest figure."""
+    feed = ready()
+    for throttle in (20, 30):
+        feed.set("throttle_pct", throttle, 41)
+        feed.tick()
+    assert [finding.what for finding in shown(feed)] == ["throttled 30 %"]
+
+
+def test_findings_at_one_place_are_told_apart() -> None:
+    """Errors of both memories of a chip are two findings, each of which stays itself while its count grows."""
+    feed = ready()
+    seen = []
+    for errors in (2, 30):
+        feed.set("mem_ecc_uncorrected", errors, 21)
+        feed.set("sram_ecc_uncorrected", errors + 1, 21)
+        feed.tick()
+        seen.append({finding.identity: finding.what for finding in shown(feed)})
+    assert seen[0].keys() == seen[1].keys()
+    assert [sorted(each.values()) for each in seen] == [
+        ["2 uncorrected HBM errors", "3 uncorrected SRAM errors"],
+        ["30 uncorrected HBM errors", "31 uncorrected SRAM errors"],
+    ]
+
+
+def test_jobs_that_make_no_progress() -> None:
+    """A job that hangs, has failed or waits is critical, at its first place; starting or stalled it is none."""
+    feed = Feed(ultraservers(2))
+    feed.scatter()
+    states = ("hung", "failed", "waiting", "starting", "stalled", "running", "checkpointing", "idle", "odd")
+    feed.jobs = dict.fromkeys(states, ("uc1/us-0002/trn2u-0002-1..trn2u-0002-2",))
+    feed.jobs["failed"] = ("uc9/us-0001",)
+    feed.states = {state: state for state in states}
+    feed.describe()
+    feed.tick()
+    assert shown(feed) == (
+        Finding(Severity.CRITICAL, "", "failed: job failed", 1, "job", "failed"),
+        Finding(
+            Severity.CRITICAL,
+            "uc1/us-0002/trn2u-0002-1",
+            "hung: job hung, a process never joins a collective",
+            32,
+            "job",
+            "hung",
+        ),
+        Finding(
+            Severity.CRITICAL,
+            "uc1/us-0002/trn2u-0002-1",
+            "waiting: job waiting for instances",
+            32,
+            "job",
+            "waiting",
+        ),
+    )
+
+
+def test_chips_of_different_ticks_are_not_compared() -> None:
+    """While a tick's messages come in one by one, chips of the tick before are not called slow, nor the new ones."""
+    feed = Feed(ultraservers(1), json=True)
+    feed.scatter()
+    feed.describe()
+    feed.set("link_tx_bytes_per_s", 5e9)
+    feed.tick()
+    feed.clock.step_wall(1)
+    feed.set("link_tx_bytes_per_s", 40e9)
+    messages = feed.telemetry()
+    feed.monitor.apply(messages[: len(messages) // 2 + 8])
+    feed.monitor.compute()
+    assert shown(feed) == ()
+    feed.monitor.apply(messages[len(messages) // 2 + 8 :])
+    feed.monitor.compute()
+    assert shown(feed) == ()

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.feed import Feed, ultraservers
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.layout import Node
+from trnfleet.monitor.store.history import KEPT, MAX_SAMPLES, History
+
+
+async def run(feed: Feed, seconds: int) -> None:
+    for second in range(seconds):
+        feed.set("power_w", 100.0 + second)
+        feed.tick()
+        await feed.clock.advance(1)
+
+
+def series(feed: Feed, path: str, key: str = "power_w") -> list[float]:
+    layout = feed.monitor.store.layout
+    node = layout.find(path)
+    assert node is not None
+    return [float(value) for value in feed.monitor.history.series(layout, node, key)]
+
+
+async def test_one_sample_a_second_at_every_level() -> None:
+    """Each level has its own series, oldest first."""
+    feed = Feed(ultraservers(2))
+    feed.scatter()
+    feed.describe()
+    await run(feed, 5)
+    steps = np.arange(100.0, 105.0)
+    assert series(feed, "uc1/us-0001/trn2u-0001-0/chip03") == pytest.approx(steps)
+    assert series(feed, "uc1/us-0001/trn2u-0001-0") == pytest.approx(16 * steps)
+    assert series(feed, "uc1/us-0001") == pytest.approx(64 * steps)
+    assert series(feed, "") == pytest.approx(128 * steps)
+    assert series(feed, "", "no such field") == []
+
+
+async def test_the_ring_forgets_the_oldest() -> None:
+    """A full ring keeps the newest samples in order."""
+    feed = Feed(ultraservers(1))
+    feed.scatter()
+    feed.monitor.history = History(budget_bytes=2 * 130 * len(KEPT) * 4)
+    feed.describe()
+    assert feed.monitor.history.seconds(Level.FLEET) == 0
+    await run(feed, 200)
+    assert feed.monitor.history.seconds(Level.FLEET) == 130
+    assert feed.monitor.history.seconds(Level.CHIP) == 0
+    assert series(feed, "") == pytest.approx(64 * np.arange(170.0, 300.0), rel=1e-4)
+
+
+async def test_a_watched_chip_is_kept_where_its_level_is_not() -> None:
+    """What somebody looks at has a series from then on."""
+    feed = Feed(ultraservers(1))
+    feed.scatter()
+    feed.monitor.history = History(budget_bytes=2 * 130 * len(KEPT) * 4)
+    feed.describe()
+    path = "uc1/us-0001/trn2u-0001-2/chip09"
+    await run(feed, 2)
+    assert series(feed, path) == []
+    feed.monitor.history.watch(path)
+    await run(feed, 3)
+    assert series(feed, path) == pytest.approx([100, 101, 102])
+
+
+async def test_memory_is_bounded() -> None:
+    """Rings stay within the budget, whatever the fleet."""
+    feed = Feed(ultraservers(40))
+    feed.describe()
+    feed.tick()
+    history = feed.monitor.history
+    await feed.advance(1)
+    assert 0 < history.nbytes <= 64 * 2**20
+    assert history.seconds(Level.FLEET) == MAX_SAMPLES
+
+
+async def test_a_new_layout_keeps_the_past() -> None:
+    """Nodes that stay keep their series when the fleet grows."""
+    feed = Feed(ultraservers(2))
+    feed.scatter()
+    some = [path for path in feed.layout.instances if "us-0002" in path]
+    feed.describe(some)
+    await run(feed, 3)
+    feed.describe()
+    await run(feed, 2)
+    kept, new = series(feed, "uc1/us-0002"), series(feed, "uc1/us-0001")
+    assert len(kept) == len(new)
+    assert kept[:3] == pytest.approx([6_400, 6_464, 6_528])
+    assert kept[-1] == new[-1] == pytest.approx(6_464)
+    assert np.isnan(new[:3]).all()
+    layout = feed.monitor.store.layout
+    assert len(feed.monitor.history.series(layout, Node(Level.CHIP, 0), "power_w")) == len(kept)
+
+
+async def test_silence_and_pauses_are_gaps() -> None:
+    """Where nothing lives, and where no sample was taken, the series has a gap; it counts one a second."""
+    feed = Feed(ultraservers(1))
+    feed.scatter()
+    feed.describe()
+    await run(feed, 3)
+    for _ in range(6):
+        await feed.advance(1)
+    silent = series(feed, "")
+    assert np.isnan(silent[-1])
+    assert not np.isnan(silent[2])
+    before = len(silent)
+    await feed.clock.advance(10)
+    feed.tick()
+    assert len(series(feed, "")) - before == 10

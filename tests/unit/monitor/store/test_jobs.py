@@ -1,0 +1,69 @@
+"""Jobs told over the wire, and the rows that they get."""
+
+from __future__ import annotations
+
+from support.feed import DEMO, Feed, ready
+
+from trnfleet.domain.layout import Layout
+from trnfleet.monitor.store.jobs import Jobs
+from trnfleet.monitor.store.store import Store
+from trnfleet.wire.messages import JobMessage
+
+
+def test_jobs_are_placed() -> None:
+    """A job's places become rows, whether the job or the hardware is known first."""
+    feed = Feed(DEMO)
+    feed.jobs = {"pre": ("uc1/us-0001..us-0002",), "tune": ("uc1/standalone/trn2-0003",), "lost": ("uc9",)}
+    feed.monitor.apply(list(reversed(feed.announcements())))
+    feed.monitor.compute()
+    names = list(feed.monitor.ingest.jobs)
+    placed = [names[number] if number >= 0 else "" for number in feed.monitor.store.job_of]
+    assert placed == ["", "", "tune", "", *["pre"] * 8]
+
+
+def test_the_newest_job_has_the_instance() -> None:
+    """Where a former run's job is still retained, the job that was told of last has the instances."""
+    feed = Feed(DEMO)
+    feed.jobs = {"old": ("uc1/us-0001",), "new": ("uc1/us-0001",)}
+    messages = feed.announcements()
+    old = next(each for each in messages if each.topic.endswith("/job/old"))
+    messages.remove(old)
+    messages.append(old._replace(payload=old.payload.replace(b"2026-01-05", b"2025-01-05")))
+    feed.monitor.apply(messages)
+    feed.monitor.compute()
+    names = list(feed.monitor.ingest.jobs)
+    assert names[int(feed.monitor.store.job_of[4])] == "new"
+
+
+async def test_jobs_are_placed_at_most_once_a_second() -> None:
+    """A job that moves at every message does not take all the time."""
+    feed = ready()
+    await feed.clock.advance(1.1)
+    for place in ("uc1/us-0001", "uc1/us-0002", "uc1/standalone"):
+        feed.jobs = {"a": (place,)}
+        feed.monitor.apply(feed.announcements([]))
+    assert int((feed.monitor.store.job_of == 0).sum()) == 4
+    assert feed.monitor.store.job_of[4] == 0
+    await feed.clock.advance(1.1)
+    feed.monitor.apply([])
+    assert feed.monitor.store.job_of[0] == 0
+
+
+def test_jobs_are_placed_again_only_when_one_has_moved_or_the_layout_is_new() -> None:
+    """What tells nothing new of where a job runs costs no placement."""
+    store, jobs = Store(), Jobs()
+    message = JobMessage(
+        job="a", kind="training", state="running", ts="2026-01-05T00:00:00Z", on=("uc1/us-0001",)
+    )
+    jobs.put(message)
+    assert jobs.place(store, 100.0, at_once=False)
+    assert not jobs.place(store, 200.0, at_once=True)
+    jobs.put(message.model_copy(update={"state": "failed"}))
+    assert not jobs.place(store, 200.0, at_once=True)
+    store.replace_layout(Layout.of(DEMO))
+    assert jobs.place(store, 100.1, at_once=False)
+    assert int((store.job_of == 0).sum()) == 4
+    jobs.remove("a")
+    assert not jobs.place(store, 100.2, at_once=False)
+    assert jobs.place(store, 100.2, at_once=True)
+    assert (store.job_of == -1).all()

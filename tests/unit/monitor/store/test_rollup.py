@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.feed import Feed, standalone, ultraservers
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.layout import Node
+from trnfleet.domain.metrics import CHIP_METRICS, Aggregate, Kind
+from trnfleet.monitor.store import fields
+from trnfleet.monitor.store.rollup import LEVELS
+from trnfleet.monitor.store.store import Freshness
+
+MIXED = [
+    *ultraservers(3),
+    *standalone(2),
+    ("uc1/standalone/small-1", "trn2.3xlarge"),
+    *ultraservers(2, "uc2"),
+]
+
+
+def ready() -> Feed:
+    feed = Feed(MIXED)
+    feed.scatter(4)
+    feed.describe()
+    feed.tick()
+    return feed
+
+
+def expected(feed: Feed, name: str, node: Node, only: np.ndarray | None = None) -> float:
+    """Roll up with a plain loop over chips."""
+    monitor = feed.monitor
+    metric = next(each for each in CHIP_METRICS if each.name == name)
+    rows = np.array(monitor.store.layout.chip_range(node))
+    if only is not None:
+        rows = rows[only[rows]]
+    values = monitor.store.chip_values(metric, rows)
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return float("nan")
+    if metric.aggregate is Aggregate.SUM:
+        return float(values.sum())
+    if metric.aggregate is Aggregate.MEAN:
+        return float(values.mean())
+    if metric.aggregate is Aggregate.MAX:
+        return float(values.max())
+    bits = values.astype(int)
+    return float(
+        np.bitwise_or.reduce(bits) if metric.aggregate is Aggregate.OR else np.bitwise_and.reduce(bits)
+    )
+
+
+def check(feed: Feed, only: np.ndarray | None = None) -> None:
+    for metric in CHIP_METRICS:
+        for level in LEVELS:
+            got = feed.monitor.rollups.value(metric.name, level)
+            want = [expected(feed, metric.name, Node(level, n), only) for n in range(len(got))]
+            assert got == pytest.approx(want, nan_ok=True), (metric.name, level)
+
+
+def test_every_metric_at_every_level() -> None:
+    """Roll-ups of a mixed fleet equal a loop over its chips."""
+    check(ready())
+
+
+def test_missing_values_are_skipped() -> None:
+    """A value that is not available takes no part, and coverage says so."""
+    feed = ready()
+    power = feed.columns["power_w"]
+    power[5] = power[70] = 65_535
+    feed.columns["temperature_c"][:16] = 65_535
+    feed.tick()
+    check(feed)
+    covered = feed.monitor.rollups.covered("power_w", Level.FLEET)
+    assert covered[0] == feed.layout.chips - 2
+    assert np.isnan(feed.monitor.rollups.value("temperature_c", Level.INSTANCE)[0])
+
+
+async def test_stale_chips_take_no_part_while_others_live() -> None:
+    """Totals are of live chips; a node without any keeps its last values."""
+    feed = ready()
+    await feed.advance(5)
+    live = ["uc1/us-0001/trn2u-0001-0", "uc2/us-0001/trn2u-0001-3"]
+    feed.tick(live)
+    store, rollups = feed.monitor.store, feed.monitor.rollups
+    alive = store.chip_state == Freshness.LIVE
+    assert int(alive.sum()) == 32
+    assert rollups.value("power_w", Level.FLEET)[0] == pytest.approx(
+        expected(feed, "power_w", Node(Level.FLEET, 0), alive)
+    )
+    dead = store.layout.ultraserver_index["uc1/us-0002"]
+    assert rollups.value("power_w", Level.ULTRASERVER)[dead] == pytest.approx(
+        expected(feed, "power_w", Node(Level.ULTRASERVER, dead))
+    )
+    states = rollups.states(Level.FLEET)[0]
+    assert states[Freshness.LIVE] == 32
+    assert states[Freshness.STALE] == feed.layout.chips - 32
+
+
+def test_a_pass_gives_way_and_notices_a_new_layout() -> None:
+    """A pass is cut into slices, and one whose layout was replaced leaves the former results."""
+    feed = ready()
+    rollups = feed.monitor.rollups
+    revision = rollups.revision
+    going = rollups.passes(feed.monitor.store)
+    assert sum(1 for _ in rollups.passes(feed.monitor.store)) > len(CHIP_METRICS) / 2
+    next(going)
+    feed.monitor.store.replace_layout(feed.monitor.store.layout)
+    assert list(going) == []
+    assert rollups.revision == revision + 1
+
+
+@pytest.mark.parametrize("field", fields.FIELDS, ids=lambda field: field.key)
+def test_fields_agree_between_levels(field: fields.Field) -> None:
+    """A field's values exist at every level, totals add up, and an instance of one chip has its chip's value."""
+    feed = ready()
+    monitor = feed.monitor
+    store, rollups = monitor.store, monitor.rollups
+    small = store.layout.instance_index["uc1/standalone/small-1"]
+    chip = int(store.layout.chip_start[small])
+    for values in (field.values, field.per_chip):
+        one = values(store, rollups, Level.INSTANCE, np.array([small]))
+        assert one == pytest.approx(values(store, rollups, Level.CHIP, np.array([chip])), nan_ok=True)
+        for level in LEVELS:
+            assert len(values(store, rollups, level, None)) == store.layout.count(level)
+    if not field.is_ratio:
+        total = field.values(store, rollups, Level.FLEET, None)[0]
+        assert total == pytest.approx(field.values(store, rollups, Level.CHIP, None).sum())
+    low, high = field.scale(store.layout)
+    assert low < high
+
+
+def test_derived_figures() -> None:
+    """MFU, HBM share and TFLOPS/W follow from the metrics and the catalogue."""
+    feed = ready()
+    feed.set("tflops", 333.5)
+    feed.set("power_w", 400.0)
+    feed.set("hbm_read_bytes_per_s", 1.0e12)
+    feed.set("hbm_write_bytes_per_s", 0.45e12)
+    feed.tick()
+    summary = feed.monitor.summary()
+    assert summary.mfu_pct == pytest.approx(50.0)
+    assert summary.hbm_bw_util_pct == pytest.approx(50.0)
+    assert summary.tflops_per_w == pytest.approx(0.834, rel=1e-3)
+    assert summary.power_w == pytest.approx(400.0 * feed.layout.chips)
+
+
+def test_bit_masks_are_no_fields() -> None:
+    """Bit masks have no sum or mean to show."""
+    shown = {field.key for field in fields.FIELDS}
+    assert not shown & {metric.name for metric in CHIP_METRICS if metric.kind is Kind.BITMASK}
+
+
+async def test_an_instances_own_values_must_be_fresh() -> None:
+    """An instance whose own message stops while its chips go on adds nothing of its own to totals."""
+    feed = Feed(ultraservers(1), json=True)
+    feed.scatter()
+    feed.describe()
+    feed.tick()
+    assert feed.monitor.summary().host_power_w == pytest.approx(8_000)
+    for _ in range(5):
+        await feed.clock.advance(1)
+        feed.monitor.apply(
+            [each for each in feed.telemetry() if "trn2u-0001-0" not in each.topic or "chip" in each.topic]
+        )
+        feed.monitor.compute()
+    assert feed.monitor.store.count(Freshness.LIVE) == 64
+    assert feed.monitor.summary().host_power_w == pytest.approx(6_000)
+
+
+async def test_peaks_are_those_of_what_lives() -> None:
+    """In a mixed fleet a share of peak is of the chips that went into the value."""
+    feed = Feed([*standalone(1), *standalone(1, "trn1.32xlarge")])
+    feed.scatter()
+    feed.set("tflops", 333.5)
+    feed.describe()
+    feed.tick()
+    await feed.advance(10)
+    feed.tick(["uc1/standalone/trn2-0001"])
+    assert feed.monitor.summary().mfu_pct == pytest.approx(50.0)
+
+
+def test_large_counters_do_not_wrap() -> None:
+    """Sums of 64-bit counters pass 64 bits."""
+    feed = Feed(ultraservers(1))
+    feed.describe()
+    feed.columns["exec_completed"][:] = 2**63
+    feed.tick()
+    assert feed.monitor.rollups.value("exec_completed", Level.FLEET)[0] == pytest.approx(64 * 2.0**63)

@@ -1,0 +1,340 @@
+"""The alerts of one fleet: rules held against the store at whole seconds, and what people see of the alerts they make.
+
+It evaluates when it is told to and reads no clock. What there is and what happened is in the `book`, how an alert begins
+and ends is its `course`'s; what a `watch` says is `hearsay`'s and what people say `quieting`'s.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.domain.alerts.rules import inhibitors
+from trnfleet.domain.alerts.states import AlertState
+from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
+from trnfleet.monitor.alerting.annotate import describe
+from trnfleet.monitor.alerting.book import Book
+from trnfleet.monitor.alerting.conditions import Counters
+from trnfleet.monitor.alerting.grouping import Groups, changed, target_of
+from trnfleet.monitor.alerting.inhibition import inhibit
+from trnfleet.monitor.alerting.inputs import Instant, Readings
+from trnfleet.monitor.alerting.lifecycle import Course
+from trnfleet.monitor.alerting.published import Hearsay
+from trnfleet.monitor.alerting.rule_state import Followed
+from trnfleet.monitor.alerting.silences import Quieting, Standing
+from trnfleet.monitor.alerting.stepping import step
+from trnfleet.monitor.failures import guarded
+
+if TYPE_CHECKING:
+    from collections import deque
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.monitor.alerting.book import Happening
+    from trnfleet.monitor.ingest.sequence import Pipeline
+    from trnfleet.wire.alerts import AlertMessage
+    from trnfleet.wire.messages import JobMessage
+
+GROUPS_A_SLICE = 200
+"""Alerts that are brought up to date between two turns of other tasks."""
+UNWATCHED_S = 30.0
+"""A leap of the fleet's time by more than this beyond what passed is a time in which nobody watched."""
+LATEST_FLOW_NS = 2**62
+"""Where passed time ends, that 64 bits can add to it; at the highest speed it takes more than an hour to come there."""
+_SEVERITY_RANK = {"critical": 0, "warning": 1, "info": 2}
+
+
+class Counts(NamedTuple):
+    """How many alerts there are, by what is to be done about them."""
+
+    critical: int
+    """Firing, and nobody has it in hand; as are warning and info."""
+    warning: int
+    info: int
+    acked: int
+    silenced: int
+    inhibited: int
+    pending: int
+
+    @property
+    def firing(self) -> int:
+        """Alerts that fire and that nobody has in hand."""
+        return self.critical + self.warning + self.info
+
+
+class Alerts:
+    """Rules, and the alerts that they make."""
+
+    def __init__(
+        self, fleet: str, rules: Sequence[Rule] = (), *, adopts: bool = False, detects_flapping: bool = True
+    ) -> None:
+        """Follow rules.
+
+        Args:
+            fleet: The fleet's name, part of every fingerprint.
+            rules: A pack of rules.
+            adopts: Whether alerts that a former `watch` left are taken over even before their condition is seen.
+            detects_flapping: Whether alerts that come and go are held until they have been quiet.
+        """
+        self.rules = tuple(rules)
+        self.quieting = Quieting()
+        self.revision = 0
+        """Goes up with every evaluation that changed anything."""
+        self.evaluations = 0
+        self.instant = Instant(0, 0)
+        """Of the last evaluation."""
+        self.listener: Callable[[list[Happening]], None] | None = None
+        """Called after each evaluation with what happened in it."""
+        self._book = Book(fleet)
+        self._hearsay = Hearsay(self._book, self.rules if adopts else ())
+        self._course = Course(self._book, self._hearsay, self.quieting, detects_flapping=detects_flapping)
+        self._counters = Counters()
+        self._followed = [Followed(rule, self._counters) for rule in self.rules]
+        self._by_name = {each.rule.name: each for each in self._followed}
+        self._inhibitors = inhibitors(self.rules)
+        self._layout: Layout = EMPTY_LAYOUT
+        self._generation = -1
+        self._mono_s: float | None = None
+        self._sorted: tuple[int, int, list[Alert]] = (-1, -1, [])
+
+    # What others read
+
+    @property
+    def history(self) -> deque[Happening]:
+        """What happened, oldest first."""
+        return self._book.history
+
+    @property
+    def happened(self) -> int:
+        """Everything that ever went into the history."""
+        return self._book.happened
+
+    def active(self) -> list[Alert]:
+        """Return the active alerts: firing before pending, inhibited after others, then by severity, the newest first."""
+        active = self._book.active
+        key = (self.revision, len(active))
+        if self._sorted[:2] != key:
+            self._sorted = (*key, sorted(active.values(), key=_order))
+        return self._sorted[2]
+
+    def recently_resolved(self) -> list[Alert]:
+        """Return alerts that have resolved, the last one first."""
+        return list(reversed(self._book.resolved))
+
+    def find(self, fingerprint: str) -> Alert | None:
+        """Return an alert that is active, or that has resolved lately."""
+        return self._book.find(fingerprint)
+
+    def standing(self, alert: Alert) -> Standing:
+        """Return what is to be done about an alert now."""
+        return self.quieting.standing(alert, self.instant.now_ns)
+
+    def counts(self) -> Counts:
+        """Return how many there are, by what is to be done about them."""
+        by_severity = {"critical": 0, "warning": 0, "info": 0}
+        by_standing = dict.fromkeys(Standing, 0)
+        for alert in self._book.active.values():
+            standing = self.standing(alert)
+            by_standing[standing] += 1
+            if standing is Standing.FIRING:
+                by_severity[alert.severity] += 1
+        return Counts(
+            **by_severity,
+            acked=by_standing[Standing.ACKED],
+            silenced=by_standing[Standing.SILENCED],
+            inhibited=by_standing[Standing.INHIBITED],
+            pending=by_standing[Standing.PENDING],
+        )
+
+    def members(self, alert: Alert, most: int = 64) -> list[tuple[str, float, bool]]:
+        """Return an alert's members, firing ones first: name, value (NaN for none), and whether it fires; at most `most`."""
+        followed = self._by_name.get(alert.name)
+        if followed is None or alert.state is AlertState.RESOLVED:
+            return []
+        return followed.members(alert, self._layout, most)
+
+    # What publishers and people say
+
+    def remember(self, message: AlertMessage) -> None:
+        """Take note of what a `watch` says of an alert: since when it fires, wherever that is seen here, too."""
+        if self._hearsay.take(message):
+            self.revision += 1
+
+    def forget(self, fingerprint: str) -> None:
+        """Take note that a `watch` has cleared what it said of an alert."""
+        self._hearsay.forget(fingerprint)
+
+    # Evaluation
+
+    def evaluate(
+        self, readings: Readings, jobs: Mapping[str, JobMessage], counts: Pipeline | None = None
+    ) -> Iterator[None]:
+        """Hold every rule against an instant, giving way after each slice; alerts change as it goes.
+
+        A layout that changes meanwhile ends it; the next evaluation goes on from there.
+
+        Args:
+            readings: What rules see.
+            jobs: The jobs by name.
+            counts: Where a rule is counted that fails, whose alerts stay as they are; without it the evaluation fails.
+        """
+        store = readings.store
+        generation = store.generation
+        if readings.rollups.generation != generation:
+            return
+        if generation != self._generation:
+            self._take_layout(readings.layout)
+            self._generation = generation
+        self._note_gap(readings.instant)
+        self.instant = readings.instant
+        self._counters.take(readings)
+        yield
+        for followed in self._followed:
+            stage = f"rule {followed.rule.name}"
+            yield from guarded(counts, stage, self._evaluate_rule(followed, readings, jobs))
+            if store.generation != generation:
+                return
+            yield
+            if store.generation != generation:
+                return
+        yield from guarded(counts, "alerts of another watch", self._settle(readings))
+        inhibiting = inhibit(self._followed, self._inhibitors, readings)
+        for _ in guarded(counts, "inhibition", inhibiting):
+            yield
+            if store.generation != generation:
+                return
+        self.evaluations += 1
+        self.revision += 1
+        news, self._book.news = self._book.news, []
+        if self.listener is not None:
+            self.listener(news)
+
+    def _settle(self, readings: Readings) -> Iterator[None]:
+        """End the alerts of another watch that could be seen here, and were not."""
+        for alert in self._hearsay.settle(self._followed, readings):
+            if not self._course.end(alert, readings.instant.now_ns):
+                # It flaps: it goes on until it has been quiet for long enough, still without being seen.
+                self._hearsay.hold(alert.fingerprint)
+        yield
+
+    def _evaluate_rule(
+        self, followed: Followed, readings: Readings, jobs: Mapping[str, JobMessage]
+    ) -> Iterator[None]:
+        store = readings.store
+        generation = store.generation
+        groups = yield from step(followed, readings)
+        if groups is None:
+            return
+        for number, _ in enumerate(self._take_groups(followed, groups, readings, jobs)):
+            if number % GROUPS_A_SLICE == GROUPS_A_SLICE - 1:
+                yield
+                if store.generation != generation:
+                    return
+
+    def next_instant(self, now_ns: int, speed: float, mono_s: float) -> Instant | None:
+        """Return the instant to evaluate now: the whole second that has begun since the last one; None for none.
+
+        Args:
+            now_ns: Monitor time.
+            speed: Its seconds a second.
+            mono_s: Monotonic seconds; silence goes on by them while monitor time stands still.
+        """
+        whole_ns = now_ns - now_ns % NS_PER_S
+        before = self.instant
+        if self._mono_s is None:
+            self._mono_s = mono_s
+            return Instant(whole_ns, whole_ns)
+        if mono_s < self._mono_s:
+            # A past that goes on from a snapshot is a moment behind it.
+            return None
+        passed_ns = round((mono_s - self._mono_s) * speed * NS_PER_S)
+        if passed_ns < NS_PER_S and whole_ns == before.now_ns:
+            return None
+        self._mono_s = mono_s
+        return Instant(whole_ns, min(before.flow_ns + max(passed_ns, 0), LATEST_FLOW_NS))
+
+    def _note_gap(self, instant: Instant) -> None:
+        """Leave out a time in which nobody watched, such as a jump of a simulator's time."""
+        if not self.evaluations:
+            return
+        if instant.now_ns < self.instant.now_ns:
+            # Nothing has begun later than now.
+            for alert in self._book.active.values():
+                alert.since_ns = min(alert.since_ns, instant.now_ns)
+                alert.fired_ns = None if alert.fired_ns is None else min(alert.fired_ns, instant.now_ns)
+        passed_ns = instant.flow_ns - self.instant.flow_ns
+        excess_ns = instant.now_ns - self.instant.now_ns - passed_ns
+        if excess_ns > UNWATCHED_S * NS_PER_S + passed_ns:
+            for followed in self._followed:
+                if not followed.is_flowing:
+                    followed.track.shift(excess_ns)
+
+    def _take_layout(self, layout: Layout) -> None:
+        """Give every target its number in a new layout; alerts keep their identity, which is an address."""
+        old, self._layout = self._layout, layout
+        index = old.instance_index
+        pairs = [(new, index[path]) for new, path in enumerate(layout.instances) if path in index]
+        pairs = [(new, was) for new, was in pairs if old.type_of(was) is layout.type_of(new)]
+        to = np.array([new for new, _ in pairs], np.int64)
+        source = np.array([was for _, was in pairs], np.int64)
+        self._counters.move(layout.chip_rows(to), old.chip_rows(source), layout.chips)
+        for followed in self._followed:
+            for alert in followed.move(old, layout):
+                # `_take_groups` does not see it any more, so it ends here.
+                self._course.end(alert, self.instant.now_ns, is_gone=True)
+
+    def _take_groups(
+        self, followed: Followed, groups: Groups, readings: Readings, jobs: Mapping[str, JobMessage]
+    ) -> Iterator[None]:
+        """Bring a rule's alerts up to date with its groups."""
+        instant = readings.instant
+        lag_ns = instant.now_ns - followed.now_ns(instant)
+        present = set(groups.ids.tolist())
+        for number in followed.alerts.keys() - present:
+            alert = followed.alerts[number]
+            if self._hearsay.holds(alert.fingerprint):
+                # It was taken over, and ends before it was seen for long enough to fire here.
+                self._hearsay.lose(alert.fingerprint, instant.flow_ns)
+                del followed.alerts[number]
+            elif self._course.end(alert, instant.now_ns):
+                del followed.alerts[number]
+            yield
+        for place in changed(followed.before, groups):
+            number, since_ns = int(groups.ids[place]), int(groups.since_ns[place]) + lag_ns
+            alert = followed.alerts.get(number) or self._open(followed, number, since_ns, readings.layout)
+            job = alert.job
+            describe(alert, groups, place, readings, jobs, self._book.all())
+            if alert.job != job:
+                self._book.relabel(alert)
+            if groups.firing[place]:
+                fired_ns = min(int(groups.fired_ns[place]) + lag_ns, instant.now_ns)
+                self._course.fire(alert, since_ns, fired_ns)
+            else:
+                self._course.wait(alert, instant.now_ns)
+            alert.revision += 1
+            yield
+        followed.before = groups
+
+    def _open(self, followed: Followed, number: int, since_ns: int, layout: Layout) -> Alert:
+        """Return the alert of a group that a rule has none for yet."""
+        if followed.row_watch is not None:
+            target = target_of(followed.rule, number, layout)
+        else:
+            target = followed.names[number]
+        alert = followed.alerts[number] = self._book.open(followed.rule, target, since_ns)
+        alert.text = followed.texts.pop(target, alert.text)
+        return alert
+
+
+def _order(alert: Alert) -> tuple[bool, bool, int, int, str, str]:
+    return (
+        alert.fired_ns is None,
+        bool(alert.inhibited_by),
+        _SEVERITY_RANK[alert.severity],
+        -(alert.fired_ns or alert.since_ns),
+        alert.name,
+        alert.target,
+    )

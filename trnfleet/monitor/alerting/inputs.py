@@ -1,0 +1,251 @@
+"""What rules see at an instant: the values of figures, by row where targets have addresses and by name where not.
+
+It reads store and roll-ups and keeps nothing but what one evaluation asks for twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.alerts.signals import LANES, LEVEL_OF, Scope
+from trnfleet.domain.hardware.topology import Z_MASK
+from trnfleet.domain.metrics import BY_NAME, Metric
+from trnfleet.domain.metrics import Scope as MetricScope
+from trnfleet.monitor.alerting.grouping import ultraserver_of
+from trnfleet.monitor.store import fields
+from trnfleet.monitor.store.events import Events
+from trnfleet.monitor.store.store import Freshness
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.hardware.catalogue import ChipType
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.alerting.named_targets import Table
+    from trnfleet.monitor.store.events import Event
+    from trnfleet.monitor.store.rollup import Rollups
+    from trnfleet.monitor.store.store import Store
+
+    Rows = NDArray[np.int64]
+    Some = NDArray[np.int64] | slice
+
+LEAST_PEERS = 4
+"""Chips without which a median says nothing."""
+
+_POPCOUNT = np.array([code.bit_count() for code in range(256)], np.float64)
+
+
+def _hbm(chip: ChipType) -> float:
+    return 100.0 / chip.hbm_bytes.value
+
+
+def _power(chip: ChipType) -> float:
+    return 100.0 / chip.power_max_w.value
+
+
+def _mfu(chip: ChipType) -> float:
+    return 100.0 * 1e12 / chip.bf16_dense_flops.value
+
+
+SHARES = {
+    "hbm_used_pct": ("hbm_used_bytes", _hbm),
+    "power_share_pct": ("power_w", _power),
+    "mfu_pct": ("tflops", _mfu),
+}
+"""Figures that are a metric times something of the chip's type: for a whole fleet of one type a limit on them is one on the
+metric's codes."""
+
+
+@dataclass(slots=True, frozen=True)
+class Instant:
+    """The time of an evaluation."""
+
+    now_ns: int
+    """Monitor time."""
+    flow_ns: int
+    """Monitor time as it would be if it did not stand still while nothing comes: silence is timed by it."""
+
+
+@dataclass
+class Readings:
+    """The figures of one instant."""
+
+    store: Store
+    rollups: Rollups
+    instant: Instant
+    tables: Mapping[Scope, Table]
+    """The targets of scopes without addresses."""
+    events: Sequence[Event] = ()
+    """Those that came since the last evaluation, oldest first."""
+    tick_s: float = 0.0
+    """Monitor time from one message of a source to its next, the longest; 0 where that is not known."""
+    publishers: Mapping[int, str] = field(default_factory=dict)
+    """Client of each numbered publisher's start."""
+    all_events: Events = field(default_factory=Events)
+    """All that are kept, for what caused what."""
+    _medians: dict[tuple[str, int], float] = field(default_factory=dict)
+
+    @property
+    def layout(self) -> Layout:
+        """Where things are."""
+        return self.store.layout
+
+    @cached_property
+    def live(self) -> NDArray[np.bool_]:
+        """Which chips' values are live."""
+        flags: NDArray[np.bool_] = self.store.chip_state == Freshness.LIVE
+        return flags
+
+    @cached_property
+    def all_live(self) -> bool:
+        """Whether every chip's are."""
+        return bool(self.live.all())
+
+    @cached_property
+    def silent(self) -> NDArray[np.bool_]:
+        """Which chips are stale or offline."""
+        state = self.store.chip_state
+        flags: NDArray[np.bool_] = (state == Freshness.STALE) | (state == Freshness.OFFLINE)
+        return flags
+
+    @cached_property
+    def expected_links(self) -> NDArray[np.uint8] | np.uint8:
+        """Bits of `links_up` that a healthy chip has set: for every chip, or one mask where all are alike."""
+        masks = self.layout.links_mask
+        if len(masks) and (masks == masks[0]).all():
+            return np.uint8(masks[0])
+        return masks[self.layout.instance_of_chip]
+
+    @cached_property
+    def ultraserver_of(self) -> NDArray[np.int64]:
+        """UltraServer (or standalone segment) of each instance."""
+        return ultraserver_of(self.layout)
+
+    def is_known(self, scope: Scope, rows: Rows) -> NDArray[np.bool_]:
+        """Say of which targets anything live is known."""
+        level = LEVEL_OF[scope]
+        if level is Level.CHIP:
+            return self.live[self.chips_of(scope, rows)]
+        known: NDArray[np.bool_] = self.rollups.states(level)[rows, Freshness.LIVE] > 0
+        return known
+
+    def chips_of(self, scope: Scope, rows: Rows) -> Rows:
+        """Return the chip rows of targets of the scopes chip, core and link."""
+        return rows // len(LANES[scope]) if scope in LANES else rows
+
+    def uniform(self, figure: str) -> tuple[Metric, float] | None:
+        """Return the metric and factor that a chip's figure is made of; None where it is not one metric of a value a chip."""
+        if figure in SHARES:
+            name, factor_of = SHARES[figure]
+            factors = {factor_of(kind.chip) for kind in self.layout.types}
+            return (BY_NAME[name], factors.pop()) if len(factors) == 1 else None
+        metric = BY_NAME.get(figure)
+        return (
+            None
+            if metric is None or metric.is_vector or metric.scope is not MetricScope.CHIP
+            else (metric, 1.0)
+        )
+
+    def values(self, scope: Scope, figure: str, rows: Some) -> NDArray[np.float64]:
+        """Return a figure's values for targets that have addresses; NaN where nothing is known."""
+        if scope in LANES:
+            return self._lane_values(scope, figure, rows)
+        level = LEVEL_OF[scope]
+        if level is Level.CHIP:
+            return self._chip_values(figure, rows)
+        if figure in {"links_down", "z_links_down"}:
+            return self._links_down(level, only_z=figure == "z_links_down")[rows]
+        if figure in SHARES and figure not in fields.BY_KEY:
+            return self._share(figure, level)[rows]
+        if figure in fields.BY_KEY:
+            pick = None if isinstance(rows, slice) and rows == slice(None) else rows
+            if isinstance(pick, slice):
+                pick = np.arange(self.layout.count(level))[pick]
+            return fields.BY_KEY[figure].values(self.store, self.rollups, level, pick)
+        return self.rollups.value(figure, level)[rows]
+
+    def bits(self, scope: Scope, figure: str, rows: Some) -> NDArray[Any]:
+        """Return a bit mask's codes; 0 where it is not available."""
+        level = LEVEL_OF[scope]
+        metric = BY_NAME[figure]
+        if level is Level.CHIP:
+            codes = self.store.columns[figure][rows]
+            return np.where(codes == metric.top, 0, codes)
+        return np.nan_to_num(self.rollups.value(figure, level)[rows]).astype(np.int64)
+
+    def job_median(self, figure: str, job: int) -> float:
+        """Return the median of a figure over the live chips of a job; NaN for fewer than `LEAST_PEERS`."""
+        known = self._medians.get((figure, job))
+        if known is None:
+            rows = self._job_rows(job)
+            rows = rows[self.live[rows]]
+            values = self._chip_values(figure, rows)
+            values = values[~np.isnan(values)]
+            known = float(np.median(values)) if len(values) >= LEAST_PEERS else np.nan
+            self._medians[figure, job] = known
+        return known
+
+    def job_of_chips(self, rows: Rows) -> NDArray[np.int32]:
+        """Return the number of the job of each chip, -1 for none."""
+        return self.store.job_of[self.layout.instance_of_chip[rows]]
+
+    def _job_rows(self, job: int) -> Rows:
+        return self.layout.chip_rows(np.flatnonzero(self.store.job_of == job))
+
+    def _chip_values(self, figure: str, rows: Some) -> NDArray[np.float64]:
+        if figure == "links_down":
+            expected = self.expected_links
+            wanted = expected if isinstance(expected, np.uint8) else expected[rows]
+            up = self.store.columns["links_up"][rows]
+            return np.where(up == BY_NAME["links_up"].top, np.nan, _POPCOUNT[wanted & ~up])
+        if figure in SHARES:
+            name, factor_of = SHARES[figure]
+            values = self.store.chip_values(BY_NAME[name], rows)
+            by_type = np.array([factor_of(kind.chip) for kind in self.layout.types])
+            owner = self.layout.instance_of_chip[rows]
+            shares: NDArray[np.float64] = values * by_type[self.layout.instance_type[owner]]
+            return shares
+        if figure in fields.BY_KEY:
+            pick = np.arange(self.layout.chips)[rows] if isinstance(rows, slice) else rows
+            return fields.BY_KEY[figure].values(self.store, self.rollups, Level.CHIP, pick)
+        return self.store.chip_values(BY_NAME[figure], rows)
+
+    def _lane_values(self, scope: Scope, figure: str, rows: Some) -> NDArray[np.float64]:
+        width = len(LANES[scope])
+        numbers = np.arange(self.layout.chips * width)[rows] if isinstance(rows, slice) else rows
+        chips, lanes = np.divmod(numbers, width)
+        if figure == "link_up":
+            expected = self.expected_links
+            wanted = (expected if isinstance(expected, np.uint8) else expected[chips]) >> lanes & 1
+            codes = self.store.columns["links_up"][chips]
+            known = (wanted == 1) & (codes != BY_NAME["links_up"].top)
+            return np.where(known, codes >> lanes & 1, np.nan)
+        metric = BY_NAME[figure]
+        return metric.decode(self.store.columns[figure][chips, lanes])
+
+    def _share(self, figure: str, level: Level) -> NDArray[np.float64]:
+        """Return a share for every node of a level: the mean over its chips."""
+        name, factor_of = SHARES[figure]
+        factors = [factor_of(kind.chip) for kind in self.layout.types] or [1.0]
+        return self.rollups.mean(name, level) * (sum(factors) / len(factors))
+
+    def _links_down(self, level: Level, *, only_z: bool) -> NDArray[np.float64]:
+        codes, expected = self.store.columns["links_up"], self.expected_links
+        wanted = expected & np.uint8(Z_MASK) if only_z else expected
+        missing = np.where(self.live & (codes != BY_NAME["links_up"].top), wanted & ~codes, 0)
+        starts = self.layout.chip_start
+        if not len(self.layout.instances):
+            return np.zeros(0)
+        if not missing.any():
+            return np.zeros(self.layout.count(level))
+        sums = np.add.reduceat(_POPCOUNT[missing], starts[:-1].astype(np.intp))
+        if level is Level.ULTRASERVER:
+            sums = np.add.reduceat(sums, self.layout.ultraserver_start[:-1].astype(np.intp))
+        return sums

@@ -1,0 +1,131 @@
+"""Targets that have names instead of addresses: jobs, reservations, publishers, the pipeline; their figures at an instant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.domain.address import Level
+from trnfleet.domain.alerts.signals import PIPELINE_NAME
+from trnfleet.domain.metrics import BY_NAME, JOB_FIGURES, Aggregate
+from trnfleet.domain.reservations.states import BlockState
+from trnfleet.monitor.store.store import Freshness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from trnfleet.monitor.reservations.table import Reservation
+    from trnfleet.monitor.store.rollup import Rollups
+    from trnfleet.monitor.store.store import Store
+    from trnfleet.wire.messages import JobMessage
+
+Value = float | str | None
+"""A figure's value: a number, a text, or None where nobody can say."""
+
+
+class Table(Protocol):
+    """The targets of a scope at an instant."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """What they are called."""
+
+    def column(self, figure: str) -> Sequence[Value]:
+        """Return a figure's value for each of them, in their order."""
+
+
+@dataclass(slots=True)
+class Columns:
+    """A table whose columns are made when they are asked for."""
+
+    names: Sequence[str]
+    make: Callable[[str], Sequence[Value]]
+    _made: dict[str, Sequence[Value]] = field(default_factory=dict)
+
+    def column(self, figure: str) -> Sequence[Value]:
+        """Return a figure's value for each target."""
+        column = self._made.get(figure)
+        if column is None:
+            column = self._made[figure] = self.make(figure)
+        return column
+
+
+EMPTY = Columns((), lambda _figure: ())
+
+
+def jobs_table(jobs: Mapping[str, JobMessage], store: Store, rollups: Rollups) -> Columns:
+    """Return the jobs; figures of chips and hosts are roll-ups of the instances that they run on."""
+    messages = list(jobs.values())
+
+    def make(figure: str) -> Sequence[Value]:
+        if figure in {"state", "kind"} or figure in JOB_FIGURES:
+            return [getattr(job, figure) for job in messages]
+        return _rolled(figure, store, rollups, len(messages))
+
+    return Columns([job.job for job in messages], make)
+
+
+def _rolled(name: str, store: Store, rollups: Rollups, jobs: int) -> Sequence[Value]:
+    """Return a metric over the live instances of each job, as its row says; None where nothing is known."""
+    metric, owner = BY_NAME[name], store.job_of
+    live = rollups.states(Level.INSTANCE)[:, Freshness.LIVE] > 0
+    count = rollups.covered(name, Level.INSTANCE)
+    usable = live & (count > 0) & (owner >= 0) & (owner < jobs)
+    owners = owner[usable]
+    values = rollups.value(name, Level.INSTANCE)[usable]
+    if metric.aggregate is Aggregate.MAX:
+        highest: NDArray[np.float64] = np.full(jobs, -np.inf)
+        np.maximum.at(highest, owners, values)
+        return [None if value == -np.inf else float(value) for value in highest]
+    chips = np.bincount(owners, count[usable], minlength=jobs).astype(np.float64)
+    if metric.aggregate is Aggregate.MEAN:
+        total = np.bincount(owners, values * count[usable], minlength=jobs) / np.maximum(chips, 1)
+    else:
+        total = np.bincount(owners, values, minlength=jobs).astype(np.float64)
+    return [float(value) if known else None for value, known in zip(total, chips > 0, strict=True)]
+
+
+_MADE_OF = {"terminates_in_s": "to_termination_s", "ends_in_s": "to_end_s", "util_pct": "util_pct"}
+
+
+def reservations_table(table: Sequence[Reservation], now_ns: int) -> Columns:
+    """Return the reservations."""
+
+    def value(each: Reservation, figure: str) -> Value:
+        message = each.message
+        if figure == "state":
+            return message.state.value
+        if figure == "interconnect":
+            return None if message.interconnect is None else message.interconnect.value
+        if figure == "unavailable":
+            return None if message.unavailable is None else float(message.unavailable)
+        if figure == "pays_in_s":
+            return None if each.pays_ns is None else (each.pays_ns - now_ns) / NS_PER_S
+        if figure == "used_pct":
+            known = message.instances - each.unknown
+            return None if each.used is None or known <= 0 else min(100.0, 100.0 * each.used / known)
+        found: float | None = getattr(each, _MADE_OF[figure])
+        if figure != "util_pct" and message.state.value != BlockState.ACTIVE.value:
+            return None
+        return found
+
+    return Columns(
+        [each.message.id for each in table], lambda figure: [value(each, figure) for each in table]
+    )
+
+
+def publishers_table(online: Mapping[str, bool]) -> Columns:
+    """Return the publishers."""
+    return Columns(
+        list(online), lambda _figure: ["online" if is_online else "offline" for is_online in online.values()]
+    )
+
+
+def pipeline_table(figures: Mapping[str, float]) -> Columns:
+    """Return the pipeline's one row."""
+    return Columns([PIPELINE_NAME], lambda figure: [figures[figure]])

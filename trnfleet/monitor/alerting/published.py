@@ -1,0 +1,145 @@
+"""What a `watch` says of alerts: since when they fire, and which of them fire here on its word alone.
+
+An alert that was taken over fires as last known until its condition is seen here, or until it could have been for so long
+that it is over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnfleet.clock import NS_PER_S, parse_rfc3339
+from trnfleet.domain.address import Level
+from trnfleet.domain.alerts.alert import fingerprint_of
+from trnfleet.domain.alerts.signals import LEVEL_OF
+from trnfleet.domain.alerts.states import AlertState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.monitor.alerting.book import Book
+    from trnfleet.monitor.alerting.inputs import Readings
+    from trnfleet.monitor.alerting.rule_state import Followed
+    from trnfleet.wire.alerts import AlertMessage
+
+GONE_AFTER_NS = 60 * NS_PER_S
+"""An alert that somebody remembers, of a target that nobody describes, resolves after so long."""
+_NOT_YET = -1
+
+
+class Hearsay:
+    """What was said of one fleet's alerts."""
+
+    def __init__(self, book: Book, adopted: Sequence[Rule] = ()) -> None:
+        """Listen.
+
+        Args:
+            book: The fleet's alerts.
+            adopted: Rules whose alerts are taken over even before their condition is seen.
+        """
+        self._book = book
+        self._adopted = {rule.name: rule for rule in adopted}
+        self._times: dict[str, tuple[int, int]] = {}
+        """Since and fired of alerts that a `watch` says are firing."""
+        self._held: dict[str, int] = {}
+        """Active alerts that fire on its word alone, and since when they could be seen here (`_NOT_YET`: not yet)."""
+
+    # What is said
+
+    def take(self, message: AlertMessage) -> bool:
+        """Take note of what is said of an alert; say whether it was taken over."""
+        since_ns, fired_ns = parse_rfc3339(message.since), parse_rfc3339(message.fired)
+        fingerprint = message.fingerprint
+        if message.state != "firing":
+            self.forget(fingerprint)
+            return False
+        known = self._book.find(fingerprint)
+        if known is not None and known.state is AlertState.RESOLVED and known.fired_ns == fired_ns:
+            # A late word, such as our own that comes back: that alert is over.
+            return False
+        self._times[fingerprint] = since_ns, fired_ns
+        rule = self._adopted.get(message.rule)
+        if rule is None or fingerprint in self._book.active:
+            return False
+        if fingerprint_of(self._book.fleet, message.rule, message.target) != fingerprint:
+            return False
+        alert = self._book.open(rule, message.target, since_ns)
+        alert.state, alert.fired_ns, alert.is_silent = AlertState.FIRING, fired_ns, True
+        alert.value, alert.members, alert.chips = message.value, message.members, message.chips
+        alert.place, alert.cause, alert.times = message.place, message.cause, message.times
+        alert.is_flapping = message.flapping
+        self.hold(fingerprint)
+        return True
+
+    def forget(self, fingerprint: str) -> None:
+        """Take note that what was said of an alert was taken back."""
+        self._times.pop(fingerprint, None)
+
+    def times(self, fingerprint: str, until_ns: int) -> tuple[int, int] | None:
+        """Return since when an alert's condition holds and when it fired, if it did until then; None where nobody says so."""
+        said = self._times.get(fingerprint)
+        return said if said is not None and said[1] <= until_ns else None
+
+    # What fires on its word alone
+
+    def hold(self, fingerprint: str) -> None:
+        """Let an active alert fire although it has not been seen for long enough here."""
+        self._held[fingerprint] = _NOT_YET
+
+    def holds(self, fingerprint: str) -> bool:
+        """Say whether an alert fires on somebody's word alone."""
+        return fingerprint in self._held
+
+    def lose(self, fingerprint: str, flow_ns: int) -> None:
+        """Take note that an alert that is held is not seen any more, from an instant on."""
+        self._held[fingerprint] = flow_ns
+
+    def confirm(self, fingerprint: str) -> None:
+        """Take note that an alert fires by what is seen here."""
+        self._held.pop(fingerprint, None)
+
+    def end(self, fingerprint: str) -> None:
+        """Take note that an alert is over, whatever was said of it."""
+        self._held.pop(fingerprint, None)
+        self._times.pop(fingerprint, None)
+
+    def settle(self, rules: Sequence[Followed], readings: Readings) -> list[Alert]:
+        """Return the alerts that were held, and that could be seen for long enough without being seen; they are so no more.
+
+        Args:
+            rules: All rules that are followed.
+            readings: The instant.
+        """
+        if not self._held:
+            return []
+        flow_ns = readings.instant.flow_ns
+        seen = {alert.fingerprint for followed in rules for alert in followed.alerts.values()}
+        over = []
+        for fingerprint, lost_ns in list(self._held.items()):
+            if fingerprint in seen:
+                continue
+            alert = self._book.active[fingerprint]
+            is_known = _is_known(alert, readings)
+            if lost_ns == _NOT_YET or is_known is False:
+                self._held[fingerprint] = flow_ns
+                continue
+            needed_ns = GONE_AFTER_NS if is_known is None else round(alert.rule.keep_firing_for_s * NS_PER_S)
+            if flow_ns - lost_ns >= needed_ns:
+                del self._held[fingerprint]
+                over.append(alert)
+        return over
+
+
+def _is_known(alert: Alert, readings: Readings) -> bool | None:
+    """Say whether anything is known of what an alert is about; None where it is nowhere described."""
+    rule = alert.rule
+    if rule.scope not in LEVEL_OF:
+        table = readings.tables.get(rule.scope)
+        return True if table is not None and alert.target in table.names else None
+    node = readings.layout.find(alert.target.partition(":")[0])
+    if node is None or node.level is Level.CORE:
+        return None
+    chips = readings.layout.chip_range(node)
+    return bool(rule.absent) or bool(readings.live[chips.start : chips.stop].any())

@@ -1,0 +1,465 @@
+"""A test of rules, played through the engine that the monitor has: a store, roll-ups and alerts, interval by interval.
+
+It follows promtool: the rules are evaluated at every interval from 0 on, and a sample holds until it is too old.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.address import Level
+from trnfleet.domain.alerts.rule_tests import code_of, expand_address
+from trnfleet.domain.alerts.series import Mark
+from trnfleet.domain.alerts.signals import LANES, Scope
+from trnfleet.domain.alerts.templates import summary
+from trnfleet.domain.layout import Layout
+from trnfleet.domain.metrics import BY_NAME, JOB_FIGURES
+from trnfleet.domain.metrics import Scope as MetricScope
+from trnfleet.errors import ConfigError, nearest
+from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.monitor.alerting.inputs import Instant, Readings
+from trnfleet.monitor.alerting.named_targets import Columns, jobs_table
+from trnfleet.monitor.store.events import Events
+from trnfleet.monitor.store.rollup import Rollups
+from trnfleet.monitor.store.store import Freshness, Store
+from trnfleet.wire.messages import EventMessage, JobMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.alerts.rule_tests import AlertCase, Case, CaseFile, SeriesCase
+    from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.domain.alerts.series import Sample
+    from trnfleet.monitor.alerting.named_targets import Value
+    from trnfleet.monitor.store.events import Event
+
+START_NS = 1_767_225_600 * NS_PER_S
+"""Monitor time of a test's beginning: 2026-01-01."""
+FLEET = "test"
+T = TypeVar("T")
+
+
+class Seen(NamedTuple):
+    """An active alert at an instant."""
+
+    target: str
+    state: str
+    """firing or pending."""
+    value: float | str | None
+    place: str
+    members: int
+    summary: str
+
+    def __str__(self) -> str:
+        """Return it in one line."""
+        value = "" if self.value is None else f" value={_short(self.value)}"
+        place = f" place={self.place}" if self.place and self.place != self.target else ""
+        return (
+            f"{self.target or 'the fleet'} {self.state}{value} members={self.members}{place}  {self.summary}"
+        )
+
+
+Frame = dict[str, tuple[Seen, ...]]
+"""The active alerts of an instant by rule; each rule's in the order of their targets."""
+
+
+class Difference(NamedTuple):
+    """An expectation that did not come true."""
+
+    test: str
+    at_s: float
+    rule: str
+    expected: tuple[str, ...]
+    got: tuple[str, ...]
+
+
+class Trial:
+    """One test and the engine that it is played through."""
+
+    def __init__(
+        self,
+        case: Case,
+        rules: Sequence[Rule],
+        *,
+        interval_s: float,
+        stale_after_s: float,
+        flapping: bool = True,
+    ) -> None:
+        """Make ready to play.
+
+        Args:
+            case: The test.
+            rules: The rules that it is about, and those that may inhibit them.
+            interval_s: Seconds from sample to sample and from evaluation to evaluation.
+            stale_after_s: Age beyond which a sample holds no longer.
+            flapping: Whether alerts that come and go are held.
+
+        Raises:
+            ConfigError: a target is not there, or a value is outside what its metric can be.
+        """
+        self._interval_ns = round(interval_s * NS_PER_S)
+        self._store = Store()
+        self._rollups = Rollups()
+        self._alerts = Alerts(FLEET, rules, detects_flapping=flapping)
+        self._events = Events()
+        self._told = sorted(case.events, key=lambda event: event.at)
+        self._jobs = _jobs_of(case)
+        self._stale_after_ns = round(stale_after_s * NS_PER_S)
+        self._step = 0
+        layout = _named(case, lambda: Layout.of(case.fleet().items()))
+        self._store.replace_layout(layout)
+        for number, job in enumerate(self._jobs.values()):
+            for place in job.on:
+                covered = layout.find_instances(place)
+                if covered is None:
+                    raise ConfigError(
+                        f"test {case.name!r}: job {job.job} runs on {place!r}, which is not there"
+                    )
+                self._store.job_of[covered.start : covered.stop] = number
+        self._rows: list[_Rows] = []
+        self._names: dict[tuple[Scope, str, str], _Playback] = {}
+        for series in case.series:
+            playback = _Playback(series.values, self._interval_ns, self._stale_after_ns)
+            if series.has_address:
+                self._rows.append(_named(case, partial(_Rows, series, playback, layout)))
+            else:
+                scope = (
+                    Scope.JOB if series.target in self._jobs and series.scope is None else series.named_scope
+                )
+                self._names[scope, series.target, series.figure] = playback
+        self._heard = np.zeros(layout.chips, np.bool_)
+        """Chips of which anything has come."""
+        self._due = np.zeros(layout.chips, np.bool_)
+        """Chips of which anything should come."""
+        for rows in self._rows:
+            self._due[rows.chips] = True
+            if rows.figure == "link_up":
+                self._store.columns["links_up"][rows.chips] = layout.links_mask[
+                    layout.instance_of_chip[rows.chips]
+                ]
+
+    @property
+    def alerts(self) -> Alerts:
+        """The engine's alerts as they are now."""
+        return self._alerts
+
+    def advance(self) -> Frame:
+        """Play the next interval's samples, evaluate, and return the active alerts."""
+        now_ns = START_NS + self._step * self._interval_ns
+        self._play_rows(now_ns)
+        for _ in self._rollups.passes(self._store):
+            pass
+        readings = Readings(
+            self._store,
+            self._rollups,
+            Instant(now_ns, now_ns),
+            self._tables(),
+            self._take_events(now_ns),
+            all_events=self._events,
+        )
+        jobs = {name: self._as_it_is(job) for name, job in self._jobs.items()}
+        for _ in self._alerts.evaluate(readings, jobs):
+            pass
+        self._step += 1
+        return self._frame()
+
+    def _play_rows(self, now_ns: int) -> None:
+        store, step = self._store, self._step
+        live = np.zeros(store.layout.chips, np.bool_)
+        for rows in self._rows:
+            if rows.playback.value(step) is not None:
+                live[rows.chips] = True
+            if rows.playback.is_new(step):
+                store.chip_ts_ns[rows.chips] = now_ns
+        for rows in self._rows:
+            rows.write(store, rows.playback.value(step), live)
+        self._heard |= live
+        young = ~self._heard & (step * self._interval_ns <= self._stale_after_ns)
+        silent = np.where(self._due & ~young, Freshness.STALE, Freshness.UNKNOWN)
+        store.chip_state = np.where(live, Freshness.LIVE, silent).astype(np.uint8)
+
+    def _take_events(self, now_ns: int) -> list[Event]:
+        while self._told and START_NS + round(self._told[0].at * NS_PER_S) <= now_ns:
+            event = self._told.pop(0)
+            message = EventMessage(
+                id=f"test-{self._events.received + 1}",
+                ts=format_rfc3339(START_NS + round(event.at * NS_PER_S)),
+                path=event.path,
+                source="test",
+                name=event.name,
+                severity=event.severity,
+                text=event.name,
+                job=event.job,
+            )
+            self._events.add(message, (now_ns - START_NS) / NS_PER_S)
+        fresh = []
+        for event_ in self._events.newest_first():
+            if event_.received_s < (now_ns - START_NS) / NS_PER_S:
+                break
+            fresh.append(event_)
+        return fresh[::-1]
+
+    def _as_it_is(self, job: JobMessage) -> JobMessage:
+        state = self._value(Scope.JOB, job.job, "state")
+        return job.model_copy(update={"state": state}) if isinstance(state, str) else job
+
+    def _tables(self) -> dict[Scope, Columns]:
+        tables = {scope: self._table(scope) for scope in (Scope.RESERVATION, Scope.PUBLISHER, Scope.PIPELINE)}
+        rolled = jobs_table(self._jobs, self._store, self._rollups)
+
+        def make(figure: str) -> Sequence[Value]:
+            if figure not in {"state", "kind"} and figure not in JOB_FIGURES:
+                return rolled.column(figure)
+            given = rolled.column(figure)
+            return [
+                self._value(Scope.JOB, name, figure) if (Scope.JOB, name, figure) in self._names else usual
+                for name, usual in zip(self._jobs, given, strict=True)
+            ]
+
+        tables[Scope.JOB] = Columns(list(self._jobs), make)
+        return tables
+
+    def _table(self, scope: Scope) -> Columns:
+        names = sorted({name for other, name, _ in self._names if other is scope})
+        return Columns(names, lambda figure: [self._value(scope, name, figure) for name in names])
+
+    def _value(self, scope: Scope, name: str, figure: str) -> Value:
+        playback = self._names.get((scope, name, figure))
+        return None if playback is None else playback.value(self._step)
+
+    def _frame(self) -> Frame:
+        by_rule: dict[str, list[Seen]] = {}
+        for alert in self._alerts.active():
+            value = alert.text or alert.value
+            state = "pending" if alert.fired_ns is None else "firing"
+            by_rule.setdefault(alert.name, []).append(
+                Seen(alert.target, state, value, alert.place, alert.members, summary(alert))
+            )
+        return {name: tuple(sorted(seen)) for name, seen in by_rule.items()}
+
+
+class _Playback:
+    """The samples of a series at each step."""
+
+    __slots__ = ("_interval_ns", "_newest", "_samples", "_stale_after_ns")
+
+    def __init__(self, samples: tuple[Sample, ...], interval_ns: int, stale_after_ns: int) -> None:
+        self._samples = samples
+        self._interval_ns = interval_ns
+        self._stale_after_ns = stale_after_ns
+        newest, self._newest = -1, list[int]()
+        for step, sample in enumerate(samples):
+            newest = newest if sample is Mark.GAP else step
+            self._newest.append(newest)
+
+    def is_new(self, step: int) -> bool:
+        """Say whether a sample comes at a step."""
+        return step < len(self._samples) and not isinstance(self._samples[step], Mark)
+
+    def value(self, step: int) -> float | str | None:
+        """Return the value at a step; None where there is none or it is too old."""
+        newest = self._newest[min(step, len(self._newest) - 1)]
+        if newest < 0 or (step - newest) * self._interval_ns > self._stale_after_ns:
+            return None
+        sample = self._samples[newest]
+        return None if isinstance(sample, Mark) else sample
+
+
+class _Rows:
+    """One series and the places in the store that it goes to."""
+
+    def __init__(self, series: SeriesCase, playback: _Playback, layout: Layout) -> None:
+        """Find the places.
+
+        Raises:
+            ValueError: a target is not there, or a value is outside what its metric can be.
+        """
+        self.figure = series.figure
+        self.playback = playback
+        self._codes: dict[float | str, int] = {}
+        chips: list[int] = []
+        lanes: list[int] = []
+        instances: list[int] = []
+        for target in expand_address(series.target):
+            path, _, direction = target.partition(":")
+            node = layout.find(path)
+            if node is None:
+                raise ValueError(f"{target!r} is not there; name its instance in [[tests.instances]]")
+            covered = layout.chip_range(node)
+            chips += covered
+            lane = -1
+            if direction:
+                lane = LANES[Scope.LINK].index(direction)
+            elif path.count("/") + 1 == Level.CORE:
+                core = path.rpartition("/")[2]
+                if core not in LANES[Scope.CORE]:
+                    raise ValueError(f"{target!r} is no core: {nearest(core, LANES[Scope.CORE])}")
+                lane = LANES[Scope.CORE].index(core)
+            lanes += [lane] * len(covered)
+            if path.count("/") + 1 <= Level.INSTANCE:
+                instances += layout.instance_range(node)
+        self.chips = np.array(chips, np.int64)
+        self._lanes = np.array(lanes, np.int64)
+        metric = "links_up" if self.figure == "link_up" else self.figure
+        self._metric = BY_NAME[metric]
+        of_host = self._metric.scope is MetricScope.INSTANCE
+        self._places = np.array(instances, np.int64) if of_host else self.chips
+        for sample in series.values:
+            if not isinstance(sample, Mark):
+                self._codes[sample] = self._code(sample)
+
+    def write(self, store: Store, value: float | str | None, live: NDArray[np.bool_]) -> None:
+        """Put a value into the store; what has none is not available where other values live, and else as last known."""
+        column, places = store.columns[self._metric.name], self._places
+        if value is None:
+            if self.figure == "link_up":
+                return
+            if self._metric.scope is MetricScope.INSTANCE:
+                starts = store.layout.chip_start
+                dead = [row for row in places.tolist() if live[starts[row] : starts[row + 1]].any()]
+                column[np.array(dead, np.int64)] = self._metric.top
+            else:
+                still = live[places]
+                self._put(column, places[still], self._lanes[still], self._metric.top)
+            return
+        code = self._codes[value]
+        if self.figure == "link_up":
+            bits = (1 << self._lanes).astype(np.uint8)
+            # Several links of one chip may be in one series.
+            (np.bitwise_or if code else np.bitwise_and).at(column, places, bits if code else ~bits)
+        else:
+            self._put(column, places, self._lanes, code)
+
+    def _put(
+        self, column: NDArray[Any], places: NDArray[np.int64], lanes: NDArray[np.int64], code: int
+    ) -> None:
+        if not self._metric.is_vector:
+            column[places] = code
+            return
+        whole = lanes[: len(places)] < 0
+        column[places[whole], :] = code
+        column[places[~whole], lanes[~whole]] = code
+
+    def _code(self, sample: float | str) -> int:
+        if self.figure == "link_up":
+            if sample not in {0.0, 1.0}:
+                raise ValueError(f"link_up {sample!r} is neither 0 nor 1")
+            return int(sample == 1.0)
+        return code_of(self.figure, sample)
+
+
+def play(case: Case, rules: Sequence[Rule], file: CaseFile) -> list[Difference]:
+    """Play one test of a file and return what was not as expected, in the order of time.
+
+    Raises:
+        ConfigError: it names a rule or a target that is not there, or a value outside what its metric can be.
+    """
+    known = [rule.name for rule in rules]
+    for expected in case.expect:
+        if expected.rule not in known:
+            raise ConfigError(
+                f"test {case.name!r}: there is no rule {expected.rule!r}: {nearest(expected.rule, known)}"
+            )
+    trial = Trial(
+        case, rules, interval_s=file.interval, stale_after_s=file.stale_after_s, flapping=file.flapping
+    )
+    found: list[Difference] = []
+    step, frame = -1, Frame()
+    for expected in sorted(case.expect, key=lambda each: each.at):
+        # The last evaluation at or before it; what is a whole number of intervals but for rounding is that.
+        wanted = math.floor(expected.at / file.interval + 1e-9)
+        while step < wanted:
+            step, frame = step + 1, trial.advance()
+        got = frame.get(expected.rule, ())
+        if not _fits(expected.alerts, got):
+            found.append(
+                Difference(
+                    case.name,
+                    expected.at,
+                    expected.rule,
+                    tuple(sorted(_words(each) for each in expected.alerts)),
+                    tuple(str(each) for each in got),
+                )
+            )
+    return found
+
+
+def frames(
+    case: Case, rules: Sequence[Rule], *, interval_s: float, stale_after_s: float, flapping: bool = True
+) -> Iterator[Frame]:
+    """Yield the active alerts at every interval from 0 on, for ever."""
+    trial = Trial(case, rules, interval_s=interval_s, stale_after_s=stale_after_s, flapping=flapping)
+    while True:
+        yield trial.advance()
+
+
+def _fits(expected: Sequence[AlertCase], got: Sequence[Seen]) -> bool:
+    """Say whether these are the expected alerts, one for each."""
+    left = {(each.target, each.state): each for each in got}
+    if len(expected) != len(got):
+        return False
+    for alert in expected:
+        seen = left.pop((alert.target, alert.state), None)
+        if seen is None or not _is_as(alert, seen):
+            return False
+    return True
+
+
+def _is_as(alert: AlertCase, seen: Seen) -> bool:
+    if alert.value is not None and not _same_value(alert.value, seen.value):
+        return False
+    return (
+        alert.place in {None, seen.place}
+        and alert.members in {None, seen.members}
+        and alert.summary in {None, seen.summary}
+    )
+
+
+def _same_value(one: float | str, other: float | str | None) -> bool:
+    if isinstance(one, str) or not isinstance(other, float):
+        return one == other
+    return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-9)
+
+
+def _words(alert: AlertCase) -> str:
+    """Return what was expected of an alert in one line, as `Seen` says what there is."""
+    value = "" if alert.value is None else f" value={_short(alert.value)}"
+    members = "" if alert.members is None else f" members={alert.members}"
+    place = "" if alert.place is None else f" place={alert.place}"
+    said = "" if alert.summary is None else f"  {alert.summary}"
+    return f"{alert.target or 'the fleet'} {alert.state}{value}{members}{place}{said}"
+
+
+def _short(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.9g}"
+
+
+def _jobs_of(case: Case) -> dict[str, JobMessage]:
+    """Return the jobs of a test: those that it tells of, and those that its series name."""
+    jobs = {
+        job.name: JobMessage(
+            job=job.name, kind=job.kind, state=job.state, ts=format_rfc3339(START_NS), on=tuple(job.on)
+        )
+        for job in case.jobs
+    }
+    for series in case.series:
+        if not series.has_address and series.target not in jobs and series.named_scope is Scope.JOB:
+            jobs[series.target] = JobMessage(
+                job=series.target, kind="training", state="running", ts=format_rfc3339(START_NS), on=()
+            )
+    return jobs
+
+
+def _named(case: Case, make: Callable[[], T]) -> T:
+    """Return what is made of a test; what is wrong with it is told with the test's name."""
+    try:
+        return make()
+    except (ValueError, ConfigError) as error:
+        raise ConfigError(f"test {case.name!r}: {error}") from error

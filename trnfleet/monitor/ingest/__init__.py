@@ -1,0 +1,1 @@
+"""Ingest: envelopes checked, decoded and written into the store."""

@@ -1,0 +1,182 @@
+"""Telemetry topics: what describes each, where its rows are in the present layout, and how far it has been heard."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnfleet.domain import address
+from trnfleet.domain.address import Level
+from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Scope
+from trnfleet.monitor.ingest.sequence import SequenceTracker, Verdict
+from trnfleet.wire.frames import FrameDecoder, is_known
+from trnfleet.wire.messages import STANDARD_COLUMNS, ColumnSpec
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.ingest.sequence import Pipeline
+    from trnfleet.monitor.sources.clocks import SourceClock, Timebase
+    from trnfleet.monitor.sources.descriptors import Described, Descriptors
+    from trnfleet.monitor.sources.publishers import Publishers
+    from trnfleet.wire.telemetry import Head
+
+MOST_DECODERS = 1_000
+"""Forms of frames whose decoders are kept."""
+
+_CHIP_NAMES = tuple(metric.name for metric in CHIP_METRICS)
+_INSTANCE_NAMES = tuple(metric.name for metric in INSTANCE_METRICS)
+
+
+@dataclass(slots=True, eq=False)
+class TopicState:
+    """A telemetry topic: its sequence, and where its rows are in the present layout."""
+
+    path: str
+    tracker: SequenceTracker = field(default_factory=SequenceTracker)
+    descriptor: Described | None = None
+    """None until a descriptor covers the topic."""
+    former_boot: str = ""
+    """The publisher's start before the present one."""
+    clock: SourceClock | None = None
+    publisher: int = -1
+    """Number of the publisher's start that the descriptor names."""
+    decoder: FrameDecoder | None = None
+    chips: slice | NDArray[np.int64] = field(default_factory=lambda: slice(0, 0))
+    instances: slice | NDArray[np.int64] = field(default_factory=lambda: slice(0, 0))
+    is_chip: bool = False
+    chip_count: int = 0
+    same_chip: tuple[str, ...] = ()
+    """Chip columns of its frames that are as the metric table has them, and are copied as they are."""
+    same_instance: tuple[str, ...] = ()
+    foreign: tuple[ColumnSpec, ...] = ()
+    """Columns of another type, scale or width, which are converted; what the table does not know is left out."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TopicState:
+        """Return a copy that counts on its own; all but its sequence and its source's clock is exchanged, never changed."""
+        twin = TopicState(self.path, copy.copy(self.tracker), self.descriptor, self.former_boot)
+        twin.clock = copy.deepcopy(self.clock, memo)
+        twin.publisher, twin.decoder = self.publisher, self.decoder
+        twin.chips, twin.instances = self.chips, self.instances
+        twin.is_chip, twin.chip_count = self.is_chip, self.chip_count
+        twin.same_chip, twin.same_instance, twin.foreign = self.same_chip, self.same_instance, self.foreign
+        return twin
+
+    def is_newest(self, head: Head, counts: Pipeline) -> bool:
+        """Say whether a message is of the described start and newer than what has come; count it where it is not."""
+        if self.descriptor is None or head.boot != self.descriptor.boot:
+            if head.boot == self.former_boot:
+                counts.late += 1
+            else:
+                counts.undescribed += 1
+            return False
+        return self.tracker.accept(head.seq, counts) is Verdict.NEWEST
+
+
+class Topics:
+    """The telemetry topics of one fleet, each bound to what describes it."""
+
+    def __init__(self, descriptors: Descriptors, publishers: Publishers, timebase: Timebase) -> None:
+        self.states: dict[str, TopicState] = {}
+        """By topic."""
+        self._descriptors = descriptors
+        self._publishers = publishers
+        self._timebase = timebase
+        self._covered_by: dict[str, list[TopicState]] = {}
+        """By the path of the descriptor that covers them."""
+        self._decoders: dict[tuple[tuple[ColumnSpec, ...] | None, int, int], FrameDecoder] = {}
+
+    def add(self, topic: str, path: str, layout: Layout) -> TopicState:
+        """Take up a topic about an address, as far as it is described."""
+        state = self.states[topic] = TopicState(path, is_chip=address.level_of(path) is Level.CHIP)
+        self._covered_by.setdefault(_covering(path), []).append(state)
+        self._bind(state, layout)
+        return state
+
+    def bind(self, layout: Layout, below: str | None = None) -> None:
+        """Find for topics what describes them and the rows that they mean.
+
+        Args:
+            layout: The present layout.
+            below: Path of a descriptor, where only the topics that it covers may have moved.
+        """
+        for state in self.states.values() if below is None else self._covered_by.get(below, ()):
+            self._bind(state, layout)
+
+    def forget_undescribed(self) -> None:
+        """Drop topics without a descriptor."""
+        self._covered_by = {
+            path: states for path, states in self._covered_by.items() if self._descriptors.get(path)
+        }
+        kept = {id(state) for states in self._covered_by.values() for state in states}
+        self.states = {topic: state for topic, state in self.states.items() if id(state) in kept}
+
+    def _bind(self, state: TopicState, layout: Layout) -> None:
+        """Find the descriptor that covers a topic, and the rows that it means."""
+        descriptor = self._descriptors.get(_covering(state.path))
+        before, state.descriptor = state.descriptor, None
+        if descriptor is None:
+            return
+        if before is None or before.boot != descriptor.boot:
+            # Another start counts from 0; and what came while nothing described the topic is not lost.
+            state.former_boot = before.boot if before else state.former_boot
+            state.tracker = SequenceTracker()
+        publisher = self._publishers.find(descriptor.publisher, descriptor.boot)
+        state.clock = self._timebase.clock(descriptor.clock, descriptor.period_s)
+        state.publisher = -1 if publisher is None else publisher.number
+        rows = [layout.instance_index.get(path, -1) for path in descriptor.instances]
+        if min(rows) < 0:
+            return
+        if state.is_chip:
+            node = layout.find(state.path)
+            if node is None or len(rows) != 1 or layout.parent(node).number != rows[0]:
+                return
+            state.chips, state.chip_count = slice(node.number, node.number + 1), 1
+        else:
+            state.instances = _as_slice(np.array(rows))
+            chips = np.concatenate(
+                [np.arange(layout.chip_start[row], layout.chip_start[row + 1]) for row in rows]
+            )
+            state.chips, state.chip_count = _as_slice(chips), len(chips)
+            state.decoder = self._decoder(descriptor.columns, len(chips), len(rows))
+            if before is not descriptor:
+                _sort_columns(state, descriptor.columns)
+        state.descriptor = descriptor
+
+    def _decoder(self, columns: tuple[ColumnSpec, ...], chips: int, instances: int) -> FrameDecoder:
+        """Return the decoder of frames of that form, which topics share: what one has learned serves all."""
+        key = (None if columns is STANDARD_COLUMNS else columns, chips, instances)
+        decoder = self._decoders.get(key)
+        if decoder is None:
+            if len(self._decoders) >= MOST_DECODERS:
+                self._decoders.clear()
+            decoder = self._decoders[key] = FrameDecoder(columns, chips, instances)
+        return decoder
+
+
+def _sort_columns(state: TopicState, columns: tuple[ColumnSpec, ...]) -> None:
+    """Tell the columns that can be copied from those that must be converted."""
+    if columns is STANDARD_COLUMNS:
+        state.same_chip, state.same_instance, state.foreign = _CHIP_NAMES, _INSTANCE_NAMES, ()
+        return
+    known = [column for column in columns if is_known(column)]
+    same = [column for column in known if column in STANDARD_COLUMNS]
+    state.same_chip = tuple(column.name for column in same if column.per is Scope.CHIP)
+    state.same_instance = tuple(column.name for column in same if column.per is Scope.INSTANCE)
+    state.foreign = tuple(column for column in known if column not in STANDARD_COLUMNS)
+
+
+def _covering(path: str) -> str:
+    """Return the path of the descriptor that covers a telemetry topic's path: a chip's is its instance's."""
+    return address.parent(path) if address.level_of(path) is Level.CHIP else path
+
+
+def _as_slice(rows: NDArray[Any]) -> slice | NDArray[np.int64]:
+    """Return consecutive rows as a slice, which writes without a copy of the index."""
+    if len(rows) and bool((np.diff(rows) == 1).all()):
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows.astype(np.int64)

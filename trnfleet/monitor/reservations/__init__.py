@@ -1,0 +1,1 @@
+"""Reservations as the monitor knows them: the table, their instances, and usage over time."""

@@ -1,0 +1,109 @@
+"""Which instances each reservation holds: rows of the present layout, found by address or by EC2 id.
+
+Owns the way from a message's places to rows. It is done again only for what has changed, and in slices, since a large fleet
+has tens of thousands of places.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.sources.descriptors import Descriptors
+    from trnfleet.wire.reservations import ReservationMessage
+
+SLICE = 128
+"""Places that are found between two turns of other tasks."""
+
+
+class Holding:
+    """The instance rows of every reservation."""
+
+    def __init__(self) -> None:
+        self.generation = -1
+        """Layout generation that `rows` belongs to."""
+        self.rows: dict[str, tuple[range, ...]] = {}
+        """By reservation: ascending and apart; none where nothing is known."""
+        self._places: dict[str, tuple[str, ...]] = {}
+        """Addresses and ranges of reservations that name such."""
+        self._ec2_ids: dict[str, tuple[str, ...]] = {}
+        """EC2 ids of those that name only these."""
+        self._due: set[str] = set()
+        """Reservations whose rows are to be found anew."""
+        self._addresses: dict[str, str] = {}
+        """Of instances, by EC2 id, as far as descriptors tell."""
+        self._searched: set[str] = set()
+        """EC2 ids that were looked for, found or not."""
+        self._described = -1
+        """Which descriptors they were looked for in."""
+
+    def put(self, message: ReservationMessage) -> None:
+        """Take note of what a reservation holds."""
+        name = message.id
+        places, ec2_ids = message.on, () if message.on else message.ec2_ids
+        if (self._places.get(name), self._ec2_ids.get(name)) != (places, ec2_ids):
+            self._places[name], self._ec2_ids[name] = places, ec2_ids
+            self._due.add(name)
+
+    def remove(self, name: str) -> None:
+        """Forget a reservation."""
+        for kept in (self.rows, self._places, self._ec2_ids):
+            kept.pop(name, None)
+        self._due.discard(name)
+
+    def find(self, layout: Layout, generation: int, descriptors: Descriptors) -> Iterator[None]:
+        """Bring `rows` up to date, giving way after each slice; left half-way, the next call goes on.
+
+        Args:
+            layout: The present layout.
+            generation: Its generation.
+            descriptors: Which tell the EC2 ids of instances.
+        """
+        if generation != self.generation:
+            self.generation = generation
+            self._due = set(self._places)
+        yield from self._find_addresses(descriptors)
+        found = 0
+        while self._due and self.generation == generation:
+            name = next(iter(self._due))
+            targets = self._places[name] or [
+                self._addresses[each] for each in self._ec2_ids[name] if each in self._addresses
+            ]
+            covered = [layout.find_instances(target) for target in targets]
+            self.rows[name] = _joined([each for each in covered if each])
+            self._due.discard(name)
+            found += len(targets)
+            if found >= SLICE:
+                found = 0
+                yield
+
+    def _find_addresses(self, descriptors: Descriptors) -> Iterator[None]:
+        """Look for the EC2 ids that were not looked for in these descriptors; what has moved is due."""
+        changes = descriptors.changes
+        if changes == self._described and not any(self._ec2_ids.get(name) for name in self._due):
+            return
+        wanted = {ec2_id for ids in self._ec2_ids.values() for ec2_id in ids}
+        if changes == self._described and wanted <= self._searched:
+            return
+        addresses: dict[str, str] = {}
+        if wanted:
+            yield from descriptors.search_ec2(wanted, addresses)
+        before, self._addresses = self._addresses, addresses
+        self._searched, self._described = wanted, changes
+        for name, ids in self._ec2_ids.items():
+            if any(before.get(each) != addresses.get(each) for each in ids):
+                self._due.add(name)
+
+
+def _joined(runs: list[range]) -> tuple[range, ...]:
+    """Return ranges ascending, with those that touch or overlap made one."""
+    joined: list[range] = []
+    for run in sorted(runs, key=lambda each: each.start):
+        if joined and run.start <= joined[-1].stop:
+            joined[-1] = range(joined[-1].start, max(joined[-1].stop, run.stop))
+        else:
+            joined.append(run)
+    return tuple(joined)

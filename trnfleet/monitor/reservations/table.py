@@ -1,0 +1,355 @@
+"""Reserved capacity as the monitor knows it: what publishers told, what of it is in use, how long it lasts, what it costs.
+
+Owns the reservations' messages and what follows from them and the store at an instant. Times are monitor time. Which instances
+they hold is `holding`'s, how they were used hour by hour is `usage`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.clock import NS_PER_S, parse_rfc3339
+from trnfleet.domain.address import Level
+from trnfleet.domain.reservations.extension import why_not_extendable
+from trnfleet.domain.reservations.states import ENDED, BlockState, ExtensionState
+from trnfleet.errors import WireError
+from trnfleet.monitor.failures import fail
+from trnfleet.monitor.reservations.members import Holding
+from trnfleet.monitor.reservations.usage import Look, Usage
+from trnfleet.monitor.store import fields
+from trnfleet.monitor.store.store import Freshness
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from trnfleet.monitor.ingest.sequence import Pipeline
+    from trnfleet.monitor.reservations.usage import UsageHour
+    from trnfleet.monitor.sources.clocks import Moment
+    from trnfleet.monitor.sources.descriptors import Descriptors
+    from trnfleet.monitor.store.rollup import Rollups
+    from trnfleet.monitor.store.store import Store
+    from trnfleet.wire.reservations import ReservationMessage
+
+IDLE_BELOW_PCT = 1.0
+"""An instance whose cores execute less than that does nothing."""
+NEAR_END_S = 6 * 3_600.0
+"""A shift before the first termination: time to extend, which EC2 allows until an hour before the end, or to move."""
+SLICE = 64
+"""Reservations that are looked at between two turns of other tasks."""
+
+_ENDED = frozenset(state.value for state in ENDED)
+_HOLDS_NOW = frozenset({BlockState.ACTIVE.value, BlockState.UNAVAILABLE.value})
+_ORDER = {
+    state: rank
+    for rank, state in enumerate(
+        ("active", "unavailable", "scheduled", "payment-pending", "delayed", "assessing", "pending", "cancelling")
+    )
+}  # fmt: skip  # a list of names
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """One reservation at an instant; None where nobody can say."""
+
+    message: ReservationMessage
+    rows: tuple[range, ...]
+    """Instance rows of the present layout that it holds, ascending and apart; empty where none is known."""
+    starts_ns: int
+    ends_ns: int | None
+    terminates_ns: int | None
+    to_start_s: float
+    """Simulated seconds to its start; negative once it has begun."""
+    to_end_s: float | None
+    """Seconds to its end; negative after it."""
+    to_termination_s: float | None
+    """Seconds until its instances begin to be terminated; negative after it."""
+    used: int | None
+    """Instances of it that do something: their cores' mean utilisation is above `IDLE_BELOW_PCT` now. None while it is not
+    active, and where no instance of it is live."""
+    unknown: int
+    """Instances of it of which nothing live is known."""
+    util_pct: float | None
+    """Mean NeuronCore utilisation of its live instances now."""
+    mean_util_pct: float | None
+    """The same since it began or since the monitor has watched it, whichever is later."""
+    fee_per_h: Decimal | None
+    """What an hour of all of it costs: the fee over its whole time."""
+    idle_per_h: Decimal | None
+    """What of `fee_per_h` goes to instances that do nothing; None unless it is active and its use is known."""
+    can_extend: bool
+    why_not: str
+    """Why it cannot be extended now, in a few words; empty where it can."""
+    is_near_end: bool
+    """It is active and less than `NEAR_END_S` from the first termination."""
+    is_idle: bool
+    """It is active and nothing of it is in use."""
+    is_current: bool = True
+    """Whether whoever published it is still there; else it is as last known."""
+    pays_ns: int | None = None
+    """When a pending payment fails."""
+
+
+class _Kept(NamedTuple):
+    """A message with its times parsed."""
+
+    message: ReservationMessage
+    starts_ns: int
+    ends_ns: int | None
+    terminates_ns: int | None
+    pays_ns: int | None
+    ts_ns: int
+    fee_per_h: Decimal | None
+
+    @property
+    def state(self) -> str:
+        return self.message.state.value
+
+    @property
+    def sort_key(self) -> tuple[int, int, str]:
+        """What lasts comes first, by its end; what is to come, by its start; what has ended last, the newest first."""
+        if self.state in _ENDED:
+            return len(_ORDER) + 1, -(self.ends_ns or self.ts_ns), self.message.id
+        by_ns = self.starts_ns if self.state == BlockState.SCHEDULED.value else self.ends_ns
+        return _ORDER.get(self.state, len(_ORDER)), 2**63 if by_ns is None else by_ns, self.message.id
+
+
+class _Sums(NamedTuple):
+    """Of the instances before each row: how many are known, how many do something, and their utilisation in all."""
+
+    known: list[int]
+    used: list[int]
+    util_pct: list[float]
+
+    @staticmethod
+    def of(util_pct: NDArray[np.float64]) -> _Sums:
+        """Add up; NaN is not known."""
+        known = ~np.isnan(util_pct)
+        columns = (known, util_pct > IDLE_BELOW_PCT, np.where(known, util_pct, 0.0))
+        known_before, used_before, util_before = ([0, *np.cumsum(each).tolist()] for each in columns)
+        return _Sums(known_before, used_before, util_before)
+
+
+class Reservations:
+    """The reservations of one fleet."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        """Goes up with every message that is taken, and whenever what is computed has changed."""
+        self.history = Usage()
+        self.places = 0
+        """Addresses, EC2 ids and extensions that all messages name."""
+        self._kept: dict[str, _Kept] = {}
+        self._holding = Holding()
+        self._table: list[Reservation] = []
+        self._of_instances: NDArray[np.int32] = np.zeros(0, np.int32)
+
+    def __len__(self) -> int:
+        """Return how many reservations are known."""
+        return len(self._kept)
+
+    def __contains__(self, reservation_id: str) -> bool:
+        return reservation_id in self._kept
+
+    def places_with(self, message: ReservationMessage) -> int:
+        """Return what `places` would be if a message was taken."""
+        known = self._kept.get(message.id)
+        return self.places + _places(message) - (0 if known is None else _places(known.message))
+
+    def put(self, message: ReservationMessage) -> bool:
+        """Take a message; return whether it was news.
+
+        A message that is repeated is none, nor one of the same publisher's start that comes late, after a later change. A
+        start other than that of the message before counts anew, whatever time it tells: a simulator begins where it began.
+
+        Raises:
+            WireError: it ends before it starts.
+        """
+        known = self._kept.get(message.id)
+        before = None if known is None else known.message
+        if before is not None and before.boot == message.boot and before.change > message.change:
+            return False
+        if before == message:
+            return False
+        kept = _keep(message)
+        self.places = self.places_with(message)
+        self._kept[message.id] = kept
+        self._holding.put(message)
+        self.revision += 1
+        return True
+
+    def remove(self, reservation_id: str) -> None:
+        """Forget a reservation whose message was cleared."""
+        gone = self._kept.pop(reservation_id, None)
+        if gone is not None:
+            self.places -= _places(gone.message)
+            self._holding.remove(reservation_id)
+            self.history.forget(reservation_id)
+            self.revision += 1
+
+    def table(self) -> list[Reservation]:
+        """Return all reservations as of the last pass: active ones by their end, then what is to come, ended ones last."""
+        return self._table
+
+    def find(self, reservation_id: str) -> Reservation | None:
+        """Return a reservation as of the last pass."""
+        return next((each for each in self._table if each.message.id == reservation_id), None)
+
+    def usage(self, reservation_id: str) -> Sequence[UsageHour]:
+        """Return how a reservation was used hour by hour, as far as it was watched, ascending."""
+        return self.history.hours(reservation_id)
+
+    def of_instances(self) -> NDArray[np.int32]:
+        """Return for each instance the place in `table` of the reservation that holds it now, -1 for none.
+
+        Shape (instances of the layout of the last pass,).
+        """
+        return self._of_instances
+
+    def compute(
+        self,
+        store: Store,
+        rollups: Rollups,
+        moment: Moment,
+        boots_online: Collection[str],
+        descriptors: Descriptors,
+        counts: Pipeline | None = None,
+    ) -> Iterator[None]:
+        """Bring the table up to date, giving way after each slice; it changes all at once at the end.
+
+        Args:
+            store: The newest values.
+            rollups: Those of the last pass.
+            moment: What time it is.
+            boots_online: Starts of publishers that are there.
+            descriptors: Which tell the EC2 ids of instances.
+            counts: Where a reservation is counted that cannot be looked at, and is left out; without it the pass fails.
+        """
+        layout, generation = store.layout, store.generation
+        yield from self._holding.find(layout, generation, descriptors)
+        if not store.generation == generation == self._holding.generation:
+            return
+        count = len(layout.instances)
+        util = np.full(count, np.nan)
+        if rollups.ready and rollups.generation == generation and count:
+            live = rollups.states(Level.INSTANCE)[:, Freshness.LIVE] == np.diff(layout.chip_start)
+            values = fields.BY_KEY["nc_util_pct"].values(store, rollups, Level.INSTANCE, None)
+            util = np.where(live, values, np.nan)
+        sums = _Sums.of(util)
+        yield
+        table: list[Reservation] = []
+        holder = np.full(count, -1, np.int32)
+        for number, kept in enumerate(sorted(self._kept.values(), key=lambda each: each.sort_key)):
+            rows = self._holding.rows.get(kept.message.id, ())
+            try:
+                table.append(self._look(kept, rows, sums, moment, boots_online))
+            except Exception as error:
+                if counts is None:
+                    raise
+                fail(counts, "reservations", error, kept.message.id)
+                continue
+            if kept.state in _HOLDS_NOW:
+                for run in rows:
+                    holder[run.start : run.stop] = len(table) - 1
+            if number % SLICE == SLICE - 1:
+                yield
+        if store.generation == generation == self._holding.generation:
+            self._table, self._of_instances = table, holder
+            self.revision += 1
+
+    def watch(self, moment: Moment) -> None:
+        """Take note of how all active reservations are used at an instant, about once a second."""
+        looks = {}
+        for each in self._table:
+            known = each.message.instances - each.unknown
+            if each.util_pct is not None and each.used is not None and known > 0:
+                share = min(1.0, each.used / known)
+                looks[each.message.id] = Look(each.util_pct, share, each.starts_ns, each.ends_ns)
+        self.history.watch(moment, looks)
+
+    def _look(
+        self,
+        kept: _Kept,
+        rows: tuple[range, ...],
+        sums: _Sums,
+        moment: Moment,
+        boots_online: Collection[str],
+    ) -> Reservation:
+        message = kept.message
+        now_ns = moment.time_ns
+        known = sum(sums.known[run.stop] - sums.known[run.start] for run in rows)
+        is_active = kept.state in _HOLDS_NOW
+        used, util_pct, idle_per_h = None, None, None
+        if is_active and known:
+            used = sum(sums.used[run.stop] - sums.used[run.start] for run in rows)
+            util_pct = sum(sums.util_pct[run.stop] - sums.util_pct[run.start] for run in rows) / known
+        if kept.fee_per_h is not None and used is not None and message.instances:
+            idle = min(known, message.instances) - used
+            idle_per_h = kept.fee_per_h * max(idle, 0) / message.instances
+        is_pending = any(each.state is ExtensionState.PAYMENT_PENDING for each in message.extensions)
+        why_not = "no end"
+        if message.type != "capacity-block":
+            why_not = "no block"
+        elif kept.ends_ns is not None:
+            why_not = why_not_extendable(
+                message.state, kept.starts_ns, kept.ends_ns, now_ns, is_pending=is_pending
+            )
+        to_termination_s = _until(kept.terminates_ns, now_ns)
+        return Reservation(
+            message=message,
+            rows=rows,
+            starts_ns=kept.starts_ns,
+            ends_ns=kept.ends_ns,
+            terminates_ns=kept.terminates_ns,
+            to_start_s=(kept.starts_ns - now_ns) / NS_PER_S,
+            to_end_s=_until(kept.ends_ns, now_ns),
+            to_termination_s=to_termination_s,
+            used=used,
+            unknown=max(message.instances - known, 0) if is_active else 0,
+            util_pct=util_pct,
+            mean_util_pct=self.history.mean_util_pct(message.id),
+            fee_per_h=kept.fee_per_h,
+            idle_per_h=idle_per_h,
+            can_extend=not why_not,
+            why_not=why_not,
+            is_near_end=is_active and to_termination_s is not None and to_termination_s < NEAR_END_S,
+            # What is not known may be in use.
+            is_idle=used == 0 and known >= message.instances,
+            is_current=message.boot is None or message.boot in boots_online,
+            pays_ns=kept.pays_ns,
+        )
+
+
+def _keep(message: ReservationMessage) -> _Kept:
+    starts_ns, ends_ns = parse_rfc3339(message.start), _instant_or_none(message.end)
+    if ends_ns is not None and ends_ns <= starts_ns:
+        raise WireError("the reservation ends before it starts")
+    fee_per_h = None
+    if message.fee is not None and ends_ns is not None:
+        fee_per_h = Decimal(message.fee) * (3_600 * NS_PER_S) / (ends_ns - starts_ns)
+    return _Kept(
+        message,
+        starts_ns,
+        ends_ns,
+        _instant_or_none(message.terminates),
+        _instant_or_none(message.pay_by),
+        parse_rfc3339(message.ts),
+        fee_per_h,
+    )
+
+
+def _places(message: ReservationMessage) -> int:
+    return len(message.on) + len(message.ec2_ids) + len(message.extensions)
+
+
+def _instant_or_none(text: str | None) -> int | None:
+    return None if text is None else parse_rfc3339(text)
+
+
+def _until(instant_ns: int | None, now_ns: int) -> float | None:
+    return None if instant_ns is None else (instant_ns - now_ns) / NS_PER_S

@@ -1,0 +1,1 @@
+"""Sources: descriptors, publishers and their clocks."""

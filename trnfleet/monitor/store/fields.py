@@ -1,0 +1,209 @@
+"""Fields: what views, status and history can show for a node of any level.
+
+Every metric of a chip is a field, and so are the figures derived from metrics and the hardware catalogue. A field's
+values are for one covered chip wherever that makes levels compare (`per_chip`), or totals (`values`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, Aggregate, Kind, lane_peak
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.hardware.catalogue import ChipType
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.store.rollup import Rollups
+    from trnfleet.monitor.store.store import Store
+
+BYTES_PER_S = "bytes/s"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Something that can be shown for any node from fleet to chip."""
+
+    key: str
+    title: str
+    """A column's head: at most ten characters."""
+    unit: str
+    help: str
+    parts: tuple[str, ...]
+    """The metrics that it is made of."""
+    join: Callable[[list[NDArray[np.float64]], NDArray[np.float64]], NDArray[np.float64]]
+    """From the parts' values, and a hardware figure for each node, to the field's."""
+    hardware: Callable[[ChipType], float] | None = None
+    """The catalogue's figure of one chip that the join needs."""
+    peak: Callable[[ChipType], float] | None = None
+    """Upper end of the field's scale for one chip, for charts and heat maps."""
+    is_ratio: bool = False
+    """Whether a node's value is a mean (or a maximum) by nature, so that totals make no sense."""
+    low: float = 0.0
+    """Lower end of the scale."""
+
+    def values(
+        self, store: Store, rollups: Rollups, level: Level, nodes: NDArray[np.int64] | None
+    ) -> NDArray[np.float64]:
+        """Return the field's value for nodes of a level (all of them for None): totals, or means for ratios."""
+        return self._values(store, rollups, level, nodes, per_chip=False)
+
+    def per_chip(
+        self, store: Store, rollups: Rollups, level: Level, nodes: NDArray[np.int64] | None
+    ) -> NDArray[np.float64]:
+        """Return the field's value for one covered chip, for nodes of a level."""
+        return self._values(store, rollups, level, nodes, per_chip=True)
+
+    def scale(self, layout: Layout) -> tuple[float, float]:
+        """Return the ends of the field's scale for one chip of a fleet."""
+        top = max((self.peak(kind.chip) for kind in layout.types), default=1.0) if self.peak else 1.0
+        return self.low, top
+
+    def _values(
+        self, store: Store, rollups: Rollups, level: Level, nodes: NDArray[np.int64] | None, *, per_chip: bool
+    ) -> NDArray[np.float64]:
+        pick: NDArray[np.int64] | slice = slice(None) if nodes is None else nodes
+        if level is Level.CHIP:
+            parts = [store.chip_values(BY_NAME[name], pick) for name in self.parts]
+        elif per_chip or self.is_ratio:
+            parts = [rollups.mean(name, level)[pick] for name in self.parts]
+        else:
+            parts = [rollups.value(name, level)[pick] for name in self.parts]
+        figure = np.ones(1) if self.hardware is None else self._figure(store, rollups, level, pick)
+        return self.join(parts, figure)
+
+    def _figure(
+        self, store: Store, rollups: Rollups, level: Level, pick: NDArray[np.int64] | slice
+    ) -> NDArray[np.float64]:
+        """Return the hardware figure of one chip for each node (a mean where a node has several types)."""
+        layout = store.layout
+        if self.hardware is None or not layout.types:
+            return np.ones(1)
+        by_type = np.array([self.hardware(kind.chip) for kind in layout.types])
+        if len(by_type) == 1 or (by_type == by_type[0]).all():
+            return by_type[:1]
+        by_instance = by_type[layout.instance_type]
+        if level is Level.CHIP:
+            return by_instance[layout.instance_of_chip[pick]]
+        if level is Level.INSTANCE:
+            return by_instance[pick]
+        covered = rollups.covered(self.parts[0], Level.INSTANCE)
+        weighted = by_instance * covered
+        for starts, reached in (
+            (layout.ultraserver_start, Level.ULTRASERVER),
+            (layout.cluster_start, Level.CLUSTER),
+            (np.array([0, len(layout.clusters)]), Level.FLEET),
+        ):
+            take = rollups.takes(reached)
+            weighted = np.add.reduceat(np.where(take, weighted, 0.0), starts[:-1])
+            covered = np.add.reduceat(np.where(take, covered, 0.0), starts[:-1])
+            if reached is level:
+                break
+        return (weighted / np.where(covered > 0, covered, np.nan))[pick]
+
+
+def _same(parts: list[NDArray[np.float64]], _figure: NDArray[np.float64]) -> NDArray[np.float64]:
+    return parts[0]
+
+
+def _sum(parts: list[NDArray[np.float64]], _figure: NDArray[np.float64]) -> NDArray[np.float64]:
+    return parts[0] + parts[1]
+
+
+def _share_of_sum(parts: list[NDArray[np.float64]], figure: NDArray[np.float64]) -> NDArray[np.float64]:
+    return 100.0 * (parts[0] + parts[1]) / figure
+
+
+def _flops_share(parts: list[NDArray[np.float64]], figure: NDArray[np.float64]) -> NDArray[np.float64]:
+    return 100.0 * parts[0] * 1e12 / figure
+
+
+def _quotient(parts: list[NDArray[np.float64]], _figure: NDArray[np.float64]) -> NDArray[np.float64]:
+    return parts[0] / np.where(parts[1] > 0, parts[1], np.nan)
+
+
+_TITLES = {
+    "nc_util_pct": "NC util",
+    "engine_util_pct": "engines",
+    "tflops": "TFLOP/s",
+    "hbm_used_bytes": "HBM used",
+    "hbm_read_bytes_per_s": "HBM read",
+    "hbm_write_bytes_per_s": "HBM write",
+    "link_tx_bytes_per_s": "link tx",
+    "link_rx_bytes_per_s": "link rx",
+    "power_w": "power",
+    "power_util_pct": "power util",
+    "temperature_c": "temp",
+    "throttle_pct": "throttle",
+    "mem_ecc_corrected": "HBM CE",
+    "mem_ecc_uncorrected": "HBM UE",
+    "sram_ecc_corrected": "SRAM CE",
+    "sram_ecc_uncorrected": "SRAM UE",
+    "exec_completed": "execs",
+    "exec_errors": "exec err",
+}
+
+
+def _links_peak(chip: ChipType) -> float:
+    """Bytes per second each way over all links of a chip."""
+    z_links = chip.z_link_bytes_per_s.value if chip.z_link_bytes_per_s else 0.0
+    return 4 * chip.link_bytes_per_s.value + 2 * z_links
+
+
+_PEAKS: dict[str, Callable[[ChipType], float]] = {
+    "tflops": lambda chip: chip.bf16_dense_flops.value / 1e12,
+    "hbm_used_bytes": lambda chip: chip.hbm_bytes.value,
+    "hbm_read_bytes_per_s": lambda chip: chip.hbm_bytes_per_s.value,
+    "hbm_write_bytes_per_s": lambda chip: chip.hbm_bytes_per_s.value,
+    "link_tx_bytes_per_s": _links_peak,
+    "link_rx_bytes_per_s": _links_peak,
+    "power_w": lambda chip: chip.power_max_w.value,
+}
+
+
+def _metric_field(name: str) -> Field:
+    metric = BY_NAME[name]
+    top = lane_peak(metric)
+    return Field(
+        key=name,
+        title=_TITLES.get(name, name[:10]),
+        unit=metric.unit,
+        help=metric.help,
+        parts=(name,),
+        join=_same,
+        peak=_PEAKS.get(name, lambda _chip: top),
+        is_ratio=metric.aggregate in {Aggregate.MEAN, Aggregate.MAX},
+        low=20.0 if metric.unit == "degC" else 0.0,
+    )
+
+
+FIELDS: tuple[Field, ...] = (
+    *(_metric_field(metric.name) for metric in CHIP_METRICS if metric.kind is not Kind.BITMASK),
+    Field(
+        "hbm_traffic_bytes_per_s", "HBM bw", BYTES_PER_S, "High-bandwidth memory read and write rate together",
+        ("hbm_read_bytes_per_s", "hbm_write_bytes_per_s"), _sum, peak=lambda chip: chip.hbm_bytes_per_s.value,
+    ),
+    Field(
+        "hbm_bw_util_pct", "HBM bw %", "%", "HBM traffic as a share of the catalogue's peak bandwidth",
+        ("hbm_read_bytes_per_s", "hbm_write_bytes_per_s"), _share_of_sum, is_ratio=True,
+        hardware=lambda chip: chip.hbm_bytes_per_s.value, peak=lambda _chip: 100.0,
+    ),
+    Field(
+        "mfu_pct", "MFU", "%", "Achieved FLOP/s as a share of the catalogue's dense BF16 peak",
+        ("tflops",), _flops_share, is_ratio=True,
+        hardware=lambda chip: chip.bf16_dense_flops.value, peak=lambda _chip: 100.0,
+    ),
+    Field(
+        "tflops_per_w", "TFLOPS/W", "TFLOP/s/W", "Achieved FLOP/s for each watt of the chips",
+        ("tflops", "power_w"), _quotient, is_ratio=True,
+        peak=lambda chip: chip.bf16_dense_flops.value / 1e12 / chip.power_max_w.value,
+    ),
+)  # fmt: skip  # a table reads as rows
+BY_KEY = {field.key: field for field in FIELDS}

@@ -1,0 +1,377 @@
+"""Findings: what an operator should look at first, worst on top.
+
+They are plain thresholds over the store's present state, without memory. A dead UltraServer is one finding, not 64.
+"""
+
+from __future__ import annotations
+
+import enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.hardware.topology import DIRECTIONS
+from trnfleet.domain.layout import Node
+from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
+from trnfleet.monitor.store.store import Freshness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.store.rollup import Rollups
+    from trnfleet.monitor.store.store import Store
+    from trnfleet.wire.messages import JobMessage
+
+    Rows = NDArray[np.int64] | slice
+
+THROTTLE_PCT = 5.0
+"""A chip that withholds this share of its peak slows its job down by about as much."""
+HOT_C = 90.0
+HBM_FULL = 0.97
+"""Share of HBM in use from which allocation fails soon."""
+SLOW_LINK_SHARE = 0.75
+"""A link that carries less than this share of what its peers in the instance carry."""
+SLOW_LINK_MIN_BYTES_PER_S = 2e9
+"""Below this mean traffic, peers say nothing about a link."""
+JOBS_DOWN = {
+    "hung": "job hung, a process never joins a collective",
+    "failed": "job failed",
+    "waiting": "job waiting for instances",
+}
+"""States in which a job makes no progress until somebody or something helps, with what is said of it."""
+_INSTANCES_A_SLICE = 8_192
+LIMIT = 200
+"""Findings kept of each kind: more do not fit a screen, but their number is told."""
+
+
+class Severity(enum.IntEnum):
+    """How bad it is, worst first."""
+
+    CRITICAL = 0
+    WARNING = 1
+    INFO = 2
+
+
+class Finding(NamedTuple):
+    """One thing to look at; sorts by severity, then address."""
+
+    severity: Severity
+    path: str
+    what: str
+    chips: int = 1
+    """Chips that are concerned."""
+    kind: str = ""
+    """What was looked for."""
+    subject: str = ""
+    """Which of several of a kind at one place: the job's name, the memory."""
+
+    @property
+    def identity(self) -> tuple[str, str, str]:
+        """What two findings of different times share if they are the same one, whatever words and figures say."""
+        return self.kind, self.path, self.subject
+
+
+HOLD_S = 15.0
+"""A warning stays for so long after it was last seen: some show only in one phase of a training step."""
+
+
+class Findings(NamedTuple):
+    """What was found: the first of each kind, and how many there are in all."""
+
+    shown: tuple[Finding, ...]
+    total: int
+
+
+NOTHING = Findings((), 0)
+
+
+def find(store: Store, rollups: Rollups, jobs: Collection[JobMessage] = ()) -> Findings:
+    """Return what needs a look in a store whose roll-ups are up to date, and among its jobs."""
+    found = NOTHING
+    for found in search(store, rollups, jobs):  # noqa: B007  the last one is complete
+        pass
+    return found
+
+
+def search(store: Store, rollups: Rollups, jobs: Collection[JobMessage] = ()) -> Iterator[Findings]:
+    """Look for one kind after the other, giving way after each; the last result is complete.
+
+    The work is bounded: what is found is counted in columns, and only the first `LIMIT` of a kind become objects.
+    """
+    shown: list[Finding] = []
+    total = 0
+    uneven = np.zeros((0, len(DIRECTIONS)), np.bool_)
+    if rollups.ready and rollups.generation == store.generation:
+        for uneven in _uneven_links(store):  # noqa: B007  the last one is complete
+            yield NOTHING
+    finders: tuple[tuple[str, Callable[[Store, Rollups], _Found]], ...] = (
+        ("silent", _silent),
+        ("job", partial(_jobs_down, jobs)),
+        ("unhealthy", _unhealthy),
+        ("uncorrected", _uncorrected),
+        ("link down", _links_down),
+        ("throttled", _throttled),
+        ("link slow", partial(_links_slow, uneven)),
+        ("hot", _hot),
+        ("HBM full", _full),
+    )
+    for kind, finder in finders:
+        if rollups.generation != store.generation or not store.layout.instances:
+            return
+        found, count = finder(store, rollups)
+        shown.extend(finding._replace(kind=kind) for finding in found)
+        total += count
+        yield Findings(tuple(sorted(shown)), total)
+
+
+class Holder:
+    """Keeps warnings for a while after they were last seen, so that a list does not flicker."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str, str], tuple[float, Finding]] = {}
+
+    def hold(self, found: Findings, now_s: float) -> Findings:
+        """Return what was found now, and the warnings of the last `HOLD_S` that were not."""
+        for finding in found.shown:
+            if finding.severity is not Severity.CRITICAL:
+                self._seen[finding.identity] = now_s, finding
+        self._seen = {key: each for key, each in self._seen.items() if now_s - each[0] < HOLD_S}
+        held = [finding for seen_s, finding in self._seen.values() if seen_s < now_s]
+        return Findings(tuple(sorted((*found.shown, *held))), found.total + len(held)) if held else found
+
+
+_Found = tuple[list[Finding], int]
+_NONE: _Found = ([], 0)
+
+
+def _silent(store: Store, rollups: Rollups) -> _Found:
+    """Find what is stale or offline, each at the highest level at which nothing lives."""
+    layout = store.layout
+    found: list[Finding] = []
+    total = 0
+    reported = np.zeros(len(layout.instances), np.bool_)
+    for level in (Level.ULTRASERVER, Level.INSTANCE):
+        states = rollups.states(level)
+        silent = states[:, Freshness.STALE] + states[:, Freshness.OFFLINE]
+        dead = (states[:, Freshness.LIVE] == 0) & (silent > 0)
+        if level is Level.INSTANCE:
+            dead &= ~reported
+        numbers = np.flatnonzero(dead)
+        total += len(numbers)
+        for number in numbers[:LIMIT].tolist():
+            what = "offline" if states[number, Freshness.OFFLINE] else "stale"
+            found.append(
+                Finding(Severity.CRITICAL, layout.path(Node(level, number)), what, int(silent[number]))
+            )
+        if level is Level.ULTRASERVER:
+            reported = np.repeat(dead, np.diff(layout.ultraserver_start))
+    partly = rollups.states(Level.INSTANCE)
+    flagged = (partly[:, Freshness.LIVE] > 0) & (
+        partly[:, Freshness.STALE] + partly[:, Freshness.OFFLINE] > 0
+    )
+    chips, count = _chips_in(
+        layout, flagged, lambda rows: np.isin(store.chip_state[rows], (Freshness.STALE, Freshness.OFFLINE))
+    )
+    found.extend(Finding(Severity.CRITICAL, layout.path(Node(Level.CHIP, chip)), "stale") for chip in chips)
+    return found, total + count
+
+
+def _jobs_down(jobs: Collection[JobMessage], store: Store, _rollups: Rollups) -> _Found:
+    """Find jobs that make no progress and will not by themselves, each at the first place where it runs."""
+    layout = store.layout
+    down = [job for job in jobs if job.state in JOBS_DOWN]
+    found: list[Finding] = []
+    for job in down[:LIMIT]:
+        place = job.on[0].partition("..")[0] if job.on else ""
+        covered = [layout.find_instances(each) for each in job.on]
+        chips = sum(
+            int(layout.chip_start[each.stop] - layout.chip_start[each.start]) for each in covered if each
+        )
+        path = place if layout.find(place) is not None else ""
+        what = f"{job.job}: {JOBS_DOWN[job.state]}"
+        found.append(Finding(Severity.CRITICAL, path, what, max(1, chips), subject=job.job))
+    return found, len(down)
+
+
+def _unhealthy(store: Store, rollups: Rollups) -> _Found:
+    metric = BY_NAME["health"]
+    codes = store.columns[metric.name]
+
+    def text(chip: int) -> str:
+        bits = int(codes[chip])
+        return "unhealthy: " + ", ".join(name for bit, name in enumerate(HEALTH_BITS) if bits >> bit & 1)
+
+    flagged = rollups.value(metric.name, Level.INSTANCE) > 0
+    return _report(store, Severity.CRITICAL, flagged, lambda rows: _between(codes[rows], 1, metric.top), text)
+
+
+def _uncorrected(store: Store, rollups: Rollups) -> _Found:
+    found: list[Finding] = []
+    total = 0
+    for name, title in (("mem_ecc_uncorrected", "HBM"), ("sram_ecc_uncorrected", "SRAM")):
+        metric = BY_NAME[name]
+        codes = store.columns[name]
+        flagged = rollups.value(name, Level.INSTANCE) > 0
+        some, count = _report(
+            store,
+            Severity.CRITICAL,
+            flagged,
+            lambda rows, codes=codes, metric=metric: _between(codes[rows], 1, metric.top),  # type: ignore[misc]
+            lambda chip, codes=codes, title=title: f"{int(codes[chip])} uncorrected {title} errors",  # type: ignore[misc]
+        )
+        found.extend(finding._replace(subject=title) for finding in some)
+        total += count
+    return found, total
+
+
+def _links_down(store: Store, rollups: Rollups) -> _Found:
+    layout, metric = store.layout, BY_NAME["links_up"]
+    codes, owner, expected = store.columns[metric.name], layout.instance_of_chip, layout.links_mask
+    up = np.nan_to_num(rollups.value(metric.name, Level.INSTANCE), nan=metric.top).astype(np.int64)
+
+    def text(chip: int) -> str:
+        down = int(expected[owner[chip]]) & ~int(codes[chip])
+        return "NeuronLink down: " + ", ".join(name for bit, name in enumerate(DIRECTIONS) if down >> bit & 1)
+
+    def is_down(rows: Rows) -> NDArray[np.bool_]:
+        wanted = expected[owner[rows]]
+        missing: NDArray[np.bool_] = ((codes[rows] & wanted) != wanted) & (codes[rows] != metric.top)
+        return missing
+
+    return _report(store, Severity.CRITICAL, (up & expected) != expected, is_down, text)
+
+
+def _throttled(store: Store, rollups: Rollups) -> _Found:
+    metric = BY_NAME["throttle_pct"]
+    codes, limit = store.columns[metric.name], metric.code_of(THROTTLE_PCT)
+    return _report(
+        store,
+        Severity.WARNING,
+        rollups.value(metric.name, Level.INSTANCE) >= THROTTLE_PCT,
+        lambda rows: _between(codes[rows], limit, metric.top),
+        lambda chip: f"throttled {codes[chip] * metric.scale:.0f} %",
+    )
+
+
+def _uneven_links(store: Store) -> Iterator[NDArray[np.bool_]]:
+    """Yield instances x directions, whether a link can be slow there, filled slice by slice; the last is complete."""
+    layout, metric = store.layout, BY_NAME["link_tx_bytes_per_s"]
+    codes = store.columns[metric.name]
+    least = metric.code_of(SLOW_LINK_MIN_BYTES_PER_S)
+    instances = len(layout.instances)
+    uneven = np.zeros((instances, len(DIRECTIONS)), np.bool_)
+    for first in range(0, instances, _INSTANCES_A_SLICE):
+        last = min(instances, first + _INSTANCES_A_SLICE)
+        starts = layout.chip_start[first : last + 1]
+        offsets = (starts[:-1] - starts[0]).astype(np.intp)
+        part = codes[int(starts[0]) : int(starts[-1])]
+        lowest, highest = np.minimum.reduceat(part, offsets), np.maximum.reduceat(part, offsets)
+        # Only where the spread is that wide can a link be below its share of the mean.
+        uneven[first:last] = (
+            (highest >= least) & (highest != metric.top) & (lowest < SLOW_LINK_SHARE * highest)
+        )
+        yield uneven
+
+
+def _links_slow(uneven: NDArray[np.bool_], store: Store, _rollups: Rollups) -> _Found:
+    """Find chips some of whose links carry far less than the same link of the other chips of the instance."""
+    layout, metric = store.layout, BY_NAME["link_tx_bytes_per_s"]
+    codes, up = store.columns[metric.name], store.columns["links_up"]
+    least = metric.code_of(SLOW_LINK_MIN_BYTES_PER_S)
+    pairs = np.argwhere(uneven)
+    # Only instances of 16 chips have links, so the chips of each are a row of a table.
+    pairs = pairs[np.diff(layout.chip_start)[pairs[:, 0]] == 16]
+    if not len(pairs):
+        return _NONE
+    lanes = pairs[:, 1][:, None]
+    rows = layout.chip_start[pairs[:, 0]][:, None] + np.arange(16)
+    part = codes[rows, lanes].astype(np.float64)
+    usable = (part != metric.top) & (up[rows] >> lanes & 1 > 0) & (store.chip_state[rows] == Freshness.LIVE)
+    # While a tick's messages are still coming in, chips of the tick before would seem slow beside the others.
+    times_ns = store.chip_ts_ns[rows]
+    usable &= times_ns == times_ns.max(axis=1, keepdims=True)
+    mean = np.where(usable, part, 0.0).sum(axis=1) / np.maximum(usable.sum(axis=1), 1)
+    slow_at = np.argwhere(usable & (mean >= least)[:, None] & (part < SLOW_LINK_SHARE * mean[:, None]))
+    count = len(np.unique(rows[slow_at[:, 0], slow_at[:, 1]]))
+    slow: dict[int, list[tuple[float, str]]] = {}
+    for pair, place in slow_at[: LIMIT * len(DIRECTIONS)].tolist():
+        share = float(part[pair, place] / mean[pair])
+        slow.setdefault(int(rows[pair, place]), []).append((share, DIRECTIONS[int(pairs[pair, 1])]))
+    found: list[Finding] = []
+    for chip, links in list(slow.items())[:LIMIT]:
+        names = ", ".join(name for _, name in links)
+        text = f"link {names} slow: {100 * min(links)[0]:.0f} %"
+        found.append(Finding(Severity.WARNING, layout.path(Node(Level.CHIP, chip)), text))
+    return found, count
+
+
+def _hot(store: Store, rollups: Rollups) -> _Found:
+    metric = BY_NAME["temperature_c"]
+    codes, limit = store.columns[metric.name], metric.code_of(HOT_C)
+    return _report(
+        store,
+        Severity.WARNING,
+        rollups.value(metric.name, Level.INSTANCE) >= HOT_C,
+        lambda rows: _between(codes[rows], limit, metric.top),
+        lambda chip: f"hot, {codes[chip] / metric.steps_per_unit:.0f} degC",
+    )
+
+
+def _full(store: Store, _rollups: Rollups) -> _Found:
+    layout, metric = store.layout, BY_NAME["hbm_used_bytes"]
+    codes, owner = store.columns[metric.name], layout.instance_of_chip
+    sizes = np.array([kind.chip.hbm_bytes.value for kind in layout.types])[layout.instance_type]
+    limit = HBM_FULL * sizes / metric.scale
+    highest = np.maximum.reduceat(
+        np.where(codes == metric.top, 0, codes), layout.chip_start[:-1].astype(np.intp)
+    )
+    return _report(
+        store,
+        Severity.WARNING,
+        highest >= limit,
+        lambda rows: (codes[rows] >= limit[owner[rows]]) & (codes[rows] != metric.top),
+        lambda _chip: "HBM nearly full",
+    )
+
+
+def _report(
+    store: Store,
+    severity: Severity,
+    flagged: NDArray[np.bool_],
+    is_bad: Callable[[Rows], NDArray[np.bool_]],
+    text: Callable[[int], str],
+) -> _Found:
+    """Return findings for the bad chips of the flagged instances."""
+    layout = store.layout
+    # What is silent is told as that, not by its last values.
+    chips, count = _chips_in(
+        layout, flagged, lambda rows: is_bad(rows) & (store.chip_state[rows] == Freshness.LIVE)
+    )
+    return [Finding(severity, layout.path(Node(Level.CHIP, chip)), text(chip)) for chip in chips], count
+
+
+def _chips_in(
+    layout: Layout, flagged: NDArray[np.bool_], is_bad: Callable[[Rows], NDArray[np.bool_]]
+) -> tuple[list[int], int]:
+    """Return the first `LIMIT` bad chips of the flagged instances, and how many there are in all."""
+    instances = np.flatnonzero(flagged)
+    if not len(instances):
+        return [], 0
+    if len(instances) * 8 > len(flagged):
+        # Many: one look at every chip is cheaper than gathering the rows of those.
+        bad = np.flatnonzero(is_bad(slice(None)) & flagged[layout.instance_of_chip])
+    else:
+        rows = layout.chip_rows(instances)
+        bad = rows[is_bad(rows)]
+    return bad[:LIMIT].tolist(), len(bad)
+
+
+def _between(codes: NDArray[Any], low: int, top: int) -> NDArray[np.bool_]:
+    """Return which codes are at least `low` and available."""
+    inside: NDArray[np.bool_] = (codes >= low) & (codes != top)
+    return inside

@@ -1,0 +1,269 @@
+"""Roll-ups: every metric at every level from instance to fleet, with what they cover.
+
+A node's roll-up is made of the chips below it that are live; where none is live, of the last values known (which is
+drawn dimmed). Values that are not available are skipped, and `covered` says how many chips went in. Work is cut into
+slices, so that whoever runs it can serve keys in between.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
+from trnfleet.domain.metrics import BY_NAME, METRICS, Aggregate, Metric, Scope
+from trnfleet.monitor.store.store import Freshness, Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+LEVELS = (Level.FLEET, Level.CLUSTER, Level.ULTRASERVER, Level.INSTANCE)
+
+_SLICE_LANES = 1_500_000
+"""Lanes (chips x width) that one slice of work takes: about 5 ms."""
+
+
+class Rollups:
+    """The roll-ups of one store, as of the last pass."""
+
+    def __init__(self) -> None:
+        self.generation = -1
+        """The store's layout generation that these belong to."""
+        self.revision = 0
+        """Goes up with every finished pass."""
+        self.layout: Layout = EMPTY_LAYOUT
+        self._total: dict[tuple[str, Level], NDArray[np.float64]] = {}
+        self._count: dict[tuple[str, Level], NDArray[np.float64]] = {}
+        self._states: dict[Level, NDArray[np.int64]] = {}
+        self._takes: dict[Level, NDArray[np.bool_]] = {}
+
+    def value(self, name: str, level: Level) -> NDArray[np.float64]:
+        """Return a metric's aggregate (sum, mean, maximum or bits, as its row says) for all nodes of a level.
+
+        NaN where nothing below is available. For bit masks, the bits as a number.
+        """
+        total = self._total[name, level]
+        if BY_NAME[name].aggregate is Aggregate.MEAN:
+            return total / _positive(self._count[name, level])
+        return np.where(self._count[name, level] > 0, total, np.nan)
+
+    def mean(self, name: str, level: Level) -> NDArray[np.float64]:
+        """Return a summed or averaged metric for one covered chip (or instance), so that levels compare."""
+        if BY_NAME[name].aggregate is Aggregate.MAX:
+            return self.value(name, level)
+        return self._total[name, level] / _positive(self._count[name, level])
+
+    def covered(self, name: str, level: Level) -> NDArray[np.float64]:
+        """Return how many chips (or instances) went into a metric's roll-up for all nodes of a level."""
+        return self._count[name, level]
+
+    def takes(self, level: Level) -> NDArray[np.bool_]:
+        """Return which nodes of the level below went into the roll-up of `level` (UltraServer, cluster or fleet)."""
+        return self._takes[level]
+
+    def states(self, level: Level) -> NDArray[np.int64]:
+        """Return nodes x 4: how many chips below each node are in each `Freshness`."""
+        return self._states[level]
+
+    @property
+    def ready(self) -> bool:
+        """Whether a pass has been finished."""
+        return self.generation >= 0
+
+    def passes(self, store: Store) -> Iterator[None]:
+        """Compute everything anew, giving way after each slice; results change all at once at the end.
+
+        A pass over a store whose layout changes meanwhile ends without a result.
+        """
+        layout, generation = store.layout, store.generation
+        totals: dict[tuple[str, Level], NDArray[np.float64]] = {}
+        counts: dict[tuple[str, Level], NDArray[np.float64]] = {}
+        states = _count_states(store)
+        yield
+        if store.generation != generation:
+            return
+        included = _Included(store, states[Level.INSTANCE])
+        takes = included.takes(layout)
+        for metric in METRICS:
+            rows = len(layout.instances)
+            total, count = np.zeros(rows), np.zeros(rows)
+            if metric.scope is Scope.CHIP:
+                for part in _parts(layout, metric.width, plain=included.all_chips):
+                    total[part], count[part] = _reduce_chips(store, metric, part, included)
+                    yield
+                    if store.generation != generation:
+                        return
+            else:
+                values = store.values(metric, slice(None))
+                # While an instance's chips live, its own values count only if they are fresh too.
+                count[:] = ~np.isnan(values) & (store.instance_fresh | ~included.instance_live)
+                total[:] = np.where(count > 0, values, 0.0)
+            _roll_up(layout, metric, total, count, takes, totals, counts)
+        self._total, self._count, self._states = totals, counts, states
+        self._takes = takes
+        self.layout, self.generation = layout, generation
+        self.revision += 1
+
+
+class _Included:
+    """Which chips and nodes go into the roll-up of what is above them."""
+
+    def __init__(self, store: Store, states: NDArray[np.int64]) -> None:
+        layout = store.layout
+        live = store.chip_state == Freshness.LIVE
+        self.instance_live: NDArray[np.bool_] = states[:, Freshness.LIVE] > 0
+        self.all_chips = bool(live.all())
+        self.chips = live if self.all_chips else live | ~self.instance_live[layout.instance_of_chip]
+        self.ultraserver_live = _any(self.instance_live, layout.ultraserver_start)
+        self.cluster_live = _any(self.ultraserver_live, layout.cluster_start)
+
+    def takes(self, layout: Layout) -> dict[Level, NDArray[np.bool_]]:
+        """Return which nodes go into what is above them: the live ones, or all where none is."""
+        return {
+            level: live | ~np.repeat(_any(live, starts), np.diff(starts))
+            for level, starts, live in (
+                (Level.ULTRASERVER, layout.ultraserver_start, self.instance_live),
+                (Level.CLUSTER, layout.cluster_start, self.ultraserver_live),
+                (Level.FLEET, np.array([0, len(layout.clusters)]), self.cluster_live),
+            )
+        }
+
+
+def _parts(layout: Layout, width: int, *, plain: bool) -> Iterator[slice]:
+    """Yield slices of instances that take about 5 ms each."""
+    instances = len(layout.instances)
+    if not instances:
+        return
+    lanes = _SLICE_LANES if plain else _SLICE_LANES // 6
+    step = max(1, lanes * instances // max(1, layout.chips * width))
+    for first in range(0, instances, step):
+        yield slice(first, min(instances, first + step))
+
+
+def _reduce_chips(
+    store: Store, metric: Metric, part: slice, included: _Included
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (aggregate, count of chips) for a slice of instances, from the codes of their chips."""
+    layout = store.layout
+    starts = layout.chip_start[part.start : part.stop + 1]
+    rows = slice(int(starts[0]), int(starts[-1]))
+    codes = store.columns[metric.name][rows]
+    offsets = (starts[:-1] - starts[0]).astype(np.intp)
+    sizes = np.diff(starts).astype(np.float64)
+    if metric.aggregate in {Aggregate.OR, Aggregate.AND}:
+        return _reduce_bits(metric, codes, offsets, included.chips[rows])
+    # The usual case, decided for each slice: every chip counts and every value is there, so codes add up as they are.
+    plain = bool(included.chips[rows].all()) and int(codes.max(initial=0)) != metric.top
+    if plain and metric.aggregate is not Aggregate.MAX:
+        wide = layout.chips_per_instance * metric.width
+        flat = codes.reshape(-1)
+        # Sums of 64-bit counters may pass 64 bits, all others stay far below.
+        dtype = np.float64 if metric.wire == "u64" else np.uint64
+        total = (
+            flat.reshape(-1, wide).sum(axis=1, dtype=dtype)
+            if wide
+            else np.add.reduceat(flat, offsets * metric.width, dtype=dtype)
+        ).astype(np.float64) * metric.scale
+        if metric.is_vector and metric.lane_aggregate is Aggregate.MEAN:
+            total /= metric.width
+        return total, sizes
+    values = store.chip_values(metric, rows)
+    usable = included.chips[rows] & ~np.isnan(values)
+    count = np.add.reduceat(usable, offsets, dtype=np.float64)
+    if metric.aggregate is Aggregate.MAX:
+        highest = np.maximum.reduceat(np.where(usable, values, -np.inf), offsets)
+        return np.where(count > 0, highest, 0.0), count
+    return np.add.reduceat(np.where(usable, values, 0.0), offsets), count
+
+
+def _reduce_bits(
+    metric: Metric, codes: NDArray[Any], offsets: NDArray[np.intp], included: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    usable = included & (codes != metric.top)
+    count = np.add.reduceat(usable, offsets, dtype=np.float64)
+    if metric.aggregate is Aggregate.OR:
+        bits = np.bitwise_or.reduceat(np.where(usable, codes, 0), offsets)
+    else:
+        bits = np.bitwise_and.reduceat(np.where(usable, codes, metric.top), offsets)
+    return np.where(count > 0, bits, 0).astype(np.float64), count
+
+
+def _roll_up(
+    layout: Layout,
+    metric: Metric,
+    total: NDArray[np.float64],
+    count: NDArray[np.float64],
+    takes: dict[Level, NDArray[np.bool_]],
+    totals: dict[tuple[str, Level], NDArray[np.float64]],
+    counts: dict[tuple[str, Level], NDArray[np.float64]],
+) -> None:
+    """Carry a metric from instances up to the fleet."""
+    name = metric.name
+    totals[name, Level.INSTANCE], counts[name, Level.INSTANCE] = total, count
+    steps = (
+        (Level.ULTRASERVER, layout.ultraserver_start),
+        (Level.CLUSTER, layout.cluster_start),
+        (Level.FLEET, np.array([0, len(layout.clusters)])),
+    )
+    for level, starts in steps:
+        count = np.where(takes[level], count, 0.0)
+        usable = count > 0
+        if not len(total):
+            nodes = len(starts) - 1
+            total, count = np.zeros(nodes), np.zeros(nodes)
+        else:
+            offsets = starts[:-1].astype(np.intp)
+            if metric.aggregate is Aggregate.MAX:
+                total = np.maximum.reduceat(np.where(usable, total, -np.inf), offsets)
+            elif metric.aggregate is Aggregate.OR:
+                total = np.bitwise_or.reduceat(np.where(usable, total, 0).astype(np.int64), offsets).astype(
+                    np.float64
+                )
+            elif metric.aggregate is Aggregate.AND:
+                codes = np.where(usable, total, metric.top).astype(np.int64)
+                total = np.bitwise_and.reduceat(codes, offsets).astype(np.float64)
+            else:
+                total = np.add.reduceat(np.where(usable, total, 0.0), offsets)
+            count = np.add.reduceat(count, offsets)
+        totals[name, level], counts[name, level] = total, count
+
+
+def _count_states(store: Store) -> dict[Level, NDArray[np.int64]]:
+    layout = store.layout
+    instances = len(layout.instances)
+    if not instances:
+        return {
+            level: np.zeros((1 if level is Level.FLEET else 0, len(Freshness)), np.int64) for level in LEVELS
+        }
+    offsets = layout.chip_start[:-1].astype(np.intp)
+    live = store.chip_state == Freshness.LIVE
+    counted = np.zeros((instances, len(Freshness)), np.int64)
+    if live.all():
+        counted[:, Freshness.LIVE] = np.diff(layout.chip_start)
+    else:
+        for state in Freshness:
+            counted[:, state] = np.add.reduceat(store.chip_state == state, offsets, dtype=np.int64)
+    ultraservers = np.add.reduceat(counted, layout.ultraserver_start[:-1].astype(np.intp), axis=0)
+    clusters = np.add.reduceat(ultraservers, layout.cluster_start[:-1].astype(np.intp), axis=0)
+    return {
+        Level.INSTANCE: counted,
+        Level.ULTRASERVER: ultraservers,
+        Level.CLUSTER: clusters,
+        Level.FLEET: clusters.sum(axis=0, keepdims=True),
+    }
+
+
+def _any(flags: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return for each range of `flags` whether any is set."""
+    if not len(flags):
+        return np.zeros(len(starts) - 1, np.bool_)
+    return np.logical_or.reduceat(flags, starts[:-1].astype(np.intp))
+
+
+def _positive(count: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return counts with NaN for zero, so that a mean of nothing is NaN without a warning."""
+    return np.where(count > 0, count, np.nan)
