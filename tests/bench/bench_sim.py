@@ -24,8 +24,8 @@ from trnfleet.config import find_file, load_model
 from trnfleet.domain.fleet import FleetFile
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.sim.engine import Engine, to_ns
-from trnfleet.sim.partition import partition
-from trnfleet.sim.samples import stdout_lines
+from trnfleet.sim.publish.partition import partition
+from trnfleet.sim.publish.telemetry import stdout_lines
 from trnfleet.wire.frames import FrameEncoder
 
 

@@ -16,9 +16,9 @@ from trnfleet.clock import ManualClock
 from trnfleet.domain.fleet import Publishing
 from trnfleet.domain.scenario import FaultEntry, Scenario
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.sim.announcements import will_envelope
-from trnfleet.sim.publishing import Simulation
-from trnfleet.sim.unreliable import UnreliablePublisher
+from trnfleet.sim.publish.faulty_publisher import UnreliablePublisher
+from trnfleet.sim.publish.service import Simulation
+from trnfleet.sim.publish.state import will_envelope
 from trnfleet.tasks import background
 
 if TYPE_CHECKING:

@@ -11,19 +11,19 @@ from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile, expand
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
-from trnfleet.sim.hosts import HostPhysics
-from trnfleet.sim.noise import Noise
-from trnfleet.sim.phases import ACTIVITY, QUANTITIES, Phase
-from trnfleet.sim.physics import ChipPhysics
+from trnfleet.sim.hardware.chips import ChipPhysics
+from trnfleet.sim.hardware.hosts import HostPhysics
+from trnfleet.sim.hardware.thermal import NOTHING, Throttled
+from trnfleet.sim.jobs.activity import ACTIVITY, QUANTITIES, Phase
 from trnfleet.sim.placement import Cohorts, Placement
-from trnfleet.sim.throttling import NOTHING, Throttled
+from trnfleet.sim.rng import Noise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from trnfleet.sim.jobtick import JobTick
+    from trnfleet.sim.jobs.window import JobTick
 
     Row = NDArray[np.float64]
 

@@ -10,19 +10,19 @@ from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile, expand
 from trnfleet.domain.jobs import JOB_STATES
 from trnfleet.domain.layout import Layout
-from trnfleet.sim.noise import Noise
-from trnfleet.sim.paces import Halt, Paces
-from trnfleet.sim.phases import QUANTITIES, Phase
+from trnfleet.sim.hardware.power import ChipHardware
+from trnfleet.sim.jobs.activity import QUANTITIES, Phase
+from trnfleet.sim.jobs.slowdown import Halt, Paces
+from trnfleet.sim.jobs.workloads import JobTick, Workloads
 from trnfleet.sim.placement import Cohorts, Placement
-from trnfleet.sim.power import ChipHardware
-from trnfleet.sim.workloads import JobTick, Workloads
+from trnfleet.sim.rng import Noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from trnfleet.sim.traces import Trace
+    from trnfleet.sim.jobs.traces import Trace
 
 _DAY_NS = 86_400 * 10**9
 

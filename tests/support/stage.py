@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from trnfleet.clock import ManualClock
-from trnfleet.sim.publishing import Simulation
+from trnfleet.sim.publish.service import Simulation
 from trnfleet.wire.ports import Envelope, LinkStatus
 from trnfleet.wire.topics import TopicClass, parse_topic
 

@@ -11,15 +11,15 @@ from trnfleet.domain.fleet import FleetFile, expand
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import METRICS, Scope
 from trnfleet.domain.scenario import Scenario
-from trnfleet.sim.incidents import Incidents
-from trnfleet.sim.noise import Noise
-from trnfleet.sim.paces import Paces
+from trnfleet.sim.faults.timeline import Incidents
+from trnfleet.sim.jobs.slowdown import Paces
 from trnfleet.sim.placement import Cohorts, Placement
+from trnfleet.sim.rng import Noise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.sim.occurrences import Occurrence
+    from trnfleet.sim.events import Occurrence
 
 TRAIN = "c/us-0001"
 SERVE = "c/us-0002"

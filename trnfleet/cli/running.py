@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.scenario import Scenario
     from trnfleet.sim.engine import Engine
-    from trnfleet.sim.unreliable import TransportFault, UnreliablePublisher
+    from trnfleet.sim.publish.faulty_publisher import TransportFault, UnreliablePublisher
     from trnfleet.transport.url import BrokerUrl, Password
     from trnfleet.wire.ports import InterruptiblePublisher
 
@@ -136,7 +136,7 @@ class Run:
         Raises:
             ConfigError: an entry is impossible; the message names its key.
         """
-        from trnfleet.sim.unreliable import TransportFault  # noqa: PLC0415  --help stays quick
+        from trnfleet.sim.publish.faulty_publisher import TransportFault  # noqa: PLC0415  --help stays quick
 
         if self.scenario is None:
             return []
@@ -175,7 +175,7 @@ def unreliable(
     Raises:
         ConfigError: an entry of the scenario is impossible; the message names its key.
     """
-    from trnfleet.sim.unreliable import UnreliablePublisher  # noqa: PLC0415  --help stays quick
+    from trnfleet.sim.publish.faulty_publisher import UnreliablePublisher  # noqa: PLC0415  --help stays quick
 
     return UnreliablePublisher(
         publisher,
@@ -245,8 +245,8 @@ def make_engine(run: Run, fleet: FleetFile, shard: tuple[int, int] = (1, 1)) -> 
         ConfigError: fleet file, scenario or a trace ask for what cannot be; the message names the file.
     """
     from trnfleet.sim.engine import Engine, to_ns  # noqa: PLC0415  --help stays quick
-    from trnfleet.sim.shards import Shard  # noqa: PLC0415  --help stays quick
-    from trnfleet.sim.traces import load_traces  # noqa: PLC0415  --help stays quick
+    from trnfleet.sim.jobs.traces import load_traces  # noqa: PLC0415  --help stays quick
+    from trnfleet.sim.sharding import Shard  # noqa: PLC0415  --help stays quick
 
     traces = load_traces(fleet, run.file.parent)
     try:

@@ -17,9 +17,9 @@ from trnfleet.clock import ManualClock, format_rfc3339
 from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.record.format.metadata import About
 from trnfleet.record.write.writer import RecordingWriter
-from trnfleet.sim.announcements import will_envelope
-from trnfleet.sim.publishing import Simulation
-from trnfleet.sim.samples import boot_of_seed
+from trnfleet.sim.publish.service import Simulation
+from trnfleet.sim.publish.state import will_envelope
+from trnfleet.sim.publish.telemetry import boot_of_seed
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.wire.ports import LinkStatus
 

@@ -259,7 +259,7 @@ def _write(
     jump_s: float,
 ) -> None:
     """Write a fleet's lines to stdout; as fast as they are read, or once a period."""
-    from trnfleet.sim.samples import Include, stdout_ticks  # noqa: PLC0415  --help stays quick
+    from trnfleet.sim.publish.telemetry import Include, stdout_ticks  # noqa: PLC0415  --help stays quick
 
     batches = stdout_ticks(engine, ticks=ticks, include={Include(kind) for kind in kinds}, jump_s=jump_s)
     output = sys.stdout.buffer
@@ -298,10 +298,10 @@ async def _publish(
     jump_s: float,
     allow_commands: bool,
 ) -> None:
-    from trnfleet.sim.announcements import new_boot, will_envelope  # noqa: PLC0415  --help stays quick
-    from trnfleet.sim.commands import Commands, serve  # noqa: PLC0415  --help stays quick
-    from trnfleet.sim.publishing import Simulation  # noqa: PLC0415  --help stays quick
-    from trnfleet.sim.unreliable import TransportControl  # noqa: PLC0415  --help stays quick
+    from trnfleet.sim.publish.commands import Commands, serve  # noqa: PLC0415  --help stays quick
+    from trnfleet.sim.publish.faulty_publisher import TransportControl  # noqa: PLC0415  --help stays quick
+    from trnfleet.sim.publish.service import Simulation  # noqa: PLC0415  --help stays quick
+    from trnfleet.sim.publish.state import new_boot, will_envelope  # noqa: PLC0415  --help stays quick
     from trnfleet.transport.mqtt import MqttPublisher, MqttSource  # noqa: PLC0415  --help stays quick
 
     clock, boot, ending = SystemClock(), new_boot(), Ending()

@@ -16,19 +16,19 @@ from trnfleet.domain.fleet import Inference, expand
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import METRICS, Scope
 from trnfleet.errors import ConfigError
-from trnfleet.sim.ecc import CorrectedErrors
-from trnfleet.sim.holdings import Held, Holdings
-from trnfleet.sim.hosts import HostPhysics
-from trnfleet.sim.incidents import RESTARTED_COUNTERS, Incidents
-from trnfleet.sim.noise import Noise
-from trnfleet.sim.occurrences import Occurrence
-from trnfleet.sim.physics import ChipPhysics
+from trnfleet.sim.events import Occurrence
+from trnfleet.sim.faults.timeline import RESTARTED_COUNTERS, Incidents
+from trnfleet.sim.hardware.chips import ChipPhysics
+from trnfleet.sim.hardware.ecc import CorrectedErrors
+from trnfleet.sim.hardware.hosts import HostPhysics
+from trnfleet.sim.hardware.silent_rows import Silence
+from trnfleet.sim.hardware.thermal import Throttling
+from trnfleet.sim.jobs.workloads import JobTick, Workloads
 from trnfleet.sim.placement import IDLE, Cohorts, Placement, check_hardware
-from trnfleet.sim.reserving import occurrence
-from trnfleet.sim.shards import WHOLE, Shard, own_instances
-from trnfleet.sim.silence import Silence
-from trnfleet.sim.throttling import Throttling
-from trnfleet.sim.workloads import JobTick, Workloads
+from trnfleet.sim.reservations.account import Held, Holdings
+from trnfleet.sim.reservations.messages import occurrence
+from trnfleet.sim.rng import Noise
+from trnfleet.sim.sharding import WHOLE, Shard, own_instances
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.scenario import Scenario
-    from trnfleet.sim.paces import Paces
-    from trnfleet.sim.traces import Trace
+    from trnfleet.sim.jobs.slowdown import Paces
+    from trnfleet.sim.jobs.traces import Trace
 
 LEAP_S = 3_600.0
 """Simulated seconds that a jump lives through at once."""

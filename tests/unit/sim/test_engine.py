@@ -82,7 +82,7 @@ def test_chips_of_an_instance_do_not_depend_on_what_else_is_in_its_chunk(
     """Small chunks give the same bits as large ones."""
     jobs = [training(on=["c/us-0001..us-0003"])]
     whole = make_engine(*jobs, ultraservers=5, instances=7)
-    monkeypatch.setattr("trnfleet.sim.chunks.CHUNK_INSTANCES", 4)
+    monkeypatch.setattr("trnfleet.sim.hardware.columns.CHUNK_INSTANCES", 4)
     cut = make_engine(*jobs, ultraservers=5, instances=7)
     for _ in range(3):
         whole.step()

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.trouble import IDLE, SERVE, TRAIN, Trouble
+
+from trnfleet.domain.faults import FAULTS, Recovery
+from trnfleet.domain.targets import resolve
+from trnfleet.sim.faults.incident import Step, concerns, cures, make, reacts
+from trnfleet.sim.jobs.slowdown import Halt
+
+if TYPE_CHECKING:
+    from trnfleet.sim.faults.incident import Incident
+
+INSTANCE = f"{TRAIN}/trn2u-0001-2"
+CHIP = f"{INSTANCE}/chip05"
+TROUBLE = Trouble()
+
+
+def incident(
+    fault: str,
+    target: str,
+    begins_s: float = 100.0,
+    *,
+    lasts_s: float | None = None,
+    magnitude: float | None = None,
+) -> Incident:
+    (found,) = resolve(TROUBLE.layout, FAULTS[fault], target, lambda count, _: list(range(count)))
+    return make(
+        TROUBLE.layout, TROUBLE.placement, FAULTS[fault], found, begins_s, lasts_s=lasts_s, magnitude=magnitude
+    )  # fmt: skip  # one line an idea
+
+
+def paths(each: Incident) -> list[str]:
+    return [TROUBLE.layout.instances[number] for number in each.instances]
+
+
+@pytest.mark.parametrize(
+    ("fault", "target", "instances", "chips", "jobs"),
+    [
+        ("straggler", CHIP, [INSTANCE], 1, 1),
+        ("link_down", f"{CHIP}:east", [INSTANCE], 2, 1),
+        ("z_link_down", f"{CHIP}:z_next", [INSTANCE, f"{TRAIN}/trn2u-0001-3"], 2, 1),
+        ("z_link_down", f"{TRAIN}/trn2u-0001-0/chip05:z_prev", [f"{TRAIN}/trn2u-0001-0", f"{TRAIN}/trn2u-0001-3"], 2, 1),
+        ("nic_down", INSTANCE, [INSTANCE], 1, 1),
+        ("rack_overheat", f"{TRAIN}/trn2u-0001-1", [f"{TRAIN}/trn2u-0001-0", f"{TRAIN}/trn2u-0001-1"], 0, 1),
+        ("rack_overheat", f"{IDLE}/trn2-0002", [f"{IDLE}/trn2-0002"], 0, 0),
+        ("ultraserver_split", SERVE, [f"{SERVE}/trn2u-0002-{n}" for n in range(4)], 64, 1),
+        ("storage_slow", "c", list(TROUBLE.layout.instances), 0, 2),
+        ("hbm_uncorrectable", f"{IDLE}/trn2-0001/chip00", [f"{IDLE}/trn2-0001"], 1, 0),
+    ],
+)  # fmt: skip
+def test_an_incident_is_about_what_its_target_means(
+    fault: str, target: str, instances: list[str], chips: int, jobs: int
+) -> None:
+    """Instances, chips that show it, and jobs follow from scope and place."""
+    each = incident(fault, target)
+    assert paths(each) == instances
+    assert len(each.rows) == chips
+    assert len(each.jobs) == jobs
+    assert each.address == target
+    assert each.path == target.partition(":")[0]
+
+
+def test_what_ends_by_itself_has_a_begin_and_an_end() -> None:
+    """The table's length, or the one that is asked for; without end there is none."""
+    assert incident("straggler", CHIP).steps() == [(100.0, Step.BEGIN), (700.0, Step.END)]
+    assert incident("straggler", CHIP, lasts_s=5.0).steps() == [(100.0, Step.BEGIN), (105.0, Step.END)]
+    assert incident("straggler", CHIP, lasts_s=float("inf")).steps() == [(100.0, Step.BEGIN)]
+
+
+@pytest.mark.parametrize("lasts_s", [None, 1.0, 395.0, 7_200.0])
+def test_a_recovery_goes_through_all_steps_in_order(lasts_s: float | None) -> None:
+    """From the begin to the return as long as is asked for, each step with its share of it."""
+    each = incident("hbm_uncorrectable", CHIP, lasts_s=lasts_s)
+    times = [at_s for at_s, _ in each.steps()]
+    assert [step for _, step in each.steps()] == [
+        Step.BEGIN, Step.DETECT, Step.QUARANTINE, Step.DRAIN, Step.MEND, Step.RETURN,
+    ]  # fmt: skip  # one line is the list
+    assert times == sorted(times)
+    whole_s = 395.0 if lasts_s is None else lasts_s
+    assert times[-1] - times[0] == pytest.approx(whole_s)
+    assert (times[-2] - times[-3]) / whole_s == pytest.approx(300.0 / 395.0)
+
+
+def test_executions_fail_only_where_a_job_has_some() -> None:
+    """An idle chip's memory counts its error, and no execution."""
+    busy, idle = (
+        incident("hbm_uncorrectable", CHIP),
+        incident("hbm_uncorrectable", f"{IDLE}/trn2-0001/chip05"),
+    )
+    assert [count.metric for count in busy.counts] == ["mem_ecc_uncorrected", "exec_errors"]
+    assert [count.metric for count in idle.counts] == ["mem_ecc_uncorrected"]
+
+
+def test_a_magnitude_is_the_tables_unless_one_is_asked_for() -> None:
+    """A link takes it over as its capacity."""
+    assert incident("link_degraded", f"{CHIP}:east").links[0].capacity == 0.25
+    assert incident("link_degraded", f"{CHIP}:east", magnitude=0.5).links[0].capacity == 0.5
+    assert incident("link_down", f"{CHIP}:east").links[0].capacity == 0.0
+
+
+def test_a_split_takes_every_link_between_the_racks() -> None:
+    """16 cables from instance 1 to 2 and 16 from 3 to 0; those within a rack stay."""
+    pairs = {
+        tuple(sorted(int(TROUBLE.layout.instance_of_chip[row]) - TROUBLE.row(f"{TRAIN}/trn2u-0001-0") for row in link.rows))
+        for link in incident("ultraserver_split", TRAIN).links
+    }  # fmt: skip
+    assert pairs == {(1, 2), (0, 3)}
+    assert len(incident("ultraserver_split", TRAIN).links) == 32
+
+
+def test_hangs_and_crashes_stop_a_job_and_others_do_not() -> None:
+    """What a fault does to its job at once."""
+    assert reacts(incident("hang_compute", CHIP)) is Halt.HANG
+    assert reacts(incident("runtime_crash", CHIP)) is Halt.DOWN
+    assert reacts(incident("link_down", f"{CHIP}:east")) is Halt.NONE
+    assert reacts(incident("instance_retirement", INSTANCE)) is Halt.NONE
+
+
+def test_only_what_sits_in_an_instance_goes_with_it() -> None:
+    """A chip's and an instance's faults do, a rack's heat and a file system do not; a cable has two instances."""
+    here, next_to_it = TROUBLE.row(INSTANCE), TROUBLE.row(f"{TRAIN}/trn2u-0001-3")
+    assert concerns(incident("straggler", CHIP), here)
+    assert not concerns(incident("straggler", CHIP), next_to_it)
+    assert concerns(incident("z_link_down", f"{CHIP}:z_next"), next_to_it)
+    assert concerns(incident("agent_silent", INSTANCE), here)
+    for fault, target in (("rack_overheat", INSTANCE), ("storage_slow", "c"), ("ultraserver_split", TRAIN)):
+        assert not concerns(incident(fault, target), here)
+
+
+@pytest.mark.parametrize(
+    ("recovery", "cured"),
+    [
+        (Recovery.REPLACE, {"straggler", "agent_silent", "firmware_heartbeat_lost", "hbm_uncorrectable_repairable", "dma_abort"}),
+        (Recovery.REBOOT, {"agent_silent", "firmware_heartbeat_lost", "hbm_uncorrectable_repairable"}),
+        (Recovery.RELOAD, {"hbm_uncorrectable_repairable"}),
+        (Recovery.RESTART_JOB, set()),
+        (Recovery.REPAIR, set()),
+    ],
+)  # fmt: skip
+def test_a_recovery_cures_what_needs_no_more_than_it(recovery: Recovery, cured: set[str]) -> None:
+    """New hardware ends all, a reboot what a reboot or a reload would, a reload what a reload would; there only."""
+    others = [
+        incident("straggler", CHIP),
+        incident("agent_silent", INSTANCE),
+        incident("firmware_heartbeat_lost", CHIP),
+        incident("hbm_uncorrectable_repairable", CHIP),
+        incident("dma_abort", CHIP),
+    ]
+    here = TROUBLE.row(INSTANCE)
+    assert {each.fault.name for each in others if cures(recovery, each, here)} == cured
+    assert not any(cures(recovery, each, here + 1) for each in others)

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import pytest
+from support.trouble import IDLE, TRAIN, Trouble
+
+from trnfleet.domain.faults import FAULTS, Reaction
+from trnfleet.domain.targets import resolve
+from trnfleet.sim.events import Occurrence
+from trnfleet.sim.faults.incident import Incident, Step, make
+from trnfleet.sim.faults.log_lines import Teller
+from trnfleet.sim.ids import ec2_id, serial_number
+
+INSTANCE = f"{TRAIN}/trn2u-0001-2"
+CHIP = f"{INSTANCE}/chip11"
+SEED = 7
+TROUBLE = Trouble(seed=SEED)
+TELLER = Teller(TROUBLE.layout, ("train", "serve"), SEED)
+
+
+def incident(fault: str, target: str = CHIP) -> Incident:
+    (found,) = resolve(TROUBLE.layout, FAULTS[fault], target, lambda count, _: list(range(count)))
+    return make(TROUBLE.layout, TROUBLE.placement, FAULTS[fault], found, 100.0)
+
+
+def steps(each: Incident, generation: int = 0) -> list[Occurrence]:
+    return [event for at_s, step in each.steps() for event in TELLER.step(each, step, at_s, generation)]
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "action"),
+    [
+        ("hbm_uncorrectable", "HBM_UNCORRECTABLE_ERROR", "TERMINATE_INSTANCE"),
+        ("hbm_uncorrectable_repairable", "HBM_UNCORRECTABLE_ERROR", "RELOAD_DRIVER"),
+        ("sram_uncorrectable", "SRAM_UNCORRECTABLE_ERROR", "TERMINATE_INSTANCE"),
+        ("dma_abort", "DMA_ERROR", "TERMINATE_INSTANCE"),
+    ],
+)
+@pytest.mark.parametrize("generation", [0, 3])
+def test_the_kernel_names_the_hardware_that_failed(
+    fault: str, error: str, action: str, generation: int
+) -> None:
+    """Published: the driver's line with error, instance, host, device, serial number and action (nrt-troubleshoot)."""
+    (line,) = TELLER.begin(incident(fault), generation)
+    assert line == Occurrence(
+        100.0,
+        CHIP,
+        "hardware",
+        fault,
+        "critical",
+        f"NEURON_HW_ERR={error} instance-id={ec2_id(SEED, INSTANCE, generation)} hostname=trn2u-0001-2 nd-id=11 nc-id=0 "
+        f"serial-num={serial_number(SEED, CHIP, generation)} action={action}",
+        "train",
+    )
+
+
+@pytest.mark.parametrize(
+    ("fault", "name", "words", "status"),
+    [
+        ("hbm_uncorrectable", "execution_failed", "[ND 11] Uncorrectable HBM memory error is detected.", "(NRT_EXEC_HW_ERR_HBM_UE, 1201)"),
+        ("hbm_uncorrectable_repairable", "execution_failed", "[ND 11] Uncorrectable HBM", "(NRT_EXEC_HW_ERR_REPAIRABLE_HBM_UE, 1205)"),
+        ("sram_uncorrectable", "execution_failed", "[ND 11][NC 0] Uncorrectable memory error", "(NRT_EXEC_HW_ERR_NC_UE, 1202)"),
+        ("dma_abort", "execution_failed", "[MLA 11][NC 0] DMA TX engine 0 is in an abort state", "(NRT_EXEC_HW_ERR_DMA_ABORT, 1203)"),
+        ("hang_compute", "hang_compute", "execution timeout (30000 ms) on Neuron Device 11 NC 0", "(NRT_TIMEOUT, 5)"),
+        ("hang_collectives", "hang_collectives", "missing collectives status on Neuron Device 11 NC 0", "(NRT_EXEC_HW_ERR_COLLECTIVES, 1200)"),
+        ("runtime_crash", "runtime_crash", "[ND 11] nrt_execute failed with status 101", "(NRT_EXEC_UNIT_UNRECOVERABLE, 101)"),
+    ],
+)  # fmt: skip
+def test_the_runtime_says_how_executions_end(fault: str, name: str, words: str, status: str) -> None:
+    """Published words and statuses (nrt-troubleshoot, nrt_status.h), for this device and the job that it concerns."""
+    (event,) = TELLER.failure(incident(fault), 130.0)
+    assert (event.time_s, event.path, event.source, event.name) == (130.0, CHIP, "runtime", name)
+    assert (event.severity, event.job, event.nrt) == ("critical", "train", FAULTS[fault].nrt)
+    assert words in event.text
+    assert event.text.endswith(status)
+
+
+@pytest.mark.parametrize("fault", [name for name, fault in FAULTS.items() if fault.runtime_log])
+def test_where_no_job_runs_no_execution_fails(fault: str) -> None:
+    """A runtime that is not there says nothing, and no job is named."""
+    idle = incident(fault, f"{IDLE}/trn2-0001/chip03")
+    assert list(TELLER.failure(idle, 130.0)) == []
+    assert all(event.job is None and event.nrt is None for event in TELLER.begin(idle, 0))
+
+
+@pytest.mark.parametrize("fault", [name for name, fault in FAULTS.items() if fault.reaction is Reaction.HANG])
+def test_no_log_tells_of_a_hang_when_it_begins(fault: str) -> None:
+    """Nothing has failed yet: that comes with the timeout."""
+    assert list(TELLER.begin(incident(fault), 0)) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "target", "source", "text"),
+    [
+        ("link_down", f"{CHIP}:east", "hardware", "neuron: nd11: NeuronLink east is down"),
+        ("z_link_down", f"{CHIP}:z_prev", "hardware", "neuron: nd11: inter-server NeuronLink z_prev is down"),
+        ("nic_down", INSTANCE, "network", "efa 0000:c9:00.0: link is down"),
+        ("instance_retirement", INSTANCE, "ec2", "EC2 scheduled event: instance-retirement"),
+        ("instance_reboot", INSTANCE, "ec2", "EC2 status: instance-reboot"),
+        ("storage_slow", "c", "operator", "shared storage: throughput is at its limit"),
+        ("firmware_heartbeat_lost", CHIP, "hardware", "neuron: nd11: firmware heartbeat is lost"),
+    ],
+)
+def test_each_fault_is_told_by_who_would_know(fault: str, target: str, source: str, text: str) -> None:
+    """The driver, the network, EC2 (its event codes are published) or those who run the site."""
+    (event,) = TELLER.begin(incident(fault, target), 0)
+    assert (event.source, event.text, event.path) == (source, text, target.partition(":")[0])
+    assert event.severity == FAULTS[fault].severity
+
+
+def test_a_recovery_is_told_step_by_step() -> None:
+    """Noticed, quarantined, drained, replaced by a new EC2 id, returned: of the instance, by operators and EC2."""
+    told = steps(incident("sram_uncorrectable"), generation=1)
+    assert [(event.time_s, event.name, event.source) for event in told] == [
+        (115.0, "fault_detected", "operator"),
+        (120.0, "instance_quarantined", "operator"),
+        (135.0, "instance_drained", "operator"),
+        (435.0, "instance_replaced", "ec2"),
+        (495.0, "instance_returned", "operator"),
+    ]
+    assert {event.path for event in told} == {INSTANCE}
+    assert {event.severity for event in told} == {"info"}
+    assert told[3].text == f"{INSTANCE} is replaced by {ec2_id(SEED, INSTANCE, 1)}"
+
+
+@pytest.mark.parametrize(
+    ("fault", "target", "names"),
+    [
+        ("link_down", f"{CHIP}:east", ["fault_detected", "repair_begun", "fault_repaired"]),
+        ("hang_collectives", CHIP, ["fault_detected"]),
+        ("instance_reboot", INSTANCE, ["instance_rebooted", "instance_returned"]),
+        ("hbm_uncorrectable_repairable", CHIP, ["fault_detected", "instance_quarantined", "instance_drained", "driver_reloaded", "instance_returned"]),
+        ("ultraserver_split", TRAIN, ["fault_detected", "instance_quarantined", "instance_drained", "fault_repaired", "instance_returned"]),
+    ],
+)  # fmt: skip
+def test_steps_that_take_no_time_are_not_told(fault: str, target: str, names: list[str]) -> None:
+    """A recovery tells of what is done in it, and of nothing else."""
+    assert [event.name for event in steps(incident(fault, target))] == names
+
+
+def test_a_repair_names_the_link_itself() -> None:
+    """Four torus links leave a chip; the one that was mended is named with its direction."""
+    for fault, way in (("link_down", "east"), ("z_link_down", "z_next")):
+        mended = next(e for e in steps(incident(fault, f"{CHIP}:{way}")) if e.name == "fault_repaired")
+        assert f"{CHIP}:{way}" in mended.text
+
+
+def test_an_end_is_told_of_the_target() -> None:
+    """By who told of the begin."""
+    (event,) = TELLER.end(incident("nic_down", INSTANCE), 1_000.0)
+    assert (event.time_s, event.source, event.name, event.severity) == (
+        1_000.0,
+        "network",
+        "fault_over",
+        "info",
+    )
+    assert event.text.endswith(f"on {INSTANCE} is over")
+
+
+@pytest.mark.parametrize("step", [Step.BEGIN, Step.END])
+def test_only_steps_of_a_recovery_are_steps(step: Step) -> None:
+    """Begin and end have words of their own."""
+    assert list(TELLER.step(incident("sram_uncorrectable"), step, 100.0, 0)) == []

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from support.trouble import Trouble
+
+from trnfleet.domain.faults import FAULTS
+from trnfleet.domain.scenario import Rates
+from trnfleet.errors import ConfigError
+from trnfleet.sim.faults.random_faults import HIGHEST_MEAN, STRETCH_S, STRETCHES, Wear, WearProcess
+from trnfleet.sim.rng import Noise
+
+DAY_S = 86_400.0
+BY_THEMSELVES = {name for name, fault in FAULTS.items() if fault.rate_per_device_day is not None}
+
+
+def process(
+    acceleration: float = 1.0, chips: int = 16_384, seed: int = 3, **rates: tuple[str, ...]
+) -> WearProcess:
+    return WearProcess(Noise(seed), Rates(acceleration=acceleration, **rates), chips)
+
+
+def drawn(wear: WearProcess, end_s: float, window_s: float) -> list[Wear]:
+    """Return what comes until `end_s`, asked for window by window."""
+    found, windows = [], round(end_s / window_s)
+    for number in range(1, windows + 1):
+        found += wear.until(number * window_s)
+    return found
+
+
+def test_faults_come_as_often_as_their_rates_say() -> None:
+    """54 days of 16,384 chips: each kind's number lies within four standard deviations of rate x device-days."""
+    counted = Counter(wear.fault.name for wear in process().until(54 * DAY_S))
+    for name in BY_THEMSELVES:
+        mean = (FAULTS[name].rate_per_device_day or 0.0) * 16_384 * 54
+        assert abs(counted[name] - mean) <= 4 * mean**0.5 + 1, name
+    assert set(counted) <= BY_THEMSELVES
+
+
+def test_acceleration_multiplies_the_rates() -> None:
+    """A hundred times as often in a hundredth of the time is as many."""
+    slow = len(process(1.0).until(20 * DAY_S))
+    fast = len(process(100.0).until(0.2 * DAY_S))
+    assert fast == pytest.approx(slow, abs=5 * slow**0.5)
+
+
+def test_gaps_are_those_of_a_poisson_process() -> None:
+    """The gaps' mean equals their standard deviation, and places inside a stretch are even."""
+    times = np.array([wear.time_s for wear in process(300.0, only=("hbm_uncorrectable",)).until(DAY_S)])
+    gaps = np.diff(times)
+    assert len(gaps) > 200
+    assert gaps.std() == pytest.approx(gaps.mean(), rel=0.15)
+    inside = times % STRETCH_S / STRETCH_S
+    assert inside.mean() == pytest.approx(0.5, abs=0.06)
+    assert (gaps > 0).all()
+
+
+@pytest.mark.parametrize("window_s", [0.5, 1.0, 7.0, 60.0, 3_600.0])
+def test_the_same_faults_come_for_any_tick(window_s: float) -> None:
+    """However time is divided, times, kinds and places are the same."""
+    whole = process(500.0).until(7_200.0)
+    assert len(whole) > 20
+    # A stretch is drawn when it begins, so that the last one may bring what lies behind the end.
+    cut = [wear for wear in drawn(process(500.0), 7_200.0, window_s) if wear.time_s < 7_200.0]
+    assert sorted(cut) == sorted(wear for wear in whole if wear.time_s < 7_200.0)
+
+
+def test_nothing_is_drawn_late() -> None:
+    """What `until` returns for the first time lies after what it was asked for before, at any instant."""
+    wear, before = process(500.0), 0.0
+    for end_s in (3.0, 10.0, 10.000000000000002, 29.999999999999996, 30.0, 639.9, 640.0, 640.1, 9_000.0):
+        assert all(each.time_s >= before for each in wear.until(end_s))
+        before = end_s
+    assert wear.until(before) == []
+
+
+def test_a_stretch_is_the_same_whatever_block_is_drawn_before() -> None:
+    """A process that jumps over many blocks finds in each what one that went through them found."""
+    steps, jump = process(200.0), process(200.0)
+    end_s = 20 * STRETCHES * STRETCH_S
+    assert sorted(drawn(steps, end_s, STRETCH_S)) == sorted(jump.until(end_s))
+
+
+def test_each_fault_has_a_place_of_its_own() -> None:
+    """Several in one stretch, at the highest rate that is allowed, fall on different chips at different times."""
+    rate = FAULTS["ecc_corrected_storm"].rate_per_device_day or 0.0
+    highest = HIGHEST_MEAN * DAY_S / (STRETCH_S * rate * 16_384)
+    found = process(0.99 * highest, only=("ecc_corrected_storm",)).until(DAY_S)
+    stretches = Counter(int(wear.time_s // STRETCH_S) for wear in found)
+    assert max(stretches.values()) > 2
+    assert len({wear.place for wear in found}) == len({wear.time_s for wear in found}) == len(found)
+    places = np.array([wear.place % 16_384 for wear in found])
+    assert places.mean() == pytest.approx(16_384 / 2, rel=0.03)
+
+
+def test_only_and_without_choose() -> None:
+    """`only` leaves these alone, `without` takes some away; the others come when they would have come anyway."""
+    every = process(2_000.0).until(3_600.0)
+    only = process(2_000.0, only=("link_down", "straggler")).until(3_600.0)
+    rest = process(2_000.0, without=("link_down", "straggler")).until(3_600.0)
+    assert {wear.fault.name for wear in only} == {"link_down", "straggler"}
+    assert sorted(only + rest) == sorted(every)
+
+
+def test_another_seed_brings_other_faults() -> None:
+    """The same seed brings the same."""
+    assert process(500.0).until(3_600.0) == process(500.0).until(3_600.0)
+    assert process(500.0).until(3_600.0) != process(500.0, seed=4).until(3_600.0)
+
+
+def test_without_rates_nothing_comes() -> None:
+    """A scenario without `[rates]` is quiet for ever."""
+    assert WearProcess(Noise(1), None, 1_000_000).until(1e9) == []
+
+
+def test_too_high_an_acceleration_is_refused() -> None:
+    """The message names the fault and the highest that is possible, which is then accepted."""
+    with pytest.raises(
+        ConfigError, match=r"rates.acceleration = 1e\+06: .* on 16,384 chips; at most"
+    ) as refused:
+        process(1e6)
+    rate = max(FAULTS[name].rate_per_device_day or 0.0 for name in BY_THEMSELVES)
+    highest = HIGHEST_MEAN * DAY_S / (STRETCH_S * rate * 16_384)
+    process(highest * 0.999)
+    assert "ecc_corrected_storm" in str(refused.value)
+
+
+def test_wear_hits_what_the_fleet_has_and_heals() -> None:
+    """Faults of chance begin and end like any other, at addresses of their scope, and the same for any windows."""
+    rates = {"acceleration": 20_000.0}
+    fine, coarse = Trouble(rates=rates), Trouble(rates=rates)
+    fine.go(3_000.0, 5.0)
+    coarse.go(3_000.0, 500.0)
+    assert fine.told == coarse.told
+    assert len({event.name for event in fine.told}) > 5
+    assert {each.address for each in fine.incidents.active()} == {
+        each.address for each in coarse.incidents.active()
+    }
+    for event in fine.told:
+        assert fine.layout.find(event.path) is not None, event.path
+
+
+def test_wear_of_a_jobs_own_faults_spares_idle_chips() -> None:
+    """A runtime that does not run does not crash: nothing is told of it."""
+    trouble = Trouble(rates={"acceleration": 300_000.0, "only": ["runtime_crash", "hang_collectives"]})
+    trouble.go(10_000.0, 100.0)
+    crashed = [event for event in trouble.told if event.name in {"runtime_crash", "hang_collectives"}]
+    assert len(crashed) > 20
+    assert all(event.job for event in crashed)
+    assert not any("standalone" in event.path for event in trouble.told)

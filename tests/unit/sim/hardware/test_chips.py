@@ -1,0 +1,357 @@
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from support.chips import IDLE_ROW, Chips, doing, make_fleet, phase
+
+from trnfleet.domain.hardware import topology
+from trnfleet.domain.hardware.catalogue import TRAINIUM2
+from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS
+from trnfleet.monitor.store.findings import THROTTLE_PCT
+from trnfleet.sim.hardware.heat import OFFSET_C
+from trnfleet.sim.hardware.thermal import Throttled
+from trnfleet.sim.jobs.activity import ACTIVITY, QUANTITIES, Phase, ramp_loss
+from trnfleet.sim.rng import Noise, Stream
+
+ONE = "c/standalone/trn2-0001"
+WRITTEN = [metric for metric in CHIP_METRICS if metric.name not in {"links_up", "health", "exec_errors"}]
+WRITTEN = [metric for metric in WRITTEN if "ecc" not in metric.name]
+
+
+def power_util(
+    chips: Chips, which: Phase, ticks: int = 5, **rest: float
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    readings = []
+    for _ in range(ticks):
+        chips.tick(doing(phase(which), **rest))
+        readings.append(chips.value("power_util_pct")[:16])
+    return np.concatenate(readings)
+
+
+def test_idle_chips_read_about_zero() -> None:
+    """Idle reads 0.00 to 0.02 % in sysfs (measured on inf2 and trn1): its own noise apart, power is the background's."""
+    chips = Chips(make_fleet())
+    readings = []
+    for _ in range(50):
+        chips.tick(doing())
+        readings.append(chips.value("power_util_pct"))
+    assert np.max(readings) <= 0.3
+    assert np.mean(readings) == pytest.approx(0.08, abs=0.02)
+    for name in ("nc_util_pct", "engine_util_pct", "tflops", "hbm_read_bytes_per_s", "hbm_write_bytes_per_s"):
+        assert (chips.columns[name] == 0).all()
+    assert np.nanmax(chips.value("link_tx_bytes_per_s")) == 0
+    assert (chips.columns["throttle_pct"] == 0).all()
+    assert chips.value("power_w") == pytest.approx(90, abs=1.5)
+    assert np.isnan(chips.value("exec_latency_p50_s")).all()
+    assert np.isnan(chips.value("exec_latency_p99_s")).all()
+
+
+@pytest.mark.parametrize(
+    ("which", "low", "high"),
+    [
+        (Phase.COMPUTE, 75, 92),
+        (Phase.PREFILL, 75, 92),
+        (Phase.COLLECTIVE, 40, 55),
+        (Phase.CHECKPOINT, 5, 12),
+    ],
+)
+def test_phases_draw_what_power_studies_say(which: Phase, low: float, high: float) -> None:
+    """Power above background: compute 75-92 %, collectives 40-55 %, checkpoints 5-12 % (POLCA, arXiv 2508.14318)."""
+    readings = power_util(Chips(make_fleet(ONE)), which)
+    assert readings.min() > low
+    assert readings.max() < high
+
+
+@pytest.mark.parametrize("hbm_share", [0.15, 0.30])
+def test_decode_draws_35_to_55_percent(hbm_share: float) -> None:
+    """Decode from batch 1, which reads 15 % of HBM bandwidth, to twice that."""
+    readings = power_util(Chips(make_fleet(ONE)), Phase.DECODE, hbm_read_bytes_per_s=hbm_share * 2.9e12)
+    assert readings.min() > 35
+    assert readings.max() < 55
+
+
+def test_power_stays_between_background_and_maximum() -> None:
+    """A chip that does everything at once draws its maximum, 500 W (estimated for Trainium2), and never more."""
+    chips = Chips(make_fleet(ONE))
+    chips.tick(doing(IDLE_ROW + 1.0, hbm_read_bytes_per_s=1e13))
+    watts = chips.value("power_w")
+    assert watts[:16].max() <= TRAINIUM2.power_max_w.value
+    assert watts[:16].min() > 480
+    assert watts[16:].min() >= TRAINIUM2.power_background_w.value
+    chips.tick(doing(phase(Phase.COMPUTE)))
+    expected = 90 + chips.value("power_util_pct") / 100 * 410
+    assert chips.value("power_w") == pytest.approx(expected, abs=0.06)
+
+
+def test_power_follows_the_active_tensor_engine_not_mfu() -> None:
+    """Twice the useful FLOPs in the same active time draw the same power."""
+    chips, other = Chips(make_fleet(ONE)), Chips(make_fleet(ONE))
+    jobs = doing(phase(Phase.COMPUTE))
+    chips.tick(jobs)
+    jobs.peak_flops_share[:] *= 2
+    other.tick(jobs)
+    assert other.value("tflops")[:16].mean() > 1.8 * chips.value("tflops")[:16].mean()
+    assert np.array_equal(chips.columns["power_w"], other.columns["power_w"])
+
+
+def test_power_without_noise_is_the_mean_of_that_with_it() -> None:
+    """What throttling goes by is what the columns show on average, for every phase and for idle hosts."""
+    for which in Phase:
+        chips = Chips(make_fleet(ONE))
+        shown = []
+        for _ in range(40):
+            chips.tick(doing(phase(which)))
+            shown.append(chips.value("power_w").reshape(2, 16).mean(axis=1))
+        mean_w = chips.physics.cohort_power_w(doing(phase(which)), chips.pace)[chips.cohorts.of_instance]
+        assert np.mean(shown, axis=0) == pytest.approx(mean_w, rel=0.005)
+
+
+def test_temperature_begins_settled_and_each_chip_has_its_offset() -> None:
+    """The first tick shows inlet + resistance x power + an offset of at most 1.5 degC that stays."""
+    chips = Chips(make_fleet(inlet_c=25.0))
+    chips.tick(doing())
+    offset = chips.value("temperature_c") - 25.0 - 0.11 * chips.value("power_w")
+    assert np.abs(offset).max() <= OFFSET_C + 0.1
+    assert offset.std() > 0.5
+    chips.tick(doing())
+    again = chips.value("temperature_c") - 25.0 - 0.11 * chips.value("power_w")
+    assert again == pytest.approx(offset, abs=0.2)
+
+
+@pytest.mark.parametrize(("period_s", "ticks"), [(0.1, 300), (1.0, 30), (10.0, 3), (30.0, 1)])
+def test_temperature_decays_with_the_time_constant(period_s: float, ticks: int) -> None:
+    """After 30 s, one time constant, a disturbance is 1/e of what it was, however the time is cut."""
+    disturbed, calm = Chips(make_fleet()), Chips(make_fleet())
+    for chips in (disturbed, calm):
+        chips.tick(doing())
+    disturbed.physics._temperature_c += np.float32(40)
+    for _ in range(ticks):
+        for chips in (disturbed, calm):
+            chips.tick(doing(), period_s)
+    left = disturbed.physics._temperature_c - calm.physics._temperature_c
+    assert left == pytest.approx(40 / math.e, abs=2e-3)
+
+
+def test_temperature_lags_behind_power() -> None:
+    """Power swings with the phases by far more than temperature over resistance does."""
+    chips = Chips(make_fleet(ONE))
+    watts, degrees = [], []
+    for second in range(150):
+        chips.tick(doing(phase(Phase.COMPUTE if second % 10 < 7 else Phase.COLLECTIVE)))
+        watts.append(chips.value("power_w")[:16].mean())
+        degrees.append(chips.value("temperature_c")[:16].mean())
+    assert np.ptp(watts) * 0.11 > 3 * np.ptp(degrees[100:])
+
+
+def test_a_warmer_inlet_warms_its_own_instance_alone() -> None:
+    """An hour of 20 degC more at one inlet is 20 degC more at its chips."""
+    chips, calm = Chips(make_fleet()), Chips(make_fleet())
+    for each in (chips, calm):
+        each.tick(doing())
+    chips.inlet_delta_c[1] = 20
+    for each in (chips, calm):
+        each.tick(doing(), 3_600.0)
+    difference = chips.value("temperature_c") - calm.value("temperature_c")
+    assert (difference[:16] == 0).all()
+    assert difference[16:] == pytest.approx(20, abs=0.11)
+
+
+def test_liquid_cooling_is_cooler_and_quicker() -> None:
+    """A cold plate has its own resistance and time constant (assumed); power is the same."""
+    air, liquid = Chips(make_fleet(ONE)), Chips(make_fleet(ONE, cooling="liquid"))
+    for each in (air, liquid):
+        each.tick(doing(phase(Phase.COMPUTE)))
+    assert np.array_equal(air.columns["power_w"], liquid.columns["power_w"])
+    rise = liquid.value("temperature_c") - 27
+    assert rise == pytest.approx(0.05 * liquid.value("power_w"), abs=OFFSET_C + 0.1)
+    for each in (air, liquid):
+        each.tick(doing(), 10.0)
+    assert (np.abs(liquid.value("temperature_c") - 27 - 4.5).max()) < OFFSET_C + 7.2
+    gone = [1 - (each.value("temperature_c")[:16].mean() - settled) / start for each, settled, start in
+            ((air, 27 + 0.11 * 90, 0.11 * 350), (liquid, 27 + 0.05 * 90, 0.05 * 350))]  # fmt: skip
+    assert gone == pytest.approx([1 - math.exp(-10 / 30), 1 - math.exp(-10 / 10)], abs=0.05)
+
+
+@pytest.mark.parametrize("which", Phase)
+def test_ramps_withhold_little_and_warn_nobody(which: Phase) -> None:
+    """dI/dt withholds about 1 % in compute and a few % in decode: the monitor's findings stay quiet."""
+    chips = Chips(make_fleet(ONE))
+    chips.tick(doing(phase(which)))
+    shown = chips.value("throttle_pct")
+    assert shown[:16] == pytest.approx(100 * ACTIVITY[which, QUANTITIES["didt"]], abs=0.25)
+    assert shown[:16].max() < THROTTLE_PCT / 1.5
+    assert (shown[16:] == 0).all()
+    assert {Phase.COMPUTE: 1.0, Phase.PREFILL: 1.0, Phase.DECODE: 2.5}.get(which, shown[0]) == shown[0]
+
+
+def test_a_ramp_costs_a_quarter_of_its_time() -> None:
+    """From half the rate to all of it in 3 us (published) loses 0.75 us of peak; a shorter burst loses up to half."""
+    assert ramp_loss(1.0, 3e-6) == pytest.approx(0.25)
+    assert ramp_loss(1.0, 75e-6) == pytest.approx(0.01)
+    assert ramp_loss(0.5, 75e-6) == pytest.approx(0.005)
+    assert ramp_loss(1.0, 1e-9) == pytest.approx(0.5, abs=1e-3)
+
+
+def test_throttled_chips_show_the_greater_part() -> None:
+    """Heat and caps show where they withhold more than the ramps do, for a chip or not at all."""
+    chips = Chips(make_fleet(ONE), own=range(1))
+    throttled = Throttled(np.array([3, 5, 20], np.int64), np.array([12.3, 0.3, 50.0]))
+    chips.tick(doing(phase(Phase.DECODE)), throttled=throttled)
+    shown = chips.value("throttle_pct")
+    assert shown[3] == 12.5
+    assert (np.delete(shown[:16], 3) == 2.5).all()
+    assert (shown[16:] == 0).all()
+    chips.tick(doing(phase(Phase.DECODE)))
+    assert (chips.value("throttle_pct")[:16] == 2.5).all()
+
+
+def test_both_ends_of_every_link_agree() -> None:
+    """What a chip sends in a direction its neighbour receives from the opposite one, Z rings included."""
+    chips = Chips(make_fleet("c/us-0001", ultraservers=2))
+    chips.tick(doing(phase(Phase.COLLECTIVE)), slow={37 * 6 + topology.EAST: 0.4})
+    layout = chips.layout
+    sent = chips.columns["link_tx_bytes_per_s"]
+    received = chips.columns["link_rx_bytes_per_s"]
+    checked = 0
+    for instance in range(len(layout.instances)):
+        first, mask = int(layout.chip_start[instance]), int(layout.links_mask[instance])
+        members = layout.find_instances(layout.instances[instance].rpartition("/")[0])
+        assert members is not None
+        for chip in range(16):
+            for direction in range(6):
+                if not mask >> direction & 1:
+                    assert sent[first + chip, direction] == 65_535
+                    continue
+                if direction < topology.Z_PREV:
+                    other = first + topology.TORUS_4X4.neighbour(chip, direction)
+                else:
+                    place = topology.ring_neighbour(instance - members.start, direction)
+                    other = int(layout.chip_start[members.start + place]) + chip
+                assert sent[first + chip, direction] == received[other, topology.OPPOSITE[direction]]
+                checked += 1
+    assert checked == 2 * 16 * 4 + 8 * 16 * 6
+    assert (sent[32:96] > 0).all()
+    assert (sent[96:] == 0).all()
+    assert sent[37, topology.EAST] < 0.5 * sent[38, topology.EAST]
+
+
+def test_z_links_carry_a_job_only_between_its_own_instances() -> None:
+    """A job on half an UltraServer uses the one Z link a chip between its two instances."""
+    chips = Chips(make_fleet("c/us-0001/trn2u-0001-0..trn2u-0001-1", instances=0, ultraservers=1))
+    chips.tick(doing(phase(Phase.COLLECTIVE)))
+    z_prev, z_next = chips.columns["link_tx_bytes_per_s"][:, 4:].reshape(4, 16, 2).transpose(2, 0, 1)
+    assert (z_next[0] > 0).all()
+    assert (z_prev[1] > 0).all()
+    assert not z_prev[0].any()
+    assert not z_next[1].any()
+    assert not z_prev[2:].any()
+    assert not z_next[2:].any()
+
+
+def test_lanes_that_a_type_lacks_are_not_available() -> None:
+    """Trainium1 has 2 cores and no Z links; one-chip types have no links at all; both are told apart from 0."""
+    runs = [
+        {"type": "trn1.32xlarge", "count": 1},
+        {"type": "trn1.2xlarge", "count": 2, "first": 10},
+        {"type": "trn2.3xlarge", "count": 1},
+    ]
+    paths = ["c/standalone/trn1-0001", "c/standalone/trn1-0010", "c/standalone/trn2-0001"]
+    chips = Chips(make_fleet(*paths, clusters=[{"name": "c", "instances": runs}]))
+    chips.tick(doing(*(phase(Phase.COMPUTE) for _ in paths)))
+    cores, sent = chips.columns["nc_util_pct"], chips.columns["link_tx_bytes_per_s"]
+    assert cores.shape == (19, 8)
+    assert (cores[:18, 2:] == 255).all()
+    assert (cores[:17, :2] < 255).all()
+    assert (cores[18] < 255).all()
+    assert (sent[:16, :4] < 65_535).all()
+    assert (sent[:16, 4:] == 65_535).all()
+    assert (sent[16:] == 65_535).all()
+    assert chips.value("power_w")[0] <= 200
+    assert chips.value("power_w")[17] == pytest.approx(40, abs=1)
+
+
+MIXED: dict[str, Any] = {
+    "clusters": [
+        {
+            "name": "c",
+            "instances": [{"type": "trn1.2xlarge", "count": 3}, {"type": "trn2.48xlarge", "count": 2}],
+            "ultraservers": [{"count": 3}],
+        }
+    ]
+}
+
+
+@pytest.mark.parametrize("cuts", [(0, 4, 17), (0, 2, 5, 5, 9, 13, 17)])
+def test_parts_together_are_the_whole_bit_for_bit(cuts: tuple[int, ...]) -> None:
+    """Shards that fill their own instances make what one run makes, and write nothing else."""
+    fleet = make_fleet("c/us-0001..us-0002", "c/standalone/trn2-0001", **MIXED)
+    whole = Chips(fleet)
+    parts = [Chips(fleet, own=range(begin, end)) for begin, end in itertools.pairwise(cuts)]
+    row = int(whole.layout.chip_start[9])
+    slow = {row * 6 + 3: 0.5, (row - 1) * 6 + 3: 0.7}
+    hot = Throttled(np.array([row - 1, row], np.int64), np.array([20.0, 30.0]))
+    for each in (whole, *parts):
+        each.set_apart([7, 12], 0.6)
+        each.inlet_delta_c[5:10] = 11
+        for number in range(3):
+            each.tick(doing(phase(Phase(number)), phase(Phase.DECODE)), 2.0, slow=slow, throttled=hot)
+    starts = whole.layout.chip_start
+    for metric in WRITTEN:
+        joined = np.zeros_like(whole.columns[metric.name])
+        for part, begin, end in zip(parts, cuts[:-1], cuts[1:], strict=True):
+            own = slice(int(starts[begin]), int(starts[end]))
+            joined[own] = part.columns[metric.name][own]
+            assert not np.delete(part.columns[metric.name], np.r_[own], axis=0).any(), metric.name
+        assert np.array_equal(joined, whole.columns[metric.name]), metric.name
+        assert whole.columns[metric.name].any(), metric.name
+
+
+def test_an_empty_part_writes_nothing() -> None:
+    """More shards than UltraServers leave some without instances."""
+    chips = Chips(make_fleet(ONE), own=range(1, 1))
+    chips.tick(doing(phase(Phase.COMPUTE)))
+    assert not any(column.any() for column in chips.columns.values())
+
+
+def test_setting_an_instance_apart_changes_no_other() -> None:
+    """A new grouping slows the one instance and leaves the bits of all others as they would have been."""
+    fleet = make_fleet("c/us-0001..us-0002", instances=0, ultraservers=2)
+    plain, grouped = Chips(fleet), Chips(fleet)
+    for each in (plain, grouped):
+        each.tick(doing(phase(Phase.DECODE)))
+    grouped.set_apart([2], 0.5)
+    for each in (plain, grouped):
+        each.tick(doing(phase(Phase.DECODE)))
+    others = np.delete(np.arange(128), np.s_[32:48])
+    for metric in WRITTEN:
+        if metric.name != "link_rx_bytes_per_s":
+            expected, got = plain.columns[metric.name][others], grouped.columns[metric.name][others]
+            assert np.array_equal(expected, got), metric.name
+    assert grouped.value("power_w")[32:48].max() < plain.value("power_w")[32:48].min()
+    for metric in INSTANCE_METRICS:
+        if metric.name not in {"efa_tx_bytes_per_s", "efa_rx_bytes_per_s"}:
+            assert (np.delete(plain.columns[metric.name] == grouped.columns[metric.name], 2)).all()
+
+
+def test_offsets_belong_to_chips_not_to_parts() -> None:
+    """A chip's offset is drawn by its instance's place in the whole fleet."""
+    fleet = make_fleet(instances=4)
+    offsets = Chips(fleet).physics._rest_c
+    assert np.array_equal(Chips(fleet, own=range(2, 4)).physics._rest_c, offsets[32:])
+    lanes = Noise(7).lanes(Stream.THERMAL_OFFSET, 0, 32).take(4, np.uint16).reshape(-1)
+    assert (np.argsort(lanes) == np.argsort(offsets, kind="stable")).mean() > 0.95
+
+
+def test_columns_are_written_in_place() -> None:
+    """Filling keeps each column's memory, type and shape."""
+    chips = Chips(make_fleet(ONE))
+    addresses = {name: column.ctypes.data for name, column in chips.columns.items()}
+    chips.tick(doing(phase(Phase.COMPUTE)))
+    for name, column in chips.columns.items():
+        assert column.ctypes.data == addresses[name]
+        assert column.dtype == BY_NAME[name].dtype
+        assert column.flags.c_contiguous

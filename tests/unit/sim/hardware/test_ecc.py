@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from trnfleet.sim.hardware.ecc import RATES_PER_CHIP_DAY, CorrectedErrors
+from trnfleet.sim.rng import Noise
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+DAY_S = 86_400.0
+
+
+def columns(chips: int) -> dict[str, NDArray[Any]]:
+    return {name: np.zeros(chips, np.uint32) for name in RATES_PER_CHIP_DAY}
+
+
+def errors(sizes: list[int], seed: int = 5) -> tuple[CorrectedErrors, dict[str, NDArray[Any]]]:
+    start = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    return CorrectedErrors(Noise(seed), start), columns(int(start[-1]))
+
+
+@pytest.mark.parametrize(("ticks", "elapsed_s"), [(288, 300.0), (24, 3_600.0), (1, DAY_S)])
+@pytest.mark.parametrize("name", list(RATES_PER_CHIP_DAY))
+def test_as_many_come_in_a_day_whatever_the_tick(name: str, ticks: int, elapsed_s: float) -> None:
+    """A day of 4,000 chips has its rate x 4,000 events, within four standard deviations, for ticks of any length."""
+    source, counted = errors([16] * 250)
+    for tick in range(ticks):
+        source.add(counted, tick, elapsed_s)
+    mean = RATES_PER_CHIP_DAY[name][1] * 4_000
+    assert abs(int(counted[name].sum()) - mean) <= 4 * mean**0.5
+
+
+def test_every_chip_of_every_size_of_instance_has_its_part() -> None:
+    """Instances of one chip have a sixteenth of the events of those of sixteen, and no place is left out."""
+    source, counted = errors([16] * 60 + [1] * 960)
+    for tick in range(60):
+        source.add(counted, tick, DAY_S)
+    memory = counted["mem_ecc_corrected"]
+    assert memory[:960].mean() == pytest.approx(120.0, rel=0.02)
+    assert memory[960:].mean() == pytest.approx(120.0, rel=0.02)
+    by_place = memory[:960].reshape(60, 16).sum(axis=0)
+    assert by_place.min() > 0.95 * by_place.mean()
+
+
+def test_the_same_seed_gives_the_same_events() -> None:
+    """Another seed, or another tick, gives others."""
+    runs = []
+    for seed, tick in ((5, 0), (5, 0), (6, 0), (5, 1)):
+        source, counted = errors([16] * 20, seed)
+        source.add(counted, tick, DAY_S)
+        runs.append(counted["mem_ecc_corrected"].tolist())
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
+    assert runs[0] != runs[3]

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pytest
+from support.trouble import IDLE, SERVE, TRAIN, Trouble
+
+from trnfleet.domain.hardware import topology
+from trnfleet.domain.metrics import BY_NAME
+from trnfleet.sim.hardware.links import LANES, LinkPatches, SlowLink
+from trnfleet.sim.jobs.activity import LINK_CEILING
+from trnfleet.sim.placement import IDLE as NO_JOB
+
+if TYPE_CHECKING:
+    from trnfleet.sim.hardware.links import Patches
+    from trnfleet.sim.jobs.window import JobTick
+
+TROUBLE = Trouble()
+CHIP = f"{TRAIN}/trn2u-0001-2/chip05"
+NORTH, SOUTH, WEST, EAST, Z_PREV, Z_NEXT = range(6)
+PEAK = BY_NAME["link_tx_bytes_per_s"].scale
+
+
+def link(chip: str, direction: int, capacity: float = 0.25) -> SlowLink:
+    return SlowLink.of(TROUBLE.layout, TROUBLE.placement, TROUBLE.row(chip), direction, capacity)
+
+
+def tick(asked: float) -> JobTick:
+    """Return a window in which every job asks its links for a share of their time at peak, all in one phase."""
+    work = (np.array([asked, 0.0]), np.array([1.0, 0.0]))
+    return cast("JobTick", SimpleNamespace(link_work=lambda _job, _axis: work))
+
+
+def found(patches: Patches) -> dict[int, tuple[float, float]]:
+    return {
+        lane: (factor, limit)
+        for lane, factor, limit in zip(*(part.tolist() for part in patches), strict=True)
+    }
+
+
+@pytest.mark.parametrize("direction", range(6))
+def test_a_link_is_the_same_from_both_ends(direction: int) -> None:
+    """Its two lanes are each other's opposite, and its ring has four chips with two lanes each."""
+    near = link(CHIP, direction)
+    row, other = near.rows
+    far = SlowLink.of(
+        TROUBLE.layout, TROUBLE.placement, other, topology.OPPOSITE[direction], near.capacity
+    )  # fmt: skip
+    assert sorted(near.lanes) == sorted(far.lanes)
+    assert near.companions == far.companions
+    assert near.lanes == (row * LANES + direction, other * LANES + topology.OPPOSITE[direction])
+    assert len(near.companions) == 4 * 2 - 2
+    assert len({lane // LANES for lane in (*near.lanes, *near.companions)}) == 4
+    assert {lane % LANES for lane in near.companions} == {direction, topology.OPPOSITE[direction]}
+
+
+def test_a_z_links_ring_goes_through_all_instances() -> None:
+    """The chips of one place in the four instances of the UltraServer, and of no other."""
+    rows = {lane // LANES for lane in link(CHIP, Z_NEXT).companions} | set(link(CHIP, Z_NEXT).rows)
+    assert rows == {TROUBLE.row(f"{TRAIN}/trn2u-0001-{number}/chip05") for number in range(4)}
+
+
+def test_a_link_belongs_to_the_job_on_both_its_ends() -> None:
+    """Where none runs it carries nothing that could go another way."""
+    assert link(CHIP, EAST).job == 0
+    assert link(f"{SERVE}/trn2u-0002-0/chip05", Z_NEXT).job == 1
+    idle = link(f"{IDLE}/trn2-0001/chip05", EAST)
+    assert idle.job == NO_JOB
+    assert idle.companions == ()
+    assert idle.carried(tick(0.5)) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("capacity", "asked", "share"),
+    [(0.25, 0.1, 1.0), (0.25, 0.5, 0.25 * LINK_CEILING / 0.5), (0.0, 0.5, 0.0), (0.0, 0.0, 0.0), (0.25, 0.0, 1.0)],
+)  # fmt: skip
+def test_a_link_carries_what_its_bandwidth_lets_through(capacity: float, asked: float, share: float) -> None:
+    """All of little traffic, a part of much, nothing when it is down."""
+    assert link(CHIP, EAST, capacity).carried(tick(asked)) == pytest.approx(share)
+
+
+def test_what_a_link_cannot_carry_goes_round_its_ring() -> None:
+    """Its own lanes lose what the other lanes of the ring gain; no other lane is touched."""
+    slow = link(CHIP, EAST, 0.25)
+    lanes = found(LinkPatches(TROUBLE.layout, [slow]).of(tick(0.5)))
+    assert sorted(lanes) == sorted([*slow.lanes, *slow.companions])
+    share = slow.carried(tick(0.5))
+    assert 0.0 < share < 1.0
+    assert all(lanes[lane][0] == pytest.approx(share) for lane in slow.lanes)
+    assert all(lanes[lane][0] == pytest.approx(2.0 - share) for lane in slow.companions)
+
+
+def test_no_lane_exceeds_its_links_bandwidth() -> None:
+    """A torus link peaks at 128 GB/s a direction and a Z link at 64 (the SDK's figures, halved); a slow one at its part."""
+    for direction, peak in ((EAST, 128e9), (Z_NEXT, 64e9)):
+        slow = link(CHIP, direction, 0.25)
+        lanes = found(LinkPatches(TROUBLE.layout, [slow]).of(tick(0.5)))
+        whole = peak * LINK_CEILING / PEAK
+        assert all(lanes[lane][1] == np.floor(0.25 * whole) for lane in slow.lanes)
+        assert all(lanes[lane][1] == np.floor(whole) for lane in slow.companions)
+    down = link(CHIP, EAST, 0.0)
+    lanes = found(LinkPatches(TROUBLE.layout, [down]).of(tick(0.5)))
+    assert all(lanes[lane] == (0.0, 0.0) for lane in down.lanes)
+
+
+def test_two_slow_links_of_one_ring_combine() -> None:
+    """What is down stays at nothing whatever the other pushes its way; the rest carries more for each."""
+    first, second = link(CHIP, EAST, 0.0), link(f"{TRAIN}/trn2u-0001-2/chip06", EAST, 0.0)
+    lanes = found(LinkPatches(TROUBLE.layout, [first, second]).of(tick(0.3)))
+    assert all(lanes[lane][0] == 0.0 for lane in (*first.lanes, *second.lanes))
+    others = set(lanes) - {*first.lanes, *second.lanes}
+    assert {lanes[lane][0] for lane in others} == {4.0}
+
+
+def test_a_fleet_without_slow_links_has_no_patches() -> None:
+    """Nothing is touched."""
+    patches = LinkPatches(TROUBLE.layout, []).of(tick(0.5))
+    assert [len(part) for part in patches] == [0, 0, 0]

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from trnfleet.domain.metrics import BY_NAME, Scope
+from trnfleet.sim.hardware.silent_rows import Silence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from trnfleet.sim.engine import Engine
+
+
+@pytest.fixture
+def engine(make_engine: Callable[..., Engine]) -> Engine:
+    """Return an engine of an instance with one chip between two with sixteen, with something in every column."""
+    kinds = [
+        {"type": "trn2.48xlarge", "count": 1, "first": 1},
+        {"type": "trn2.3xlarge", "count": 1, "first": 2},
+        {"type": "trn2.48xlarge", "count": 1, "first": 3},
+    ]
+    made = make_engine(clusters=[{"name": "c", "instances": kinds}])
+    for name, column in made.columns.items():
+        column[:] = np.arange(column.size).reshape(column.shape) % min(BY_NAME[name].top, 250)
+    return made
+
+
+def flags(count: int, *silent: int) -> NDArray[np.bool_]:
+    result = np.zeros(count, np.bool_)
+    result[list(silent)] = True
+    return result
+
+
+def copy(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {name: column.copy() for name, column in columns.items()}
+
+
+def rows_of(engine: Engine, name: str, instance: int) -> slice:
+    if BY_NAME[name].scope is Scope.INSTANCE:
+        return slice(instance, instance + 1)
+    return slice(int(engine.layout.chip_start[instance]), int(engine.layout.chip_start[instance + 1]))
+
+
+@pytest.mark.parametrize("silent", [0, 1, 2])
+def test_silent_rows_say_not_available_and_no_other_does(engine: Engine, silent: int) -> None:
+    """Every metric of the instance and of its chips has its top code in all lanes; the rest is untouched."""
+    before = copy(engine.columns)
+    Silence(engine.layout, engine.columns).fall(flags(3, silent), range(3))
+    for name, column in engine.columns.items():
+        hidden = rows_of(engine, name, silent)
+        assert (column[hidden] == BY_NAME[name].top).all(), name
+        others = np.ones(len(column), np.bool_)
+        others[hidden] = False
+        assert np.array_equal(column[others], before[name][others]), name
+
+
+def test_what_is_hidden_comes_back_and_goes_on(engine: Engine) -> None:
+    """Between two falls the columns hold what they held, so that counters go on underneath."""
+    silence, before = Silence(engine.layout, engine.columns), copy(engine.columns)
+    for passed in range(1, 4):
+        silence.fall(flags(3, 0, 2), range(3))
+        silence.lift()
+        assert engine.columns["mem_ecc_corrected"][0] == before["mem_ecc_corrected"][0] + passed - 1
+        engine.columns["mem_ecc_corrected"][0] += 1
+    assert engine.columns["mem_ecc_corrected"][0] == before["mem_ecc_corrected"][0] + 3
+    engine.columns["mem_ecc_corrected"][0] -= 3
+    assert all(np.array_equal(engine.columns[name], before[name]) for name in before)
+
+
+def test_lifting_twice_takes_nothing_back(engine: Engine) -> None:
+    """What was given back once is not written over what came after."""
+    silence = Silence(engine.layout, engine.columns)
+    silence.fall(flags(3, 0), range(3))
+    silence.lift()
+    engine.columns["exec_errors"][0] = 77
+    silence.lift()
+    assert engine.columns["exec_errors"][0] == 77
+
+
+def test_another_shards_instances_are_none_of_ours(engine: Engine) -> None:
+    """Only own rows are hidden; an empty shard hides none."""
+    before = copy(engine.columns)
+    silence = Silence(engine.layout, engine.columns)
+    silence.fall(flags(3, 0, 2), range(1, 2))
+    silence.fall(flags(3, 0, 2), range(3, 3))
+    assert all(np.array_equal(engine.columns[name], before[name]) for name in before)
+    silence.fall(flags(3, 0, 2), range(2, 3))
+    assert (engine.columns["exec_errors"][17:] == BY_NAME["exec_errors"].top).all()
+    assert np.array_equal(engine.columns["exec_errors"][:17], before["exec_errors"][:17])

@@ -1,0 +1,310 @@
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from support.chips import Chips, doing, make_fleet, phase
+
+from trnfleet.domain.fleet import expand
+from trnfleet.domain.layout import Layout
+from trnfleet.errors import ConfigError
+from trnfleet.sim.hardware.thermal import LEAST_PACE, Throttling
+from trnfleet.sim.jobs.activity import Phase
+from trnfleet.sim.rng import Noise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.fleet import FleetFile
+
+    Plant = Callable[[float], float]
+    """Power of a chip, W, at a pace."""
+
+BACKGROUND_W, DYNAMIC_W = 90.0, 410.0
+TRAINING_W = 385.0
+"""Mean power of a training chip: compute, collectives and optimizer together."""
+
+
+def falls_with_pace(pace: float) -> float:
+    """Power of a job that only computes."""
+    return BACKGROUND_W + 0.85 * DYNAMIC_W * pace
+
+
+def falls_less(pace: float) -> float:
+    """Power of a whole training step: a slower compute phase takes a greater part of it."""
+    compute_s, collective_s = 0.78 / pace, 0.22
+    energy = compute_s * 0.85 * pace + collective_s * 0.45
+    return BACKGROUND_W + DYNAMIC_W * energy / (compute_s + collective_s)
+
+
+def stays(_pace: float) -> float:
+    """Power that what is withheld does not change, as in a collective."""
+    return BACKGROUND_W + 0.5 * DYNAMIC_W
+
+
+class Stand:
+    """A throttling and what it is told, one value an instance."""
+
+    def __init__(self, fleet: FleetFile | None = None) -> None:
+        self.fleet = fleet or make_fleet()
+        self.layout = Layout.of(expand(self.fleet))
+        self.throttling = Throttling(self.layout, self.fleet, Noise(7))
+        count = len(self.layout.instances)
+        self.power_w = np.full(count, TRAINING_W)
+        self.inlet_delta_c = np.zeros(count, np.float32)
+        self.cap_share = np.ones(count)
+
+    def advance(self, elapsed_s: float, host_power_w: NDArray[np.float64] | None = None) -> float:
+        """Let a window pass and return the first instance's pace."""
+        self.throttling.advance(elapsed_s, self.power_w, self.inlet_delta_c, self.cap_share, host_power_w)
+        return float(self.throttling.pace[0])
+
+    def run(self, plant: Plant, elapsed_s: float, windows: int, *, ahead: bool = False) -> list[float]:
+        """Let the power follow the pace, as jobs do, and return the first instance's paces."""
+        paces = []
+        for _ in range(windows):
+            if ahead:
+                self.throttling.limit(elapsed_s, self.inlet_delta_c, self.cap_share)
+            self.power_w[:] = [plant(pace) for pace in self.throttling.pace.tolist()]
+            paces.append(self.advance(elapsed_s))
+        return paces
+
+
+@pytest.mark.parametrize(("kind", "most_w"), [("trn2.48xlarge", 500.0), ("trn1.32xlarge", 200.0)])
+def test_the_hottest_chip_at_maximum_power_is_clear_of_throttling(kind: str, most_w: float) -> None:
+    """At the default inlet nothing throttles, however long and hard it works (assumed start of throttling)."""
+    stand = Stand(make_fleet(kind=kind, instances=40))
+    stand.power_w[:] = most_w
+    for _ in range(5):
+        assert stand.advance(3_600.0) == 1.0
+    assert not len(stand.throttling.throttled.rows)
+
+
+@pytest.mark.parametrize("delta_c", [20.0, 25.0])
+def test_an_overheated_rack_throttles_within_two_minutes(delta_c: float) -> None:
+    """Inlets 20 to 25 degC warmer slow a training job's chips; those of decode stay clear."""
+    stand = Stand(make_fleet(instances=3))
+    stand.power_w[1] = BACKGROUND_W + 0.40 * DYNAMIC_W
+    stand.advance(1.0)
+    assert (stand.throttling.pace == 1.0).all()
+    stand.inlet_delta_c[:2] = delta_c
+    seconds = 0
+    while stand.advance(1.0) > 0.97:
+        seconds += 1
+    assert 10 < seconds < 120
+    for _ in range(600):
+        stand.advance(1.0)
+    assert 0.5 < stand.throttling.pace[0] < 0.9
+    assert (stand.throttling.pace[1:] == 1.0).all()
+    assert set(stand.layout.instance_of_chip[stand.throttling.throttled.rows].tolist()) == {0}
+
+
+@pytest.mark.parametrize("elapsed_s", [0.1, 1.0, 10.0, 60.0, 600.0, 3_600.0])
+@pytest.mark.parametrize("plant", [falls_with_pace, falls_less, stays])
+@pytest.mark.parametrize("ahead", [False, True])
+def test_heat_settles_without_swinging(elapsed_s: float, plant: Plant, *, ahead: bool) -> None:
+    """Power and pace, each of which follows the other, come to rest at one place whatever the window's length."""
+    stand = Stand()
+    stand.run(plant, elapsed_s, 2)
+    stand.inlet_delta_c[:] = 35
+    paces = stand.run(plant, elapsed_s, max(40, round(300 / elapsed_s)), ahead=ahead)
+    moves = np.diff(paces)
+    ways = np.sign(moves[np.abs(moves) > 2e-4])
+    # Told a window late, a long window sinks too far once; nothing goes back and forth.
+    assert np.count_nonzero(np.diff(ways)) <= (0 if ahead else 1)
+    assert np.abs(np.diff(paces)[-20:]).max() < 1e-3
+    hottest_c = 27 + 35 + 0.11 * plant(paces[-1]) + float(stand.throttling._most_offset_c[0])
+    assert paces[-1] < 0.95
+    assert paces[-1] == pytest.approx(1 - 0.04 * (hottest_c - 85), abs=5e-3)
+
+
+@pytest.mark.parametrize("elapsed_s", [0.1, 1.0, 10.0, 60.0, 600.0, 3_600.0])
+@pytest.mark.parametrize("plant", [falls_with_pace, falls_less, stays])
+def test_a_cap_settles_without_swinging(elapsed_s: float, plant: Plant) -> None:
+    """Power comes to rest at the cap; where what is withheld does not lower it, as if all of a chip's range were in use."""
+    stand = Stand()
+    stand.run(plant, elapsed_s, 2)
+    stand.cap_share[:] = 0.5
+    paces = stand.run(plant, elapsed_s, 80)
+    assert (np.diff(paces) <= 1e-6).all()
+    assert np.abs(np.diff(paces)[-20:]).max() < 1e-6
+    if plant is stays:
+        assert paces[-1] == pytest.approx((250 - BACKGROUND_W) / DYNAMIC_W)
+    else:
+        assert plant(paces[-1]) == pytest.approx(250, rel=1e-3)
+
+
+def test_recovery_is_as_steady_as_the_onset() -> None:
+    """When the air is cool again, peak comes back without swinging."""
+    stand = Stand()
+    stand.run(falls_with_pace, 1.0, 2)
+    stand.inlet_delta_c[:] = 25
+    stand.run(falls_with_pace, 1.0, 600)
+    stand.inlet_delta_c[:] = 0
+    paces = stand.run(falls_with_pace, 1.0, 200)
+    assert paces[0] < 0.9
+    assert (np.diff(paces) >= 0).all()
+    assert paces[-1] == 1.0
+    assert not len(stand.throttling.throttled.rows)
+
+
+def test_temperature_is_exact_for_constant_power_however_time_is_cut() -> None:
+    """One time constant, 30 s (assumed), takes 1 - 1/e of the way, in one window or in 300."""
+    ends = []
+    for elapsed_s, windows in ((30.0, 1), (1.0, 30), (0.1, 300)):
+        stand = Stand()
+        stand.power_w[:] = 90.0
+        stand.advance(1.0)
+        before = stand.throttling.temperature_c[0]
+        assert before == pytest.approx(27 + 0.11 * 90)
+        stand.power_w[:] = 300.0
+        for _ in range(windows):
+            stand.advance(elapsed_s)
+        ends.append(stand.throttling.temperature_c[0])
+        assert ends[-1] == pytest.approx(before + 0.11 * 210 * (1 - math.exp(-1)))
+    assert np.ptp(ends) < 1e-9
+
+
+def test_hottest_chips_throttle_first_and_most() -> None:
+    """Chips of an instance differ by the offsets that their temperatures show, and so does what they withhold."""
+    stand = Stand()
+    chips = Chips(stand.fleet)
+    stand.inlet_delta_c[:] = 18
+    counts = []
+    for power_w in np.linspace(330, 430, 21).tolist():
+        stand.power_w[:] = power_w
+        stand.advance(math.inf)
+        counts.append(int((stand.throttling.throttled.rows < 16).sum()))
+    assert counts[0] == 0
+    assert counts[-1] == 16
+    assert any(0 < count < 16 for count in counts)
+    assert counts == sorted(counts)
+    rows, pct = stand.throttling.throttled
+    order = np.argsort(chips.physics._rest_c[:16])
+    assert (np.diff(pct[:16][order]) > 0).all()
+    assert stand.throttling.pace.tolist() == pytest.approx(
+        [1 - pct[rows < 16].max() / 100, 1 - pct[rows >= 16].max() / 100]
+    )
+
+
+def test_chips_show_the_temperature_that_throttling_goes_by() -> None:
+    """Noise apart, the mean of an instance's chips is the instance's temperature, on the way as well as at the end."""
+    chips = Chips(make_fleet("c/standalone/trn2-0001"))
+    throttling = Throttling(chips.layout, chips.fleet, chips.noise)
+    none, cap = np.zeros(2, np.float32), np.ones(2)
+    for which in (Phase.CHECKPOINT, *[Phase.COMPUTE] * 20):
+        jobs = doing(phase(which))
+        power_w = chips.physics.cohort_power_w(jobs, chips.pace)[chips.cohorts.of_instance]
+        throttling.advance(3.0, power_w, none, cap)
+        chips.tick(jobs, 3.0)
+        spread_c = chips.physics._rest_c - 27.0
+        shown = (chips.value("temperature_c") - spread_c).reshape(2, 16).mean(axis=1)
+        assert shown == pytest.approx(throttling.temperature_c, abs=0.4)
+
+
+def test_a_cap_keeps_power_under_it_through_a_job_s_phases() -> None:
+    """The limit of the compute phase outlasts collectives, so that power does not shoot over it when compute resumes."""
+    stand = Stand()
+    stand.cap_share[0] = 0.7
+    over = []
+    for second in range(120):
+        computes = second % 8 < 6
+        pace = stand.throttling.pace
+        stand.power_w[:] = BACKGROUND_W + DYNAMIC_W * (0.85 * pace if computes else 0.45)
+        if second > 1:
+            over.append(stand.power_w[0] - 0.7 * 500)
+        stand.advance(1.0)
+    assert -1.0 < max(over) < 0.01 * 0.7 * 500
+    assert stand.throttling.pace[1] == 1.0
+    rows, pct = stand.throttling.throttled
+    assert rows.tolist() == list(range(16))
+    assert pct == pytest.approx(100 * (1 - stand.throttling.pace[0]))
+
+
+def test_the_background_cannot_be_capped() -> None:
+    """Below what a chip draws when it does nothing, the lowest clock is all that a cap can have."""
+    stand = Stand()
+    stand.cap_share[:] = 0.1
+    assert stand.run(falls_with_pace, 1.0, 10)[-1] == LEAST_PACE
+    assert falls_with_pace(LEAST_PACE) > 0.1 * 500
+    idle = Stand()
+    idle.cap_share[:] = 0.1
+    idle.power_w[:] = BACKGROUND_W
+    assert idle.advance(1.0) == 1.0
+
+
+def test_no_cap_withholds_nothing_at_any_power() -> None:
+    """A share of 1 is no limit."""
+    stand = Stand()
+    stand.power_w[:] = 500
+    assert stand.advance(1.0) == 1.0
+
+
+def test_a_rack_s_cap_counts_both_its_instances_and_their_hosts() -> None:
+    """Two instances of an UltraServer share a rack's limit; the other rack, with the same load on one, has room."""
+    cap_w = 15_000.0
+    stand = Stand(make_fleet(instances=1, ultraservers=1, rack_power_cap_w=cap_w))
+    host_w = np.full(5, 1_600.0)
+    wanted_w = np.array([438.0, 438.0, 438.0, 90.0, 438.0])
+    for _ in range(20):
+        stand.power_w[:] = BACKGROUND_W + (wanted_w - BACKGROUND_W) * stand.throttling.pace
+        stand.advance(1.0, host_w)
+    assert stand.layout.instances[0] == "c/standalone/trn2-0001"
+    pace = stand.throttling.pace
+    assert pace[1] == pace[2] < 0.9
+    rack_w = 16 * stand.power_w[1:3].sum() + host_w[1:3].sum()
+    assert rack_w == pytest.approx(cap_w, rel=1e-3)
+    assert rack_w <= cap_w * 1.0001
+    assert pace[[0, 3, 4]].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_rack_s_cap_below_idle_is_refused() -> None:
+    """What no clock can keep is said at the start, with the rack and what it draws."""
+    with pytest.raises(ConfigError, match=r"rack_power_cap_w = 5000: c/us-0001/rack-a draws 5,880 W"):
+        Stand(make_fleet(instances=0, ultraservers=1, rack_power_cap_w=5_000.0))
+
+
+def test_a_window_can_be_limited_ahead() -> None:
+    """For a window of an hour a change of the inlet counts at once, not an hour later."""
+    stand = Stand()
+    stand.run(falls_with_pace, 1.0, 3)
+    stand.inlet_delta_c[:] = 25
+    stand.throttling.limit(3_600.0, stand.inlet_delta_c, stand.cap_share)
+    ahead = float(stand.throttling.pace[0])
+    paces = stand.run(falls_with_pace, 3_600.0, 1)
+    assert ahead < 0.8
+    assert paces[0] == pytest.approx(ahead, abs=1e-3)
+    assert stand.throttling.temperature_c.max() < 95
+
+
+def test_a_fleet_that_starts_too_hot_starts_throttled() -> None:
+    """The first window settles temperature and pace together."""
+    stand = Stand(make_fleet(inlet_c=50.0))
+    first = stand.advance(1.0)
+    stand.power_w[:] = BACKGROUND_W + (TRAINING_W - BACKGROUND_W) * first
+    assert first < 0.9
+    assert stand.advance(1.0) == pytest.approx(first, abs=1e-3)
+
+
+def test_liquid_cooling_rides_out_a_warm_rack() -> None:
+    """With a cold plate the same load stays clear of throttling at inlets 20 degC warmer."""
+    stand = Stand(make_fleet(cooling="liquid"))
+    stand.inlet_delta_c[:] = 20
+    stand.power_w[:] = 500
+    for _ in range(10):
+        assert stand.advance(60.0) == 1.0
+
+
+def test_a_fleet_that_is_hot_all_over_withholds_all_over() -> None:
+    """Every chip is told once, in the order of the rows, however many there are."""
+    stand = Stand(make_fleet(instances=2_500, inlet_c=50.0))
+    stand.power_w[:] = 450.0
+    stand.advance(1.0)
+    rows, pct = stand.throttling.throttled
+    assert np.array_equal(rows, np.arange(40_000))
+    slowest = 1.0 - pct.reshape(-1, 16).max(axis=1) / 100.0
+    assert slowest == pytest.approx(stand.throttling.pace)

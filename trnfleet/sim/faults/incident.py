@@ -1,0 +1,225 @@
+"""One fault on one thing: what it is about, and the steps of its life at their times."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from trnfleet.domain.faults import Count, Effect, Fault, FaultScope, Reaction, Recovery, Stages
+from trnfleet.domain.hardware.topology import Z_NEXT, Z_PREV
+from trnfleet.sim.hardware.links import SlowLink
+from trnfleet.sim.jobs.slowdown import Halt
+
+if TYPE_CHECKING:
+    from trnfleet.domain.layout import Layout
+    from trnfleet.domain.targets import Target
+    from trnfleet.sim.placement import Placement
+
+
+class Step(enum.Enum):
+    """What happens to an incident."""
+
+    BEGIN = "begin"
+    END = "end"
+    DETECT = "detect"
+    QUARANTINE = "quarantine"
+    DRAIN = "drain"
+    MEND = "mend"
+    RETURN = "return"
+
+
+@dataclass(slots=True, eq=False)
+class Incident:
+    """A fault that is to come, is there, or is being dealt with."""
+
+    fault: Fault
+    target: Target
+    address: str
+    """Of the target, as a user would write it."""
+    begins_s: float
+    ends_s: float
+    """Infinite where it does not end by itself."""
+    magnitude: float
+    is_told: bool
+    path: str
+    """Address for its events."""
+    instances: tuple[int, ...]
+    """Instances that it is about."""
+    rows: tuple[int, ...]
+    """Chips whose health and counters show it."""
+    jobs: tuple[int, ...]
+    """Jobs that it concerns."""
+    stages: Stages
+    """How long each step of its recovery takes."""
+    links: tuple[SlowLink, ...] = ()
+    is_open: bool = False
+    """Whether its effects are there."""
+    is_over: bool = False
+    halt: Halt = Halt.NONE
+    """What it does to its jobs at present."""
+    is_out: bool = False
+    """Whether its instances are down."""
+    has_failed: bool = False
+    """Whether what it breaks has failed: a hang's executions fail when they time out."""
+    counted: dict[str, int] = field(default_factory=dict)
+    """Events added to each counter so far."""
+
+    @property
+    def counts(self) -> tuple[Count, ...]:
+        """What it adds to counters: executions fail only where a job has some."""
+        return tuple(count for count in self.fault.counts if self.jobs or count.metric != "exec_errors")
+
+    def steps(self) -> list[tuple[float, Step]]:
+        """Return the steps of its life with their times, seconds after the start."""
+        if self.fault.ends_by_itself:
+            ends = [] if self.ends_s == float("inf") else [(self.ends_s, Step.END)]
+            return [(self.begins_s, Step.BEGIN), *ends]
+        at_s = self.begins_s
+        steps = [(at_s, Step.BEGIN)]
+        for step, length_s in zip(
+            (Step.DETECT, Step.QUARANTINE, Step.DRAIN, Step.MEND, Step.RETURN), self.stages, strict=True
+        ):
+            at_s += length_s
+            steps.append((at_s, step))
+        return steps
+
+    @property
+    def drains(self) -> bool:
+        """Whether its recovery takes the job off the instance."""
+        return self.fault.recovery in {Recovery.RELOAD, Recovery.REBOOT, Recovery.REPLACE} or (
+            self.fault.effect is Effect.SPLIT
+        )
+
+    @property
+    def takes_down(self) -> bool:
+        """Whether its recovery takes the instance down."""
+        return self.fault.recovery in {Recovery.REBOOT, Recovery.REPLACE}
+
+
+def make(
+    layout: Layout,
+    placement: Placement,
+    fault: Fault,
+    target: Target,
+    begins_s: float,
+    *,
+    lasts_s: float | None = None,
+    magnitude: float | None = None,
+    is_told: bool | None = None,
+) -> Incident:
+    """Return an incident on a target.
+
+    Args:
+        layout: The fleet.
+        placement: Where its jobs run.
+        fault: Row of the table.
+        target: What it hits.
+        begins_s: Seconds after the start.
+        lasts_s: How long it lasts, recovery included; what the table says if not given.
+        magnitude: How bad it is; the table's if not given.
+        is_told: Whether events tell of it; what the table says if not given.
+    """
+    instances = _instances(layout, fault, target)
+    amount = fault.magnitude if magnitude is None else magnitude
+    links: tuple[SlowLink, ...] = ()
+    rows: tuple[int, ...] = ()
+    if fault.scope is FaultScope.LINK:
+        links = (SlowLink.of(layout, placement, target.node.number, target.direction, amount),)
+        rows = tuple(sorted(set(links[0].rows)))
+        instances = tuple(sorted({int(layout.instance_of_chip[row]) for row in rows}))
+    elif fault.effect is Effect.SPLIT:
+        links = _between_racks(layout, placement, instances, amount)
+        rows = tuple(sorted({row for link in links for row in link.rows}))
+    elif fault.scope is FaultScope.CHIP:
+        rows = (target.node.number,)
+    elif fault.scope is FaultScope.INSTANCE:
+        rows = (int(layout.chip_start[target.node.number]),)
+    ends_s = float("inf")
+    stages = fault.stages
+    if fault.ends_by_itself:
+        ends_s = begins_s + (fault.lasts_s if lasts_s is None else lasts_s)
+    elif lasts_s is not None:
+        stages = Stages(*(stage_s * lasts_s / stages.total_s for stage_s in stages))
+    return Incident(
+        fault=fault,
+        target=target,
+        address=target.address(layout),
+        begins_s=begins_s,
+        ends_s=ends_s,
+        magnitude=amount,
+        is_told=fault.is_told if is_told is None else is_told,
+        path=layout.path(target.node),
+        instances=instances,
+        rows=rows,
+        jobs=_jobs(placement, fault, instances, links),
+        stages=stages,
+        links=links,
+    )
+
+
+def _instances(layout: Layout, fault: Fault, target: Target) -> tuple[int, ...]:
+    covered = layout.instance_range(target.node)
+    if fault.scope is FaultScope.RACK:
+        group = layout.parent(target.node)
+        if layout.is_standalone[group.number]:
+            return tuple(covered)
+        members = layout.instance_range(group)
+        # Racks hold the instances 0 and 1, and 2 and 3, of a ring (the driver's election of node ids).
+        first = members.start + (covered.start - members.start) // 2 * 2
+        return tuple(range(first, min(first + 2, members.stop)))
+    return tuple(covered)
+
+
+def _jobs(
+    placement: Placement, fault: Fault, instances: tuple[int, ...], links: tuple[SlowLink, ...]
+) -> tuple[int, ...]:
+    owners = [int(placement.job_of_instance[instance]) for instance in instances]
+    if fault.scope is FaultScope.LINK:
+        return (links[0].job,) if links[0].job >= 0 else ()
+    if fault.effect is Effect.SPLIT:
+        # Only a job on both sides needs what is lost.
+        return tuple(sorted({job for job in owners[:2] if job >= 0 and job in owners[2:]}))
+    return tuple(sorted({job for job in owners if job >= 0}))
+
+
+def _between_racks(
+    layout: Layout, placement: Placement, instances: tuple[int, ...], capacity: float
+) -> tuple[SlowLink, ...]:
+    """Return the Z links from instance 1 to 2 and from 3 to 0 of an UltraServer."""
+    found = []
+    for place, direction in ((1, Z_NEXT), (0, Z_PREV)):
+        first = int(layout.chip_start[instances[place]])
+        last = int(layout.chip_start[instances[place] + 1])
+        found += [SlowLink.of(layout, placement, chip, direction, capacity) for chip in range(first, last)]
+    return tuple(found)
+
+
+def concerns(incident: Incident, instance: int) -> bool:
+    """Say whether new hardware in an instance's place ends an incident."""
+    return instance in incident.instances and incident.fault.scope in {
+        FaultScope.CHIP,
+        FaultScope.LINK,
+        FaultScope.INSTANCE,
+    }
+
+
+def cures(recovery: Recovery, other: Incident, instance: int) -> bool:
+    """Say whether what a recovery does to an instance ends another incident that is there.
+
+    New hardware ends all that is wrong with the old; a reboot also loads the driver and starts the agent.
+    """
+    if not concerns(other, instance):
+        return False
+    if recovery is Recovery.REPLACE:
+        return True
+    if recovery is Recovery.REBOOT:
+        return (
+            other.fault.recovery in {Recovery.REBOOT, Recovery.RELOAD} or other.fault.effect is Effect.SILENT
+        )
+    return recovery is Recovery.RELOAD and other.fault.recovery is Recovery.RELOAD
+
+
+def reacts(incident: Incident) -> Halt:
+    """Return what an incident does to its jobs when it begins."""
+    return {Reaction.HANG: Halt.HANG, Reaction.CRASH: Halt.DOWN}.get(incident.fault.reaction, Halt.NONE)

@@ -1,0 +1,127 @@
+"""What logs say of an incident: the kernel's, the runtime's, EC2's, and those of the people who operate the fleet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnfleet.domain.address import parse_chip
+from trnfleet.domain.faults import FaultScope, Recovery
+from trnfleet.domain.hardware import topology
+from trnfleet.sim.events import Occurrence
+from trnfleet.sim.faults.incident import Step
+from trnfleet.sim.ids import ec2_id, serial_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trnfleet.domain.faults import Fault
+    from trnfleet.domain.layout import Layout
+    from trnfleet.sim.events import EventSource, Severity
+    from trnfleet.sim.faults.incident import Incident
+
+_SOURCES: dict[str, EventSource] = {
+    "instance_reboot": "ec2",
+    "instance_retirement": "ec2",
+    "nic_down": "network",
+    "storage_slow": "operator",
+    "power_cap": "operator",
+}
+_MENDED: dict[Recovery, tuple[str, EventSource, str]] = {
+    Recovery.REPAIR: ("fault_repaired", "operator", "{what} on {address} is repaired"),
+    Recovery.RELOAD: ("driver_reloaded", "operator", "the Neuron driver of {where} is reloaded"),
+    Recovery.REBOOT: ("instance_rebooted", "ec2", "{where} has rebooted"),
+    Recovery.REPLACE: ("instance_replaced", "ec2", "{where} is replaced by {new}"),
+}
+
+
+class Teller:
+    """Puts incidents into words."""
+
+    def __init__(self, layout: Layout, job_names: tuple[str, ...], seed: int) -> None:
+        self._layout = layout
+        self._jobs = job_names
+        self._seed = seed
+
+    def begin(self, incident: Incident, generation: int) -> Iterator[Occurrence]:
+        """Yield the events of an incident's begin."""
+        fault, at_s = incident.fault, incident.begins_s
+        text = self._kernel_log(incident, generation)
+        if text:
+            source = _SOURCES.get(fault.name, "hardware")
+            yield Occurrence(
+                at_s, incident.path, source, fault.name, _severity(fault), text, self._job(incident)
+            )
+
+    def failure(self, incident: Incident, at_s: float) -> Iterator[Occurrence]:
+        """Yield what the runtime says of the executions that fail; nothing where none run."""
+        fault, job = incident.fault, self._job(incident)
+        if fault.runtime_log and job is not None:
+            name = "execution_failed" if fault.hw_error or fault.log else fault.name
+            words = fault.runtime_log.format(nd=self._device(incident))
+            text = f"{words} (NRT_{fault.nrt_name}, {fault.nrt})"
+            yield Occurrence(at_s, incident.path, "runtime", name, _severity(fault), text, job, fault.nrt)
+
+    def end(self, incident: Incident, at_s: float) -> Iterator[Occurrence]:
+        """Yield the event of an incident that has ended by itself, or with the hardware that it was on."""
+        source = _SOURCES.get(incident.fault.name, "hardware")
+        text = f"{_plain(incident.fault)} on {incident.address} is over"
+        yield Occurrence(at_s, incident.path, source, "fault_over", "info", text)
+
+    def step(self, incident: Incident, step: Step, at_s: float, generation: int) -> Iterator[Occurrence]:
+        """Yield the event of a step of an incident's recovery."""
+        fault = incident.fault
+        what, address = _plain(fault), incident.address
+        where = (
+            incident.path if len(incident.instances) > 1 else self._layout.instances[incident.instances[0]]
+        )
+
+        def tell(name: str, source: EventSource, text: str) -> Occurrence:
+            return Occurrence(at_s, where, source, name, "info", text)
+
+        if step is Step.DETECT and incident.stages.detect_s:
+            yield tell("fault_detected", "operator", f"{what} on {address} is noticed")
+        elif step is Step.QUARANTINE and incident.stages.quarantine_s:
+            if incident.drains:
+                yield tell("instance_quarantined", "operator", f"nothing new is placed on {where}")
+            else:
+                yield tell("repair_begun", "operator", f"the repair of {address} has begun")
+        elif step is Step.DRAIN and incident.drains and incident.stages.drain_s:
+            yield tell("instance_drained", "operator", f"no job runs on {where} any more")
+        elif step is Step.MEND and fault.recovery in _MENDED:
+            name, source, text = _MENDED[fault.recovery]
+            new = ec2_id(self._seed, where, generation)
+            yield tell(name, source, text.format(what=what, address=address, where=where, new=new))
+        elif step is Step.RETURN and incident.stages.return_s:
+            yield tell("instance_returned", "operator", f"{where} has passed its checks and is used again")
+
+    def _kernel_log(self, incident: Incident, generation: int) -> str:
+        fault = incident.fault
+        if fault.hw_error:
+            instance = self._layout.instances[incident.instances[0]]
+            return (
+                f"NEURON_HW_ERR={fault.hw_error} instance-id={ec2_id(self._seed, instance, generation)} "
+                f"hostname={instance.rpartition('/')[2]} nd-id={self._device(incident)} nc-id=0 "
+                f"serial-num={serial_number(self._seed, incident.path, generation)} action={fault.action}"
+            )
+        direction = incident.target.direction
+        return fault.log.format(
+            nd=self._device(incident), direction=topology.DIRECTIONS[direction] if direction >= 0 else ""
+        )
+
+    def _job(self, incident: Incident) -> str | None:
+        return self._jobs[incident.jobs[0]] if incident.jobs else None
+
+    def _device(self, incident: Incident) -> int:
+        """Return the number of the chip within its instance."""
+        if incident.fault.scope not in {FaultScope.CHIP, FaultScope.LINK}:
+            return 0
+        return parse_chip(incident.path.rpartition("/")[2]) or 0
+
+
+def _plain(fault: Fault) -> str:
+    """Return a fault's name as words of a sentence."""
+    return fault.name.replace("_", " ")
+
+
+def _severity(fault: Fault) -> Severity:
+    return "critical" if fault.severity == "critical" else "warning"

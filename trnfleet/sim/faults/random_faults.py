@@ -1,0 +1,113 @@
+"""Faults that come by themselves: Poisson processes at the table's rates, drawn for fixed stretches of simulated time.
+
+A draw belongs to a stretch, never to a tick, so that the same faults come whatever a tick's length or the sharding.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.faults import FAULTS, Fault, FaultScope
+from trnfleet.errors import ConfigError
+from trnfleet.sim.rng import Stream
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.scenario import Rates
+    from trnfleet.sim.rng import Noise
+
+STRETCH_S = 10.0
+"""Length of the stretches of time that are drawn together."""
+MOST_IN_STRETCH = 4
+"""Events of one fault in a stretch; more have a chance below 1 in 250 at the highest mean allowed."""
+HIGHEST_MEAN = 1.0
+"""Events of one fault expected in a stretch; an acceleration that gives more is refused."""
+STRETCHES = 64
+"""Stretches that are drawn in one go."""
+_WORDS = 1 + 2 * MOST_IN_STRETCH
+_SECONDS_A_DAY = 86_400.0
+
+
+class Wear(NamedTuple):
+    """A fault that comes by itself."""
+
+    time_s: float
+    fault: Fault
+    place: int
+    """A random word of 64 bits that says where."""
+
+
+class WearProcess:
+    """Draws a fleet's faults, stretch after stretch."""
+
+    def __init__(self, noise: Noise, rates: Rates | None, chips: int) -> None:
+        """Take the rates.
+
+        Raises:
+            ConfigError: the acceleration gives more faults than a stretch can hold.
+        """
+        self._noise = noise
+        self._next = 0
+        self._drawn = -1
+        self._words: NDArray[np.uint64] = np.zeros(0, np.uint64)
+        self._processes: list[tuple[Fault, list[float]]] = []
+        self._numbers: list[int] = []
+        if rates is None:
+            return
+        for number, fault in enumerate(FAULTS.values()):
+            chosen = (not rates.only or fault.name in rates.only) and fault.name not in rates.without
+            if not chosen or fault.rate_per_device_day is None or fault.scope is FaultScope.PUBLISHER:
+                continue
+            mean = fault.rate_per_device_day * chips * rates.acceleration * STRETCH_S / _SECONDS_A_DAY
+            if mean > HIGHEST_MEAN:
+                most = rates.acceleration * HIGHEST_MEAN / mean
+                raise ConfigError(
+                    f"rates.acceleration = {rates.acceleration:g}: {fault.name} would come {mean:.3g} times in "
+                    f"{STRETCH_S:g} s on {chips:,} chips; at most {most:.3g}"
+                )
+            self._processes.append((fault, _steps(mean)))
+            self._numbers.append(number)
+        self._least = np.array([steps[0] for _, steps in self._processes])
+
+    def until(self, end_s: float) -> list[Wear]:
+        """Return what comes in the stretches that begin before `end_s` and were not drawn yet, in order of time."""
+        if not self._processes:
+            return []
+        drawn: list[Wear] = []
+        while self._next * STRETCH_S < end_s:
+            block, first = divmod(self._next, STRETCHES)
+            # One at least, whatever rounding makes of an end that is almost a stretch's begin.
+            begun = math.ceil(end_s / STRETCH_S) - block * STRETCHES
+            last = min(STRETCHES, max(first + 1, begun))
+            words = self._block(block)[first:last]
+            chance = (words[:, :, 0] >> np.uint64(11)).astype(np.float64) * 2.0**-53
+            for stretch, place in np.argwhere(chance >= self._least).tolist():
+                fault, steps = self._processes[place]
+                own: list[int] = words[stretch, place].tolist()
+                for event in range(sum(float(chance[stretch, place]) >= step for step in steps)):
+                    inside = (own[1 + 2 * event] >> 11) * 2.0**-53
+                    drawn.append(Wear((self._next + stretch + inside) * STRETCH_S, fault, own[2 + 2 * event]))
+            self._next = block * STRETCHES + last
+        return sorted(drawn, key=lambda wear: wear.time_s)
+
+    def _block(self, number: int) -> NDArray[np.uint64]:
+        """Return the words of a block of stretches: shape (stretches, processes, words)."""
+        if number != self._drawn:
+            self._drawn = number
+            words = self._noise.words(Stream.WEAR, number, STRETCHES * len(FAULTS) * _WORDS)
+            self._words = words.reshape(STRETCHES, len(FAULTS), _WORDS)[:, self._numbers]
+        return self._words
+
+
+def _steps(mean: float) -> list[float]:
+    """Return the values from which on a uniform draw gives 1, 2, ... events."""
+    steps, below, term = [], 0.0, math.exp(-mean)
+    for events in range(1, MOST_IN_STRETCH + 1):
+        below += term
+        steps.append(below)
+        term *= mean / events
+    return steps

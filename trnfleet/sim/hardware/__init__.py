@@ -1,0 +1,1 @@
+"""Chips and hosts: utilisation, power, heat, links and counters as columns of wire codes."""

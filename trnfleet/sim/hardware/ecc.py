@@ -1,0 +1,72 @@
+"""Corrected ECC errors: sparse events at a rate, drawn for each instance and tick by comparing integers."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnfleet.sim.rng import Stream
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.sim.rng import Noise
+
+RATES_PER_CHIP_DAY = {
+    "mem_ecc_corrected": (Stream.MEM_ECC, 2.0),
+    "sram_ecc_corrected": (Stream.SRAM_ECC, 0.05),
+}
+"""Events a chip and day, with the stream that they are drawn from: assumed, nothing is published for Trainium."""
+
+_SECONDS_A_DAY = 86_400.0
+_MOST_MEAN = 0.25
+"""Events expected in one round of draws of an instance; longer ticks take more rounds."""
+_MOST_EVENTS = 4
+"""Events that one round can give; beyond the mean above more have a chance of 1 in 150,000."""
+
+
+class CorrectedErrors:
+    """Adds events to the counters of corrected errors."""
+
+    def __init__(self, noise: Noise, chip_start: NDArray[np.int64]) -> None:
+        self._noise = noise
+        self._first = chip_start[:-1]
+        self._chips = np.diff(chip_start)
+        self._sizes = np.unique(self._chips).tolist()
+
+    def add(self, columns: dict[str, NDArray[Any]], tick: int, elapsed_s: float) -> None:
+        """Add a tick's events."""
+        for name, (stream, rate) in RATES_PER_CHIP_DAY.items():
+            mean = rate * elapsed_s / _SECONDS_A_DAY
+            rounds = max(1, math.ceil(mean * 16 / _MOST_MEAN))
+            thresholds = {size: _thresholds(mean * size / rounds) for size in self._sizes}
+            for number in range(rounds):
+                words = self._noise.words(stream, tick, len(self._chips), number)
+                self._add(columns[name], words, thresholds)
+
+    def _add(
+        self, column: NDArray[Any], words: NDArray[np.uint64], thresholds: dict[int, NDArray[np.uint64]]
+    ) -> None:
+        lowest = min(levels[0] for levels in thresholds.values())
+        candidates = np.flatnonzero(words >= lowest)
+        for size, levels in thresholds.items():
+            hit = candidates[self._chips[candidates] == size]
+            drawn = words[hit]
+            # The low bits choose the chip: they have no part in the comparison that one could see.
+            rows = self._first[hit] + (drawn % np.uint64(size)).astype(np.int64)
+            for level in levels:
+                column[rows[drawn >= level]] += 1
+
+
+def _thresholds(mean: float) -> NDArray[np.uint64]:
+    """Return the words from which on there are at least 1, 2, ... events, for a Poisson mean."""
+    none = math.exp(-mean)
+    fewer, levels = 0.0, []
+    term = none
+    for events in range(1, _MOST_EVENTS + 1):
+        fewer += term
+        levels.append(min(int(fewer * 2.0**64), 2**64 - 1))
+        term *= mean / events
+    return np.array(levels, np.uint64)

@@ -1,0 +1,111 @@
+"""What chips carry and what that draws: HBM and link traffic of every cohort, and the power that follows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.hardware import topology
+from trnfleet.sim.hardware.columns import LANES
+from trnfleet.sim.jobs.activity import HBM_CEILING, QUANTITIES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.layout import Layout
+    from trnfleet.sim.jobs.window import JobTick
+    from trnfleet.sim.placement import Cohorts
+
+POWER_TENSOR, POWER_HBM, POWER_LINK, POWER_OTHER = 0.62, 0.22, 0.08, 0.06
+"""Weights of activity in a chip's power: assumed, with the background's 0.02 they make 1. Power follows the time in
+which the tensor engine is active, not MFU: an active engine draws its power whether the FLOPs are useful or not."""
+POWER_BACKGROUND = 0.02
+"""What the background takes of that range; the signal has it backed out, as the driver says (neuron_power.c)."""
+POWER_IDLE = 0.0008
+"""Reading of an idle chip: 0.00 to 0.02 measured on inf2 and trn1 (sysfs power/utilization)."""
+
+_AXES = ("columns", "columns", "rows", "rows", "z", "z")
+"""Quantity that each direction's traffic follows."""
+
+
+class Load(NamedTuple):
+    """What one chip of each cohort does; shape (cohorts, ...)."""
+
+    activity: NDArray[np.float64]
+    """Mean activity, columns as in `phases.QUANTITIES`."""
+    hbm_read: NDArray[np.float64]
+    """Bytes a second."""
+    hbm_write: NDArray[np.float64]
+    links: NDArray[np.float64]
+    """Bytes a second sent in each direction, 0 where there is no link."""
+
+    def mean(self, name: str) -> NDArray[np.float64]:
+        """Return one column of the activity."""
+        return self.activity[:, QUANTITIES[name]]
+
+
+class ChipHardware:
+    """Peaks of each cohort's chips; shape (cohorts, ...)."""
+
+    def __init__(self, layout: Layout, cohorts: Cohorts) -> None:
+        """Look the cohorts' types up in the hardware catalogue."""
+        kind = cohorts.type_index
+        self._cohorts = cohorts
+
+        def of_chip(name: str) -> NDArray[np.float64]:
+            return np.array([getattr(each.chip, name).value for each in layout.types])[kind]
+
+        self.flops = of_chip("bf16_dense_flops")
+        """Dense BF16."""
+        self.hbm_bytes_per_s = of_chip("hbm_bytes_per_s")
+        self.hbm_bytes = of_chip("hbm_bytes")
+        z_links = [each.chip.z_link_bytes_per_s for each in layout.types]
+        z_peak = np.array([link.value if link else 0.0 for link in z_links])[kind]
+        torus_peak = of_chip("link_bytes_per_s")
+        self.link_bytes_per_s = np.stack([torus_peak] * 4 + [z_peak] * 2, axis=1)
+        """Of each direction, each way."""
+        mask = np.array([each.links_mask for each in layout.types])[kind]
+        self.no_link: NDArray[np.bool_] = (mask[:, None] >> np.arange(LANES) & 1) == 0
+        """Whether a direction has no link."""
+        cores = np.array([each.chip.neuroncores for each in layout.types])
+        self.neuroncores = cores[kind]
+        self.background_w = of_chip("power_background_w")
+        self.dynamic_w = of_chip("power_max_w") - self.background_w
+        """Maximum power above the background."""
+        self._links = np.maximum((~self.no_link).sum(axis=1), 1)
+        self._link_divisor = np.where(self.link_bytes_per_s > 0, self.link_bytes_per_s, 1.0)
+
+    def load(self, jobs: JobTick, pace: NDArray[np.float64]) -> Load:
+        """Return what the chips do of their jobs' work.
+
+        Args:
+            jobs: What the jobs do.
+            pace: For each cohort, the pace of its replica.
+        """
+        job = self._cohorts.job
+        activity = jobs.average[job] * pace[:, None]
+        read_share, write_share, *axes = (
+            activity[:, QUANTITIES[name]] for name in ("hbm_read", "hbm_write", *_AXES)
+        )
+        peak = self.hbm_bytes_per_s
+        limit = HBM_CEILING * peak
+        read = np.minimum(read_share * peak + jobs.hbm_read_bytes_per_s[job] * pace, limit)
+        write = np.minimum(write_share * peak, limit - read)
+        links = np.stack(axes, axis=1) * self.link_bytes_per_s
+        links[:, topology.Z_PREV] *= self._cohorts.z_prev
+        links[:, topology.Z_NEXT] *= self._cohorts.z_next
+        links[self.no_link] = 0.0
+        return Load(activity, read, write, links)
+
+    def power_share(self, load: Load) -> NDArray[np.float64]:
+        """Return power as the driver tells it: a share of the range above the background."""
+        link_share = (load.links / self._link_divisor).sum(axis=1) / self._links
+        active = (
+            POWER_TENSOR * load.mean("tensor")
+            + POWER_HBM * (load.hbm_read + load.hbm_write) / self.hbm_bytes_per_s
+            + POWER_LINK * link_share
+            + POWER_OTHER * (load.mean("vector") + load.mean("scalar") + load.mean("gpsimd")) / 3.0
+        )
+        share: NDArray[np.float64] = np.minimum(active / (1.0 - POWER_BACKGROUND) + POWER_IDLE, 1.0)
+        return share

@@ -1,0 +1,157 @@
+"""Whether jobs live: not begun, starting, running, hung, down, ended; all jobs at once.
+
+Owns how a window divides between these, exactly for windows of any length. What a job does while it runs is its kind's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trnfleet.sim.jobs.slowdown import Halt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.fleet import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """How a window divides for each job; seconds, arrays of shape (jobs,)."""
+
+    live_s: NDArray[np.float64]
+    """Between its beginning and its end, whatever becomes of it."""
+    run_s: NDArray[np.float64]
+    start_s: NDArray[np.float64]
+    """In its start."""
+    start_work_s: NDArray[np.float64]
+    """Seconds of a whole start's activity, to which a start climbs from nothing."""
+    hang_s: NDArray[np.float64]
+    idle_s: NDArray[np.float64]
+    failed: NDArray[np.bool_]
+    """Whether its processes have gone away, and with them all since its last checkpoint."""
+    hung: NDArray[np.bool_]
+    """Whether it has begun to hang."""
+    resumed: NDArray[np.bool_]
+    """Whether it goes on after a hang."""
+    restarted: NDArray[np.bool_]
+    """Whether it has begun to start again."""
+    started: NDArray[np.bool_]
+    """Whether it has begun to start for the first time."""
+    ended: NDArray[np.bool_]
+
+
+class Lives:
+    """The lives of all jobs, in the fleet file's order."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        """Jobs that do not say when they start are running."""
+        never = np.inf
+        self._jobs = tuple(jobs)
+        self._from_s = np.array([-never if job.starts_at_s is None else job.starts_at_s for job in jobs])
+        self._until_s = np.array([never if job.ends_at_s is None else job.ends_at_s for job in jobs])
+        # A reserved instance has nothing to start.
+        self.startup_s = np.array([float(getattr(job, "startup_s", 1.0)) for job in jobs])
+        """Time that each job's start takes, at the full bandwidth of the shared storage."""
+        count = len(jobs)
+        self._left_s = np.where(np.isneginf(self._from_s), 0.0, self.startup_s)
+        self._halt = np.zeros(count, np.int8)
+        self._begun = np.isneginf(self._from_s)
+        self._ended = np.zeros(count, np.bool_)
+
+    @property
+    def there(self) -> NDArray[np.bool_]:
+        """Jobs that have begun and not ended."""
+        return self._begun & ~self._ended
+
+    @property
+    def alive(self) -> NDArray[np.bool_]:
+        """Jobs that have begun, not ended, and whose processes are there."""
+        return self.there & (self._halt < Halt.DOWN)
+
+    @property
+    def starting(self) -> NDArray[np.bool_]:
+        """Jobs that are in their start."""
+        return self.alive & (self._left_s > 0.0)
+
+    @property
+    def halt(self) -> NDArray[np.int8]:
+        """What each job's halt was in the last window."""
+        return self._halt
+
+    def withhold(self, job: int) -> None:
+        """Let a job wait for `open`, as if it had never begun."""
+        self._from_s[job] = np.inf
+        self._begun[job] = False
+        self._left_s[job] = self.startup_s[job]
+
+    def open(self, job: int, at_s: float) -> None:
+        """Let a job start at `at_s`, or at its own time if that is later."""
+        starts_at_s = self._jobs[job].starts_at_s
+        ends_at_s = self._jobs[job].ends_at_s
+        self._from_s[job] = at_s if starts_at_s is None else max(at_s, starts_at_s)
+        self._until_s[job] = np.inf if ends_at_s is None else ends_at_s
+        self._left_s[job] = self.startup_s[job]
+        self._begun[job] = False
+        self._ended[job] = self._until_s[job] <= self._from_s[job]
+
+    def close(self, job: int, at_s: float) -> None:
+        """Let a job end at `at_s`, or at its own time if that is earlier."""
+        self._until_s[job] = min(self._until_s[job], at_s)
+
+    def advance(
+        self, elapsed_s: float, middle_s: float, halt: NDArray[np.int8], storage: NDArray[np.float64]
+    ) -> Span:
+        """Move on by `elapsed_s` and say how it divides.
+
+        Args:
+            elapsed_s: Length of the window.
+            middle_s: Its middle, simulated seconds since the start.
+            halt: For each job, a `Halt`.
+            storage: For each job, its share of the shared storage's bandwidth, which a start waits for.
+        """
+        begin_s, end_s = middle_s - elapsed_s / 2.0, middle_s + elapsed_s / 2.0
+        live_s = np.clip(np.minimum(self._until_s, end_s) - np.maximum(self._from_s, begin_s), 0.0, elapsed_s)
+        # Rounding must not take a sliver from jobs without an end.
+        live_s[(self._from_s <= begin_s) & (self._until_s >= end_s)] = elapsed_s
+        started, ended = ~self._begun & (self._from_s < end_s), ~self._ended & (self._until_s <= end_s)
+        was_down, is_down = self._halt >= Halt.DOWN, halt >= Halt.DOWN
+        known = self._begun & ~self._ended
+        failed, restarted = known & is_down & ~was_down, known & was_down & ~is_down
+        hung = known & (halt == Halt.HANG) & (self._halt != Halt.HANG)
+        resumed = known & (halt == Halt.NONE) & (self._halt == Halt.HANG)
+        self._left_s[is_down] = self.startup_s[is_down]
+        hang_s = np.where(halt == Halt.HANG, live_s, 0.0)
+        free_s = np.where(halt == Halt.NONE, live_s, 0.0)
+        start_s = np.minimum(self._left_s / storage, free_s)
+        left_s = np.maximum(self._left_s - start_s * storage, 0.0)
+        left_s[start_s < free_s] = 0.0
+        start_work_s = (self._ramp(left_s) - self._ramp(self._left_s)) / storage
+        self._left_s = left_s
+        self._begun |= started
+        self._ended |= ended
+        self._halt = halt.copy()
+        return Span(
+            live_s=live_s,
+            run_s=free_s - start_s,
+            start_s=start_s,
+            start_work_s=start_work_s,
+            hang_s=hang_s,
+            idle_s=elapsed_s - hang_s - free_s,
+            failed=failed,
+            hung=hung,
+            resumed=resumed,
+            restarted=restarted,
+            started=started,
+            ended=ended,
+        )
+
+    def _ramp(self, left_s: NDArray[np.float64]) -> NDArray[Any]:
+        """Return the work done of a start of which `left_s` are left: activity grows with time, so work as its square."""
+        done_s = self.startup_s - left_s
+        return done_s * done_s / (2.0 * self.startup_s)

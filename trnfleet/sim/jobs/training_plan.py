@@ -1,0 +1,251 @@
+"""What a training step consists of: times of its phases and their traffic, from a job's shares or from its parallelism.
+
+Owns the arithmetic of tensor, pipeline and data parallelism on a torus of chips; each figure follows from the model's
+size, the tokens of a step and the hardware's bandwidths. It runs once, before the first tick.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.errors import ConfigError
+from trnfleet.sim.jobs.activity import ACTIVITY, EFA_CEILING, LINK_CEILING, QUANTITIES, Phase
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.fleet import FineTuning, Training
+    from trnfleet.domain.hardware.catalogue import ChipType
+
+ALL_REDUCES_PER_LAYER = 4
+"""All-reduces of activations in a layer, forward and backward: published (Megatron-LM, arXiv 1909.08053)."""
+HOP_S = 1.5e-6
+"""One hop of a ring over NeuronLink: published, 1 to 2 us (Neuron SDK, collectives)."""
+BUCKETS = 16
+"""Pieces in which gradients go round, so that collectives begin before the backward pass ends: assumed."""
+OPTIMIZER_BYTES = 26.0
+"""HBM traffic of the optimizer for a parameter: Adam's two moments and the FP32 weight read and written, the gradient
+read (derived)."""
+STATE_BYTES = 12.0
+"""Adam's moments and the FP32 weight, sharded over all chips: derived, as with ZeRO-1."""
+MFU_TOLERANCE = 0.02
+"""How far a file's `step_time_s` and `mfu` may be apart."""
+
+_TRAFFIC = [QUANTITIES[name] for name in ("rows", "columns", "z", "efa")]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a job runs."""
+
+    chips: int
+    kind: ChipType
+    domain_chips: int
+    """Chips that NeuronLink joins: 64 in an UltraServer, 16 in an instance."""
+    efa_bytes_per_s: float
+    """A chip's part of its instance's EFA bandwidth, each way."""
+    spans: bool
+    """Whether the job reaches over more than one such domain."""
+    latency_s: float
+    """From one host to another."""
+
+
+class Plan(NamedTuple):
+    """A step when nothing is slow."""
+
+    compute_s: float
+    bubble_s: float
+    collective_s: float
+    optimizer_s: float
+    activity: NDArray[np.float64]
+    """The job's own `phases.ACTIVITY`: shape (phases, quantities)."""
+
+
+@cache
+def activity_of(*, spans: bool) -> NDArray[np.float64]:
+    """Return the table of activity of a job, read only; EFA carries only storage traffic where no domain is left."""
+    table = ACTIVITY.copy()
+    if not spans:
+        efa = QUANTITIES["efa"]
+        storage = (Phase.CHECKPOINT, Phase.STALL)
+        table[[phase for phase in Phase if phase not in storage], efa] = 0.0
+        table[Phase.START, efa] = table[Phase.CHECKPOINT, efa]
+    table.setflags(write=False)
+    return table
+
+
+def plan(job: Training | FineTuning, site: Site) -> Plan:
+    """Return a job's step.
+
+    Raises:
+        ConfigError: the file claims what the hardware cannot do.
+    """
+    activity = activity_of(spans=site.spans)
+    if job.tensor_active is not None:
+        activity = activity.copy()
+        activity[Phase.COMPUTE, QUANTITIES["tensor"]] = job.tensor_active
+    if job.parameters is None:
+        compute_s = job.step_time_s * job.compute_share
+        collective_s = job.step_time_s * job.collective_share
+        return Plan(
+            compute_s, 0.0, collective_s, max(job.step_time_s - compute_s - collective_s, 0.0), activity
+        )
+    return _Sharding(job, site, job.parameters).plan(activity.copy())
+
+
+class _Sharding:
+    """A model spread over chips: every figure is one chip's in one step unless it says otherwise."""
+
+    def __init__(self, job: Training | FineTuning, site: Site, parameters: float) -> None:
+        self.job, self.site, self.parameters = job, site, parameters
+        self.group = job.tensor_parallel * job.pipeline_parallel
+        if site.chips % self.group:
+            raise ConfigError(
+                f"jobs.{job.name}.pipeline_parallel = {job.pipeline_parallel}: with tensor_parallel = "
+                f"{job.tensor_parallel} a replica has {self.group} chips, and {site.chips} chips are not a whole number "
+                "of them"
+            )
+        self.replicas = site.chips // self.group
+        sequences = job.tokens_per_step / self.replicas / job.sequence_length
+        self.microbatches = job.microbatches or max(round(sequences), 1)
+        self._check_memory()
+
+    def plan(self, activity: NDArray[np.float64]) -> Plan:
+        """Return the step, its traffic written into `activity`."""
+        job, site = self.job, self.site
+        step_s = self._step_s()
+        optimizer_s = OPTIMIZER_BYTES * self.parameters / site.chips / (0.8 * site.kind.hbm_bytes_per_s.value)
+        gradients_s = self._gradients_s(activity)
+        exposed_s = gradients_s * (1.0 - job.overlap)
+        if "collective_share" in job.model_fields_set:
+            if job.collective_share * step_s < exposed_s:
+                raise ConfigError(
+                    f"jobs.{job.name}.collective_share = {job.collective_share:g}: gradients of {self.parameters:g} "
+                    f"parameters take {exposed_s:.3g} s that compute does not hide, so that {exposed_s / step_s:.3f} of "
+                    f"a step of {step_s:.3g} s is the least"
+                )
+            # The same bytes in a longer phase.
+            row = activity[Phase.COLLECTIVE]
+            row[_TRAFFIC] *= exposed_s / (job.collective_share * step_s)
+            exposed_s = job.collective_share * step_s
+        bubble = (job.pipeline_parallel - 1) / (self.microbatches + job.pipeline_parallel - 1)
+        busy_s = step_s - exposed_s - optimizer_s
+        if busy_s <= 0:
+            raise ConfigError(
+                f"jobs.{job.name}.mfu = {job.mfu}: a step of {step_s:.3g} s is shorter than its collectives and "
+                f"optimizer, {exposed_s + optimizer_s:.3g} s"
+            )
+        compute_s = busy_s * (1.0 - bubble)
+        hidden = activity[Phase.COLLECTIVE, _TRAFFIC] * (job.overlap / (1.0 - job.overlap))
+        self._pass_traffic(activity, compute_s, hidden * (exposed_s / compute_s))
+        return Plan(compute_s, busy_s * bubble, exposed_s, optimizer_s, activity)
+
+    def _step_s(self) -> float:
+        """Return the step's time that follows from the FLOPs: six a parameter and token (forward and backward)."""
+        job, site = self.job, self.site
+        flops = 6.0 * self.parameters * job.tokens_per_step
+        peak = site.chips * site.kind.bf16_dense_flops.value
+        if "step_time_s" not in job.model_fields_set:
+            return flops / (peak * job.mfu)
+        actual = flops / (peak * job.step_time_s)
+        if abs(actual - job.mfu) > MFU_TOLERANCE:
+            raise ConfigError(
+                f"jobs.{job.name}.step_time_s = {job.step_time_s:g}: {job.tokens_per_step:g} tokens of "
+                f"{self.parameters:g} parameters on {site.chips} chips in that time are an mfu of {actual:.3f}, not "
+                f"{job.mfu:g}; leave step_time_s out and it follows from mfu"
+            )
+        return job.step_time_s
+
+    def _check_memory(self) -> None:
+        state = self.parameters * (4.0 / self.group + STATE_BYTES / self.site.chips)
+        room = self.site.kind.hbm_bytes.value
+        if state > room * self.job.hbm_used:
+            raise ConfigError(
+                f"jobs.{self.job.name}.hbm_used = {self.job.hbm_used:g}: weights, gradients and optimizer state of "
+                f"{self.parameters:g} parameters take {state / 2**30:.0f} GiB of a chip's {room / 2**30:.0f} GiB HBM; "
+                "raise it, tensor_parallel or pipeline_parallel"
+            )
+
+    def _pass_traffic(
+        self, activity: NDArray[np.float64], compute_s: float, hidden: NDArray[np.float64]
+    ) -> None:
+        """Write the traffic of forward and backward passes, and of the gradients that go on beside them."""
+        job, site = self.job, self.site
+        row = activity[Phase.COMPUTE]
+        torus = site.kind.link_bytes_per_s.value
+        z_peak = site.kind.z_link_bytes_per_s.value if site.kind.z_link_bytes_per_s else torus
+        tensor, tokens = job.tensor_parallel, job.tokens_per_step / self.replicas
+        layer_bytes = 2.0 * tokens * job.hidden
+        reduced = ALL_REDUCES_PER_LAYER * job.layers / job.pipeline_parallel * layer_bytes
+        sent = reduced * 2.0 * (tensor - 1) / tensor
+        # A row's two links carry up to four chips; a wider group uses rows and columns alike.
+        links = 2.0 if tensor <= 4 else 4.0
+        share = sent / (links * torus * compute_s)
+        columns = share if tensor > 4 else 0.0
+        # Boundaries of stages: activations forward and gradients back, one link each.
+        border = layer_bytes / tensor if job.pipeline_parallel > 1 else 0.0
+        z = efa = 0.0
+        if self.group <= 16:
+            columns += border / (torus * compute_s)
+        else:
+            stages = site.domain_chips // max(tensor, 1)
+            crossing = (
+                1.0 if stages <= 1 else (job.pipeline_parallel - 1) // stages / (job.pipeline_parallel - 1)
+            )
+            z = (1.0 - crossing) * border / (z_peak * compute_s)
+            efa = crossing * border / (site.efa_bytes_per_s * compute_s)
+        limits = {"rows": LINK_CEILING, "columns": LINK_CEILING, "z": LINK_CEILING, "efa": EFA_CEILING}
+        passed = {"rows": share, "columns": columns, "z": z, "efa": efa}
+        for (name, alone), beside in zip(passed.items(), hidden.tolist(), strict=True):
+            value = alone + beside
+            if value > limits[name]:
+                raise ConfigError(
+                    f"jobs.{job.name}.mfu = {job.mfu}: its traffic in forward and backward passes would be {value:.0%} of the "
+                    f"bandwidth of {name}, of which {limits[name]:.0%} can be reached; lower mfu or tensor_parallel"
+                )
+            row[QUANTITIES[name]] = value
+
+    def _gradients_s(self, activity: NDArray[np.float64]) -> float:
+        """Return how long gradients take in all, and write their traffic.
+
+        They are reduced over the replicas of a domain first, so that EFA carries each gradient of a domain once.
+        """
+        site = self.site
+        gradient = 2.0 * self.parameters / self.group
+        torus = site.kind.link_bytes_per_s.value * LINK_CEILING
+        instance = max(1, min(16, site.chips) // self.group)
+        domain = max(1, min(site.domain_chips, site.chips) // self.group)
+        rings = [(instance, gradient, torus)]
+        if site.kind.z_link_bytes_per_s:
+            rings.append(
+                (domain // instance, gradient / instance, site.kind.z_link_bytes_per_s.value * LINK_CEILING)
+            )
+        parts_s = [_ring_s(ranks, size, 2.0 * rate, HOP_S) for ranks, size, rate in rings]
+        # What a domain does not hold goes over EFA: each chip sends its own part through its own adapter.
+        between_s = _ring_s(
+            math.ceil(self.replicas / domain),
+            gradient / domain,
+            site.efa_bytes_per_s * EFA_CEILING,
+            site.latency_s,
+        )
+        total_s = sum(parts_s) + between_s
+        row = activity[Phase.COLLECTIVE]
+        for name, part_s, ceiling in (
+            ("columns", parts_s[0], LINK_CEILING),
+            ("z", parts_s[1] if len(parts_s) > 1 else 0.0, LINK_CEILING),
+            ("efa", between_s, EFA_CEILING),
+        ):
+            row[QUANTITIES[name]] = ceiling * part_s / total_s if total_s > 0 else 0.0
+        row[QUANTITIES["rows"]] = 0.0
+        return total_s
+
+
+def _ring_s(ranks: int, size_bytes: float, bytes_per_s: float, hop_s: float) -> float:
+    """Return the time of an all-reduce over a ring: 2 (r - 1) / r of the bytes, and a latency for each of its hops."""
+    if ranks <= 1:
+        return 0.0
+    return 2.0 * (ranks - 1) / ranks * size_bytes / bytes_per_s + 2.0 * (ranks - 1) * hop_s * BUCKETS

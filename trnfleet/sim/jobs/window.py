@@ -1,0 +1,113 @@
+"""What the jobs do in a window: the one thing that chips, hosts and messages need to know about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.sim.jobs.activity import QUANTITIES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from trnfleet.sim.events import Severity
+
+_TOTALS = frozenset({"steps_completed", "steps_lost", "restarts", "goodput"})
+"""Figures that are of an instant or of a whole life, not of a window."""
+
+
+class JobChange(NamedTuple):
+    """What has become of a job, worth an event."""
+
+    job: int
+    """Its number in the fleet file's order."""
+    name: str
+    """`job_started`, `job_failed`, `job_restarted`, `job_hung`, `job_resumed` or `job_ended`."""
+    severity: Severity
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobTick:
+    """What the jobs do in a window; arrays of shape (jobs + 1, ...), the last row idle."""
+
+    average: NDArray[np.float64]
+    """Mean activity, columns as in `phases.QUANTITIES`."""
+    work: NDArray[np.float64]
+    """Nominal seconds of work done a second, by phase."""
+    time: NDArray[np.float64]
+    """Share of the window spent, by phase; a row adds up to 1."""
+    activity: NDArray[np.float64]
+    """Tables of activity as `phases.ACTIVITY`, one a kind of job: shape (kinds, phases, quantities)."""
+    kind: NDArray[np.intp]
+    """Which of these each job has."""
+    peak_flops_share: NDArray[np.float64]
+    """FLOP/s achieved as a share of the chip's dense BF16 peak."""
+    flops: NDArray[np.float64]
+    """FLOP/s of a chip on top of that."""
+    hbm_read_bytes_per_s: NDArray[np.float64]
+    """HBM reads of a chip on top of `average`."""
+    hbm_used: NDArray[np.float64]
+    """Share of HBM."""
+    executions: NDArray[np.uint64]
+    """Executions completed in the job's life."""
+    latency_s: NDArray[np.float64]
+    """Median latency of an execution; NaN where nothing executes."""
+    figures: dict[str, NDArray[np.float64]]
+    """The jobs' figures by name, shape (jobs,), NaN where one makes no sense for the kind or at the time."""
+    states: NDArray[np.int8]
+    """Index into `jobs.JOB_STATES` at the end of the window, shape (jobs,)."""
+    changes: tuple[JobChange, ...] = ()
+    """What has become of jobs in the window."""
+
+    def link_work(self, job: int, axis: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return, by phase, what a job asks of the links of an axis (peak seconds a second) and the time it takes."""
+        return self.work[job] * self.activity[self.kind[job], :, QUANTITIES[axis]], self.time[job]
+
+    @staticmethod
+    def join(parts: Sequence[tuple[JobTick, float]]) -> JobTick:
+        """Return what the jobs do in consecutive windows together.
+
+        Rates and shares are means over time, over the time that has them; counts, states and totals are the last's.
+
+        Args:
+            parts: Each window's answer and its length, seconds; at least one.
+        """
+        last = parts[-1][0]
+        if len(parts) == 1:
+            return last
+        ticks, lengths = [tick for tick, _ in parts], [length for _, length in parts]
+
+        def mean(name: str) -> NDArray[np.float64]:
+            return _mean([getattr(tick, name) for tick in ticks], lengths)
+
+        return replace(
+            last,
+            average=mean("average"),
+            work=mean("work"),
+            time=mean("time"),
+            peak_flops_share=mean("peak_flops_share"),
+            flops=mean("flops"),
+            hbm_read_bytes_per_s=mean("hbm_read_bytes_per_s"),
+            hbm_used=mean("hbm_used"),
+            latency_s=mean("latency_s"),
+            figures={
+                name: values if name in _TOTALS else _mean([tick.figures[name] for tick in ticks], lengths)
+                for name, values in last.figures.items()
+            },
+            changes=tuple(change for tick in ticks for change in tick.changes),
+        )
+
+
+def _mean(values: Sequence[NDArray[np.float64]], lengths: Sequence[float]) -> NDArray[np.float64]:
+    """Return the mean weighted by length, NaN only where every value is NaN."""
+    total, weight = np.zeros_like(values[0]), np.zeros_like(values[0])
+    for value, length in zip(values, lengths, strict=True):
+        is_there = ~np.isnan(value)
+        total += np.where(is_there, value, 0.0) * length
+        weight += is_there * length
+    return np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), np.nan)

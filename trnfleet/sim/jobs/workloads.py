@@ -1,0 +1,422 @@
+"""All jobs of a fleet in one window: training, serving, recordings and idleness as rows of the same tables.
+
+Joins the kinds of jobs with their lives and the network between them; owns what a job's figures are. Rows are the jobs
+in the fleet file's order and one more at the end for idle instances, which the job number -1 indexes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trnfleet.domain.fleet import expand
+from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
+from trnfleet.domain.jobs import JOB_STATES, Reserved, Traced
+from trnfleet.domain.layout import Layout
+from trnfleet.domain.metrics import JOB_FIGURES
+from trnfleet.errors import ConfigError
+from trnfleet.sim.jobs.activity import QUANTITIES, STEP, TRAINING, Phase
+from trnfleet.sim.jobs.fabric import Fabrics
+from trnfleet.sim.jobs.inference import (
+    PREFILL_FLOPS_SHARE,
+    TENSOR_PER_FULL_BATCH,
+    InferenceJobs,
+    inference_of,
+)
+from trnfleet.sim.jobs.lifecycle import Lives
+from trnfleet.sim.jobs.slowdown import Halt
+from trnfleet.sim.jobs.training import TrainingJobs, training_of
+from trnfleet.sim.jobs.training_plan import Site, activity_of, plan
+from trnfleet.sim.jobs.window import JobChange, JobTick
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.fleet import FleetFile
+    from trnfleet.domain.jobs import Job
+    from trnfleet.sim.events import Severity
+    from trnfleet.sim.jobs.inference import Serving
+    from trnfleet.sim.jobs.lifecycle import Span
+    from trnfleet.sim.jobs.slowdown import Paces
+    from trnfleet.sim.jobs.traces import Trace
+    from trnfleet.sim.jobs.training import Pace, Window
+    from trnfleet.sim.jobs.training_plan import Plan
+    from trnfleet.sim.placement import Placement
+    from trnfleet.sim.rng import Noise
+
+__all__ = ("JobChange", "JobTick", "Workloads")
+
+IDLE_HBM_SHARE = 0.004
+"""HBM that the runtime keeps on an idle chip, as a share: assumed."""
+TRACE_EXECUTION_S = 0.1
+"""Latency of an execution of a job that follows a recording: assumed, recordings of utilisation do not say it."""
+TRACE_HBM_READ = 0.30
+"""Share of HBM bandwidth that such a job reads while it decodes: assumed."""
+
+_SECONDS_A_DAY = 86_400
+_TOLD: dict[str, tuple[Severity, str]] = {
+    "job_started": ("info", "starts"),
+    "job_hung": ("warning", "makes no progress: its processes wait in a collective"),
+    "job_resumed": ("info", "goes on"),
+    "job_failed": ("critical", "failed"),
+    "job_restarted": ("info", "starts again"),
+    "job_ended": ("info", "has ended"),
+}
+"""What is told of jobs, in the order in which it is told: severity, and what is said where there is no more to say."""
+_STATE = {name: number for number, name in enumerate(JOB_STATES)}
+_STATE_OF_PHASE = np.full(len(Phase), _STATE["running"], np.int8)
+_STATE_OF_PHASE[[Phase.CHECKPOINT, Phase.STALL, Phase.IDLE]] = [
+    _STATE[name] for name in ("checkpointing", "stalled", "idle")
+]
+
+
+class Workloads:
+    """All jobs of a fleet."""
+
+    def __init__(
+        self,
+        fleet: FleetFile,
+        placement: Placement,
+        noise: Noise,
+        traces: Mapping[str, Trace],
+        *,
+        layout: Layout | None = None,
+    ) -> None:
+        """Begin in the middle of the jobs' lives.
+
+        Args:
+            fleet: The fleet file.
+            placement: Where its jobs run.
+            noise: The run's randomness.
+            traces: Recorded utilisation by job.
+            layout: The fleet's, if it is at hand.
+
+        Raises:
+            ConfigError: a job asks for what its hardware cannot do, or has no recording.
+        """
+        layout = Layout.of(expand(fleet)) if layout is None else layout
+        self._jobs = fleet.jobs
+        self._count = len(fleet.jobs)
+        training, self._training = training_of(fleet.jobs)
+        inference, self._inference = inference_of(fleet.jobs)
+        sites = _sites(fleet, layout, placement)
+        plans = [
+            plan(job, sites[number]) for job, number in zip(training, self._training.tolist(), strict=True)
+        ]
+        self._steps = TrainingJobs(training, plans, self._training, noise)
+        kinds = [placement.chip_types[number] for number in self._inference.tolist()]
+        self._serving = InferenceJobs(
+            inference, self._inference, placement.chips[self._inference], kinds, noise
+        )
+        self._traced = [
+            (number, job, _trace_of(job, traces))
+            for number, job in enumerate(fleet.jobs)
+            if isinstance(job, Traced)
+        ]
+        self._reserved = np.array([isinstance(job, Reserved) for job in fleet.jobs], np.bool_)
+        self._lives = Lives(fleet.jobs)
+        self._tables(placement, plans)
+        self._hbm_used = np.array([*(job.hbm_used for job in fleet.jobs), IDLE_HBM_SHARE])
+        self._fabrics = self._share_fabrics(fleet, layout, placement)
+        self._restarts = np.zeros(self._count, np.int64)
+        self._wall_s, self._served_s = np.zeros(self._count), np.zeros(self._count)
+        self._traced_executions = np.zeros(self._count)
+
+    def withhold(self, job: int) -> None:
+        """Let a job that has not begun wait for `open`."""
+        self._lives.withhold(job)
+
+    def open(self, job: int, at_s: float) -> None:
+        """Let a job start at `at_s`, seconds since the start."""
+        self._lives.open(job, at_s)
+
+    def close(self, job: int, at_s: float) -> None:
+        """Let a job end at `at_s`."""
+        self._lives.close(job, at_s)
+
+    def advance(self, elapsed_s: float, middle_s: float, middle_ns: int, paces: Paces) -> JobTick:
+        """Move on by `elapsed_s` and say what is done.
+
+        Args:
+            elapsed_s: Length of the window.
+            middle_s: Its middle, simulated seconds since the start.
+            middle_ns: Its middle, nanoseconds since 1970 UTC, which the daily load goes by.
+            paces: What is slow or halted.
+        """
+        rows = self._count + 1
+        steps, serving = self._training, self._inference
+        span = self._lives.advance(elapsed_s, middle_s, paces.halt, paces.storage)
+        changes = self._changes(span, paces.halt)
+        efa = paces.efa * self._fabrics.pace(span.run_s > 0.0)
+        pace = self._steps.pace(paces.compute[steps], paces.link[steps], efa[steps], paces.storage[steps])
+        window = self._steps.advance(elapsed_s, span.run_s[steps], pace)
+        time_of_day_s = (middle_ns // 1_000_000) % (_SECONDS_A_DAY * 1_000) / 1_000
+        load = self._serving.advance(
+            elapsed_s,
+            middle_s,
+            time_of_day_s,
+            paces.capacity[serving],
+            offered=paces.load[serving],
+            run_s=span.run_s[serving],
+        )
+        run = np.append(span.run_s / elapsed_s, 0.0)
+        busy = self._recorded(middle_s - elapsed_s / 2.0, middle_s + elapsed_s / 2.0, span)
+        work, time = self._work_and_time(elapsed_s, span, window, load, busy)
+
+        # A sum over phases in a fixed order: a matrix product's bits depend on the processor.
+        average = work[:, 0, None] * self._activity[self._kind, 0]
+        for phase in range(1, len(Phase)):
+            if work[:, phase].any():
+                average += work[:, phase, None] * self._activity[self._kind, phase]
+        tensor = QUANTITIES["tensor"]
+        served = run[serving]
+        average[serving, tensor] += TENSOR_PER_FULL_BATCH * load.batch_share * (1.0 - load.prefill) * served
+
+        share = np.zeros(rows)
+        share[steps] = average[steps, tensor] * self._steps.tflops_per_tensor
+        share[serving] = load.prefill * PREFILL_FLOPS_SHARE * served
+        for number, job, _ in self._traced:
+            share[number] = busy[number] * job.mfu
+        figures = self._figures(elapsed_s, span, window, pace, load, paces)
+        figures["mfu"][[number for number, _, _ in self._traced]] = [
+            share[number] for number, _, _ in self._traced
+        ]
+        return JobTick(
+            average=average,
+            work=work,
+            time=time,
+            activity=self._activity,
+            kind=self._kind,
+            peak_flops_share=share,
+            flops=_spread(rows, serving, load.flops * served),
+            hbm_read_bytes_per_s=_spread(rows, serving, load.hbm_read_bytes_per_s * served),
+            hbm_used=self._used(elapsed_s, span, window, load),
+            executions=self._executions(rows),
+            latency_s=self._latency(span, figures, load),
+            figures=figures,
+            states=self._states(),
+            changes=changes,
+        )
+
+    def _tables(self, placement: Placement, plans: Sequence[Plan]) -> None:
+        """Set up the kinds of activity that jobs have, and which job has which."""
+        kinds = [activity_of(spans=False), activity_of(spans=True)]
+        known = {table.tobytes(): number for number, table in enumerate(kinds)}
+        self._kind = np.append(placement.spans.astype(np.intp), 0)
+
+        def take(number: int, table: NDArray[np.float64]) -> None:
+            key = table.tobytes()
+            if key not in known:
+                known[key] = len(kinds)
+                kinds.append(table)
+            self._kind[number] = known[key]
+
+        for number, each in zip(self._training.tolist(), plans, strict=True):
+            take(number, each.activity)
+        for number, job, _ in self._traced:
+            if job.like == "inference":
+                table = activity_of(spans=bool(placement.spans[number])).copy()
+                table[Phase.DECODE, QUANTITIES["hbm_read"]] = TRACE_HBM_READ
+                take(number, table)
+        self._activity = np.stack(kinds)
+
+    def _share_fabrics(self, fleet: FleetFile, layout: Layout, placement: Placement) -> Fabrics:
+        """Return the fabrics, and what each job asks of them when nothing is slow."""
+        efa = self._activity[self._kind[:-1], :, QUANTITIES["efa"]]
+        burst, mean = np.zeros(self._count), np.zeros(self._count)
+        steps, serving = self._training, self._inference
+        parts = self._steps.step_shares()
+        for place, phase in enumerate(STEP):
+            burst[steps] = np.maximum(burst[steps], efa[steps, phase])
+            mean[steps] += efa[steps, phase] * parts[:, place]
+        burst[serving] = mean[serving] = efa[serving, Phase.DECODE]
+        burst[~placement.spans] = mean[~placement.spans] = 0.0
+        return Fabrics(fleet, layout, placement.job_of_instance, burst, mean)
+
+    def _recorded(self, begin_s: float, end_s: float, span: Span) -> NDArray[np.float64]:
+        """Return the share of a window in which each job that follows a recording keeps its cores busy."""
+        busy = np.zeros(self._count)
+        elapsed_s = end_s - begin_s
+        for number, job, trace in self._traced:
+            from_s = job.starts_at_s or 0.0
+            busy[number] = trace.mean(begin_s - from_s, end_s - from_s) * span.run_s[number] / elapsed_s
+            self._traced_executions[number] += busy[number] * elapsed_s / TRACE_EXECUTION_S
+        return busy
+
+    def _work_and_time(
+        self, elapsed_s: float, span: Span, window: Window, load: Serving, busy: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return work and time by phase, shape (jobs + 1, phases)."""
+        rows = self._count + 1
+        work, time = np.zeros((rows, len(Phase))), np.zeros((rows, len(Phase)))
+        steps, serving, jobs = self._training, self._inference, slice(0, self._count)
+        for place, phase in enumerate(TRAINING):
+            work[steps, phase], time[steps, phase] = window.work[:, place], window.time[:, place]
+        served = span.run_s[serving] / elapsed_s
+        time[serving, Phase.PREFILL] = load.prefill * served
+        time[serving, Phase.DECODE] = (1.0 - load.prefill) * served
+        for number, job, _ in self._traced:
+            phase = Phase.DECODE if job.like == "inference" else Phase.COMPUTE
+            time[number, phase] = busy[number]
+            time[number, Phase.IDLE] = span.run_s[number] / elapsed_s - busy[number]
+        for phase in (Phase.PREFILL, Phase.DECODE):
+            work[serving, phase] = time[serving, phase]
+        for number, job, _ in self._traced:
+            phase = Phase.DECODE if job.like == "inference" else Phase.COMPUTE
+            # The recording's utilisation is what the cores show.
+            nc = self._activity[self._kind[number], phase, QUANTITIES["nc"]]
+            work[number, phase] = busy[number] / nc
+        time[jobs, Phase.IDLE] += (span.idle_s + np.where(self._reserved, span.run_s, 0.0)) / elapsed_s
+        time[-1, Phase.IDLE] = 1.0
+        work[:, Phase.IDLE] = time[:, Phase.IDLE]
+        time[jobs, Phase.HANG] = work[jobs, Phase.HANG] = span.hang_s / elapsed_s
+        time[jobs, Phase.START] = span.start_s / elapsed_s
+        work[jobs, Phase.START] = span.start_work_s / elapsed_s
+        return work, time
+
+    def _used(self, elapsed_s: float, span: Span, window: Window, load: Serving) -> NDArray[np.float64]:
+        """Return the share of HBM in use: a start fills it, and with the processes it is gone."""
+        used = self._hbm_used.copy()
+        used[self._inference] *= 1.0 + self._serving.kv_spread * (load.batch_share - 0.5)
+        there = (span.run_s + span.start_work_s + span.hang_s) / elapsed_s
+        there[self._training] -= window.time[:, TRAINING.index(Phase.IDLE)]
+        used[:-1] = used[:-1] * there + IDLE_HBM_SHARE * (1.0 - there)
+        np.minimum(used, 1.0, out=used)
+        return used
+
+    def _executions(self, rows: int) -> NDArray[np.uint64]:
+        executions = np.zeros(rows, np.uint64)
+        executions[:-1] = np.floor(self._traced_executions).astype(np.uint64)
+        executions[self._training] = self._steps.executions()
+        executions[self._inference] = self._serving.executions()
+        return executions
+
+    def _latency(
+        self, span: Span, figures: dict[str, NDArray[np.float64]], load: Serving
+    ) -> NDArray[np.float64]:
+        latency = np.full(self._count + 1, np.nan)
+        latency[self._training] = figures["step_time_s"][self._training]
+        latency[self._inference] = load.tpot_s
+        for number, _, _ in self._traced:
+            latency[number] = TRACE_EXECUTION_S
+        latency[:-1][span.run_s <= 0.0] = np.nan
+        return latency
+
+    def _figures(
+        self, elapsed_s: float, span: Span, window: Window, pace: Pace, load: Serving, paces: Paces
+    ) -> dict[str, NDArray[np.float64]]:
+        """Return the jobs' figures; a training job's rates are those of its steps over all of the window."""
+        figures = {name: np.full(self._count, np.nan) for name in JOB_FIGURES}
+        rows, serving = self._training, self._inference
+        step_s = self._steps.step_time_s(pace)
+        stepping = np.zeros(len(rows))
+        for place in range(len(STEP)):
+            stepping += window.time[:, place]
+        figures["step_time_s"][rows] = np.where(span.run_s[rows] > 0, step_s, np.nan)
+        figures["steps_per_s"][rows] = stepping / step_s
+        figures["tokens_per_s"][rows] = self._steps.tokens_per_step * stepping / step_s
+        figures["mfu"][rows] = self._steps.mfu * self._steps.step_s * stepping / step_s
+        figures["steps_completed"][rows] = self._steps.steps_completed()
+        figures["steps_lost"][rows] = self._steps.steps_lost
+        figures["restarts"] = np.where(self._reserved, np.nan, self._restarts)
+
+        served = span.run_s[serving] / elapsed_s
+        serves = served > 0
+        figures["tokens_per_s"][serving] = load.tokens_per_s * served
+        for name, values in (
+            ("ttft_s", load.ttft_s),
+            ("tpot_s", load.tpot_s),
+            ("batch", load.batch),
+            ("kv_cache_share", load.kv_share),
+        ):
+            figures[name][serving] = np.where(serves, values, np.nan)
+
+        self._wall_s += span.live_s
+        self._wall_s[rows] -= window.time[:, TRAINING.index(Phase.IDLE)] * elapsed_s
+        self._served_s[serving] += span.run_s[serving] * paces.capacity[serving]
+        productive_s = self._served_s.copy()
+        productive_s[rows] = self._steps.productive_s
+        good = np.full(self._count, np.nan)
+        counts = np.concatenate([rows, serving])
+        there = counts[self._wall_s[counts] > 0]
+        good[there] = np.minimum(productive_s[there] / self._wall_s[there], 1.0)
+        figures["goodput"] = good
+        return figures
+
+    def _states(self) -> NDArray[np.int8]:
+        """Return what each job is at, at the end of the window."""
+        states = np.where(self._reserved, _STATE["idle"], _STATE["running"]).astype(np.int8)
+        states[self._training] = _STATE_OF_PHASE[self._steps.phases()]
+        lives = self._lives
+        states[lives.starting] = _STATE["starting"]
+        for halt, name in ((Halt.HANG, "hung"), (Halt.DOWN, "failed"), (Halt.WAITING, "waiting")):
+            states[lives.halt == halt] = _STATE[name]
+        states[~lives.there] = _STATE["idle"]
+        return states
+
+    def _changes(self, span: Span, halt: NDArray[np.int8]) -> tuple[JobChange, ...]:
+        """Carry out what becomes of jobs at the window's begin, and tell it."""
+        if not any(getattr(span, what.removeprefix("job_")).any() for what in _TOLD):
+            return ()
+        self._restarts += span.restarted
+        at = np.zeros(self._count, np.int64)
+        lost = np.zeros(self._count, np.int64)
+        at[self._training] = self._steps.steps_completed()
+        lost[self._training] = self._steps.lose(span.failed[self._training])
+        after = np.zeros(self._count, np.int64)
+        after[self._training] = self._steps.steps_completed()
+        is_made = np.isin(np.arange(self._count), self._training)
+
+        def text(number: int, what: str) -> str:
+            name = self._jobs[number].name
+            if what == "job_failed":
+                waits = "; it waits for instances" if halt[number] == Halt.WAITING else ""
+                if not is_made[number]:
+                    return f"{name} failed{waits}"
+                return f"{name} failed at step {at[number]}: {lost[number]} steps since its last checkpoint are lost{waits}"
+            if what == "job_restarted" and is_made[number]:
+                return f"{name} starts again from step {after[number]}"
+            return f"{name} {_TOLD[what][1]}"
+
+        return tuple(
+            JobChange(number, what, severity, text(number, what))
+            for what, (severity, _) in _TOLD.items()
+            for number in np.flatnonzero(getattr(span, what.removeprefix("job_"))).tolist()
+        )
+
+
+def _sites(fleet: FleetFile, layout: Layout, placement: Placement) -> list[Site]:
+    """Return where each job runs, by its first instance."""
+    placed, first = np.unique(placement.job_of_instance, return_index=True)
+    of_job = dict(zip(placed.tolist(), first.tolist(), strict=True))
+    latency_s = {cluster.name: cluster.fabric_latency_s for cluster in fleet.clusters}
+    sites = []
+    for number in range(len(fleet.jobs)):
+        instance = of_job[number]
+        kind = layout.type_of(instance)
+        sites.append(
+            Site(
+                chips=int(placement.chips[number]),
+                kind=placement.chip_types[number],
+                domain_chips=kind.chips * (TRN2_ULTRASERVER.instances if kind.z_links else 1),
+                efa_bytes_per_s=kind.efa_bytes_per_s.value / kind.chips,
+                spans=bool(placement.spans[number]),
+                latency_s=latency_s[layout.instances[instance].partition("/")[0]],
+            )
+        )
+    return sites
+
+
+def _trace_of(job: Job, traces: Mapping[str, Trace]) -> Trace:
+    if job.name not in traces:
+        raise ConfigError(f"jobs.{job.name}.file: its recording was not read")
+    return traces[job.name]
+
+
+def _spread(rows: int, where: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    result = np.zeros(rows)
+    result[where] = values
+    return result

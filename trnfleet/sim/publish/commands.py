@@ -1,0 +1,376 @@
+"""Commands that come while a simulator runs: who may do what, how often, and what is answered.
+
+Owns every check between a topic and the simulation. It is off unless told otherwise, it answers on `reply/` alone, and
+nothing that comes in can stop it, fill memory or reach a log raw. It knows no broker; what a command does is behind `Control`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from trnfleet import logs
+from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.errors import ConfigError, WireError, nearest
+from trnfleet.sim.reservations import messages
+from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
+from trnfleet.wire.messages import CommandMessage, Name, ReplyMessage, decode_message, encode_message
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.topics import (
+    DEFAULT_ROOT,
+    TopicClass,
+    build_filter,
+    build_topic,
+    covers,
+    parse_topic,
+    reply_path,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trnfleet.clock import Clock
+    from trnfleet.wire.ports import Publisher, Source
+
+log = logs.get_logger(__name__)
+
+MAX_COMMAND_BYTES = 16_384
+"""Every field of a command at its longest fits into it."""
+LONGEST_EXPIRY_S = 3_600.0
+"""A command that would be good for longer is refused: whoever records it could send it again for as long."""
+RATE_PER_S = 2.0
+"""Commands that are looked into in the long run; people and scripts need less."""
+BURST = 20
+"""Commands that are looked into at once."""
+REMEMBERED = 8_192
+"""Ids kept: more than `RATE_PER_S` and `BURST` let through within `LONGEST_EXPIRY_S`, so that no command is forgotten before
+it has expired."""
+LONGEST_JUMP_S = 366 * 86_400.0
+"""Simulated seconds of one jump: twice the longest Capacity Block."""
+LONGEST_REASON = 500
+"""Characters of a reply's reason."""
+LOGGED_OF_A_KIND = 20
+"""So many commands of a kind that is dropped are logged one by one, later ones each time that many more have come."""
+HOW_TO_ALLOW = "commands are off: start the simulator with --allow-commands"
+
+_ARGUMENTS = {
+    "inject": ("fault", "for_s", "magnitude"),
+    "faults": (),
+    "jump": ("by_s",),
+    "rebirth": (),
+    **messages.ARGUMENTS,
+}
+"""Every action with its arguments."""
+_HARMLESS = frozenset({"rebirth"}) | messages.READING
+"""Actions that change nothing, and are carried out by every simulator."""
+
+
+class Control(Protocol):
+    """What a simulation lets commands do; every method returns at once, and what it says is one line."""
+
+    def inject(
+        self, fault: str, target: str, *, lasts_s: float | None, magnitude: float | None, by: str
+    ) -> str:
+        """Let a fault begin; return what was done.
+
+        Args:
+            fault: Name of a fault.
+            target: What it hits: an address, a pattern, a random choice, a job.
+            lasts_s: Simulated seconds until it ends by itself; None for what the table of faults says.
+            magnitude: How bad it is, in the fault's own unit; None for what the table of faults says.
+            by: Who asked, for the record.
+
+        Raises:
+            ConfigError: fault or target is unknown, or they do not go together; the message names the nearest.
+        """
+
+    def jump(self, by_s: float) -> str:
+        """Let simulated time jump ahead by `by_s` seconds, above zero; return what was done.
+
+        Raises:
+            ConfigError: it cannot jump that far.
+        """
+
+    def rebirth(self) -> str:
+        """Have descriptors and jobs published again; return what was done."""
+
+    def reserve(self, action: str, args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Look for, buy or extend Capacity Blocks; return what was done and the result, as JSON values.
+
+        Raises:
+            ConfigError: a rule forbids it, or an argument is wrong; the message names the rule and what would fit.
+        """
+
+    def faults(self) -> dict[str, Any]:
+        """Return what is active, as JSON values, and whatever else is worth telling.
+
+        `active` is a list of objects with `fault`, `target` and `until_s`: simulated seconds since the start, or null.
+        """
+
+
+@dataclass(slots=True)
+class CommandCounts:
+    """What became of the commands; all only grow."""
+
+    carried_out: int = 0
+    refused: int = 0
+    """Answered with a reason why nothing was done."""
+    failed: int = 0
+    """Broken off by a mistake of ours, which the log tells."""
+    retained: int = 0
+    """Retained by somebody: nobody knows for how long, so it is no request any more."""
+    repeated: int = 0
+    """Had been dealt with before; neither carried out nor answered again."""
+    flooded: int = 0
+    """More than the rate allows."""
+    oversize: int = 0
+    undecodable: int = 0
+    """Neither topic nor payload says who asks."""
+
+
+class _Asker(BaseModel):
+    """Who asks: all that is needed to refuse a command that makes no sense otherwise."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    id: Name
+    client: Name
+
+
+class _Refused(Exception):  # noqa: N818  it is an answer more than an error
+    """Why a command is not carried out."""
+
+
+class Commands:
+    """Takes commands of one fleet and carries out those that it may."""
+
+    def __init__(
+        self,
+        control: Control,
+        fleet: str,
+        *,
+        allowed: bool,
+        simulator: str,
+        root: str = DEFAULT_ROOT,
+        limits: Limits = DEFAULT_LIMITS,
+        answers: bool = True,
+    ) -> None:
+        """Describe who takes commands.
+
+        Args:
+            control: What they do.
+            fleet: Whose commands.
+            allowed: Whether any is carried out that changes something.
+            simulator: Client id of the publisher; replies name it.
+            root: First part of the topics.
+            limits: What a reply may hold.
+            answers: Whether replies are sent; of a simulation's shards one answers for all.
+        """
+        self.counts = CommandCounts()
+        self._control = control
+        self._fleet = fleet
+        self._allowed = allowed
+        self._simulator = simulator
+        self._root = root
+        self._limits = limits
+        self._command_limits = replace(limits, payload_bytes=min(MAX_COMMAND_BYTES, limits.payload_bytes))
+        self._answers = answers
+        self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._tokens = float(BURST)
+        self._filled_s: float | None = None
+
+    def filters(self) -> list[tuple[str, int]]:
+        """Return the (filter, QoS) pairs that a source of these commands subscribes to."""
+        return [(build_filter(self._fleet, TopicClass.COMMAND, self._root), 1)]
+
+    def handle(self, envelope: Envelope, wall_ns: int) -> list[Envelope]:
+        """Take one message: carry it out if it is a command that may be, and return the replies to publish.
+
+        Args:
+            envelope: As it came; `received_s` is what the rate goes by.
+            wall_ns: Wall clock, which expiry goes by.
+        """
+        if envelope.retain:
+            self._drop("retained", envelope, "retained commands are ignored")
+            return []
+        if len(envelope.payload) > self._command_limits.payload_bytes:
+            self._drop("oversize", envelope, f"{len(envelope.payload)} bytes")
+            return []
+        if not self._has_turn(envelope.received_s):
+            self._drop("flooded", envelope, f"more than {RATE_PER_S:g} commands a second")
+            return []
+        try:
+            path = self._path(envelope.topic)
+            asker = decode_message(envelope.payload, _Asker, self._command_limits)
+        except WireError as error:
+            self._drop("undecodable", envelope, str(error))
+            return []
+        key = (asker.client, asker.id)
+        if key in self._seen:
+            self._drop("repeated", envelope, f"id {asker.id} of {asker.client}")
+            return []
+        self._seen[key] = None
+        if len(self._seen) > REMEMBERED:
+            self._seen.popitem(last=False)
+        return self._answer(asker, *self._deal_with(envelope.payload, path, asker, wall_ns))
+
+    def _path(self, topic: str) -> str:
+        """Return the path that a topic names.
+
+        Raises:
+            WireError: it is no topic of this fleet's commands.
+        """
+        fleet, topic_class, path = parse_topic(topic, self._root)
+        if fleet != self._fleet or topic_class is not TopicClass.COMMAND:
+            raise WireError("not a topic of this fleet's commands")
+        return path
+
+    def _deal_with(
+        self, payload: bytes, path: str, asker: _Asker, wall_ns: int
+    ) -> tuple[bool, str, dict[str, Any]]:
+        """Carry a command out, or not; return whether it was, what to say, and the result."""
+        audit = {"client": asker.client, "id": asker.id}
+        try:
+            command = decode_message(payload, CommandMessage, self._command_limits)
+            audit |= {"action": command.action, "target": command.target, "by": command.by}
+            self._check(command, path, wall_ns)
+            reason, result = self._carry_out(command)
+        except (_Refused, ConfigError, WireError) as error:
+            self.counts.refused += 1
+            log.warning("command_refused", reason=one_line(str(error)), **audit)
+            return False, str(error), {}
+        except Exception:
+            # No command, not even one that finds a bug, stops the simulator.
+            self.counts.failed += 1
+            log.exception("command_failed", **audit)
+            return False, "it failed for a reason that only the simulator's log tells", {}
+        self.counts.carried_out += 1
+        log.warning("command_carried_out", done=one_line(reason), **audit)
+        return True, reason, result
+
+    def _check(self, command: CommandMessage, path: str, wall_ns: int) -> None:
+        """Hold a command against what is allowed.
+
+        Raises:
+            _Refused: it is not.
+        """
+        try:
+            expires_ns = parse_rfc3339(command.expires)
+        except (ValueError, OverflowError):
+            raise _Refused("expires is not a time with its zone, such as 2026-01-31T23:59:58Z") from None
+        if expires_ns <= wall_ns:
+            raise _Refused(
+                f"it expired at {format_rfc3339(expires_ns)}, and here it is {format_rfc3339(wall_ns)}; "
+                "compare the clocks of both machines"
+            )
+        if expires_ns - wall_ns > LONGEST_EXPIRY_S * NS_PER_S:
+            raise _Refused(f"it expires more than {LONGEST_EXPIRY_S / 60:g} min from now")
+        arguments = _ARGUMENTS.get(command.action)
+        if arguments is None:
+            raise _Refused(f"unknown action {command.action!r}: {nearest(command.action, _ARGUMENTS)}")
+        for name in command.args:
+            if name not in arguments:
+                raise _Refused(f"{command.action} has no argument {name!r}: {nearest(name, arguments)}")
+        if not covers(path, command.target):
+            raise _Refused(f"target {command.target!r} is not below the topic's path {path!r}")
+        if not self._allowed and command.action not in _HARMLESS:
+            raise _Refused(HOW_TO_ALLOW)
+
+    def _carry_out(self, command: CommandMessage) -> tuple[str, dict[str, Any]]:
+        control = self._control
+        if command.action == "inject":
+            fault = command.args.get("fault")
+            if not isinstance(fault, str):
+                raise _Refused("inject needs the argument 'fault', the name of a fault")
+            done = control.inject(
+                fault,
+                command.target,
+                lasts_s=_number(command, "for_s"),
+                magnitude=_number(command, "magnitude"),
+                by=one_line(command.by or command.client),
+            )
+            return done, {}
+        if command.action == "jump":
+            by_s = _number(command, "by_s")
+            if not by_s or by_s > LONGEST_JUMP_S:
+                raise _Refused(
+                    f"jump needs the argument 'by_s', simulated seconds above 0 and at most {LONGEST_JUMP_S:.0f}"
+                )
+            return control.jump(by_s), {}
+        if command.action == "rebirth":
+            return control.rebirth(), {}
+        if command.action in messages.ARGUMENTS:
+            return control.reserve(command.action, command.args)
+        return "the faults of this simulator", control.faults()
+
+    def _answer(self, asker: _Asker, ok: bool, reason: str, result: dict[str, Any]) -> list[Envelope]:
+        if not self._answers:
+            return []
+        topic = build_topic(self._fleet, TopicClass.REPLY, reply_path(asker.client, asker.id), self._root)
+        who = {"simulator": self._simulator}
+        reply = ReplyMessage(id=asker.id, ok=ok, reason=one_line(reason), result=result | who)
+        payload = encode_message(reply)
+        if len(payload) > self._limits.payload_bytes:
+            short = one_line(f"{reason}; the result is too long for a message")
+            payload = encode_message(reply.model_copy(update={"reason": short, "result": who}))
+        return [Envelope(topic, payload, qos=1, content_type=CONTENT_TYPE_JSON)]
+
+    def _has_turn(self, now_s: float) -> bool:
+        """Take one of the turns that come back at `RATE_PER_S`, if there is one."""
+        if self._filled_s is not None:
+            passed_s = max(0.0, now_s - self._filled_s)
+            self._tokens = min(float(BURST), self._tokens + passed_s * RATE_PER_S)
+        self._filled_s = now_s
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
+    def _drop(self, kind: str, envelope: Envelope, why: str) -> None:
+        """Count a message that is neither carried out nor answered, and log it unless many have been."""
+        count = getattr(self.counts, kind) + 1
+        setattr(self.counts, kind, count)
+        if count <= LOGGED_OF_A_KIND or count % LOGGED_OF_A_KIND == 0:
+            log.warning(
+                "command_dropped", kind=kind, count=count, topic=one_line(envelope.topic), why=one_line(why)
+            )
+
+
+async def serve(commands: Commands, source: Source, publisher: Publisher, clock: Clock) -> None:
+    """Carry out what comes from a source, and publish the answers, until the source ends or this is cancelled.
+
+    Args:
+        commands: What decides and does.
+        source: Subscribed to `commands.filters()`.
+        publisher: Where the answers go.
+        clock: Tells whether a command has expired.
+    """
+    while batch := await source.take():
+        for envelope in batch:
+            replies = commands.handle(envelope, clock.wall_ns())
+            if replies:
+                await publisher.publish(replies)
+
+
+def one_line(text: str) -> str:
+    """Return `text` as printable ASCII on one line, cut to `LONGEST_REASON` characters."""
+    shown = "".join(char if " " <= char <= "~" else "?" for char in text[: LONGEST_REASON + 1])
+    return shown if len(shown) <= LONGEST_REASON else shown[: LONGEST_REASON - 3] + "..."
+
+
+def _number(command: CommandMessage, name: str) -> float | None:
+    """Return a number among the arguments, or None where it is not given.
+
+    Raises:
+        _Refused: it is something else.
+    """
+    value = command.args.get(name)
+    if value is None:
+        return None
+    if isinstance(value, (bool, str)) or not math.isfinite(value):
+        raise _Refused(f"{command.action}: {name} must be a number")
+    return value

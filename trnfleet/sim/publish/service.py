@@ -1,0 +1,406 @@
+"""The service that drives an engine and publishes what it makes, through the port `Publisher`.
+
+Owns the schedule and the order of messages. It knows no broker, and no time but its clock's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Any
+
+from trnfleet import logs
+from trnfleet.domain.faults import FAULTS
+from trnfleet.errors import ConfigError
+from trnfleet.sim.publish.partition import partition
+from trnfleet.sim.publish.starts import Starts
+from trnfleet.sim.publish.state import (
+    descriptor,
+    event_envelope,
+    job_envelope,
+    presence,
+    reservation_envelope,
+    will_envelope,
+)
+from trnfleet.sim.publish.telemetry import Telling, encode_samples
+from trnfleet.sim.reservations.messages import answer
+from trnfleet.wire.frames import FrameEncoder
+from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
+from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from trnfleet.clock import Clock
+    from trnfleet.domain.fleet import Publishing
+    from trnfleet.sim.engine import Engine, Tick
+    from trnfleet.wire.ports import Publisher
+
+log = logs.get_logger(__name__)
+
+LAST_NS = 7_258_118_400_000_000_000
+"""The first instant of the year 2200, beyond which no simulation goes."""
+MOST_LISTED = 500
+"""Incidents that an answer lists."""
+
+REPEAT_DESCRIPTORS_S = 60.0
+"""Every descriptor is published again within this time, a few each tick."""
+REPEAT_JOBS_S = 10.0
+"""Every job is published again within this time where there are more than `JOBS_EACH_TICK`."""
+JOBS_EACH_TICK = 64
+AT_ONCE = 300
+"""Messages that any broker's queue takes in one burst (Mosquitto's default is 1,000)."""
+SLICE_S = 0.02
+"""Distance of the slices in which more messages than that go out."""
+SPREAD = 0.7
+"""Share of the period over which the slices are spread; the rest is for the next tick."""
+
+
+class Simulation:
+    """Publishes a fleet, or a shard of one, until told to stop."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        publisher: Publisher,
+        *,
+        clock: Clock,
+        client_id: str,
+        boot: str,
+        root: str = DEFAULT_ROOT,
+        publishing: Publishing | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        speed: float = 1.0,
+        is_dated: bool = False,
+        jump_s: float = 0.0,
+    ) -> None:
+        """Prepare the topics and name the announcements; do it before the publisher connects.
+
+        Args:
+            engine: Fresh; its period is `speed` times the wall clock's from tick to tick.
+            publisher: Where to; its last will is `announcements.will_envelope` of the same client and boot.
+            clock: Paces the ticks, and dates them where the engine is not dated.
+            client_id: The publisher's name, one segment.
+            boot: Id of this start, see `announcements.new_boot`.
+            root: First part of the topics.
+            publishing: Format and granularity; the fleet file's if none is given.
+            limits: What a message may hold.
+            speed: Simulated seconds a second of the wall clock.
+            is_dated: Keep the engine's date of tick 0; else tick 0 is when the run begins.
+            jump_s: Simulated seconds to live through before the first tick that is published.
+
+        Raises:
+            ConfigError: format and granularity do not go together, or a message would be over a limit.
+        """
+        self._engine = engine
+        self._publisher = publisher
+        self._clock = clock
+        self._client_id = client_id
+        self._boot = boot
+        self._root = root
+        self._speed = speed
+        self._is_dated = is_dated
+        self._period_s = engine.period_s / speed
+        chosen = publishing or engine.fleet.publish
+        self._units = partition(engine.layout, chosen, engine.own, engine.shard)
+        self._starts = Starts(engine, boot, self._units)
+        self._telling = Telling(engine, boot)
+        self._topics: list[str] = []
+        self._encoders: list[FrameEncoder] = []
+        if chosen.format == "cbor":
+            for number, unit in enumerate(self._units):
+                name = build_topic(engine.fleet.name, TopicClass.TELEMETRY, unit.path, root)
+                self._topics.append(name)
+                self._encoders.append(self._encoder(number))
+        self._tick: Tick | None = None
+        self._is_running = False
+        self._descriptor_turn = _Rotation(len(self._units), REPEAT_DESCRIPTORS_S)
+        self._job_turn = _Rotation(len(self._telling.jobs), REPEAT_JOBS_S)
+        self._due = 0
+        """Periods of the wall clock that have been published or left out."""
+        self._ahead = self._ticks_of(jump_s)
+        """Ticks that the next step jumps over."""
+        self._leapt = 0
+        """Ticks jumped over so far."""
+        self._wants_rebirth = False
+        self.published = 0
+        """Ticks published, which is the next one's `seq`."""
+        self.overruns = 0
+        """Ticks left out because the machine was late by more than a period."""
+        if self._units:
+            self._check(limits)
+        publisher.on_connect(self._announce)
+
+    @property
+    def engine(self) -> Engine:
+        """What is published."""
+        return self._engine
+
+    @property
+    def messages_per_tick(self) -> int:
+        """Telemetry messages of one tick when all instances speak."""
+        if self._encoders or not self._units:
+            return len(self._encoders)
+        chips = int(self._units[-1].chips.stop - self._units[0].chips.start)
+        return len(self._units) + chips
+
+    async def run(self, *, ticks: int | None = None, duration_s: float | None = None) -> None:
+        """Announce the fleet and publish tick after tick; say goodbye at the end, cancelled or not.
+
+        Tick k is due at the start + k periods. Who is late by more than a period leaves ticks out and counts them, except
+        before the first tick, which waits until a large fleet is announced.
+
+        Args:
+            ticks: End after so many published ticks.
+            duration_s: End at so many seconds of the clock.
+        """
+        start_s = self._clock.monotonic_s()
+        if not self._is_dated:
+            self._engine.restart_at(self._clock.wall_ns())
+        self._engine.begin()
+        self._is_running = True
+        try:
+            await self._publisher.publish(self._announce())
+            while ticks is None or self.published < ticks:
+                due_s = start_s + self._due * self._period_s
+                if duration_s is not None and due_s - start_s >= duration_s:
+                    break
+                await self._clock.sleep(due_s - self._clock.monotonic_s())
+                skipped = self._skip(due_s)
+                await self._publish_tick(due_s + skipped * self._period_s, skipped)
+        finally:
+            self._is_running = False
+            goodbye = will_envelope(self._engine.fleet.name, self._client_id, self._boot, root=self._root)
+            await self._publisher.publish([goodbye])
+
+    def inject(
+        self, fault: str, target: str, *, lasts_s: float | None, magnitude: float | None, by: str
+    ) -> str:
+        """Let a fault begin with the next tick; return what was done.
+
+        Raises:
+            ConfigError: fault or target is unknown, or they do not go together; the message names the nearest.
+        """
+        return self._engine.inject(fault, target, lasts_s=lasts_s, magnitude=magnitude, by=by)
+
+    def jump(self, by_s: float) -> str:
+        """Let the next tick be `by_s` simulated seconds further on; return what will be done.
+
+        Raises:
+            ConfigError: it is less than a tick, or leads beyond the last year that a date can have.
+        """
+        engine = self._engine
+        ticks = self._ticks_of(by_s)
+        if not ticks:
+            raise ConfigError(
+                f"jump of {by_s:g} s: a tick is {engine.period_s:g} s of simulated time, less is no jump"
+            )
+        if engine.moment_ns(engine.now_s + by_s + self._ahead * engine.period_s) >= LAST_NS:
+            raise ConfigError(f"jump of {by_s:g} s: it leads beyond the year 2200")
+        self._ahead += ticks
+        ahead_s = ticks * self._engine.period_s
+        return f"the next tick jumps ahead by {ahead_s:,.0f} s of simulated time; what happens in between is not told"
+
+    def rebirth(self) -> str:
+        """Publish all state again with the next tick; return what will be done."""
+        self._wants_rebirth = True
+        return f"{len(self._units)} descriptors and {len(self._telling.jobs)} jobs are published again"
+
+    def reserve(self, action: str, args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Look for, buy or extend Capacity Blocks; return what was done and the result.
+
+        Raises:
+            ConfigError: a rule forbids it, or an argument is wrong; the message names the rule and what would fit.
+        """
+        return answer(self._engine.holdings, action, args, self._boot)
+
+    def faults(self) -> dict[str, Any]:
+        """Return what may be injected, and what is there at present."""
+        active = [
+            {
+                "fault": incident.fault.name,
+                "target": incident.address,
+                "left_s": None if math.isinf(incident.ends_s) else incident.ends_s - self._engine.now_s,
+            }
+            for incident in self._engine.incidents.active()[:MOST_LISTED]
+        ]
+        return {"known": list(FAULTS), "active": active}
+
+    def _ticks_of(self, seconds: float) -> int:
+        return round(seconds / self._engine.period_s)
+
+    def _skip(self, due_s: float) -> int:
+        """Return how many ticks to leave out, so that the next is late by less than a period; count them."""
+        late_s = self._clock.monotonic_s() - due_s
+        if late_s <= self._period_s:
+            return 0
+        skipped = math.floor(late_s / self._period_s)
+        if self.published:
+            self.overruns += skipped
+            log.warning("ticks_left_out", skipped=skipped, late_s=round(late_s, 3), tick=self._due)
+        return skipped
+
+    async def _publish_tick(self, due_s: float, skipped: int) -> None:
+        ahead, self._ahead = self._ahead, 0
+        untold = 0
+        for passed in self._engine.leap(ahead):
+            untold += len(passed.events)
+            self._telling.pass_over(passed)
+            # State is told all the same: what was bought, paid and expired meanwhile.
+            await self._publisher.publish(self._reservations(passed))
+            await self._clock.sleep(0)
+        if untold:
+            log.warning("events_of_a_jump_not_told", events=untold)
+        tick = self._tick = self._engine.step(1 + skipped)
+        self._due += 1 + skipped
+        seq = self.published
+        # Whatever happens to its messages, a tick's number is used: what did not go out counts as lost.
+        self.published += 1
+        await self._publisher.publish(self._state_again(seq, ahead))
+        messages = self._frames(seq, tick.ts_ns) if self._encoders else self._samples(seq, tick.ts_ns)
+        slices = self._slices()
+        size = math.ceil(self.messages_per_tick / slices)
+        for number in range(slices):
+            if number:
+                await self._clock.sleep(due_s + number * SLICE_S - self._clock.monotonic_s())
+            await self._publisher.publish(list(itertools.islice(messages, size)))
+        await self._publisher.publish(
+            itertools.chain(
+                self._events(tick), self._reservations(tick), self._jobs_due(tick), self._descriptors_due()
+            )
+        )
+
+    def _slices(self) -> int:
+        if self.messages_per_tick <= AT_ONCE:
+            return 1
+        return max(1, int(self._period_s * SPREAD / SLICE_S))
+
+    def _state_again(self, seq: int, ahead: int) -> Iterator[Envelope]:
+        """Yield the descriptors that have changed with a tick: instances came back, or time has jumped."""
+        again = self._starts.renew(seq)
+        if ahead:
+            self._leapt += ahead
+            if seq:
+                self._starts.revise()
+            again = list(range(len(self._units)))
+        for number in again:
+            if self._encoders:
+                self._encoders[number] = self._encoder(number)
+        if self._wants_rebirth:
+            self._wants_rebirth = False
+            return self._announce()
+        return map(self._describe, again)
+
+    def _frames(self, seq: int, ts_ns: int) -> Iterator[Envelope]:
+        silent = self._engine.silent
+        some_silent = bool(silent.any())
+        for number, encoder in enumerate(self._encoders):
+            if some_silent and silent[self._units[number].instances].all():
+                continue
+            head = self._starts.head(number, seq, ts_ns)
+            payload = encoder.encode(head.seq, head.ts_ns)
+            yield Envelope(self._topics[number], payload, content_type=CONTENT_TYPE_CBOR)
+
+    def _samples(self, seq: int, ts_ns: int) -> Iterator[Envelope]:
+        prefix = build_topic(self._engine.fleet.name, TopicClass.TELEMETRY, "", self._root)
+        for number, unit in enumerate(self._units):
+            head = self._starts.head(number, seq, ts_ns)
+            for path, payload in encode_samples(self._engine, head, unit.instances.start):
+                yield Envelope(prefix + path, payload, content_type=CONTENT_TYPE_JSON)
+
+    def _announce(self) -> Iterator[Envelope]:
+        """Yield all state: that the publisher is there, and once it runs what it publishes."""
+        engine = self._engine
+        if not self._is_running:
+            return
+        yield presence(engine.fleet.name, self._client_id, self._boot, "online", root=self._root)
+        for number in range(len(self._units)):
+            yield self._describe(number)
+        for message in self._telling.all_reservations():
+            yield reservation_envelope(engine.fleet.name, message, root=self._root)
+        if self._tick is not None:
+            yield from (self._job(self._tick, number) for number in self._telling.jobs)
+
+    def _events(self, tick: Tick) -> Iterator[Envelope]:
+        for event in self._telling.events(tick):
+            yield event_envelope(self._engine.fleet.name, event, root=self._root)
+
+    def _reservations(self, tick: Tick) -> Iterator[Envelope]:
+        for message in self._telling.reservations(tick):
+            yield reservation_envelope(self._engine.fleet.name, message, root=self._root)
+
+    def _jobs_due(self, tick: Tick) -> Iterator[Envelope]:
+        """Yield the jobs to publish in a tick: all, or where there are many the next in turn."""
+        jobs = self._telling.jobs
+        turn = [jobs[place] for place in self._job_turn.take(self._due * self._period_s)]
+        numbers = jobs if len(jobs) <= JOBS_EACH_TICK or self.published == 1 else turn
+        yield from (self._job(tick, number) for number in numbers)
+
+    def _descriptors_due(self) -> Iterator[Envelope]:
+        """Yield the descriptors whose turn it is again: not every broker hands out retained ones."""
+        for number in self._descriptor_turn.take(self._due * self._period_s):
+            yield self._describe(number)
+
+    def _describe(self, number: int) -> Envelope:
+        return descriptor(
+            self._engine,
+            self._units[number],
+            self._client_id,
+            self._starts.boot[number],
+            revision=self._starts.revision[number],
+            speed=self._speed,
+            leapt=self._leapt,
+            root=self._root,
+        )
+
+    def _job(self, tick: Tick, number: int) -> Envelope:
+        return job_envelope(self._engine.fleet.name, self._telling.job(tick, number), root=self._root)
+
+    def _encoder(self, number: int) -> FrameEncoder:
+        unit = self._units[number]
+        return FrameEncoder(
+            unit.path,
+            self._starts.boot[number],
+            revision=self._starts.revision[number],
+            columns=self._engine.columns,
+            chips=unit.chips,
+            instances=unit.instances,
+        )
+
+    def _check(self, limits: Limits) -> None:
+        """Refuse units whose frames or descriptors no reader would take."""
+        names = self._engine.layout.instances
+
+        def text(number: int) -> int:
+            return sum(map(len, names[self._units[number].instances]))
+
+        def chips(number: int) -> int:
+            return len(range(self._engine.layout.chips)[self._units[number].chips])
+
+        numbers = range(len(self._units))
+        longest, largest = max(numbers, key=text), max(numbers, key=chips)
+        sizes = {"descriptor": (longest, len(self._describe(longest).payload))}
+        if self._encoders:
+            sizes["frame"] = (largest, len(self._encoders[largest].encode(0, 0)))
+        for what, (number, size) in sizes.items():
+            if size > limits.payload_bytes:
+                raise ConfigError(
+                    f"publish: the {what} of {self._units[number].path} has {size} bytes, over the limit of "
+                    f"{limits.payload_bytes}; cover less by publish.granularity or publish.block_ultraservers"
+                )
+
+
+class _Rotation:
+    """Spreads things evenly over time, so that each has its turn again within `within_s`."""
+
+    def __init__(self, count: int, within_s: float) -> None:
+        self._count = count
+        self._within_s = within_s
+        self._done = 0
+
+    def take(self, elapsed_s: float) -> list[int]:
+        """Return the numbers whose turn has come since the last call; none twice."""
+        due = int(elapsed_s * self._count / self._within_s)
+        first, self._done = max(self._done, due - self._count), due
+        return [number % self._count for number in range(first, due)]

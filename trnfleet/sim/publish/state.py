@@ -1,0 +1,160 @@
+"""The state that a simulated fleet retains at the broker: descriptors, jobs, and whether the publisher is there."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from trnfleet.clock import format_rfc3339
+from trnfleet.domain.jobs import JOB_STATES
+from trnfleet.sim.ids import ec2_id
+from trnfleet.wire.messages import (
+    STANDARD_COLUMNS,
+    ClockSpec,
+    Descriptor,
+    EventMessage,
+    InstanceSpec,
+    JobMessage,
+    PublisherMessage,
+    encode_message,
+)
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from trnfleet.sim.engine import Engine, Tick
+    from trnfleet.sim.events import Occurrence
+    from trnfleet.sim.publish.partition import Unit
+    from trnfleet.wire.messages import Message
+    from trnfleet.wire.reservations import ReservationMessage
+
+
+FLEET_EVENTS = "fleet"
+"""Path of the topic of events that concern no address in particular."""
+
+
+def new_boot() -> str:
+    """Return a random boot id for a live run: 16 hexadecimal digits."""
+    return secrets.token_hex(8)
+
+
+def boot_after(boot: str, path: str, boots: int) -> str:
+    """Return the boot id of an instance that has booted `boots` times since the simulator began."""
+    return hashlib.sha256(f"{boot}:{path}:{boots}".encode()).hexdigest()[:16] if boots else boot
+
+
+def will_envelope(fleet: str, client_id: str, boot: str, *, root: str = DEFAULT_ROOT) -> Envelope:
+    """Return the last will of a publisher, which is also its goodbye: it is offline."""
+    return presence(fleet, client_id, boot, "offline", root=root)
+
+
+def presence(
+    fleet: str, client_id: str, boot: str, state: Literal["online", "offline"], *, root: str = DEFAULT_ROOT
+) -> Envelope:
+    """Return the message that says whether a publisher is there."""
+    message = PublisherMessage(client=client_id, state=state, boot=boot)
+    return _state(build_topic(fleet, TopicClass.PUBLISHER, client_id, root), message)
+
+
+def descriptor(
+    engine: Engine,
+    unit: Unit,
+    client_id: str,
+    boot: str,
+    *,
+    revision: int = 0,
+    speed: float = 1.0,
+    leapt: int = 0,
+    root: str = DEFAULT_ROOT,
+) -> Envelope:
+    """Return what describes a unit.
+
+    Args:
+        engine: The fleet.
+        unit: What publishes on its path.
+        client_id: The publisher's name.
+        boot: Id of the start that the unit's telemetry carries.
+        revision: Higher each time that the unit's instances or its clock change.
+        speed: Simulated seconds a second of the wall clock.
+        leapt: Ticks that the simulation has jumped over.
+        root: First part of the topic.
+    """
+    layout = engine.layout
+    members = range(unit.instances.start, unit.instances.stop)
+    generation = engine.incidents.generation
+    message = Descriptor(
+        path=unit.path,
+        publisher=client_id,
+        boot=boot,
+        revision=revision,
+        # Staleness goes by the wall clock.
+        period_s=engine.period_s / speed,
+        clock=ClockSpec(epoch=format_rfc3339(engine.time_ns(leapt)), speed=speed),
+        instances=tuple(
+            InstanceSpec(
+                path=layout.instances[number],
+                type=layout.type_of(number).name,
+                ec2_id=ec2_id(engine.seed, layout.instances[number], int(generation[number])),
+                lnc=layout.type_of(number).chip.logical_neuroncore_config,
+            )
+            for number in members
+        ),
+        columns=STANDARD_COLUMNS,
+    )
+    return _state(build_topic(engine.fleet.name, TopicClass.NODE, unit.path, root), message)
+
+
+def job_status(engine: Engine, tick: Tick, number: int) -> JobMessage:
+    """Return how job `number` fares in a tick."""
+    job = engine.fleet.jobs[number]
+    values = {name: float(column[number]) for name, column in tick.figures.items()}
+    figures: dict[str, Any] = {name: None if math.isnan(value) else value for name, value in values.items()}
+    return JobMessage(
+        job=job.name,
+        kind=job.kind,
+        state=JOB_STATES[int(tick.states[number])],
+        ts=format_rfc3339(tick.ts_ns),
+        on=job.on,
+        **figures,
+    )
+
+
+def job_envelope(fleet: str, message: JobMessage, *, root: str = DEFAULT_ROOT) -> Envelope:
+    """Return how a job fares as it is published."""
+    return _state(build_topic(fleet, TopicClass.JOB, message.job, root), message)
+
+
+def event_message(engine: Engine, event: Occurrence, number: int, boot: str) -> EventMessage:
+    """Return the message of an event; `number` counts the fleet's events from 1."""
+    return EventMessage(
+        id=f"{boot}-{number}",
+        ts=format_rfc3339(engine.moment_ns(event.time_s)),
+        path=event.path,
+        source=event.source,
+        name=event.name,
+        severity=event.severity,
+        text=event.text,
+        job=event.job,
+        nrt=event.nrt,
+        detail_type=event.detail_type,
+        reservation=event.reservation,
+    )
+
+
+def reservation_envelope(fleet: str, message: ReservationMessage, *, root: str = DEFAULT_ROOT) -> Envelope:
+    """Return reserved capacity as it is published."""
+    return _state(build_topic(fleet, TopicClass.RESERVATION, message.id, root), message)
+
+
+def event_envelope(fleet: str, message: EventMessage, *, root: str = DEFAULT_ROOT) -> Envelope:
+    """Return an event as it is published: to everyone who listens, and not kept."""
+    topic = build_topic(fleet, TopicClass.EVENT, message.path or FLEET_EVENTS, root)
+    return Envelope(topic, encode_message(message), qos=1, content_type=CONTENT_TYPE_JSON)
+
+
+def _state(topic: str, message: Message) -> Envelope:
+    return Envelope(topic, encode_message(message), qos=1, retain=True, content_type=CONTENT_TYPE_JSON)

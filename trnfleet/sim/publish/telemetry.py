@@ -1,0 +1,161 @@
+"""JSON of the engine's columns: an instance's object, then its chips', the same for a broker and for stdout."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import itertools
+from typing import TYPE_CHECKING
+
+from trnfleet.domain.fleet import Publishing
+from trnfleet.sim.placement import IDLE
+from trnfleet.sim.publish.partition import partition
+from trnfleet.sim.publish.starts import Starts
+from trnfleet.sim.publish.state import event_message, job_status
+from trnfleet.sim.reservations.messages import reservation_message
+from trnfleet.sim.sharding import owns
+from trnfleet.wire.messages import encode_message
+from trnfleet.wire.telemetry import Head, dump, encode_chips, encode_instance
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from trnfleet.sim.engine import Engine, Tick
+    from trnfleet.wire.messages import EventMessage, JobMessage
+    from trnfleet.wire.reservations import ReservationMessage
+
+
+class Include(enum.StrEnum):
+    """Kinds of lines."""
+
+    TELEMETRY = "telemetry"
+    EVENTS = "events"
+    JOBS = "jobs"
+    RESERVATIONS = "reservations"
+
+
+def boot_of_seed(seed: int) -> str:
+    """Return the boot id of a run that is to be the same each time: 16 hexadecimal digits."""
+    return hashlib.sha256(f"boot:{seed}".encode()).hexdigest()[:16]
+
+
+def encode_samples(engine: Engine, head: Head, instance: int) -> Iterator[tuple[str, bytes]]:
+    """Yield (address, JSON) of an instance and of each of its chips, from what the columns hold now.
+
+    A silent instance gives nothing.
+    """
+    if engine.silent[instance]:
+        return
+    layout = engine.layout
+    path = layout.instances[instance]
+    number = int(engine.job_of_instance[instance])
+    job = None if number == IDLE else engine.job_names[number]
+    yield path, dump(encode_instance(head, path, job, engine.columns, instance))
+    rows = slice(int(layout.chip_start[instance]), int(layout.chip_start[instance + 1]))
+    for address, sample in encode_chips(head, path, job, engine.columns, rows):
+        yield address, dump(sample)
+
+
+class Telling:
+    """What a shard tells beside telemetry: events by where they happen, jobs by where they begin; none tells twice."""
+
+    def __init__(self, engine: Engine, boot: str) -> None:
+        self._engine = engine
+        self._boot = boot
+        self._told = 0
+        layout, own = engine.layout, engine.own
+        self.jobs = [
+            number
+            for number, job in enumerate(engine.fleet.jobs)
+            if own and owns(layout, own, job.on[0].partition("..")[0])
+        ]
+        """Numbers of the jobs that it tells of."""
+
+    def events(self, tick: Tick) -> Iterator[EventMessage]:
+        """Yield a tick's events; call it for every tick, since every shard counts all."""
+        for event in tick.events:
+            self._told += 1
+            if owns(self._engine.layout, self._engine.own, event.path):
+                yield event_message(self._engine, event, self._told, self._boot)
+
+    def pass_over(self, tick: Tick) -> None:
+        """Count a tick's events without telling them."""
+        self._told += len(tick.events)
+
+    def reservations(self, tick: Tick) -> Iterator[ReservationMessage]:
+        """Yield how Capacity Blocks have changed in a tick, each change in order."""
+        holdings = self._engine.holdings
+        for held in tick.held:
+            message = reservation_message(holdings, held.block, held.launched, self._boot)
+            if self._owns_held(message):
+                yield message
+
+    def all_reservations(self) -> Iterator[ReservationMessage]:
+        """Yield how every Capacity Block is now."""
+        holdings = self._engine.holdings
+        for block in holdings.blocks:
+            message = reservation_message(holdings, block, holdings.launched(block), self._boot)
+            if self._owns_held(message):
+                yield message
+
+    def _owns_held(self, message: ReservationMessage) -> bool:
+        return owns(self._engine.layout, self._engine.own, message.on[0].partition("..")[0])
+
+    def job(self, tick: Tick, number: int) -> JobMessage:
+        """Return how a job fares."""
+        return job_status(self._engine, tick, number)
+
+
+def stdout_ticks(
+    engine: Engine,
+    *,
+    ticks: int | None = None,
+    include: Collection[Include] = (Include.TELEMETRY,),
+    jump_s: float = 0.0,
+) -> Iterator[Iterator[bytes]]:
+    """Step the engine and yield each tick's NDJSON lines, each with its end; read a tick's before the next.
+
+    Every tick gives each instance's line followed by its chips', then events and jobs. Heads and values are those of
+    the live messages, with a boot id that follows from the seed.
+
+    Args:
+        engine: Made with the fleet file's start as `start_ns`, so that lines repeat from run to run.
+        ticks: How many; None for no end.
+        include: Which kinds of lines.
+        jump_s: Simulated seconds to live through before the first tick.
+    """
+    boot = boot_of_seed(engine.seed)
+    units = partition(engine.layout, Publishing(), engine.own)
+    starts = Starts(engine, boot, units)
+    telling = Telling(engine, boot)
+
+    def lines(tick: Tick, seq: int) -> Iterator[bytes]:
+        if Include.TELEMETRY in include:
+            for number, unit in enumerate(units):
+                head = starts.head(number, seq, tick.ts_ns)
+                for _, line in encode_samples(engine, head, unit.instances.start):
+                    yield line + b"\n"
+        # Events are counted in any case: their numbers do not depend on what is asked for.
+        for event in list(telling.events(tick)):
+            if Include.EVENTS in include:
+                yield encode_message(event) + b"\n"
+        if Include.RESERVATIONS in include:
+            for message in telling.all_reservations() if not seq else telling.reservations(tick):
+                yield encode_message(message) + b"\n"
+        if Include.JOBS in include:
+            for number in telling.jobs:
+                yield encode_message(telling.job(tick, number)) + b"\n"
+
+    for passed in engine.leap(round(jump_s / engine.period_s)):
+        telling.pass_over(passed)
+    for seq in itertools.count() if ticks is None else range(ticks):
+        tick = engine.step()
+        starts.renew(seq)
+        yield lines(tick, seq)
+
+
+def stdout_lines(
+    engine: Engine, *, ticks: int | None = None, include: Collection[Include] = (Include.TELEMETRY,)
+) -> Iterator[bytes]:
+    """Yield the lines of `stdout_ticks` one after the other."""
+    return itertools.chain.from_iterable(stdout_ticks(engine, ticks=ticks, include=include))

@@ -1,0 +1,1 @@
+"""The simulated account: Capacity Blocks on the fleet's instances, and their messages."""

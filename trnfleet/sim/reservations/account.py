@@ -1,0 +1,260 @@
+"""The simulated account's Capacity Blocks: their ledger, what faults do to them, and which jobs may run in them.
+
+Owns when a block's jobs start and stop. Rules and states are the domain's; hardware is there whoever holds it, so that an
+instance without a block goes on publishing, with nothing running on it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.domain.address import STANDALONE, Level
+from trnfleet.domain.faults import Effect
+from trnfleet.domain.fleet import instances_of
+from trnfleet.domain.layout import Layout, Node
+from trnfleet.domain.reservations import rules
+from trnfleet.domain.reservations.ledger import Ledger
+from trnfleet.domain.reservations.pool import Pool
+from trnfleet.domain.reservations.rules import Refusal
+from trnfleet.domain.reservations.states import BlockState, ExtensionState
+from trnfleet.errors import ConfigError
+from trnfleet.sim.placement import IDLE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.fleet import FleetFile
+    from trnfleet.domain.reservations.blocks import Block, Change
+    from trnfleet.domain.reservations.market import BlockEntry
+    from trnfleet.sim.faults.incident import Incident
+    from trnfleet.sim.jobs.workloads import Workloads
+    from trnfleet.sim.placement import Placement
+
+BOUGHT_BEFORE_NS = 7 * rules.DAY_NS
+"""How long before their start the blocks of a fleet file were bought; assumed."""
+_ROUNDING_NS = 1_000
+"""Seconds as floats are that exact for ten years."""
+
+
+class Held(NamedTuple):
+    """A change of a block, and the block as it is after it."""
+
+    change: Change
+    block: Block
+    launched: int
+    """Instances of it on which a job runs."""
+
+
+class Holdings:
+    """All blocks of a fleet, and what they mean for its jobs."""
+
+    def __init__(self, layout: Layout, fleet: FleetFile, placement: Placement, seed: int) -> None:
+        """Read the fleet file's blocks; they come to be with `begin`.
+
+        Raises:
+            ConfigError: a block names what cannot be one; the message names the key.
+        """
+        self._layout = layout
+        self._fleet = fleet
+        self._seed = seed
+        self._job_of = placement.job_of_instance
+        self._entries = [_members(layout, number, entry) for number, entry in enumerate(fleet.blocks)]
+        self._governed = np.zeros(len(layout.instances), np.bool_)
+        """Instances that only somebody with a block may use; what runs on others runs on demand, and is not for sale."""
+        for members in self._entries:
+            self._governed[list(members)] = True
+        self._ledger: Ledger | None = None
+        self._open = np.ones(len(fleet.jobs), np.bool_)
+        """Which jobs have all the instances that they need."""
+        self._start_ns = 0
+        self._told: list[Held] = []
+        self._ill: frozenset[int] = frozenset()
+
+    @property
+    def ledger(self) -> Ledger:
+        """The blocks and how late it is.
+
+        Raises:
+            RuntimeError: time has not begun.
+        """
+        if self._ledger is None:
+            raise RuntimeError("reservations begin with the first tick")
+        return self._ledger
+
+    @property
+    def blocks(self) -> list[Block]:
+        """All blocks, in the order in which they were made."""
+        return [] if self._ledger is None else list(self._ledger.blocks.values())
+
+    def begin(self, start_ns: int, workloads: Workloads) -> None:
+        """Open the ledger at the fleet's first instant, with the fleet file's blocks as they are then.
+
+        Raises:
+            ConfigError: two of them hold an instance at the same time; the message names the key.
+        """
+        if self._ledger is not None:
+            return
+        self._start_ns = start_ns
+        zones = {cluster.name: cluster.zone for cluster in self._fleet.clusters}
+        on_demand = (self._job_of != IDLE) & ~self._governed
+        pool = Pool.of(self._layout, zones, on_demand)
+        ledger = self._ledger = Ledger(pool, self._fleet.market, seed=self._seed, now_ns=start_ns)
+        for number, (entry, members) in enumerate(zip(self._fleet.blocks, self._entries, strict=True)):
+            end_ns = _end_ns(start_ns, entry.ends_after_days)
+            begin_ns = end_ns - entry.days * rules.DAY_NS
+            payment = ExtensionState(f"payment-{entry.payment}")
+            kind = self._layout.type_of(members[0]).name
+            created_ns = begin_ns - BOUGHT_BEFORE_NS
+            if payment is ExtensionState.PAYMENT_PENDING or created_ns > start_ns:
+                created_ns = start_ns
+            try:
+                ledger.set_up([ledger.make(kind, members, begin_ns, end_ns, payment, created_ns)])
+            except Refusal as refusal:
+                raise ConfigError(f"blocks.{number}: on = {', '.join(entry.on)!r}: {refusal}") from refusal
+        self._open_jobs(0.0, workloads, is_start=True)
+
+    def next_s(self) -> float:
+        """Return when time next changes a block, seconds since the start; infinite where it never does."""
+        due_ns = None if self._ledger is None else self._ledger.next_change_ns()
+        return math.inf if due_ns is None else self.moment_s(due_ns)
+
+    def move_to(self, now_s: float, incidents: Iterable[Incident], workloads: Workloads) -> None:
+        """Let time pass to `now_s` and carry out what it brings, and what faults do to blocks by then."""
+        ledger = self.ledger
+        now_ns = self._start_ns + round(now_s * NS_PER_S)
+        due_ns = ledger.next_change_ns()
+        if due_ns is not None and now_ns < due_ns <= now_ns + _ROUNDING_NS:
+            now_ns = due_ns
+        changes = ledger.advance(max(now_ns, ledger.now_ns))
+        if changes:
+            self._open_jobs(now_s, workloads)
+            self._tell(changes)
+        self._report_health(incidents)
+
+    def note(self, change: Change, block: Block) -> None:
+        """Take note of a change that somebody asked for, to be told with the next tick."""
+        self._tell([(change, block)])
+
+    def drain(self) -> list[Held]:
+        """Return what has changed since the last call, in order."""
+        told, self._told = self._told, []
+        return told
+
+    def launched(self, block: Block) -> int:
+        """Return on how many of a block's instances a job may run at present."""
+        if not block.is_usable:
+            return 0
+        jobs = self._job_of[list(block.places)]
+        return int(self._open[jobs[jobs != IDLE]].sum())
+
+    def on(self, block: Block) -> tuple[str, ...]:
+        """Return which part of the fleet a block holds: addresses, and ranges of siblings."""
+        return tuple(_spans(self._layout, block))
+
+    def moment_s(self, instant_ns: int) -> float:
+        """Return an instant as seconds since the start."""
+        return (instant_ns - self._start_ns) / NS_PER_S
+
+    def _tell(self, changes: Iterable[tuple[Change, Block]]) -> None:
+        self._told += [Held(change, block, self.launched(block)) for change, block in changes]
+
+    def _open_jobs(self, at_s: float, workloads: Workloads, *, is_start: bool = False) -> None:
+        """Start the jobs whose blocks have begun, and end those whose instances are taken away."""
+        usable = ~self._governed
+        for block in self.ledger.blocks.values():
+            if block.is_usable:
+                usable[list(block.places)] = True
+        is_open = np.ones(len(self._open), np.bool_)
+        is_open[self._job_of[(self._job_of != IDLE) & ~usable]] = False
+        for number in np.flatnonzero(is_open != self._open).tolist():
+            if is_open[number]:
+                workloads.open(number, at_s)
+            elif is_start:
+                workloads.withhold(number)
+            else:
+                workloads.close(number, at_s)
+        self._open = is_open
+
+    def _report_health(self, incidents: Iterable[Incident]) -> None:
+        """Tell the ledger which blocks lack instances or links by now."""
+        ill = [each for each in incidents if each.is_out or _cuts(each)]
+        marks = frozenset(map(id, ill))
+        if not ill and not self._ill:
+            return
+        self._ill = marks
+        down = {instance for each in ill if each.is_out for instance in each.instances}
+        for block in list(self.ledger.blocks.values()):
+            if block.state not in {BlockState.ACTIVE, BlockState.UNAVAILABLE}:
+                continue
+            members = frozenset(block.places)
+            impaired = any(_cuts(each) and members.issuperset(each.instances) for each in ill)
+            self._tell(self.ledger.report_health(block.id, len(members & down), impaired=impaired))
+
+
+def spans_of(layout: Layout, places: Iterable[int]) -> Iterator[str]:
+    """Yield instances, ascending, as addresses and ranges of siblings."""
+    rows: NDArray[np.int64] = np.fromiter(places, np.int64)
+    for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
+        first, last = layout.instances[run[0]], layout.instances[run[-1]]
+        if len(run) == 1:
+            yield first
+        elif first.rpartition("/")[0] == last.rpartition("/")[0]:
+            yield f"{first}..{last.rpartition('/')[2]}"
+        else:
+            yield from (layout.instances[row] for row in run.tolist())
+
+
+def _spans(layout: Layout, block: Block) -> Iterator[str]:
+    if block.offering.ultraserver_type is None:
+        return spans_of(layout, block.places)
+    return iter([layout.instances[block.places[0]].rpartition("/")[0]])
+
+
+def _cuts(incident: Incident) -> bool:
+    """Say whether an incident takes links between or within instances away altogether."""
+    effect = incident.fault.effect
+    is_cut = effect is Effect.SPLIT or (effect is Effect.LINK_CAPACITY and incident.magnitude <= 0.0)
+    return incident.is_open and is_cut
+
+
+def _members(layout: Layout, number: int, entry: BlockEntry) -> tuple[int, ...]:
+    """Return the instances of a block of the fleet file.
+
+    Raises:
+        ConfigError: they do not make a block.
+    """
+    key = f"blocks.{number}.on"
+    try:
+        covered = instances_of(layout, entry.on, key)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    members = sorted({instance for each in covered for instance in each})
+    kinds = {layout.type_of(instance).name for instance in members}
+    clusters = {layout.instances[instance].partition("/")[0] for instance in members}
+    if len(kinds) > 1 or len(clusters) > 1:
+        raise ConfigError(
+            f"{key}: a block has instances of one type and one cluster, not of {', '.join(sorted(kinds | clusters))}"
+        )
+    owner = layout.parent(Node(Level.INSTANCE, members[0]))
+    is_alone = layout.path(owner).rpartition("/")[2] == STANDALONE
+    if not is_alone and members != list(layout.instance_range(owner)):
+        raise ConfigError(
+            f"{key}: a block holds one whole UltraServer; name one, such as {layout.path(owner)}"
+        )
+    if len(members) > rules.MOST_INSTANCES_A_BLOCK:
+        raise ConfigError(
+            f"{key}: a block has at most {rules.MOST_INSTANCES_A_BLOCK} instances, not {len(members)}"
+        )
+    return tuple(members)
+
+
+def _end_ns(start_ns: int, after_days: int) -> int:
+    """Return the end of a block that a fleet file counts in days from the start."""
+    first_ns = rules.next_end_ns(start_ns + 3_600 * NS_PER_S - 1)
+    return first_ns + after_days * rules.DAY_NS

@@ -1,0 +1,239 @@
+"""What the simulator says about its Capacity Blocks: their messages, the events of their changes, and answers to requests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.domain.reservations.blocks import ChangeKind, ExtensionOffering
+from trnfleet.domain.reservations.rules import utc
+from trnfleet.domain.reservations.search_request import Asked
+from trnfleet.domain.reservations.states import ENDED, BlockState, ReservationState
+from trnfleet.errors import ConfigError
+from trnfleet.sim.events import Occurrence
+from trnfleet.wire.reservations import ExtensionSpec, OfferingSpec, ReservationMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trnfleet.domain.reservations.blocks import Block, Offering
+    from trnfleet.sim.events import Severity
+    from trnfleet.sim.reservations.account import Held, Holdings
+
+DELIVERED = "Capacity Block Delivered"
+EXPIRATION_WARNING = "Capacity Block Expiration Warning"
+INTERRUPTION_WARNING = "EC2 Capacity Reservation Instance Interruption Warning"
+
+_SAID: dict[ChangeKind, tuple[Severity, str, str | None]] = {
+    ChangeKind.PURCHASED: ("info", "{id} is bought for {fee}: {what} from {start} to {end}; its payment is pending", None),
+    ChangeKind.PAID: ("info", "{id} is paid; it starts at {start}", None),
+    ChangeKind.PAYMENT_FAILED: ("warning", "the payment of {id} has failed", None),
+    ChangeKind.DELIVERED: ("info", "{id} is delivered: {what} until {end}", DELIVERED),
+    ChangeKind.EXTENSION_PURCHASED: ("info", "{id} is extended until {extended} for {extra}; the payment is pending", None),
+    ChangeKind.EXTENSION_PAID: ("info", "the extension of {id} is paid; it ends at {end}", None),
+    ChangeKind.EXTENSION_PAYMENT_FAILED: ("warning", "the payment of the extension of {id} has failed; it ends at {end}", None),
+    ChangeKind.INTERCONNECT_IMPAIRED: ("warning", "the interconnect of {id} is impaired", None),
+    ChangeKind.INTERCONNECT_OK: ("info", "the interconnect of {id} is ok again", None),
+    ChangeKind.INSTANCES_UNAVAILABLE: ("warning", "{unavailable} of {what} of {id} fail their system status check", None),
+    ChangeKind.INSTANCES_AVAILABLE: ("info", "all instances of {id} pass their system status check again", None),
+    ChangeKind.EXPIRATION_WARNING: ("warning", "{id} ends at {end}; its instances are terminated from {terminates} on", EXPIRATION_WARNING),
+    ChangeKind.TERMINATING: ("warning", "EC2 terminates what runs in {id}, which ends at {end}", INTERRUPTION_WARNING),
+    ChangeKind.EXPIRED: ("info", "{id} has expired", None),
+}  # fmt: skip  # a table reads as rows
+"""What is said of each change: severity, words, and the detail type of the event that EventBridge has for it."""
+_EVENT = "capacity_block_{}"
+
+ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "reserve_offerings": ("days", "instance_type", "instances", "ultraservers", "zone", "starts_from", "ends_by"),
+    "reserve_buy": ("offering",),
+    "reserve_extension_offerings": ("block", "days"),
+    "reserve_extend": ("offering",),
+}  # fmt: skip  # an action a row
+"""Requests about reservations with their arguments."""
+READING = frozenset({"reserve_offerings", "reserve_extension_offerings"})
+"""Those that buy nothing."""
+
+
+def occurrence(holdings: Holdings, held: Held) -> Occurrence:
+    """Return the event of a change."""
+    change, block, _ = held
+    severity, text, detail_type = _SAID[change.kind]
+    pending = block.extensions[-1] if block.extensions else None
+    offering = block.offering
+    what = (
+        "an UltraServer" if offering.ultraserver_type else f"{offering.instances} x {offering.instance_type}"
+    )
+    words = text.format(
+        id=block.id,
+        what=what,
+        fee=block.fee,
+        start=utc(block.start_ns),
+        end=utc(block.end_ns),
+        extended=utc(pending.offering.end_ns) if pending else "",
+        extra=pending.offering.fee if pending else "",
+        unavailable=block.unavailable,
+        terminates=utc(holdings.ledger.terminates_ns(block)),
+    )
+    return Occurrence(
+        max(holdings.moment_s(change.time_ns), 0.0),
+        holdings.on(block)[0].partition("..")[0],
+        "ec2",
+        _EVENT.format(change.kind.value),
+        severity,
+        words,
+        detail_type=detail_type,
+        reservation=block.id,
+    )
+
+
+def reservation_message(holdings: Holdings, block: Block, launched: int, boot: str) -> ReservationMessage:
+    """Return a block as it is published, by the publisher's start `boot`."""
+    ledger, offering = holdings.ledger, block.offering
+    is_pending = block.state is BlockState.PAYMENT_PENDING
+    has_begun = block.state in {BlockState.ACTIVE, BlockState.UNAVAILABLE}
+    due = block.pending
+    pay_by_ns = block.pay_by_ns if is_pending else due.pay_by_ns if due is not None else None
+    return ReservationMessage(
+        id=block.id,
+        state=ReservationState(block.state),
+        ts=format_rfc3339(block.changed_ns),
+        change=block.changes - 1,
+        reservation_ids=(block.reservation_id,),
+        instance_type=offering.instance_type,
+        ultraserver_type=offering.ultraserver_type,
+        zone=offering.zone,
+        instances=offering.instances,
+        launched=0 if not has_begun else launched,
+        unavailable=block.unavailable,
+        created=format_rfc3339(block.created_ns),
+        start=format_rfc3339(block.start_ns),
+        end=format_rfc3339(block.end_ns),
+        terminates=format_rfc3339(ledger.terminates_ns(block)),
+        pay_by=None if pay_by_ns is None or block.state in ENDED else format_rfc3339(pay_by_ns),
+        fee=f"{block.fee.amount:.2f}",
+        currency=block.fee.currency,
+        interconnect=block.interconnect,
+        extensions=tuple(
+            ExtensionSpec(
+                id=each.offering.id,
+                state=each.state,
+                bought=format_rfc3339(each.bought_ns),
+                start=format_rfc3339(each.offering.start_ns),
+                end=format_rfc3339(each.offering.end_ns),
+                fee=f"{each.offering.fee.amount:.2f}",
+                currency=each.offering.fee.currency,
+            )
+            for each in block.extensions
+        ),
+        on=holdings.on(block),
+        boot=boot,
+    )
+
+
+def answer(holdings: Holdings, action: str, args: Mapping[str, Any], boot: str) -> tuple[str, dict[str, Any]]:
+    """Carry out a request; return what to say and the result.
+
+    Args:
+        holdings: The account.
+        action: One of `ARGUMENTS`.
+        args: Its arguments, by name, as they came.
+        boot: The publisher's start.
+
+    Raises:
+        Refusal: a rule forbids it.
+        ConfigError: an argument is missing or of another kind.
+    """
+    ledger = holdings.ledger
+    if action == "reserve_offerings":
+        offerings = ledger.offerings(_asked(args))
+        return f"{len(offerings)} offerings", {"offerings": [_spec(each, each) for each in offerings]}
+    if action == "reserve_extension_offerings":
+        block_id = _text(args, "block", action)
+        extensions = ledger.extension_offerings(block_id, _whole(args, "days", action))
+        offering = ledger.blocks[block_id].offering
+        found = [_spec(each, offering) for each in extensions]
+        return f"{len(found)} extensions of {block_id}", {"offerings": found}
+    offering_id = _text(args, "offering", action)
+    before = len(ledger.changes)
+    block = ledger.buy(offering_id) if action == "reserve_buy" else ledger.extend(offering_id)
+    for change in ledger.changes[before:]:
+        holdings.note(change, block)
+    message = reservation_message(holdings, block, holdings.launched(block), boot)
+    if action == "reserve_buy":
+        done = f"{block.id} is bought for {block.fee}: it starts at {utc(block.start_ns)} and ends at {utc(block.end_ns)}"
+    else:
+        last = block.extensions[-1].offering
+        done = f"{block.id} is extended until {utc(last.end_ns)} for {last.fee}"
+    return f"{done}; the payment is pending", {"reservation": message.model_dump(mode="json")}
+
+
+def _asked(args: Mapping[str, Any]) -> Asked:
+    action = "reserve_offerings"
+    return Asked(
+        days=_whole(args, "days", action),
+        instance_type=_optional_text(args, "instance_type", action),
+        instances=_optional_whole(args, "instances", action),
+        ultraservers=_optional_whole(args, "ultraservers", action),
+        zone=_optional_text(args, "zone", action),
+        starts_from_ns=_instant(args, "starts_from", action),
+        ends_by_ns=_instant(args, "ends_by", action),
+    )
+
+
+def _spec(offering: Offering | ExtensionOffering, of: Offering) -> dict[str, Any]:
+    """Return an offering as JSON values; `of` says what it is of: itself, or the block that is extended."""
+    return OfferingSpec(
+        id=offering.id,
+        instance_type=of.instance_type,
+        instances=of.instances,
+        ultraserver_type=of.ultraserver_type,
+        zone=of.zone,
+        start=format_rfc3339(offering.start_ns),
+        end=format_rfc3339(offering.end_ns),
+        hours=(offering.end_ns - offering.start_ns) / (3_600 * NS_PER_S),
+        fee=f"{offering.fee.amount:.2f}",
+        currency=offering.fee.currency,
+    ).model_dump(mode="json")
+
+
+def _text(args: Mapping[str, Any], name: str, action: str) -> str:
+    value = _optional_text(args, name, action)
+    if value is None:
+        raise ConfigError(f"{action} needs the argument {name!r}")
+    return value
+
+
+def _optional_text(args: Mapping[str, Any], name: str, action: str) -> str | None:
+    value = args.get(name)
+    if value is None or isinstance(value, str):
+        return value
+    raise ConfigError(f"{action}: {name} must be text")
+
+
+def _whole(args: Mapping[str, Any], name: str, action: str) -> int:
+    value = _optional_whole(args, name, action)
+    if value is None:
+        raise ConfigError(f"{action} needs the argument {name!r}, a whole number")
+    return value
+
+
+def _optional_whole(args: Mapping[str, Any], name: str, action: str) -> int | None:
+    value = args.get(name)
+    if value is None:
+        return None
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not -(10**6) <= value <= 10**6 or value != int(value):
+        raise ConfigError(f"{action}: {name} must be a whole number up to 1,000,000")
+    return int(value)
+
+
+def _instant(args: Mapping[str, Any], name: str, action: str) -> int | None:
+    value = _optional_text(args, name, action)
+    if value is None:
+        return None
+    try:
+        return parse_rfc3339(value)
+    except (ValueError, OverflowError):
+        raise ConfigError(
+            f"{action}: {name} must be a time with its zone, such as 2026-01-31T11:30:00Z, not {value!r}"
+        ) from None
