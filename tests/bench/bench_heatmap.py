@@ -26,9 +26,9 @@ from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.tui.app import FleetApp
-from trnfleet.tui.fleet import FleetView
-from trnfleet.tui.heatgrid import Grid
-from trnfleet.tui.zoom import ZOOMS
+from trnfleet.tui.fleet.heatmap_grid import Grid
+from trnfleet.tui.fleet.heatmap_zoom import ZOOMS
+from trnfleet.tui.fleet.view import FleetView
 
 FRAMES = 12
 SIZES = ((120, 40), (240, 70))

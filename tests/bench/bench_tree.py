@@ -23,10 +23,10 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import METRICS, Kind
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.tui.chip import ChipView
-from trnfleet.tui.hierarchy import HierarchyView
-from trnfleet.tui.treefilter import select
-from trnfleet.tui.treeindex import Expansion, TreeIndex
+from trnfleet.tui.chip.view import ChipView
+from trnfleet.tui.hierarchy.filter import select
+from trnfleet.tui.hierarchy.index import Expansion, TreeIndex
+from trnfleet.tui.hierarchy.view import HierarchyView
 
 if TYPE_CHECKING:
     from collections.abc import Callable

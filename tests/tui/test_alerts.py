@@ -12,11 +12,11 @@ from trnfleet.domain.alerts.rules import Rule
 from trnfleet.errors import BrokerError
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.operator import Desk
-from trnfleet.tui import terminal
-from trnfleet.tui.alerthand import READ_ONLY
-from trnfleet.tui.alerts import NOTE_S, AlertsView
+from trnfleet.tui import pacing
+from trnfleet.tui.alerts.actions import READ_ONLY
+from trnfleet.tui.alerts.view import NOTE_S, AlertsView
 from trnfleet.tui.app import NOTICE_S, FleetApp
-from trnfleet.tui.bars import Bar
+from trnfleet.tui.widgets.bar import Bar
 from trnfleet.wire.alerts import AckMessage
 from trnfleet.wire.messages import encode_message
 from trnfleet.wire.ports import Envelope, LinkStatus
@@ -547,7 +547,7 @@ async def test_bell_and_notification(monkeypatch: pytest.MonkeyPatch) -> None:
     """New alerts ring once in ten seconds, all together; quiet ones and information do not."""
     feed = fed()
     said: list[str] = []
-    monkeypatch.setattr("trnfleet.tui.alertwatch.send_notification", lambda _app, told: said.append(told))
+    monkeypatch.setattr("trnfleet.tui.notifications.send_notification", lambda _app, told: said.append(told))
     app, _ = made(feed, is_loud=True)
     rung: list[int] = []
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))
@@ -577,7 +577,7 @@ async def test_a_quiet_app_does_not_ring(monkeypatch: pytest.MonkeyPatch) -> Non
     rung: list[int] = []
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))
     monkeypatch.setattr(
-        "trnfleet.tui.alertwatch.send_notification", lambda _app, told: rung.append(len(told))
+        "trnfleet.tui.notifications.send_notification", lambda _app, told: rung.append(len(told))
     )
     async with app.run_test(size=(120, 40)) as pilot:
         feed.set("temperature_c", 95.0, rows(feed, CHIP))
@@ -588,7 +588,7 @@ async def test_a_quiet_app_does_not_ring(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_notification_holds_no_control_characters() -> None:
     """Whatever an alert is called, only the frame of the request is for the terminal to act upon."""
-    made = terminal.notification(f"4;1;{NASTY}\u202e\x9c")
+    made = pacing.notification(f"4;1;{NASTY}\u202e\x9c")
     assert made.startswith("\x1b]9;trnfleet: ")
     assert made.endswith("\x07")
     assert made[4:-1].isprintable()

@@ -8,10 +8,10 @@ import pytest
 from support.feed import Feed, standalone, ultraservers
 
 from trnfleet.tui.app import FleetApp
-from trnfleet.tui.bars import Bar
-from trnfleet.tui.fleet import FleetView
-from trnfleet.tui.heatmap import SHOWN
+from trnfleet.tui.fleet.heatmap import SHOWN
+from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.help import HelpScreen, HelpText
+from trnfleet.tui.widgets.bar import Bar
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot

@@ -7,8 +7,8 @@ import pytest
 from support.feed import Feed, standalone, ultraservers
 from textual.app import App
 
-from trnfleet.tui.chip import ChipView
-from trnfleet.tui.chipfacts import CounterRates, neighbour
+from trnfleet.tui.chip.reading import CounterRates, neighbour
+from trnfleet.tui.chip.view import ChipView
 from trnfleet.wire.messages import Descriptor, decode_message, encode_message
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 from support.feed import Feed, ultraservers
 
 from trnfleet.tui.app import NOTICE_S, FleetApp
-from trnfleet.tui.bars import Bar
-from trnfleet.tui.events import EventsView
+from trnfleet.tui.events.view import EventsView
+from trnfleet.tui.widgets.bar import Bar
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot

@@ -10,14 +10,14 @@ from textual.app import App
 
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.quantities import bare
-from trnfleet.tui.hierarchy import HierarchyView
+from trnfleet.tui.hierarchy.view import HierarchyView
 from trnfleet.wire.messages import Descriptor, InstanceSpec, decode_message, encode_message
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.pilot import Pilot
 
-    from trnfleet.tui.views import View
+    from trnfleet.tui.view import View
 
 
 class Host(App[None]):

@@ -10,13 +10,13 @@ from support.past import MIN, SIZES, burn, burning, fed, made, text, tick
 from trnfleet.clock import NS_PER_S
 from trnfleet.monitor.alerting.operator import Desk
 from trnfleet.monitor.replay.playback import Mode
-from trnfleet.tui.alerthand import PAST, RECORDED
-from trnfleet.tui.alerts import AlertsView
+from trnfleet.tui.alerts.actions import PAST, RECORDED
+from trnfleet.tui.alerts.view import AlertsView
 from trnfleet.tui.app import FleetApp
-from trnfleet.tui.bars import Bar
-from trnfleet.tui.events import EventsView
-from trnfleet.tui.hierarchy import HierarchyView
-from trnfleet.tui.timekeys import LEAD_S
+from trnfleet.tui.events.view import EventsView
+from trnfleet.tui.hierarchy.view import HierarchyView
+from trnfleet.tui.playback.keys import LEAD_S
+from trnfleet.tui.widgets.bar import Bar
 
 
 @pytest.mark.parametrize(("size", "count"), [*((size, 2) for size in SIZES), (SIZES[1], 5)])

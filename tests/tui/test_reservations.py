@@ -9,10 +9,10 @@ import pytest
 from support.feed import Feed, standalone, ultraservers
 
 from trnfleet.tui.app import FleetApp
-from trnfleet.tui.heatvalues import OUTSIDE_CODE
-from trnfleet.tui.reservations import ReservationsView
-from trnfleet.tui.reservationtable import SORTS
-from trnfleet.tui.views import FLEET, HIERARCHY, RESERVATIONS
+from trnfleet.tui.fleet.heatmap_pixels import OUTSIDE_CODE
+from trnfleet.tui.reservations.table import SORTS
+from trnfleet.tui.reservations.view import ReservationsView
+from trnfleet.tui.view import FLEET, HIERARCHY, RESERVATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

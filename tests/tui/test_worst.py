@@ -8,12 +8,12 @@ import pytest
 from support.feed import Feed, ultraservers
 
 from trnfleet.tui.app import FleetApp
-from trnfleet.tui.fleet import FleetView
+from trnfleet.tui.fleet.view import FleetView
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
-    from trnfleet.tui.worst import WorstList
+    from trnfleet.tui.fleet.findings import WorstList
 
 
 def fed(count: int = 1) -> Feed:

@@ -67,7 +67,7 @@ def reservation_facts(reservation: Reservation) -> dict[str, Any]:
 def reservation_lines(table: Sequence[Reservation], time_ns: int) -> list[str]:
     """Return reservations as a table for people, with the time that its countdowns go by."""
     from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
-    from trnfleet.tui.reservationwords import (  # noqa: PLC0415  --help stays quick
+    from trnfleet.tui.format.reservations import (  # noqa: PLC0415  --help stays quick
         extension_text,
         fee_of,
         is_ended,

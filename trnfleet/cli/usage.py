@@ -238,7 +238,7 @@ class Report:
                 found.util_s += each.util_pct * seconds
 
     def _line(self, name: str, found: _Sum) -> tuple[object, ...]:
-        from trnfleet.tui.reservationwords import what_text  # noqa: PLC0415  --help stays quick
+        from trnfleet.tui.format.reservations import what_text  # noqa: PLC0415  --help stays quick
 
         each, message = found.last, found.last.message
         hours = Decimal(found.reserved_s) / 3_600

@@ -20,27 +20,27 @@ from textual.filter import ANSIToTruecolor
 
 from trnfleet.domain.address import Level, level_of
 from trnfleet.text import plain
-from trnfleet.tui import palette
-from trnfleet.tui.alertboard import AlertBoard
-from trnfleet.tui.alerts import AlertsView
-from trnfleet.tui.alertwatch import AlertWatch
-from trnfleet.tui.bars import Bar
+from trnfleet.tui import theme
+from trnfleet.tui.alerts.view import AlertsView
 from trnfleet.tui.breadcrumbs import breadcrumbs
-from trnfleet.tui.chip import ChipView
-from trnfleet.tui.events import EventsView
-from trnfleet.tui.fleet import FleetView
+from trnfleet.tui.chip.view import ChipView
+from trnfleet.tui.events.view import EventsView
+from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.header import header
 from trnfleet.tui.help import HelpScreen, Key, Section, help_title, sections, sign_section
-from trnfleet.tui.hierarchy import HierarchyView
-from trnfleet.tui.highlight import Highlight, holders
-from trnfleet.tui.pastwords import is_past, kept_text, past_banner, past_hints, present_text
-from trnfleet.tui.reservations import ReservationsView
-from trnfleet.tui.reservationtable import ReservationTable
-from trnfleet.tui.seektrack import SIGNS, Seek
+from trnfleet.tui.hierarchy.view import HierarchyView
+from trnfleet.tui.notifications import AlertWatch
+from trnfleet.tui.pacing import Pacer
+from trnfleet.tui.playback.keys import NOTE_S, TimeKeys
+from trnfleet.tui.playback.past_banner import is_past, kept_text, past_banner, past_hints, present_text
+from trnfleet.tui.playback.seek_track import SIGNS, Seek
+from trnfleet.tui.reservations.table import ReservationTable
+from trnfleet.tui.reservations.view import ReservationsView
+from trnfleet.tui.state.alerts import AlertBoard
+from trnfleet.tui.state.highlight import Highlight, holders
 from trnfleet.tui.status import Hints, banner, note_line, status
-from trnfleet.tui.terminal import Pacer
-from trnfleet.tui.timekeys import NOTE_S, TimeKeys
-from trnfleet.tui.views import ALERTS, CHIP, FLEET, HIERARCHY, RESERVATIONS, View
+from trnfleet.tui.view import ALERTS, CHIP, FLEET, HIERARCHY, RESERVATIONS, View
+from trnfleet.tui.widgets.bar import Bar
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.replay.playback import Deck
     from trnfleet.monitor.store.events import Event
-    from trnfleet.tui.alertnews import Notice
+    from trnfleet.tui.desktop_notifications import Notice
 
 TICK_S = 0.1
 BARS_EVERY_S = 0.4
@@ -148,11 +148,11 @@ class FleetApp(TimeKeys):
         """Address of what one is looking at; the empty one is the fleet."""
         self._been: deque[Stop] = deque(maxlen=MOST_HISTORY)
         self._pacer = Pacer(self)
-        self._header = Bar(fill=palette.HEAD, id="header")
+        self._header = Bar(fill=theme.HEAD, id="header")
         self._crumbs = Bar(id="crumbs")
-        self._banner = Bar(fill=palette.BAR_DOWN, id="banner")
-        self._past_banner = Bar(fill=palette.BAR_PAST, id="past")
-        self._status = Bar(fill=palette.BAR, id="status")
+        self._banner = Bar(fill=theme.BAR_DOWN, id="banner")
+        self._past_banner = Bar(fill=theme.BAR_PAST, id="past")
+        self._status = Bar(fill=theme.BAR, id="status")
         self._pages: dict[str, View] = {kind.title: kind(monitor, clock) for kind in view_classes()}
         self.highlight = Highlight(monitor)
         self.alert_board = AlertBoard(monitor)
@@ -431,7 +431,7 @@ class FleetApp(TimeKeys):
         counts = self.alert_board.counts if self.alert_board.has_rules else None
         is_replay = self._is_replay()
         self._header.show(
-            lambda width: header(summary, link, width, counts, is_replay=is_replay), fill=palette.HEAD
+            lambda width: header(summary, link, width, counts, is_replay=is_replay), fill=theme.HEAD
         )
         kind, rate = self.broker_kind, monitor.message_rate
         hints = _HINTS if deck is None else past_hints(deck) if is_past(deck) else _LIVE_HINTS

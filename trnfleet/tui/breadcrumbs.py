@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.text import plain
-from trnfleet.tui import palette
-from trnfleet.tui.bars import Parts, width_of
-from trnfleet.tui.cells import fit
+from trnfleet.tui import theme
+from trnfleet.tui.widgets.bar import Parts, width_of
+from trnfleet.tui.widgets.cells import fit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trnfleet.monitor.store.events import Event
-    from trnfleet.tui.alertnews import Notice
+    from trnfleet.tui.desktop_notifications import Notice
 
 BETWEEN = " > "
 _NOTICE_FROM = 48
@@ -26,12 +26,12 @@ def crumbs(address: str, room: int) -> Parts:
     shown = segments
     while len(shown) > 1 and _width(shown, len(shown) < len(segments)) > room:
         shown = shown[1:]
-    parts: Parts = [(" … > " if len(shown) < len(segments) else " ", palette.GHOST)]
+    parts: Parts = [(" … > " if len(shown) < len(segments) else " ", theme.GHOST)]
     for number, segment in enumerate(shown):
         is_last = number == len(shown) - 1
-        parts.append((segment, palette.STRONG if is_last else palette.QUIET))
+        parts.append((segment, theme.STRONG if is_last else theme.QUIET))
         if not is_last:
-            parts.append((BETWEEN, palette.GHOST))
+            parts.append((BETWEEN, theme.GHOST))
     return parts
 
 
@@ -48,9 +48,7 @@ def tabs(views: Iterable[tuple[str, str]], active: str, *, short: bool = False, 
     for key, title in views:
         is_active = title == active
         text = key if bare or (short and not is_active) else f"{key} {title}"
-        parts.append(
-            (f"[{text}]" if is_active else f" {text} ", palette.LINK if is_active else palette.QUIET)
-        )
+        parts.append((f"[{text}]" if is_active else f" {text} ", theme.LINK if is_active else theme.QUIET))
     return parts
 
 
@@ -87,23 +85,23 @@ def breadcrumbs(
             least = len(address.rpartition("/")[2]) + 5
             left = crumbs(address, max(min(room, least), room - len(picked) - 2))
         if picked and width_of(left) + 14 < room:
-            left.append((f"  {fit(picked, room - width_of(left) - 2).rstrip()}", palette.LINK))
+            left.append((f"  {fit(picked, room - width_of(left) - 2).rstrip()}", theme.LINK))
     else:
         # What happened may shorten the way down to its end, which the views say once more.
         left = crumbs(address, max(min(room, len(address.rpartition("/")[2]) + 5), room - _NOTICE_FROM))
         left += notice(event, width - width_of(left) - width_of(right) - 1)
-    return [*left, (" " * max(1, width - width_of(left) - width_of(right)), palette.BASE), *right]
+    return [*left, (" " * max(1, width - width_of(left) - width_of(right)), theme.BASE), *right]
 
 
 def notice(event: Event | Notice, room: int) -> Parts:
     """Return an event or alert in at most `room` cells: its severity as a sign, where it happened and what it is."""
-    glyph, style = palette.SEVERITY_GLYPH[event.severity], palette.SEVERITY_STYLE[event.severity]
+    glyph, style = theme.SEVERITY_GLYPH[event.severity], theme.SEVERITY_STYLE[event.severity]
     # A chip's number says nothing without its instance.
     where = "/".join(plain(event.path).split("/")[-2:])
     text = f"{glyph} {where + ': ' if where else ''}{plain(event.text)}"
     if room < 12:
         return []
-    return [("  ", palette.BASE), (fit(text, room - 2).rstrip(), style)]
+    return [("  ", theme.BASE), (fit(text, room - 2).rstrip(), style)]
 
 
 def _width(segments: list[str], is_cut: bool) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.widgets import Input
 
-from trnfleet.tui.views import View
+from trnfleet.tui.view import View
 
 if TYPE_CHECKING:
     from trnfleet.clock import Clock

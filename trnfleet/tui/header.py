@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from trnfleet.domain.quantities import count, with_unit
 from trnfleet.text import plain
-from trnfleet.tui import palette
-from trnfleet.tui.alertwords import counts_parts
-from trnfleet.tui.bars import Item, Parts, fitted, justified, width_of
+from trnfleet.tui import theme
+from trnfleet.tui.format.alerts import counts_parts
+from trnfleet.tui.widgets.bar import Item, Parts, fitted, justified, width_of
 
 if TYPE_CHECKING:
     from trnfleet.monitor.alerting.engine import Counts
@@ -35,12 +35,12 @@ def header(
     if not summary.chips:
         reason = f" {why_waiting(summary, link)}"
         return [
-            [(f" {plain(summary.fleet)}", palette.HEAD_STRONG), ("   waiting for the fleet …", palette.HEAD)],
-            [(reason, palette.HEAD)],
+            [(f" {plain(summary.fleet)}", theme.HEAD_STRONG), ("   waiting for the fleet …", theme.HEAD)],
+            [(reason, theme.HEAD)],
         ]
     return [
         _inventory(summary, width, alerts, is_replay=is_replay),
-        fitted(figures(summary), width, palette.HEAD, palette.HEAD_STRONG),
+        fitted(figures(summary), width, theme.HEAD, theme.HEAD_STRONG),
     ]
 
 
@@ -92,13 +92,13 @@ def time_text(summary: Summary, *, short: bool = False) -> str:
 
 def _inventory(summary: Summary, width: int, alerts: Counts | None, *, is_replay: bool) -> Parts:
     parts: Parts = [
-        (f" {plain(summary.fleet, 32)}  ", palette.HEAD_STRONG),
-        *([("a replay  ", palette.HEAD_ACCENT)] if is_replay else []),
-        (count(summary.chips), palette.HEAD_STRONG),
-        (" chips  ", palette.HEAD),
+        (f" {plain(summary.fleet, 32)}  ", theme.HEAD_STRONG),
+        *([("a replay  ", theme.HEAD_ACCENT)] if is_replay else []),
+        (count(summary.chips), theme.HEAD_STRONG),
+        (" chips  ", theme.HEAD),
     ]
     if summary.live_chips == summary.chips:
-        parts.append(("all live", palette.HEAD))
+        parts.append(("all live", theme.HEAD))
     else:
         counted = (
             (summary.live_chips, "live"),
@@ -107,14 +107,12 @@ def _inventory(summary: Summary, width: int, alerts: Counts | None, *, is_replay
             (summary.unknown_chips, "not heard yet"),
         )
         for number, (chips, state) in enumerate([each for each in counted if each[0] or each[1] == "live"]):
-            parts.append((", " if number else "", palette.HEAD))
-            parts.append(
-                (f"{count(chips)} {state}", palette.HEAD if state == "live" else palette.HEAD_STRONG)
-            )
+            parts.append((", " if number else "", theme.HEAD))
+            parts.append((f"{count(chips)} {state}", theme.HEAD if state == "live" else theme.HEAD_STRONG))
     right = _findings(summary) if alerts is None else _alerts(alerts, width - width_of(parts) - 2)
     time = time_text(summary, short=width < _YEAR_FROM)
     if time and width_of(parts) + width_of(right) + len(time) + 3 <= width:
-        right.insert(0, (f"{time}  ", palette.HEAD_ACCENT))
+        right.insert(0, (f"{time}  ", theme.HEAD_ACCENT))
     places = [
         f"{_counted(summary.instances, 'instance')}",
         f"{_counted(summary.ultraservers, 'UltraServer')}" if summary.ultraservers else "",
@@ -122,12 +120,12 @@ def _inventory(summary: Summary, width: int, alerts: Counts | None, *, is_replay
     ]
     for place in places:
         if place and width_of(parts) + width_of(right) + len(place) + 4 <= width:
-            parts.append((f"  {place}", palette.HEAD))
+            parts.append((f"  {place}", theme.HEAD))
     room = width - width_of(parts) - width_of(right) - 4
     facility = next((text for text in _facility(summary) if len(text) <= room), "")
     if facility:
-        parts.append((f"  {facility}", palette.HEAD))
-    return justified(parts, right, width, palette.HEAD)
+        parts.append((f"  {facility}", theme.HEAD))
+    return justified(parts, right, width, theme.HEAD)
 
 
 def _alerts(alerts: Counts, room: int) -> Parts:
@@ -143,8 +141,8 @@ def _alerts(alerts: Counts, room: int) -> Parts:
 
 def _findings(summary: Summary) -> Parts:
     if not summary.findings:
-        return [("nothing needs a look ", palette.HEAD)]
-    return [(f" ▲ {_counted(summary.findings, 'finding')} ", palette.BAR_ALERT)]
+        return [("nothing needs a look ", theme.HEAD)]
+    return [(f" ▲ {_counted(summary.findings, 'finding')} ", theme.BAR_ALERT)]
 
 
 def _counted(number: int, noun: str) -> str:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
-from trnfleet.tui import palette
-from trnfleet.tui.cells import fit
-from trnfleet.tui.lines import Line, LineView, text_line
+from trnfleet.tui import theme
+from trnfleet.tui.widgets.cells import fit
+from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.dom import DOMNode
 
-    from trnfleet.tui.bars import Parts
+    from trnfleet.tui.widgets.bar import Parts
 
 _KEY_NAMES = {
     "left": "←",
@@ -127,7 +127,7 @@ class HelpText(LineView):
         """Return the lines in the window."""
         columns = self._columns()
         room = width // len(columns)
-        nothing: Parts = [("", palette.BASE)]
+        nothing: Parts = [("", theme.BASE)]
         made: list[Line] = []
         for number in range(top, top + height):
             parts: Parts = []
@@ -144,11 +144,11 @@ class HelpText(LineView):
         columns: list[list[Parts]] = [[] for _ in range(amount)]
         for section in self._sections:
             column = min(columns, key=len)
-            column.append([(f" {section.title}", palette.LINK)])
+            column.append([(f" {section.title}", theme.LINK)])
             column.extend(
-                [(f"   {key.keys:14}", palette.STRONG), (key.what, palette.BASE)] for key in section.keys
+                [(f"   {key.keys:14}", theme.STRONG), (key.what, theme.BASE)] for key in section.keys
             )
-            column.append([("", palette.BASE)])
+            column.append([("", theme.BASE)])
         return columns
 
 

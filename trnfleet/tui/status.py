@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.quantities import count, duration
 from trnfleet.text import plain
-from trnfleet.tui import palette
-from trnfleet.tui.bars import Parts, justified, width_of
-from trnfleet.tui.cells import fit
+from trnfleet.tui import theme
+from trnfleet.tui.widgets.bar import Parts, justified, width_of
+from trnfleet.tui.widgets.cells import fit
 from trnfleet.wire.ports import RECORDING
 
 if TYPE_CHECKING:
@@ -48,20 +48,20 @@ def banner(summary: Summary, link: LinkStatus, now_s: float, newest_s: float) ->
         because = f" ({plain(link.last_error, 60)})" if link.last_error else ""
         return Banner(
             f" ✖ no connection to {where} for {since}; values are the last known{heard}{because}",
-            palette.BAR_DOWN,
+            theme.BAR_DOWN,
         )
     if summary.chips and not summary.live_chips and summary.stale_chips:
         kind = "offline" if summary.offline_chips == summary.chips else "stale"
         return Banner(
             f" ▲ all {count(summary.chips)} chips are {kind}; values are the last known{heard}",
-            palette.BAR_ALERT,
+            theme.BAR_ALERT,
         )
     return None
 
 
 def note_line(note: str, width: int, *, is_problem: bool) -> Parts:
     """Return what is said in place of the status line for a while."""
-    style = palette.BAR_ALERT if is_problem else palette.BAR_STRONG
+    style = theme.BAR_ALERT if is_problem else theme.BAR_STRONG
     return [(fit(f" {'▲' if is_problem else '•'} {note}", width), style)]
 
 
@@ -87,22 +87,22 @@ def status(
     """
     short = f" {_broker(link, '')}"
     long = f" {_broker(link, broker_kind)}"
-    mark, style = ("●", palette.BAR) if link.connected else ("✖ not connected", palette.BAR_DOWN)
+    mark, style = ("●", theme.BAR) if link.connected else ("✖ not connected", theme.BAR_DOWN)
     figures = _figures(summary, rate)
     told, is_wrong = kept
     # What gives way first where there is no room: the broker's name and version, what is kept, the broker.
     for broker, has_kept in ((long, True), (short, True), (short, False), ("", False)):
-        parts: Parts = [(f" {mark}", style), (broker, palette.BAR)]
+        parts: Parts = [(f" {mark}", style), (broker, theme.BAR)]
         if told and is_wrong:
-            parts += [("  ", palette.BAR), (f" {told} ", palette.BAR_ALERT)]
+            parts += [("  ", theme.BAR), (f" {told} ", theme.BAR_ALERT)]
         for text, is_bad in figures:
-            parts.append(("  ", palette.BAR))
-            parts.append((text, palette.BAR_STRONG if is_bad else palette.BAR))
+            parts.append(("  ", theme.BAR))
+            parts.append((text, theme.BAR_STRONG if is_bad else theme.BAR))
         if told and not is_wrong and has_kept:
-            parts.append((f"  {told}", palette.BAR))
+            parts.append((f"  {told}", theme.BAR))
         if width_of(parts) + 8 <= width or not broker:
             break
-    return justified(parts, _hints(hints, width - width_of(parts) - 2), width, palette.BAR)
+    return justified(parts, _hints(hints, width - width_of(parts) - 2), width, theme.BAR)
 
 
 def _broker(link: LinkStatus, broker_kind: str) -> str:
@@ -140,7 +140,7 @@ def _figures(summary: Summary, rate: float) -> list[tuple[str, bool]]:
 def _hints(hints: Hints, room: int) -> Parts:
     parts: Parts = []
     for keys, what in hints:
-        more: Parts = [(keys, palette.BAR_STRONG), (f" {what}  ", palette.BAR)]
+        more: Parts = [(keys, theme.BAR_STRONG), (f" {what}  ", theme.BAR)]
         if width_of(parts) + width_of(more) > room:
             break
         parts += more

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
-from unit.tui.test_reservationwords import made
+from unit.tui.format.test_reservations import made
 
 from trnfleet.cli.reserved import reservation_facts, reservation_lines
 from trnfleet.cli.usage import COLUMNS, Report, command

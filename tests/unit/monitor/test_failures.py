@@ -15,8 +15,8 @@ from trnfleet.monitor.failures import LOGGED_EACH, fail, guard, guarded
 from trnfleet.monitor.ingest.sequence import Pipeline
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tasks import background
-from trnfleet.tui.bars import text_of
 from trnfleet.tui.status import status
+from trnfleet.tui.widgets.bar import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

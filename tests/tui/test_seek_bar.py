@@ -1,0 +1,232 @@
+"""The bar of time: its words, its track and marks, and the line that says that it is the past."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.deck import START_NS
+from support.past import HOUR, MIN
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.monitor.alerting.engine import Counts
+from trnfleet.monitor.replay.marks import Mark
+from trnfleet.monitor.replay.playback import Mode
+from trnfleet.monitor.store.findings import Severity
+from trnfleet.tui.playback.past_banner import past_banner
+from trnfleet.tui.playback.seek_bar_format import back_text, rate_text, seek_line
+from trnfleet.tui.playback.seek_track import (
+    HERE,
+    KNOWN,
+    NOT_YET,
+    UNKNOWN,
+    Seek,
+    cell_of,
+    marked_cells,
+    time_at,
+    track,
+)
+from trnfleet.tui.widgets.bar import text_of, width_of
+
+
+def seek(**rest: Any) -> Seek:
+    """Return the place 14:03:10 of a ten-minute window that ends at 14:08:21."""
+    end_ns = START_NS + 14 * HOUR + 8 * MIN + 21 * NS_PER_S
+    fields: dict[str, Any] = {
+        "mode": Mode.PLAYING,
+        "is_live_possible": True,
+        "rate": 1.0,
+        "reached_rate": 1.0,
+        "loops": False,
+        "seeking": False,
+        "is_exact": True,
+        "alerts_since_ns": None,
+        "position_ns": end_ns - 311 * NS_PER_S,
+        "start_ns": end_ns - 600 * NS_PER_S,
+        "end_ns": end_ns,
+        "surveyed_ns": end_ns,
+    }
+    return Seek(**(fields | rest))
+
+
+def mark(at_ns: int, kind: Any, severity: Severity, text: str = "it is hot") -> Mark:
+    return Mark(at_ns, kind, severity, text, "uc1/us-0001", "f")
+
+
+class TestSeekLine:
+    """The bar's words at widths."""
+
+    @pytest.mark.parametrize("width", range(20, 260, 7))
+    def test_it_fills_the_line_and_always_tells_the_time(self, width: int) -> None:
+        """Whatever else goes, the time of the place stays, and nothing is cut."""
+        worst = seek(rate=1000.0, reached_rate=312.0, loops=True, is_exact=False, alerts_since_ns=START_NS)
+        for each in (seek(), worst, seek(mode=Mode.PAUSED, is_live_possible=False)):
+            line = seek_line(each, width)
+            text = text_of(line.parts)
+            assert "14:03:10" in text
+            if width >= 48:
+                assert width_of(line.parts) == width
+                assert text[line.track.start - 1] == "├"
+                assert text[line.track.stop] == "┤"
+                assert len(line.track) >= 8
+
+    def test_eighty_columns(self) -> None:
+        """Where one is, how far back and how fast fit a narrow screen, with a bar to look at."""
+        line = seek_line(seek(), 80)
+        text = text_of(line.parts)
+        assert text.startswith(" ▶ playing x1 14:03:10 ")
+        assert "5 min 11 s back" in text
+        assert len(line.track) >= 24
+
+    def test_a_wide_line_is_rich(self) -> None:
+        """Date, both ends and what just happened are told where there is room."""
+        each = seek()
+        marks = [mark(each.position_ns - NS_PER_S, "alert", Severity.CRITICAL)]
+        text = text_of(seek_line(each, 240, marks).parts)
+        assert "2026-01-05 14:03:10" in text
+        assert "13:58:21 ├" in text
+        assert "┤ 14:08:21" in text
+        assert "✖ uc1/us-0001: it is hot" in text
+
+    def test_paused_differs_without_colour(self) -> None:
+        """Sign and word say that it stands."""
+        text = text_of(seek_line(seek(mode=Mode.PAUSED), 120).parts)
+        assert text.startswith(" ‖ paused")
+
+    def test_the_machine_that_cannot_keep_up(self) -> None:
+        """Less than the chosen rate is told, in playing alone."""
+        slow = {"rate": 1000.0, "reached_rate": 312.4}
+        assert "x1000 (reaches x310)" in text_of(seek_line(seek(**slow), 160).parts)
+        assert "reaches" not in text_of(seek_line(seek(**slow, mode=Mode.PAUSED), 160).parts)
+        assert "reaches" not in text_of(seek_line(seek(rate=8.0, reached_rate=7.9), 160).parts)
+
+    def test_alerts_that_are_not_exact_yet(self) -> None:
+        """Since when they have been followed is said."""
+        each = seek(is_exact=False, alerts_since_ns=START_NS + 14 * HOUR)
+        assert "≈ alerts since 14:00" in text_of(seek_line(each, 160).parts)
+        assert "≈" in text_of(seek_line(each, 60).parts)
+
+    def test_a_file(self) -> None:
+        """How far into it one is stands there instead of how far back."""
+        assert back_text(seek(is_live_possible=False)) == "4:49 of 10:00"
+        assert back_text(seek(position_ns=seek().end_ns)) == "now"
+
+    def test_ends_on_other_days_have_their_date(self) -> None:
+        """A recording of a night names both days."""
+        text = text_of(seek_line(seek(start_ns=START_NS - HOUR), 200).parts)
+        assert "01-04 23:00:00 ├" in text
+
+    def test_wire_text_is_made_plain(self) -> None:
+        """An alert's text cannot act on the terminal."""
+        each = seek()
+        nasty = mark(each.position_ns, "alert", Severity.CRITICAL, "\x1b]0;x\x07")
+        assert "\x1b" not in text_of(seek_line(each, 240, [nasty]).parts)
+
+    @pytest.mark.parametrize(("rate", "text"), [(0.125, "x1/8"), (0.5, "x1/2"), (1.0, "x1"), (250.0, "x250")])
+    def test_rates(self, rate: float, text: str) -> None:
+        """Slow motion is a fraction."""
+        assert rate_text(rate) == text
+
+
+class TestTrack:
+    """The bar itself."""
+
+    def test_cells_and_times_are_inverse(self) -> None:
+        """A click goes to the time of the cell that is drawn there, the ends included."""
+        each = seek(is_live_possible=False)
+        for cells in (2, 30, 199):
+            assert [cell_of(time_at(cell, each, cells), each, cells) for cell in range(cells)] == list(
+                range(cells)
+            )
+            assert (time_at(0, each, cells), time_at(cells - 1, each, cells)) == (each.start_ns, each.end_ns)
+            assert time_at(-5, each, cells) == each.start_ns
+            assert time_at(cells + 5, each, cells) == each.end_ns
+
+    def test_the_scale_of_a_present_that_goes_on_stands_for_a_while(self) -> None:
+        """Marks stay in their cells for many seconds; what lies beyond the present is blank and means the present."""
+        begin, marked_ns = seek().start_ns, seek().start_ns + 4 * MIN
+        later = [seek(end_ns=begin + 10 * MIN + second * NS_PER_S) for second in range(1, 7)]
+        assert len({cell_of(marked_ns, each, 199) for each in later}) == 1
+        for each in later:
+            last = cell_of(each.end_ns, each, 199)
+            assert 184 <= last < 198
+            assert time_at(last, each, 199) == time_at(198, each, 199) == each.end_ns
+            assert [cell_of(time_at(cell, each, 199), each, 199) for cell in range(last)] == list(range(last))
+            assert text_of(track(each, 199, {}))[last + 1 :] == (198 - last) * NOT_YET
+
+    @pytest.mark.parametrize("span_s", [0, 1, 7, 15, 16, 17, 31, 32, 33, 599, 86_399])
+    def test_the_scale_has_room_for_all(self, span_s: int) -> None:
+        """It is never shorter than what there is, and hardly longer."""
+        each = seek(end_ns=seek().start_ns + span_s * NS_PER_S)
+        assert each.span_ns <= each.scale_ns <= each.span_ns * 17 // 16 + NS_PER_S
+
+    def test_nothing_recorded_yet(self) -> None:
+        """A tape without any length has its place at the begin."""
+        each = seek(start_ns=seek().end_ns, position_ns=seek().end_ns)
+        assert cell_of(each.end_ns, each, 40) == 0
+        assert time_at(30, each, 40) == each.start_ns
+        assert text_of(track(each, 5, {})).startswith(HERE)
+
+    def test_what_has_not_been_looked_through_differs(self) -> None:
+        """Beyond the surveyed part the bar has another shape."""
+        begin = seek().start_ns
+        each = seek(is_live_possible=False, position_ns=begin, surveyed_ns=begin + 5 * MIN)
+        text = text_of(track(each, 41, {}))
+        assert text == HERE + 20 * KNOWN + 20 * UNKNOWN
+        assert UNKNOWN not in text_of(track(seek(surveyed_ns=seek().end_ns - NS_PER_S), 41, {}))
+
+    def test_the_worst_of_a_cell_is_seen(self) -> None:
+        """Alerts go before events, severe ones before others, and what resolved comes last but information."""
+        each = seek()
+        at_ns = each.start_ns + MIN
+        kinds: list[tuple[Any, Severity, str]] = [
+            ("alert", Severity.CRITICAL, "✖"),
+            ("alert", Severity.WARNING, "▲"),
+            ("event", Severity.CRITICAL, "!"),
+            ("event", Severity.WARNING, "▵"),
+            ("resolved", Severity.CRITICAL, "○"),
+            ("alert", Severity.INFO, "•"),
+        ]
+        marks = [mark(at_ns, kind, severity) for kind, severity, _ in kinds]
+        for number, (_, _, glyph) in enumerate(kinds):
+            for order in (marks[number:], marks[number:][::-1]):
+                assert {found[0] for found in marked_cells(order, each, 61).values()} == {glyph}
+        assert list(marked_cells(marks, each, 61)) == [6]
+
+    def test_marks_that_are_gone_are_not_drawn(self) -> None:
+        """What lies before the begin is not pressed into the first cell."""
+        each = seek()
+        assert marked_cells([mark(each.start_ns - 1, "alert", Severity.CRITICAL)], each, 61) == {}
+
+
+class TestBanner:
+    """The line that says that it is the past."""
+
+    def test_it_says_when_and_how_to_return(self) -> None:
+        """In whole sentences where there is room; End and the time are told at any width."""
+        text = text_of(past_banner(seek(), None, None, "the present is recorded", 120))
+        assert (
+            text.strip()
+            == "◀ you are looking at 14:03:10, 5 min 11 s ago; the present is recorded; End returns"
+        )
+        for width in (30, 50, 80):
+            parts = past_banner(seek(), None, None, "the present is recorded", width)
+            assert width_of(parts) <= width
+            assert "14:03:10" in text_of(parts)
+            assert "End returns" in text_of(parts)
+
+    def test_it_tells_of_the_present_where_that_changed(self) -> None:
+        """New alerts of the present are counted; those that were there are no news."""
+        before, now = Counts(0, 2, 0, 0, 0, 0, 0), Counts(1, 2, 0, 0, 0, 0, 0)
+        assert "now firing: ✖ 1 ▲ 2" in text_of(past_banner(seek(), before, now, "", 80))
+        assert "firing" not in text_of(past_banner(seek(), before, before, "", 80))
+        assert "now nothing fires" in text_of(
+            past_banner(seek(), before, Counts(0, 0, 0, 0, 0, 0, 0), "", 80)
+        )
+
+
+def test_what_the_machine_manages_does_not_move_the_bar() -> None:
+    """The bar has the same cells whatever it is, and less than once is told as it is."""
+    lines = [seek_line(seek(rate=64.0, reached_rate=rate), 120) for rate in (24.3, 9.5, 0.7, 1.0, 31.6)]
+    assert len({line.track for line in lines}) == 1
+    assert "(reaches x0.7)" in text_of(lines[2].parts)

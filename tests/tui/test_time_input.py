@@ -1,0 +1,77 @@
+"""Times and names as people type them."""
+
+from __future__ import annotations
+
+import pytest
+from support.deck import START_NS
+from support.past import HOUR, MIN
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.tui.playback.keys import default_name
+from trnfleet.tui.playback.time_input import parse_time
+
+
+class TestParseTime:
+    """Times as people type them."""
+
+    START, END = START_NS + 23 * HOUR, START_NS + 26 * HOUR
+    HERE = START_NS + 24 * HOUR + 30 * MIN
+
+    @pytest.mark.parametrize(
+        ("text", "after_start_s"),
+        [
+            ("23:30", 1_800),
+            ("00:40:05", 6_005),
+            ("1:59", 2 * 3_600 + 59 * 60),
+            ("-5m", 5_400 - 300),
+            ("- 5 min", 5_400 - 300),
+            ("+30s", 5_430),
+            ("-1h10m", 5_400 - 4_200),
+            ("-9h", 0),
+            ("-" + "9" * 310, 0),
+            ("+" + "9" * 310 + "d", 3 * 3_600),
+            ("+9h", 3 * 3_600),
+            ("2026-01-06T00:00:30Z", 3_630),
+            ("2026-01-06T01:00:30+01:00", 3_630),
+            ("2026-01-06 00:00:30", 3_630),
+            ("2026-01-06", 3_600),
+        ],
+    )
+    def test_understood(self, text: str, after_start_s: float) -> None:
+        """A time of day is the one that is there, on whichever side of midnight."""
+        assert parse_time(text, self.HERE, self.START, self.END) == self.START + round(
+            after_start_s * NS_PER_S
+        )
+
+    def test_the_day_of_the_place_goes_first(self) -> None:
+        """Where a time of day is there twice, it is that of the day that one looks at."""
+        start, end = START_NS, START_NS + 48 * HOUR
+        assert parse_time("12:00", start + 25 * HOUR, start, end) == start + 36 * HOUR
+        assert parse_time("12:00", start + 2 * HOUR, start, end) == start + 12 * HOUR
+
+    def test_the_minute_that_has_begun(self) -> None:
+        """The time of an end of the bar, as it is read there, can be gone to."""
+        start = START_NS + 10 * HOUR + 30 * NS_PER_S + 400_000_000
+        assert parse_time("10:00:30", start + MIN, start, start + HOUR) == start
+        assert parse_time("10:00", start + MIN, start, start + HOUR) == start
+
+    @pytest.mark.parametrize(
+        "text", ["soon", "", "24:00", "12:60", "14:03:61", "-5x", "+", "2026-13-01T00:00:00Z"]
+    )
+    def test_not_understood(self, text: str) -> None:
+        """The error says what is."""
+        with pytest.raises(ValueError, match=r"14:03, 14:03:10, -5m|write the jump as -5m"):
+            parse_time(text, self.HERE, self.START, self.END)
+
+    @pytest.mark.parametrize("text", ["14:03", "2026-01-07T00:00:00Z"])
+    def test_not_there(self, text: str) -> None:
+        """The error says from when to when there is something."""
+        with pytest.raises(
+            ValueError, match=r"is not there; it goes from 2026-01-05 23:00:00 to 2026-01-06 02:00:00 UTC"
+        ):
+            parse_time(text, self.HERE, self.START, self.END)
+
+
+def test_a_fleet_s_name_becomes_a_file_s() -> None:
+    """What a file system may not like is left out."""
+    assert default_name("prod/../x y", START_NS) == "trnfleet-prod-..-x-y-20260105T000000Z.mcap"

@@ -1,0 +1,113 @@
+"""What each tab of the Alerts view lists, without a screen."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from support.past import burn, burning
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.tui.alerts.query import AlertSift
+from trnfleet.tui.state.alerts import AlertBoard
+from trnfleet.wire.alerts import SilenceMessage
+from trnfleet.wire.messages import encode_message
+from trnfleet.wire.ports import Envelope
+from trnfleet.wire.topics import TopicClass, build_topic
+
+if TYPE_CHECKING:
+    from trnfleet.monitor.monitor import Monitor
+
+
+def silence(
+    monitor: Monitor, name: str, *, matcher: str, why: str = "", begins_s: int = 0, lasts_s: int = 60
+) -> None:
+    begins_ns = monitor.moment().time_ns + begins_s * NS_PER_S
+    message = SilenceMessage(
+        id=name,
+        matchers=(matcher,),
+        starts=format_rfc3339(begins_ns),
+        until=format_rfc3339(begins_ns + lasts_s * NS_PER_S),
+        who="ann",
+        why=why,
+    )
+    topic = build_topic("demo", TopicClass.SILENCE, name)
+    monitor.apply([Envelope(topic, encode_message(message), qos=1, retain=True)])
+
+
+async def test_alerts_with_and_without_those_in_hand() -> None:
+    """What is silenced is left among all alerts alone; the filter holds for both."""
+    feed = await burning(3)
+    await burn(feed, 40)
+    board = AlertBoard(feed.monitor)
+    board.refresh(0.0)
+    sift = AlertSift(board)
+    first = next(each for each in board.held if each.alert.place.endswith("chip03"))
+    silence(feed.monitor, "s1", matcher=f'chip="{first.alert.place}"')
+    board.refresh(1.0)
+    assert len(sift.held(only_firing=True)) == 1
+    assert len(sift.held(only_firing=False)) == 2
+    assert sift.hidden() == {"s1": 1}
+    sift.filter("silenced")
+    assert [each.alert for each in sift.held(only_firing=False)] == [first.alert]
+    assert not sift.held(only_firing=True)
+    sift.filter("!silenced")
+    assert len(sift.held(only_firing=False)) == 1
+
+
+async def test_silences_in_order() -> None:
+    """What hides something is first, of that what ends first; what is to come is last; reasons and people are searched."""
+    feed = await burning(3)
+    for name, begins_s, lasts_s, why in (
+        ("a", 600, 60, "later"),
+        ("b", 0, 900, "Night"),
+        ("c", 0, 60, "fans"),
+    ):
+        silence(feed.monitor, name, matcher='severity="info"', why=why, begins_s=begins_s, lasts_s=lasts_s)
+    board = AlertBoard(feed.monitor)
+    board.refresh(0.0)
+    sift = AlertSift(board)
+    for pattern, left in (("", "cba"), ("night", "b"), ("!night", "ca"), ("ann", "cba"), ("nobody", "")):
+        sift.filter(pattern)
+        assert "".join(each.id for each in sift.silences()) == left, pattern
+
+
+async def test_the_history_is_followed() -> None:
+    """What happens comes on top, as the filter leaves it; another filter, or another monitor, is looked at from the begin."""
+    feed = await burning(3)
+    board = AlertBoard(feed.monitor)
+    sift = AlertSift(board)
+    (before,) = sift.history()
+    await burn(feed, 40)
+    after = sift.history()
+    assert after[1] is before
+    assert [each.number for each in after] == [2, 1]
+    sift.filter("chip03")
+    assert [each.number for each in sift.history()] == [1]
+    sift.filter("")
+    sift.renew()
+    assert sift.history() == after
+
+
+async def test_the_history_lets_go() -> None:
+    """What made room for others is listed no more."""
+    happening = (await burning(3)).monitor.alerts.history[0]
+    alerts = SimpleNamespace(history=deque([happening] * 3, maxlen=3), happened=3)
+    board: Any = SimpleNamespace(alerts=alerts)
+    sift = AlertSift(board)
+    assert [each.number for each in sift.history()] == [3, 2, 1]
+    alerts.history.append(happening)
+    alerts.happened += 1
+    assert [each.number for each in sift.history()] == [4, 3, 2]
+
+
+async def test_what_is_wrong_with_a_filter() -> None:
+    """A matcher that is none is told; the next filter is judged anew."""
+    feed = await burning(3)
+    sift = AlertSift(AlertBoard(feed.monitor))
+    sift.filter("severity=~(")
+    assert sift.pattern == "severity=~("
+    assert sift.problem
+    sift.filter("severity=critical")
+    assert not sift.problem

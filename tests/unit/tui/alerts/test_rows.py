@@ -1,0 +1,354 @@
+"""Rows, words, filters, charts and news of alerts, without a screen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
+from trnfleet.domain.alerts.matchers import parse_matchers
+from trnfleet.domain.alerts.rules import Rule
+from trnfleet.domain.alerts.silences import Ack, Silence, preview
+from trnfleet.domain.alerts.states import AlertState
+from trnfleet.errors import ConfigError
+from trnfleet.monitor.alerting.engine import Alerts, Counts
+from trnfleet.monitor.alerting.inputs import Instant
+from trnfleet.monitor.alerting.silences import Standing
+from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.tui.alerts.chart import LEAST_ROWS, Past, cell_s, chart, mark
+from trnfleet.tui.alerts.details import BESIDE_FROM, Fact, about_lines, fact_lines
+from trnfleet.tui.alerts.filter import read_filter, split_matchers
+from trnfleet.tui.alerts.lists import AlertPlan, alert_head, alert_parts, silence_head
+from trnfleet.tui.alerts.rows import COLLAPSE_FROM, arrange, in_order
+from trnfleet.tui.desktop_notifications import ALARM_EVERY_S, AlertNews
+from trnfleet.tui.format import alerts as words
+from trnfleet.tui.state.alerts import Held, touches
+from trnfleet.tui.widgets.bar import text_of, width_of
+
+NOW_NS = 1_767_600_000 * NS_PER_S
+
+
+def rule(name: str = "hot", severity: str = "critical", **rest: Any) -> Rule:
+    fields = {"name": name, "scope": "chip", "severity": severity, "figure": "temperature_c", "above": 90.0}
+    return Rule.model_validate({**fields, "summary": "{worst} is at {value}", **rest})
+
+
+def held(
+    target: str = "uc1/us-0001/trn2u-0001-0/chip05",
+    *,
+    of: Rule | None = None,
+    standing: Standing = Standing.FIRING,
+    age_s: float = 60.0,
+    **rest: Any,
+) -> Held:
+    of = of or rule()
+    begun_ns = NOW_NS - round(age_s * NS_PER_S)
+    alert = Alert(of, target, fingerprint_of("demo", of.name, target), labels=labels_of("demo", of, target))
+    alert.since_ns, alert.value, alert.chips, alert.place = begun_ns, 95.0, 1, target
+    if standing is not Standing.PENDING:
+        alert.state, alert.fired_ns = AlertState.FIRING, begun_ns
+    for name, value in rest.items():
+        setattr(alert, name, value)
+    return Held(alert, standing)
+
+
+class Board:
+    """What lines ask a board for."""
+
+    def __init__(self) -> None:
+        self.alerts = Alerts("demo", [rule()])
+        self.alerts.instant = Instant(NOW_NS, NOW_NS)
+        self.now_ns = NOW_NS
+
+
+def storm(count: int, **rest: Any) -> list[Held]:
+    return [
+        held(f"uc1/us-{number:04d}/trn2u-{number:04d}-0/chip00", **rest) for number in range(1, count + 1)
+    ]
+
+
+def test_few_alerts_stay_lines_and_many_collapse() -> None:
+    """Below the limit each is a line, from it on they are one; nothing is lost either way."""
+    assert len(arrange(storm(COLLAPSE_FROM - 1), set())) == COLLAPSE_FROM - 1
+    one = held(of=rule("other", "warning"))
+    rows = arrange([one, *storm(1_000)], set())
+    assert len(rows) == 2
+    group = rows[1].group
+    assert group is not None
+    assert len(group.members) == 1_000
+    assert group.place == "uc1"
+    opened = arrange([one, *storm(1_000)], {group.key})
+    assert len(opened) == 2 + 1_000
+    assert sum(row.held is not None for row in opened) == 1_001
+    assert len({row.key for row in opened}) == len(opened)
+    assert all(row.is_inside for row in opened[2:])
+
+
+def test_standings_collapse_apart() -> None:
+    """What fires is never hidden in a line with what is acknowledged, though the rule is the same."""
+    both = [*storm(10), *storm(20, standing=Standing.ACKED)]
+    counts = [len(row.group.members) for row in arrange(both, set()) if row.group is not None]
+    assert counts == [10, 20]
+
+
+def test_orders() -> None:
+    """By severity what nobody has in hand is first; by age the newest; by place the addresses."""
+    old = held("uc1/us-0002", age_s=500, place="uc1/us-0002")
+    new = held("uc1/us-0003", age_s=5, place="uc1/us-0003", standing=Standing.ACKED)
+    first = held("uc1/us-0001", age_s=50, place="uc1/us-0001", standing=Standing.SILENCED)
+    given = [new, old, first]
+    assert in_order(given, "severity") == [old, new, first]
+    assert in_order(given, "age") == [new, first, old]
+    assert in_order(given, "place") == [first, old, new]
+
+
+@pytest.mark.parametrize("width", [39, 79, 99, 119, 129, 159, 239])
+@pytest.mark.parametrize("shows_standing", [False, True])
+def test_lines_are_as_wide_as_their_head(width: int, *, shows_standing: bool) -> None:
+    """At every width, alerts, collapsed ones and the head take the same cells; what is too long is cut."""
+    plan = AlertPlan.of(width, shows_standing=shows_standing)
+    given = [
+        *storm(8),
+        held(of=rule("a-rule-with-a-very-long-name-indeed", "warning"), job="j" * 40, chips=1_000_000),
+        held(of=rule("quiet"), standing=Standing.PENDING),
+    ]
+    board: Any = Board()
+    lines = [alert_parts(row, plan, board, selected=False) for row in arrange(given, set())]
+    widths = {width_of(line) for line in (*lines, alert_head(plan))}
+    assert len(widths) == 1
+    if width >= 79:
+        assert widths == {width}
+        assert "8 alerts" in text_of(lines[0])
+        assert "✖ crit" in text_of(lines[0])
+    assert width_of(silence_head(width)) > 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (59.9, "59s"), (60, "1m"), (3_599, "59m"), (3_600, "1h00"), (35_999, "9h59"), (36_000, "10h"),
+     (86_399, "23h"), (86_400, "1d"), (1e9, "999d"), (-5, "0s")],
+)  # fmt: skip  # pairs
+def test_ages(seconds: float, text: str) -> None:
+    """Ages take at most four cells."""
+    assert words.age_text(seconds) == text
+
+
+def test_standing_in_words() -> None:
+    """Who has it and for how long, what hides it, what it waits for, what is odd about it."""
+    alerts = Board().alerts
+    hour_ns = 3_600 * NS_PER_S
+    mine = held(standing=Standing.ACKED)
+    alerts.quieting._acks[mine.alert.fingerprint] = Ack(
+        mine.alert.fingerprint, "ann\x1b", "", NOW_NS, NOW_NS + 2 * hour_ns
+    )
+    assert words.standing_text(mine, alerts, NOW_NS) == "acked ann\\u001b, 2h00 left"
+    matchers = parse_matchers(["alertname=hot"])
+    alerts.quieting._silences["s"] = Silence("s", matchers, NOW_NS, NOW_NS + hour_ns, "bob", "why")
+    assert words.standing_text(held(standing=Standing.SILENCED), alerts, NOW_NS) == "silenced bob, 1h00 left"
+    pending = held(of=rule(**{"for": "30s"}), standing=Standing.PENDING, age_s=12)
+    assert words.standing_text(pending, alerts, NOW_NS) == "pending 12s of 30s"
+    assert words.standing_text(held(is_flapping=True, times=5), alerts, NOW_NS) == "flaps 5x"
+    assert words.standing_text(held(is_silent=True), alerts, NOW_NS) == "last known"
+    assert words.standing_text(held(standing=Standing.INHIBITED), alerts, NOW_NS) == "inhibited"
+    assert words.standing_text(held(), alerts, NOW_NS) == ""
+
+
+def test_amounts_and_places() -> None:
+    """Chips where there are several; links and cores by their own name; the fleet for what has no place."""
+    assert words.amount_text(held(chips=64).alert) == "64 chips"
+    assert words.amount_text(held().alert) == ""
+    link = rule("slow", scope="link", figure="link_up", above=None, below=1.0)
+    assert words.amount_text(held(of=link, members=3, chips=2).alert) == "3 links"
+    assert words.where_text(held("", place="").alert) == "fleet"
+    assert words.where_text(held().alert, 20) == "trn2u-0001-0/chip05"
+    assert words.where_text(held().alert, 15) == "…-0001-0/chip05"
+    assert words.compact("2 min 05 s") == "2m 05s"
+    assert words.compact("1 h 54 min") == "1h 54m"
+    assert words.compact("95.0 °C") == "95.0 °C"
+
+
+def test_matchers_of_an_alert() -> None:
+    """Its name and its deepest place; both can be read back."""
+    text = words.matchers_of(held().alert.labels)
+    assert text == 'alertname="hot" chip="uc1/us-0001/trn2u-0001-0/chip05"'
+    assert len(parse_matchers(split_matchers(text))) == 2
+
+
+def test_the_preview_in_words() -> None:
+    """How many fire, how many of them are critical, how many are pending, and the first by name."""
+    alerts = [each.alert for each in storm(5)]
+    pending = held("uc1/us-0009", of=rule("soon"), standing=Standing.PENDING).alert
+    told = words.preview_text(preview(parse_matchers(['cluster="uc1"']), [*alerts, pending]))
+    assert told.startswith("would hide 5 firing (5 critical), 1 pending: hot trn2u-0001-0/chip00, hot ")
+    assert told.endswith(", …")
+    nothing = words.preview_text(preview(parse_matchers(["cluster=uc9"]), alerts))
+    assert nothing == "would hide nothing at present"
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("a=b", ["a=b"]),
+        (' a="b c", d!=e  f=~"x\\"y" ', ['a="b c"', "d!=e", 'f=~"x\\"y"']),
+        ("a=b,c=d", ["a=b", "c=d"]),
+        ("", []),
+    ],
+)
+def test_matchers_in_a_line(text: str, parts: list[str]) -> None:
+    """Spaces and commas divide matchers, but not within quotes."""
+    assert split_matchers(text) == parts
+
+
+@pytest.mark.parametrize("text", ["nonsense", "a=b and c=d", 'a="b', "=x"])
+def test_what_is_no_matcher(text: str) -> None:
+    """It is an error that shows it, rather than a silence for something else."""
+    with pytest.raises(ConfigError):
+        parse_matchers(split_matchers(text))
+
+
+def test_filters() -> None:
+    """A part, its opposite, matchers, a place, and all of them together."""
+    alert = held().alert
+    said = "critical hot uc1/us-0001 ann".lower
+
+    def keeps(pattern: str) -> bool:
+        return read_filter(pattern).keeps(alert, said)
+
+    for pattern in ("", "HOT", "!cold", "severity=critical", "at=uc1", "at=uc1/us-0001/trn2u-0001-0/chip05/nc0",
+                    "severity=critical at=uc1/us-0001 ann", "alertname=~h.*"):  # fmt: skip  # patterns
+        assert keeps(pattern), pattern
+    for pattern in (
+        "cold",
+        "!hot",
+        "severity=warning",
+        "at=uc2",
+        "at=uc1/us-00011",
+        "severity=critical cold",
+    ):
+        assert not keeps(pattern), pattern
+    assert read_filter("severity=~(").problem
+    assert not read_filter("severity=critical").problem
+
+
+def test_touching() -> None:
+    """At, below and above; what has no address is the fleet's alone."""
+    assert touches("uc1/us-0001", "uc1")
+    assert touches("uc1", "uc1/us-0001")
+    assert not touches("uc1/us-0001", "uc1/us-0002")
+    assert touches("", "")
+    assert not touches("", "uc1")
+
+
+def past(seconds: int = 300, fired_s: float | None = 100.0, **rest: Any) -> Past:
+    series = np.full(seconds, 50.0, np.float32)
+    if fired_s is not None and fired_s < seconds:
+        series[seconds - int(fired_s) :] = 95.0
+    fields = {"field": BY_KEY["temperature_c"], "place": "uc1/x", "series": series, "samples": seconds}
+    return Past(**{**fields, "low": 0.0, "high": 100.0, "limit": 90.0, "fired_s": fired_s, **rest})
+
+
+def test_the_chart_marks_the_moment() -> None:
+    """The mark stands below the step of the figure, at every width."""
+    for width in (30, 40, 60, 100):
+        rows = ["".join(text for text, _ in row) for row in chart(past(), width, 8)]
+        assert len(rows) == 8
+        assert all(len(row) <= width for row in rows)
+        assert "95.0 °C" in rows[0]
+        at = rows[-1].index("▲")
+        assert (
+            abs(rows[1].rstrip().find("█") - at) <= 1 or abs((len(rows[2]) - len(rows[2].lstrip())) - at) <= 1
+        )
+        assert "fired" in rows[-1]
+
+
+def test_the_mark_at_the_edges() -> None:
+    """What fired before history began is told in words; what is pending has no moment; a low screen no chart."""
+    assert "before this chart begins" in mark(past(fired_s=900.0), 60, 5)
+    assert mark(past(fired_s=None), 60, 5).startswith("pending")
+    assert mark(past(fired_s=0.0), 60, 1).rstrip().endswith("▲")
+    assert chart(past(), 60, LEAST_ROWS - 1) == []
+    assert "nothing is kept yet" in chart(past(seconds=0), 60, 8)[0][0][0]
+    assert cell_s(past(seconds=60, fired_s=1.0), 60) == 1
+
+
+def test_facts_fit() -> None:
+    """The first facts are whole before later ones have a line, and nothing is wider or higher than it may be."""
+    facts = [Fact("✖ critical", "word " * 40), *(Fact(f"name {number}", "short") for number in range(20))]
+    for width, height in ((40, 4), (79, 6), (150, 12)):
+        lines = fact_lines(facts, width, height)
+        assert len(lines) == height
+        assert all(width_of(line) <= width for line in lines)
+    for width in (60, BESIDE_FROM, 200):
+        assert len(about_lines(facts, past(), width, 30)) <= 30
+
+
+def test_counts_in_the_header() -> None:
+    """Worst first with sign and word; what people have in hand where there is room; never nothing at all."""
+    counts = Counts(critical=2, warning=5, info=1, acked=1, silenced=0, inhibited=3, pending=2)
+    assert text_of(words.counts_parts(counts)) == " ✖ 2 critical  ▲ 5 warning  1 acked, 2 pending "
+    assert text_of(words.counts_parts(counts, short=True, with_quiet=False)) == " ✖ 2 crit  ▲ 5 warn "
+    assert text_of(words.counts_parts(counts, tight=True, with_quiet=False)) == " ✖ 2  ▲ 5 "
+    calm = Counts(0, 0, 0, 0, 0, 0, 0)
+    assert text_of(words.counts_parts(calm, tight=True)).strip() == "nothing fires"
+    assert text_of(words.counts_parts(calm._replace(acked=2))) == " all in hand  2 acked "
+
+
+def test_a_line_of_alerts() -> None:
+    """Worst first; what does not fit is counted."""
+    given = [held(of=rule("warm", "warning")), held(of=rule("hot")), held(of=rule("odd", "info"))]
+    assert text_of(words.alerts_line(given, NOW_NS, 80)) == "✖ hot 1m  ▲ warm 1m  • odd 1m  "
+    assert text_of(words.alerts_line(given, NOW_NS, 24)) == "✖ hot 1m  +2 more"
+    for room in range(40):
+        assert width_of(words.alerts_line(given, NOW_NS, room)) <= room + 2
+    assert words.tally_text(given) == "✖ 1 ▲ 1 • 1"
+
+
+def test_news_are_told_once() -> None:
+    """What begins to fire is new once, again when it begins again; quiet and informal things never are."""
+    news = AlertNews()
+    loud, info = held(), held(of=rule("odd", "info"))
+    quiet = held("uc1/us-0002", standing=Standing.SILENCED)
+    assert news.take([loud, info, quiet], 0.0) == [loud]
+    assert news.take([loud, info, quiet], 1.0) == []
+    acked = Held(loud.alert, Standing.ACKED)
+    assert news.take([acked], 2.0) == []
+    assert news.take([loud], 3.0) == []
+    again = held(age_s=5)
+    assert news.take([again], 4.0) == [again]
+    loud_now = Held(quiet.alert, Standing.FIRING)
+    assert news.take([again, loud_now], 5.0) == [loud_now]
+
+
+def test_alarms_come_together_and_seldom() -> None:
+    """One alarm in ten seconds tells all that is new and still fires; what has ended meanwhile is left out."""
+    news = AlertNews()
+    first, *others = storm(5)
+    news.take([first], 0.0)
+    assert news.alarm(0.0).startswith("1 new alert: critical hot")
+    news.take([first, *others], 1.0)
+    assert news.alarm(1.0) == ""
+    news.take([first, *others[:3]], 2.0)
+    told = news.alarm(ALARM_EVERY_S)
+    assert told.startswith("3 new alerts: ")
+    assert "us-0002" in told
+    assert news.alarm(3 * ALARM_EVERY_S) == ""
+    news.take(others[:1], 40.0)
+    news.take(storm(9)[8:], 41.0)
+    news.take([], 42.0)
+    assert news.alarm(60.0) == ""
+
+
+def test_the_notice_goes_with_its_alert() -> None:
+    """It stands for a while, and not longer than the alert."""
+    news = AlertNews()
+    one = held()
+    news.take([one], 0.0)
+    notice = news.notice(1.0, 20.0)
+    assert notice is not None
+    assert notice.text.startswith("hot: ")
+    assert news.notice(21.0, 20.0) is None
+    news.take([], 2.0)
+    assert news.notice(2.0, 20.0) is None

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.feed import standalone, ultraservers
+
+from trnfleet.domain.layout import Layout
+from trnfleet.tui.fleet.heatmap_grid import GROUP, TILE, Grid
+
+FLEETS = {
+    "ultraservers": ultraservers(5),
+    "mixed": ultraservers(2) + standalone(5),
+    "one chip each": standalone(37, "trn1.2xlarge"),
+    "all kinds": ultraservers(3)
+    + standalone(3)
+    + standalone(18, "trn1.2xlarge")
+    + standalone(2, "trn1.32xlarge"),
+    "clusters": ultraservers(3) + ultraservers(7, "uc2") + standalone(2, cluster="uc2"),
+    "many clusters": [each for number in range(9) for each in ultraservers(1, f"uc{number}")],
+}
+
+
+@pytest.fixture(params=sorted(FLEETS))
+def layout(request: pytest.FixtureRequest) -> Layout:
+    return Layout.of(FLEETS[request.param])
+
+
+def test_every_chip_has_one_place(layout: Layout) -> None:
+    """The lattice holds every chip once."""
+    grid = Grid.of(layout)
+    chips = grid.chips_at(np.arange(grid.columns * GROUP), np.arange(grid.rows * GROUP))
+    assert sorted(chips[chips >= 0].tolist()) == list(range(layout.chips))
+
+
+def test_place_of_is_the_inverse(layout: Layout) -> None:
+    """A chip's place leads back to the chip."""
+    grid = Grid.of(layout)
+    for chip in range(layout.chips):
+        x, y = grid.place_of(chip)
+        assert grid.chips_at(np.array([x]), np.array([y]))[0, 0] == chip
+
+
+def test_an_instance_is_a_tile_and_an_ultraserver_two_by_two() -> None:
+    """Chips of an instance lie in rows of four, instances of an UltraServer left to right, top to bottom."""
+    grid = Grid.of(Layout.of(ultraservers(2)))
+    assert [grid.place_of(chip) for chip in (0, 3, 4, 15, 16, 32, 48, 64)] == [
+        (0, 0),
+        (3, 0),
+        (0, 1),
+        (3, 3),
+        (TILE, 0),
+        (0, TILE),
+        (TILE, TILE),
+        (GROUP, 0),
+    ]
+
+
+def test_one_chip_instances_share_a_tile() -> None:
+    """Seventeen of them fill one tile and begin a second."""
+    grid = Grid.of(Layout.of(standalone(17, "trn1.2xlarge")))
+    assert grid.tiles == 2
+    assert np.diff(grid.tile_chip).tolist() == [16, 1]
+    assert grid.piece_tile.tolist() == [0] * 16 + [1]
+    assert grid.piece_instance.tolist() == list(range(17))
+
+
+def test_groups_do_not_mix_ultraservers(layout: Layout) -> None:
+    """What lies in a group belongs to one UltraServer or standalone segment."""
+    grid = Grid.of(layout)
+    start = layout.ultraserver_start
+    owner = np.searchsorted(start, grid.piece_instance, side="right") - 1
+    assert (grid.group_ultraserver[grid.tile_group[grid.piece_tile]] == owner).all()
+
+
+def test_the_shape_depends_on_the_fleet_alone() -> None:
+    """160 UltraServers stand in rows of sixteen; two clusters begin on rows of their own."""
+    grid = Grid.of(Layout.of(ultraservers(160)))
+    assert (grid.columns, grid.rows) == (16, 10)
+    both = Grid.of(Layout.of(FLEETS["clusters"]))
+    first_of_second = int(np.flatnonzero(both.group_ultraserver >= 3)[0])
+    assert both.group_cell[first_of_second] % both.columns == 0
+
+
+def test_an_empty_fleet_has_no_groups() -> None:
+    """Nothing known yet is no error."""
+    grid = Grid.of(Layout.of([]))
+    assert (grid.groups, grid.tiles, grid.rows) == (0, 0, 0)

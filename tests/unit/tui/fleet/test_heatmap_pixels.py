@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from support.feed import Feed, standalone, ultraservers
+
+from trnfleet.domain.address import Level
+from trnfleet.monitor.store import fields
+from trnfleet.tui.fleet.heatmap_grid import GROUP, Grid
+from trnfleet.tui.fleet.heatmap_pixels import (
+    GAP_CODE,
+    MISSING_CODE,
+    OFFLINE_CODE,
+    PARTLY_CODE,
+    STALE_CODE,
+    HeatValues,
+    Image,
+    Trust,
+    codes_of,
+    rounded_up,
+)
+
+if TYPE_CHECKING:
+    from trnfleet.monitor.store.fields import Field
+
+POWER = fields.BY_KEY["power_w"]
+TEMPERATURE = fields.BY_KEY["temperature_c"]
+ERRORS = fields.BY_KEY["mem_ecc_corrected"]
+
+
+@pytest.fixture
+def feed() -> Feed:
+    """Return two UltraServers and some standalone instances with different values everywhere."""
+    feed = Feed(ultraservers(2) + standalone(3) + standalone(5, "trn1.2xlarge"))
+    feed.scatter()
+    feed.describe()
+    feed.tick()
+    return feed
+
+
+def whole(feed: Feed, field: Field, side: int) -> Image:
+    grid = Grid.of(feed.layout)
+    wide, high = (-(-groups * GROUP // side) for groups in (grid.columns, grid.rows))
+    return HeatValues(feed.monitor).window(grid, field, side, np.arange(wide), np.arange(high))
+
+
+def test_a_pixel_a_chip_is_that_chips_value(feed: Feed) -> None:
+    """Each chip's value stands at its place."""
+    grid = Grid.of(feed.layout)
+    image = whole(feed, POWER, 1)
+    store = feed.monitor.store
+    expected = POWER.per_chip(store, feed.monitor.rollups, Level.CHIP, None)
+    for chip in range(feed.layout.chips):
+        x, y = grid.place_of(chip)
+        assert image.values[y, x] == expected[chip]
+    assert np.count_nonzero(image.trust != Trust.NOTHING) == feed.layout.chips
+
+
+@pytest.mark.parametrize("side", [2, 4, 8, 16])
+@pytest.mark.parametrize(
+    ("field", "join"), [(POWER, np.nanmean), (TEMPERATURE, np.nanmax), (ERRORS, np.nansum)]
+)
+def test_larger_pixels_join_the_chips_under_them(feed: Feed, side: int, field: Field, join: object) -> None:
+    """Means, maxima and sums of events are those of the chips."""
+    feed.set("mem_ecc_corrected", 7, [3, 70])
+    feed.tick()
+    chips, image = whole(feed, field, 1), whole(feed, field, side)
+    for y, x in np.ndindex(image.values.shape):
+        under = chips.values[y * side : (y + 1) * side, x * side : (x + 1) * side]
+        if np.isnan(under).all():
+            assert np.isnan(image.values[y, x])
+        else:
+            assert callable(join)
+            assert image.values[y, x] == pytest.approx(join(under))
+
+
+@pytest.mark.parametrize("side", [2, 4, 8])
+async def test_what_is_silent_is_told_at_every_zoom(feed: Feed, side: int) -> None:
+    """An instance that falls silent is stale; what it is a part of is partly so, and shows the others' mean."""
+    silent = feed.layout.instances.index("uc1/us-0001/trn2u-0001-0")
+    first = int(feed.layout.chip_start[silent])
+    feed.set("power_w", 100.0)
+    feed.set("power_w", 400.0, slice(first, first + 16))
+    feed.tick()
+    await feed.advance(5)
+    feed.tick([path for path in feed.layout.instances if path != feed.layout.instances[silent]])
+    grid = Grid.of(feed.layout)
+    x, y = grid.place_of(first)
+    image = whole(feed, POWER, side)
+    trust, value = image.trust[y // side, x // side], image.values[y // side, x // side]
+    assert (trust, value) == ((Trust.PARTLY, 100.0) if side == 8 else (Trust.STALE, 400.0))
+
+
+def test_what_has_said_goodbye_is_offline(feed: Feed) -> None:
+    """After the last will everything is offline."""
+    feed.monitor.apply([feed.publisher_envelope("offline")])
+    feed.monitor.compute()
+    for side in (1, 2, 4, 8):
+        trust = whole(feed, POWER, side).trust
+        assert set(np.unique(trust)) <= {Trust.OFFLINE, Trust.NOTHING}
+
+
+def test_nothing_heard_yet_is_unknown() -> None:
+    """A described fleet without telemetry has neither values nor colours."""
+    feed = Feed(ultraservers(1))
+    feed.describe()
+    for side in (1, 2, 4, 8):
+        image = whole(feed, POWER, side)
+        assert (image.trust == Trust.UNKNOWN).all()
+        assert (codes_of(image, (0, 500)) == MISSING_CODE).all()
+
+
+def test_codes_tell_step_and_trust() -> None:
+    """Values become steps; what is not live has codes of its own."""
+    values = np.array([[0.0, 99.0, 500.0, 50.0, 50.0, 50.0, np.nan, np.nan]])
+    trust = np.array(
+        [[0, 0, 0, Trust.PARTLY, Trust.STALE, Trust.OFFLINE, Trust.LIVE, Trust.NOTHING]], np.uint8
+    )
+    codes = codes_of(Image(values, trust), (0.0, 100.0))
+    assert codes[0].tolist() == [
+        0,
+        7,
+        7,
+        PARTLY_CODE + 4,
+        STALE_CODE + 4,
+        OFFLINE_CODE,
+        MISSING_CODE,
+        GAP_CODE,
+    ]
+
+
+def test_one_event_is_never_on_the_lowest_step() -> None:
+    """A single error among thousands is seen."""
+    image = Image(np.array([[0.0, 1.0]]), np.zeros((1, 2), np.uint8))
+    assert codes_of(image, (0.0, 4_000.0), counts=True)[0].tolist() == [0, 1]
+
+
+def test_counts_are_measured_by_the_highest(feed: Feed) -> None:
+    """The scale of events ends at a round number above the highest total."""
+    feed.set("mem_ecc_corrected", 30, [3])
+    feed.tick()
+    grid, values = Grid.of(feed.layout), HeatValues(feed.monitor)
+    assert values.scale(grid, ERRORS, 1) == values.scale(grid, ERRORS, 8) == (0.0, 40.0)
+    assert [rounded_up(each) for each in (0, 8, 9, 17, 41, 100, 1e6)] == [8, 8, 16, 40, 80, 160, 1.6e6]
+
+
+@pytest.mark.parametrize("side", [1, 2, 4, 8, 16])
+def test_a_pixel_is_inside_where_any_of_its_chips_is(feed: Feed, side: int) -> None:
+    """What is picked out covers the pixels that hold a chip of its instances, and no other, at every size of a pixel."""
+    layout, grid = feed.layout, Grid.of(feed.layout)
+    mask = np.zeros(len(layout.instances), np.bool_)
+    mask[[0, 1, len(layout.instances) - 2]] = True
+    wide, high = (-(-groups * GROUP // side) for groups in (grid.columns, grid.rows))
+    expected = np.zeros((high, wide), np.bool_)
+    for chip in range(layout.chips):
+        x, y = grid.place_of(chip)
+        expected[y // side, x // side] |= mask[layout.instance_of_chip[chip]]
+    found = HeatValues(feed.monitor).inside(grid, mask, side, np.arange(wide), np.arange(high))
+    assert np.array_equal(found, expected)
+    assert np.count_nonzero(found) > 0
+    part = HeatValues(feed.monitor).inside(grid, mask, side, np.arange(1), np.arange(high))
+    assert np.array_equal(part, expected[:, :1])
+
+
+def test_a_mask_of_another_layout_dims_nothing(feed: Feed) -> None:
+    """Until the mask is that of the present layout everything counts as inside."""
+    inside = HeatValues(feed.monitor).inside(
+        Grid.of(feed.layout), np.zeros(3, np.bool_), 1, np.arange(4), np.arange(5)
+    )
+    assert inside.shape == (5, 4)
+    assert inside.all()

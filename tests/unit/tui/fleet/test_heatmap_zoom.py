@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.feed import standalone, ultraservers
+
+from trnfleet.domain.layout import Layout
+from trnfleet.tui.fleet.heatmap_grid import GROUP, Grid
+from trnfleet.tui.fleet.heatmap_zoom import WHOLE_CELL_ZOOMS, ZOOMS, Zoom, fitting
+
+GRIDS = {
+    "small": Grid.of(Layout.of(ultraservers(2) + standalone(4))),
+    "large": Grid.of(Layout.of(ultraservers(37))),
+}
+EVERY = [(zoom, name) for zoom in (*ZOOMS, *WHOLE_CELL_ZOOMS) for name in GRIDS]
+
+
+@pytest.mark.parametrize(("zoom", "name"), EVERY)
+def test_every_pixel_is_drawn_once_and_whole(zoom: Zoom, name: str) -> None:
+    """A map's cells hold each pixel in one rectangle of its size."""
+    grid = GRIDS[name]
+    across, down = zoom.pixels(grid, 0, 0, *zoom.extent(grid))
+    for pixels, groups, size in ((across, grid.columns, zoom.width), (down, grid.rows, zoom.height)):
+        shown = pixels[pixels >= 0]
+        amount = -(-groups * GROUP // zoom.block) * (zoom.block // zoom.chips)
+        assert np.bincount(shown, minlength=amount).tolist() == [size] * amount
+        assert (np.diff(shown) >= 0).all()
+
+
+@pytest.mark.parametrize(("zoom", "name"), EVERY)
+def test_a_hit_is_the_inverse_of_a_rectangle(zoom: Zoom, name: str) -> None:
+    """Whatever cell of a unit is pointed at, the unit is found; outside there is another one or none."""
+    grid = GRIDS[name]
+    side = zoom.unit_chips
+    for y in range(0, grid.rows * GROUP, side):
+        for x in range(0, grid.columns * GROUP, side):
+            rect = zoom.rect(x, y)
+            for column, half in ((rect.left, rect.top), (rect.right - 1, rect.bottom - 1)):
+                found = zoom.hit(grid, column, half // 2, lower=bool(half % 2))
+                assert found is not None
+                assert zoom.unit_at(grid, *found) == (x, y)
+            beyond = zoom.hit(grid, rect.right, rect.top // 2, lower=bool(rect.top % 2))
+            assert beyond is None or zoom.unit_at(grid, *beyond) != (x, y)
+
+
+@pytest.mark.parametrize("name", list(GRIDS))
+def test_zooming_moves_nothing(name: str) -> None:
+    """At every level, what is left of or above something else stays so."""
+    grid = GRIDS[name]
+    places = [(x, y) for y in range(0, grid.rows * GROUP, 32) for x in range(0, grid.columns * GROUP, 32)]
+    for zoom in ZOOMS:
+        rects = [zoom.rect(*zoom.unit_at(grid, x, y)) for x, y in places]
+        for (x, y), rect in zip(places, rects, strict=True):
+            for (other_x, other_y), other in zip(places, rects, strict=True):
+                assert (x < other_x) == (rect.left < other.left)
+                assert (y < other_y) == (rect.top < other.top)
+
+
+def test_a_window_is_a_part_of_the_whole() -> None:
+    """Scrolled windows show what the whole map shows there."""
+    grid = GRIDS["large"]
+    for zoom in ZOOMS:
+        width, height = zoom.extent(grid)
+        across, down = zoom.pixels(grid, 0, 0, width, height)
+        part_across, part_down = zoom.pixels(grid, 3, 1, width - 3, height - 1)
+        assert part_across.tolist() == across[3:].tolist()
+        assert part_down.tolist() == down[2:].tolist()
+
+
+def test_the_nearest_level_that_fits_is_chosen() -> None:
+    """Small fleets are seen chip by chip, large ones from afar, and too large ones from as far as it goes."""
+    small, large = GRIDS["small"], GRIDS["large"]
+    assert fitting(ZOOMS, small, 170, 60) == 0
+    assert fitting(ZOOMS, small, 78, 13) == 1
+    assert ZOOMS[fitting(ZOOMS, large, 78, 13)].chips == 2
+    assert fitting(ZOOMS, large, 1, 1) == len(ZOOMS) - 1

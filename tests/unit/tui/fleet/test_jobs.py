@@ -1,0 +1,67 @@
+"""What the list of jobs says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trnfleet.domain.jobs import JOB_STATES
+from trnfleet.monitor.store.findings import Severity
+from trnfleet.tui import theme
+from trnfleet.tui.fleet.jobs import JobPlan, head, look, row
+from trnfleet.tui.widgets.bar import text_of, width_of
+from trnfleet.wire.messages import JobMessage
+
+WIDE = JobPlan.of(75, 12)
+
+
+def job(state: str = "running", **figures: Any) -> JobMessage:
+    name = figures.pop("name", "pretrain-70b")
+    return JobMessage(
+        job=name, kind="pretrain", state=state, ts="2026-01-05T00:00:00Z", on=("uc1",), **figures
+    )
+
+
+@pytest.mark.parametrize("state", JOB_STATES)
+def test_every_state_has_a_sign_and_a_word(state: str) -> None:
+    """A state is never told by colour alone, and no two states share a sign."""
+    text = text_of(row(job(state), WIDE))
+    assert text.startswith(f" {look(state).glyph} pretrain-70b {state} ")
+    assert look(state).glyph != look("something new").glyph
+    assert len({look(each).glyph for each in JOB_STATES}) == len(JOB_STATES)
+
+
+def test_what_stands_still_is_coloured() -> None:
+    """States in which a job needs help have the colour of what is critical, running has none."""
+    for state in ("hung", "failed", "waiting"):
+        assert row(job(state), WIDE)[0][1] == theme.SEVERITY_STYLE[Severity.CRITICAL]
+    assert row(job(), WIDE)[0][1] == theme.BASE
+
+
+def test_what_faults_cost() -> None:
+    """Lost steps and restarts stand where there is room, marked once there are any; a job without steps has none."""
+    told = row(job(steps_lost=37.0, restarts=2.0, mfu=0.35, steps_per_s=0.125), WIDE)
+    head_text, text = text_of(head(3, WIDE)), text_of(told)
+    for title, value in (("MFU", "35.0 %"), ("lost", "37"), ("restarts", "2"), ("pace", "0.125 step/s")):
+        end = head_text.index(title) + len(title)
+        assert text[:end].endswith(value)
+    styles = {value.strip(): style for value, style in told}
+    assert styles["37"] == styles["2"] == theme.SEVERITY_STYLE[Severity.WARNING]
+    serving = text_of(row(job(tokens_per_s=1_790.0, restarts=0.0), WIDE))
+    assert "1.79k tok/s" in serving
+    assert serving.split()[-2:] == ["n/a", "0"]
+
+
+@pytest.mark.parametrize("width", [30, 40, 47, 60, 75, 96, 140])
+@pytest.mark.parametrize("longest", [4, 12, 40])
+def test_lines_fit(width: int, longest: int) -> None:
+    """From 40 cells on, head and lines fit; MFU is there from 47 on, and lost steps come before the kind."""
+    plan = JobPlan.of(width, longest)
+    line = row(job("checkpointing", name="x" * longest, steps_lost=123_456.0, tokens_per_s=999_400.0), plan)
+    if width >= 40:
+        assert width_of(line) <= width
+        assert width_of(head(20_000, plan)) <= width
+    assert plan.has_mfu or width < 47 or longest == 40
+    assert plan.has_restarts or not plan.has_kind
+    assert "checkpo" in text_of(line)

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.monitor.store.findings import Severity
+from trnfleet.monitor.store.store import Freshness
+from trnfleet.tui.format.freshness import describe, short_age
+from trnfleet.tui.hierarchy.columns import CHIPS, JOB, SPARK, attention, cell, plan
+
+
+@pytest.mark.parametrize("width", range(1, 400))
+def test_columns_fit_the_width_exactly(width: int) -> None:
+    """At any width the columns add up to it, and each can hold its title with a mark of sorting."""
+    made = plan(width)
+    assert sum(column.width for column in made.columns) == width
+    assert all(len(column.title) < column.width for column in made.columns[1:])
+
+
+def test_columns_come_in_with_the_width() -> None:
+    """80 columns have the figures that matter, 120 the history, 240 every field and the job."""
+    narrow, middle, wide = ([column.key for column in plan(width).columns] for width in (79, 119, 239))
+    assert narrow == [
+        "name", "state", "nc_util_pct", "hbm_bw_util_pct", "link_tx_bytes_per_s", "power_w", "temperature_c",
+    ]  # fmt: skip  # a row
+    assert set(narrow) | {SPARK, "mfu_pct"} <= set(middle)
+    more = {"tflops", "hbm_used_bytes", "tflops_per_w", "throttle_pct", "mem_ecc_uncorrected", CHIPS, JOB}
+    assert set(middle) | more <= set(wide)
+
+
+def test_cells_are_short_and_say_what_is_missing() -> None:
+    """No value takes more than seven characters; NaN is not a number of zero."""
+    for field in BY_KEY.values():
+        assert cell(field, math.nan) == "n/a"
+        high = 9.9999e13 if field.unit.startswith(("bytes", "W")) else 999.0
+        assert all(len(cell(field, value)) <= 7 for value in (0.0, 0.4, 99.96, 100.0, high))
+
+
+def test_attention_follows_the_findings() -> None:
+    """Hot and throttled warn, uncorrected errors are critical, the rest says nothing."""
+    assert attention("temperature_c", 90.0) is Severity.WARNING
+    assert attention("temperature_c", 89.9) is None
+    assert attention("mem_ecc_uncorrected", 1.0) is Severity.CRITICAL
+    assert attention("nc_util_pct", 100.0) is None
+    assert attention("temperature_c", math.nan) is None
+
+
+def test_states_in_words() -> None:
+    """What is not live says so, with its age; what is partly live says how far."""
+    assert describe((16, 0, 0, 0), 0.0).text == "● live"
+    assert describe((48, 0, 16, 0), 0.0).text == "◐ 48/64 live"
+    assert describe((999_999, 1, 0, 0), 0.0).text == "◐ 99.9 % live"
+    assert describe((0, 16, 0, 0), 12.4).text == "◌ stale 12 s"
+    assert describe((0, 0, 16, 0), 3_000.0).text == "✖ offline 50 min"
+    assert describe((0, 0, 0, 16), math.inf).text == "· no data yet"
+    assert describe((0, 3, 0, 1), math.inf).freshness is Freshness.STALE
+    ages = (0, 59, 60, 3_600, 1e6, 1e12)
+    assert [short_age(age) for age in ages] == ["0 s", "59 s", "1 min", "1 h", "11 d", "999 d"]
+    assert max(len(describe((0, 0, 1, 0), age).text) for age in ages) <= 16

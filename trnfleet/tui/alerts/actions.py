@@ -1,0 +1,280 @@
+"""How people take alerts in hand: the forms that acknowledge and silence, with their preview, and the taking back of either.
+
+The desk writes, in the background, and what was written counts when it comes back. It lists no alerts; whoever does hands them over
+and says what came of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from textual import on
+from textual.containers import Vertical
+from textual.message import Message
+
+from trnfleet.domain.alerts.matchers import parse_matchers
+from trnfleet.domain.alerts.silences import preview
+from trnfleet.domain.lengths import parse_duration_s
+from trnfleet.domain.quantities import count
+from trnfleet.errors import ConfigError, TrnfleetError
+from trnfleet.text import plain
+from trnfleet.tui.alerts.filter import split_matchers
+from trnfleet.tui.format.alerts import age_text, matchers_of, preview_text, where_text
+from trnfleet.tui.playback.past_banner import is_past
+from trnfleet.tui.widgets.form import FieldSpec, Form
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+
+    from textual.app import ComposeResult
+
+    from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.domain.alerts.silences import Silence
+    from trnfleet.monitor.alerting.operator import Desk
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.replay.playback import Deck
+
+    Writing = Coroutine[Any, Any, object]
+
+ACK_FOR, SILENCE_FOR = "2h", "4h"
+"""How long, unless somebody says other."""
+MOST_AT_ONCE = 200
+"""Alerts that one acknowledgement is for, at most: each is a message."""
+PAST = "this is the past: End returns to the present, where alerts are taken in hand"
+RECORDED = "this is a recording: what is done here reaches nobody"
+READ_ONLY = "this screen only reads; --allow-commands lets it acknowledge and silence"
+
+
+class InHand(Vertical):
+    """The two forms, of which one at most is open, and what is written."""
+
+    DEFAULT_CSS = "InHand { height: auto; }"
+
+    class Said(Message):
+        """Says what came of something that was written."""
+
+        def __init__(self, note: str) -> None:
+            super().__init__()
+            self.note = note
+            """Printable characters only."""
+
+    class Closed(Message):
+        """Says that a form was closed, so that the keys are somebody else's."""
+
+    def __init__(
+        self, monitor: FleetState, desk: Callable[[], Desk | None], deck: Callable[[], Deck | None]
+    ) -> None:
+        """Make it with both forms closed.
+
+        Args:
+            monitor: Whose alerts are taken in hand.
+            desk: Returns where to write; None for a screen that only reads.
+            deck: Returns what goes back in time; None where there is none.
+        """
+        super().__init__()
+        self._monitor = monitor
+        self._desk = desk
+        self._deck = deck
+        self.ack_form = Form(
+            [[FieldSpec("for", "for", ACK_FOR, 8), FieldSpec("note", "note", "what others should know")]]
+        )
+        self.silence_form = Form(
+            [
+                [
+                    FieldSpec(
+                        "matchers",
+                        "what",
+                        'alertname="hbm-uncorrectable" instance="uc1/us-0001/trn2u-0001-0"',
+                    )
+                ],
+                [
+                    FieldSpec("for", "for", SILENCE_FOR, 8),
+                    FieldSpec("why", "why", "the reason, which is needed"),
+                ],
+            ]
+        )
+        self._subjects: list[Alert] = []
+        """Alerts that are to be acknowledged, as they were when the form was opened."""
+
+    def compose(self) -> ComposeResult:
+        """Put the forms below each other."""
+        yield self.ack_form
+        yield self.silence_form
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a form is on the screen, which then has the keys."""
+        return self.ack_form.is_open or self.silence_form.is_open
+
+    # What people ask for
+
+    def acknowledge(self, alerts: list[Alert]) -> str:
+        """Ask for how long somebody has alerts in hand; return why that cannot be, empty where the form is open."""
+        refusal = self._refusal()
+        if refusal:
+            return refusal
+        firing = [alert for alert in alerts if alert.is_active and alert.fired_ns is not None]
+        if not firing:
+            return "nothing to acknowledge here: it does not fire"
+        if len(firing) > MOST_AT_ONCE:
+            return f"{count(len(firing))} alerts: at most {MOST_AT_ONCE} at once; z silences them all"
+        self._subjects = firing
+        self.silence_form.close()
+        self.ack_form.open(f"Acknowledge {named(firing)}", {"for": ACK_FOR}, "for")
+        return ""
+
+    def silence(self, alerts: list[Alert]) -> str:
+        """Ask what to silence, for how long and why; return why that cannot be, empty where the form is open.
+
+        Args:
+            alerts: What the silence is offered for; none for nothing in particular.
+        """
+        refusal = self._refusal()
+        if refusal:
+            return refusal
+        values = {"matchers": shared_matchers(alerts), "for": SILENCE_FOR}
+        self.ack_form.close()
+        self.silence_form.open("Silence", values, "why" if alerts else "matchers")
+        self._preview()
+        return ""
+
+    def withdraw(self, alerts: list[Alert]) -> str:
+        """Take acknowledgements back; return why that cannot be, empty where it is being done."""
+        refusal, desk = self._refusal(), self._desk()
+        if refusal or desk is None:
+            return refusal
+        quieting = self._monitor.alerts.quieting
+        acked = [alert.fingerprint for alert in alerts if quieting.has_ack(alert.fingerprint)]
+        if not acked:
+            return "nobody has acknowledged this"
+        self._write(_each(desk.withdraw_ack(each) for each in acked[:MOST_AT_ONCE]), "given out of hand")
+        return ""
+
+    def end(self, silence: Silence | None) -> str:
+        """End a silence, if there is one; return why that cannot be, empty where it is being done."""
+        refusal, desk = self._refusal(), self._desk()
+        if not refusal and desk is not None and silence is not None:
+            self._write(desk.expire(silence.id), "the silence is over")
+        return refusal
+
+    def _refusal(self) -> str:
+        """Return why nothing can be written now; empty where it can."""
+        deck, desk = self._deck(), self._desk()
+        if deck is not None and is_past(deck):
+            return PAST if deck.is_live_possible else RECORDED
+        return "" if desk is not None and desk.can_write else READ_ONLY
+
+    # What the forms say
+
+    @on(Form.Changed)
+    def _typed(self, event: Form.Changed) -> None:
+        event.stop()
+        if event.form is self.silence_form:
+            self._preview()
+        else:
+            event.form.tell("")
+
+    @on(Form.Left)
+    def _left(self, event: Form.Left) -> None:
+        event.stop()
+        self._close(event.form)
+
+    @on(Form.Submitted)
+    def _submitted(self, event: Form.Submitted) -> None:
+        event.stop()
+        form, desk = event.form, self._desk()
+        if desk is None or not form.is_open:
+            return
+        if is_past(self._deck()):
+            form.tell(PAST, is_problem=True)
+            return
+        prepare = self._acknowledgement if form is self.ack_form else self._silencing
+        try:
+            writing, done = prepare(desk)
+        except (ValueError, TrnfleetError) as error:
+            form.tell(plain(str(error)), is_problem=True)
+        else:
+            self._write(writing, done, form)
+
+    def _acknowledgement(self, desk: Desk) -> tuple[Writing, str]:
+        """Return what writes what the form asks for, and the words for when that is done.
+
+        Raises:
+            ValueError: it says no duration.
+        """
+        values, now_ns = self.ack_form.values, self._monitor.moment().time_ns
+        alerts, lasts_s, note = self._subjects, parse_duration_s(values["for"]), values["note"]
+        writing = _each(desk.acknowledge(each, now_ns=now_ns, lasts_s=lasts_s, note=note) for each in alerts)
+        return writing, f"acknowledged for {age_text(lasts_s)}: {named(alerts)}"
+
+    def _silencing(self, desk: Desk) -> tuple[Writing, str]:
+        """Return what writes what the form asks for, and the words for when that is done.
+
+        Raises:
+            ValueError: it says no duration.
+            ConfigError: it says no matchers, or no reason.
+        """
+        values, now_ns = self.silence_form.values, self._monitor.moment().time_ns
+        lasts_s, why = parse_duration_s(values["for"]), values["why"]
+        matchers = split_matchers(values["matchers"])
+        parse_matchers(matchers)
+        if not why:
+            raise ConfigError("say why: others want to know before they end it")
+        writing = desk.silence(matchers, now_ns=now_ns, lasts_s=lasts_s, why=why)
+        return writing, f"silenced for {age_text(lasts_s)}"
+
+    def _preview(self) -> None:
+        """Say what the silence that is written at present would hide."""
+        form = self.silence_form
+        try:
+            matchers = parse_matchers(split_matchers(form.values["matchers"]))
+        except TrnfleetError as error:
+            form.tell(plain(str(error)), is_problem=True)
+            return
+        form.tell(preview_text(preview(matchers, self._monitor.alerts.active())))
+
+    def _write(self, writing: Writing, done: str, form: Form | None = None) -> None:
+        """Write, then say so; what went wrong is said where one looks."""
+
+        async def write() -> None:
+            try:
+                await writing
+            except TrnfleetError as error:
+                if form is not None and form.is_open:
+                    form.tell(plain(str(error)), is_problem=True)
+                else:
+                    self.post_message(self.Said(plain(str(error))))
+                return
+            if form is not None:
+                self._close(form)
+            self.post_message(self.Said(done))
+
+        self.run_worker(write(), name="write", exit_on_error=True)
+
+    def _close(self, form: Form) -> None:
+        form.close()
+        self.post_message(self.Closed())
+
+
+def named(alerts: list[Alert]) -> str:
+    """Return what alerts are called, of which there is at least one, in a few words."""
+    first = alerts[0]
+    name = plain(first.name)
+    return (
+        f"{name} at {where_text(first, 40)}" if len(alerts) == 1 else f"{count(len(alerts))} alerts of {name}"
+    )
+
+
+def shared_matchers(alerts: list[Alert]) -> str:
+    """Return matchers for alerts: of many, what their labels have in common; nothing for none."""
+    if not alerts:
+        return ""
+    shared = dict(alerts[0].labels)
+    for alert in alerts[1:]:
+        shared = {name: value for name, value in shared.items() if alert.labels.get(name) == value}
+    return matchers_of(shared)
+
+
+async def _each(writings: Iterable[Awaitable[object]]) -> None:
+    for one in writings:
+        await one

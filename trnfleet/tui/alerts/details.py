@@ -1,0 +1,347 @@
+"""What is told of the chosen alert, group, silence or happening at length: in words, and as a chart where there is room."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.alerts.alert import address_of
+from trnfleet.domain.alerts.templates import fill, summary, value_text
+from trnfleet.domain.quantities import count, duration
+from trnfleet.monitor.alerting.silences import Standing
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.alerts import chart
+from trnfleet.tui.alerts.lists import Told
+from trnfleet.tui.alerts.rows import Row
+from trnfleet.tui.events.view import wrapped
+from trnfleet.tui.format.alerts import (
+    age_s,
+    amount_text,
+    condition_words,
+    severity_text,
+    silence_state,
+    silence_text,
+    time_text,
+    where_text,
+)
+from trnfleet.tui.state.alerts import SEVERITIES, Held
+from trnfleet.tui.widgets.cells import Column, Parts, beside, fit
+from trnfleet.tui.widgets.line_view import Line, LineView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from rich.style import Style
+
+    from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.domain.alerts.silences import Silence
+    from trnfleet.monitor.alerting.engine import Alerts
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.tui.alerts.chart import Past
+    from trnfleet.tui.alerts.rows import Group
+    from trnfleet.tui.state.alerts import AlertBoard
+
+    Subject = Row | Told | Silence | None
+
+NAME = 10
+"""Cells of a fact's name."""
+BESIDE_FROM = 110
+"""Width from which the chart stands beside the words."""
+_CHART_SHARE = 0.4
+_CHART_ROWS = 9
+_CHART_MOST = 16
+_MOST_MEMBERS = 12
+_LONGEST = 1_000
+_MOST_LINES = 6
+"""Lines of one fact, such as what to do."""
+
+
+class Fact(NamedTuple):
+    """Something that is told, with its name."""
+
+    name: str
+    words: str
+    style: Style = theme.BASE
+
+
+def alert_facts(held: Held, alerts: Alerts) -> list[Fact]:
+    """Return everything of an alert, what one has to know first; its summary names its cause."""
+    alert, rule, now_ns = held.alert, held.alert.rule, alerts.instant.now_ns
+    sign = severity_text(held.severity)
+    facts = [Fact(sign, plain(summary(alert), _LONGEST), theme.STRONG)]
+    value = value_text(rule, alert.value, plain(alert.text))
+    facts.append(Fact("value", f"{value};  rule: {plain(condition_words(rule), _LONGEST)}"))
+    facts += _in_hand(held, alerts, now_ns)
+    if rule.runbook:
+        facts.append(Fact("to do", plain(rule.runbook, _LONGEST)))
+    facts += _times(alert, now_ns)
+    place = [plain(address_of(alert)) or where_text(alert), amount_text(alert)]
+    place.append(f"job {plain(alert.job)}" if alert.job else "")
+    facts.append(Fact("where", "  ".join(each for each in place if each)))
+    members = alerts.members(alert, _MOST_MEMBERS)
+    if len(members) > 1:
+        facts.append(Fact("members", _members_text(alert, members)))
+    if rule.description:
+        facts.append(Fact("about", plain(fill(rule.description, alert), _LONGEST)))
+    labels = " ".join(f'{name}="{plain(value, 400)}"' for name, value in sorted(alert.labels.items()))
+    return [*facts, Fact("labels", labels, theme.QUIET), Fact("id", alert.fingerprint, theme.QUIET)]
+
+
+def group_facts(group: Group, now_ns: int) -> list[Fact]:
+    """Return what alerts have in common that are collapsed into one line."""
+    rule = group.members[0].alert.rule
+    begun = sorted(each.alert.fired_ns or each.alert.since_ns for each in group.members)
+    word = group.standing.value if group.standing is not Standing.FIRING else "firing"
+    amount = f"{count(len(group.members))} alerts {word}"
+    chips = f", {count(group.chips)} chips" if group.chips else ""
+    facts = [Fact(severity_text(group.severity), f"{plain(group.name)}: {amount}{chips}", theme.STRONG)]
+    facts.append(Fact("where", _spread(group)))
+    newest, oldest = ((now_ns - instant_ns) / NS_PER_S for instant_ns in (begun[-1], begun[0]))
+    facts.append(Fact("since", f"the newest {duration(newest)}, the oldest {duration(oldest)}"))
+    facts.append(Fact("rule", plain(condition_words(rule), _LONGEST)))
+    if rule.runbook:
+        facts.append(Fact("to do", plain(rule.runbook, _LONGEST)))
+    facts.append(Fact("keys", "Enter or e opens it; z silences all of them; a acknowledges them"))
+    if rule.description:
+        facts.append(Fact("about", plain(rule.description, _LONGEST)))
+    return facts
+
+
+def silence_facts(silence: Silence, hidden: Iterable[Alert], now_ns: int) -> list[Fact]:
+    """Return everything of a silence, and what it hides."""
+    names = [f"{plain(each.name)} {where_text(each)}" for each in hidden]
+    told = ", ".join(names[:_MOST_MEMBERS]) + (" …" if len(names) > _MOST_MEMBERS else "")
+    return [
+        Fact("silence", silence_text(silence), theme.STRONG),
+        Fact("why", plain(silence.why, _LONGEST) or "not told"),
+        Fact("who", plain(silence.who)),
+        Fact(
+            "lasts",
+            f"{_minute(silence.starts_ns)} to {_minute(silence.ends_ns)} UTC, {silence_state(silence, now_ns)}",
+        ),
+        Fact("hides", f"{count(len(names))} now" + (f": {told}" if told else "")),
+        Fact("keys", "x ends it", theme.QUIET),
+        Fact("id", plain(silence.id), theme.QUIET),
+    ]
+
+
+def told_facts(told: Told, alerts: Alerts) -> list[Fact]:
+    """Return what happened to an alert, and how that stands now."""
+    happened, alert, now_ns = told.happening, told.happening.alert, alerts.instant.now_ns
+    ago = duration((now_ns - happened.at_ns) / NS_PER_S)
+    word = {"firing": "began to fire", "resolved": "resolved", "flapping": "flaps"}.get(
+        happened.kind, happened.kind
+    )
+    facts = [
+        Fact(severity_text(SEVERITIES[alert.severity]), plain(happened.summary, _LONGEST), theme.STRONG),
+        Fact("then", f"{word} at {_second(happened.at_ns)} UTC, {ago} ago"),
+        Fact("now", alerts.standing(alert).value),
+    ]
+    if alert.resolved_ns is not None and alert.fired_ns is not None:
+        lasted = duration((alert.resolved_ns - alert.fired_ns) / NS_PER_S)
+        facts.append(
+            Fact(
+                "lasted",
+                f"{lasted}, from {time_text(alert.fired_ns, now_ns)} to {time_text(alert.resolved_ns, now_ns)}",
+            )
+        )
+    where = [plain(address_of(alert)) or where_text(alert), amount_text(alert)]
+    where.append(f"job {plain(alert.job)}" if alert.job else "")
+    facts.append(Fact("where", "  ".join(each for each in where if each)))
+    if alert.cause:
+        facts.append(Fact("cause", plain(alert.cause, _LONGEST)))
+    if alert.rule.runbook:
+        facts.append(Fact("to do", plain(alert.rule.runbook, _LONGEST)))
+    return facts
+
+
+def fact_lines(facts: list[Fact], width: int, height: int) -> list[Parts]:
+    """Return facts below each other, each in as many lines as it needs, at most `height` in all.
+
+    Where not all fit, the later ones are left out, and long ones are cut to two lines.
+    """
+    room = max(1, width - NAME - 3)
+    most = _MOST_LINES
+    if sum(_lines_of(fact, room, most) for fact in facts) > height:
+        most = 2
+    made: list[Parts] = []
+    name_cells = max(NAME, *(len(fact.name) for fact in facts[:1])) if facts else NAME
+    for fact in facts:
+        texts = wrapped(
+            fact.words, max(1, width - name_cells - 3), _lines_of(fact, max(1, width - name_cells - 3), most)
+        )
+        for number, text in enumerate(texts):
+            is_sign = fact.name[:1] in theme.SEVERITY_GLYPH.values()
+            name_style = _sign_style(fact.name) if is_sign else theme.QUIET
+            made.append(
+                ((f" {fit('' if number else fact.name, name_cells)} ", name_style), (text, fact.style))
+            )
+        if len(made) >= height:
+            break
+    return made[:height]
+
+
+def about_lines(facts: list[Fact], past: Past | None, width: int, height: int) -> list[Line]:
+    """Return facts and chart, beside or below each other, filling `width` cells and at most `height` lines."""
+    rows = 0 if past is None else min(_CHART_MOST, height)
+    if past is not None and width >= BESIDE_FROM and rows >= chart.LEAST_ROWS:
+        right = round(width * _CHART_SHARE)
+        left = width - right - 2
+        columns = [
+            Column(fact_lines(facts, left, height), left),
+            Column((), 1),
+            Column(chart.chart(past, right, rows), right),
+            Column((), 1),
+        ]
+        return beside(columns, width)
+    lines = fact_lines(facts, width, height)
+    if past is not None and height >= _CHART_ROWS + 7:
+        above = fact_lines(facts, width, height - _CHART_ROWS - 1)
+        free = min(_CHART_MOST, height - len(above) - 2)
+        indent: Parts = ((" ", theme.BASE),)
+        drawn = [(*indent, *row) for row in chart.chart(past, width - 2, free)]
+        lines = [*above, (), *drawn]
+    return beside([Column(lines, width)], width)[:height]
+
+
+class AlertDetails(LineView, can_focus=False):
+    """The chosen one at length."""
+
+    DEFAULT_CSS = "AlertDetails { height: 6; overflow: hidden; }"
+
+    def __init__(self, monitor: FleetState, board: AlertBoard, subject: Callable[[], Subject]) -> None:
+        super().__init__()
+        self._monitor = monitor
+        self._board = board
+        self._subject = subject
+        self._made_of: tuple[object, ...] = ()
+        self._content: list[Line] = []
+
+    def lines(self, top: int, height: int, width: int) -> list[Line]:
+        """Return what is told of it; read anew when there is anything new."""
+        del top
+        subject = self._subject()
+        board = self._board
+        made_of = (
+            subject,
+            board.revision,
+            board.alerts.quieting.revision,
+            self._monitor.history.samples,
+            width,
+            height,
+        )
+        if made_of != self._made_of:
+            self._made_of = made_of
+            facts, alert = self._read(subject)
+            past = None if alert is None else chart.read_past(self._monitor, alert)
+            self._content = about_lines(facts, past, width, height) if facts else []
+        return self._content
+
+    def _read(self, subject: Subject) -> tuple[list[Fact], Alert | None]:
+        alerts = self._board.alerts
+        if subject is None:
+            return [], None
+        if isinstance(subject, Told):
+            return told_facts(subject, alerts), subject.happening.alert
+        if isinstance(subject, Row):
+            if subject.group is not None:
+                return group_facts(subject.group, self._board.now_ns), None
+            if subject.held is None:
+                return [], None
+            return alert_facts(subject.held, alerts), subject.held.alert
+        hidden = [each.alert for each in self._board.held if subject.covers(each.alert.labels)]
+        return silence_facts(subject, hidden, self._board.now_ns), None
+
+
+def _in_hand(held: Held, alerts: Alerts, now_ns: int) -> list[Fact]:
+    """Return who has an alert in hand, and all that keeps it from being told."""
+    alert, quieting = held.alert, alerts.quieting
+    facts: list[Fact] = []
+    ack = quieting.ack_of(alert, now_ns)
+    if ack is not None:
+        note = f": {plain(ack.note, _LONGEST)}" if ack.note else ""
+        facts.append(
+            Fact("in hand", f"{plain(ack.owner)} until {time_text(ack.ends_ns, now_ns)}{note}", theme.LINK)
+        )
+    for silence in quieting.silences_of(alert, now_ns)[:2]:
+        why = f": {plain(silence.why, _LONGEST)}" if silence.why else ""
+        facts.append(
+            Fact(
+                "silenced",
+                f"by {plain(silence.who)} until {time_text(silence.ends_ns, now_ns)}{why}",
+                theme.LINK,
+            )
+        )
+    if alert.inhibited_by:
+        other = alerts.find(alert.inhibited_by)
+        told = "another alert" if other is None else f"{plain(other.name)} at {where_text(other)}"
+        facts.append(Fact("inhibited", f"because of {told}", theme.LINK))
+    return facts
+
+
+def _times(alert: Alert, now_ns: int) -> list[Fact]:
+    since = f"wrong since {time_text(alert.since_ns, now_ns)}"
+    if alert.fired_ns is None:
+        left = alert.rule.for_s - age_s(alert, now_ns)
+        return [Fact("since", f"{since}, fires in {duration(max(0.0, left))} if that lasts")]
+    words = [
+        f"{since}, fires since {time_text(alert.fired_ns, now_ns)}, for {duration(age_s(alert, now_ns))}"
+    ]
+    if alert.times > 1:
+        words.append(f"{alert.times} times within 30 min")
+    if alert.is_flapping:
+        words.append("flapping")
+    if alert.is_silent:
+        words.append("as last known: nothing comes from it")
+    return [Fact("since", "; ".join(words))]
+
+
+def _members_text(alert: Alert, members: list[tuple[str, float, bool]]) -> str:
+    place = address_of(alert)
+    told = []
+    for name, value, fires in members:
+        short = plain(name).removeprefix(f"{place}/") if place else plain(name)
+        text = "" if math.isnan(value) else f" {value_text(alert.rule, value)}"
+        told.append(f"{short}{text}" + ("" if fires else " (pending)"))
+    more = alert.members - len(members)
+    return ", ".join(told) + (f" and {count(more)} more" if more > 0 else "")
+
+
+def _spread(group: Group) -> str:
+    """Return where alerts are: the place that has them all, and what below it has most of them."""
+    place = group.place
+    depth = len(place.split("/")) if place else 0
+    counted: dict[str, int] = {}
+    for each in group.members:
+        below = "/".join(where_text(each.alert).split("/")[: depth + 1])
+        counted[below] = counted.get(below, 0) + 1
+    most = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+    told = ", ".join(
+        f"{name.removeprefix(place + '/')} {count(number)}" for name, number in most[:_MOST_MEMBERS]
+    )
+    return f"{plain(place) or 'fleet'}: {told}" + (
+        f" and {count(len(most) - _MOST_MEMBERS)} more places" if len(most) > _MOST_MEMBERS else ""
+    )
+
+
+def _lines_of(fact: Fact, room: int, most: int) -> int:
+    """Return the lines that a fact takes: some words are broken before the line is full."""
+    for lines in range(1, most):
+        if "…" not in wrapped(fact.words, room, lines)[-1] or not fact.words:
+            return lines
+    return most
+
+
+def _sign_style(text: str) -> Style:
+    severity = next(each for each, glyph in theme.SEVERITY_GLYPH.items() if text.startswith(glyph))
+    return theme.SEVERITY_STYLE[severity]
+
+
+def _second(instant_ns: int) -> str:
+    return format_rfc3339(instant_ns)[:19].replace("T", " ")
+
+
+def _minute(instant_ns: int) -> str:
+    return _second(instant_ns)[:16]

@@ -1,0 +1,315 @@
+"""The lists of the Alerts view: alerts in rows or collapsed, silences, and what happened; each with the columns of its width."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from textual.binding import Binding, BindingType
+
+from trnfleet.domain.alerts.templates import value_text
+from trnfleet.domain.quantities import count
+from trnfleet.monitor.alerting.silences import Standing
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.fleet.findings import shortened
+from trnfleet.tui.format.alerts import (
+    age_s,
+    age_text,
+    amount_text,
+    compact,
+    severity_text,
+    silence_state,
+    silence_text,
+    standing_text,
+    time_text,
+    where_text,
+)
+from trnfleet.tui.state.alerts import SEVERITIES, AlertBoard
+from trnfleet.tui.widgets.cells import fit, right
+from trnfleet.tui.widgets.cursor_list import PickList
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from rich.style import Style
+
+    from trnfleet.domain.alerts.silences import Silence
+    from trnfleet.monitor.alerting.book import Happening
+    from trnfleet.monitor.store.findings import Severity
+    from trnfleet.tui.alerts.rows import Group, Row
+    from trnfleet.tui.widgets.bar import Parts
+
+MEDIUM, WIDE = 100, 130
+"""Widths from which words are whole and the job has a column, and from which there is room for longer names."""
+AGE = 4
+
+
+class AlertPlan(NamedTuple):
+    """Cells of the columns at a width, without the space behind each; 0 for a column that there is not."""
+
+    severity: int
+    rule: int
+    where: int
+    value: int
+    amount: int
+    job: int
+    standing: int
+    is_short: bool
+
+    @staticmethod
+    def of(width: int, *, shows_standing: bool) -> AlertPlan:
+        """Return the columns for a width in cells.
+
+        Args:
+            width: Of a line.
+            shows_standing: Whether who has what in hand is told of every alert.
+        """
+        medium, wide = width >= MEDIUM, width >= WIDE
+        severity = 10 if medium else 6
+        rule = 22 if medium else 18
+        value, amount = (10 if medium else 9), (11 if medium else 9 if not shows_standing else 0)
+        job = 18 if wide else 12 if medium and not shows_standing else 0
+        standing = (26 if wide else 22 if medium else 19) if shows_standing else 10 if medium else 0
+        cells = (severity, AGE, 2 + rule, value, amount, job, standing)
+        # The last column has no space behind it, unless it is empty.
+        used = 1 + sum(each + 1 for each in cells if each) + (not standing)
+        return AlertPlan(severity, rule, max(1, width - used), value, amount, job, standing, not medium)
+
+
+def alert_head(plan: AlertPlan) -> Parts:
+    """Return the columns' titles."""
+    severity = "sev" if plan.is_short else "severity"
+    text = f" {fit(severity, plan.severity)} {'age':>{AGE}}   {fit('rule', plan.rule)} {fit('where', plan.where)} "
+    text += f"{right('value', plan.value)} "
+    text += f"{right('how many', plan.amount)} " if plan.amount else ""
+    text += f"{fit('job', plan.job)} " if plan.job else ""
+    return [(text + fit("in hand", plan.standing), theme.HEAD)]
+
+
+class Inks(NamedTuple):
+    """Styles of a line."""
+
+    body: Style
+    quiet: Style
+    severity: Style
+    strong: Style
+
+    @staticmethod
+    def of(severity: Severity, *, selected: bool, is_loud: bool) -> Inks:
+        """Return the styles of an alert's line: what nobody has to act on is quieter."""
+        if selected:
+            return Inks(theme.SELECTED, theme.SELECTED_QUIET, theme.SELECTED, theme.SELECTED)
+        if not is_loud:
+            return Inks(theme.QUIET, theme.QUIET, theme.QUIET, theme.QUIET)
+        return Inks(theme.BASE, theme.QUIET, theme.SEVERITY_STYLE[severity], theme.STRONG)
+
+
+def alert_parts(row: Row, plan: AlertPlan, board: AlertBoard, *, selected: bool) -> Parts:
+    """Return the line of an alert, or of several that are collapsed into it."""
+    if row.group is not None:
+        return _group_parts(row.group, plan, board.now_ns, selected=selected)
+    held = row.held
+    if held is None:
+        return []
+    alert = held.alert
+    ink = Inks.of(held.severity, selected=selected, is_loud=held.standing is Standing.FIRING)
+    value = compact(value_text(alert.rule, alert.value, plain(alert.text)))
+    standing = standing_text(held, board.alerts, board.now_ns)
+    parts = _lead(held.severity, age_text(age_s(alert, board.now_ns)), plan, ink, selected=selected)
+    parts += [
+        (f"{'│' if row.is_inside else ' '} ", ink.quiet),
+        (f"{fit(plain(alert.name), plan.rule)} ", ink.quiet if row.is_inside else ink.strong),
+        (f"{fit(where_text(alert, plan.where), plan.where)} ", ink.body),
+        (f"{right('' if value == 'n/a' else value, plan.value)} ", ink.body),
+    ]
+    if plan.amount:
+        # Where who has it in hand has no column, what is odd about it is told instead of the amount.
+        amount = (not plan.standing and standing) or amount_text(alert)
+        parts.append((f"{right(amount, plan.amount)} ", ink.quiet))
+    if plan.job:
+        parts.append((f"{fit(plain(alert.job), plan.job)} ", ink.quiet))
+    parts.append((fit(standing, plan.standing), ink.quiet))
+    return parts
+
+
+def _group_parts(group: Group, plan: AlertPlan, now_ns: int, *, selected: bool) -> Parts:
+    ink = Inks.of(group.severity, selected=selected, is_loud=group.standing is Standing.FIRING)
+    amount = f"{count(len(group.members))} alerts"
+    room = plan.value + (1 + plan.amount if plan.amount else 0)
+    parts = _lead(group.severity, age_text(age_s(group.newest.alert, now_ns)), plan, ink, selected=selected)
+    parts += [
+        (f"{'▾' if group.is_open else '▸'} ", ink.body),
+        (f"{fit(plain(group.name), plan.rule)} ", ink.strong),
+        (f"{fit(shortened(plain(group.place), plan.where) or 'fleet', plan.where)} ", ink.body),
+        (f"{right(amount, room)} ", ink.strong),
+    ]
+    if plan.job:
+        jobs = {each.alert.job for each in group.members}
+        parts.append((f"{fit(plain(jobs.pop()) if len(jobs) == 1 else '', plan.job)} ", ink.quiet))
+    word = "" if group.standing is Standing.FIRING else group.standing.value
+    return [*parts, (fit(word, plan.standing), ink.quiet)]
+
+
+def _lead(severity: Severity, age: str, plan: AlertPlan, ink: Inks, *, selected: bool) -> Parts:
+    return [
+        (">" if selected else " ", ink.body),
+        (f"{fit(severity_text(severity, short=plan.is_short), plan.severity)} ", ink.severity),
+        (f"{age:>{AGE}} ", ink.quiet),
+    ]
+
+
+class AlertList(PickList):
+    """Alerts, one a line, many of one rule in one."""
+
+    HELP_TITLE = "Alerts"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "enter", "go to the alert's place; open what is collapsed"),
+    ]
+
+    def __init__(self, board: AlertBoard) -> None:
+        super().__init__()
+        self._board = board
+        self.shows_standing = False
+        """Whether who has what in hand is told of every alert, because all are listed."""
+        self.words: list[str] = []
+        """Said where there is no row."""
+
+    @property
+    def plan(self) -> AlertPlan:
+        """The columns at the present width."""
+        return self._plan(max(1, self.line_width))
+
+    def _plan(self, width: int) -> AlertPlan:
+        return AlertPlan.of(width, shows_standing=self.shows_standing)
+
+    def key_of(self, row: Row) -> Hashable:
+        """Return the alert's fingerprint, or its group's key."""
+        return row.key
+
+    def parts_of(self, row: Row, width: int, *, selected: bool) -> Parts:
+        """Return the line."""
+        return alert_parts(row, self._plan(width), self._board, selected=selected)
+
+    def nothing(self) -> list[str]:
+        """Return what is said where there is none."""
+        return self.words
+
+    def action_enter(self) -> None:
+        """Ask for what is under the cursor."""
+        self.post_message(self.Entered())
+
+
+class SilenceList(PickList):
+    """Silences, one a line: what is active first."""
+
+    def __init__(self, board: AlertBoard) -> None:
+        super().__init__()
+        self._board = board
+        self.hidden: dict[str, int] = {}
+        """How many alerts each silence hides now."""
+
+    def key_of(self, row: Silence) -> Hashable:
+        """Return its id."""
+        return row.id
+
+    def parts_of(self, row: Silence, width: int, *, selected: bool) -> Parts:
+        """Return the line: until when, how many it hides, whose it is, why, and what it is for."""
+        body = theme.SELECTED if selected else theme.BASE
+        quiet = theme.SELECTED_QUIET if selected else theme.QUIET
+        hidden = self.hidden.get(row.id, 0)
+        who, why = silence_columns(width)
+        return [
+            (">" if selected else " ", body),
+            (f"{fit(silence_state(row, self._board.now_ns), 9)} ", body),
+            (f"{right(f'hides {count(hidden)}', 11)}  ", body if hidden else quiet),
+            (f"{fit(plain(row.who), who)} ", quiet),
+            (f"{fit(plain(row.why), why)} ", body),
+            (silence_text(row), quiet),
+        ]
+
+    def nothing(self) -> list[str]:
+        """Return what is said where there is none."""
+        return ["No silence. z silences what is like the alert under the cursor."]
+
+
+def silence_columns(width: int) -> tuple[int, int]:
+    """Return the cells of whose a silence is, and of why, at a width."""
+    return (8, 16) if width < MEDIUM else (12, 30) if width < WIDE else (16, 44)
+
+
+def silence_head(width: int) -> Parts:
+    """Return the titles of the silences' columns."""
+    who, why = silence_columns(width)
+    return [(f" {'lasts':9} {'now':>11}  {fit('who', who)} {fit('why', why)} matchers", theme.HEAD)]
+
+
+class Told(NamedTuple):
+    """A line of the history."""
+
+    number: int
+    """Counts what ever happened, from 1."""
+    happening: Happening
+
+
+class HistoryList(PickList):
+    """What happened to alerts, the newest first."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "enter", "go to the alert's place"),
+    ]
+
+    def __init__(self, board: AlertBoard) -> None:
+        super().__init__()
+        self._board = board
+        self.words: list[str] = []
+        """Said where there is no row."""
+
+    def key_of(self, row: Told) -> Hashable:
+        """Return what happened to which alert and when; numbers are each monitor's own."""
+        happened = row.happening
+        return happened.at_ns, happened.kind, happened.alert.fingerprint
+
+    def parts_of(self, row: Told, width: int, *, selected: bool) -> Parts:
+        """Return the line: when, what became of it, which alert, and what it said then."""
+        happened, alert = row.happening, row.happening.alert
+        severity = SEVERITIES[alert.severity]
+        ink = Inks.of(severity, selected=selected, is_loud=happened.kind != "resolved")
+        rule, where = history_columns(width)
+        severity_cells = 10 if width >= MEDIUM else 1
+        return [
+            (">" if selected else " ", ink.body),
+            (f"{time_text(happened.at_ns, self._board.now_ns)[-8:]} ", ink.quiet),
+            (f"{fit(happened.kind, 8)} ", ink.body),
+            (
+                f"{fit(severity_text(severity)[:severity_cells], severity_cells)} ",
+                ink.severity,
+            ),
+            (f"{fit(plain(alert.name), rule)} ", ink.strong),
+            (f"{fit(where_text(alert, where), where)} ", ink.body),
+            (plain(happened.summary, 400), ink.quiet),
+        ]
+
+    def nothing(self) -> list[str]:
+        """Return what is said where there is none."""
+        return self.words
+
+    def action_enter(self) -> None:
+        """Ask for what is under the cursor."""
+        self.post_message(self.Entered())
+
+
+def history_columns(width: int) -> tuple[int, int]:
+    """Return the cells of a rule's name and of its place at a width."""
+    return (18, 17) if width < MEDIUM else (22, 26)
+
+
+def history_head(width: int) -> Parts:
+    """Return the titles of the history's columns."""
+    rule, where = history_columns(width)
+    severity, cells = ("severity", 10) if width >= MEDIUM else ("", 1)
+    return [
+        (
+            f" {'time':8} {'what':8} {fit(severity, cells)} {fit('rule', rule)} {fit('where', where)} summary",
+            theme.HEAD,
+        )
+    ]

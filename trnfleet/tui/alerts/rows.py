@@ -1,0 +1,120 @@
+"""Rows of the list of alerts: in an order, and many of one rule collapsed into one line, so that a storm stays readable.
+
+Pure: from alerts with their standing to rows. Every alert is in exactly one row, its own or its group's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.domain.alerts.alert import address_of, common_place
+from trnfleet.monitor.alerting.silences import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from collections.abc import Set as AbstractSet
+
+    from trnfleet.monitor.store.findings import Severity
+    from trnfleet.tui.state.alerts import Held
+
+COLLAPSE_FROM = 6
+"""Alerts of one rule and standing that are one line, until it is opened."""
+SORTS = ("severity", "age", "place")
+_RANK = {standing: number for number, standing in enumerate(Standing)}
+
+
+class Group(NamedTuple):
+    """Alerts of one rule (so of one severity) and one standing."""
+
+    key: str
+    members: list[Held]
+    """In the order of the list."""
+    is_open: bool
+
+    @property
+    def severity(self) -> Severity:
+        """How bad they are."""
+        return self.members[0].severity
+
+    @property
+    def standing(self) -> Standing:
+        """What is to be done about them."""
+        return self.members[0].standing
+
+    @property
+    def name(self) -> str:
+        """Their rule's name."""
+        return self.members[0].alert.name
+
+    @property
+    def chips(self) -> int:
+        """Chips of all of them; one that two have counts twice."""
+        return sum(each.alert.chips for each in self.members)
+
+    @property
+    def newest(self) -> Held:
+        """The one that began last."""
+        return max(self.members, key=lambda each: each.alert.fired_ns or each.alert.since_ns)
+
+    @property
+    def place(self) -> str:
+        """The deepest address that has all of them; empty for the fleet."""
+        places = [address_of(each.alert) for each in self.members]
+        # What the first and the last by name have in common, all between have.
+        return common_place([min(places), max(places)]) if all(places) else ""
+
+
+class Row(NamedTuple):
+    """A line of the list: a group, or an alert."""
+
+    key: str
+    """What the cursor stays on."""
+    group: Group | None
+    held: Held | None
+    is_inside: bool = False
+    """Whether it is of the open group above it."""
+
+
+def group_key(held: Held) -> str:
+    """Return what alerts have in common that collapse."""
+    return f"{held.standing.value}/{held.alert.name}"
+
+
+def in_order(held: Iterable[Held], sort: str) -> list[Held]:
+    """Return alerts in an order; they come firing first, by severity, the newest first, and keep that among equals.
+
+    Args:
+        held: The alerts.
+        sort: One of `SORTS`.
+    """
+    if sort == "age":
+        return sorted(held, key=lambda each: -(each.alert.fired_ns or each.alert.since_ns))
+    if sort == "place":
+        return sorted(held, key=lambda each: address_of(each.alert) or each.alert.target)
+    return sorted(held, key=lambda each: _RANK[each.standing])
+
+
+def arrange(held: list[Held], opened: AbstractSet[str]) -> list[Row]:
+    """Return the rows: what collapses stands where the first of it would.
+
+    Args:
+        held: Alerts in their order.
+        opened: Keys of the groups that are open.
+    """
+    groups: dict[str, list[Held]] = {}
+    keys = [group_key(each) for each in held]
+    for key, each in zip(keys, held, strict=True):
+        groups.setdefault(key, []).append(each)
+    rows: list[Row] = []
+    done: set[str] = set()
+    for key, each in zip(keys, held, strict=True):
+        members = groups[key]
+        if len(members) < COLLAPSE_FROM:
+            rows.append(Row(each.alert.fingerprint, None, each))
+        elif key not in done:
+            done.add(key)
+            is_open = key in opened
+            rows.append(Row(key, Group(key, members, is_open), None))
+            if is_open:
+                rows.extend(Row(one.alert.fingerprint, None, one, is_inside=True) for one in members)
+    return rows

@@ -1,0 +1,90 @@
+"""The Alerts view's tabs in words: how many each has, what is said beside that, and what is said where one is empty.
+
+Pure: from a board and what somebody chose to a line's parts. What each tab lists is the sift's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnfleet.domain.quantities import count
+from trnfleet.monitor.store.findings import Severity
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.widgets.bar import Parts, justified, width_of
+from trnfleet.tui.widgets.cells import fit
+
+if TYPE_CHECKING:
+    from trnfleet.tui.state.alerts import AlertBoard
+
+ACTIVE, ALL, SILENCES, HISTORY = TABS = ("active", "all", "silences", "history")
+_LEAST_PROBLEM = 20
+"""Cells that what is wrong with a filter has, at least."""
+_AMBER = theme.SEVERITY_STYLE[Severity.WARNING]
+
+
+def tab_parts(board: AlertBoard, tab: str) -> Parts:
+    """Return the tabs beside each other, each with how many it has, the shown one in brackets."""
+    numbers = {
+        ACTIVE: board.counts.firing,
+        ALL: len(board.held),
+        SILENCES: board.alerts.quieting.count()[1],
+        HISTORY: len(board.alerts.history),
+    }
+    parts: Parts = [(" ", theme.BASE)]
+    for each, number in numbers.items():
+        text = f"{each} {count(number)}"
+        is_shown = each == tab
+        parts.append((f"[{text}]" if is_shown else f" {text} ", theme.LINK if is_shown else theme.QUIET))
+        parts.append((" ", theme.BASE))
+    return parts
+
+
+def with_note(tabs: Parts, note: str, width: int) -> Parts:
+    """Return the line with something that is said for a while, in place of the tabs where there is no room beside them."""
+    if width_of(tabs) + len(note) + 2 > width:
+        return [(f" {fit(note, width - 2)}", _AMBER)]
+    return justified(tabs, [(f"{note} ", _AMBER)], width, theme.BASE)
+
+
+def with_problem(tabs: Parts, problem: str, width: int) -> Parts:
+    """Return the line with what is wrong with the filter."""
+    room = max(_LEAST_PROBLEM, width - width_of(tabs) - 2)
+    return justified(tabs, [(fit(f"▲ {plain(problem)}", room), _AMBER)], width, theme.BASE)
+
+
+def with_found(tabs: Parts, pattern: str, found: int, width: int) -> Parts:
+    """Return the line with the filter, and how many it leaves where there is room for that."""
+    right: Parts = [(f"/{plain(pattern, 40)} ", theme.LINK), (f"{count(found)} found ", theme.QUIET)]
+    if width_of(tabs) + width_of(right) >= width:
+        right = right[:1]
+    return justified(tabs, right, width, theme.BASE)
+
+
+def with_order(tabs: Parts, tab: str, sort: str, width: int) -> Parts:
+    """Return the line with the order, for the tabs that can have another."""
+    right: Parts = [(f"by {sort} ", theme.QUIET)] if tab in {ACTIVE, ALL} else []
+    return justified(tabs, right, width, theme.BASE)
+
+
+def nothing_words(board: AlertBoard, tab: str, pattern: str) -> list[str]:
+    """Return what is said where a tab of alerts, or the history, lists nothing."""
+    if not board.has_rules:
+        return ["No rules are loaded, so there are no alerts."]
+    if pattern:
+        return [f"Nothing matches {plain(pattern, 60)}. Esc shows everything."]
+    if tab == HISTORY:
+        return ["Nothing has fired since this screen began to watch."]
+    counts = board.counts
+    others = [
+        f"{count(number)} {word}"
+        for number, word in (
+            (counts.acked, "acknowledged"),
+            (counts.silenced, "silenced"),
+            (counts.inhibited, "inhibited"),
+            (counts.pending, "pending"),
+        )
+        if number
+    ]
+    calm = f"Nothing fires that nobody has in hand. {count(len(board.alerts.rules))} rules watch."
+    return [calm, f"{', '.join(others)}: t shows them." if others else ""]

@@ -1,0 +1,450 @@
+"""The Alerts view: what fires, what somebody has in hand, silences and history, with the chosen one at length.
+
+It owns the tabs' lists, their keys and how they share the space; what they list is the sift's, and what people do about it `InHand`'s.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.message import Message
+
+from trnfleet.domain.alerts.alert import address_of
+from trnfleet.domain.alerts.signals import Scope
+from trnfleet.tui import theme
+from trnfleet.tui.alerts.actions import InHand
+from trnfleet.tui.alerts.details import AlertDetails
+from trnfleet.tui.alerts.filter import AT
+from trnfleet.tui.alerts.lists import (
+    AlertList,
+    HistoryList,
+    SilenceList,
+    Told,
+    alert_head,
+    history_head,
+    silence_head,
+)
+from trnfleet.tui.alerts.query import AlertSift
+from trnfleet.tui.alerts.rows import SORTS, Row, arrange, in_order
+from trnfleet.tui.alerts.tabs import (
+    ACTIVE,
+    ALL,
+    HISTORY,
+    SILENCES,
+    TABS,
+    nothing_words,
+    tab_parts,
+    with_found,
+    with_note,
+    with_order,
+    with_problem,
+)
+from trnfleet.tui.filtering import FilteredView
+from trnfleet.tui.format.alerts import where_text
+from trnfleet.tui.view import ALERTS, View
+from trnfleet.tui.widgets.bar import Bar, Parts
+from trnfleet.tui.widgets.cursor_list import PickList
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from trnfleet.clock import Clock
+    from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.monitor.alerting.operator import Desk
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.tui.alerts.rows import Group
+    from trnfleet.tui.state.alerts import AlertBoard
+
+NOTE_S = 10.0
+"""Seconds for which something is said in the first line, at most."""
+MOST_LINES = 1_000
+"""More than any screen has."""
+BESIDE_FROM = 160
+"""Width from which the chosen one stands beside the list."""
+
+
+class AlertsView(FilteredView):
+    """Tabs, a list, and what is under the cursor at length."""
+
+    title = ALERTS
+    key = "8"
+    DEFAULT_CSS = """
+    AlertsView { layout: vertical; }
+    AlertsView > #alert-body { height: 1fr; layout: vertical; }
+    AlertsView > #alert-body > #alert-side { height: 1fr; width: 1fr; layout: vertical; }
+    AlertsView PickList { display: none; }
+    AlertsView PickList.shown { display: block; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("t,tab", "tab(1)", "next of: active, all, silences, history"),
+        Binding("T,shift+tab", "tab(-1)", "previous of these"),
+        Binding("e", "expand", "open or collapse alerts of one rule"),
+        Binding("E", "expand_all", "open or collapse all of them"),
+        Binding("s", "sort", "next order: severity, age, place"),
+        Binding("a", "acknowledge", "acknowledge: you have it in hand"),
+        Binding("z", "silence", "silence what is like it, after a preview"),
+        Binding("x", "take_back", "take an acknowledgement back, or end a silence"),
+        Binding("o", "moment", "go to the moment when it fired"),
+        Binding("d", "details", "more or less room for the details"),
+        Binding(
+            "slash", "ask", "filter by part of anything, severity=critical, at=address; !part for all others"
+        ),
+        Binding("escape", "clear", "clear the filter"),
+    ]
+
+    class OpenReservation(Message):
+        """Asks the app to go to a reservation."""
+
+        def __init__(self, reservation_id: str) -> None:
+            super().__init__()
+            self.reservation_id = reservation_id
+
+    def __init__(self, monitor: FleetState, clock: Clock) -> None:
+        super().__init__(
+            monitor,
+            clock,
+            placeholder="part of anything, severity=critical, job=~pre.*, at=uc1/us-0001; !part for all others",
+        )
+        self.desk: Desk | None = None
+        """Where to write; None for a screen that only reads."""
+        self.tab = ACTIVE
+        self.sort = SORTS[0]
+        self.note = ""
+        """Said in the first line until the cursor moves, or for a while."""
+        self._note_s = 0.0
+        self.in_hand = InHand(monitor, lambda: self.desk, lambda: self.deck)
+        self._opened: set[str] = set()
+        """Keys of the groups that are open."""
+        self._listed: tuple[object, ...] = ()
+        """What the tab's rows were read of."""
+        self._tabs = Bar()
+        self._head = Bar(fill=theme.HEAD)
+        self._is_large = False
+        """Whether the details have most of the space."""
+        self._shared: tuple[int, int, bool] = (0, 0, False)
+        """Size, and whether the details are large, that the space is shared out for."""
+        self._make_lists()
+
+    def _make_lists(self) -> None:
+        self._sift = AlertSift(self.alert_board)
+        self.list = AlertList(self.alert_board)
+        self.silences = SilenceList(self.alert_board)
+        self.history = HistoryList(self.alert_board)
+        self.details = AlertDetails(self.monitor, self.alert_board, lambda: self.current.picked)
+
+    def set_board(self, board: AlertBoard) -> None:
+        """Take the app's board, which all views share; before the view is on the screen."""
+        super().set_board(board)
+        self._make_lists()
+
+    def compose(self) -> ComposeResult:
+        """Put tabs, head, list, details, forms and prompt below each other."""
+        yield self._tabs
+        with Container(id="alert-body"):
+            with Container(id="alert-side"):
+                yield self._head
+                yield self.list
+                yield self.silences
+                yield self.history
+            yield self.details
+        yield self.in_hand
+        yield self.prompt
+
+    def on_mount(self) -> None:
+        """Show the first tab."""
+        self._show_tab()
+
+    # What is shown
+
+    @property
+    def current(self) -> PickList:
+        """The list of the tab."""
+        return {SILENCES: self.silences, HISTORY: self.history}.get(self.tab, self.list)
+
+    @property
+    def picked_alerts(self) -> list[Alert]:
+        """The alerts under the cursor: one, or those that are collapsed there."""
+        picked = self.current.picked
+        if isinstance(picked, Row):
+            if picked.group is not None:
+                return [each.alert for each in picked.group.members]
+            return [] if picked.held is None else [picked.held.alert]
+        return [picked.happening.alert] if isinstance(picked, Told) else []
+
+    @property
+    def place(self) -> str:
+        """The address of what is under the cursor; empty for the fleet, and for what has none."""
+        picked = self.current.picked
+        if isinstance(picked, Row) and picked.group is not None:
+            return picked.group.place
+        alerts = self.picked_alerts
+        return address_of(alerts[0]) if alerts else ""
+
+    def show_place(self, address: str) -> None:
+        """Paint: alerts are in their own order, so there is no place to go to."""
+        del address
+        self._share_space()
+        self.tick(MOST_LINES)
+
+    def show_at(self, address: str) -> None:
+        """Leave the alerts at, below or above an address; all of them for the fleet."""
+        if self.tab in {SILENCES, HISTORY}:
+            self.tab = ACTIVE
+            self._show_tab()
+        self.filter(f"{AT}={address}" if address else "")
+
+    def take_focus(self) -> None:
+        """Give the focus to the tab's list, or to a form that is open."""
+        if not self.in_hand.is_open:
+            self.current.focus(scroll_visible=False)
+
+    def renew(self) -> None:
+        """Drop what is kept: another monitor is shown."""
+        for each in (self.list, self.silences, self.history):
+            each.hold()
+        self._listed = ()
+        self._sift.renew()
+
+    def tick(self, allowance: int) -> int:
+        """Paint what changed."""
+        self._share_space()
+        self._list()
+        painted = self.current.tick(max(1, allowance))
+        self._write()
+        return painted + self.details.tick(max(1, allowance - painted))
+
+    def on_resize(self) -> None:
+        """Divide the space anew."""
+        self._share_space()
+
+    def _share_space(self) -> None:
+        """Give the details what there is beside a wide list, or some lines below it."""
+        width, height = self.size
+        shared = width, height, self._is_large
+        if not width or shared == self._shared:
+            return
+        # Setting a layout lays everything out anew, also where it is the same.
+        self._shared = shared
+        body, details = self.query_one("#alert-body"), self.details
+        if width >= BESIDE_FROM:
+            body.styles.layout = "horizontal"
+            details.styles.height = "1fr"
+            details.styles.width = width * (60 if self._is_large else 38) // 100
+            return
+        body.styles.layout = "vertical"
+        details.styles.width = "1fr"
+        # An empty list needs no more than it says.
+        rows = max(3, height - 8) if self._is_large else min(22, max(4, height * 3 // 8))
+        details.styles.height = rows if height >= 12 else 0
+
+    def _list(self) -> None:
+        """Read the tab's rows anew where anything changed."""
+        alerts, board = self.monitor.alerts, self.alert_board
+        of = (
+            board.revision,
+            self.tab,
+            self.sort,
+            self.pattern,
+            frozenset(self._opened),
+            alerts.happened,
+            alerts.quieting.revision,
+        )
+        if of == self._listed:
+            return
+        self._listed = of
+        if self.tab == SILENCES:
+            self.silences.hidden = self._sift.hidden()
+            self.silences.put(self._sift.silences())
+            return
+        words = nothing_words(board, self.tab, self.pattern)
+        if self.tab == HISTORY:
+            self.history.words = words
+            self.history.put(self._sift.history())
+            return
+        held = self._sift.held(only_firing=self.tab == ACTIVE)
+        self.list.shows_standing = self.tab == ALL
+        self.list.words = words
+        self.list.put(arrange(in_order(held, self.sort), self._opened))
+
+    # The first lines
+
+    def _write(self) -> None:
+        if self.note and self.clock.monotonic_s() - self._note_s > NOTE_S:
+            self.note = ""
+        self._tabs.show(lambda width: [self._first_line(width)])
+        if self.tab == SILENCES:
+            self._head.show(lambda width: [silence_head(max(1, width - 1))])
+        elif self.tab == HISTORY:
+            self._head.show(lambda width: [history_head(max(1, width - 1))])
+        else:
+            self._head.show(lambda _width: [alert_head(self.list.plan)])
+
+    def _first_line(self, width: int) -> Parts:
+        tabs = tab_parts(self.alert_board, self.tab)
+        if self.note:
+            return with_note(tabs, self.note, width)
+        if self._sift.problem:
+            return with_problem(tabs, self._sift.problem, width)
+        if self.pattern:
+            return with_found(tabs, self.pattern, self._found(), width)
+        return with_order(tabs, self.tab, self.sort, width)
+
+    def _found(self) -> int:
+        """Return how many the filter leaves, with those that are collapsed."""
+        if self.current is not self.list:
+            return len(self.current.rows)
+        return sum(
+            len(row.group.members) if row.group is not None else not row.is_inside for row in self.list.rows
+        )
+
+    def tell(self, note: str) -> None:
+        """Say something in the first line until the cursor moves; printable characters only."""
+        self.note, self._note_s = note, self.clock.monotonic_s()
+        self._write()
+
+    # Keys
+
+    def action_tab(self, step: int) -> None:
+        """Show the next tab (1) or the one before (-1)."""
+        self.tab = TABS[(TABS.index(self.tab) + step) % len(TABS)]
+        self.note = ""
+        self._show_tab()
+        self.tick(MOST_LINES)
+        self.take_focus()
+
+    def action_sort(self) -> None:
+        """Take the next order."""
+        self.sort = SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)]
+        self.tick(MOST_LINES)
+
+    def action_expand(self) -> None:
+        """Open or collapse the alerts of a rule; on one of them, collapse the others with it."""
+        picked = self.list.picked if self.current is self.list else None
+        if picked is None:
+            return
+        group = picked.group or self._group_of(picked)
+        if group is None:
+            return
+        self._opened ^= {group.key}
+        self.tick(MOST_LINES)
+        self.list.point_at(group.key)
+
+    def _group_of(self, row: Row) -> Group | None:
+        if not row.is_inside:
+            return None
+        return next(
+            (each.group for each in reversed(self.list.rows[: self.list.row]) if each.group is not None), None
+        )
+
+    def action_expand_all(self) -> None:
+        """Open what is collapsed; collapse all where something is open."""
+        keys = {row.key for row in self.list.rows if row.group is not None}
+        self._opened = set() if self._opened & keys else keys
+        self.tick(MOST_LINES)
+
+    def action_details(self) -> None:
+        """Give the details more room, or less."""
+        self._is_large = not self._is_large
+        self._share_space()
+        self.call_after_refresh(self.tick, MOST_LINES)
+
+    def action_acknowledge(self) -> None:
+        """Ask for how long somebody has it in hand."""
+        self._asked(self.in_hand.acknowledge(self.picked_alerts))
+
+    def action_silence(self) -> None:
+        """Ask what to silence, for how long and why."""
+        self._asked(self.in_hand.silence(self.picked_alerts))
+
+    def _asked(self, refusal: str) -> None:
+        """Make way for a form that was asked for, or say why it does not open."""
+        if refusal:
+            self.tell(refusal)
+            return
+        self.note = ""
+        self.remove_class("asking")
+        self._write()
+
+    def action_take_back(self) -> None:
+        """Take an acknowledgement back, or end a silence."""
+        if self.tab == SILENCES:
+            refusal = self.in_hand.end(self.silences.picked)
+        else:
+            refusal = self.in_hand.withdraw(self.picked_alerts)
+        if refusal:
+            self.tell(refusal)
+
+    def action_moment(self) -> None:
+        """Ask the app to go to the moment when what is under the cursor fired, or happened."""
+        picked = self.current.picked
+        # A little before that moment it does not fire yet.
+        self.current.hold(is_asked=True)
+        if isinstance(picked, Told):
+            self.post_message(View.GoTo(picked.happening.at_ns))
+            return
+        alerts = self.picked_alerts
+        if alerts:
+            # Of many, the one that began it.
+            begun = min(alerts, key=lambda each: each.fired_ns or each.since_ns)
+            self.post_message(View.GoTo(begun.fired_ns or begun.since_ns))
+
+    # Messages of the forms
+
+    @on(InHand.Said)
+    def _written(self, event: InHand.Said) -> None:
+        event.stop()
+        self.tell(event.note)
+
+    @on(InHand.Closed)
+    def _form_closed(self, event: InHand.Closed) -> None:
+        event.stop()
+        self.take_focus()
+        self._write()
+
+    # Messages of the lists
+
+    @on(PickList.Changed)
+    def _changed(self, event: PickList.Changed) -> None:
+        event.stop()
+        self.note = ""
+        self._write()
+        self.details.tick()
+        self.post_message(View.Moved(self.place))
+
+    @on(PickList.Entered)
+    def _entered(self, event: PickList.Entered) -> None:
+        event.stop()
+        picked = self.current.picked
+        if isinstance(picked, Row) and picked.group is not None:
+            self.action_expand()
+            return
+        alerts = self.picked_alerts
+        if not alerts:
+            return
+        alert = alerts[0]
+        if alert.rule.scope is Scope.RESERVATION:
+            self.post_message(self.OpenReservation(alert.target))
+        elif self.place:
+            self.post_message(View.Open(self.place))
+        else:
+            self.tell(f"{where_text(alert, 60)} has no place of its own")
+
+    # The filter
+
+    @property
+    def pattern(self) -> str:
+        """The filter."""
+        return self._sift.pattern
+
+    def filter(self, pattern: str) -> None:
+        """Leave what matches a pattern, and paint it."""
+        self._sift.filter(pattern)
+        self.tick(MOST_LINES)
+
+    def _show_tab(self) -> None:
+        for each in (self.list, self.silences, self.history):
+            each.set_class(each is self.current, "shown")
+        self._listed = ()

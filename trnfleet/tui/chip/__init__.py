@@ -1,0 +1,1 @@
+"""The Chip view."""

@@ -1,0 +1,261 @@
+"""Everything that the monitor knows of one chip, read in one go: what the chip view draws, and nothing drawn.
+
+Values are in the metric table's units, NaN where not available.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.hardware import topology
+from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
+from trnfleet.domain.hardware.topology import DIRECTIONS, ring_neighbour
+from trnfleet.domain.layout import Node
+from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, HEALTH_BITS, METRICS, Kind, Metric, Origin, Scope
+from trnfleet.monitor.store.store import Freshness
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.hardware.catalogue import ChipType, InstanceType
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.store.store import Store
+    from trnfleet.tui.state.descriptors import Descriptions
+    from trnfleet.wire.messages import Descriptor
+
+
+class LinkFacts(NamedTuple):
+    """One NeuronLink of a chip."""
+
+    direction: str
+    exists: bool
+    up: bool | None
+    """None where nobody says."""
+    tx_bytes_per_s: float
+    rx_bytes_per_s: float
+    peak_bytes_per_s: float
+    """Each way."""
+    neighbour: str
+    """Address of the chip at the other end; empty where there is no link."""
+
+
+class Provenance(NamedTuple):
+    """Where a metric's values come from."""
+
+    metric: Metric
+    origin: str
+    """simulated, measured, modelled, unavailable or not sent."""
+    source: str
+
+
+@dataclass(frozen=True)
+class ChipFacts:
+    """One chip at one moment."""
+
+    address: str
+    kind: InstanceType
+    lnc: int | None
+    """Physical cores of a logical one; None where nobody says."""
+    ec2_id: str
+    job: str
+    job_state: str
+    """Fit for the screen; empty where there is no job."""
+    freshness: Freshness
+    age_s: float
+    """Seconds since its values came; infinite where none has."""
+    ts_ns: int
+    """Source time of its values; 0 where none has come."""
+    origin: str
+    """What its publisher is: `simulated`, `neuron`, or empty where nobody says."""
+    values: dict[str, NDArray[np.float64]]
+    """Lanes of every chip metric (one lane for a single value)."""
+    host: dict[str, float]
+    """Its instance's own metrics."""
+    links: tuple[LinkFacts, ...]
+    unhealthy: tuple[str, ...] | None
+    """Names of unhealthy components; None where nobody says."""
+    rates: dict[str, float]
+    """Events a second of every counter; NaN where that is not known yet."""
+    series: dict[str, NDArray[np.float32]]
+    """History of the fields that are kept, oldest first, one sample a second."""
+    samples: int
+    """Samples that history has taken since the start; a full ring stays as long as it is."""
+    provenance: tuple[Provenance, ...]
+    speed: float
+    """Seconds of its time a wall second; history and ages go by the wall clock."""
+
+    @property
+    def chip(self) -> ChipType:
+        """Its type's catalogue figures."""
+        return self.kind.chip
+
+    def value(self, name: str) -> float:
+        """Return a single-valued metric."""
+        return float(self.values[name][0])
+
+
+COUNTERS = tuple(metric.name for metric in CHIP_METRICS if metric.kind is Kind.COUNTER)
+RATE_WINDOW_S = 60.0
+"""Rates are taken over the samples of so many seconds of source time."""
+
+
+class CounterRates:
+    """Rates of one chip's counters over the last samples, for each second of its own time; history keeps none of them."""
+
+    def __init__(self) -> None:
+        self._address = ""
+        self._samples: deque[tuple[float, NDArray[np.float64]]] = deque()
+
+    def take(self, path: str, ts_ns: int, totals: NDArray[np.float64]) -> dict[str, float]:
+        """Take a sample and return events a second by counter.
+
+        Another chip, time going back, or a counter that fell begins anew: a replaced instance counts from 0.
+        """
+        ts_s = ts_ns / 1e9
+        samples = self._samples
+        if path != self._address or (
+            samples and (ts_s < samples[-1][0] or bool((totals < samples[-1][1]).any()))
+        ):
+            self._address = path
+            samples.clear()
+        if ts_ns and (not samples or ts_s > samples[-1][0]):
+            samples.append((ts_s, totals))
+        while len(samples) > 2 and ts_s - samples[1][0] >= RATE_WINDOW_S:
+            samples.popleft()
+        if len(samples) < 2:
+            return dict.fromkeys(COUNTERS, np.nan)
+        rates = (samples[-1][1] - samples[0][1]) / (samples[-1][0] - samples[0][0])
+        return dict(zip(COUNTERS, rates.tolist(), strict=True))
+
+
+def read_chip(
+    monitor: FleetState, descriptions: Descriptions, chip: int, now_s: float, rates: CounterRates
+) -> ChipFacts:
+    """Return what is known of a chip row of the store's present layout, at monotonic `now_s`."""
+    store, layout = monitor.store, monitor.store.layout
+    node = Node(Level.CHIP, chip)
+    path = layout.path(node)
+    instance = int(layout.instance_of_chip[chip])
+    described = descriptions.of(layout.instances[instance])
+    descriptor = described.descriptor if described else None
+    ts_ns = int(store.chip_ts_ns[chip])
+    values = {metric.name: _lanes(store, metric, chip) for metric in CHIP_METRICS}
+    job = int(store.job_of[instance])
+    return ChipFacts(
+        address=path,
+        kind=layout.type_of(instance),
+        lnc=descriptions.lnc(layout.instances[instance]),
+        ec2_id=descriptions.ec2_id(layout.instances[instance]),
+        job=descriptions.job_name(job),
+        job_state=descriptions.job_state(job),
+        freshness=Freshness(int(store.chip_state[chip])),
+        age_s=now_s - float(store.chip_seen_s[chip]),
+        ts_ns=ts_ns,
+        origin=descriptor.origin if descriptor else "",
+        values=values,
+        host={
+            metric.name: float(_lanes(store, metric, instance)[0])
+            for metric in METRICS
+            if metric.scope is Scope.INSTANCE
+        },
+        links=_links(layout, chip, values),
+        unhealthy=_unhealthy(store, chip),
+        rates=rates.take(path, ts_ns, np.array([values[name][0] for name in COUNTERS])),
+        series={key: monitor.history.series(layout, node, key) for key in CHARTED},
+        samples=monitor.history.samples,
+        provenance=tuple(_provenance(metric, descriptor) for metric in METRICS),
+        speed=descriptor.clock.speed if descriptor else 1.0,
+    )
+
+
+CHARTED = (
+    "nc_util_pct",
+    "tflops",
+    "hbm_traffic_bytes_per_s",
+    "link_tx_bytes_per_s",
+    "power_w",
+    "temperature_c",
+)
+"""Fields of history that have a chart."""
+
+
+def neighbour(layout: Layout, chip: int, lane: int) -> int | None:
+    """Return the chip row at the other end of a link; None where the chip has no such link."""
+    instance = int(layout.instance_of_chip[chip])
+    kind = layout.type_of(instance)
+    if not kind.links_mask >> lane & 1:
+        return None
+    first = int(layout.chip_start[instance])
+    if lane < topology.Z_PREV:
+        return first + kind.grid.neighbour(chip - first, lane)
+    members = layout.children(layout.parent(Node(Level.INSTANCE, instance)))
+    if len(members) != TRN2_ULTRASERVER.instances:
+        # Places in the ring follow from the names' order, which says nothing while some are not described.
+        return None
+    other = members.start + ring_neighbour(instance - members.start, lane, len(members))
+    return int(layout.chip_start[other]) + chip - first
+
+
+def _links(layout: Layout, chip: int, values: dict[str, NDArray[np.float64]]) -> tuple[LinkFacts, ...]:
+    kind = layout.type_of(int(layout.instance_of_chip[chip]))
+    mask = values["links_up"][0]
+    facts: list[LinkFacts] = []
+    for lane, direction in enumerate(DIRECTIONS):
+        figure = kind.chip.link_bytes_per_s if lane < topology.Z_PREV else kind.chip.z_link_bytes_per_s
+        other = neighbour(layout, chip, lane)
+        facts.append(
+            LinkFacts(
+                direction=direction,
+                exists=bool(kind.links_mask >> lane & 1),
+                up=None if np.isnan(mask) else bool(int(mask) >> lane & 1),
+                tx_bytes_per_s=float(values["link_tx_bytes_per_s"][lane]),
+                rx_bytes_per_s=float(values["link_rx_bytes_per_s"][lane]),
+                peak_bytes_per_s=figure.value if figure else np.nan,
+                neighbour="" if other is None else layout.path(Node(Level.CHIP, other)),
+            )
+        )
+    return tuple(facts)
+
+
+def _unhealthy(store: Store, chip: int) -> tuple[str, ...] | None:
+    metric = BY_NAME["health"]
+    bits = int(store.columns[metric.name][chip])
+    if bits == metric.top:
+        return None
+    named = [name for bit, name in enumerate(HEALTH_BITS) if bits >> bit & 1]
+    unnamed = bits >> len(HEALTH_BITS) << len(HEALTH_BITS)
+    return (*named, hex(unnamed)) if unnamed else tuple(named)
+
+
+def _provenance(metric: Metric, descriptor: Descriptor | None) -> Provenance:
+    if descriptor is None:
+        return Provenance(metric, "unknown", "no descriptor has come")
+    if metric.name not in {column.name for column in descriptor.columns}:
+        return Provenance(metric, "not sent", "its publisher has no such column")
+    if descriptor.origin == "simulated":
+        on_host = (
+            f"real host: {metric.real_source}"
+            if metric.real_host is not Origin.UNAVAILABLE
+            else "real host: not available"
+        )
+        return Provenance(metric, "simulated", on_host)
+    return Provenance(metric, metric.real_host.value, metric.real_source)
+
+
+def _lanes(store: Store, metric: Metric, row: int) -> NDArray[np.float64]:
+    return np.atleast_1d(store.values(metric, slice(row, row + 1))[0])
+
+
+def chip_at(layout: Layout, path: str) -> int | None:
+    """Return the chip row to show for an address: its own, its core's chip, or the first below it."""
+    node = layout.find(path)
+    if node is None:
+        return None
+    rows = layout.chip_range(node)
+    return rows.start if len(rows) else None

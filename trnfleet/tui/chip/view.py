@@ -1,0 +1,306 @@
+"""The Chip view: everything of one chip at a glance, arranged for the width and height that there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding
+
+from trnfleet.clock import format_rfc3339
+from trnfleet.domain.address import Level
+from trnfleet.domain.layout import Node
+from trnfleet.monitor.store.store import Freshness
+from trnfleet.tui import theme
+from trnfleet.tui.chip import panels
+from trnfleet.tui.chip.reading import CHARTED, CounterRates, chip_at, read_chip
+from trnfleet.tui.format.alerts import alerts_line
+from trnfleet.tui.format.freshness import describe, short_age
+from trnfleet.tui.state.descriptors import Descriptions
+from trnfleet.tui.view import View
+from trnfleet.tui.widgets.cells import Column, beside, width_of
+from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
+
+if TYPE_CHECKING:
+    from rich.style import Style
+    from textual.app import ComposeResult
+
+    from trnfleet.clock import Clock
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.tui.chip.panels import Panel
+    from trnfleet.tui.chip.reading import ChipFacts
+    from trnfleet.tui.state.alerts import AlertBoard
+
+MEDIUM, WIDE = 110, 200
+"""Widths from which there are three columns, and four with provenance beside the rest."""
+MARGIN, GAP = 1, 3
+_HEAD_ROWS = 2
+"""Which chip it is, and what it is part of."""
+
+
+class ChipView(View):
+    """One chip."""
+
+    title = "Chip"
+    key = "4"
+    BINDINGS: ClassVar = [
+        Binding("right,n", "step(1)", "Next chip"),
+        Binding("left,N", "step(-1)", "Previous chip"),
+        Binding("p", "provenance", "Where each value comes from"),
+        Binding("down,j", "scroll(1)", "Down", show=False),
+        Binding("up,k", "scroll(-1)", "Up", show=False),
+    ]
+
+    def __init__(self, monitor: FleetState, clock: Clock) -> None:
+        super().__init__(monitor, clock)
+        self.board = ChipBoard(monitor)
+
+    def set_board(self, board: AlertBoard) -> None:
+        """Let the chip tell of its alerts."""
+        super().set_board(board)
+        self.board.alert_board = board
+
+    def compose(self) -> ComposeResult:
+        """Show the board."""
+        yield self.board
+
+    @property
+    def place(self) -> str:
+        """The chip's address; what was asked for while that is not known."""
+        return self.board.place
+
+    def show_place(self, address: str) -> None:
+        """Show a chip, a core's chip, or the first chip of what is at an address."""
+        self.board.show_address(address)
+
+    def renew(self) -> None:
+        """Drop what is kept: another monitor is shown."""
+        self.board.renew()
+
+    def tick(self, allowance: int) -> int:
+        """Paint what changed."""
+        return self.board.tick(max(1, allowance))
+
+    def action_step(self, by: int) -> None:
+        """Go to the next chip of the fleet, or the one before; after the last comes the first."""
+        self.board.step(by)
+        self.post_message(View.Moved(self.place))
+
+    def action_provenance(self) -> None:
+        """Show where each value comes from, or the panels again."""
+        self.board.toggle_provenance()
+
+    def action_scroll(self, by: int) -> None:
+        """Scroll by lines, where not everything fits."""
+        self.board.scroll_relative(y=by, animate=False)
+
+
+class ChipBoard(LineView):
+    """The lines of the chip view."""
+
+    DEFAULT_CSS = "ChipBoard { height: 1fr; overflow-x: hidden; }"
+
+    def __init__(self, monitor: FleetState) -> None:
+        super().__init__()
+        self._monitor = monitor
+        self._descriptions = Descriptions(monitor)
+        self._rates = CounterRates()
+        self._shows_provenance = False
+        self._wanted = ""
+        self._made_of: tuple[object, ...] = ()
+        self._content: list[Line] = []
+        self.alert_board: AlertBoard | None = None
+        """What there is of alerts; the app's."""
+
+    @property
+    def place(self) -> str:
+        """The chip's address; what was asked for while that is not known."""
+        chip = self._chip()
+        return self._wanted if chip is None else self._monitor.store.layout.path(Node(Level.CHIP, chip))
+
+    def show_address(self, address: str) -> None:
+        """Show what is at an address."""
+        if address != self._wanted:
+            self._wanted = address
+            self.scroll_to(y=0, animate=False, force=True, immediate=True)
+        self._monitor.history.watch(self.place)
+        self.tick()
+
+    def renew(self) -> None:
+        """Drop what is kept, and have the other monitor's history keep the chip."""
+        self._rates = CounterRates()
+        if self._wanted:
+            self._monitor.history.watch(self.place)
+
+    def step(self, by: int) -> None:
+        """Go on by chips in the order of addresses."""
+        chip, layout = self._chip(), self._monitor.store.layout
+        if chip is not None:
+            self.show_address(layout.path(Node(Level.CHIP, (chip + by) % layout.chips)))
+
+    def toggle_provenance(self) -> None:
+        """Show provenance instead of the panels, or the panels again."""
+        self._shows_provenance = not self._shows_provenance
+        self.scroll_to(y=0, animate=False, force=True, immediate=True)
+        self.tick()
+
+    def tick(self, limit: int | None = None) -> int:
+        """Read the chip anew and paint what changed."""
+        width, height = self._visible_size()
+        if width > 0 and height > 0:
+            self._read(width, height)
+            self.set_extent(0, len(self._content))
+        return super().tick(limit)
+
+    def lines(self, top: int, height: int, width: int) -> list[Line]:
+        """Return the lines from `top` on."""
+        if not self._content or self._made_of != (width, self.size.height):
+            self._read(width, height)
+        return self._content[top : top + height]
+
+    def _chip(self) -> int | None:
+        return chip_at(self._monitor.store.layout, self._wanted)
+
+    def _read(self, width: int, height: int) -> None:
+        chip = self._chip()
+        self._made_of = (width, self.size.height)
+        if chip is None:
+            self._content = _unknown(self._wanted, width)
+            return
+        facts = read_chip(
+            self._monitor, self._descriptions, chip, self._monitor.clock.monotonic_s(), self._rates
+        )
+        alerts = self._alerts(facts.address, width)
+        made = arrange(facts, width, height - len(alerts), provenance=self._shows_provenance)
+        self._content = [*made[:_HEAD_ROWS], *alerts, *made[_HEAD_ROWS:]]
+
+    def _alerts(self, address: str, width: int) -> list[Line]:
+        """Return a line with the alerts of the chip and of what it is part of; none where there are none."""
+        board = self.alert_board
+        held = board.touching(address) if board is not None else []
+        if board is None or not held:
+            return []
+        return [text_line([(" alerts: ", theme.QUIET), *alerts_line(held, board.now_ns, width - 10)], width)]
+
+
+def arrange(facts: ChipFacts, width: int, height: int, *, provenance: bool) -> list[Line]:
+    """Return all lines of the view; more than `height` of them where a small screen has to scroll."""
+    lines = _head(facts, width)
+    inner = width - 2 * MARGIN
+    if provenance:
+        return [*lines, *_columns([panels.provenance(facts, inner)], [inner], width)]
+    if width >= MEDIUM:
+        lines.append(blank_line(width))
+        lines.extend(_wide(facts, width, inner))
+    else:
+        lines.extend(_compact(facts, width, inner))
+    across = 3 if width >= MEDIUM else 2
+    rows = len(CHARTED) // across
+    each = [(inner - GAP * (across - 1)) // across] * across
+    free = height - len(lines)
+    tall = min(14, max(3, free // rows - 1 - (width >= MEDIUM)))
+    for row in range(rows):
+        if width >= MEDIUM:
+            lines.append(blank_line(width))
+        keys = CHARTED[row * across : (row + 1) * across]
+        lines.extend(
+            _columns(
+                [panels.chart(facts, key, cells, tall) for key, cells in zip(keys, each, strict=True)],
+                each,
+                width,
+            )
+        )
+    return lines
+
+
+def _compact(facts: ChipFacts, width: int, inner: int) -> list[Line]:
+    """Return two columns for narrow screens: all panels but the instance's in 18 lines."""
+    half = (inner - GAP) // 2
+    halves = [half, inner - GAP - half]
+    upper = [panels.cores(facts, halves[0], in_pairs=True, with_spark=True), panels.engines(facts, halves[1])]
+    lower = [panels.hbm(facts, halves[0], with_spark=True), panels.power(facts, halves[1], with_spark=True)]
+    return [
+        *_columns(upper, halves, width),
+        *_columns(lower, halves, width),
+        *_columns([panels.links(facts, inner, columns=2, with_spark=True)], [inner], width),
+        *_columns([panels.counters(facts, inner, columns=2)], [inner], width),
+    ]
+
+
+def _wide(facts: ChipFacts, width: int, inner: int) -> list[Line]:
+    """Return three columns, and provenance as the fourth where there is room."""
+    across = 4 if width >= WIDE else 3
+    room = inner - GAP * (across - 1)
+    # Links and provenance have the longest lines.
+    each = [room // 5, room * 23 // 100, room * 28 // 100] if across == 4 else [room // 3] * 3
+    each += [room - sum(each)] * (across - 3)
+    stacks = [
+        _stack(
+            panels.cores(facts, each[0], in_pairs=False, with_spark=False),
+            panels.counters(facts, each[0], columns=1),
+        ),
+        _stack(
+            panels.engines(facts, each[1]),
+            panels.hbm(facts, each[1], with_spark=False),
+            panels.power(facts, each[1], with_spark=False),
+        ),
+        _stack(
+            panels.links(facts, each[2], columns=1, with_spark=False),
+            panels.host(facts, each[2]),
+        ),
+    ]
+    if across == 4:
+        stacks.append(panels.provenance(facts, each[3]))
+    return _columns(stacks, each, width)
+
+
+def _stack(*parts: Panel) -> Panel:
+    """Return panels below each other with an empty line between."""
+    stacked: Panel = []
+    for panel in parts:
+        if stacked:
+            stacked.append(())
+        stacked.extend(panel)
+    return stacked
+
+
+def _columns(stacks: list[Panel], widths: list[int], width: int) -> list[Line]:
+    """Return panels beside each other, with margin and gaps."""
+    columns = [Column((), MARGIN)]
+    for number, (panel, cells) in enumerate(zip(stacks, widths, strict=True)):
+        if number:
+            columns.append(Column((), GAP))
+        columns.append(Column(panel, cells))
+    return beside(columns, width)
+
+
+def _head(facts: ChipFacts, width: int) -> list[Line]:
+    """Return two lines: which chip and how fresh; what it is part of."""
+    counts = tuple(int(state is facts.freshness) for state in Freshness)
+    state = describe(counts, facts.age_s)
+    when = f"{format_rfc3339(facts.ts_ns)[:19]}Z".replace("T", " ") if facts.ts_ns else ""
+    right: list[tuple[str, Style]] = [(state.text, state.style)]
+    if facts.freshness is Freshness.LIVE:
+        right.append((f" {short_age(facts.age_s)} ago", theme.QUIET))
+    right.append((f"  {when} ", theme.QUIET))
+    left = ((" " + facts.address, theme.STRONG),)
+    room = max(1, width - width_of(left) - width_of(tuple(right)))
+    job = f"job {facts.job}" if facts.job else "no job"
+    if facts.job_state not in {"", "running"}:
+        job += f" ({facts.job_state})"
+    words = [
+        facts.chip.title,
+        facts.kind.name,
+        facts.ec2_id,
+        job,
+        {"neuron": "real host"}.get(facts.origin, facts.origin),
+    ]
+    about = " " + "  ".join(word for word in words if word)
+    return [
+        text_line((*left, (" " * room, theme.BASE), *right), width),
+        text_line(((about, theme.QUIET),), width),
+    ]
+
+
+def _unknown(wanted: str, width: int) -> list[Line]:
+    text = f" {wanted} is not known" if wanted else " No chip is known yet"
+    return [blank_line(width), text_line(((text, theme.QUIET),), width)]

@@ -1,0 +1,171 @@
+"""The Events view: what publishers have told, newest first, with a filter and the chosen event in full."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.cells import chop_cells
+from textual import on
+from textual.binding import Binding
+
+from trnfleet.clock import format_rfc3339
+from trnfleet.domain.quantities import count
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.events.list import EventList, head
+from trnfleet.tui.filtering import FilteredView
+from trnfleet.tui.view import EVENTS, View
+from trnfleet.tui.widgets.bar import Bar, Parts, justified, width_of
+from trnfleet.tui.widgets.cells import fit
+from trnfleet.tui.widgets.line_view import Line, LineView, text_line
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from trnfleet.clock import Clock
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.store.events import Event
+
+
+class EventsView(FilteredView):
+    """The list with its head, its foot and the filter's prompt."""
+
+    title = EVENTS
+    key = "9"
+    DEFAULT_CSS = """
+    EventsView { layout: vertical; }
+    """
+    BINDINGS: ClassVar = [
+        Binding("o", "moment", "Go to the moment when it happened"),
+        Binding("slash", "ask", "Filter by part of what an event says, ! for all others"),
+        Binding("escape", "clear", "Clear the filter"),
+    ]
+
+    def __init__(self, monitor: FleetState, clock: Clock) -> None:
+        super().__init__(
+            monitor,
+            clock,
+            placeholder="part of an event, such as critical, us-0003 or EFA; !part for all others",
+        )
+        self.list = EventList(monitor)
+        self._head = Bar(fill=theme.HEAD)
+        self.foot = EventFoot(monitor, self.list)
+
+    def compose(self) -> ComposeResult:
+        """Put head, events, foot and prompt below each other."""
+        yield self._head
+        yield self.list
+        yield self.foot
+        yield self.prompt
+
+    def on_mount(self) -> None:
+        """Write the head."""
+        # A column of the list is its scroll bar's.
+        self._head.show(lambda width: [head(max(1, width - 1))])
+
+    @property
+    def place(self) -> str:
+        """The address of the event under the cursor, or of its job."""
+        event = self.list.event
+        return self.list.address_of(event) if event else ""
+
+    def show_place(self, address: str) -> None:
+        """Paint: events are in the order of time, so there is no place to go to."""
+        del address
+        self.tick(1_000)
+
+    def renew(self) -> None:
+        """Drop what is kept: another monitor is shown."""
+        self.list.renew()
+
+    def action_moment(self) -> None:
+        """Ask the app to go to the moment of the event under the cursor."""
+        event = self.list.event
+        if event is not None:
+            # A little before that moment it has not happened yet.
+            self.list.hold()
+            self.post_message(View.GoTo(event.ts_ns))
+
+    def tick(self, allowance: int) -> int:
+        """Paint what changed."""
+        painted = self.list.tick(max(1, allowance))
+        return painted + self.foot.tick()
+
+    def take_focus(self) -> None:
+        """Give the focus to the events."""
+        self.list.focus(scroll_visible=False)
+
+    @on(EventList.Changed)
+    def _changed(self, event: EventList.Changed) -> None:
+        event.stop()
+        self.foot.tick()
+        self.post_message(View.Moved(self.place))
+
+    @property
+    def pattern(self) -> str:
+        """The filter."""
+        return self.list.pattern
+
+    def filter(self, pattern: str) -> None:
+        """Leave what matches a pattern, and paint it."""
+        self.list.filter(pattern)
+        self.foot.tick()
+
+
+class EventFoot(LineView, can_focus=False):
+    """The chosen event's text in full, and below it the rest of what it says with how many there are."""
+
+    DEFAULT_CSS = "EventFoot { height: 3; background: #151a21; }"
+
+    def __init__(self, monitor: FleetState, events: EventList) -> None:
+        super().__init__()
+        self._monitor = monitor
+        self._events = events
+
+    def lines(self, top: int, height: int, width: int) -> list[Line]:
+        """Return the lines: the last one always says how many events there are."""
+        del top
+        event, counts = self._events.event, self._counts()
+        texts = wrapped(plain(event.text, 256) if event else "", width - 2, height - 1)
+        about = fit(about_text(event) if event else "", max(0, width - width_of(counts) - 2)).rstrip()
+        return [
+            *(text_line([(f" {text}", theme.HEAD_STRONG)], width, theme.HEAD) for text in texts),
+            text_line(justified([(f" {about}", theme.HEAD)], counts, width, theme.HEAD), width, theme.HEAD),
+        ]
+
+    def _counts(self) -> Parts:
+        events, ring = self._events, self._monitor.events
+        parts: Parts = []
+        if events.pattern:
+            parts.append((f"/{plain(events.pattern, 30)} ", theme.HEAD_ACCENT))
+        if ring.dropped:
+            parts.append((f"{count(ring.dropped)} older ones dropped  ", theme.HEAD))
+        parts.append((f"{count(min(events.row + 1, events.found))}/{count(events.found)} ", theme.HEAD))
+        return parts
+
+
+def wrapped(text: str, width: int, lines: int) -> list[str]:
+    """Return a text in so many lines, broken between words where it can be; what is beyond the last one is cut."""
+    if lines < 1 or width < 1:
+        return []
+    made: list[str] = []
+    while len(made) < lines - 1:
+        line = chop_cells(text, width)[0] if text else ""
+        if text[len(line) :].lstrip() == text[len(line) :]:
+            # Not at a word's end: back to the last one, unless the whole line is one word.
+            line = line if len(line) == len(text) else line.rpartition(" ")[0] or line
+        made.append(line)
+        text = text[len(line) :].lstrip()
+    return [*made, fit(text, width)]
+
+
+def about_text(event: Event) -> str:
+    """Return what an event says beside its text, what the list has no room for first."""
+    words = [
+        plain(event.path),
+        f"job {plain(event.job)}" if event.job else "",
+        "" if event.nrt is None else f"NRT {event.nrt}",
+        f"{plain(event.source)} {plain(event.name)}",
+        format_rfc3339(event.ts_ns).replace("T", " "),
+    ]
+    return "  ".join(word for word in words if word)

@@ -1,0 +1,1 @@
+"""The Fleet view: heat map, findings, jobs and trends."""

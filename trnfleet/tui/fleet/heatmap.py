@@ -1,0 +1,472 @@
+"""The heat map: the whole fleet, each chip in its place, by one field at a time, with a cursor that names what it is on.
+
+It owns cursor, zoom level and field. Places, values and looks come from `heatgrid`, `zoom`, `heatvalues` and
+`heatink`; only the cells of the window are made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from textual.binding import Binding, BindingType
+from textual.strip import Strip
+
+from trnfleet.domain.address import Level, level_of
+from trnfleet.domain.quantities import in_three
+from trnfleet.monitor.store import fields
+from trnfleet.monitor.store.findings import Severity
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.fleet.heatmap_cursor import Cursor
+from trnfleet.tui.fleet.heatmap_grid import MARGIN, TILE, Rect
+from trnfleet.tui.fleet.heatmap_pixels import (
+    CODES,
+    CURSOR_CODE,
+    GAP_CODE,
+    OUTSIDE_CODE,
+    HeatValues,
+    Image,
+    codes_of,
+    is_count,
+)
+from trnfleet.tui.fleet.heatmap_style import CURSOR_STYLE, RAMP_TEXT, Ink, bracket
+from trnfleet.tui.fleet.heatmap_zoom import WHOLE_CELL_ZOOMS, ZOOMS, Zoom, fitting
+from trnfleet.tui.state.alert_marks import NONE
+from trnfleet.tui.theme import RAMP_STEPS
+from trnfleet.tui.view import HIERARCHY, View
+from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from rich.style import Style
+    from textual import events
+
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.store.fields import Field
+    from trnfleet.tui.fleet.heatmap_grid import Grid
+    from trnfleet.tui.fleet.heatmap_style import Span
+    from trnfleet.tui.state.alerts import AlertBoard
+    from trnfleet.tui.state.highlight import Highlight
+
+_FIRST = (
+    "nc_util_pct",
+    "power_w",
+    "hbm_bw_util_pct",
+    "link_tx_bytes_per_s",
+    "temperature_c",
+    "mfu_pct",
+    "tflops",
+    "tflops_per_w",
+    "hbm_used_bytes",
+    "throttle_pct",
+    "mem_ecc_corrected",
+    "mem_ecc_uncorrected",
+    "exec_errors",
+)
+SHOWN: tuple[Field, ...] = (
+    *(fields.BY_KEY[key] for key in _FIRST),
+    *(field for field in fields.FIELDS if field.key not in _FIRST),
+)
+"""Fields in the order in which `m` walks through them."""
+
+
+class HeatMap(LineView):
+    """The map with its cursor; it posts `View.Moved` and `View.Open`."""
+
+    HELP_TITLE = "Fleet: heat map"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left,h", "move(-1, 0)", "left"),
+        Binding("right,l", "move(1, 0)", "right"),
+        Binding("up,k", "move(0, -1)", "up"),
+        Binding("down,j", "move(0, 1)", "down"),
+        Binding("enter", "enter", "open; from afar, zoom in"),
+        Binding("plus,equals_sign", "zoom(-1)", "zoom in"),
+        Binding("minus", "zoom(1)", "zoom out"),
+        Binding("0", "fit", "show the whole fleet"),
+        Binding("m", "field(1)", "next metric"),
+        Binding("M", "field(-1)", "previous metric"),
+    ]
+
+    def __init__(self, monitor: FleetState, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+        super().__init__(id=id)
+        self.monitor = monitor
+        self.values = HeatValues(monitor)
+        self.ink = Ink()
+        self.field = SHOWN[0]
+        self.cursor = Cursor(monitor)
+        self._layout = monitor.store.layout
+        """The layout that the zoom level was chosen for."""
+        self._level = 0
+        self.highlight: Highlight | None = None
+        """What is picked out; the app's."""
+        self.alert_board: AlertBoard | None = None
+        """What there is of alerts; the app's."""
+        self._alerted: tuple[int, Grid | None, NDArray[np.int8]] = (-1, None, np.zeros(0, np.int8))
+        """Worst severity of the alerts in each group, with the revision of the alerts and the grid that it is of."""
+        self.room_rows = 0
+        """Rows that the map may have; some may be lent to something else as long as it does not need them."""
+        self._chosen = False
+        """Whether the zoom level was chosen by hand, and so stays."""
+
+    # What is shown
+
+    @property
+    def zooms(self) -> tuple[Zoom, ...]:
+        """The zoom levels that this terminal can show."""
+        return WHOLE_CELL_ZOOMS if self.ink.digits else ZOOMS
+
+    @property
+    def zoom(self) -> Zoom:
+        """The present zoom level."""
+        return self.zooms[self._level]
+
+    @property
+    def level(self) -> int:
+        """Number of the present zoom level, 0 for the nearest."""
+        return self._level
+
+    @property
+    def grid(self) -> Grid:
+        """Which chip lies where."""
+        return self.cursor.grid
+
+    @property
+    def place(self) -> str:
+        """Address of what is selected: a chip, an instance or an UltraServer, as the zoom level goes."""
+        return self.cursor.address(self.zoom)
+
+    def reading(self, field: Field) -> tuple[float, int]:
+        """Return a field's value and its `Trust` for what is selected."""
+        x, y = self.cursor.unit(self.zoom)
+        side = self.zoom.unit_chips
+        image = self.values.window(self.grid, field, side, np.array([x // side]), np.array([y // side]))
+        return float(image.values[0, 0]), int(image.trust[0, 0])
+
+    def scale(self) -> tuple[float, float]:
+        """Return the values at the ends of the colour ramp."""
+        return self.values.scale(self.grid, self.field, self.zoom.chips)
+
+    def show_place(self, address: str) -> None:
+        """Put the cursor on an address and bring it into the window."""
+        self.cursor.point(address)
+        self._reveal()
+        self.tick()
+
+    # Pictures
+
+    def tick(self, limit: int | None = None) -> int:
+        """Take on a changed layout, then paint what changed."""
+        self._follow_layout()
+        return super().tick(limit)
+
+    def lines(self, top: int, height: int, width: int) -> list[Line]:
+        """Return the window's rows."""
+        if not self.grid.groups:
+            return [blank_line(width)] * (height // 2) + [
+                text_line([(" waiting for the fleet …", theme.QUIET)], width)
+            ]
+        left = int(self.scroll_offset.x)
+        zoom, grid = self.zoom, self.grid
+        across, down = zoom.pixels(grid, left, top, width, height)
+        codes, image = self._codes(across, down)
+        spans = self._labels(left, top, width, height)
+        if zoom.width >= TILE:
+            self._write_values(spans, codes, image, across, down)
+            if self.ink.digits:
+                # The value says it all; its step's digits around it would be read as numbers.
+                codes[codes < RAMP_STEPS] = GAP_CODE
+        self._mark_cursor(codes, left, top)
+        cells = codes[0::2] * CODES + codes[1::2]
+        self._put_brackets(cells, left, top)
+        return [self._line(row, spans.get(number, [])) for number, row in enumerate(cells)]
+
+    def _codes(self, across: NDArray[np.int64], down: NDArray[np.int64]) -> tuple[NDArray[np.int16], Image]:
+        """Return the code of every half cell of the window, and the pixels that it shows."""
+        columns, rows = _reach(across), _reach(down)
+        image = self.values.window(self.grid, self.field, self.zoom.chips, columns, rows)
+        codes = np.full((len(down), len(across)), GAP_CODE, np.int16)
+        if not len(columns) or not len(rows):
+            return codes, image
+        pixels = codes_of(image, self.scale(), counts=is_count(self.field))
+        mask = self.highlight.mask() if self.highlight is not None else None
+        if mask is not None:
+            inside = self.values.inside(self.grid, mask, self.zoom.chips, columns, rows)
+            # What is silent stays to be seen wherever it is.
+            pixels[~inside & (pixels < RAMP_STEPS)] += OUTSIDE_CODE
+        picked = pixels[np.ix_(np.maximum(down - rows[0], 0), np.maximum(across - columns[0], 0))]
+        return np.where((down >= 0)[:, None] & (across >= 0)[None, :], picked, codes), image
+
+    def _line(self, cells: NDArray[np.int16], spans: list[Span]) -> Line:
+        ink, width = self.ink, len(cells)
+        return Line((cells.tobytes(), tuple(spans), width), lambda: Strip(ink.segments(cells, spans), width))
+
+    def _labels(self, left: int, top: int, width: int, height: int) -> dict[int, list[Span]]:
+        """Return the names above the groups, by rows of the window."""
+        zoom, grid = self.zoom, self.grid
+        found: dict[int, list[Span]] = {}
+        if not zoom.label:
+            return found
+        pitch, high = len(zoom.across), len(zoom.down) // 2
+        beside, below = zoom.blocks(grid)
+        marks = self._group_marks()
+        x, y = self.cursor.unit(zoom)
+        selected = y // zoom.block * beside + x // zoom.block
+        for block_row in range(max(0, top // high), min(below, (top + height) // high + 1)):
+            row = block_row * high - top
+            if not 0 <= row < height:
+                continue
+            for column in range(max(0, (left - MARGIN) // pitch), min(beside, (left + width) // pitch + 1)):
+                group = int(grid.group_at[block_row, column])
+                if group >= 0:
+                    style = theme.HEAD_ACCENT if block_row * beside + column == selected else theme.QUIET
+                    at, room = column * pitch + MARGIN - left, pitch - zoom.gap
+                    worst = int(marks[group]) if group < len(marks) else NONE
+                    name = self._group_name(group, room if worst == NONE else room - 2)
+                    spans = found.setdefault(row, [])
+                    spans.append((at, name, style))
+                    if worst != NONE:
+                        severity = Severity(worst)
+                        sign = f" {theme.SEVERITY_GLYPH[severity]}"
+                        spans.append((at + len(name), sign, theme.SEVERITY_STYLE[severity]))
+        return found
+
+    def _group_marks(self) -> NDArray[np.int8]:
+        """Return the worst severity of the alerts in each group of the map; `NONE` where there is none."""
+        board, grid, layout = self.alert_board, self.grid, self.monitor.store.layout
+        if board is None or not board.has_rules or len(board.marks.instances) != len(layout.instances):
+            return np.zeros(0, np.int8)
+        revision, of = self._alerted[:2]
+        if revision != board.revision or of is not grid:
+            marks = np.full(grid.groups, NONE, np.int8)
+            np.minimum.at(marks, grid.tile_group[grid.piece_tile], board.marks.instances[grid.piece_instance])
+            # A segment of standalone instances is no group of its own.
+            is_server = ~layout.is_standalone[grid.group_ultraserver]
+            servers = board.marks.ultraservers[grid.group_ultraserver]
+            marks[is_server] = np.minimum(marks, servers)[is_server]
+            self._alerted = board.revision, grid, marks
+        return self._alerted[2]
+
+    def _group_name(self, group: int, width: int) -> str:
+        layout = self.monitor.store.layout
+        number = int(self.grid.group_ultraserver[group])
+        path = layout.ultraservers[number]
+        if layout.is_standalone[number]:
+            path = layout.instances[int(layout.instance_of_chip[self.grid.first_chip(group)])]
+        name = path.rpartition("/")[2]
+        if len(layout.clusters) > 1 and width >= 16:
+            name = f"{path.partition('/')[0]}/{name}"
+        # The end of a name tells siblings apart.
+        return plain(name) if len(name) <= width else "…" + plain(name)[1 - width :]
+
+    def _write_values(
+        self,
+        spans: dict[int, list[Span]],
+        codes: NDArray[np.int16],
+        image: Image,
+        across: NDArray[np.int64],
+        down: NDArray[np.int64],
+    ) -> None:
+        """Write each chip's value into the upper row of its block."""
+        wide = self.zoom.width
+        columns, rows = _reach(across), _reach(down)
+        selected = self.cursor.unit(self.zoom)
+        starts = [at for at in range(len(across) - wide + 1) if _begins(across, at)]
+        for row in range(len(down) // 2):
+            if down[2 * row] < 0 or (row > 0 and down[2 * row - 1] == down[2 * row]):
+                continue
+            # In a window that begins amid a block, its upper row is out of sight.
+            if row == 0 and len(down) > 2 and down[2] != down[0]:
+                continue
+            y = int(down[2 * row])
+            for at in starts:
+                x = int(across[at])
+                code = int(codes[2 * row, at])
+                if code == GAP_CODE:
+                    continue
+                text = in_three(float(image.values[y - rows[0], x - columns[0]]), self.field.unit)
+                chosen = (x, y) == selected
+                glyph, style = self._value_look(code)
+                # A value that is not live stands in the glyph of its state.
+                shown = f"{text or glyph:{glyph}^{wide}}"[:wide]
+                spans.setdefault(row, []).append((at, shown, CURSOR_STYLE if chosen else style))
+
+    def _value_look(self, code: int) -> tuple[str, Style]:
+        if code < len(RAMP_TEXT):
+            return " ", theme.BASE if self.ink.digits else RAMP_TEXT[code]
+        if code >= OUTSIDE_CODE:
+            return " ", theme.GHOST
+        glyph, _ = self.ink.look(code * CODES + code)
+        return glyph, theme.QUIET
+
+    # Cursor
+
+    def _mark_cursor(self, codes: NDArray[np.int16], left: int, top: int) -> None:
+        """Whiten the half of a cell that is not selected, or the whole block of a chip that shows its value."""
+        rect = self._rect()
+        column, first, last = rect.left - left, rect.top - 2 * top, rect.bottom - 2 * top
+        if self.zoom.width >= TILE:
+            codes[max(0, first) : max(0, last), max(0, column) : max(0, rect.right - left)] = CURSOR_CODE
+        elif last - first == 1 and 0 <= column < codes.shape[1]:
+            other = first ^ 1
+            if 0 <= other < len(codes):
+                codes[other, column : rect.right - left] = CURSOR_CODE
+
+    def _put_brackets(self, cells: NDArray[np.int16], left: int, top: int) -> None:
+        rect = self._rect()
+        first, last = rect.top // 2 - top, -(-rect.bottom // 2) - top
+        inside = self.zoom.unit is Level.CHIP
+        columns = (rect.left - left - (not inside), rect.right - left - inside)
+        for row in range(max(0, first), min(len(cells), last)):
+            if last - first == 1 or inside:
+                marks = "[]"
+            else:
+                marks = "┌┐" if row == first else "└┘" if row == last - 1 else "││"
+            for column, mark in zip(columns, marks, strict=True):
+                if 0 <= column < cells.shape[1]:
+                    cells[row, column] = bracket(mark)
+
+    def _rect(self) -> Rect:
+        return self.zoom.rect(*self.cursor.unit(self.zoom))
+
+    def _select(self, chip: int) -> None:
+        self.cursor.point_chip(chip)
+        self._reveal()
+        self.tick()
+        self.post_message(View.Moved(self.place))
+
+    def _reveal(self) -> None:
+        """Scroll so that the selected unit and its label are in the window."""
+        if not self.grid.groups or not self.is_attached:
+            return
+        rect = self._rect()
+        size = self.scrollable_content_region.size
+        x, y = int(self.scroll_offset.x), int(self.scroll_offset.y)
+        self.scroll_to(
+            _into(x, size.width, rect.left - MARGIN, rect.right + MARGIN),
+            _into(y, size.height, rect.top // 2 - self.zoom.label, -(-rect.bottom // 2)),
+            animate=False,
+            force=True,
+        )
+
+    # Layout and size
+
+    def _follow_layout(self) -> None:
+        layout = self.monitor.store.layout
+        if layout is not self._layout:
+            self._layout = layout
+            self._fit()
+
+    def resized(self) -> None:
+        """Choose the zoom level anew, unless it was chosen by hand."""
+        self._fit()
+
+    def on_mount(self) -> None:
+        """See what the terminal can show."""
+        colours = self.app.console.color_system
+        self.ink = Ink(digits=self.app.no_color or colours not in {"256", "truecolor"})
+        self._fit()
+
+    def give_room(self, rows: int) -> None:
+        """Say how many rows the map may have in all, which decides the zoom level that fits."""
+        if rows != self.room_rows:
+            self.room_rows = rows
+            self._fit()
+
+    def _fit(self) -> None:
+        if not self._chosen:
+            self._level = fitting(self.zooms, self.grid, self.size.width, self.room_rows or self.size.height)
+        self._set_level(self._level)
+
+    def _set_level(self, level: int) -> None:
+        self._level = level
+        if self.grid.groups:
+            self.set_extent(*self.zoom.extent(self.grid))
+            self._reveal()
+        else:
+            self.set_extent(0, 0)
+
+    # Keys and mouse
+
+    def action_move(self, right: int, down: int) -> None:
+        """Move the cursor by a unit, over holes."""
+        if not self.grid.groups:
+            return
+        chip = self.cursor.neighbour(self.zoom, right, down)
+        if chip >= 0:
+            self._select(chip)
+
+    def action_zoom(self, step: int) -> None:
+        """Go a zoom level farther (1) or nearer (-1), round the cursor."""
+        level = min(max(self._level + step, 0), len(self.zooms) - 1)
+        if level != self._level:
+            self._chosen = True
+            self._rezoom(level)
+
+    def action_fit(self) -> None:
+        """Go back to the level at which the whole fleet fits."""
+        self._chosen = False
+        self._rezoom(fitting(self.zooms, self.grid, self.size.width, self.room_rows or self.size.height))
+
+    def action_field(self, step: int) -> None:
+        """Show the next (1) or previous (-1) field."""
+        self.field = SHOWN[(SHOWN.index(self.field) + step) % len(SHOWN)]
+        self.tick()
+        self.post_message(View.Moved(self.place))
+
+    def action_enter(self) -> None:
+        """Open what is selected; where a pixel is several UltraServers, zoom in instead."""
+        if not self.grid.groups:
+            return
+        if self.zoom.unit is None:
+            self.action_zoom(-1)
+        else:
+            place = self.place
+            self.post_message(View.Open(place, None if level_of(place) is Level.CHIP else HIERARCHY))
+
+    def on_click(self, event: events.Click) -> None:
+        """Select what is under the pointer; open it on the second click."""
+        found = self.zoom.hit(
+            self.grid, event.x + int(self.scroll_offset.x), event.y + int(self.scroll_offset.y)
+        )
+        if found is None or not self.grid.groups:
+            return
+        chip = self.cursor.first_chip(self.zoom, self.zoom.unit_at(self.grid, *found))
+        if chip >= 0:
+            self._select(chip)
+            if event.chain == 2:
+                self.action_enter()
+
+    def _rezoom(self, level: int) -> None:
+        self._set_level(level)
+        rect = self._rect() if self.grid.groups else Rect(0, 0, 0, 0)
+        size = self.scrollable_content_region.size
+        self.scroll_to(
+            max(0, (rect.left + rect.right - size.width) // 2),
+            max(0, ((rect.top + rect.bottom) // 2 - size.height) // 2),
+            animate=False,
+            force=True,
+        )
+        self.invalidate()
+        self.post_message(View.Moved(self.place))
+
+
+def _reach(pixels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return all pixels from the first to the last of a window's row or column."""
+    there = pixels[pixels >= 0]
+    return np.arange(int(there[0]), int(there[-1]) + 1) if len(there) else np.zeros(0, np.int64)
+
+
+def _begins(across: NDArray[np.int64], at: int) -> bool:
+    """Say whether a pixel begins at a cell of the window."""
+    return bool(across[at] >= 0) and (
+        (at == 0 and bool((across[:TILE] == across[0]).all()))
+        or (at > 0 and bool(across[at - 1] != across[at]))
+    )
+
+
+def _into(position: int, size: int, first: int, last: int) -> int:
+    """Return the scroll position nearest to `position` at which `first` to `last` are in a window of `size`."""
+    if last - first > size or first < position:
+        return max(0, first)
+    return max(position, last - size)

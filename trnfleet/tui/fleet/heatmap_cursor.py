@@ -1,0 +1,109 @@
+"""The heat map's cursor: an address that stays when the zoom level or the layout changes.
+
+It is anchored to a chip; what it selects (a chip, an instance, an UltraServer, or several) depends on the zoom level. It
+scrolls and paints nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trnfleet.domain.address import Level, level_of, parent
+from trnfleet.domain.layout import FLEET_NODE, Node
+from trnfleet.tui.fleet.heatmap_grid import GROUP, TILE, Grid
+
+if TYPE_CHECKING:
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.tui.fleet.heatmap_zoom import Zoom
+
+
+class Cursor:
+    """A place on the map of a monitor's fleet."""
+
+    def __init__(self, monitor: FleetState) -> None:
+        self._monitor = monitor
+        self._layout = monitor.store.layout
+        self._grid = Grid.of(self._layout)
+        self._address = ""
+        """Of the chip under the cursor, or of what it was asked to show."""
+        self._found: tuple[Layout | None, int] = (None, 0)
+        """Layout for which the chip was looked up, and the chip."""
+
+    @property
+    def grid(self) -> Grid:
+        """Which chip of the present layout lies where."""
+        layout = self._monitor.store.layout
+        if layout is not self._layout:
+            self._layout, self._grid = layout, Grid.of(layout)
+        return self._grid
+
+    def point(self, address: str) -> None:
+        """Go to an address, known or not yet; a core's means its chip's."""
+        self._address = parent(address) if address and level_of(address) > Level.CHIP else address
+        self._found = (None, 0)
+
+    def point_chip(self, chip: int) -> None:
+        """Go to a chip row of the present layout."""
+        layout = self._monitor.store.layout
+        self._address = layout.path(Node(Level.CHIP, chip))
+        self._found = layout, chip
+
+    @property
+    def chip(self) -> int:
+        """The chip row that the cursor is anchored to: the first below the address, or below what is left of it."""
+        layout = self._monitor.store.layout
+        if self._found[0] is not layout:
+            address = self._address
+            node = layout.find(address)
+            while node is None and address:
+                address = parent(address)
+                node = layout.find(address)
+            self._found = layout, layout.chip_range(node or FLEET_NODE).start
+        return self._found[1]
+
+    def unit(self, zoom: Zoom) -> tuple[int, int]:
+        """Return the lattice place of the upper left chip of what is selected."""
+        return zoom.unit_at(self.grid, *self.grid.place_of(self.chip))
+
+    def address(self, zoom: Zoom) -> str:
+        """Return the address of what is selected; of several UltraServers, the first one's."""
+        layout = self._monitor.store.layout
+        if not self.grid.groups:
+            return ""
+        node = Node(Level.CHIP, self.first_chip(zoom, self.unit(zoom)))
+        if zoom.unit is Level.CHIP:
+            return layout.path(node)
+        instance = layout.parent(node)
+        ultraserver = layout.parent(instance)
+        # Many groups share the segment `standalone`; their first instance tells them apart.
+        if zoom.unit is Level.INSTANCE or layout.is_standalone[ultraserver.number]:
+            return layout.path(instance)
+        return layout.path(ultraserver)
+
+    def first_chip(self, zoom: Zoom, unit: tuple[int, int]) -> int:
+        """Return the first chip of the unit at a lattice place, -1 for a hole."""
+        x, y = unit
+        side = zoom.unit_chips
+        if side == 1:
+            return int(self.grid.chips_at(np.array([x]), np.array([y]))[0, 0])
+        tiles = self.grid.tile_at[y // TILE : (y + side) // TILE, x // TILE : (x + side) // TILE]
+        tiles = tiles[tiles >= 0]
+        return int(self.grid.tile_chip[int(tiles.min())]) if len(tiles) else -1
+
+    def neighbour(self, zoom: Zoom, right: int, down: int) -> int:
+        """Return the first chip of the next unit in a direction, over holes; -1 where there is none."""
+        side = zoom.unit_chips
+        x, y = self.unit(zoom)
+        wide, high = self.grid.columns * GROUP, self.grid.rows * GROUP
+        while 0 <= (x := x + right * side) < wide and 0 <= (y := y + down * side) < high:
+            chip = self.first_chip(zoom, (x, y))
+            if chip < 0 and down:
+                # A row that is not full: go to its last one.
+                near = (self.first_chip(zoom, (left, y)) for left in range(x - side, -1, -side))
+                chip = next((found for found in near if found >= 0), -1)
+            if chip >= 0:
+                return chip
+        return -1

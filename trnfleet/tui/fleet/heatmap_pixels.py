@@ -1,0 +1,240 @@
+"""What a pixel of the heat map says: a field's value for the chips under it, and how far it can be trusted.
+
+Chips are read from the store for the window alone; from a tile on, pixels are made from the roll-ups of instances for
+the whole map at once (a few thousand numbers), and kept until the next pass. Like the roll-ups, a pixel is made of what
+is live below it, and of the last values known where nothing is. It draws nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.metrics import BY_NAME, Aggregate
+from trnfleet.monitor.store.store import Freshness
+from trnfleet.tui.fleet.heatmap_grid import GROUP, TILE
+from trnfleet.tui.theme import RAMP_STEPS
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from numpy.typing import NDArray
+
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.store.fields import Field
+    from trnfleet.tui.fleet.heatmap_grid import Grid
+
+
+class Trust(enum.IntEnum):
+    """How far a pixel's value can be trusted."""
+
+    LIVE = 0
+    PARTLY = 1
+    """Some of the chips under it are silent; the value is of the others."""
+    STALE = 2
+    OFFLINE = 3
+    UNKNOWN = 4
+    """Nothing has come yet."""
+    NOTHING = 5
+    """No chip lies there."""
+
+
+class Image(NamedTuple):
+    """Pixels, rows by columns."""
+
+    values: NDArray[np.float64]
+    """NaN where nothing is known."""
+    trust: NDArray[np.uint8]
+
+
+PARTLY_CODE, STALE_CODE = RAMP_STEPS, 2 * RAMP_STEPS
+OFFLINE_CODE, MISSING_CODE, GAP_CODE, CURSOR_CODE = range(3 * RAMP_STEPS, 3 * RAMP_STEPS + 4)
+OUTSIDE_CODE = 3 * RAMP_STEPS + 4
+CODES = 4 * RAMP_STEPS + 4
+"""Codes of a pixel's look: live steps of the ramp, then partly, stale ones, the four without a value, and live steps of what
+lies outside of what is picked out."""
+
+
+def is_count(field: Field) -> bool:
+    """Say whether a field counts events: its pixels are totals, so that one error among many chips is seen."""
+    return field.unit == "events"
+
+
+def codes_of(image: Image, scale: tuple[float, float], *, counts: bool = False) -> NDArray[np.int16]:
+    """Return the code of each pixel's look; `counts` keeps what is not zero off the lowest step."""
+    low, high = scale
+    values = image.values
+    missing = np.isnan(values)
+    steps = np.where(missing, 0.0, (values - low) * (RAMP_STEPS / (high - low)))
+    codes = np.clip(steps, 0, RAMP_STEPS - 1).astype(np.int16)
+    if counts:
+        codes[(codes == 0) & (values > 0)] = 1
+    trust = image.trust
+    codes += np.array([0, PARTLY_CODE, STALE_CODE, 0, 0, 0], np.int16)[trust]
+    codes[missing] = MISSING_CODE
+    codes[trust == Trust.OFFLINE] = OFFLINE_CODE
+    codes[trust == Trust.UNKNOWN] = MISSING_CODE
+    codes[trust == Trust.NOTHING] = GAP_CODE
+    return codes
+
+
+class HeatValues:
+    """Reads one monitor's values for pixels of a grid."""
+
+    def __init__(self, monitor: FleetState) -> None:
+        self._monitor = monitor
+        self._kept: dict[tuple[str, int], tuple[Hashable, Image]] = {}
+
+    def window(
+        self, grid: Grid, field: Field, side: int, x: NDArray[np.int64], y: NDArray[np.int64]
+    ) -> Image:
+        """Return the pixels, each `side` chips wide, at pixel columns `x` by rows `y`."""
+        if side >= TILE:
+            whole = self._whole(grid, field, side)
+            return Image(whole.values[np.ix_(y, x)], whole.trust[np.ix_(y, x)])
+        if side == 1:
+            return self._chips(grid, field, x, y)
+        parts = [
+            self._chips(grid, field, 2 * x + right, 2 * y + below) for below in (0, 1) for right in (0, 1)
+        ]
+        return _joined(parts, _joining(field))
+
+    def inside(
+        self, grid: Grid, mask: NDArray[np.bool_], side: int, x: NDArray[np.int64], y: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Return which pixels, as in `window`, hold any chip of the instances that `mask` marks; rows by columns."""
+        layout = self._monitor.store.layout
+        if len(mask) != len(layout.instances) or not grid.groups:
+            return np.ones((len(y), len(x)), np.bool_)
+        if side < TILE:
+            found = np.zeros((len(y), len(x)), np.bool_)
+            for below in range(side):
+                for right in range(side):
+                    chips = grid.chips_at(side * x + right, side * y + below)
+                    found |= (chips >= 0) & mask[layout.instance_of_chip[np.maximum(chips, 0)]]
+            return found
+        columns = -(-grid.columns * GROUP // side)
+        rows = -(-grid.rows * GROUP // side)
+        place = (grid.tile_y // side * columns + grid.tile_x // side)[grid.piece_tile]
+        marked = np.bincount(place, mask[grid.piece_instance], rows * columns) > 0
+        return marked.reshape(rows, columns)[np.ix_(y, x)]
+
+    def scale(self, grid: Grid, field: Field, side: int) -> tuple[float, float]:
+        """Return the values at the ends of the ramp; counts are measured by the highest of them."""
+        store = self._monitor.store
+        if not is_count(field):
+            return field.scale(store.layout)
+        if side >= TILE:
+            values = self._whole(grid, field, side).values
+            highest = float(np.max(values, initial=0.0, where=~np.isnan(values)))
+        else:
+            codes = store.columns[field.key]
+            highest = float(np.max(codes, initial=0, where=codes != BY_NAME[field.key].top))
+        return 0.0, rounded_up(highest)
+
+    def _chips(self, grid: Grid, field: Field, x: NDArray[np.int64], y: NDArray[np.int64]) -> Image:
+        store = self._monitor.store
+        chips = grid.chips_at(x, y)
+        there = chips >= 0
+        rows = chips[there]
+        values = np.full(chips.shape, np.nan)
+        values[there] = field.per_chip(store, self._monitor.rollups, Level.CHIP, rows)
+        trust = np.full(chips.shape, Trust.NOTHING, np.uint8)
+        trust[there] = _TRUST_OF_STATE[store.chip_state[rows]]
+        return Image(values, trust)
+
+    def _whole(self, grid: Grid, field: Field, side: int) -> Image:
+        rollups, store = self._monitor.rollups, self._monitor.store
+        mark = (id(grid), rollups.revision, store.generation)
+        kept = self._kept.get((field.key, side))
+        if kept is None or kept[0] != mark:
+            if len(self._kept) > 8:
+                self._kept.clear()
+            kept = self._kept[field.key, side] = (mark, self._reduced(grid, field, side))
+        return kept[1]
+
+    def _reduced(self, grid: Grid, field: Field, side: int) -> Image:
+        """Make all pixels of a map from instances; they cover whole tiles."""
+        store, rollups = self._monitor.store, self._monitor.rollups
+        shape = -(-grid.rows * GROUP // side), -(-grid.columns * GROUP // side)
+        size = shape[0] * shape[1]
+        tile, instance = grid.piece_tile, grid.piece_instance
+        place = (grid.tile_y // side * shape[1] + grid.tile_x // side)[tile]
+        trust = np.full(size, Trust.NOTHING, np.uint8)
+        if not rollups.ready or rollups.generation != store.generation:
+            trust[place] = Trust.UNKNOWN
+            return Image(np.full(shape, np.nan), trust.reshape(shape))
+        states = rollups.states(Level.INSTANCE)[instance]
+        counted = [np.bincount(place, states[:, state], size) for state in Freshness]
+        live, stale, offline, unknown = counted
+        trust[unknown > 0] = Trust.UNKNOWN
+        trust[(stale + offline) > 0] = Trust.STALE
+        trust[offline > stale] = Trust.OFFLINE
+        trust[live > 0] = Trust.LIVE
+        trust[(live > 0) & (stale + offline > 0)] = Trust.PARTLY
+        joining = _joining(field)
+        read = field.values if joining is Aggregate.SUM else field.per_chip
+        values = read(store, rollups, Level.INSTANCE, None)[instance]
+        usable = ((states[:, Freshness.LIVE] > 0) | (live[place] == 0)) & ~np.isnan(values)
+        weights = np.where(usable, rollups.covered(field.parts[0], Level.INSTANCE)[instance], 0.0)
+        seen = np.bincount(place, weights, size)
+        known = np.where(usable, values, 0.0)
+        if joining is Aggregate.MAX:
+            joined = np.full(size, -np.inf)
+            np.maximum.at(joined, place[usable], values[usable])
+        elif joining is Aggregate.SUM:
+            joined = np.bincount(place, known, size)
+        else:
+            joined = np.bincount(place, weights * known, size) / np.where(seen > 0, seen, 1.0)
+        return Image(np.where(seen > 0, joined, np.nan).reshape(shape), trust.reshape(shape))
+
+
+_TRUST_OF_STATE = np.array([Trust.LIVE, Trust.STALE, Trust.OFFLINE, Trust.UNKNOWN], np.uint8)
+"""Indexed by `Freshness`."""
+
+
+def rounded_up(value: float) -> float:
+    """Return the next of 8, 16, 40, 80, 160, 400, ...: eight steps of it are whole numbers."""
+    top = 8.0
+    for factor in _factors():
+        if top >= value:
+            break
+        top *= factor
+    return top
+
+
+def _factors() -> list[float]:
+    return [2.0, 2.5, 2.0] * 20
+
+
+def _joining(field: Field) -> Aggregate:
+    if is_count(field):
+        return Aggregate.SUM
+    if len(field.parts) == 1 and BY_NAME[field.parts[0]].aggregate is Aggregate.MAX:
+        return Aggregate.MAX
+    return Aggregate.MEAN
+
+
+def _joined(parts: list[Image], joining: Aggregate) -> Image:
+    """Join chips to one pixel: of live ones where there are any, else of the last values known."""
+    values = np.stack([part.values for part in parts])
+    trust = np.stack([part.trust for part in parts])
+    live = trust == Trust.LIVE
+    any_live = live.any(axis=0)
+    usable = (live | ~any_live) & ~np.isnan(values)
+    count = usable.sum(axis=0)
+    if joining is Aggregate.MAX:
+        joined = np.where(usable, values, -np.inf).max(axis=0)
+    else:
+        joined = np.where(usable, values, 0.0).sum(axis=0)
+        if joining is Aggregate.MEAN:
+            joined /= np.maximum(count, 1)
+    silent = (trust == Trust.STALE) | (trust == Trust.OFFLINE)
+    there = np.where(trust == Trust.NOTHING, 0, trust)
+    whole = np.where((trust == Trust.NOTHING).all(axis=0), np.uint8(Trust.NOTHING), there.max(axis=0))
+    whole[any_live] = Trust.LIVE
+    whole[any_live & silent.any(axis=0)] = Trust.PARTLY
+    return Image(np.where(count > 0, joined, np.nan), whole.astype(np.uint8))

@@ -1,0 +1,171 @@
+"""The zoom levels of the heat map: from lattice to cells and back, for whole windows at once.
+
+A level knows how many chips a pixel is wide, how many cells it takes, and where gaps and labels lie. It knows no values
+and no colours; `heatgrid` knows which chip lies where on the lattice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trnfleet.domain.address import Level
+from trnfleet.tui.fleet.heatmap_grid import GROUP, MARGIN, TILE, Grid, Rect
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Zoom:
+    """One zoom level."""
+
+    title: str
+    """What a pixel is."""
+    chips: int
+    """Chips along a side of a pixel."""
+    width: int
+    """Cells that a pixel is wide."""
+    height: int
+    """Half rows that a pixel is high."""
+    unit: Level | None
+    """What the cursor selects; None for a pixel of several UltraServers."""
+    gap: int = 0
+    """Cells between groups; as many rows, less the one of the label."""
+    tile_gap: int = 0
+    """Cells, and rows, between the tiles of a group."""
+    label: bool = False
+    """Whether a row above each group names it."""
+
+    @property
+    def block(self) -> int:
+        """Chips along a side of what repeats: a group, or a pixel where that is larger."""
+        return max(GROUP, self.chips)
+
+    @property
+    def unit_chips(self) -> int:
+        """Chips along a side of what the cursor selects."""
+        if self.unit is Level.CHIP:
+            return 1
+        if self.unit is Level.INSTANCE:
+            return TILE
+        return self.block
+
+    @cached_property
+    def across(self) -> NDArray[np.int64]:
+        """For each cell column of a block, the pixel column in it; -1 for a gap."""
+        return _template(self.block // self.chips, self.width, 0, self.tile_gap, self.gap)
+
+    @cached_property
+    def down(self) -> NDArray[np.int64]:
+        """For each half row of a block, the pixel row in it; -1 for a gap or the label."""
+        gap = 2 * max(0, self.gap - self.label)
+        return _template(
+            self.block // self.chips, self.height, 2 if self.label else 0, 2 * self.tile_gap, gap
+        )
+
+    def blocks(self, grid: Grid) -> tuple[int, int]:
+        """Return how many blocks stand beside and below each other."""
+        step = self.block // GROUP
+        return -(-grid.columns // step), -(-grid.rows // step)
+
+    def extent(self, grid: Grid) -> tuple[int, int]:
+        """Return the width in cells and the height in rows of the whole map."""
+        beside, below = self.blocks(grid)
+        width = beside * len(self.across) - self.gap + 2 * MARGIN
+        half_rows = below * len(self.down) - 2 * max(0, self.gap - self.label)
+        return width, -(-half_rows // 2)
+
+    def pixels(
+        self, grid: Grid, left: int, top: int, width: int, height: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return pixel columns and rows of a window of cells; -1 where there is none.
+
+        Args:
+            grid: The fleet's places.
+            left: First column of cells.
+            top: First row of cells (whole rows).
+            width: Columns of cells.
+            height: Rows of cells; the answer has two half rows for each.
+        """
+        beside, below = self.blocks(grid)
+        per_block = self.block // self.chips
+        return (
+            _spread(np.arange(left - MARGIN, left - MARGIN + width), self.across, per_block, beside),
+            _spread(np.arange(2 * top, 2 * (top + height)), self.down, per_block, below),
+        )
+
+    def unit_at(self, grid: Grid, x: int, y: int) -> tuple[int, int]:
+        """Return lattice column and row of the upper left chip of the unit that a chip's place belongs to."""
+        side = self.unit_chips
+        limit_x, limit_y = grid.columns * GROUP - 1, grid.rows * GROUP - 1
+        return min(max(x, 0), limit_x) // side * side, min(max(y, 0), limit_y) // side * side
+
+    def rect(self, x: int, y: int) -> Rect:
+        """Return the cells of the unit whose upper left chip is at (x, y)."""
+        pixels = max(1, self.unit_chips // self.chips)
+        left, right = _reach(x // self.chips, pixels, self.across, self.block // self.chips)
+        top, bottom = _reach(y // self.chips, pixels, self.down, self.block // self.chips)
+        return Rect(left + MARGIN, right + MARGIN, top, bottom)
+
+    def hit(self, grid: Grid, column: int, row: int, *, lower: bool = False) -> tuple[int, int] | None:
+        """Return the lattice place of the pixel at a cell (the lower of two where asked), or None for a gap."""
+        across, down = self.pixels(grid, column, row, 1, 1)
+        pixel_x, pixel_y = int(across[0]), int(down[1 if lower else 0])
+        if pixel_x < 0 or pixel_y < 0:
+            return None
+        return pixel_x * self.chips, pixel_y * self.chips
+
+
+ZOOMS = (
+    Zoom("1 chip", 1, 4, 4, Level.CHIP, gap=2, tile_gap=1, label=True),
+    Zoom("1 chip", 1, 2, 2, Level.CHIP, gap=2, tile_gap=1, label=True),
+    Zoom("1 chip", 1, 1, 1, Level.INSTANCE, gap=1, label=True),
+    Zoom("2x2 chips", 2, 1, 1, Level.INSTANCE),
+    Zoom("an instance", 4, 1, 1, Level.ULTRASERVER),
+    Zoom("an UltraServer", 8, 1, 1, Level.ULTRASERVER),
+    Zoom("2x2 UltraServers", 16, 1, 1, None),
+    Zoom("4x4 UltraServers", 32, 1, 1, None),
+)
+"""From near to far, two pixels to a cell from the third on."""
+
+WHOLE_CELL_ZOOMS = tuple(replace(zoom, height=2) if zoom.height == 1 else zoom for zoom in ZOOMS)
+"""The same for terminals without enough colours, where a cell shows one pixel, by a digit."""
+
+
+def fitting(zooms: tuple[Zoom, ...], grid: Grid, width: int, height: int) -> int:
+    """Return the nearest zoom level at which the whole fleet fits `width` x `height` cells; the farthest if none."""
+    for number, zoom in enumerate(zooms):
+        wide, high = zoom.extent(grid)
+        if wide <= width and high <= height:
+            return number
+    return len(zooms) - 1
+
+
+def _template(pixels: int, size: int, lead: int, tile_gap: int, gap: int) -> NDArray[np.int64]:
+    """Return for each cell along a block its pixel: lead, pixels (with a gap amid a group), gap."""
+    parts = [np.full(lead, -1), np.repeat(np.arange(pixels), size), np.full(gap, -1)]
+    template = np.concatenate(parts)
+    if tile_gap:
+        template = np.insert(template, lead + pixels // 2 * size, [-1] * tile_gap)
+    return template.astype(np.int64)
+
+
+def _spread(
+    cells: NDArray[np.int64], template: NDArray[np.int64], per_block: int, blocks: int
+) -> NDArray[np.int64]:
+    """Return the pixels of cells, by repeating a block's template."""
+    block, inside = np.divmod(cells, len(template))
+    pixel = template[inside]
+    return np.where((pixel >= 0) & (block >= 0) & (block < blocks), block * per_block + pixel, -1)
+
+
+def _reach(pixel: int, pixels: int, template: NDArray[np.int64], per_block: int) -> tuple[int, int]:
+    """Return the first cell of a pixel and the cell after the last of `pixels` from it on, in one block."""
+    block, inside = divmod(pixel, per_block)
+    covered = np.flatnonzero((template >= inside) & (template < inside + pixels))
+    start = block * len(template)
+    return start + int(covered[0]), start + int(covered[-1]) + 1

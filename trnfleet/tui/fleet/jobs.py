@@ -1,0 +1,193 @@
+"""The jobs beside the heat map: name, state, how fast it goes, how well it uses its chips, and what faults cost it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.domain.quantities import bare, with_unit
+from trnfleet.monitor.store.findings import Severity
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.format.alerts import worst_of
+from trnfleet.tui.widgets.bar import width_of
+from trnfleet.tui.widgets.line_view import Line, LineView, text_line
+
+if TYPE_CHECKING:
+    from rich.style import Style
+
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.tui.state.alerts import AlertBoard
+    from trnfleet.tui.widgets.bar import Parts
+    from trnfleet.wire.messages import JobMessage
+
+
+ALERTS = 4
+"""Cells in which a job's alerts are told: a gap, a sign and how many there are."""
+
+
+class StateLook(NamedTuple):
+    """How a job's state is told: a sign and a colour beside the word."""
+
+    glyph: str
+    style: Style
+
+
+_CRITICAL, _WARNING, _INFO = (theme.SEVERITY_STYLE[each] for each in Severity)
+_LOOKS = {
+    "running": StateLook("●", theme.BASE),
+    "checkpointing": StateLook("▼", _INFO),
+    "starting": StateLook("▷", _INFO),
+    "stalled": StateLook("▲", _WARNING),
+    "waiting": StateLook("◌", _CRITICAL),
+    "hung": StateLook("‖", _CRITICAL),
+    "failed": StateLook("✖", _CRITICAL),
+    "idle": StateLook("○", theme.QUIET),
+}
+_OTHER = StateLook("·", theme.QUIET)
+"""Of states that are not known here: the word alone says what it is."""
+
+STATE_NARROW, STATE_WIDE = 8, 13
+"""Cells of a state: its word, of which the longest is cut where MFU would have no room."""
+_WIDE_FROM = 60
+PACE = 12
+NAME_LEAST, NAME_MOST = 9, 24
+
+
+def look(state: str) -> StateLook:
+    """Return how a state is told."""
+    return _LOOKS.get(state, _OTHER)
+
+
+def pace(job: JobMessage) -> str:
+    """Return how fast a job goes, in the terms of its kind."""
+    if job.tokens_per_s is not None:
+        return f"{bare(job.tokens_per_s, '')} tok/s"
+    if job.steps_per_s is not None:
+        # Steps take seconds: below one a second, the time of one says more.
+        return f"{job.steps_per_s:.3g} step/s"
+    return "n/a"
+
+
+class JobPlan(NamedTuple):
+    """The columns of the list at a width."""
+
+    name: int
+    state: int
+    has_mfu: bool
+    has_lost: bool
+    has_restarts: bool
+    has_kind: bool
+
+    @staticmethod
+    def of(width: int, longest: int) -> JobPlan:
+        """Return what there is room for beside names of which the longest has `longest` characters."""
+        # Sign and gaps, state, pace.
+        state = STATE_WIDE if width >= _WIDE_FROM else STATE_NARROW
+        left = width - 3 - (1 + state) - (1 + PACE)
+        wanted = min(NAME_MOST, max(NAME_LEAST, longest))
+        shown: list[bool] = []
+        for cells in (8, 9, 10, 10):
+            fits = left - cells >= wanted and all(shown)
+            shown.append(fits)
+            left -= cells if fits else 0
+        return JobPlan(max(NAME_LEAST, min(left, wanted)), state, *shown)
+
+
+def head(jobs: int, plan: JobPlan) -> Parts:
+    """Return the list's head: how many there are, and what its columns are."""
+    title = " Jobs "
+    amount = f"{jobs:,}"
+    room = 3 + plan.name
+    parts: Parts = [(title, theme.STRONG), (amount.ljust(max(0, room - len(title))), theme.QUIET)]
+    texts = [f" {'state':{plan.state}}", f" {'pace':>{PACE}}"]
+    texts += [f" {'MFU':>7}"] * plan.has_mfu + [f" {'lost':>8}"] * plan.has_lost
+    texts += [f" {'restarts':>9}"] * plan.has_restarts + [f" {'kind':9}"] * plan.has_kind
+    return [*parts, ("".join(texts), theme.GHOST)]
+
+
+class JobList(LineView, can_focus=False):
+    """Jobs, one a line, in the order of their names."""
+
+    def __init__(self, monitor: FleetState, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+        super().__init__(id=id)
+        self.monitor = monitor
+        self.alert_board: AlertBoard | None = None
+        """What there is of alerts; the app's."""
+
+    @property
+    def line_width(self) -> int:
+        """Cells of its lines."""
+        return self._visible_size().width
+
+    def plan(self, width: int) -> JobPlan:
+        """Return the columns at a width."""
+        return JobPlan.of(width - self._room_of_alerts, max(map(len, self.monitor.ingest.jobs), default=0))
+
+    @property
+    def _room_of_alerts(self) -> int:
+        """Cells at the end of a line in which alerts are told; 0 where there are no rules."""
+        board = self.alert_board
+        return ALERTS if board is not None and board.has_rules else 0
+
+    def head(self, jobs: int) -> Parts:
+        """Return the list's head at the present width."""
+        width = self.line_width
+        parts = head(jobs, self.plan(width))
+        left = width - width_of(parts)
+        title = next((each for each in ("alerts", "!") if len(each) + 1 <= left), "")
+        return [*parts, (f"{title:>{max(0, left)}}", theme.GHOST)] if self._room_of_alerts else parts
+
+    def tick(self, limit: int | None = None) -> int:
+        """Paint what changed."""
+        self.set_extent(0, len(self.monitor.ingest.jobs))
+        return super().tick(limit)
+
+    def lines(self, top: int, height: int, width: int) -> list[Line]:
+        """Return the jobs in the window."""
+        jobs = self.monitor.ingest.jobs
+        names = sorted(jobs)[top : top + height]
+        if not names:
+            return [text_line([(" no jobs", theme.GHOST)], width)]
+        plan = self.plan(width)
+        return [
+            text_line([*row(jobs[name], plan), *self._alerts(name, width, plan)], width) for name in names
+        ]
+
+    def _alerts(self, name: str, width: int, plan: JobPlan) -> Parts:
+        """Return the alerts of a job, at the end of its line: the worst one's sign, and how many there are."""
+        held = self.alert_board.of_job(name) if self.alert_board is not None else []
+        if not held:
+            return []
+        worst = worst_of(held)
+        used = width_of(row(self.monitor.ingest.jobs[name], plan))
+        text = f"{theme.SEVERITY_GLYPH[worst]}{min(len(held), 99)}"
+        return [(f"{text:>{max(0, width - used)}}", theme.SEVERITY_STYLE[worst])]
+
+
+def row(job: JobMessage, plan: JobPlan) -> Parts:
+    """Return one job's line."""
+    glyph, style = look(job.state)
+    parts: Parts = [
+        (f" {glyph} ", style),
+        (_cut(plain(job.job), plan.name).ljust(plan.name), theme.BASE),
+        (f" {_cut(plain(job.state), plan.state):{plan.state}}", style),
+        (f" {pace(job):>{PACE}}", theme.BASE),
+    ]
+    if plan.has_mfu:
+        parts.append((f" {with_unit(None if job.mfu is None else 100 * job.mfu, '%'):>7}", theme.QUIET))
+    if plan.has_lost:
+        parts.append((f" {_steps(job.steps_lost):>8}", _WARNING if job.steps_lost else theme.QUIET))
+    if plan.has_restarts:
+        parts.append((f" {_steps(job.restarts):>9}", _WARNING if job.restarts else theme.QUIET))
+    if plan.has_kind:
+        parts.append((f" {_cut(plain(job.kind), 9):9}", theme.QUIET))
+    return parts
+
+
+def _steps(number: float | None) -> str:
+    """Return a count, nothing where it makes no sense for a kind of job."""
+    return "" if number is None else bare(number, "events")
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 1] + "…"

@@ -1,0 +1,1 @@
+"""Formatting: values as text, pure functions."""

@@ -1,0 +1,276 @@
+"""Alerts in words: signs, ages, places, amounts, and who has what in hand; pure functions without a widget.
+
+What they return is fit for the screen: texts of rules, people and the wire go through `plain` here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.alerts.alert import address_of
+from trnfleet.domain.alerts.matchers import Matcher
+from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF
+from trnfleet.domain.alerts.silences import Span
+from trnfleet.domain.alerts.templates import condition_text
+from trnfleet.domain.quantities import count, duration
+from trnfleet.monitor.alerting.silences import Standing
+from trnfleet.monitor.store.findings import Severity
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.fleet.findings import shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.domain.alerts.silences import Preview, Silence
+    from trnfleet.monitor.alerting.engine import Alerts, Counts
+    from trnfleet.tui.state.alerts import Held
+    from trnfleet.tui.widgets.bar import Parts
+
+_SHORT = {Severity.CRITICAL: "crit", Severity.WARNING: "warn", Severity.INFO: "info"}
+_PLACES = ("chip", "instance", "ultraserver", "cluster", "job", "reservation", "publisher")
+"""Labels that say where an alert is, the deepest first."""
+_MOST_NAMES = 3
+_DURATION = re.compile(r"\b(\d+) (s|min|h|d)\b")
+
+
+def severity_text(severity: Severity, *, short: bool = False) -> str:
+    """Return a severity as a sign and a word."""
+    return f"{theme.SEVERITY_GLYPH[severity]} {_SHORT[severity] if short else severity.name.lower()}"
+
+
+def age_text(seconds: float) -> str:
+    """Return how long something lasts in at most four cells: `59s`, `9m`, `1h05`, `23h`, `14d`."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3_600:
+        return f"{whole // 60}m"
+    if whole < 36_000:
+        return f"{whole // 3_600}h{whole % 3_600 // 60:02d}"
+    if whole < 86_400:
+        return f"{whole // 3_600}h"
+    return f"{min(999, whole // 86_400)}d"
+
+
+def age_s(alert: Alert, now_ns: int) -> float:
+    """Return for how long an alert fires, or is pending."""
+    return (now_ns - (alert.since_ns if alert.fired_ns is None else alert.fired_ns)) / NS_PER_S
+
+
+def time_text(instant_ns: int, now_ns: int) -> str:
+    """Return an instant as a time of day, with its date where that is not today's."""
+    day, time = format_rfc3339(instant_ns)[:19].split("T")
+    return time if format_rfc3339(now_ns)[:10] == day else f"{day} {time}"
+
+
+def where_text(alert: Alert, room: int = 200) -> str:
+    """Return what an alert is about, from a segment's beginning where there is little room."""
+    place = address_of(alert)
+    if alert.rule.scope not in LEVEL_OF:
+        # A job's first place says less than its name.
+        return plain(alert.target, max(1, room)) if alert.target else "fleet"
+    text = plain(place)
+    short = shortened(text, room)
+    if short == text or not short.startswith("chip"):
+        return short or "fleet"
+    # A chip's number alone says nothing: as much of its instance's name as there is room for stands before it.
+    return f"…{text[1 - max(room, 2) :]}"
+
+
+def amount_text(alert: Alert) -> str:
+    """Return how much of the fleet it is, such as `64 chips`; empty for one of what the rule looks at."""
+    scope = alert.rule.scope
+    if scope in LANES and alert.members > 1:
+        return f"{count(alert.members)} {scope.value}s"
+    if alert.chips > 1:
+        return f"{count(alert.chips)} chips"
+    return f"{count(alert.members)} {scope.value}s" if alert.members > 1 else ""
+
+
+def compact(text: str) -> str:
+    """Return a value's text with its durations written short, such as `2m 05s`."""
+    return _DURATION.sub(lambda found: found[1] + found[2][0], text) if " " in text else text
+
+
+def standing_text(held: Held, alerts: Alerts, now_ns: int) -> str:
+    """Return who has an alert in hand and for how long, or why it is not told; what is odd about it where it is."""
+    alert, quieting = held.alert, alerts.quieting
+    if held.standing is Standing.ACKED:
+        ack = quieting.ack_of(alert, now_ns)
+        return "" if ack is None else f"acked {plain(ack.owner, 20)}, {_left(ack.ends_ns, now_ns)}"
+    if held.standing is Standing.SILENCED:
+        silences = quieting.silences_of(alert, now_ns)
+        if not silences:
+            return "silenced"
+        last = max(silences, key=lambda each: each.ends_ns)
+        return f"silenced {plain(last.who, 20)}, {_left(last.ends_ns, now_ns)}"
+    if held.standing is Standing.INHIBITED:
+        other = alerts.find(alert.inhibited_by)
+        return f"see {plain(other.name)}" if other is not None else "inhibited"
+    if held.standing is Standing.PENDING:
+        return f"pending {age_text(age_s(alert, now_ns))} of {age_text(alert.rule.for_s)}"
+    if alert.is_flapping:
+        return f"flaps {alert.times}x"
+    return "last known" if alert.is_silent else ""
+
+
+def condition_words(rule: Rule) -> str:
+    """Return what a rule holds, in words: `power_w above 400 W for 30 s`."""
+    figure = "" if rule.figure is None else f"{rule.figure} "
+    if rule.named:
+        figure = " or ".join(rule.named) + " "
+    window = f" over {duration(rule.window_s)}" if rule.window_s is not None else ""
+    of = rule.minus_median_of or rule.share_of_median_of
+    median = f" against the median of the {of}" if of else ""
+    lasting = f" for {duration(rule.for_s)}" if rule.for_s else ""
+    also = "".join(f" and {each.figure or ''} {condition_text(rule, each)}" for each in rule.also)
+    return f"{figure}{condition_text(rule, rule)}{window}{median}{also}{lasting}"
+
+
+def unit_of(rule: Rule) -> str:
+    """Return the unit of a rule's figure; empty for none."""
+    return "" if rule.figure is None else FIGURES[rule.scope][rule.figure].unit
+
+
+def counts_parts(
+    counts: Counts, *, short: bool = False, tight: bool = False, with_quiet: bool = True
+) -> Parts:
+    """Return how many alerts fire, worst first, for the header: severity as sign, word and colour.
+
+    Args:
+        counts: How many there are.
+        short: Whether words are cut to four letters.
+        tight: Whether signs stand for the words.
+        with_quiet: Whether what somebody has in hand is told, too.
+    """
+    looks = {
+        Severity.CRITICAL: (counts.critical, theme.BAR_DOWN),
+        Severity.WARNING: (counts.warning, theme.BAR_ALERT),
+        Severity.INFO: (counts.info, theme.HEAD_ACCENT),
+    }
+    parts: Parts = []
+    for severity, (number, style) in looks.items():
+        if not number or (severity is Severity.INFO and (tight or counts.critical or counts.warning)):
+            continue
+        glyph, word = theme.SEVERITY_GLYPH[severity], severity.name.lower()
+        word = "" if tight else f" {_SHORT[severity] if short else word}"
+        parts.append((f" {glyph} {count(number)}{word} ", style))
+    quiet = [
+        f"{count(number)} {word}"
+        for number, word in (
+            (counts.acked, "acked"),
+            (counts.silenced, "silenced"),
+            (counts.pending, "pending"),
+        )
+        if number
+    ]
+    if not parts:
+        parts.append((" all in hand " if counts.acked or counts.silenced else " nothing fires ", theme.HEAD))
+    if quiet and with_quiet:
+        parts.append((f" {', '.join(quiet)} ", theme.HEAD))
+    return parts
+
+
+def alerts_line(held: list[Held], now_ns: int, room: int, *, most: int = 8) -> Parts:
+    """Return alerts beside each other, worst first, as far as there is room: sign, rule and age of each, then how many more.
+
+    Args:
+        held: The alerts.
+        now_ns: Monitor time.
+        room: Cells.
+        most: The most that are named.
+    """
+    ordered = sorted(held, key=lambda each: each.severity)
+    parts: Parts = []
+    used = 0
+    for number, each in enumerate(ordered):
+        text = f"{theme.SEVERITY_GLYPH[each.severity]} {plain(each.alert.name)} {age_text(age_s(each.alert, now_ns))}"
+        left = len(ordered) - number
+        more = f"+{count(left)} more"
+        if number >= most or used + len(text) + 2 + (len(more) + 2 if left > 1 else 0) > room:
+            if used + len(more) <= room:
+                parts.append((more, theme.QUIET))
+            break
+        parts += [(text, theme.SEVERITY_STYLE[each.severity]), ("  ", theme.BASE)]
+        used += len(text) + 2
+    return parts
+
+
+def tally_text(held: list[Held]) -> str:
+    """Return how many alerts there are of each severity, worst first, such as `✖ 2 ▲ 5`; empty for none."""
+    counted = [sum(each.severity is severity for each in held) for severity in Severity]
+    return " ".join(
+        f"{theme.SEVERITY_GLYPH[severity]} {count(number)}"
+        for severity, number in zip(Severity, counted, strict=True)
+        if number
+    )
+
+
+def worst_of(held: list[Held]) -> Severity:
+    """Return the worst severity of some alerts, of which there is at least one."""
+    return min(each.severity for each in held)
+
+
+def where_label(labels: Mapping[str, str]) -> str:
+    """Return the label that says where an alert is, the deepest; empty for none."""
+    return next((label for label in _PLACES if labels.get(label)), "")
+
+
+def matchers_of(labels: Mapping[str, str]) -> str:
+    """Return matchers for what is like an alert: its name, and its deepest place."""
+    where = where_label(labels)
+    chosen = ["alertname", *([where] if where else [])]
+    return " ".join(str(Matcher(label, "=", labels[label])) for label in chosen if label in labels)
+
+
+def preview_text(preview: Preview) -> str:
+    """Return what a silence would hide, in a line."""
+    critical = f" ({count(preview.critical)} critical)" if preview.critical else ""
+    if not preview.firing and not preview.pending:
+        return "would hide nothing at present"
+    parts = [f"{count(preview.firing)} firing{critical}"]
+    if preview.pending:
+        parts.append(f"{count(preview.pending)} pending")
+    names = _names(f"{plain(each.name)} {where_text(each, 24)}" for each in preview.examples)
+    return f"would hide {', '.join(parts)}: {names}" + (
+        ", …" if preview.firing + preview.pending > _MOST_NAMES else ""
+    )
+
+
+def silence_state(silence: Silence, now_ns: int) -> str:
+    """Return how a silence stands and until when."""
+    span = silence.span(now_ns)
+    if span is Span.ACTIVE:
+        return f"{_left(silence.ends_ns, now_ns)}"
+    if span is Span.TO_COME:
+        return f"in {age_text((silence.starts_ns - now_ns) / NS_PER_S)}"
+    return "over"
+
+
+def silence_text(silence: Silence) -> str:
+    """Return what a silence is for."""
+    return " ".join(plain(str(matcher)) for matcher in silence.matchers)
+
+
+def alarm_text(fresh: list[Held]) -> str:
+    """Return new alerts in a line for a notification: worst first, no control characters."""
+    ordered = sorted(fresh, key=lambda each: each.severity)
+    noun = "new alert" if len(ordered) == 1 else "new alerts"
+    names = _names(
+        f"{each.alert.severity} {each.alert.name} {where_text(each.alert, 40)}" for each in ordered
+    )
+    rest = f" and {count(len(ordered) - _MOST_NAMES)} more" if len(ordered) > _MOST_NAMES else ""
+    return plain(f"{count(len(ordered))} {noun}: {names}{rest}")
+
+
+def _names(texts: Iterable[str]) -> str:
+    return ", ".join(text for text, _ in zip(texts, range(_MOST_NAMES), strict=False))
+
+
+def _left(ends_ns: int, now_ns: int) -> str:
+    return f"{age_text((ends_ns - now_ns) / NS_PER_S)} left"

@@ -1,0 +1,290 @@
+"""A reservation in words and signs: pure functions from what the monitor knows to texts of a line."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.domain.reservations.states import ENDED, BlockState, InterconnectStatus
+from trnfleet.monitor.store.findings import Severity
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.widgets.cells import bar, fit, right
+
+if TYPE_CHECKING:
+    from rich.style import Style
+
+    from trnfleet.monitor.reservations.table import Reservation
+    from trnfleet.tui.widgets.bar import Parts
+
+_ENDED = frozenset(state.value for state in ENDED) | {"unsupported"}
+_WAITS = frozenset(
+    {BlockState.SCHEDULED.value, BlockState.PAYMENT_PENDING.value, "pending", "assessing", "delayed"}
+)
+_HOUR_S, _DAY_S = 3_600, 86_400
+_DOUBTFUL = frozenset({BlockState.PAYMENT_PENDING.value, "delayed", "cancelling"})
+PICKED = "◆"
+"""Stands before the reservation that is picked out, and what holds an instance of it."""
+LAST_CALL_S = 1_800.0
+"""Before the first termination: then a block can no longer be extended either."""
+
+
+def is_ended(reservation: Reservation) -> bool:
+    """Say whether nothing more will become of it."""
+    return reservation.message.state.value in _ENDED
+
+
+def is_waiting(reservation: Reservation) -> bool:
+    """Say whether it is still to begin."""
+    return reservation.message.state.value in _WAITS
+
+
+def is_impaired(reservation: Reservation) -> bool:
+    """Say whether the links between its instances are."""
+    return reservation.message.interconnect is InterconnectStatus.IMPAIRED
+
+
+def severity(reservation: Reservation) -> Severity | None:
+    """Return how much it needs a look; None where it does not, or where nobody tells any more."""
+    message = reservation.message
+    if not reservation.is_current:
+        return None
+    if message.state.value == BlockState.UNAVAILABLE.value:
+        return Severity.CRITICAL
+    if is_impaired(reservation) or message.unavailable:
+        return Severity.CRITICAL
+    if reservation.is_near_end and (reservation.to_termination_s or 0.0) < LAST_CALL_S:
+        return Severity.CRITICAL
+    if reservation.is_near_end or reservation.is_idle:
+        return Severity.WARNING
+    return Severity.WARNING if message.state.value in _DOUBTFUL else None
+
+
+def state_text(reservation: Reservation) -> str:
+    """Return its state as a sign and words; what needs a look is said instead of `active`.
+
+    A question mark stands before what is only known from before its publisher went.
+    """
+    message, found = reservation.message, severity(reservation)
+    state = plain(message.state.value, 20)
+    if is_ended(reservation):
+        return f"· {state}"
+    if not reservation.is_current:
+        return f"? {state}"
+    if found is None:
+        return f"{'○' if is_waiting(reservation) else '●'} {state}"
+    word = state
+    if is_impaired(reservation):
+        word = "impaired"
+    elif message.unavailable and state == BlockState.ACTIVE.value:
+        word = f"{message.unavailable} out"
+    elif reservation.is_near_end:
+        word = "terminating" if (reservation.to_termination_s or 0.0) < 0 else "ending"
+        word += ", idle" if reservation.is_idle else ""
+    elif reservation.is_idle:
+        word = "idle"
+    return f"{theme.SEVERITY_GLYPH[found]} {word}"
+
+
+def countdown(seconds: float) -> str:
+    """Return a time to come in at most seven cells: `12d 03h`, `2h 05m`, `9m 07s`; `over` where it has passed."""
+    if seconds < 0:
+        return "over"
+    # The last second is counted down to nothing.
+    whole = math.ceil(seconds)
+    if whole >= 100 * _DAY_S:
+        return f"{whole // _DAY_S}d"
+    if whole >= _DAY_S:
+        return f"{whole // _DAY_S}d {whole % _DAY_S // _HOUR_S:02d}h"
+    if whole >= _HOUR_S:
+        return f"{whole // _HOUR_S}h {whole % _HOUR_S // 60:02d}m"
+    return f"{whole // 60}m {whole % 60:02d}s"
+
+
+def until_text(reservation: Reservation) -> str:
+    """Return what is next: its start or its end, and in how long."""
+    if is_ended(reservation):
+        return "over"
+    if is_waiting(reservation):
+        return f"starts {countdown(reservation.to_start_s)}"
+    if reservation.to_end_s is None:
+        return "no end"
+    return f"ends {countdown(reservation.to_end_s)}"
+
+
+def termination_text(reservation: Reservation) -> str:
+    """Return in how long its instances begin to be terminated; empty where they are not at all."""
+    seconds = reservation.to_termination_s
+    if seconds is None or is_ended(reservation) or is_waiting(reservation):
+        return ""
+    return "now" if seconds < 0 else countdown(seconds)
+
+
+def money(amount: Decimal | None, currency: str = "") -> str:
+    """Return an amount with separators; `n/a` where it is not known."""
+    if amount is None:
+        return "n/a"
+    return f"{amount:,.2f}" + (f" {plain(currency, 3)}" if currency else "")
+
+
+def fee_of(reservation: Reservation) -> Decimal | None:
+    """Return what was paid for it up front, or is due."""
+    return None if reservation.message.fee is None else Decimal(reservation.message.fee)
+
+
+def what_text(reservation: Reservation, width: int = 40) -> str:
+    """Return what it holds, such as `UltraServer` or `2 x trn2.48xlarge`; the family alone where there is little room."""
+    message = reservation.message
+    if message.ultraserver_type is not None:
+        return "UltraServer"
+    whole = f"{message.instances} x {plain(message.instance_type, 20)}"
+    return whole if len(whole) <= width else whole.partition(".")[0]
+
+
+def used_text(reservation: Reservation) -> str:
+    """Return instances in use of those reserved; a question mark where nobody knows."""
+    if is_ended(reservation) or is_waiting(reservation):
+        return f"-/{reservation.message.instances}"
+    used = "?" if reservation.used is None else str(reservation.used)
+    return f"{used}/{reservation.message.instances}"
+
+
+def short_id(text: str, width: int) -> str:
+    """Return an id whose end is kept where there is too little room: it is what tells ids apart."""
+    shown = plain(text, 64)
+    return shown if len(shown) <= width else shown[:3] + "…" + shown[len(shown) - width + 4 :]
+
+
+class ReservationPlan(NamedTuple):
+    """Cells of the columns at a width, without the space behind each; 0 where there is no room."""
+
+    state: int
+    id: int
+    what: int
+    used: int
+    bar: int
+    util: int
+    until: int
+    terminates: int
+    idle: int
+    fee: int
+    interconnect: int
+    zone: int
+    extend: int
+
+    @staticmethod
+    def of(width: int) -> ReservationPlan:
+        """Return the columns for a width in cells."""
+        plan = ReservationPlan(17, 9, 11, 5, 0, 6, 14, 0, 9, 0, 0, 0, 0)
+        for least, change in (
+            (92, {"id": 20}),
+            (103, {"terminates": 10}),
+            (116, {"fee": 12}),
+            (124, {"what": 17}),
+            (140, {"bar": 10, "idle": 13}),
+            (154, {"interconnect": 12}),
+            (168, {"zone": 12}),
+            (198, {"extend": 30}),
+        ):
+            if width >= least:
+                plan = plan._replace(**change)
+        return plan
+
+
+def head(width: int) -> Parts:
+    """Return the columns' titles."""
+    plan = ReservationPlan.of(width)
+    titles = [
+        fit("state", plan.state),
+        fit("id", plan.id),
+        fit("holds", plan.what),
+        right("used", plan.used),
+        right("util", plan.util + (plan.bar + 1 if plan.bar else 0)),
+        fit("next", plan.until),
+        right("terminates", plan.terminates),
+        right("$/h idle" if plan.idle < 13 else "idle per hour", plan.idle),
+        right("fee", plan.fee),
+        fit("interconnect", plan.interconnect),
+        fit("zone", plan.zone),
+        fit("extension", plan.extend),
+    ]
+    return [(" " + " ".join(title for title in titles if title), theme.HEAD)]
+
+
+def row(reservation: Reservation, plan: ReservationPlan, *, selected: bool, picked: bool) -> Parts:
+    """Return one reservation's line.
+
+    Args:
+        reservation: What is told of.
+        plan: The columns.
+        selected: Whether the cursor is on it.
+        picked: Whether it is picked out in every view.
+    """
+    message = reservation.message
+    ended = is_ended(reservation) or not reservation.is_current
+    body: Style = theme.SELECTED if selected else theme.GHOST if ended else theme.BASE
+    quiet: Style = theme.SELECTED_QUIET if selected else theme.GHOST if ended else theme.QUIET
+    found = severity(reservation)
+    alert = body if found is None or selected else theme.SEVERITY_STYLE[found]
+    idle = reservation.idle_per_h
+    costs = idle is not None and idle > 0
+    parts: Parts = [
+        (PICKED if picked else ">" if selected else " ", body),
+        (fit(state_text(reservation), plan.state) + " ", alert),
+        (fit(short_id(message.id, plan.id), plan.id) + " ", body),
+        (fit(what_text(reservation, plan.what), plan.what) + " ", body),
+        (right(used_text(reservation), plan.used) + " ", body),
+    ]
+    util = reservation.util_pct
+    if plan.bar:
+        filled = () if util is None or ended else bar(util / 100.0, plan.bar)
+        parts += [(text, body if selected else style) for text, style in filled]
+        parts.append((" " * (1 if filled else plan.bar + 1), quiet))
+    shown = (
+        "" if is_ended(reservation) or is_waiting(reservation) else "n/a" if util is None else f"{util:.1f}%"
+    )
+    near = theme.SEVERITY_STYLE[Severity.WARNING] if reservation.is_near_end and not selected else body
+    parts += [
+        (right(shown, plan.util) + " ", body),
+        (fit(until_text(reservation), plan.until) + " ", near),
+    ]
+    if plan.terminates:
+        parts.append((right(termination_text(reservation), plan.terminates) + " ", near))
+    money_style = theme.SEVERITY_STYLE[Severity.WARNING] if costs and not selected else quiet
+    parts.append((right("" if idle is None else money(idle), plan.idle) + " ", money_style))
+    if plan.fee:
+        parts.append((right(money(fee_of(reservation)), plan.fee) + " ", quiet))
+    if plan.interconnect:
+        status = message.interconnect
+        is_bad = status is InterconnectStatus.IMPAIRED and not selected
+        style = theme.SEVERITY_STYLE[Severity.CRITICAL] if is_bad else quiet
+        parts.append((fit("" if status is None else status.value, plan.interconnect) + " ", style))
+    if plan.zone:
+        parts.append((fit(plain(message.zone), plan.zone) + " ", quiet))
+    if plan.extend:
+        parts.append((fit(extension_text(reservation), plan.extend), quiet))
+    return parts
+
+
+def extension_text(reservation: Reservation) -> str:
+    """Return whether it can be extended now."""
+    if reservation.can_extend:
+        return "can be extended"
+    return f"no: {plain(reservation.why_not, 40)}" if not is_ended(reservation) else ""
+
+
+def matches(reservation: Reservation, pattern: str) -> bool:
+    """Say whether a pattern leaves it: a part of id, state, type, zone or place, or with `!` none of them; case is nothing."""
+    text = pattern.removeprefix("!").lower()
+    message = reservation.message
+    said = (
+        message.id,
+        message.state.value,
+        state_text(reservation),
+        what_text(reservation),
+        message.instance_type,
+        message.zone,
+        *message.on,
+    )
+    return not text or any(text in each.lower() for each in said) is not pattern.startswith("!")

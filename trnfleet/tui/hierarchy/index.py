@@ -1,0 +1,303 @@
+"""Which row of the tree-table shows which node: arithmetic over the layout's ranges.
+
+No object stands for a chip, and nothing loops over chips: rows are counted with sums over instances, and only parents
+that a window touches are looked at one by one. What is open is kept by address, so that it outlives a layout; nodes
+are found again when the layout changes. It reads no values and draws nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain import address
+from trnfleet.domain.address import Level
+from trnfleet.domain.layout import FLEET_NODE, Layout, Node
+from trnfleet.domain.metrics import BY_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from trnfleet.tui.hierarchy.filter import Selection
+
+    Order = Callable[[Level, NDArray[np.int64]], NDArray[np.intp] | None]
+
+CORE_LANES = BY_NAME["nc_util_pct"].width
+"""A core's number is its lane in the store's per-core columns: chip row x `CORE_LANES` + core."""
+
+
+class Row(NamedTuple):
+    """A visible row."""
+
+    node: Node
+    is_open: bool
+
+
+@dataclass(slots=True)
+class Expansion:
+    """Which nodes are open: a depth for whole subtrees, and single nodes that are the other way round."""
+
+    depths: dict[str, Level] = field(default_factory=lambda: {"": Level.ULTRASERVER})
+    """For the subtree at an address, the level down to which it is open to; the fleet's is always there."""
+    toggled: set[str] = field(default_factory=set)
+
+    def toggle(self, path: str) -> None:
+        """Open the node at `path` if it is closed, and the reverse."""
+        self.toggled ^= {path}
+
+    def set_depth(self, path: str, depth: Level) -> None:
+        """Open everything from `path` down to a level, and close what is below it."""
+        below = path + "/" if path else ""
+        self.toggled = {each for each in self.toggled if each != path and not each.startswith(below)}
+        self.depths = {each: level for each, level in self.depths.items() if not each.startswith(below)}
+        self.depths[path] = depth
+        self.depths.setdefault("", Level.ULTRASERVER)
+
+    def depth_at(self, path: str) -> Level:
+        """Return the depth that holds for the node at `path`."""
+        while path not in self.depths:
+            path = address.parent(path)
+        return self.depths[path]
+
+
+class TreeIndex:
+    """Rows of the tree over one layout, from the clusters down; the fleet itself has no row."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        expansion: Expansion,
+        selection: Selection | None = None,
+        order: Order | None = None,
+    ) -> None:
+        """Index the rows of a layout.
+
+        Args:
+            layout: The fleet.
+            expansion: What is open; call `refresh` after it has changed.
+            selection: What a filter leaves of it.
+            order: Returns the order in which siblings (a level and their numbers) are shown, None for that of their
+                addresses; call `resort` when it would return another.
+        """
+        self.layout = layout
+        self._expansion = expansion
+        self._selection = selection
+        self._order = order
+        cores = np.array([kind.chip.neuroncores for kind in layout.types], dtype=np.int64)
+        self._cores: NDArray[np.int64] = cores[layout.instance_type] if len(cores) else np.zeros(0, np.int64)
+        self._chips = np.diff(layout.chip_start) if selection is None else selection.chips
+        self._heights: dict[Level, dict[Level, NDArray[np.int64]]] = {}
+        self._branches: dict[Node, _Branch] = {}
+        self._special: dict[Node, set[Node]] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take on a changed expansion."""
+        self._branches.clear()
+        self._special.clear()
+        for path in (*self._expansion.toggled, *self._expansion.depths):
+            node = find_node(self.layout, path)
+            while node is not None and node.level is not Level.FLEET:
+                above = parent_of(self.layout, node)
+                self._special.setdefault(above, set()).add(node)
+                node = above
+        depth = self._expansion.depths[""]
+        self.rows = int(self._children(FLEET_NODE, depth)[1].sum())
+
+    def resort(self) -> None:
+        """Forget in which order siblings are shown."""
+        self._branches.clear()
+
+    def window(self, top: int, count: int) -> list[Row]:
+        """Return the `count` rows from row `top` on, fewer at the end."""
+        rows: list[Row] = []
+        if count > 0 and 0 <= top < self.rows:
+            self._walk(FLEET_NODE, self._expansion.depths[""], top, count, rows)
+        return rows
+
+    def at(self, row: int) -> Row | None:
+        """Return what row `row` shows."""
+        found = self.window(row, 1)
+        return found[0] if found else None
+
+    def row_of(self, node: Node) -> int | None:
+        """Return the row that shows a node; None where it is filtered out or something above it is closed."""
+        row, reached = self._locate(node)
+        return row if reached == node else None
+
+    def nearest(self, path: str) -> int:
+        """Return the row that shows the node at `path`, or the deepest thing above it that is shown; 0 for none."""
+        node = find_node(self.layout, path)
+        while node is None and path:
+            path = address.parent(path)
+            node = find_node(self.layout, path)
+        return max(0, self._locate(node or FLEET_NODE)[0])
+
+    def reveal(self, path: str) -> None:
+        """Open everything above `path`."""
+        above = address.parent(path)
+        while above:
+            node = find_node(self.layout, above)
+            if node is not None and not self._is_open(node):
+                self._expansion.toggle(above)
+            above = address.parent(above)
+        self.refresh()
+
+    def _is_open(self, node: Node) -> bool:
+        path = node_path(self.layout, node)
+        return (node.level < self._expansion.depth_at(path)) != (path in self._expansion.toggled)
+
+    def _locate(self, node: Node) -> tuple[int, Node]:
+        """Return the row of a node or of the deepest thing above it that is shown, and which that is."""
+        chain = [node]
+        while chain[-1].level is not Level.FLEET:
+            chain.append(parent_of(self.layout, chain[-1]))
+        row, depth, above = -1, self._expansion.depths[""], chain.pop()
+        while chain:
+            child = chain.pop()
+            branch = self._branch(above, depth)
+            places = np.flatnonzero(branch.numbers == child.number)
+            if not len(places):
+                break
+            place = int(places[0])
+            start = int(branch.ends[place - 1]) if place else 0
+            row += 1 + start
+            depth, above = self._depth(above, child, depth), child
+            if branch.ends[place] - start == 1:
+                break
+        return row, above
+
+    def _walk(self, node: Node, depth: Level, skip: int, count: int, rows: list[Row]) -> None:
+        """Append rows below a node, leaving out the first `skip`, until there are `count`."""
+        numbers, ends = self._branch(node, depth)
+        place = int(np.searchsorted(ends, skip, side="right"))
+        start = int(ends[place - 1]) if place else 0
+        # Every child takes at least a row, so that no more of them can be needed.
+        stop = place + count - len(rows) + 1
+        level = Level(node.level + 1)
+        for number, end in zip(numbers[place:stop].tolist(), ends[place:stop].tolist(), strict=True):
+            child = Node(level, number)
+            is_open = end - start > 1
+            if skip <= start:
+                rows.append(Row(child, is_open))
+            if len(rows) < count and is_open:
+                self._walk(child, self._depth(node, child, depth), max(0, skip - start - 1), count, rows)
+            if len(rows) >= count:
+                return
+            start = end
+
+    def _depth(self, above: Node, node: Node, inherited: Level) -> Level:
+        """Return the depth that holds below a node, a child of `above`."""
+        if node not in self._special.get(above, ()):
+            return inherited
+        return self._expansion.depths.get(node_path(self.layout, node), inherited)
+
+    def _branch(self, node: Node, depth: Level) -> _Branch:
+        """Return a node's children as they are shown; kept until something changes."""
+        branch = self._branches.get(node)
+        if branch is None:
+            numbers, heights = self._children(node, depth)
+            order = self._order(Level(node.level + 1), numbers) if self._order and len(numbers) > 1 else None
+            if order is not None:
+                numbers, heights = numbers[order], heights[order]
+            if len(self._branches) > _MOST_BRANCHES:
+                self._branches.clear()
+            branch = self._branches[node] = _Branch(numbers, np.cumsum(heights))
+        return branch
+
+    def _children(self, node: Node, depth: Level) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the numbers and heights (rows, their own among them) of a node's children that are not hidden."""
+        layout = self.layout
+        span = layout.children(node)
+        level = Level(node.level + 1)
+        if level is Level.CORE:
+            numbers = node.number * CORE_LANES + np.arange(span.start, span.stop)
+            return numbers, np.ones(len(numbers), np.int64)
+        numbers = np.arange(span.start, span.stop)
+        if level is Level.CHIP:
+            if self._selection is not None and self._selection.some[node.number]:
+                numbers = span.start + self._selection.numbers[self._selection.numbers < len(span)]
+            rows = 1 + int(self._cores[node.number]) if depth >= Level.CORE else 1
+            heights = np.full(len(numbers), rows, np.int64)
+        else:
+            heights = self._plain_heights(depth)[level][span.start : span.stop]
+            if self._selection is not None:
+                shown = heights > 0
+                numbers, heights = numbers[shown], heights[shown]
+        special = self._special.get(node)
+        if special:
+            heights = heights.copy()
+            for child in special:
+                places = np.flatnonzero(numbers == child.number)
+                if len(places):
+                    heights[places[0]] = self._special_height(child, depth)
+        return numbers, heights
+
+    def _special_height(self, node: Node, depth: Level) -> int:
+        """Return the rows of a node at or below which something is not as the depth above says."""
+        path = node_path(self.layout, node)
+        depth = self._expansion.depths.get(path, depth)
+        if (node.level < depth) == (path in self._expansion.toggled):
+            return 1
+        return 1 + int(self._children(node, depth)[1].sum())
+
+    def _plain_heights(self, depth: Level) -> dict[Level, NDArray[np.int64]]:
+        """Return the rows of every cluster, UltraServer and instance where all is open to `depth`; 0 for hidden."""
+        known = self._heights.get(depth)
+        if known is not None:
+            return known
+        layout = self.layout
+        chip = 1 + self._cores if depth >= Level.CORE else 1
+        below = self._chips * chip if depth >= Level.CHIP else 0
+        heights = {Level.INSTANCE: np.where(self._chips > 0, 1 + below, 0)}
+        for level, starts in (
+            (Level.ULTRASERVER, layout.ultraserver_start),
+            (Level.CLUSTER, layout.cluster_start),
+        ):
+            rows = heights[Level(level + 1)]
+            total = np.add.reduceat(rows, starts[:-1]) if len(rows) else np.zeros(0, np.int64)
+            heights[level] = np.where(total > 0, 1 + (total if depth > level else 0), 0)
+        self._heights[depth] = heights
+        return heights
+
+
+class _Branch(NamedTuple):
+    """A node's children as they are shown."""
+
+    numbers: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    """Rows up to the end of each child."""
+
+
+_MOST_BRANCHES = 4_096
+"""Parents whose children are remembered; scrolling through a large tree begins anew beyond that."""
+
+
+def parent_of(layout: Layout, node: Node) -> Node:
+    """Return the node one level up, of a core too."""
+    if node.level is Level.CORE:
+        return Node(Level.CHIP, node.number // CORE_LANES)
+    return layout.parent(node)
+
+
+def node_path(layout: Layout, node: Node) -> str:
+    """Return a node's address, of a core too."""
+    if node.level is Level.CORE:
+        chip, core = divmod(node.number, CORE_LANES)
+        return f"{layout.path(Node(Level.CHIP, chip))}/{address.format_core(core)}"
+    return layout.path(node)
+
+
+def find_node(layout: Layout, path: str) -> Node | None:
+    """Return the node at an address, of a core too, or None."""
+    node = layout.find(path)
+    if node is None or address.level_of(path) is not Level.CORE:
+        return node
+    core = address.parse_core(path.rpartition("/")[2])
+    if core is None or core >= len(layout.children(node)):
+        return None
+    return Node(Level.CORE, node.number * CORE_LANES + core)

@@ -1,0 +1,291 @@
+"""From rows of the tree to styled texts: reads store, roll-ups and history for a window of rows, all of them at once.
+
+Values of a level are read with one call a column. It keeps nothing but the sparklines of the last second.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.style import Style
+
+from trnfleet.domain import address
+from trnfleet.domain.address import Level
+from trnfleet.domain.metrics import BY_NAME
+from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.monitor.store.store import Freshness
+from trnfleet.tui import theme
+from trnfleet.tui.format.freshness import describe
+from trnfleet.tui.format.reservations import PICKED
+from trnfleet.tui.hierarchy import columns
+from trnfleet.tui.hierarchy.index import CORE_LANES, parent_of
+from trnfleet.tui.widgets import charts
+from trnfleet.tui.widgets.cells import CHART, fit, right
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.layout import Layout, Node
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.store.fields import Field
+    from trnfleet.monitor.store.findings import Severity
+    from trnfleet.tui.format.freshness import State
+    from trnfleet.tui.hierarchy.columns import Plan, TreeColumn
+    from trnfleet.tui.hierarchy.index import Row
+    from trnfleet.tui.state.alerts import AlertBoard
+    from trnfleet.tui.state.descriptors import Descriptions
+    from trnfleet.tui.state.highlight import Highlight
+    from trnfleet.tui.widgets.cells import Parts
+
+    Group = tuple[list[int], NDArray[np.int64]]
+    """Places in the window, and numbers, of the nodes of one level."""
+
+_CORE_METRIC = BY_NAME["nc_util_pct"]
+_CURSOR = Style(bgcolor=theme.CURSOR)
+
+
+class TreeRows:
+    """Reads what rows show."""
+
+    def __init__(self, monitor: FleetState, descriptions: Descriptions) -> None:
+        self._monitor = monitor
+        self._descriptions = descriptions
+        self.highlight: Highlight | None = None
+        """What is picked out; the app's."""
+        self.alert_board: AlertBoard | None = None
+        """What there is of alerts; the app's."""
+        self._sparks: dict[Node, str] = {}
+        self._sparks_of: tuple[Layout | None, int, int] = (None, -1, 0)
+
+    def renew(self) -> None:
+        """Drop what is kept: another monitor is shown."""
+        self._sparks.clear()
+
+    def parts(self, rows: list[Row], plan: Plan, now_s: float, selected: Node | None) -> list[Parts]:
+        """Return each row's styled texts, filling the plan's width.
+
+        Args:
+            rows: Rows of an index over the store's present layout.
+            plan: The columns.
+            now_s: Monotonic seconds, for ages.
+            selected: The node under the cursor.
+        """
+        groups = _by_level(rows)
+        states = self._states(rows, groups, now_s)
+        fields = [
+            (column, self._field(column.field, rows, groups)) if column.field else (column, [])
+            for column in plan.columns
+        ]
+        return [
+            self._row(row, states[place], place, fields, is_selected=row.node == selected)
+            for place, row in enumerate(rows)
+        ]
+
+    def values(self, key: str, level: Level, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return a column's values of nodes of one level, as they are shown; NaN where there are none."""
+        store, rollups = self._monitor.store, self._monitor.rollups
+        if key == columns.STATE:
+            counts = self._counts(level, numbers)
+            # The worst are lowest: what is offline, then what has nothing live.
+            total = np.maximum(1, counts.sum(axis=1))
+            share: NDArray[np.float64] = (counts[:, Freshness.LIVE] - counts[:, Freshness.OFFLINE]) / total
+            return share
+        field = BY_KEY[key]
+        if level is Level.CORE:
+            if key != _CORE_METRIC.name:
+                return np.full(len(numbers), np.nan)
+            codes: NDArray[Any] = store.columns[_CORE_METRIC.name].reshape(-1)[numbers]
+            return _CORE_METRIC.decode(codes)
+        if level is not Level.CHIP and rollups.generation != store.generation:
+            return np.full(len(numbers), np.nan)
+        return field.values(store, rollups, level, numbers)
+
+    def _field(self, field: Field, rows: list[Row], groups: dict[Level, Group]) -> list[float]:
+        """Return a field's value for each row."""
+        found = [np.nan] * len(rows)
+        for level, (places, numbers) in groups.items():
+            for place, value in zip(places, self.values(field.key, level, numbers).tolist(), strict=True):
+                found[place] = value
+        return found
+
+    def _counts(self, level: Level, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return nodes x 4: how many chips of each node are in each state."""
+        store, rollups = self._monitor.store, self._monitor.rollups
+        if level >= Level.CHIP:
+            chips = numbers // CORE_LANES if level is Level.CORE else numbers
+            return np.eye(len(Freshness), dtype=np.int64)[store.chip_state[chips]]
+        if rollups.generation != store.generation:
+            counts = np.zeros((len(numbers), len(Freshness)), np.int64)
+            counts[:, Freshness.UNKNOWN] = 1
+            return counts
+        return rollups.states(level)[numbers]
+
+    def _states(self, rows: list[Row], groups: dict[Level, Group], now_s: float) -> list[State]:
+        store = self._monitor.store
+        found: dict[int, State] = {}
+        for level, (places, numbers) in groups.items():
+            for place, each in zip(places, self._counts(level, numbers).tolist(), strict=True):
+                age_s = np.inf
+                if not each[Freshness.LIVE] and each[Freshness.UNKNOWN] != sum(each):
+                    node = rows[place].node
+                    below = store.layout.chip_range(
+                        parent_of(store.layout, node) if level is Level.CORE else node
+                    )
+                    age_s = now_s - float(store.chip_seen_s[below.start : below.stop].max(initial=-np.inf))
+                found[place] = describe(tuple(each), age_s)
+        return [found[place] for place in range(len(rows))]
+
+    def _row(
+        self,
+        row: Row,
+        state: State,
+        place: int,
+        fields: list[tuple[TreeColumn, list[float]]],
+        *,
+        is_selected: bool,
+    ) -> Parts:
+        """Return one row: neighbouring texts of one style are one part."""
+        is_live = state.freshness is Freshness.LIVE
+        cursor = theme.SELECTED_QUIET if is_live else theme.STATE_STYLE[state.freshness] + _CURSOR
+        base = cursor if is_selected else theme.STATE_STYLE[state.freshness]
+        parts: list[tuple[str, Style]] = []
+        for column, values in fields:
+            style: Style | None = None
+            if column.field is None:
+                text, style = self._text(row, column, state)
+            elif row.node.level is Level.CORE and column.key != _CORE_METRIC.name:
+                text = " " * column.width
+            else:
+                value = values[place]
+                text = columns.cell(column.field, value)
+                found = columns.attention(column.key, value) if is_live else None
+                if found is not None:
+                    text, style = theme.SEVERITY_GLYPH[found] + text, theme.SEVERITY_STYLE[found]
+                elif value != value:  # noqa: PLR0124  NaN is the one value unlike itself
+                    style = theme.GHOST
+                text = right(text, column.width)
+            if is_selected:
+                style = style + _CURSOR if style else theme.SELECTED if column.key == columns.NAME else None
+            style = style or base
+            if column.key == columns.NAME and (found := self._alert(row.node)) is not None:
+                sign = theme.SEVERITY_STYLE[found] + _CURSOR if is_selected else theme.SEVERITY_STYLE[found]
+                parts += [
+                    (fit(text.rstrip(), column.width - 2), style),
+                    (f" {theme.SEVERITY_GLYPH[found]}", sign),
+                ]
+                continue
+            if parts and parts[-1][1] == style:
+                parts[-1] = (parts[-1][0] + text, style)
+            else:
+                parts.append((text, style))
+        return tuple(parts)
+
+    def _text(self, row: Row, column: TreeColumn, state: State) -> tuple[str, Style | None]:
+        """Return a cell that is no field's, and its style where it is not the row's."""
+        node, width = row.node, column.width
+        if column.key == columns.NAME:
+            return fit(self._name(row), width), self._name_style(node, state)
+        if column.key == columns.STATE:
+            return " " + fit("" if node.level is Level.CORE else state.text, width - 1), state.style
+        if column.key == columns.SPARK:
+            return " " * (width - len(self._spark(node, width))) + self._spark(node, width), (
+                CHART if state.freshness is Freshness.LIVE else None
+            )
+        if column.key == columns.CHIPS:
+            return right(self._chips(node), width), None
+        return "  " + fit(self._job(node), width - 2), theme.QUIET
+
+    def _name(self, row: Row) -> str:
+        layout, node = self._monitor.store.layout, row.node
+        if node.level is Level.CORE:
+            chip, core = divmod(node.number, CORE_LANES)
+            instance = layout.instances[int(layout.instance_of_chip[chip])]
+            lnc = self._descriptions.lnc(instance)
+            return "       " + _core_name(core, lnc or 1)
+        triangle = "▾" if row.is_open else "▸"
+        name = layout.path(node).rpartition("/")[2]
+        return self._mark(node) + "  " * (node.level - 1) + f"{triangle} {name}"
+
+    def _mark(self, node: Node) -> str:
+        """Return the sign of what is picked out, or a space."""
+        mask = self.highlight.mask() if self.highlight is not None else None
+        if mask is None:
+            return " "
+        below = self._monitor.store.layout.instance_range(node)
+        return PICKED if mask[below.start : below.stop].any() else " "
+
+    def _alert(self, node: Node) -> Severity | None:
+        """Return the worst severity of the alerts at or below a node that nobody has in hand."""
+        return None if self.alert_board is None else self.alert_board.marks.at(node)
+
+    def _name_style(self, node: Node, state: State) -> Style | None:
+        if state.freshness is not Freshness.LIVE:
+            return None
+        if node.level is Level.CLUSTER:
+            return theme.STRONG
+        if node.level is Level.ULTRASERVER and self._monitor.store.layout.is_standalone[node.number]:
+            return theme.QUIET
+        return theme.QUIET if node.level is Level.CORE else None
+
+    def _spark(self, node: Node, width: int) -> str:
+        if node.level is Level.CORE:
+            return ""
+        history, layout = self._monitor.history, self._monitor.store.layout
+        known, samples, cells = self._sparks_of
+        if known is not layout or (samples, cells) != (history.samples, width):
+            self._sparks_of = layout, history.samples, width
+            self._sparks.clear()
+        text = self._sparks.get(node)
+        if text is None:
+            series = history.series(layout, node, columns.SPARK_FIELD)
+            values = charts.bucket(series, width - 2, columns.SPARK_CELL_S, history.samples)
+            text = self._sparks[node] = charts.spark(values, 0.0, 100.0)
+        return text
+
+    def _chips(self, node: Node) -> str:
+        if node.level >= Level.CHIP:
+            return ""
+        counts = self._counts(node.level, np.array([node.number]))[0]
+        live, total = int(counts[Freshness.LIVE]), int(counts.sum())
+        return f"{live}/{total}" if total < 10_000 else f"{total:,}"
+
+    def _job(self, node: Node) -> str:
+        """Return the job that holds all of a node, or how many there are."""
+        if node.level >= Level.CHIP:
+            return ""
+        store = self._monitor.store
+        covered = store.layout.instance_range(node)
+        jobs = store.job_of[covered.start : covered.stop]
+        if (jobs == jobs[0]).all():
+            return self._descriptions.job_name(int(jobs[0]))
+        count = len(np.unique(jobs[jobs >= 0]))
+        return f"{count} job{'s' if count != 1 else ''}"
+
+
+def triangle_at(row: Row) -> range:
+    """Return the cells of a row's line in which its triangle is to be clicked."""
+    if row.node.level is Level.CORE:
+        return range(0)
+    start = 1 + 2 * (row.node.level - 1)
+    return range(start - 1, start + 2)
+
+
+def _core_name(core: int, lnc: int) -> str:
+    """Return a core's name with the bracket of the logical core that it is part of."""
+    name = address.format_core(core)
+    if lnc == 1:
+        return f"  {name}"
+    first, last = core % lnc == 0, core % lnc == lnc - 1
+    bracket = "╭" if first else "╰" if last else "│"
+    return f"{bracket} {name}  logical {core // lnc}" if first else f"{bracket} {name}"
+
+
+def _by_level(rows: list[Row]) -> dict[Level, Group]:
+    levels: dict[Level, list[int]] = {}
+    for place, row in enumerate(rows):
+        levels.setdefault(row.node.level, []).append(place)
+    return {
+        level: (places, np.array([rows[place].node.number for place in places], dtype=np.int64))
+        for level, places in levels.items()
+    }

@@ -1,0 +1,411 @@
+"""The tree-table's lines: cursor, opening and closing, order of siblings, filter.
+
+The cursor is an address: it stays on its entity when order or layout change. What rows show is `treerows`, which row
+is which node `treeindex`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+from textual.binding import Binding
+from textual.message import Message
+
+from trnfleet.domain import address
+from trnfleet.domain.address import Level
+from trnfleet.domain.layout import EMPTY_LAYOUT
+from trnfleet.tui import theme
+from trnfleet.tui.hierarchy import columns
+from trnfleet.tui.hierarchy import filter as treefilter
+from trnfleet.tui.hierarchy.index import Expansion, TreeIndex, find_node, node_path
+from trnfleet.tui.hierarchy.rows import TreeRows, triangle_at
+from trnfleet.tui.view import View
+from trnfleet.tui.widgets.line_view import Line, LineView, make_strip, text_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+    from textual import events
+    from textual.strip import Strip
+
+    from trnfleet.clock import Clock
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.tui.hierarchy.filter import Selection
+    from trnfleet.tui.state.alerts import AlertBoard
+    from trnfleet.tui.state.descriptors import Descriptions
+    from trnfleet.tui.state.highlight import Highlight
+    from trnfleet.tui.widgets.cells import Parts
+
+RESORT_EVERY_S = 1.0
+"""Siblings sorted by living values change places at most so often."""
+_SEARCHED_ROWS = 200
+"""Rows from the top among which the first match of a filter is; what it is in stands above it."""
+SMALL_FLEET = 40
+"""Up to so many instances, the tree begins open down to them."""
+
+
+class Sorting(NamedTuple):
+    """The order of siblings."""
+
+    key: str = columns.NAME
+    descending: bool = False
+
+    def reversed(self) -> Sorting:
+        """Return the other direction."""
+        return Sorting(self.key, not self.descending)
+
+
+class TreeTable(LineView):
+    """The rows of the tree."""
+
+    DEFAULT_CSS = "TreeTable { height: 1fr; scrollbar-gutter: stable; overflow-x: hidden; }"
+    BINDINGS: ClassVar = [
+        Binding("down,j", "move(1)", "Next row", show=False),
+        Binding("up,k", "move(-1)", "Previous row", show=False),
+        Binding("pagedown", "page(1)", "A page down", show=False),
+        Binding("pageup", "page(-1)", "A page up", show=False),
+        Binding("home", "jump(0)", "First row", show=False),
+        Binding("end", "jump(-1)", "Last row", show=False),
+        Binding("right,l", "open", "Open, or go to the first below", show=False),
+        Binding("left,h", "close", "Close, or go to the parent", show=False),
+        Binding("enter", "deeper", "Open; the chip's own view on a chip"),
+        Binding("x", "all", "Open or close everything below"),
+        Binding("asterisk", "level", "Open one more level of everything below", show=False),
+        Binding("s", "sort(1)", "Sort by the next column"),
+        Binding("S", "reverse", "Reverse the order"),
+    ]
+
+    class Changed(Message):
+        """Says that a key or click changed cursor, order, filter or what is open."""
+
+    def __init__(self, monitor: FleetState, clock: Clock, descriptions: Descriptions) -> None:
+        super().__init__()
+        self._monitor = monitor
+        self._clock = clock
+        self._rows = TreeRows(monitor, descriptions)
+        self._expansion = Expansion()
+        self._found_expansion: Expansion | None = None
+        self._selection: Selection | None = None
+        self._index = TreeIndex(EMPTY_LAYOUT, self._expansion)
+        self._sorted_s = 0.0
+        self._row = 0
+        self._reveal_due = False
+        self.sorting = Sorting()
+        self.cursor = ""
+        """The address under the cursor; empty where there is no row."""
+        self.pattern = ""
+        """The filter."""
+
+    def set_highlight(self, highlight: Highlight) -> None:
+        """Mark the instances that are picked out."""
+        self._rows.highlight = highlight
+
+    def set_board(self, board: AlertBoard) -> None:
+        """Mark what has alerts."""
+        self._rows.alert_board = board
+
+    @property
+    def plan(self) -> columns.Plan:
+        """The columns at the present width."""
+        return columns.plan(max(1, self._visible_size().width))
+
+    @property
+    def is_sped_up(self) -> bool:
+        """Whether the fleet's time runs at another speed than the wall clock."""
+        return self._monitor.moment().speed != 1.0
+
+    @property
+    def index(self) -> TreeIndex:
+        """The rows at present."""
+        return self._index
+
+    @property
+    def row(self) -> int:
+        """The cursor's row."""
+        return self._row
+
+    @property
+    def matches(self) -> int:
+        """How many instances (or chips) the filter leaves."""
+        return self._selection.matches if self._selection else 0
+
+    # What is shown
+
+    def lines(self, top: int, height: int, width: int) -> list[Line]:
+        """Return the rows from `top` on."""
+        self._follow_layout()
+        rows = self._index.window(top, height)
+        if not rows:
+            return self._nothing(width)
+        here = self._index.at(self._row)
+        made = self._rows.parts(
+            rows, columns.plan(width), self._monitor.clock.monotonic_s(), here.node if here else None
+        )
+        return [Line(parts, _maker(parts, width)) for parts in made]
+
+    def tick(self, limit: int | None = None) -> int:
+        """Follow a changed layout and order, then paint what changed."""
+        if self._behind() and self._signatures:
+            # The roll-ups of a new layout are not there yet; what is on the screen stands a moment longer.
+            return 0
+        self._follow_layout()
+        if self.sorting.key != columns.NAME and self._clock.monotonic_s() - self._sorted_s >= RESORT_EVERY_S:
+            self._resort()
+        return super().tick(limit)
+
+    def renew(self) -> None:
+        """Drop what is kept and paint everything anew at the next tick: another monitor is shown."""
+        self._rows.renew()
+        # What is on the screen is another time's, so that it may not stand until there are roll-ups.
+        self._signatures.clear()
+        self._sorted_s = -math.inf
+
+    def _behind(self) -> bool:
+        store, rollups = self._monitor.store, self._monitor.rollups
+        return bool(store.layout.instances) and rollups.generation != store.generation
+
+    def _nothing(self, width: int) -> list[Line]:
+        text = f" Nothing matches {self.pattern}" if self.pattern else " Waiting for descriptors of the fleet"
+        return [text_line((("", theme.QUIET),), width), text_line(((text, theme.QUIET),), width)]
+
+    # Following what changes
+
+    def _follow_layout(self) -> None:
+        layout = self._monitor.store.layout
+        if layout is self._index.layout:
+            return
+        is_first = not self._index.layout.instances and self._expansion == Expansion()
+        if is_first and 0 < len(layout.instances) <= SMALL_FLEET:
+            self._expansion.set_depth("", Level.INSTANCE)
+        self._rebuild(layout)
+
+    def _rebuild(self, layout: Layout) -> None:
+        """Index a layout anew, with the filter."""
+        was_visible = self._is_visible()
+        self._selection = treefilter.select(layout, self.pattern)
+        if self._selection is None:
+            self._found_expansion = None
+        elif self._found_expansion is None:
+            self._found_expansion = Expansion({"": self._selection.depth})
+        self._index = TreeIndex(
+            layout, self._found_expansion or self._expansion, self._selection, self._order
+        )
+        self._sorted_s = self._clock.monotonic_s()
+        if self._reveal_due and layout.find(self.cursor) is not None:
+            self._reveal_due = False
+            self._index.reveal(self.cursor)
+        self._take_row(keep_visible=was_visible)
+
+    def _resort(self) -> None:
+        was_visible = self._is_visible()
+        self._sorted_s = self._clock.monotonic_s()
+        self._index.resort()
+        self._take_row(keep_visible=was_visible)
+
+    def _is_visible(self) -> bool:
+        return 0 <= self._row - self.top < max(1, self._visible_size().height)
+
+    def _take_row(self, *, keep_visible: bool) -> None:
+        """Find the cursor's row again, and the extent."""
+        self.set_extent(0, self._index.rows)
+        self._row = self._index.nearest(self.cursor)
+        if not self.cursor:
+            self._take_cursor()
+        if keep_visible:
+            self._scroll_to_cursor()
+
+    def _take_cursor(self) -> None:
+        """Take on the address of the cursor's row."""
+        here = self._index.at(self._row)
+        before, self.cursor = self.cursor, node_path(self._index.layout, here.node) if here else self.cursor
+        if before != self.cursor:
+            self.post_message(View.Moved(self.cursor))
+
+    def _order(self, level: Level, numbers: NDArray[np.int64]) -> NDArray[np.intp] | None:
+        key, descending = self.sorting
+        if self._index.layout is not self._monitor.store.layout:
+            # The rows are of a layout whose values are gone; the next tick makes new ones.
+            return None
+        if level is Level.CORE:
+            # In their physical order, which the pairs of logical cores go by.
+            return None
+        if key == columns.NAME:
+            return np.arange(len(numbers))[::-1] if descending else None
+        values = self._rows.values(key, level, numbers)
+        # What is not known stays last either way.
+        return np.argsort(-values if descending else values, kind="stable")
+
+    # Where the cursor goes
+
+    def go_to(self, row: int) -> None:
+        """Put the cursor on a row, or on the nearest there is, and show it."""
+        self._row = max(0, min(self._index.rows - 1, row))
+        self._take_cursor()
+        before = self.top
+        self._scroll_to_cursor()
+        # A window that moved has been painted by that.
+        self._paint(is_done=self.top != before)
+
+    def show_address(self, path: str) -> None:
+        """Put the cursor on an address, opening what is above it; wait for it where it is not known yet."""
+        self._follow_layout()
+        if not path or path == self.cursor:
+            self._scroll_to_cursor()
+            return
+        self.cursor = path
+        known = self._index.layout.find(path) is not None
+        self._reveal_due = not known
+        if known:
+            self._index.reveal(path)
+        self._take_row(keep_visible=True)
+        self.tick()
+
+    def _scroll_to_cursor(self) -> None:
+        height = self._visible_size().height
+        if height <= 0:
+            return
+        if self._row < self.top:
+            self.scroll_to(y=self._row, animate=False, force=True, immediate=True)
+        elif self._row >= self.top + height:
+            self.scroll_to(y=self._row - height + 1, animate=False, force=True, immediate=True)
+
+    def resized(self) -> None:
+        """Keep the cursor on the screen."""
+        self._scroll_to_cursor()
+
+    # What can be asked for
+
+    def filter(self, pattern: str) -> None:
+        """Show only what matches a pattern and what that is in; the empty pattern shows everything again."""
+        if pattern == self.pattern:
+            return
+        self.pattern = pattern
+        self._found_expansion = None
+        self._rebuild(self._monitor.store.layout)
+        if not pattern:
+            self._index.reveal(self.cursor)
+            self._take_row(keep_visible=True)
+        elif self._index.rows:
+            self._go_to_match()
+        self._paint()
+
+    def _go_to_match(self) -> None:
+        """Put the cursor on the first match where what it is on is none."""
+        layout, selection = self._index.layout, self._selection
+        node = find_node(layout, self.cursor)
+        is_match = node is not None and selection is not None and node.level >= selection.depth
+        if selection is not None and not (is_match and node and self._index.row_of(node) is not None):
+            for number, row in enumerate(self._index.window(0, _SEARCHED_ROWS)):
+                if row.node.level is selection.depth:
+                    self._row = number
+                    self._take_cursor()
+                    break
+        self._scroll_to_cursor()
+
+    def sort_by(self, key: str) -> None:
+        """Sort siblings by a column; the largest first, but names from A to Z and states from the worst."""
+        if key == self.sorting.key:
+            self.sorting = self.sorting.reversed()
+        else:
+            self.sorting = Sorting(key, descending=key not in {columns.NAME, columns.STATE})
+        self._resort()
+        self._paint()
+
+    def _change(self, change: Callable[[Expansion, str], None]) -> None:
+        """Change what is open, at the cursor."""
+        here = self._index.at(self._row)
+        if here is None or here.node.level is Level.CORE:
+            return
+        change(self._found_expansion or self._expansion, node_path(self._index.layout, here.node))
+        self._index.refresh()
+        self._take_row(keep_visible=True)
+        self._paint()
+
+    def _paint(self, *, is_done: bool = False) -> None:
+        """Paint at once what a key or click changed, and let head and foot do the same."""
+        if not is_done:
+            self.tick()
+        self.post_message(self.Changed())
+
+    def action_move(self, by: int) -> None:
+        """Move by rows."""
+        self.go_to(self._row + by)
+
+    def action_page(self, by: int) -> None:
+        """Move by pages."""
+        self.go_to(self._row + by * max(1, self._visible_size().height - 1))
+
+    def action_jump(self, to: int) -> None:
+        """Go to the first row (0) or the last (-1)."""
+        self.go_to(to % max(1, self._index.rows))
+
+    def action_open(self) -> None:
+        """Open what the cursor is on; go to the first below where it is open."""
+        here = self._index.at(self._row)
+        if here is not None and here.is_open:
+            self.go_to(self._row + 1)
+        elif here is not None:
+            self._change(Expansion.toggle)
+
+    def action_close(self) -> None:
+        """Close what the cursor is on; go to its parent where it is closed."""
+        here = self._index.at(self._row)
+        if here is not None and here.is_open:
+            self._change(Expansion.toggle)
+        elif here is not None and here.node.level is not Level.CLUSTER:
+            self.go_to(self._index.nearest(address.parent(node_path(self._index.layout, here.node))))
+
+    def action_deeper(self) -> None:
+        """Open what the cursor is on; ask for the chip's own view on a chip or core."""
+        here = self._index.at(self._row)
+        if here is None:
+            return
+        if here.node.level >= Level.CHIP:
+            self.post_message(View.Open(node_path(self._index.layout, here.node)))
+        else:
+            self.action_open()
+
+    def action_all(self) -> None:
+        """Open everything below the cursor, or close it where it is open."""
+        here = self._index.at(self._row)
+        if here is not None:
+            depth = here.node.level if here.is_open else Level.CORE
+            self._change(lambda expansion, path: expansion.set_depth(path, depth))
+
+    def action_level(self) -> None:
+        """Open one more level of everything below the cursor."""
+
+        def deepen(expansion: Expansion, path: str) -> None:
+            depth = max(expansion.depth_at(path), address.level_of(path))
+            expansion.set_depth(path, Level(min(depth + 1, Level.CORE)))
+
+        self._change(deepen)
+
+    def action_sort(self, by: int) -> None:
+        """Sort by the next column, from left to right and round."""
+        keys = self.plan.sortable
+        place = keys.index(self.sorting.key) if self.sorting.key in keys else 0
+        self.sort_by(keys[(place + by) % len(keys)])
+
+    def action_reverse(self) -> None:
+        """Reverse the order."""
+        self.sort_by(self.sorting.key)
+
+    def on_click(self, event: events.Click) -> None:
+        """Select a row; a click on its triangle opens or closes it, two on its name go deeper."""
+        row = self._index.at(self.top + event.y)
+        if row is None:
+            return
+        self.go_to(self.top + event.y)
+        if event.x in triangle_at(row):
+            self._change(Expansion.toggle)
+        elif event.chain == 2:
+            self.action_deeper()
+
+
+def _maker(parts: Parts, width: int) -> Callable[[], Strip]:
+    return lambda: make_strip(parts, width)

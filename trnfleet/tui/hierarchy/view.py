@@ -1,0 +1,179 @@
+"""The Hierarchy view: a tree-table from cluster to NeuronCore, with its filter and a line about what is selected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.style import Style
+from textual import on
+from textual.binding import Binding
+
+from trnfleet.domain import address
+from trnfleet.domain.address import LEVEL_NAMES, Level
+from trnfleet.domain.quantities import count
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.filtering import FilteredView
+from trnfleet.tui.format.alerts import tally_text, worst_of
+from trnfleet.tui.hierarchy.head import TreeHead
+from trnfleet.tui.hierarchy.table import TreeTable
+from trnfleet.tui.state.descriptors import Descriptions
+from trnfleet.tui.widgets.cells import fit, width_of
+from trnfleet.tui.widgets.line_view import Line, LineView, text_line
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from trnfleet.clock import Clock
+    from trnfleet.domain.layout import Node
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.tui.state.alerts import AlertBoard
+    from trnfleet.tui.state.highlight import Highlight
+
+
+_ON_SURFACE = Style(bgcolor=theme.SURFACE)
+
+
+class HierarchyView(FilteredView):
+    """The tree-table with its head, its foot and the filter's prompt."""
+
+    title = "Hierarchy"
+    key = "2"
+    DEFAULT_CSS = """
+    HierarchyView { layout: vertical; }
+    HierarchyView.asking TreeFoot { display: none; }
+    """
+    BINDINGS: ClassVar = [
+        Binding("slash", "ask", "Filter by part of an address, ! for all others"),
+        Binding("escape", "clear", "Clear the filter"),
+    ]
+
+    def __init__(self, monitor: FleetState, clock: Clock) -> None:
+        super().__init__(
+            monitor,
+            clock,
+            placeholder="part of an address, such as us-0003 or chip05; !part for all others",
+        )
+        self.descriptions = Descriptions(monitor)
+        self.table = TreeTable(monitor, clock, self.descriptions)
+        self.head = TreeHead(self.table)
+        self.foot = TreeFoot(monitor, self.table, self.descriptions)
+
+    def set_highlight(self, highlight: Highlight) -> None:
+        """Let the tree mark what is picked out."""
+        super().set_highlight(highlight)
+        self.table.set_highlight(highlight)
+
+    def set_board(self, board: AlertBoard) -> None:
+        """Let the tree mark what has alerts."""
+        super().set_board(board)
+        self.table.set_board(board)
+        self.foot.alert_board = board
+
+    def compose(self) -> ComposeResult:
+        """Put head, rows, foot and prompt below each other."""
+        yield self.head
+        yield self.table
+        yield self.foot
+        yield self.prompt
+
+    @property
+    def place(self) -> str:
+        """The address under the cursor."""
+        return self.table.cursor
+
+    def show_place(self, address: str) -> None:
+        """Put the cursor on an address, opening what is above it; a filter that hides it goes."""
+        self.table.show_address(address)
+        index = self.table.index
+        node = index.layout.find(address)
+        if self.table.pattern and node is not None and index.row_of(node) is None:
+            self.close_prompt("")
+        self._tell()
+
+    def renew(self) -> None:
+        """Drop what is kept: another monitor is shown."""
+        self.table.renew()
+
+    def tick(self, allowance: int) -> int:
+        """Paint what changed: head and foot first, they are three lines."""
+        painted = self._tell()
+        return painted + self.table.tick(max(1, allowance - painted))
+
+    @property
+    def pattern(self) -> str:
+        """The filter."""
+        return self.table.pattern
+
+    def filter(self, pattern: str) -> None:
+        """Leave what matches a pattern, and paint it."""
+        self.table.filter(pattern)
+        self._tell()
+
+    def take_focus(self) -> None:
+        """Give the focus to the rows."""
+        self.table.focus(scroll_visible=False)
+
+    @on(TreeTable.Changed)
+    def _changed(self, event: TreeTable.Changed) -> None:
+        event.stop()
+        self._tell()
+
+    def _tell(self) -> int:
+        return self.head.tick() + self.foot.tick()
+
+
+class TreeFoot(LineView, can_focus=False):
+    """One line: what is selected, in full, and where in the tree it is."""
+
+    DEFAULT_CSS = "TreeFoot { height: 1; background: #151a21; }"
+
+    def __init__(self, monitor: FleetState, table: TreeTable, descriptions: Descriptions) -> None:
+        super().__init__()
+        self._monitor = monitor
+        self._table = table
+        self._descriptions = descriptions
+        self.alert_board: AlertBoard | None = None
+        """What there is of alerts; the app's."""
+
+    def lines(self, top: int, height: int, width: int) -> list[Line]:
+        """Return the line."""
+        del top, height
+        table = self._table
+        right: list[tuple[str, Style]] = []
+        if table.pattern:
+            right.append((f"/{plain(table.pattern, 30)} ", theme.HEAD_ACCENT))
+            right.append((f"{count(table.matches)} found  ", theme.HEAD))
+        held = self.alert_board.touching(table.cursor) if self.alert_board is not None else []
+        if held:
+            right.append((f"{tally_text(held)}  ", theme.SEVERITY_STYLE[worst_of(held)] + _ON_SURFACE))
+        rows = table.index.rows
+        right.append((f"{count(min(table.row + 1, rows))}/{count(rows)} ", theme.HEAD))
+        left = " " + "  ".join(self._words())
+        room = width - width_of(tuple(right))
+        return [text_line(((fit(left, max(0, room)), theme.HEAD), *right), width, theme.HEAD)]
+
+    def _words(self) -> list[str]:
+        """Return what is to be said of the entity under the cursor."""
+        layout = self._monitor.store.layout
+        path = self._table.cursor
+        node = layout.find(path)
+        if not path or node is None:
+            return [path] if path else []
+        level = address.level_of(path)
+        if level is Level.CLUSTER:
+            groups = layout.children(node)
+            servers = int((~layout.is_standalone[groups.start : groups.stop]).sum())
+            return [path, LEVEL_NAMES[level], f"{count(servers)} UltraServers", self._chips(node)]
+        if level is Level.ULTRASERVER:
+            kind = (
+                "instances outside UltraServers" if layout.is_standalone[node.number] else LEVEL_NAMES[level]
+            )
+            return [path, kind, f"{count(len(layout.children(node)))} instances", self._chips(node)]
+        instance = layout.instance_range(node).start
+        words = [path, layout.type_of(instance).name, self._descriptions.ec2_id(layout.instances[instance])]
+        words.append(self._descriptions.job_name(int(self._monitor.store.job_of[instance])))
+        return [word for word in words if word]
+
+    def _chips(self, node: Node) -> str:
+        return f"{count(len(self._monitor.store.layout.chip_range(node)))} chips"

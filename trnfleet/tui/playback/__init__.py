@@ -1,0 +1,1 @@
+"""Playback: its keys, the seek bar and the banner over the past."""

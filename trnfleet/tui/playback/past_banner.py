@@ -1,0 +1,105 @@
+"""What is said of the past while one looks at it, and of what is kept while one does not; pure functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnfleet.domain.quantities import duration
+from trnfleet.monitor.replay.playback import Mode
+from trnfleet.monitor.store.findings import Severity
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.playback.seek_bar_format import clock_text, span_text
+from trnfleet.tui.widgets.bar import Parts, width_of
+
+if TYPE_CHECKING:
+    from trnfleet.monitor.alerting.engine import Counts
+    from trnfleet.monitor.replay.playback import Deck
+    from trnfleet.tui.playback.seek_track import Seek
+    from trnfleet.tui.status import Hints
+
+
+def is_past(deck: Deck | None) -> bool:
+    """Say whether it is the past, or a file, that one looks at."""
+    return deck is not None and deck.mode is not Mode.LIVE
+
+
+def past_hints(deck: Deck) -> Hints:
+    """Return the keys of the past for the status line."""
+    return (
+        ("?", "help"),
+        ("Space", "go on" if deck.mode is Mode.PAUSED else "pause"),
+        ("[ ]", "10 s"),
+        ("End", "the present" if deck.is_live_possible else "the end"),
+        ("( )", "alert"),
+        ("< >", "rate"),
+        ("@", "time"),
+    )
+
+
+def past_banner(seek: Seek, before: Counts | None, now: Counts | None, present: str, width: int) -> Parts:
+    """Return the line that says that it is the past that one sees, and what has changed in the present.
+
+    Args:
+        seek: What is told.
+        before: Alerts of the present when one left it; None where that is not known.
+        now: Alerts of the present.
+        present: How the present fares.
+        width: Cells.
+    """
+    when = clock_text(seek.position_ns)
+    ago = f", {span_text(seek.behind_s)} ago" if seek.behind_s >= 1 else ""
+    fires = _fires(before, now)
+    for text in (
+        f" ◀ you are looking at {when}{ago}; {present}; End returns ",
+        f" ◀ you are looking at {when}{ago}; End returns ",
+        f" ◀ this is {when}{ago}; End returns ",
+        f" ◀ {when}; End returns ",
+    ):
+        parts: Parts = [(text, theme.BAR_PAST), *fires]
+        if width_of(parts) <= width:
+            break
+    return parts
+
+
+def present_text(*, is_recording: bool, is_connected: bool) -> str:
+    """Return how the present fares while one looks at the past."""
+    if not is_connected:
+        return "the present has no connection"
+    return "the present is recorded" if is_recording else "the present is not recorded any more"
+
+
+def _fires(before: Counts | None, now: Counts | None) -> Parts:
+    """Return what fires in the present, where that is not what fired when one left it."""
+    if before is None or now is None:
+        return []
+    severities = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
+    were = (before.critical, before.warning, before.info)
+    are = (now.critical, now.warning, now.info)
+    if are == were:
+        return []
+    shown = [
+        f"{theme.SEVERITY_GLYPH[severity]} {number:,}"
+        for severity, number in zip(severities, are, strict=True)
+        if number
+    ]
+    style = theme.BAR_DOWN if are[0] > were[0] else theme.BAR_ALERT if are[1] > were[1] else theme.BAR_PAST
+    return [(f" now firing: {' '.join(shown)} " if shown else " now nothing fires ", style)]
+
+
+def kept_text(deck: Deck) -> tuple[str, bool]:
+    """Return how much of the past is kept, for the status line, and whether something is wrong with that."""
+    problem = deck.recording_problem
+    if problem:
+        return f"not recording: {plain(problem, 60)}", True
+    if not deck.is_live_possible or not deck.is_recording:
+        return "", False
+    return f"kept {_kept_text(deck.window_s)}", False
+
+
+def _kept_text(seconds: float) -> str:
+    """Return how much is kept, in the unit in which that rarely changes."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7_200 else duration(float(whole))

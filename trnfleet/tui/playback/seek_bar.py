@@ -1,0 +1,102 @@
+"""The seek bar: one line with the place, the bar with its marks, and both ends; a click or drag on the bar goes there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.message import Message
+
+from trnfleet.tui import theme
+from trnfleet.tui.playback.seek_bar_format import seek_line
+from trnfleet.tui.playback.seek_track import Seek, marked_cells, time_at
+from trnfleet.tui.widgets.bar import Bar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual import events
+
+    from trnfleet.monitor.replay.marks import Mark
+    from trnfleet.monitor.replay.playback import Deck
+    from trnfleet.tui.playback.seek_track import Marked
+    from trnfleet.tui.widgets.bar import Parts
+
+
+class SeekBar(Bar):
+    """A deck's line; it reads the deck whenever it is asked to, and wishes nothing of it itself."""
+
+    DEFAULT_CSS = "SeekBar { display: none; } SeekBar.-shown { display: block; }"
+
+    class Sought(Message):
+        """Somebody wants to go to a time."""
+
+        def __init__(self, time_ns: int, *, is_end: bool) -> None:
+            super().__init__()
+            self.time_ns = time_ns
+            self.is_end = is_end
+            """Whether it is the end, wherever that has moved meanwhile."""
+
+    def __init__(self, deck: Deck | None, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+        super().__init__(fill=theme.BAR_SEEK, id=id)
+        self._deck = deck
+        self._track = range(0)
+        self._drawn: Seek | None = None
+        self._marked_marks: Sequence[Mark] = ()
+        self._marked_of: tuple[int, ...] = ()
+        self._marked_cells: Marked = {}
+        self._pulled = -1
+        """Cell of the bar to which the pointer was dragged; -1 while no button is down."""
+        self._held: tuple[Seek, range] | None = None
+        """What was drawn when the button went down: while it is held, a cell means the same time."""
+
+    def follow(self) -> None:
+        """Show how the deck stands."""
+        deck = self._deck
+        if deck is not None:
+            self._drawn = Seek.of(deck)
+            self.show(self._line)
+
+    def _line(self, width: int) -> list[Parts]:
+        if self._deck is None or self._drawn is None:
+            return []
+        line = seek_line(self._drawn, width, self._deck.marks, self._marked)
+        self._track = line.track
+        return [line.parts]
+
+    def _marked(self, marks: Sequence[Mark], seek: Seek, cells: int) -> Marked:
+        """Return the marked cells; kept until a mark or an end has moved by a cell, because there may be many marks."""
+        cell_ns = max(1, seek.span_ns // cells)
+        of = (len(marks), seek.start_ns // cell_ns, seek.end_ns // cell_ns, cells)
+        if marks is not self._marked_marks or of != self._marked_of:
+            self._marked_marks, self._marked_of = marks, of
+            self._marked_cells = marked_cells(marks, seek, cells)
+        return self._marked_cells
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Go where the pointer is, and follow it until the button is let go."""
+        if event.x in self._track and self._drawn is not None:
+            self._held = self._drawn, self._track
+            self.capture_mouse()
+            self._pull(event.x)
+        event.stop()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Go with the pointer while the button is down."""
+        if self._held is not None:
+            self._pull(event.x)
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """Stay there."""
+        self._pulled, self._held = -1, None
+        self.release_mouse()
+        event.stop()
+
+    def _pull(self, x: int) -> None:
+        if self._held is None:
+            return
+        drawn, track = self._held
+        cell = min(max(x - track.start, 0), len(track) - 1)
+        if cell != self._pulled:
+            self._pulled = cell
+            time_ns = time_at(cell, drawn, len(track))
+            self.post_message(self.Sought(time_ns, is_end=time_ns >= drawn.end_ns))

@@ -1,0 +1,1 @@
+"""The Reservations view: table, timeline and details."""

@@ -1,0 +1,251 @@
+"""What is told of reservations beyond their lines: all of them in one line, and the chosen one at the foot and at length."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.domain.quantities import count
+from trnfleet.monitor.reservations.table import NEAR_END_S
+from trnfleet.monitor.store.findings import Severity
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.format.alerts import alerts_line, tally_text
+from trnfleet.tui.format.reservations import (
+    countdown,
+    extension_text,
+    fee_of,
+    is_ended,
+    is_impaired,
+    is_waiting,
+    money,
+    what_text,
+)
+from trnfleet.tui.reservations.timeline import LABEL, used_by_cell
+from trnfleet.tui.state.highlight import places_text
+from trnfleet.tui.widgets import charts
+from trnfleet.tui.widgets.bar import Parts, justified, width_of
+from trnfleet.tui.widgets.cells import CHART, fit
+from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.reservations.table import Reservation
+    from trnfleet.tui.reservations.table import ReservationTable
+    from trnfleet.tui.reservations.timeline_view import TimelineView
+    from trnfleet.tui.state.alerts import AlertBoard, Held
+    from trnfleet.wire.reservations import ExtensionSpec
+
+_NEAR_H = round(NEAR_END_S / 3_600)
+_CHART_ROWS = 6
+_NAME = LABEL + 1
+"""Cells of a fact's name, so that its words stand where the timeline begins."""
+
+
+def summary(table: list[Reservation], shown: int, order: str, pattern: str, note: str, width: int) -> Parts:
+    """Return all reservations in a line: what needs a look and what idles away come first.
+
+    Args:
+        table: All that are known.
+        shown: How many of them the filter leaves.
+        order: What they are ordered by.
+        pattern: The filter, empty for none.
+        note: Said instead, empty for nothing.
+        width: Of the line, in cells.
+    """
+    critical, warning = (theme.SEVERITY_STYLE[each] for each in (Severity.CRITICAL, Severity.WARNING))
+    told = [each for each in table if each.is_current and not is_ended(each)]
+    parts: Parts = [(f" {count(len(table))} reserved", theme.STRONG)]
+    bad = sum(is_impaired(each) or bool(each.message.unavailable) for each in told)
+    if bad:
+        parts.append((f"  ✖ {bad} impaired or out", critical))
+    near = sum(each.is_near_end for each in told)
+    if near:
+        parts.append((f"  ▲ {near} ending within {_NEAR_H} h", warning))
+    idle = idle_texts(told)
+    if idle:
+        parts.append((f"  ▲ {' + '.join(idle)}/h idle", warning))
+    if table and not bad and not near and not idle:
+        parts.append(("  nothing idle, nothing ending soon", theme.QUIET))
+    if note:
+        parts = [(f" {note}", warning)]
+    right: Parts = []
+    if pattern:
+        right = [(f"/{plain(pattern, 30)} ", theme.LINK), (f"{count(shown)} found  ", theme.QUIET)]
+    by: Parts = [(f"by {order} ", theme.QUIET)]
+    has_room = width_of(parts) + width_of(right) + width_of(by) < width
+    return justified(parts, [*right, *by] if has_room else right, width, theme.BASE)
+
+
+def idle_texts(table: list[Reservation]) -> list[str]:
+    """Return what goes to instances that do nothing, by currency, such as `43.81 USD`."""
+    amounts: dict[str, Decimal] = {}
+    for each in table:
+        if each.idle_per_h:
+            currency = each.message.currency
+            amounts[currency] = amounts.get(currency, Decimal(0)) + each.idle_per_h
+    return [money(amounts[currency], currency) for currency in sorted(amounts)]
+
+
+def foot(chosen: Reservation | None, layout: Layout, width: int, held: Sequence[Held] = ()) -> list[Parts]:
+    """Return the two lines about the chosen reservation: what it is, then its alerts and what is due first.
+
+    Args:
+        chosen: The reservation; None for none.
+        layout: The fleet's.
+        width: Cells.
+        held: Alerts of it and of its instances.
+    """
+    if chosen is None:
+        return []
+    message = chosen.message
+    where = places_text(chosen, layout)
+    first = f" {plain(message.id, 64)}  {what_text(chosen)} in {plain(message.zone, 40)}: {where}"
+    if not chosen.is_current:
+        first = f" as last known, its publisher is gone: {first}"
+    words = [f"alerts: {tally_text([*held])}"] if held else []
+    words += due_words(chosen)
+    if chosen.ends_ns is not None:
+        words.append(f"{_minute(chosen.starts_ns)} to {_minute(chosen.ends_ns)} UTC")
+    if chosen.fee_per_h is not None:
+        words.append(f"{money(chosen.fee_per_h, message.currency)}/h")
+    if message.fee is not None:
+        words.append(f"fee {money(fee_of(chosen), message.currency)}")
+    if chosen.mean_util_pct is not None:
+        words.append(f"mean use {chosen.mean_util_pct:.1f} %")
+    second = ""
+    for word in words:
+        if second and len(second) + 2 + len(word) > width:
+            break
+        second += f"  {word}" if second else f" {word}"
+    return [[(fit(first, width), theme.HEAD_STRONG)], [(fit(second, width), theme.HEAD)]]
+
+
+def alerts_of(board: AlertBoard, reservation: Reservation) -> list[Held]:
+    """Return the alerts of a reservation, then those of its instances, which nobody has in hand."""
+    own = board.of_reservation(reservation.message.id)
+    return [*own, *board.on_instances(reservation.rows)]
+
+
+def due_words(reservation: Reservation) -> list[str]:
+    """Return what is due, and whether it can be extended."""
+    words = []
+    due_s = _until_s(reservation)
+    if due_s is not None and due_s >= 0:
+        words.append(f"payment due in {countdown(due_s)}")
+    until_s = reservation.to_termination_s
+    if until_s is not None and not is_waiting(reservation) and not is_ended(reservation):
+        words.append(f"terminates in {countdown(until_s)}" if until_s >= 0 else "is being terminated")
+    told = extension_text(reservation)
+    if told:
+        words.append(told if reservation.can_extend else f"extension {told}")
+    return words
+
+
+def facts(reservation: Reservation, layout: Layout) -> list[tuple[str, str]]:
+    """Return name and words of everything that is known of a reservation."""
+    message = reservation.message
+    currency = message.currency
+    told = [
+        (
+            "holds",
+            f"{what_text(reservation)} in {plain(message.zone, 40)}: {places_text(reservation, layout)}",
+        ),
+        ("lasts", _span_text(reservation)),
+    ]
+    due = due_words(reservation)
+    if due:
+        told.append(("due", ", ".join(due)))
+    costs = [f"fee {money(fee_of(reservation), currency)}", f"{money(reservation.fee_per_h, currency)}/h"]
+    if reservation.idle_per_h is not None:
+        costs.append(f"{money(reservation.idle_per_h, currency)}/h idle")
+    told.append(("costs", ", ".join(costs)))
+    if reservation.used is not None:
+        unknown = f", {reservation.unknown} not heard" if reservation.unknown else ""
+        told.append(("in use", f"{reservation.used} of {message.instances} instances{unknown}"))
+    if message.unavailable:
+        told.append(("out", f"{message.unavailable} instances fail their status check"))
+    if message.interconnect is not None:
+        told.append(("links", message.interconnect.value))
+    told.extend(("extension", _extension_words(each)) for each in message.extensions)
+    if message.reservation_ids:
+        told.append(("reservation", ", ".join(plain(each, 64) for each in message.reservation_ids)))
+    origin = "EC2" if message.origin == "ec2" else "a simulator"
+    told.append(("told by", origin if reservation.is_current else f"{origin}, which is gone: as last known"))
+    return told
+
+
+class ReservationDetails(LineView, can_focus=False):
+    """The chosen reservation at length: how it was used, below the timeline and at its scale, and what is known of it."""
+
+    def __init__(self, monitor: FleetState, table: ReservationTable, timeline: TimelineView) -> None:
+        super().__init__()
+        self._monitor = monitor
+        self._table = table
+        self._timeline = timeline
+        self.alert_board: AlertBoard | None = None
+        """What there is of alerts; the app's."""
+
+    def lines(self, top: int, height: int, width: int) -> list[Line]:
+        """Return chart and facts, as far as there is room."""
+        del top
+        chosen = self._table.chosen
+        if chosen is None:
+            return []
+        told = facts(chosen, self._monitor.store.layout)
+        held = [] if self.alert_board is None else alerts_of(self.alert_board, chosen)
+        if held and self.alert_board is not None:
+            line = alerts_line(held, self.alert_board.now_ns, max(0, width - _NAME))
+            told.insert(0, ("alerts", "".join(text for text, _ in line)))
+        # A blank line stands before each, and a title above the chart.
+        made = self._chart(chosen, width) if height >= 1 + len(told) + 2 + _CHART_ROWS else []
+        made.append(blank_line(width))
+        for name, words in told:
+            parts: Parts = [(fit(f" {name}", _NAME), theme.QUIET)]
+            parts.append((fit(words, max(0, width - _NAME)), theme.BASE))
+            made.append(text_line(parts, width))
+        return made
+
+    def _chart(self, chosen: Reservation, width: int) -> list[Line]:
+        window = self._timeline.window()
+        used_pct = used_by_cell(self._timeline.watched(chosen.message.id), window)
+        rows = charts.area(used_pct, 0.0, 100.0, _CHART_ROWS)
+        title = f" {'use of ' + plain(chosen.message.id, 64)}, % of its NeuronCores"
+        made = [blank_line(width), text_line([(title, theme.QUIET)], width)]
+        for number, text in enumerate(rows):
+            scale = {0: "100 ", _CHART_ROWS - 1: "0 "}.get(number, "")
+            made.append(text_line([(scale.rjust(_NAME), theme.GHOST), (text, CHART)], width))
+        return made
+
+
+def _extension_words(extension: ExtensionSpec) -> str:
+    fee = money(Decimal(extension.fee), extension.currency)
+    return f"to {_told_minute(extension.end)} UTC, {fee}, {extension.state.value}"
+
+
+def _span_text(reservation: Reservation) -> str:
+    begin = _minute(reservation.starts_ns)
+    if reservation.ends_ns is None:
+        return f"from {begin} UTC until it is cancelled"
+    hours = (reservation.ends_ns - reservation.starts_ns) / (3_600 * NS_PER_S)
+    days = f"{hours / 24:.1f}".removesuffix(".0")
+    return f"{begin} to {_minute(reservation.ends_ns)} UTC, {days} d"
+
+
+def _until_s(reservation: Reservation) -> float | None:
+    """Return the seconds until a pending payment fails; None where none is pending."""
+    if reservation.pays_ns is None:
+        return None
+    return (reservation.pays_ns - reservation.starts_ns) / NS_PER_S + reservation.to_start_s
+
+
+def _told_minute(told: str) -> str:
+    return _minute(parse_rfc3339(told))
+
+
+def _minute(instant_ns: int) -> str:
+    return format_rfc3339(instant_ns)[:16].replace("T", " ")

@@ -1,0 +1,308 @@
+"""The timeline's arithmetic and its lines: which cell is which time, and what a reservation looks like in it.
+
+Cells are half-open intervals. Past, present and future, paid and unpaid, watched and unwatched differ in their characters,
+not in colour alone. It keeps no widget.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.clock import NS_PER_S, parse_rfc3339
+from trnfleet.domain.reservations.states import BlockState, ExtensionState
+from trnfleet.monitor.reservations.usage import HOUR_NS
+from trnfleet.tui import theme
+from trnfleet.tui.format.reservations import is_ended, is_waiting, severity, short_id
+from trnfleet.tui.widgets.cells import CHART, fit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+    from rich.style import Style
+
+    from trnfleet.monitor.reservations.table import Reservation
+    from trnfleet.monitor.reservations.usage import UsageHour
+    from trnfleet.tui.widgets.bar import Parts
+
+CELLS_S = (900, 1_800, 3_600, 7_200, 14_400, 28_800, 86_400, 172_800, 604_800)
+"""Seconds that a cell can stand for, from near to far."""
+DEFAULT_ZOOM = 4
+NOW_AT = 0.3
+"""Where now stands in the window, as a share of it."""
+LABEL = 12
+"""Cells of the names on the left, without the space behind them."""
+_FAILED = frozenset({BlockState.PAYMENT_FAILED.value, BlockState.CANCELLED.value, BlockState.FAILED.value})
+_DAY_S = 86_400
+_HOUR_S = 3_600
+
+EIGHTHS = "▁▂▃▄▅▆▇█"
+UNKNOWN, AHEAD, EXTENDED, SCHEDULED, UNPAID, ENDED, FAILED, NOW = "░", "━", "═", "╌", "?", "─", "✖", "│"
+LEGEND = (
+    f"{EIGHTHS[1]}{EIGHTHS[4]}{EIGHTHS[7]} use  {UNKNOWN} not watched  {AHEAD} active  {EXTENDED} extension  "
+    f"{SCHEDULED} scheduled  {UNPAID} unpaid  {ENDED} ended  {FAILED} failed"
+)
+
+
+class Window(NamedTuple):
+    """What part of time is on the screen."""
+
+    begin_ns: int
+    """Of the first cell."""
+    cell_s: int
+    cells: int
+    now_ns: int
+
+    @staticmethod
+    def of(now_ns: int, zoom: int, pan: int, cells: int) -> Window:
+        """Return a window.
+
+        Args:
+            now_ns: The present.
+            zoom: Index into `CELLS_S`.
+            pan: Cells that it is moved into the future (past: negative) from where now stands at `NOW_AT`.
+            cells: Its width.
+        """
+        cell_ns = CELLS_S[zoom] * NS_PER_S
+        # Cells begin at whole multiples, so that nothing crawls while time goes on.
+        now_cell = now_ns // cell_ns
+        return Window((now_cell - int(cells * NOW_AT) + pan) * cell_ns, CELLS_S[zoom], cells, now_ns)
+
+    @property
+    def cell_ns(self) -> int:
+        """Nanoseconds of a cell."""
+        return self.cell_s * NS_PER_S
+
+    @property
+    def now_cell(self) -> int:
+        """The cell that holds now; may be out of the window."""
+        return (self.now_ns - self.begin_ns) // self.cell_ns
+
+    def cell_of(self, instant_ns: int) -> int:
+        """Return the cell that holds an instant; may be out of the window."""
+        return (instant_ns - self.begin_ns) // self.cell_ns
+
+    def begin_of(self, cell: int) -> int:
+        """Return when a cell begins."""
+        return self.begin_ns + cell * self.cell_ns
+
+
+def covers(window: Window, cell: int, start_ns: int, end_ns: int) -> bool:
+    """Say whether [start, end) holds any of a cell."""
+    begin_ns = window.begin_of(cell)
+    return start_ns < begin_ns + window.cell_ns and begin_ns < end_ns
+
+
+class Watched(NamedTuple):
+    """How a reservation was used hour by hour, ascending."""
+
+    hours: NDArray[np.int64]
+    """Hours since 1970 at which they begin."""
+    watched_s: NDArray[np.float64]
+    util_pct: NDArray[np.float64]
+
+    @staticmethod
+    def of(hours: Sequence[UsageHour]) -> Watched:
+        """Return hours as columns, those of no watched second left out."""
+        known = [each for each in hours if each.watched_s > 0]
+        return Watched(
+            np.array([each.hour_ns // HOUR_NS for each in known], np.int64),
+            np.array([each.watched_s for each in known], np.float64),
+            np.array([each.util_pct for each in known], np.float64),
+        )
+
+
+NEVER_WATCHED = Watched.of(())
+
+
+def used_by_cell(watched: Watched, window: Window) -> NDArray[np.float64]:
+    """Return the mean utilisation in each cell, in %; NaN where nobody watched. Cells of an hour share its value."""
+    first = window.begin_ns // HOUR_NS
+    if window.cell_s < _HOUR_S:
+        if not len(watched.hours):
+            return np.full(window.cells, np.nan)
+        numbers = window.begin_ns // window.cell_ns + np.arange(window.cells, dtype=np.int64)
+        wanted = numbers // (_HOUR_S // window.cell_s)
+        found = np.minimum(np.searchsorted(watched.hours, wanted), len(watched.hours) - 1)
+        return np.where(watched.hours[found] == wanted, watched.util_pct[found], np.nan)
+    cells = (watched.hours - first) // (window.cell_s // _HOUR_S)
+    inside = (cells >= 0) & (cells < window.cells)
+    cells, seconds = cells[inside], watched.watched_s[inside]
+    total_s = np.bincount(cells, seconds, window.cells)
+    util_s = np.bincount(cells, seconds * watched.util_pct[inside], window.cells)
+    return np.where(total_s > 0, util_s / np.where(total_s > 0, total_s, 1.0), np.nan)
+
+
+def glyphs(reservation: Reservation, watched: Watched, window: Window) -> list[str]:
+    """Return a reservation's character in every cell; a space where it is not."""
+    start_ns = reservation.starts_ns
+    end_ns = _end_ns(reservation)
+    made = [" "] * window.cells
+    first, after = max(0, window.cell_of(start_ns)), min(window.cells, window.cell_of(end_ns - 1) + 1)
+    fixed = _fixed(reservation)
+    if first < after and fixed:
+        made[first:after] = [fixed] * (after - first)
+    elif first < after:
+        unknown = ENDED if is_ended(reservation) else UNKNOWN
+        ahead = min(max(first, window.now_cell + 1), after)
+        for cell, used_pct in enumerate(used_by_cell(watched, window)[first:ahead].tolist(), first):
+            made[cell] = unknown if math.isnan(used_pct) else EIGHTHS[min(7, max(0, int(used_pct / 12.5)))]
+        made[ahead:after] = [AHEAD] * (after - ahead)
+    for extension in reservation.message.extensions:
+        begin_ns, until_ns = _span(extension.start, extension.end)
+        if extension.state is ExtensionState.PAYMENT_PENDING:
+            for cell in range(
+                max(0, window.cell_of(begin_ns)), min(window.cells, window.cell_of(until_ns) + 1)
+            ):
+                if made[cell] == " " and covers(window, cell, begin_ns, until_ns):
+                    made[cell] = UNPAID
+        elif extension.state is ExtensionState.PAYMENT_SUCCEEDED:
+            for cell in range(
+                max(0, window.cell_of(begin_ns)), min(window.cells, window.cell_of(until_ns) + 1)
+            ):
+                if made[cell] in {AHEAD, SCHEDULED} and begin_ns <= window.begin_of(cell) < until_ns:
+                    made[cell] = EXTENDED
+    return made
+
+
+def _end_ns(reservation: Reservation) -> int:
+    return 2**63 if reservation.ends_ns is None else reservation.ends_ns
+
+
+def _span(start: str, end: str) -> tuple[int, int]:
+    return parse_rfc3339(start), parse_rfc3339(end)
+
+
+def _fixed(reservation: Reservation) -> str:
+    """Return the character of all of a reservation's time; empty where past and future differ."""
+    state = reservation.message.state.value
+    if state in _FAILED:
+        return FAILED
+    if state == BlockState.PAYMENT_PENDING.value:
+        return UNPAID
+    return SCHEDULED if is_waiting(reservation) else ""
+
+
+def line(reservation: Reservation, watched: Watched, window: Window, *, selected: bool) -> Parts:
+    """Return a reservation's line: its name, then its time with the now-line, and when it ends where there is room."""
+    found = severity(reservation)
+    body: Style = theme.BASE
+    if is_ended(reservation) or not reservation.is_current:
+        body = theme.GHOST
+    elif found is not None:
+        body = theme.SEVERITY_STYLE[found]
+    name = theme.SELECTED if selected else theme.GHOST if is_ended(reservation) else theme.QUIET
+    parts: Parts = [
+        ((">" if selected else " ") + fit(short_id(reservation.message.id, LABEL - 1), LABEL), name)
+    ]
+    now = window.now_cell
+    drawn = glyphs(reservation, watched, window)
+    at, said = words(reservation, drawn, window)
+    chart = CHART if found is None and body is not theme.GHOST else body
+    quiet = theme.GHOST if body is theme.GHOST else theme.QUIET
+    looks = {UNKNOWN: theme.GHOST, **dict.fromkeys(EIGHTHS, chart)}
+    text, before = "", body
+    for cell, own in enumerate(drawn):
+        glyph, style = own, looks.get(own, body)
+        if at <= cell < at + len(said):
+            glyph, style = said[cell - at], quiet
+        if cell == now:
+            glyph, style = NOW if glyph == " " else glyph, theme.HEAD_ACCENT
+        if style is not before:
+            parts.append((text, before))
+            text, before = "", style
+        text += glyph
+    parts.append((text, before))
+    return parts
+
+
+def words(reservation: Reservation, drawn: Sequence[str], window: Window) -> tuple[int, str]:
+    """Return what is written beside a reservation, and from which cell: its end, or where it is when it is out of sight.
+
+    Nothing is written over the now-line, nor what is not there in full.
+    """
+    cells = [cell for cell, glyph in enumerate(drawn) if glyph != " "]
+    if cells:
+        last = cells[-1]
+        end_ns = _drawn_end_ns(reservation)
+        said = (
+            f" {end_text(end_ns, window)}"
+            if end_ns is not None and window.cell_of(end_ns - 1) == last
+            else ""
+        )
+        at = last + 1
+    elif window.begin_of(0) >= _end_ns(reservation):
+        at, said = 0, f"◂ {end_text(_end_ns(reservation), window)}"
+    else:
+        said = f"{end_text(reservation.starts_ns, window)} ▸"
+        at = window.cells - len(said)
+    fits = at >= 0 and at + len(said) <= window.cells and not at <= window.now_cell < at + len(said)
+    return (at, said) if fits else (0, "")
+
+
+def _drawn_end_ns(reservation: Reservation) -> int | None:
+    """Return the end of all that is drawn: an extension that is not paid yet included."""
+    ends = [] if reservation.ends_ns is None else [reservation.ends_ns]
+    ends += [
+        _span(each.start, each.end)[1]
+        for each in reservation.message.extensions
+        if each.state is ExtensionState.PAYMENT_PENDING
+    ]
+    return max(ends, default=None)
+
+
+def axis(window: Window) -> list[str]:
+    """Return the axis: a line of dates or times, and a line of ticks with the mark of now; texts of the window's width."""
+    labels, ticks = [" "] * window.cells, [" "] * window.cells
+    free = 0
+    for cell in range(window.cells):
+        text = label(window, cell)
+        if not text:
+            continue
+        ticks[cell] = "┬"
+        if cell >= free and cell + len(text) <= window.cells:
+            labels[cell : cell + len(text)] = text
+            free = cell + len(text) + 1
+    if 0 <= window.now_cell < window.cells:
+        ticks[window.now_cell] = "▼"
+    return ["".join(labels), "".join(ticks)]
+
+
+def label(window: Window, cell: int) -> str:
+    """Return what is written at a cell: the day that begins in it, or the hour where cells are short; else nothing."""
+    begin_ns = window.begin_of(cell)
+    end_ns = begin_ns + window.cell_ns
+    day_ns = -(-begin_ns // (_DAY_S * NS_PER_S)) * _DAY_S * NS_PER_S
+    if day_ns < end_ns:
+        return _text(day_ns, "%m-%d")
+    step_s = 6 * window.cell_s
+    step_ns = max(step_s, 3_600) * NS_PER_S
+    if window.cell_s <= 7_200 and begin_ns % step_ns == 0:
+        return _text(begin_ns, "%H:%M")
+    return ""
+
+
+def end_text(instant_ns: int, window: Window) -> str:
+    """Return an instant's day and minute in UTC, or its year and day where the year would not be understood."""
+    is_near = abs(instant_ns - window.now_ns) < 300 * _DAY_S * NS_PER_S
+    return _text(instant_ns, "%m-%d %H:%M" if is_near else "%Y-%m-%d")
+
+
+def _text(instant_ns: int, pattern: str) -> str:
+    try:
+        return datetime.fromtimestamp(instant_ns // NS_PER_S, UTC).strftime(pattern)
+    except (ValueError, OverflowError, OSError):
+        # Years that a calendar does not have.
+        return ""
+
+
+def cell_text(window: Window) -> str:
+    """Return how long a cell is."""
+    seconds = window.cell_s
+    if seconds < 3_600:
+        return f"{seconds // 60} min"
+    return f"{seconds // 3_600} h" if seconds < _DAY_S else f"{seconds // _DAY_S} d"

@@ -1,0 +1,232 @@
+"""The Reservations view: what is reserved as a table and as a timeline, and which part of the fleet a reservation holds.
+
+It owns the keys of the timeline and the filter's prompt, and divides the space. What is picked out elsewhere is the app's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.css.scalar import Unit
+
+from trnfleet.tui import theme
+from trnfleet.tui.filtering import FilteredView
+from trnfleet.tui.format.reservations import head
+from trnfleet.tui.reservations import timeline
+from trnfleet.tui.reservations.details import ReservationDetails, alerts_of, foot, summary
+from trnfleet.tui.reservations.table import NOTHING, SORTS, ReservationTable
+from trnfleet.tui.reservations.timeline import CELLS_S, LABEL
+from trnfleet.tui.reservations.timeline_view import TimelineView
+from trnfleet.tui.state.highlight import place_of
+from trnfleet.tui.view import RESERVATIONS, View
+from trnfleet.tui.widgets.bar import Bar
+from trnfleet.tui.widgets.cells import fit
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+    from trnfleet.clock import Clock
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.tui.state.alerts import AlertBoard
+    from trnfleet.tui.state.highlight import Highlight
+    from trnfleet.tui.widgets.line_view import LineView
+
+MOST_LINES = 1_000
+"""More than any screen has."""
+_FIXED_ROWS = 6
+"""Summary, head, the axis' two and the foot's two."""
+_LEAST_DETAILS = 9
+"""Rows that are to spare before the chosen reservation is told of at length."""
+
+
+class ReservationsView(FilteredView):
+    """Table above, timeline below, the chosen reservation in words at the foot."""
+
+    title = RESERVATIONS
+    key = "7"
+    DEFAULT_CSS = """
+    ReservationsView { layout: vertical; }
+    ReservationTable { height: 1fr; }
+    TimelineView { height: 1fr; }
+    ReservationDetails { display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left,h", "pan(-1)", "timeline: into the past"),
+        Binding("right,l", "pan(1)", "timeline: into the future"),
+        Binding("n", "now", "timeline: back to now"),
+        Binding("plus,equals_sign", "zoom(-1)", "timeline: zoom in"),
+        Binding("minus", "zoom(1)", "timeline: zoom out"),
+        Binding("s", "sort", "next order: what is next, idle cost, utilisation, id"),
+        Binding("slash", "ask", "filter by part of id, state, type, zone or place, ! for all others"),
+        Binding("escape", "clear", "clear the filter"),
+    ]
+
+    def __init__(self, monitor: FleetState, clock: Clock) -> None:
+        super().__init__(
+            monitor,
+            clock,
+            placeholder="part of an id, state, type, zone or place, such as idle or us-0001; !part for all others",
+        )
+        self.table = ReservationTable(monitor)
+        self.timeline = TimelineView(monitor, clock, self.table)
+        self.details = ReservationDetails(monitor, self.table, self.timeline)
+        self._summary = Bar()
+        self._head = Bar(fill=theme.HEAD)
+        self._axis = Bar(fill=theme.HEAD)
+        self._axis.styles.height = 2
+        self._foot = Bar(fill=theme.HEAD)
+        self._foot.styles.height = 2
+        self._note = ""
+        """Said above the table until the cursor moves."""
+
+    def compose(self) -> ComposeResult:
+        """Put summary, table, axis, timeline, details, foot and prompt below each other."""
+        yield self._summary
+        yield self._head
+        yield self.table
+        yield self._axis
+        yield self.timeline
+        yield self.details
+        yield self._foot
+        yield self.prompt
+
+    def on_mount(self) -> None:
+        """Write the heads."""
+        # A column of the table is its scroll bar's.
+        self._head.show(lambda width: [head(max(1, width - 1))])
+        self._write()
+
+    def set_highlight(self, highlight: Highlight) -> None:
+        """Let the table mark what is picked out."""
+        super().set_highlight(highlight)
+        self.table.highlight = highlight
+
+    def set_board(self, board: AlertBoard) -> None:
+        """Let the details tell of alerts."""
+        super().set_board(board)
+        self.details.alert_board = board
+
+    @property
+    def place(self) -> str:
+        """The first address of the reservation under the cursor."""
+        chosen = self.table.chosen
+        return "" if chosen is None else place_of(chosen, self.monitor.store.layout)
+
+    def show_place(self, address: str) -> None:
+        """Paint: which reservation the cursor is on is chosen by its id."""
+        del address
+        self.tick(MOST_LINES)
+
+    def show_reservation(self, reservation_id: str) -> None:
+        """Put the cursor on a reservation; a filter that hides it goes."""
+        self._note = ""
+        self.table.point_at(reservation_id)
+        chosen = self.table.chosen
+        if self.table.pattern and (chosen is None or chosen.message.id != reservation_id):
+            self.table.pattern = ""
+            self.table.point_at(reservation_id)
+        self.tick(MOST_LINES)
+
+    def tell(self, note: str) -> None:
+        """Say something above the table until the cursor moves; printable characters only."""
+        self._note = note
+        self._write()
+
+    def take_focus(self) -> None:
+        """The keys are the table's."""
+        self.table.focus(scroll_visible=False)
+
+    def renew(self) -> None:
+        """Drop what is kept: another monitor is shown."""
+        self.timeline.renew()
+
+    def tick(self, allowance: int) -> int:
+        """Paint what changed."""
+        self._share_space()
+        painted = self.table.tick(max(1, allowance))
+        painted += self.timeline.tick(max(1, allowance - painted))
+        if self.details.display:
+            painted += self.details.tick(max(1, allowance - painted))
+        self._write()
+        return painted
+
+    def action_pan(self, cells: int) -> None:
+        """Move the timeline by an eighth of its width."""
+        self.timeline.pan += cells * max(1, self.timeline.cells // 8)
+        self.tick(MOST_LINES)
+
+    def action_now(self) -> None:
+        """Bring now back to its place."""
+        self.timeline.pan = 0
+        self.tick(MOST_LINES)
+
+    def action_zoom(self, step: int) -> None:
+        """Let a cell of the timeline stand for a longer (1) or a shorter (-1) time."""
+        self.timeline.rezoom(min(max(self.timeline.zoom + step, 0), len(CELLS_S) - 1))
+        self.tick(MOST_LINES)
+
+    def action_sort(self) -> None:
+        """Take the next order."""
+        self.table.sort = (self.table.sort + 1) % len(SORTS)
+        self.tick(MOST_LINES)
+
+    @on(ReservationTable.Pointed)
+    def _pointed(self, event: ReservationTable.Pointed) -> None:
+        event.stop()
+        self._note = ""
+        self.tick(MOST_LINES)
+        self.post_message(View.Moved(self.place))
+
+    @property
+    def pattern(self) -> str:
+        """The filter."""
+        return self.table.pattern
+
+    def filter(self, pattern: str) -> None:
+        """Leave what matches a pattern, and paint it."""
+        self.table.pattern = pattern
+        self.tick(MOST_LINES)
+
+    def _share_space(self) -> None:
+        """Give the table what it needs, up to half; the timeline takes the rest, of which it lends what it leaves empty."""
+        rows = self.size.height - _FIXED_ROWS - self.has_class("asking")
+        if rows <= 0:
+            return
+        known = len(self.monitor.reservations)
+        wanted = max(3, min(known, rows // 2)) if known else len(NOTHING)
+        # The legend stands below the last line.
+        spare = rows - wanted - known - 2
+        lent = spare if known and spare >= _LEAST_DETAILS else 0
+        _set_height(self.table, wanted)
+        _set_height(self.details, lent)
+        self.details.display = lent > 0
+
+    def _write(self) -> None:
+        window = self.timeline.window()
+        labels, ticks = timeline.axis(window)
+        indent = " " * (LABEL + 1)
+        self._axis.show(
+            lambda _width: [
+                [(indent + labels, theme.HEAD)],
+                [
+                    (fit(f" {timeline.cell_text(window)} a cell", LABEL + 1), theme.HEAD),
+                    (ticks, theme.HEAD_ACCENT),
+                ],
+            ]
+        )
+        table, known, note = self.table, self.monitor.reservations.table(), self._note
+        order, chosen = SORTS[table.sort], table.chosen
+        layout = self.monitor.store.layout
+        held = [] if chosen is None else alerts_of(self.alert_board, chosen)
+        self._summary.show(
+            lambda width: [summary(known, len(table.shown), order, table.pattern, note, width)]
+        )
+        self._foot.show(lambda width: foot(chosen, layout, width, held))
+
+
+def _set_height(widget: LineView, rows: int) -> None:
+    height = widget.styles.height
+    if height is None or height.value != rows or height.unit is not Unit.CELLS:
+        widget.styles.height = rows

@@ -1,0 +1,1 @@
+"""State that views share: alerts, descriptors and the highlighted reservation."""

@@ -1,0 +1,108 @@
+"""The reservation that is picked out in every view: one for the whole app, an id and never rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trnfleet.domain.address import Level
+from trnfleet.text import plain
+from trnfleet.tui.format.reservations import PICKED, is_ended
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.reservations.table import Reservation
+
+
+class Highlight:
+    """Which reservation's instances stand out; none where `reservation_id` is empty."""
+
+    def __init__(self, monitor: FleetState) -> None:
+        self.reservation_id = ""
+        self._monitor = monitor
+        self._mask: NDArray[np.bool_] | None = None
+        self._of: tuple[str, Layout | None, tuple[range, ...]] = ("", None, ())
+        self._table: list[Reservation] = []
+        self._found: tuple[str, Reservation | None] = ("", None)
+        """What was looked for in `_table`, and found: it is asked for with every line of a tree."""
+
+    @property
+    def reservation(self) -> Reservation | None:
+        """The reservation, as of the monitor's last pass; None where none is picked out or it is not known any more."""
+        if not self.reservation_id:
+            return None
+        table = self._monitor.reservations.table()
+        if table is not self._table or self._found[0] != self.reservation_id:
+            self._table = table
+            self._found = self.reservation_id, self._monitor.reservations.find(self.reservation_id)
+        return self._found[1]
+
+    def mask(self) -> NDArray[np.bool_] | None:
+        """Return which instances of the present layout stand out; None where nothing is picked out.
+
+        Shape (instances,).
+        """
+        reservation = self.reservation
+        if reservation is None:
+            return None
+        layout = self._monitor.store.layout
+        known_id, known, rows = self._of
+        if (
+            self._mask is None
+            or known is not layout
+            or (known_id, rows) != (self.reservation_id, reservation.rows)
+        ):
+            self._of = self.reservation_id, layout, reservation.rows
+            self._mask = np.zeros(len(layout.instances), np.bool_)
+            for run in reservation.rows:
+                self._mask[run.start : run.stop] = True
+        return self._mask
+
+    def words(self) -> str:
+        """Return what is said of it in every view, and how to be rid of it; empty where nothing is picked out."""
+        picked = self.reservation
+        if picked is None:
+            return ""
+        held = sum(map(len, picked.rows))
+        noun = "instance" if held == 1 else "instances"
+        amount = f"{held:,} {noun}" if held else "place not known"
+        return f"{PICKED} {plain(picked.message.id, 24)} ({amount})  u: show all"
+
+    def place(self) -> str:
+        """Return the first address of what is picked out; empty for the fleet where none is known."""
+        return "" if self.reservation is None else place_of(self.reservation, self._monitor.store.layout)
+
+
+def holders(table: list[Reservation], layout: Layout, place: str) -> list[str]:
+    """Return the ids of the reservations that hold a place, or any of it, those that hold it now first; ended ones do not."""
+    covered = layout.find_instances("/".join(place.split("/")[: Level.INSTANCE]))
+    if not covered:
+        return []
+    return [
+        each.message.id
+        for each in table
+        if not is_ended(each)
+        and any(run.start < covered.stop and covered.start < run.stop for run in each.rows)
+    ]
+
+
+def place_of(reservation: Reservation, layout: Layout) -> str:
+    """Return the first address of a reservation that there is; empty for the fleet where none is known."""
+    for told in reservation.message.on[:1]:
+        first = told.partition("..")[0]
+        if layout.find(first) is not None:
+            return first
+    first_row = reservation.rows[0].start if reservation.rows else -1
+    return layout.instances[first_row] if 0 <= first_row < len(layout.instances) else ""
+
+
+def places_text(reservation: Reservation, layout: Layout) -> str:
+    """Return what part of the fleet a reservation holds, in words."""
+    if reservation.message.on:
+        return ", ".join(plain(place, 80) for place in reservation.message.on)
+    names = [layout.instances[row] for run in reservation.rows for row in run if row < len(layout.instances)]
+    return ", ".join(map(plain, names)) if names else "its place is not known"

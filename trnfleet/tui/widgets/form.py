@@ -1,0 +1,180 @@
+"""A form at the foot of a view: labelled fields on a line or two, and below them what would come of it.
+
+It knows no alerts; whoever opens it reads the fields.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.message import Message
+from textual.widgets import Input
+
+from trnfleet.tui import theme
+from trnfleet.tui.widgets.bar import Bar, Parts
+from trnfleet.tui.widgets.cells import fit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from textual.app import ComposeResult
+
+KEYS = "Enter writes it   Tab next field   Esc leaves it"
+
+
+class FieldSpec(NamedTuple):
+    """A field."""
+
+    name: str
+    label: str
+    placeholder: str = ""
+    cells: int = 0
+    """Its width with its label; 0 for what is left of the line."""
+
+
+class Form(Vertical):
+    """Fields with their labels; hidden until it is opened."""
+
+    DEFAULT_CSS = """
+    Form { display: none; height: auto; background: #1c232d; }
+    Form.open { display: block; }
+    Form Horizontal { height: 1; background: #1c232d; }
+    Form Bar { background: #1c232d; }
+    Form Horizontal Input {
+        display: block; width: 1fr; height: 1; padding: 0; border: none; background: #0e1116; color: #f0f4f8;
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "leave the form", show=False),
+        Binding("tab,down", "step(1)", "next field", show=False),
+        Binding("shift+tab,up", "step(-1)", "previous field", show=False),
+    ]
+
+    class Changed(Message):
+        """Says that somebody typed."""
+
+        def __init__(self, form: Form) -> None:
+            super().__init__()
+            self.form = form
+
+    class Submitted(Message):
+        """Asks to do what the form says."""
+
+        def __init__(self, form: Form) -> None:
+            super().__init__()
+            self.form = form
+
+    class Left(Message):
+        """Says that it was closed without doing anything."""
+
+        def __init__(self, form: Form) -> None:
+            super().__init__()
+            self.form = form
+
+    def __init__(self, rows: Sequence[Sequence[FieldSpec]]) -> None:
+        """Make a form.
+
+        Args:
+            rows: Fields beside each other, line by line.
+        """
+        super().__init__()
+        self._rows = rows
+        self._title = Bar(fill=theme.BAR)
+        self._message = Bar(fill=theme.BAR)
+        self._inputs = {
+            spec.name: Input(
+                placeholder=spec.placeholder, max_length=400, select_on_focus=False, compact=True
+            )
+            for row in rows
+            for spec in row
+        }
+        self._is_problem = False
+
+    def compose(self) -> ComposeResult:
+        """Put title, lines of fields and message below each other."""
+        yield self._title
+        for row in self._rows:
+            with Horizontal():
+                for spec in row:
+                    label = Bar(fill=theme.BAR)
+                    label.styles.width = len(spec.label) + 2
+                    label.show(_label(f" {spec.label} "))
+                    yield label
+                    field = self._inputs[spec.name]
+                    if spec.cells:
+                        field.styles.width = spec.cells
+                    yield field
+        yield self._message
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is on the screen."""
+        return self.has_class("open")
+
+    @property
+    def values(self) -> dict[str, str]:
+        """What the fields say, without blanks at their ends."""
+        return {name: field.value.strip() for name, field in self._inputs.items()}
+
+    @property
+    def message(self) -> str:
+        """What is said below the fields."""
+        return self._message.text
+
+    def open(self, title: str, values: Mapping[str, str], focus: str) -> None:
+        """Show it with values, and give the keys to a field; the title holds printable characters only."""
+        self.add_class("open")
+        keys = KEYS
+        self._title.show(
+            lambda width: [
+                [
+                    (fit(f" {title}", max(0, width - len(keys) - 2)), theme.BAR_STRONG),
+                    (f" {keys} ", theme.BAR),
+                ]
+                if width >= len(title) + len(keys) + 4
+                else [(fit(f" {title}", width), theme.BAR_STRONG)]
+            ]
+        )
+        for name, field in self._inputs.items():
+            field.value = values.get(name, "")
+            field.cursor_position = len(field.value)
+        self.tell("")
+        self._inputs[focus].focus(scroll_visible=False)
+
+    def close(self) -> None:
+        """Take it off the screen."""
+        self.remove_class("open")
+
+    def tell(self, text: str, *, is_problem: bool = False) -> None:
+        """Say something below the fields; printable characters only."""
+        style = theme.BAR_ALERT if is_problem else theme.BAR
+        sign = " ▲ " if is_problem else " "
+        self._message.show(lambda width: [[(fit(sign + text, width), style)]])
+
+    def action_leave(self) -> None:
+        """Close it without doing anything."""
+        self.post_message(self.Left(self))
+
+    def action_step(self, by: int) -> None:
+        """Go to the next field, round and round."""
+        fields = list(self._inputs.values())
+        at = next((number for number, field in enumerate(fields) if field.has_focus), 0)
+        fields[(at + by) % len(fields)].focus(scroll_visible=False)
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        if self.is_open:
+            self.post_message(self.Changed(self))
+
+    @on(Input.Submitted)
+    def _accepted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.post_message(self.Submitted(self))
+
+
+def _label(text: str) -> Callable[[int], list[Parts]]:
+    return lambda _width: [[(text, theme.BAR)]]

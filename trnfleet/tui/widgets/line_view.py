@@ -1,0 +1,167 @@
+"""The base of every live view: a scrolling widget whose visible lines are made in one batch and compared.
+
+Nothing is a widget or a node for a chip. A view says what its visible lines are, each with a signature; `tick` makes
+them anew and repaints only those whose signature changed. Lines are whole: repainting part of a line saves nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.segment import Segment
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from trnfleet.tui import theme
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+    from rich.style import Style
+    from textual import events
+
+
+class Line(NamedTuple):
+    """A visible line."""
+
+    signature: Hashable
+    """Equal signatures mean equal pictures; None is never equal to anything."""
+    make: Callable[[], Strip]
+    """Makes the picture; called only for lines that are repainted."""
+
+
+def text_line(parts: Iterable[tuple[str, Style]], width: int, fill: Style = theme.BASE) -> Line:
+    """Return a line of styled texts, cut or filled to `width` cells; texts hold printable characters only."""
+    fixed = tuple(parts)
+    return Line((fixed, width, fill), lambda: make_strip(fixed, width, fill))
+
+
+def make_strip(parts: Iterable[tuple[str, Style]], width: int, fill: Style = theme.BASE) -> Strip:
+    """Return a strip of styled texts, cut or filled to `width` cells."""
+    return Strip([Segment(text, style) for text, style in parts]).adjust_cell_length(width, fill)
+
+
+def blank_line(width: int) -> Line:
+    """Return an empty line."""
+    return Line(("blank", width), lambda: Strip.blank(width, theme.BASE))
+
+
+class LineView(ScrollView, can_focus=True):
+    """A view of lines; subclasses implement `lines` and set `virtual_size` when their extent changes."""
+
+    DEFAULT_CSS = "LineView { background: #0e1116; scrollbar-size-vertical: 1; scrollbar-gutter: auto; }"
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  Textual's name
+        super().__init__(id=id, classes=classes)
+        self._signatures: dict[int, Hashable] = {}
+        self._strips: dict[int, Strip] = {}
+        self._turn = 0
+        self.lines_painted = 0
+        """Lines remade since the start, for tests and measurements."""
+
+    def lines(self, top: int, height: int, width: int) -> list[Line]:
+        """Return the lines to show: `height` of them from line `top` of the view's content, `width` cells each."""
+        raise TypeError(f"{type(self).__name__} does not implement lines({top}, {height}, {width})")
+
+    @property
+    def top(self) -> int:
+        """First line of the content that is visible."""
+        return int(self.scroll_offset.y)
+
+    def tick(self, limit: int | None = None) -> int:
+        """Make visible lines anew and repaint what changed; return how many lines that were.
+
+        Args:
+            limit: At most so many lines, for a terminal that cannot keep up; the rest stays due for a later tick.
+        """
+        width, height = self._visible_size()
+        if width <= 0 or height <= 0 or not self.is_attached:
+            return 0
+        made = self._made(width, height)
+        signatures = self._signatures
+        due = [
+            y
+            for y, line in enumerate(made)
+            if line.signature is None or signatures.get(y, self) != line.signature
+        ]
+        if limit is not None and len(due) > limit:
+            # Go round, so that every line gets its turn.
+            due.sort(key=lambda y: (y - self._turn) % height)
+            due = due[:limit]
+            self._turn = (due[-1] + 1) % height
+            due.sort()
+        for y in due:
+            signatures[y] = made[y].signature
+            self._strips[y] = made[y].make()
+        if due:
+            self.lines_painted += len(due)
+            self.refresh(*_regions(due, self.size.width))
+        return len(due)
+
+    def invalidate(self) -> None:
+        """Forget what is painted and paint everything anew."""
+        self._signatures.clear()
+        self._strips.clear()
+        self.refresh()
+        self.tick()
+
+    def render_line(self, y: int) -> Strip:
+        """Return the picture of visible line `y`."""
+        strip = self._strips.get(y)
+        width, height = self._visible_size()
+        if strip is None or strip.cell_length != width:
+            for number, line in enumerate(self._made(width, height)):
+                self._signatures[number] = line.signature
+                self._strips[number] = line.make()
+            strip = self._strips.get(y)
+        return strip if strip is not None else Strip.blank(width, theme.BASE)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Paint the new window at once when it has moved by a line."""
+        super().watch_scroll_y(old_value, new_value)
+        if round(old_value) != round(new_value):
+            self.tick()
+
+    def watch_scroll_x(self, old_value: float, new_value: float) -> None:
+        """Paint the new window at once when it has moved by a column."""
+        super().watch_scroll_x(old_value, new_value)
+        if round(old_value) != round(new_value):
+            self.tick()
+
+    def on_resize(self, _event: events.Resize) -> None:
+        """Make everything anew for the new size."""
+        self._signatures.clear()
+        self._strips.clear()
+        self.resized()
+        self.tick()
+
+    def resized(self) -> None:
+        """Adapt to a new size, before lines are made; nothing to do here."""
+
+    def set_extent(self, width: int, height: int) -> None:
+        """Say how large the content is, in cells; lays out anew only when that changed."""
+        extent = Size(width, height)
+        if extent != self.virtual_size:
+            self.virtual_size = extent
+
+    def _visible_size(self) -> Size:
+        return self.scrollable_content_region.size
+
+    def _made(self, width: int, height: int) -> list[Line]:
+        made = self.lines(self.top, height, width)[:height]
+        made.extend(blank_line(width) for _ in range(height - len(made)))
+        return made
+
+
+def _regions(rows: list[int], width: int) -> list[Region]:
+    """Return regions that cover sorted rows, consecutive ones together."""
+    regions: list[Region] = []
+    first = last = rows[0]
+    for row in rows[1:]:
+        if row != last + 1:
+            regions.append(Region(0, first, width, last - first + 1))
+            first = row
+        last = row
+    regions.append(Region(0, first, width, last - first + 1))
+    return regions

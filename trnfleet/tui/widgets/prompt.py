@@ -1,0 +1,93 @@
+"""One input line at the foot of the screen that asks for something: a time, a file's name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.widgets import Input
+
+from trnfleet.tui import theme
+from trnfleet.tui.widgets.bar import Bar
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+
+
+class AskLine(Horizontal):
+    """A label and a field; hidden until something is asked."""
+
+    DEFAULT_CSS = """
+    AskLine { display: none; height: 1; background: #1c232d; }
+    AskLine.-shown { display: block; layout: horizontal; }
+    AskLine Input { width: 1fr; height: 1; padding: 0; border: none; background: #0e1116; color: #f0f4f8; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "ask no more", show=False),
+    ]
+
+    class Answered(Message):
+        """Says what was typed."""
+
+        def __init__(self, asked: str, text: str) -> None:
+            super().__init__()
+            self.asked = asked
+            """What was asked for."""
+            self.text = text
+
+    class Left(Message):
+        """Says that it was closed without an answer."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+        super().__init__(id=id)
+        self._label = Bar(fill=theme.BAR_STRONG)
+        self._field = Input(max_length=400, select_on_focus=False, compact=True)
+        self._asked = ""
+
+    def compose(self) -> ComposeResult:
+        """Put label and field beside each other."""
+        yield self._label
+        yield self._field
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is asked."""
+        return self.has_class("-shown")
+
+    def ask(self, asked: str, *, value: str = "", hint: str = "") -> None:
+        """Ask for something.
+
+        Args:
+            asked: What; also the label.
+            value: What stands in the field.
+            hint: What stands there while it is empty.
+        """
+        self._asked = asked
+        label = f" {asked}: "
+        self._label.styles.width = len(label)
+        self._label.show(lambda _width: [[(label, theme.BAR_STRONG)]])
+        self._field.placeholder = hint
+        self._field.value = value
+        self._field.cursor_position = len(value)
+        self.add_class("-shown")
+        self._field.focus(scroll_visible=False)
+
+    def close(self) -> None:
+        """Take it off the screen."""
+        self.remove_class("-shown")
+
+    def action_leave(self) -> None:
+        """Ask no more."""
+        self.post_message(self.Left())
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+
+    @on(Input.Submitted)
+    def _accepted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.post_message(self.Answered(self._asked, event.value.strip()))
