@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from trnfleet.cli.commands.rules import run_tests
 from trnfleet.cli.rulepack import load_rules
-from trnfleet.cli.rules import run_tests
 from trnfleet.config import load_model, shipped_names
 from trnfleet.domain.alerts.rule_tests import CaseFile
 

@@ -10,7 +10,7 @@ import pytest
 from support.programs import run
 
 from trnfleet.bridge.ec2.service import Bridge
-from trnfleet.cli.bridge import _publish
+from trnfleet.cli.commands.bridge import _publish
 
 if TYPE_CHECKING:
     from support.mosquitto import MosquittoProcess

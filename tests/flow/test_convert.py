@@ -22,7 +22,7 @@ from support.waiting import running, take_until
 
 from trnfleet.bridge.neuron.host_reader import HostReader
 from trnfleet.cli import main
-from trnfleet.cli.convert import open_any
+from trnfleet.cli.commands.convert import open_any
 from trnfleet.clock import NS_PER_S, ManualClock, parse_rfc3339
 from trnfleet.domain.metrics import BY_NAME, METRICS, Origin
 from trnfleet.errors import ConfigError

@@ -17,42 +17,51 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 COMMANDS = {
-    "demo": ("trnfleet.cli.demo", "Embedded broker, simulator and app in one; what `trnfleet` alone does."),
-    "monitor": ("trnfleet.cli.monitor", "The app against a broker."),
-    "simulate": ("trnfleet.cli.simulate", "Headless telemetry to a broker, or NDJSON to stdout."),
-    "record": ("trnfleet.cli.record", "All that a broker delivers, into a file."),
-    "replay": ("trnfleet.cli.replay", "A recording into the app, back to a broker, or NDJSON to stdout."),
-    "info": ("trnfleet.cli.info", "What is in a recording: times, topics, counts, gaps."),
+    "demo": (
+        "trnfleet.cli.commands.demo",
+        "Embedded broker, simulator and app in one; what `trnfleet` alone does.",
+    ),
+    "monitor": ("trnfleet.cli.commands.monitor", "The app against a broker."),
+    "simulate": ("trnfleet.cli.commands.simulate", "Headless telemetry to a broker, or NDJSON to stdout."),
+    "record": ("trnfleet.cli.commands.record", "All that a broker delivers, into a file."),
+    "replay": (
+        "trnfleet.cli.commands.replay",
+        "A recording into the app, back to a broker, or NDJSON to stdout.",
+    ),
+    "info": ("trnfleet.cli.commands.info", "What is in a recording: times, topics, counts, gaps."),
     "convert": (
-        "trnfleet.cli.convert",
+        "trnfleet.cli.commands.convert",
         "Recordings to and from mosquitto_sub lines and neuron-monitor NDJSON.",
     ),
     "check": (
-        "trnfleet.cli.check",
+        "trnfleet.cli.commands.check",
         "Whether files are valid: recordings, fleets, scenarios, rules, settings.",
     ),
     "status": (
-        "trnfleet.cli.status",
+        "trnfleet.cli.commands.status",
         "One shot: a fleet's summary as text or JSON; exit status 3 if unhealthy.",
     ),
-    "inject": ("trnfleet.cli.inject", "Cause a fault in a running simulator, or list what may be caused."),
-    "jump": ("trnfleet.cli.jump", "Let a running simulator's time jump ahead."),
-    "reserve": ("trnfleet.cli.reserve", "Look for, buy, extend and list Capacity Blocks."),
-    "usage": ("trnfleet.cli.usage", "What is used of what is reserved over a period, as CSV."),
-    "bridge": ("trnfleet.cli.bridge", "Reservations of a real AWS account, from EC2 to a broker."),
+    "inject": (
+        "trnfleet.cli.commands.inject",
+        "Cause a fault in a running simulator, or list what may be caused.",
+    ),
+    "jump": ("trnfleet.cli.commands.jump", "Let a running simulator's time jump ahead."),
+    "reserve": ("trnfleet.cli.commands.reserve", "Look for, buy, extend and list Capacity Blocks."),
+    "usage": ("trnfleet.cli.commands.usage", "What is used of what is reserved over a period, as CSV."),
+    "bridge": ("trnfleet.cli.commands.bridge", "Reservations of a real AWS account, from EC2 to a broker."),
     "watch": (
-        "trnfleet.cli.watch",
+        "trnfleet.cli.commands.watch",
         "Headless alerts: to the broker, Alertmanager, webhooks, programs, stdout.",
     ),
     "alerts": (
-        "trnfleet.cli.alerts",
+        "trnfleet.cli.commands.alerts",
         "One shot: what fires, as a watch says; exit status 3 if critical and in nobody's hand.",
     ),
-    "ack": ("trnfleet.cli.ack", "Take an alert in hand, or give it out of hand."),
-    "silence": ("trnfleet.cli.silence", "Silence alerts for a while; list and end silences."),
-    "rules": ("trnfleet.cli.rules", "Check, test and list alert rules."),
-    "fleet": ("trnfleet.cli.fleet", "What a fleet file describes."),
-    "broker": ("trnfleet.cli.broker", "The embedded broker alone."),
+    "ack": ("trnfleet.cli.commands.ack", "Take an alert in hand, or give it out of hand."),
+    "silence": ("trnfleet.cli.commands.silence", "Silence alerts for a while; list and end silences."),
+    "rules": ("trnfleet.cli.commands.rules", "Check, test and list alert rules."),
+    "fleet": ("trnfleet.cli.commands.fleet", "What a fleet file describes."),
+    "broker": ("trnfleet.cli.commands.broker", "The embedded broker alone."),
 }
 """Module and short help of each command; modules are imported when their command is called."""
 

@@ -161,7 +161,7 @@ def opened(files: Sequence[str], *, name: str | None = None) -> Iterator[Recordi
     Raises:
         ConfigError: a file is no recording; the message names it.
     """
-    from trnfleet.cli.convert import open_any  # noqa: PLC0415  --help stays quick
+    from trnfleet.cli.commands.convert import open_any  # noqa: PLC0415  --help stays quick
 
     recording = open_any([Path(file) for file in files], name=name)
     try:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from trnfleet.cli import alerts
-from trnfleet.cli.alerts import Publishers, Seen, find_publishers
-from trnfleet.cli.silence import list_all
+from trnfleet.cli.commands import alerts
+from trnfleet.cli.commands.alerts import Publishers, Seen, find_publishers
+from trnfleet.cli.commands.silence import list_all
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
 from trnfleet.monitor.alerting.silences import Quieting
@@ -145,8 +145,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
             known = {each.fingerprint: each for each in told}
             return Seen("demo", known, Quieting(), BEGIN_NS, **{"watches": (), **seen})
 
-        monkeypatch.setattr("trnfleet.cli.alerts.look", look)
-        monkeypatch.setattr("trnfleet.cli.silence.look", look)
+        monkeypatch.setattr("trnfleet.cli.commands.alerts.look", look)
+        monkeypatch.setattr("trnfleet.cli.commands.silence.look", look)
         result = CliRunner().invoke(command, [*arguments, *BROKER])
         return result.exit_code, result.stdout, result.stderr
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from trnfleet.cli import monitor as monitor_command
-from trnfleet.cli import status as status_command
+from trnfleet.cli.commands import monitor as monitor_command
+from trnfleet.cli.commands import status as status_command
 from trnfleet.cli.watching import watch_fleet
 from trnfleet.clock import ManualClock
 from trnfleet.domain.hardware.power import PUE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trnfleet.cli.alerts import (
+from trnfleet.cli.commands.alerts import (
     Asking,
     alert_of,
     asking_options,
@@ -26,7 +26,7 @@ from trnfleet.errors import BrokerError, nearest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trnfleet.cli.alerts import Seen
+    from trnfleet.cli.commands.alerts import Seen
     from trnfleet.domain.alerts.matchers import Matcher
 
 

@@ -9,7 +9,7 @@ from support.notices import BEGIN_NS
 from support.stage import Recorder
 from support.waiting import running
 
-from trnfleet.cli.watch import LISTEN_S, Identity, Links, Speaker, command, make_receivers
+from trnfleet.cli.commands.watch import LISTEN_S, Identity, Links, Speaker, command, make_receivers
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
 from trnfleet.domain.alerts.rules import Rule
@@ -132,7 +132,7 @@ async def test_it_listens_before_it_speaks(capsys: pytest.CaptureFixture[str]) -
 
 async def test_it_stands_by_and_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """While an older watch is there nothing is published; when its last will comes, everything that fires is."""
-    monkeypatch.setattr("trnfleet.cli.watch.FORGOTTEN_AFTER_S", 20.0)
+    monkeypatch.setattr("trnfleet.cli.commands.watch.FORGOTTEN_AFTER_S", 20.0)
     house = House()
     await house.say("watch-a", -10)
     async with running(house.speaker.run()):

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from trnfleet.cli import inject, reserve
+from trnfleet.cli.commands import inject, reserve
+from trnfleet.cli.commands.reserve import command
 from trnfleet.cli.requests import Answer, Request
-from trnfleet.cli.reserve import command
 
 BROKER = ("--broker", "mqtt://127.0.0.1:1")
 OFFERING = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.inject import LONGEST_WAIT_S, ask_fleet, tell
+from trnfleet.cli.commands.inject import LONGEST_WAIT_S, ask_fleet, tell
 from trnfleet.cli.options import (
     Duration,
     FleetName,

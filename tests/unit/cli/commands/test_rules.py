@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from trnfleet.cli import rules
+from trnfleet.cli.commands import rules
 from trnfleet.cli.main import run
 from trnfleet.config import shipped_names
 from trnfleet.domain.alerts.signals import FIGURES, Scope

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 from support.fixtures import RECORDINGS
 
-from trnfleet.cli import app, replay, replaying
+from trnfleet.cli import app, replaying
+from trnfleet.cli.commands import replay
 from trnfleet.cli.main import cli
 from trnfleet.monitor.replay.playback import RATES
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from support.feed import Feed, standalone, ultraservers
 
-from trnfleet.cli.status import EVENTS_TOLD, facts, text
+from trnfleet.cli.commands.status import EVENTS_TOLD, facts, text
 from trnfleet.domain.hardware.power import PUE
 from trnfleet.domain.metrics import JOB_FIGURES
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trnfleet.cli.alerts import (
+from trnfleet.cli.commands.alerts import (
     Asking,
     alert_of,
     asking_options,
@@ -23,7 +23,7 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.errors import BrokerError, nearest
 
 if TYPE_CHECKING:
-    from trnfleet.cli.alerts import Seen
+    from trnfleet.cli.commands.alerts import Seen
     from trnfleet.domain.alerts.alert import Alert
 
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")

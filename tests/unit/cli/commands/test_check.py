@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from trnfleet.cli.check import command
+from trnfleet.cli.commands.check import command
 from trnfleet.config import shipped_folder, shipped_names
 from trnfleet.record.format.metadata import About
 from trnfleet.record.write.writer import RecordingWriter

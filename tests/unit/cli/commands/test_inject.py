@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from trnfleet.cli import discovery, inject, requests
+from trnfleet.cli import discovery, requests
 from trnfleet.cli.catalogue import TARGETS
-from trnfleet.cli.inject import MOST_LINES, active_lines
+from trnfleet.cli.commands import inject
+from trnfleet.cli.commands.inject import MOST_LINES, active_lines
 from trnfleet.cli.main import run
 from trnfleet.cli.requests import Answer, Request
 from trnfleet.domain.faults import FAULTS, FaultScope

@@ -62,7 +62,7 @@ def _check(path: Path) -> tuple[str, list[str]]:
     Raises:
         TrnfleetError: it is invalid; the message says where.
     """
-    from trnfleet.cli.convert import ENDINGS  # noqa: PLC0415  --help stays quick
+    from trnfleet.cli.commands.convert import ENDINGS  # noqa: PLC0415  --help stays quick
     from trnfleet.cli.foreign import UnknownKindError, detect  # noqa: PLC0415  --help stays quick
     from trnfleet.config import load_toml  # noqa: PLC0415  --help stays quick
 
@@ -132,7 +132,7 @@ def _rules(path: Path, _: dict[str, Any]) -> str:
 
 
 def _tests(path: Path, _: dict[str, Any]) -> str:
-    from trnfleet.cli.rules import run_tests  # noqa: PLC0415  only for tests of rules
+    from trnfleet.cli.commands.rules import run_tests  # noqa: PLC0415  only for tests of rules
 
     count, found = run_tests(path)
     if found:

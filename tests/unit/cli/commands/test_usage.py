@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 from unit.tui.format.test_reservations import made
 
+from trnfleet.cli.commands.usage import COLUMNS, Report, command
 from trnfleet.cli.reserved import reservation_facts, reservation_lines
-from trnfleet.cli.usage import COLUMNS, Report, command
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.reservations.states import ReservationState
 from trnfleet.monitor.sources.clocks import Moment

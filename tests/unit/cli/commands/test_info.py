@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from mcap.writer import Writer
 from support.feed import Feed, ultraservers
 
-from trnfleet.cli.info import command
+from trnfleet.cli.commands.info import command
 from trnfleet.clock import NS_PER_S
 from trnfleet.record.format.envelopes import pack
 from trnfleet.record.format.metadata import PROFILE, About

@@ -254,7 +254,7 @@ def _wanted(
 
 def _ask(asking: Asking, action: str, args: Args) -> Answer:
     """Ask the simulator; end with what it says if it refuses."""
-    from trnfleet.cli.inject import ask_fleet  # noqa: PLC0415  --help stays quick
+    from trnfleet.cli.commands.inject import ask_fleet  # noqa: PLC0415  --help stays quick
     from trnfleet.cli.requests import Request  # noqa: PLC0415  --help stays quick
 
     answers = asyncio.run(
