@@ -47,7 +47,7 @@ bench: $(VENV)/dev $(VENV)/project ## run the benchmarks, which print figures; B
 	done
 
 fixtures: $(VENV)/dev $(VENV)/project ## make fixtures/recordings anew, a recording of each scenario: the same bytes
-	@PYTHONPATH=tests $(BIN)/python tests/support/fixtures.py
+	@PYTHONPATH=tests $(BIN)/python tests/support/record/fixtures.py
 
 lock: ## lock the dependencies of pyproject.toml anew, at their newest (needs uv)
 	@command -v uv >/dev/null || { \

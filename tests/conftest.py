@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.mosquitto import MISSING, MosquittoProcess
+from support.processes.mosquitto import MISSING, MosquittoProcess
 
 from trnfleet.transport.embedded import mosquitto_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
+
+TESTS = Path(__file__).resolve().parent
 
 _LONG_ONES = (
     "test_rewind",
@@ -22,7 +24,7 @@ _LONG_ONES = (
     "test_alert_scenarios",
     "test_reservations",
     "test_scenarios",
-    "test_recordings_tell",
+    "test_shipped_recordings",
     "test_record_replay",
     "test_watch",
 )
@@ -33,10 +35,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest first, then what starts processes."""
 
     def rank(item: pytest.Item) -> int:
-        folder, name = item.path.parent.name, item.path.stem
-        if folder == "flow":
+        kind, name = item.path.relative_to(TESTS).parts[0], item.path.stem
+        if kind == "flow":
             return _LONG_ONES.index(name) if name in _LONG_ONES else len(_LONG_ONES)
-        return len(_LONG_ONES) + (1 if folder in {"broker", "tui"} else 2)
+        return len(_LONG_ONES) + (1 if kind in {"broker", "tui"} else 2)
 
     items.sort(key=rank)
 

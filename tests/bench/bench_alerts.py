@@ -25,7 +25,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.alertrun import AlertRun
+from support.monitor.alert_run import AlertRun
 
 from trnfleet.cli.rulepack import load_rules
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 os.environ["COLORTERM"] = "truecolor"
 
 import numpy as np
-from support.feed import START_NS, SilentSource, ultraservers
+from support.monitor.feed import START_NS, SilentSource, ultraservers
 
 from trnfleet.clock import ManualClock
 from trnfleet.domain.layout import Layout

@@ -23,9 +23,9 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.mosquitto import MosquittoProcess
-from support.programs import Program
-from support.terminal import Terminal
+from support.processes.mosquitto import MosquittoProcess
+from support.processes.programs import Program
+from support.processes.terminal import Terminal
 
 
 def cpu_s(process: psutil.Process) -> float:

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-from support.feed import ultraservers
+from support.monitor.feed import ultraservers
 
 from trnfleet.clock import SystemClock
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS

@@ -28,8 +28,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.mosquitto import MosquittoProcess
-from support.programs import COMMAND, environment
+from support.processes.mosquitto import MosquittoProcess
+from support.processes.programs import COMMAND, environment
 
 from trnfleet.record.format.metadata import About
 from trnfleet.record.write.writer import RecordingWriter

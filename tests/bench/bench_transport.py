@@ -25,7 +25,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.mosquitto import MosquittoProcess
+from support.processes.mosquitto import MosquittoProcess
 
 from trnfleet.transport.inbox import InboxLimits
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource

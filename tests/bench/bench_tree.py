@@ -15,7 +15,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.feed import SilentSource, standalone, ultraservers
+from support.monitor.feed import SilentSource, standalone, ultraservers
 from textual.app import App
 
 from trnfleet.clock import SystemClock

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from support.waiting import eventually, running, take_until
+from support.processes.waiting import eventually, running, take_until
 
 from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError

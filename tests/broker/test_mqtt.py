@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from support.waiting import eventually, running, take_until
+from support.processes.waiting import eventually, running, take_until
 
 from trnfleet.errors import BrokerError
 from trnfleet.transport.inbox import InboxLimits
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from support.mosquitto import MosquittoProcess
+    from support.processes.mosquitto import MosquittoProcess
 
     from trnfleet.transport.connection import ProtocolName
 

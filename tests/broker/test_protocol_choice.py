@@ -5,7 +5,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
-from support.waiting import eventually, running, take_until
+from support.processes.waiting import eventually, running, take_until
 
 from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError

@@ -8,9 +8,9 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from support.fixtures import RECORDINGS
-from support.programs import Program, run
-from support.waiting import eventually, running, take_until
+from support.processes.programs import Program, run
+from support.processes.waiting import eventually, running, take_until
+from support.record.fixtures import RECORDINGS
 
 from trnfleet.clock import SystemClock
 from trnfleet.transport.embedded import embedded_broker

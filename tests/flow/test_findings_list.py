@@ -6,13 +6,13 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from support.programs import Program, run
-from support.terminal import Terminal
+from support.processes.programs import Program, run
+from support.processes.terminal import Terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.mosquitto import MosquittoProcess
+    from support.processes.mosquitto import MosquittoProcess
 
 pytestmark = pytest.mark.broker
 

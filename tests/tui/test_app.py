@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.feed import Feed, standalone, ultraservers
+from support.monitor.feed import Feed, standalone, ultraservers
 
 from trnfleet.tui.app import FleetApp
 from trnfleet.tui.fleet.heatmap import SHOWN

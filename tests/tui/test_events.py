@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from support.feed import Feed, ultraservers
+from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.tui.app import NOTICE_S, FleetApp
 from trnfleet.tui.events.view import EventsView

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from support.deck import START_NS
-from support.feed import Feed, standalone, ultraservers
-from support.past import MIN, SIZES, burn, burning, fed, made, text, tick
+from support.monitor.feed import Feed, standalone, ultraservers
+from support.tui.fake_playback import START_NS
+from support.tui.past_app import MIN, SIZES, burn, burning, fed, made, text, tick
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.monitor.alerting.operator import Desk

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 import pytest
-from support.deck import START_NS
-from support.feed import Feed, standalone
-from support.past import MIN, fed, made, text, tick
+from support.monitor.feed import Feed, standalone
+from support.tui.fake_playback import START_NS
+from support.tui.past_app import MIN, fed, made, text, tick
 from textual.widgets import Input
 
 from trnfleet.monitor.replay.playback import Deck, Mode

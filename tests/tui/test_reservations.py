@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from support.feed import Feed, standalone, ultraservers
+from support.monitor.feed import Feed, standalone, ultraservers
 
 from trnfleet.tui.app import FleetApp
 from trnfleet.tui.fleet.heatmap_pixels import OUTSIDE_CODE

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.deck import START_NS
-from support.past import HOUR, MIN
+from support.tui.fake_playback import START_NS
+from support.tui.past_app import HOUR, MIN
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.monitor.alerting.engine import Counts

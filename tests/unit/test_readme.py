@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
+from support.paths import ROOT
 
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Metric
 
-README = Path(__file__).parents[2] / "README.md"
+README = ROOT / "README.md"
 
 
 def table(metrics: tuple[Metric, ...]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.programs import run
+from support.processes.programs import run
 
 from trnfleet.cli.main import COMMANDS
 from trnfleet.domain.faults import FAULTS

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from support.sources import QueueSource
+from support.monitor.queue_source import QueueSource
 
 from trnfleet.cli.requests import MOST_ANSWERS, Answer, _collect, read_answer
 from trnfleet.clock import SystemClock

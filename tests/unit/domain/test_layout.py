@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.feed import standalone, ultraservers
+from support.monitor.feed import standalone, ultraservers
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import EMPTY_LAYOUT, FLEET_NODE, Layout, Node

@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from support.notices import fingerprint, notice
-from support.waiting import eventually, running
+from support.monitor.alert_messages import fingerprint, notice
+from support.processes.waiting import eventually, running
 
 from trnfleet.clock import ManualClock
 from trnfleet.errors import ConfigError

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from support.notices import BEGIN_NS, fingerprint, notice
-from support.waiting import running
+from support.monitor.alert_messages import BEGIN_NS, fingerprint, notice
+from support.processes.waiting import running
 
 from trnfleet.clock import ManualClock, format_rfc3339
 from trnfleet.errors import ConfigError

@@ -7,8 +7,8 @@ import os
 import select
 
 import pytest
-from support.notices import fingerprint, notice
-from support.waiting import eventually, running
+from support.monitor.alert_messages import fingerprint, notice
+from support.processes.waiting import eventually, running
 
 from trnfleet.clock import ManualClock, SystemClock
 from trnfleet.export.ndjson import LineReceiver

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.notices import BEGIN_NS, alert_message, fingerprint
+from support.monitor.alert_messages import BEGIN_NS, alert_message, fingerprint
 
 from trnfleet.clock import NS_PER_S, ManualClock, parse_rfc3339
 from trnfleet.export.notification_log import (

@@ -6,7 +6,7 @@ import copy
 from dataclasses import fields
 
 import numpy as np
-from support.feed import Feed, standalone
+from support.monitor.feed import Feed, standalone
 
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.ingest.topics import TopicState

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.feed import START_NS, Feed, standalone, ultraservers
-from support.rules import rules_of
+from support.monitor.feed import START_NS, Feed, standalone, ultraservers
+from support.monitor.rules import rules_of
 
 from trnfleet.monitor import failures
 from trnfleet.monitor.alerting.engine import Alerts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from support.feed import ready
+from support.monitor.feed import ready
 
 from trnfleet.monitor.fleet_state import Shown
 

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 
 import pytest
-from support.feed import Feed, standalone, ultraservers
-from support.sources import QueueSource
+from support.monitor.feed import Feed, standalone, ultraservers
+from support.monitor.queue_source import QueueSource
 
 from trnfleet.clock import ManualClock
 from trnfleet.monitor.monitor import Monitor, RackPower, slices

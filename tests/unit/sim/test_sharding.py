@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.stage import Stage
+from support.sim.simulation import Stage
 
 from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile, Publishing

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.feed import Feed, ultraservers
+from support.monitor.feed import Feed, ultraservers
 
 import trnfleet.wire.frames as frames_module
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, Scope

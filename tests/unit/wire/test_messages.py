@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from support.feed import Feed, ultraservers
+from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.errors import WireError
 from trnfleet.wire.limits import Limits

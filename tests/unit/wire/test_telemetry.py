@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.feed import Feed, ultraservers
+from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, METRICS
 from trnfleet.errors import WireError

@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from support.feed import Feed, ultraservers
+from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.clock import format_rfc3339, parse_rfc3339
 from trnfleet.errors import WireError

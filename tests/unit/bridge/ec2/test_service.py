@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
-from support.stage import Recorder
+from support.sim.simulation import Recorder
 
 from trnfleet.bridge.ec2 import service
 from trnfleet.bridge.ec2.client import Reading, Throttled

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.feed import SilentSource
+from support.monitor.feed import SilentSource
+from support.paths import FIXTURES
 
 from trnfleet.bridge.neuron import ticks as neuron_ticks
 from trnfleet.bridge.neuron.documents import DocumentWriter, Host
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
     from trnfleet.wire.ports import Envelope
 
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "neuron-monitor"
+DOCUMENTS = FIXTURES / "neuron-monitor"
 START_NS = 1_767_571_200_000_000_000
 TRN1 = INSTANCE_TYPES["trn1.2xlarge"]
 
 
 def documents(name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (FIXTURES / f"{name}.ndjson").read_text().splitlines()]
+    return [json.loads(line) for line in (DOCUMENTS / f"{name}.ndjson").read_text().splitlines()]
 
 
 TRN2_DOCUMENTS = documents("trn2.48xlarge-lnc2")

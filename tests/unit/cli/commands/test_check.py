@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
+from support.paths import FIXTURES, ROOT
 
 from trnfleet.cli.commands.check import command
 from trnfleet.config import shipped_folder, shipped_names
@@ -11,10 +12,12 @@ from trnfleet.record.format.metadata import About
 from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.wire.ports import Envelope
 
-FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
+if TYPE_CHECKING:
+    from pathlib import Path
+
 LINES = FIXTURES / "mosquitto" / "payload-text.ndjson"
 HOST = FIXTURES / "neuron-monitor" / "trn2.48xlarge-lnc2.ndjson"
-TESTS = Path(__file__).resolve().parents[2] / "alerts"
+TESTS = ROOT / "tests" / "alerts"
 START_NS = 1_767_600_000_000_000_000
 
 

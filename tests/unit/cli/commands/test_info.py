@@ -10,7 +10,7 @@ import cbor2
 import pytest
 from click.testing import CliRunner
 from mcap.writer import Writer
-from support.feed import Feed, ultraservers
+from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.cli.commands.info import command
 from trnfleet.clock import NS_PER_S

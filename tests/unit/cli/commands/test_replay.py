@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from support.fixtures import RECORDINGS
+from support.record.fixtures import RECORDINGS
 
 from trnfleet.cli import app, replaying
 from trnfleet.cli.commands import replay

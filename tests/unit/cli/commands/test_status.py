@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.feed import Feed, standalone, ultraservers
+from support.monitor.feed import Feed, standalone, ultraservers
 
 from trnfleet.cli.commands.status import EVENTS_TOLD, facts, text
 from trnfleet.domain.hardware.power import PUE

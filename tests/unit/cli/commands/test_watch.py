@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from click.testing import CliRunner
-from support.notices import BEGIN_NS
-from support.stage import Recorder
-from support.waiting import running
+from support.monitor.alert_messages import BEGIN_NS
+from support.processes.waiting import running
+from support.sim.simulation import Recorder
 
 from trnfleet.cli.commands.watch import LISTEN_S, Identity, Links, Speaker, command, make_receivers
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339

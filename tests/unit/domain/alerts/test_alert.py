@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from support.rules import alert_of, rule_of
+from support.monitor.rules import alert_of, rule_of
 
 from trnfleet.domain.alerts.alert import address_of, common_place, fingerprint_of, is_below, labels_of
 from trnfleet.domain.alerts.templates import fill, limit_text, summary, value_text

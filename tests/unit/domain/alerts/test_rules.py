@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.rules import HOT, rule_of, rules_of
+from support.monitor.rules import HOT, rule_of, rules_of
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.rules import Group, RuleFile, inhibitors, join_rules

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from support.rules import alert_of
+from support.monitor.rules import alert_of
 
 from trnfleet.domain.alerts.matchers import parse_matchers
 from trnfleet.domain.alerts.silences import Ack, Silence, Span, preview, span_at

@@ -4,7 +4,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from support.account import TRN2, TRN2U, at
+from support.sim.capacity_account import TRN2, TRN2U, at
 
 from trnfleet.domain.reservations.blocks import (
     Block,

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.account import (
+from support.sim.capacity_account import (
     MINUTE_NS,
     NOW_NS,
     PAID_NS,

@@ -4,7 +4,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.account import NOW_NS, SECOND_NS, TRN1, TRN2, TRN2U, at, buy, ledger_of, pool_of
+from support.sim.capacity_account import NOW_NS, SECOND_NS, TRN1, TRN2, TRN2U, at, buy, ledger_of, pool_of
 
 from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from support.account import DAY_NS, TRN2, TRN2U, at, enter, ledger_of, pool_of
+from support.sim.capacity_account import DAY_NS, TRN2, TRN2U, at, enter, ledger_of, pool_of
 
 from trnfleet.domain.reservations.occupancy import Occupancy
 from trnfleet.domain.reservations.search_request import Goods

@@ -1,7 +1,18 @@
 from __future__ import annotations
 
 import pytest
-from support.account import DAY_NS, NOW_NS, PAID_NS, TRN2, at, buy, ledger_of, pool_of, refused, small
+from support.sim.capacity_account import (
+    DAY_NS,
+    NOW_NS,
+    PAID_NS,
+    TRN2,
+    at,
+    buy,
+    ledger_of,
+    pool_of,
+    refused,
+    small,
+)
 
 from trnfleet.domain.reservations import offers
 from trnfleet.domain.reservations.rules import Rule, utc

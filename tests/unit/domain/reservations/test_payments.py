@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.account import (
+from support.sim.capacity_account import (
     DAY_NS,
     HOUR_NS,
     MINUTE_NS,

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.account import (
+from support.sim.capacity_account import (
     DAY_NS,
     HOUR_NS,
     MINUTE_NS,

@@ -10,7 +10,17 @@ from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.account import DAY_NS, HOUR_NS, MINUTE_NS, NOW_NS, TRN2, TRN2U, at, ledger_of, pool_of
+from support.sim.capacity_account import (
+    DAY_NS,
+    HOUR_NS,
+    MINUTE_NS,
+    NOW_NS,
+    TRN2,
+    TRN2U,
+    at,
+    ledger_of,
+    pool_of,
+)
 
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.blocks import ChangeKind, apply

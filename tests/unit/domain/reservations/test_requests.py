@@ -6,7 +6,19 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from support.account import DAY_NS, MINUTE_NS, NOW_NS, TRN1, TRN2, TRN2U, at, buy, enter, ledger_of, pool_of
+from support.sim.capacity_account import (
+    DAY_NS,
+    MINUTE_NS,
+    NOW_NS,
+    TRN1,
+    TRN2,
+    TRN2U,
+    at,
+    buy,
+    enter,
+    ledger_of,
+    pool_of,
+)
 
 from trnfleet.domain.reservations.rules import Refusal, Rule
 from trnfleet.domain.reservations.search_request import Asked

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from support.account import DAY_NS, HOUR_NS, MINUTE_NS, at
+from support.sim.capacity_account import DAY_NS, HOUR_NS, MINUTE_NS, at
 
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.rules import Refusal, Rule

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from support.account import (
+from support.sim.capacity_account import (
     DAY_NS,
     HOUR_NS,
     MINUTE_NS,

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import copy
 
-from support.alertbench import CHIP, HOST
-from support.rules import rule_of
+from support.monitor.alert_bench import CHIP, HOST
+from support.monitor.rules import rule_of
 
 from trnfleet.domain.alerts.states import AlertState
 from trnfleet.monitor.alerting.book import Book

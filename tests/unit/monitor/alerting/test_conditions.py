@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.alertbench import AlertBench
-from support.feed import standalone, ultraservers
-from support.rules import rule_of
+from support.monitor.alert_bench import AlertBench
+from support.monitor.feed import standalone, ultraservers
+from support.monitor.rules import rule_of
 
 from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF, Form, Scope
 from trnfleet.domain.metrics import BY_NAME, METRICS, Kind

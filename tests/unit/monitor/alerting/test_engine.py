@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import numpy as np
-from support.alertbench import CHIP, HOST, US, AlertBench, hot, kinds
-from support.feed import standalone, ultraservers
-from support.rules import rule_of, rules_of
+from support.monitor.alert_bench import CHIP, HOST, US, AlertBench, hot, kinds
+from support.monitor.feed import standalone, ultraservers
+from support.monitor.rules import rule_of, rules_of
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.signals import Scope

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.feed import standalone, ultraservers
-from support.rules import rule_of
+from support.monitor.feed import standalone, ultraservers
+from support.monitor.rules import rule_of
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.rules import Group

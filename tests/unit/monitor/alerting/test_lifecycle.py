@@ -3,9 +3,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.alertbench import CHIP, AlertBench, News, hot
-from support.feed import ultraservers
-from support.rules import rule_of
+from support.monitor.alert_bench import CHIP, AlertBench, News, hot
+from support.monitor.feed import ultraservers
+from support.monitor.rules import rule_of
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.flapping import FLAPS_FROM, QUIET_NS

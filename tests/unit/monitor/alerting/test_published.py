@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from support.alertbench import CHIP, HOST, AlertBench, hot
-from support.feed import ultraservers
-from support.rules import rule_of
+from support.monitor.alert_bench import CHIP, HOST, AlertBench, hot
+from support.monitor.feed import ultraservers
+from support.monitor.rules import rule_of
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of

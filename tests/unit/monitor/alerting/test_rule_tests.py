@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.rules import rule_of
+from support.monitor.rules import rule_of
 
 from trnfleet.config import validate
 from trnfleet.domain.alerts.rule_tests import CaseFile

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.feed import DEMO, Feed, ready
+from support.monitor.feed import DEMO, Feed, ready
 
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.store.store import Freshness

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from support.feed import ready
+from support.monitor.feed import ready
 
 from trnfleet.monitor.store.store import Freshness, stored_equal
 

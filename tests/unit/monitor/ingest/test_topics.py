@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.feed import ready
+from support.monitor.feed import ready
 
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.wire.ports import Envelope

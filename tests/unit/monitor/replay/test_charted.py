@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from support.feed import Feed, standalone
+from support.monitor.feed import Feed, standalone
 
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.monitor.replay.charted import ChartedHistory

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from support.feed import Feed
+from support.monitor.feed import Feed
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.monitor.replay import marks as timeline_module

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.feed import Feed, standalone
-from support.known import values_of
-from support.tape import KeyedTape, MemoryTape
+from support.monitor.feed import Feed, standalone
+from support.monitor.state import values_of
+from support.record.memory_tape import KeyedTape, MemoryTape
 
 from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.monitor.monitor import Monitor

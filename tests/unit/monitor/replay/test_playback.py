@@ -8,9 +8,9 @@ import functools
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from support.alertrun import AlertRun
-from support.known import alerts_of, rollups_of, values_of
-from support.tape import KeyedTape
+from support.monitor.alert_run import AlertRun
+from support.monitor.state import alerts_of, rollups_of, values_of
+from support.record.memory_tape import KeyedTape
 
 from trnfleet.cli.rulepack import load_rules
 from trnfleet.clock import NS_PER_S, ManualClock

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.feed import Feed, SilentSource
-from support.known import alerts_of, rollups_of, values_of
+from support.monitor.feed import Feed, SilentSource
+from support.monitor.state import alerts_of, rollups_of, values_of
 
 from trnfleet.cli.rulepack import load_rules
 from trnfleet.clock import NS_PER_S, SystemClock

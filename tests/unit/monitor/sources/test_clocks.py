@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from support.feed import START_NS, Feed, ultraservers
+from support.monitor.feed import START_NS, Feed, ultraservers
 
 from trnfleet.clock import format_rfc3339, parse_rfc3339
 from trnfleet.monitor.sources.clocks import (

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from support.feed import Feed, ultraservers
+from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.monitor.sources.publishers import Publishers
 from trnfleet.monitor.store.store import Freshness

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from support.feed import START_NS, Feed, ultraservers
+from support.monitor.feed import START_NS, Feed, ultraservers
 
 from trnfleet.monitor.store.events import Event, Events
 from trnfleet.monitor.store.findings import Severity

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
-from support.feed import Feed, standalone, ultraservers
+from support.monitor.feed import Feed, standalone, ultraservers
 
 from trnfleet.domain.hardware.topology import EAST
 from trnfleet.monitor.store.findings import Finding, Severity

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.feed import DEMO, Feed, ready
+from support.monitor.feed import DEMO, Feed, ready
 
 from trnfleet.domain.layout import Layout
 from trnfleet.monitor.store.jobs import Jobs

@@ -6,7 +6,7 @@ import cbor2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.taping import START_NS
+from support.record.files import START_NS
 
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.record.format import schema

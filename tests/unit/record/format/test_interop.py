@@ -10,7 +10,7 @@ import pytest
 from mcap.reader import NonSeekingReader, make_reader
 from mcap.stream_reader import StreamReader
 from mcap.writer import CompressionType, IndexType, Writer
-from support.taping import ABOUT, at, read, state, ticks, value, write
+from support.record.files import ABOUT, at, read, state, ticks, value, write
 
 from trnfleet.record.format.envelopes import KeyframeBound, pack, pack_bound, pack_repeat, unpack
 from trnfleet.record.format.metadata import PROFILE

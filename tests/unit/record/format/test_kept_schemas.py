@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from support.paths import FIXTURES
 
 from trnfleet.record.format.schema import MAJOR, MINOR
 from trnfleet.record.read.recording import Recording
 
-KEPT = Path(__file__).parents[3] / "fixtures" / "schemas"
+KEPT = FIXTURES / "schemas"
 
 
 def test_there_is_one_of_the_present_schema() -> None:

@@ -4,12 +4,12 @@ import io
 import json
 import re
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.paths import FIXTURES
 
 from trnfleet.clock import parse_rfc3339
 from trnfleet.errors import WireError
@@ -18,7 +18,7 @@ from trnfleet.record.format.lines import LineLimits, decode_line, decode_lines, 
 from trnfleet.wire.ndjson import LeftOut
 from trnfleet.wire.ports import Envelope, Stored
 
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "mosquitto"
+LINES = FIXTURES / "mosquitto"
 NOON_NS = parse_rfc3339("2026-01-05T12:00:00Z")
 
 topics = st.text(st.characters(exclude_characters="+#\0", exclude_categories=["Cs"]), min_size=1, max_size=40)
@@ -87,11 +87,11 @@ def test_what_a_terminal_would_act_upon_is_an_escape(character: str) -> None:
 def test_what_mosquitto_sub_wrote_is_read_and_written_alike() -> None:
     """Lines that mosquitto_sub -F %j made say the same as ours in the same order, but for the message id that nobody keeps."""
     told = LeftOut()
-    with (FIXTURES / "payload-text.ndjson").open("rb") as stream:
+    with (LINES / "payload-text.ndjson").open("rb") as stream:
         taken = list(decode_lines(stream, told=told))
     theirs = [
         json.loads(each)
-        for each in (FIXTURES / "payload-text.ndjson").read_bytes().splitlines()
+        for each in (LINES / "payload-text.ndjson").read_bytes().splitlines()
         if b"raw" not in each
     ]
 
@@ -111,9 +111,9 @@ def test_what_mosquitto_sub_wrote_is_read_and_written_alike() -> None:
 def test_values_as_json_give_the_same_messages() -> None:
     """-F %J writes the payload as a value: the messages are those of %j, as far as they are JSON."""
     told = LeftOut()
-    with (FIXTURES / "payload-text.ndjson").open("rb") as stream:
+    with (LINES / "payload-text.ndjson").open("rb") as stream:
         text = [each.envelope for each in decode_lines(stream)]
-    with (FIXTURES / "payload-values.ndjson").open("rb") as stream:
+    with (LINES / "payload-values.ndjson").open("rb") as stream:
         values = [each.envelope for each in decode_lines(stream, told=told)]
 
     assert len(values) == 9
@@ -245,7 +245,7 @@ def test_a_line_without_end_is_not_read_into_memory() -> None:
 @given(st.binary(max_size=400), st.integers(0, 3_000))
 def test_damaged_files_raise_nothing(noise: bytes, cut: int) -> None:
     """Whatever stands in a file, reading it ends, and what it yields can be written again."""
-    whole = (FIXTURES / "payload-text.ndjson").read_bytes()
+    whole = (LINES / "payload-text.ndjson").read_bytes()
     told = LeftOut()
 
     taken = list(decode_lines(io.BytesIO(whole[:cut] + noise + whole[cut : cut + 2_000]), told=told))

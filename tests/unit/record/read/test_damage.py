@@ -12,7 +12,7 @@ import pytest
 import zstandard
 from mcap.opcode import Opcode
 from mcap.writer import CompressionType, Writer
-from support.taping import ABOUT, at, read, state, ticks, value, write
+from support.record.files import ABOUT, at, read, state, ticks, value, write
 
 from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.record.format.envelopes import pack

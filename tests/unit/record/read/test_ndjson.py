@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.feed import Feed, standalone, ultraservers
-from support.tape import MemoryTape
+from support.monitor.feed import Feed, standalone, ultraservers
+from support.record.memory_tape import MemoryTape
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.record.read.ndjson import Lines

@@ -8,9 +8,9 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.feed import Feed, standalone
-from support.stage import Recorder
-from support.tape import MemoryTape
+from support.monitor.feed import Feed, standalone
+from support.record.memory_tape import MemoryTape
+from support.sim.simulation import Recorder
 
 from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.record.read.player import Player

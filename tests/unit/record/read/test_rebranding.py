@@ -7,7 +7,7 @@ from typing import Any
 
 import cbor2
 import pytest
-from support.feed import Feed, standalone
+from support.monitor.feed import Feed, standalone
 
 from trnfleet.record.read.rebranding import Marking
 from trnfleet.wire.frame_head import frame_head

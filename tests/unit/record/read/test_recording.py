@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.taping import ABOUT, NS_PER_S, at, read, state, ticks, value, write
+from support.record.files import ABOUT, NS_PER_S, at, read, state, ticks, value, write
 
 from trnfleet.record.format import schema
 from trnfleet.record.format.metadata import About

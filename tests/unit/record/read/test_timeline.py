@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from support.taping import ABOUT, at, ticks, write
+from support.record.files import ABOUT, at, ticks, write
 
 from trnfleet.record.format.envelopes import CHANNELS
 from trnfleet.record.format.limits import DEFAULT_RECORD_LIMITS

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from support.taping import ABOUT, NS_PER_S, START_NS, read
+from support.record.files import ABOUT, NS_PER_S, START_NS, read
 
 from trnfleet.clock import ManualClock
 from trnfleet.errors import ConfigError

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from support.taping import ABOUT, NS_PER_S, START_NS, read, ticks
+from support.record.files import ABOUT, NS_PER_S, START_NS, read, ticks
 
 from trnfleet.clock import ManualClock, SystemClock
 from trnfleet.errors import ConfigError

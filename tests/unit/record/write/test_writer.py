@@ -10,7 +10,7 @@ import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
-from support.taping import ABOUT, NS_PER_S, START_NS, at, read, state, ticks, value, write
+from support.record.files import ABOUT, NS_PER_S, START_NS, at, read, state, ticks, value, write
 
 from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.record.format.keyframes import KeyframeTracker, is_due

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.trouble import IDLE, SERVE, TRAIN, Trouble
+from support.sim.small_fleet import IDLE, SERVE, TRAIN, Trouble
 
 from trnfleet.domain.faults import FAULTS, Recovery
 from trnfleet.domain.targets import resolve

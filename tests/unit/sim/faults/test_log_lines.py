@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from support.trouble import IDLE, TRAIN, Trouble
+from support.sim.small_fleet import IDLE, TRAIN, Trouble
 
 from trnfleet.domain.faults import FAULTS, Reaction
 from trnfleet.domain.targets import resolve

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from support.trouble import Trouble
+from support.sim.small_fleet import Trouble
 
 from trnfleet.domain.faults import FAULTS
 from trnfleet.domain.scenario import Rates

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.trouble import IDLE, SERVE, TRAIN, Trouble
+from support.sim.small_fleet import IDLE, SERVE, TRAIN, Trouble
 
 from trnfleet.domain.faults import FAULTS, FaultScope, Reaction, Recovery
 from trnfleet.sim.jobs.slowdown import Halt

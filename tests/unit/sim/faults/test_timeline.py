@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.trouble import IDLE, SERVE, TRAIN, Trouble
+from support.sim.small_fleet import IDLE, SERVE, TRAIN, Trouble
 
 from trnfleet.domain.faults import FAULTS
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.chips import IDLE_ROW, Chips, doing, make_fleet, phase
+from support.sim.chips import IDLE_ROW, Chips, doing, make_fleet, phase
 
 from trnfleet.domain.hardware import topology
 from trnfleet.domain.hardware.catalogue import TRAINIUM2

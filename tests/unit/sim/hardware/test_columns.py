@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.chips import Chips, make_fleet
+from support.sim.chips import Chips, make_fleet
 
 from trnfleet.domain.hardware import topology
 from trnfleet.sim.hardware.columns import CHUNK_INSTANCES, cut, gather_lanes

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.chips import Chips, doing, make_fleet, phase
+from support.sim.chips import Chips, doing, make_fleet, phase
 
 from trnfleet.domain.hardware.catalogue import TRN2_48XLARGE
 from trnfleet.domain.metrics import INSTANCE_METRICS

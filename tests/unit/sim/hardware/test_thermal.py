@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from support.chips import Chips, doing, make_fleet, phase
+from support.sim.chips import Chips, doing, make_fleet, phase
 
 from trnfleet.domain.fleet import expand
 from trnfleet.domain.layout import Layout

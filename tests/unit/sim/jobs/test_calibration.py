@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.jobrun import JobRun, figure, fleet_of, mean
+from support.sim.job_run import JobRun, figure, fleet_of, mean
 
 from trnfleet.config import find_file, load_model, validate
 from trnfleet.domain.fleet import FleetFile

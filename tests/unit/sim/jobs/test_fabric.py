@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.jobrun import JobRun, figure, fleet_of, mean
+from support.sim.job_run import JobRun, figure, fleet_of, mean
 
 from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile

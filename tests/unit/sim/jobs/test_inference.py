@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.jobrun import JobRun, figure, fleet_of
+from support.sim.job_run import JobRun, figure, fleet_of
 
 from trnfleet.domain.fleet import Inference
 from trnfleet.domain.hardware.catalogue import TRAINIUM2

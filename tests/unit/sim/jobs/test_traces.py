@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.jobrun import JobRun, fleet_of, mean, state
+from support.sim.job_run import JobRun, fleet_of, mean, state
 
 from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.slowdown import Halt

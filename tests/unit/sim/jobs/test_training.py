@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.jobrun import JobRun, figure, fleet_of, mean, share, state
+from support.sim.job_run import JobRun, figure, fleet_of, mean, share, state
 
 from trnfleet.domain.fleet import Training
 from trnfleet.domain.hardware.catalogue import TRAINIUM2

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.jobrun import JobRun, figure, fleet_of, mean, share, state
+from support.sim.job_run import JobRun, figure, fleet_of, mean, share, state
 
 from trnfleet.config import find_file, load_model
 from trnfleet.domain.fleet import FleetFile

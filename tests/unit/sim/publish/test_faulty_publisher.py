@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.feed import START_NS, Feed, ultraservers
+from support.monitor.feed import START_NS, Feed, ultraservers
 
 from trnfleet.clock import ManualClock
 from trnfleet.domain.faults import FAULTS

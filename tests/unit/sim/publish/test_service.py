@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.stage import BOOT, WALL_NS, Stage
+from support.sim.simulation import BOOT, WALL_NS, Stage
 
 from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.fleet import Publishing

@@ -6,7 +6,7 @@ from collections import deque
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from support.past import burn, burning
+from support.tui.past_app import burn, burning
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.tui.alerts.query import AlertSift

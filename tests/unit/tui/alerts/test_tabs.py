@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.past import burning, fed
+from support.tui.past_app import burning, fed
 
 from trnfleet.tui.alerts.tabs import (
     ACTIVE,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.feed import standalone, ultraservers
+from support.monitor.feed import standalone, ultraservers
 
 from trnfleet.domain.layout import Layout
 from trnfleet.tui.fleet.heatmap_grid import GROUP, Grid

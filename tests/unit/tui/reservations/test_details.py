@@ -4,7 +4,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from support.feed import Feed, standalone, ultraservers
+from support.monitor.feed import Feed, standalone, ultraservers
 from unit.tui.format.test_reservations import NASTY, made
 
 from trnfleet.clock import format_rfc3339

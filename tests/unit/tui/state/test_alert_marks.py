@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.feed import standalone, ultraservers
+from support.monitor.feed import standalone, ultraservers
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import FLEET_NODE, Layout, Node

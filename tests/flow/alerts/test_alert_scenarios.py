@@ -1,0 +1,125 @@
+"""What the shipped rules say of each shipped scenario and of each fault, tick by tick and to the second."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.monitor.alert_run import AlertRun, as_rows
+
+from trnfleet.cli.rulepack import load_rules
+from trnfleet.config import shipped_names
+from trnfleet.domain.faults import FAULTS
+from trnfleet.domain.scenario import FaultEntry
+
+EXPECTED = Path(__file__).parent / "expected"
+CHIP, INSTANCE, JOB = "uc1/us-0001/trn2u-0001-1/chip06", "uc1/us-0001/trn2u-0001-1", "pretrain-405b"
+
+CAUGHT_BY: dict[str, tuple[str, str, str]] = {
+    "ecc_corrected_storm": (CHIP, "ecc-rate", INSTANCE),
+    "hbm_uncorrectable": (CHIP, "hbm-uncorrectable", INSTANCE),
+    "hbm_uncorrectable_repairable": (CHIP, "hbm-uncorrectable", INSTANCE),
+    "sram_uncorrectable": (CHIP, "sram-uncorrectable", INSTANCE),
+    "dma_abort": (CHIP, "unhealthy", INSTANCE),
+    "hang_compute": (CHIP, "job-hung", JOB),
+    "hang_collectives": (CHIP, "job-hung", JOB),
+    "link_degraded": (f"{CHIP}:south", "job-slow", JOB),
+    "link_down": (f"{CHIP}:east", "link-down", INSTANCE),
+    "z_link_down": (f"{CHIP}:z_next", "link-down", INSTANCE),
+    "ultraserver_split": ("uc1/us-0001", "ring-split", "uc1/us-0001"),
+    "efa_affinity_lost": (INSTANCE, "efa-cliff", JOB),
+    "nic_down": (INSTANCE, "efa-link-down", INSTANCE),
+    "rack_overheat": (INSTANCE, "overheated", "uc1/us-0001"),
+    "chip_throttle": (CHIP, "throttled", "uc1/us-0001"),
+    "power_cap": (INSTANCE, "rack-throttled", "uc1/us-0001"),
+    "straggler": (CHIP, "straggler", INSTANCE),
+    "firmware_heartbeat_lost": (CHIP, "unhealthy", INSTANCE),
+    "runtime_crash": (CHIP, "job-failed", JOB),
+    "instance_reboot": (INSTANCE, "instance-silent", INSTANCE),
+    "instance_retirement": (INSTANCE, "retirement-notice", INSTANCE),
+    "storage_slow": ("uc1", "checkpoint-stall", "pretrain-70b"),
+    "agent_silent": (INSTANCE, "instance-silent", INSTANCE),
+    "transport_delay": ("*", "lag", "pipeline"),
+    "transport_drop": ("*", "messages-lost", "pipeline"),
+    "transport_duplicate": ("*", "messages-twice", "pipeline"),
+    "transport_reorder": ("*", "messages-late", "pipeline"),
+    "transport_late_reconnect": ("*", "publisher-offline", "sim-1"),
+}
+"""For each fault of the table where it is put, and a rule that catches it with the alert's target.
+
+A degraded link holds all of its peers up alike in these jobs, so that it shows in their steps alone; the scenario
+neuronlink-split has one that shows itself."""
+
+
+def read(name: str) -> dict[str, Any]:
+    parsed: dict[str, Any] = json.loads((EXPECTED / f"{name}.json").read_text())
+    return parsed
+
+
+def test_every_scenario_has_expectations() -> None:
+    """A scenario that is added without saying what should be told fails here."""
+    assert sorted(path.stem for path in EXPECTED.glob("*.json")) == shipped_names("scenarios")
+
+
+@pytest.mark.parametrize("name", shipped_names("scenarios"))
+async def test_scenario(name: str) -> None:
+    """Each alert of a scenario fires and resolves when its file says, and no other does."""
+    expected = read(name)
+    run = AlertRun(name, period_s=expected["tick_s"])
+    assert as_rows(await run.play(expected["seconds"])) == expected["alerts"]
+    if expected["coarse_tick_s"] != expected["tick_s"]:
+        run = AlertRun(name, period_s=expected["coarse_tick_s"])
+        assert as_rows(await run.play(expected["seconds"])) == expected["coarse_alerts"]
+
+
+async def test_a_healthy_day() -> None:
+    """A simulated day of steady training fires nothing."""
+    run = AlertRun("steady-training", period_s=120.0)
+    assert await run.play(86_400) == []
+    assert run.monitor.alerts.evaluations == 720
+
+
+def test_every_fault_is_in_the_table() -> None:
+    """A fault that is added without a rule fails here, and so does a rule that is gone."""
+    assert list(CAUGHT_BY) == list(FAULTS)
+    assert {rule for _, rule, _ in CAUGHT_BY.values()} <= {rule.name for rule in load_rules()}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_fault(fault: str) -> None:
+    """Each fault of the simulator's table is caught: a rule fires on its target that did not fire before."""
+    target, rule, on = CAUGHT_BY[fault]
+    entry = FaultEntry.model_validate({"fault": fault, "target": target, "at": 30.0})
+    run = AlertRun(faults=[entry])
+    told = await run.play(600, until=(rule, on))
+    assert [each for each in told if each.at_s < 30] == []
+    fired = {(each.rule, each.target): each.at_s for each in told if each.kind == "firing"}
+    assert (rule, on) in fired, sorted(fired)
+
+
+async def test_a_job_that_stops_names_its_chip() -> None:
+    """The alert of a failed job names the chip that caused it, in its own words and in its summary."""
+    entry = FaultEntry.model_validate({"fault": "sram_uncorrectable", "target": CHIP, "at": 30.0})
+    run = AlertRun(faults=[entry])
+    await run.play(60)
+    alert = next(each for each in run.monitor.alerts.active() if each.name == "job-failed")
+    assert alert.target == JOB
+    assert alert.cause == f"{CHIP} (sram_uncorrectable)"
+    assert alert.place == "uc1/us-0001"
+
+
+async def test_a_dead_ultraserver_is_one_alert() -> None:
+    """All four agents of an UltraServer fall silent: one alert is told, with 64 chips, and the rest is inhibited by it."""
+    entry = FaultEntry.model_validate({"fault": "agent_silent", "target": "uc1/us-0002/*", "at": 30.0})
+    run = AlertRun(faults=[entry])
+    told = await run.play(60)
+    assert [(each.rule, each.target) for each in told if not each.is_quieted] == [
+        ("ultraserver-silent", "uc1/us-0002")
+    ]
+    alert = run.monitor.alerts.active()[0]
+    assert (alert.name, alert.chips, alert.place) == ("ultraserver-silent", 64, "uc1/us-0002")
+    others = [each for each in run.monitor.alerts.active() if each is not alert]
+    assert {each.inhibited_by for each in others} == {alert.fingerprint}
+    assert {each.name for each in others} == {"instance-silent", "chips-silent"}

@@ -1,0 +1,215 @@
+"""Simulator, Mosquitto and `trnfleet watch` as processes: each scenario's alerts, as they stand on the broker.
+
+The scenarios run side by side at fifteen times the pace of the clock, in coarse ticks: three without telemetry are
+silence, and a busy machine must not seem silent. An instant is exact to two evaluations of the watch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from support.processes.mosquitto import MISSING, MosquittoProcess
+from support.processes.programs import COMMAND, environment
+from support.processes.waiting import running
+
+from trnfleet.clock import NS_PER_S, parse_rfc3339
+from trnfleet.config import shipped_names
+from trnfleet.transport.embedded import mosquitto_program
+from trnfleet.transport.mqtt import MqttSource
+from trnfleet.wire.alerts import AlertMessage
+from trnfleet.wire.messages import decode_message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.broker
+
+EXPECTED = Path(__file__).parent / "expected"
+SPEED = 15.0
+EVALUATION_S = 1.0
+"""The longest time between two evaluations, of the wall clock; most come after 0.2 s."""
+LISTENS_S = 60.0
+"""Simulated time in which a watch may still be learning what there is."""
+START = "2026-01-05T09:00:00Z"
+LEARNS = frozenset({"job-slow", "efa-cliff"})
+"""Rules that hold a job against its own past: a watch that looks between ticks has learned that sooner."""
+LEARNING_S = 150.0
+AT_ONCE = 4 * (os.cpu_count() or 1)
+DAY = "a simulated day"
+
+
+class Play(NamedTuple):
+    """How a scenario is played."""
+
+    scenario: str
+    seconds: float
+    """Simulated."""
+    period_s: float
+    """Wall."""
+    speed: float
+    start: str = START
+
+
+def plays() -> dict[str, Play]:
+    """Return how each scenario is played."""
+    made = {DAY: Play("steady-training", 86_400, 0.15, 2_000)}
+    for name in shipped_names("scenarios"):
+        expected = json.loads((EXPECTED / f"{name}.json").read_text())
+        if name == "inference-day":
+            made[name] = Play(name, 86_400, 0.2, 300 / 0.2, "2026-07-14T00:00:00Z")
+        else:
+            # A straggler that comes for 20 s and goes must be seen.
+            speed, seconds = (SPEED / 2, 460) if name == "straggler-hunt" else (SPEED, expected["seconds"])
+            made[name] = Play(name, seconds, expected["coarse_tick_s"] / speed, speed)
+    return made
+
+
+class Heard(NamedTuple):
+    """How an alert fired and resolved, seconds after the start."""
+
+    rule: str
+    target: str
+    fires: float
+    resolves: float | None
+
+
+@pytest.fixture(scope="module")
+def heard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[Heard]]]:
+    """Play everything, and return what stood on the broker for each scenario."""
+    if mosquitto_program() is None:
+        pytest.skip(MISSING)
+    folder = tmp_path_factory.mktemp("watched")
+    broker = MosquittoProcess(folder)
+    broker.start()
+    try:
+        yield asyncio.run(_play_all(broker, folder))
+    finally:
+        broker.kill()
+
+
+async def _play_all(broker: MosquittoProcess, folder: Path) -> dict[str, list[Heard]]:
+    turns = asyncio.Semaphore(AT_ONCE)
+    collected: dict[str, dict[tuple[str, str], AlertMessage]] = {}
+
+    async def collect(source: MqttSource) -> None:
+        while batch := await source.take():
+            for envelope in batch:
+                if envelope.payload:
+                    message = decode_message(envelope.payload, AlertMessage)
+                    collected.setdefault(envelope.topic.split("/")[2], {})[
+                        message.fingerprint, message.fired
+                    ] = message
+
+    async def play(number: int, each: Play) -> list[Heard]:
+        async with turns:
+            fleet = f"played-{number}"
+            await _play(broker, folder, fleet, each)
+            start_ns = parse_rfc3339(each.start)
+            return sorted(
+                Heard(
+                    message.rule,
+                    message.target,
+                    (parse_rfc3339(message.fired) - start_ns) / NS_PER_S,
+                    None
+                    if message.resolved is None
+                    else (parse_rfc3339(message.resolved) - start_ns) / NS_PER_S,
+                )
+                for message in collected.get(fleet, {}).values()
+            )
+
+    source = MqttSource(broker.url, [("trnfleet/v1/+/alert/#", 1)])
+    async with running(source.run(), collect(source)):
+        await source.wait_connected(10)
+        # The longest first, so that none is left over at the end.
+        order = sorted(plays().items(), key=lambda pair: -pair[1].seconds / pair[1].speed)
+        results = await asyncio.gather(*(play(number, each) for number, (_, each) in enumerate(order)))
+    return {name: result for (name, _), result in zip(order, results, strict=True)}
+
+
+async def _play(broker: MosquittoProcess, folder: Path, fleet: str, each: Play) -> None:
+    """Run a watch, and then a simulator to the end of its play; end the watch before the simulator's goodbye matters."""
+    to = ("--broker", str(broker.url), "--name", fleet)
+    ticks = round(each.seconds / (each.period_s * each.speed))
+    log = folder / f"{fleet}.log"
+    with log.open("wb") as output:
+        watch = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            "watch",
+            *to,
+            stdout=output,
+            stderr=output,
+            stdin=asyncio.subprocess.DEVNULL,
+            env=environment(),
+        )
+        try:
+            for _ in range(300):
+                if b"watching" in log.read_bytes():
+                    break
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(2.5)
+            simulate = (
+                "simulate", *to, "--scenario", each.scenario, "--seed", "7", "--format", "cbor", "--granularity",
+                "instance", "--period", f"{each.period_s}s", "--speed", str(each.speed), "--start", each.start,
+                "--duration", f"{ticks * each.period_s}s", "--client-id", f"sim-{fleet}",
+            )  # fmt: skip  # options beside their values
+            simulator = await asyncio.create_subprocess_exec(
+                *COMMAND,
+                *simulate,
+                stdout=output,
+                stderr=output,
+                stdin=asyncio.subprocess.DEVNULL,
+                env=environment(),
+            )
+            await simulator.wait()
+        finally:
+            if watch.returncode is None:
+                watch.terminate()
+            await watch.wait()
+
+
+def test_a_day_without_faults_is_quiet(heard: dict[str, list[Heard]]) -> None:
+    """A simulated day of steady training, through real processes, tells nobody anything until the simulator leaves."""
+    day = plays()[DAY]
+    assert [each for each in heard[DAY] if each.fires < day.seconds] == []
+
+
+@pytest.mark.parametrize("name", shipped_names("scenarios"))
+def test_watched_scenario(heard: dict[str, list[Heard]], name: str) -> None:
+    """Name, target, first firing and resolve of each alert are what the scenario's file says, within two evaluations."""
+    expected = json.loads((EXPECTED / f"{name}.json").read_text())
+    played = plays()[name]
+    tolerance_s = 2 * EVALUATION_S * played.speed
+    until_s = played.seconds - tolerance_s
+    left = list(heard[name])
+    missed: list[dict[str, Any]] = []
+    for row in expected["coarse_alerts"]:
+        hit = next((each for each in left if fits(row, each, tolerance_s, until_s)), None)
+        if hit is not None:
+            left.remove(hit)
+        elif row["fires"] < until_s and not is_open(row["rule"], row["fires"]):
+            missed.append(row)
+    surplus = [each for each in left if each.fires < until_s and not is_open(each.rule, each.fires)]
+    assert (missed, surplus) == ([], []), heard[name]
+
+
+def is_open(rule: str, fires: float) -> bool:
+    """Say whether it is open if an alert fires: what is usual for a job is learned in the first minutes."""
+    return rule in LEARNS and fires < LEARNING_S
+
+
+def fits(row: dict[str, Any], heard: Heard, tolerance_s: float, until_s: float) -> bool:
+    """Say whether an alert is the expected one: the same rule and target, at about the same instants."""
+    if (row["rule"], row["target"]) != (heard.rule, heard.target):
+        return False
+    late_s = LISTENS_S if row["fires"] == 0 else tolerance_s
+    early_s = LISTENS_S if row["rule"] in LEARNS else tolerance_s
+    if not -early_s <= heard.fires - row["fires"] <= late_s:
+        return False
+    if row["resolves"] is None or row["resolves"] > until_s:
+        return heard.resolves is None or heard.resolves > until_s
+    return heard.resolves is not None and abs(heard.resolves - row["resolves"]) <= tolerance_s

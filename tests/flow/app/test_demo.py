@@ -1,0 +1,183 @@
+"""The demo as a user has it: one command in a real terminal."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from support.processes.programs import Program, run
+from support.processes.terminal import Terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.processes.mosquitto import MosquittoProcess
+
+pytestmark = pytest.mark.broker
+
+SIZES = [(80, 24), (120, 40), (240, 70)]
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    _, alive = psutil.wait_procs(processes, timeout=10)
+    return not alive
+
+
+@pytest.mark.parametrize(("columns", "rows"), SIZES)
+def test_every_view_at_every_size(columns: int, rows: int) -> None:
+    """The demo shows 192 live chips in the fleet view, the hierarchy down to a NeuronCore, and a chip."""
+    with Terminal(columns=columns, rows=rows) as terminal:
+        terminal.wait_for("192", "all live", "us-0001")
+        terminal.send("2")
+        terminal.wait_for("uc1", "standalone", "us-0002")
+        terminal.send("4")
+        terminal.wait_for("chip00", "nc0", "nc7", "HBM")
+        terminal.send("?")
+        terminal.wait_for("Keys", "Hierarchy", "Quit")
+        terminal.send("\x1b")
+        # An escape with a key right behind it would be another key.
+        terminal.wait_for_no("Keys")
+        assert terminal.end(keys="q") == 0
+
+
+def test_down_to_a_neuroncore() -> None:
+    """Opening node after node in the hierarchy leads from cluster to NeuronCore."""
+    with Terminal() as terminal:
+        terminal.wait_for("192", "us-0001")
+        terminal.send("2")
+        terminal.wait_for("trn2u-0001-0")
+        deadline = time.monotonic() + 15
+        while "nc0" not in terminal.text and time.monotonic() < deadline:
+            terminal.send("l")
+            time.sleep(0.1)
+            terminal.send("j")
+            time.sleep(0.1)
+        assert re.search(r"nc0\b", terminal.text)
+        assert "chip00" in terminal.text
+
+
+@pytest.mark.parametrize(
+    ("ending", "status"),
+    [("q", 0), ("\x03", 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ids=["q", "ctrl+c", "SIGTERM", "SIGHUP"],
+)
+def test_it_leaves_nothing_behind(ending: str | signal.Signals, status: int) -> None:
+    """However it ends, the terminal is as it was, no process is left, and the status says how it ended."""
+    with Terminal() as terminal:
+        terminal.wait_for("192", "all live")
+        children = terminal.children()
+        assert len(children) >= 2
+        got = terminal.end(keys=ending) if isinstance(ending, str) else terminal.end(ending)
+        assert got == status
+        assert terminal.is_restored()
+        assert gone(children)
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 0)]
+)
+def test_a_signal_at_the_first_byte(number: signal.Signals, status: int) -> None:
+    """A signal that comes while the app is taking the terminal ends it as any other does."""
+    with Terminal() as terminal:
+        deadline = time.monotonic() + 10
+        while b"\x1b[?1049h" not in terminal.raw and time.monotonic() < deadline:
+            time.sleep(0.001)
+        children = terminal.children()
+        assert terminal.end(number) == status
+        assert terminal.is_restored()
+        assert gone(children)
+
+
+@pytest.mark.parametrize("after_s", [0.3, 0.6, 0.9])
+def test_a_signal_while_starting(after_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A demo that is ended while it starts leaves neither processes nor folders."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with Terminal() as terminal:
+        time.sleep(after_s)
+        children = terminal.children()
+        assert terminal.end(signal.SIGTERM) in {143, -signal.SIGTERM}
+        assert gone(children)
+    assert not list(tmp_path.glob("trnfleet-broker-*"))
+
+
+def test_a_terminal_that_takes_no_output() -> None:
+    """A signal ends the app also while nobody reads what it draws, within a few seconds."""
+    with Terminal() as terminal:
+        terminal.wait_for("192", "all live")
+        children = terminal.children()
+        terminal.stall()
+        for step in range(60):
+            terminal.resize(100 + step % 50, 30 + step % 20)
+            time.sleep(0.02)
+        assert terminal.end(signal.SIGTERM, within_s=6) == 143
+        assert gone(children)
+
+
+def test_killed_it_takes_its_children_along() -> None:
+    """After kill -9 the broker and the simulator end by themselves."""
+    with Terminal() as terminal:
+        terminal.wait_for("192", "all live")
+        children = terminal.children()
+        assert terminal.end(signal.SIGKILL) == 137
+        assert gone(children)
+
+
+def test_the_apps_figures_are_the_statuss(mosquitto: MosquittoProcess, tmp_path: Path) -> None:
+    """`monitor` and `status` against the same broker show the same fleet and nothing lost."""
+    url = str(mosquitto.url)
+    with (
+        Program(tmp_path, "simulate", "--broker", url, "--fleet", "demo"),
+        Terminal("monitor", "--broker", url, "--name", "demo") as terminal,
+    ):
+        terminal.wait_for("192", "all live", "lost 0")
+        terminal.wait_for_match(r"\d+(\.\d+)? kW")
+        status = run("status", "--broker", url, "--name", "demo", "--wait", "10s").stdout
+        assert "192 of 192 chips live" in status
+        assert terminal.end(keys="q") == 0
+
+
+def test_a_lost_broker_is_told_and_values_are_stale(mosquitto: MosquittoProcess, tmp_path: Path) -> None:
+    """When the broker goes, the app says so in words and draws what it has as stale; it recovers by itself."""
+    url = str(mosquitto.url)
+    with (
+        Program(tmp_path, "simulate", "--broker", url, "--fleet", "demo"),
+        Terminal("monitor", "--broker", url, "--name", "demo") as terminal,
+    ):
+        terminal.wait_for("192", "all live")
+        mosquitto.kill()
+        terminal.wait_for("no connection", within_s=5)
+        terminal.wait_for("stale", within_s=6)
+        terminal.wait_for_no("all live", within_s=3)
+        mosquitto.start()
+        terminal.wait_for("all live", within_s=10)
+        terminal.wait_for_no("no connection", within_s=2)
+        # The status line follows the header within a second or so.
+        terminal.wait_for_match(r"lost [1-9]", within_s=5)
+
+
+def test_without_a_terminal() -> None:
+    """Without a terminal the app says what to use instead."""
+    result = run()
+    assert result.returncode == 1
+    assert "needs a terminal" in result.stderr
+
+
+def test_a_resize_storm() -> None:
+    """A hundred sizes between tiny and huge, and the demo still shows its fleet."""
+    with Terminal() as terminal:
+        terminal.wait_for("192", "all live")
+        for step in range(100):
+            terminal.resize(20 + (step * 37) % 260, 5 + (step * 13) % 90)
+            time.sleep(0.005)
+        terminal.resize(120, 40)
+        terminal.wait_for("192", "all live", "us-0001")
+        assert terminal.end(keys="q") == 0

@@ -1,0 +1,141 @@
+"""The demo as a user has it, taken back by five minutes of real time and to the present again."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from support.processes.terminal import Terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.broker
+
+NUMBER = r"\d+(?:\.\d+)?"
+BACK_S = 300
+SEEN_S = 40
+"""For so long the screen is looked at, in the middle of which the demo is taken back."""
+LOOK_S = 0.1
+"""Between two looks at the screen while it is still the present that is to be gone back to."""
+STEPS = 10
+AROUND_S = 2.0
+"""The present is drawn when the app looks, up to a second after the messages and the seconds of the past came."""
+SLACK = 0.1
+"""Of a figure's whole range. Where the look falls between the messages of one tick, a sum is of two ticks."""
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The header's figures as they stood at an instant."""
+
+    at_s: float
+    words: str
+    figures: tuple[float, ...]
+
+
+def header(terminal: Terminal, at_s: float) -> Picture:
+    """Read the header's figures."""
+    line = terminal.lines[1]
+    return Picture(at_s, re.sub(NUMBER, "#", line), tuple(float(each) for each in re.findall(NUMBER, line)))
+
+
+def looked_at_s(terminal: Terminal) -> float:
+    """Return the instant that the app says it shows."""
+    found = re.search(r"looking at (\d+:\d+:\d+), .* ago", terminal.text)
+    assert found, terminal.text
+    now = datetime.now(UTC)
+    instant = datetime.combine(now.date(), datetime.strptime(found[1], "%H:%M:%S").time(), UTC)  # noqa: DTZ007  a time of day
+    return (instant if instant <= now else instant - timedelta(days=1)).timestamp()
+
+
+def settled(terminal: Terminal, at_s: float) -> Picture:
+    """Return the header's figures once the app shows an instant and has drawn all of it."""
+    until_s = time.monotonic() + 15
+    before: Picture | None = None
+    while time.monotonic() < until_s:
+        time.sleep(0.5)
+        picture = header(terminal, at_s)
+        if picture == before and abs(looked_at_s(terminal) - at_s) < 0.5:
+            return picture
+        before = picture
+    raise AssertionError(f"never at {at_s}: {terminal.text}")
+
+
+def was_seen(picture: Picture, seen: list[Picture], at_s: float) -> bool:
+    """Say whether each of a picture's figures lies between those that were on the screen around an instant.
+
+    One in ten pictures of other seconds would pass, all of STEPS would not.
+    """
+    around = [each for each in seen if abs(each.at_s - at_s) <= AROUND_S]
+    if not around or picture.words not in {each.words for each in around}:
+        return False
+    spans = [
+        SLACK * (max(every) - min(every))
+        for every in zip(*(each.figures for each in alike(picture, seen)), strict=True)
+    ]
+    near = list(zip(*(each.figures for each in alike(picture, around)), strict=True))
+    return all(
+        min(then) - span <= figure <= max(then) + span
+        for figure, then, span in zip(picture.figures, near, spans, strict=True)
+    )
+
+
+def alike(picture: Picture, pictures: list[Picture]) -> list[Picture]:
+    """Return the pictures with the same figures in the same units."""
+    return [each for each in pictures if each.words == picture.words]
+
+
+def test_the_demo_goes_back_by_five_minutes_and_to_the_present_with_nothing_lost(tmp_path: Path) -> None:
+    """What was on the screen then is there again, the present goes on meanwhile, and nothing of it is lost."""
+    with Terminal(columns=160) as terminal:
+        terminal.wait_for("192", "all live", "lost 0", within_s=30)
+        seen: list[Picture] = []
+        begun_s = time.time()
+        while time.time() - begun_s < SEEN_S:
+            seen.append(header(terminal, time.time()))
+            time.sleep(LOOK_S)
+        assert len({each.figures for each in seen}) >= 10
+        buffers = list((tmp_path / "cache").rglob("*.mcap"))
+        assert buffers
+        while time.time() - begun_s < BACK_S + SEEN_S / 2:
+            time.sleep(1)
+        assert re.search(r"kept 5 min", terminal.text)
+        paused_s = time.time()
+        terminal.send(" ")
+        terminal.wait_for("the present is recorded")
+        for _ in range(BACK_S // 60):
+            terminal.send("{")
+        terminal.wait_for_match(r"(5 min|30\d s) (\d+ s )?ago")
+        first_s = looked_at_s(terminal)
+        # Give or take the second in which a key is served.
+        assert abs(first_s - (paused_s - BACK_S)) < 4
+        pictures = []
+        for step in range(STEPS):
+            if step:
+                terminal.send(".")
+            pictures.append(settled(terminal, first_s + step))
+        unknown = [each for each in pictures if not was_seen(each, seen, each.at_s + 1)]
+        assert not unknown, seen
+        assert len({each.figures for each in pictures}) == STEPS
+        # Of another time than theirs, they are not.
+        assert not all(was_seen(each, seen, each.at_s - 8) for each in pictures)
+        terminal.send("\x1b[F")
+        terminal.wait_for_no("the present is recorded")
+        text = terminal.wait_for("all live", "lost 0")
+        assert header(terminal, time.time()).figures not in {each.figures for each in seen}
+        assert "dropped" not in text
+        assert "undescribed" not in text
+        assert terminal.end(keys="q") == 0
+        assert terminal.is_restored()
+    assert not list((tmp_path / "cache").rglob("*.mcap"))

@@ -1,0 +1,126 @@
+"""The theorem: a recording of the same envelopes, replayed, gives the store, alerts and reservations of the live monitor.
+
+Every scenario, in both encodings: played from the begin, sought by keyframe, and resumed from a snapshot, it is compared with what
+the live monitor knew at a number of instants, field by field.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.monitor.alert_run import BOOT, AlertRun
+from support.monitor.state import alerts_of, rollups_of, values_of
+from support.paths import SCENARIOS as SCENARIO_FILES
+
+from trnfleet.cli.rulepack import load_rules
+from trnfleet.clock import SystemClock
+from trnfleet.domain.fleet import Publishing
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.replay.clock import TapeClock
+from trnfleet.monitor.replay.past_monitor import Past, PastSource
+from trnfleet.record.format.metadata import About
+from trnfleet.record.read.recording import Recording
+from trnfleet.record.write.writer import RecordingWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from trnfleet.monitor.monitor import Snapshot
+    from trnfleet.wire.ports import Envelope
+
+SCENARIOS = sorted(path.stem for path in SCENARIO_FILES.glob("*.toml"))
+TICKS = 25
+PERIOD_S = 5.0
+COMPARED_EVERY = 7
+"""Ticks; a prime, so that it does not go along with anything of the scenarios."""
+SNAPSHOT_EVERY = 10
+RULES = load_rules()
+
+Known = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
+
+
+class Live:
+    """A run that is recorded, with what its monitor knew."""
+
+    def __init__(self, scenario: str, publishing: Publishing, path: Path) -> None:
+        about = About(id=BOOT, seed=7)
+        self._writer = RecordingWriter(path, about)
+        self.run = AlertRun(scenario, period_s=PERIOD_S, publishing=publishing, tap=self._record)
+        self.run.evaluates_every_s = 1.0
+        self.run.on_tick = self._note
+        self.known: dict[int, Known] = {}
+        self.snapshots: list[tuple[int, Snapshot]] = []
+        self._ticks = 0
+
+    async def play(self) -> None:
+        """Play it to its end."""
+        await self.run.play(TICKS * self.run.period_s)
+        self._writer.close()
+
+    def _record(self, time_ns: int, envelopes: list[Envelope]) -> None:
+        for envelope in envelopes:
+            self._writer.write(time_ns, envelope)
+
+    def _note(self) -> None:
+        now_ns = self.run.clock.wall_ns()
+        if self._ticks % COMPARED_EVERY == 0 or self._ticks == TICKS - 1:
+            self.known[now_ns] = known(self.run.monitor)
+        if self._ticks % SNAPSHOT_EVERY == 0:
+            self.snapshots.append((now_ns, self.run.monitor.snapshot()))
+        self._ticks += 1
+
+
+def known(monitor: Monitor) -> Known:
+    """Return all that is compared."""
+    return values_of(monitor), rollups_of(monitor), alerts_of(monitor)
+
+
+def differences(one: Iterable[dict[str, Any]], other: Iterable[dict[str, Any]]) -> list[str]:
+    """Return what differs, in short."""
+    return [
+        f"{name}: {str(mine[name])[:200]} is not {str(yours[name])[:200]}"
+        for mine, yours in zip(one, other, strict=True)
+        for name in mine
+        if mine[name] != yours[name]
+    ]
+
+
+@pytest.mark.parametrize("encoding", ["cbor", "json"])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+async def test_a_replay_gives_what_the_live_monitor_had(scenario: str, encoding: str, tmp_path: Path) -> None:
+    publishing = (
+        Publishing(format="cbor", granularity="instance") if encoding == "cbor" else Publishing(format="json")
+    )
+    path = tmp_path / "live.mcap"
+    live = Live(scenario, publishing, path)
+    await live.play()
+    clock = live.run.clock
+    recording = Recording.open([path])
+
+    def past() -> Past:
+        tape_clock = TapeClock(SystemClock(), clock.wall_ns(), clock.monotonic_s(), recording.start_ns)
+        name = live.run.monitor.fleet_name
+        return Past(recording, Monitor(PastSource("test"), name, clock=tape_clock, rules=RULES), tape_clock)
+
+    assert len(live.known) >= 4
+    played = past()
+    for _ in played.begin():
+        pass
+    for at_ns, was in live.known.items():
+        for _ in played.advance(at_ns):
+            pass
+        assert differences(known(played.monitor), was) == []
+    for at_ns, was in list(live.known.items())[2::2]:
+        sought = past()
+        for _ in sought.rebuild(at_ns):
+            pass
+        assert differences(known(sought.monitor)[:2], was[:2]) == []
+        from_ns, snapshot = next(each for each in reversed(live.snapshots) if each[0] < at_ns)
+        resumed = past()
+        resumed.resume(snapshot, from_ns)
+        for _ in resumed.advance(at_ns):
+            pass
+        assert differences(known(resumed.monitor), was) == []
+    recording.close()

@@ -1,0 +1,91 @@
+"""The bridge over a real Mosquitto, with an account that answers as EC2 does; and the command's own words."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.processes.programs import run
+
+from trnfleet.bridge.ec2.service import Bridge
+from trnfleet.cli.commands.bridge import _publish
+
+if TYPE_CHECKING:
+    from support.processes.mosquitto import MosquittoProcess
+
+NOW = datetime.now(UTC)
+
+
+class Account:
+    """An EC2 client with one Capacity Block, in which one instance of two runs."""
+
+    def describe_capacity_blocks(self, **_: Any) -> dict[str, Any]:
+        block = {
+            "CapacityBlockId": "cb-1",
+            "AvailabilityZone": "us-east-2b",
+            "CapacityReservationIds": ["cr-1"],
+            "StartDate": NOW - timedelta(days=1),
+            "EndDate": NOW + timedelta(days=1),
+            "CreateDate": NOW - timedelta(days=2),
+            "State": "active",
+        }
+        return {"CapacityBlocks": [block]}
+
+    def describe_capacity_reservations(self, **_: Any) -> dict[str, Any]:
+        part = {
+            "CapacityReservationId": "cr-1",
+            "InstanceType": "trn2.48xlarge",
+            "TotalInstanceCount": 2,
+            "AvailableInstanceCount": 1,
+            "State": "active",
+            "ReservationType": "capacity-block",
+        }
+        return {"CapacityReservations": [part]}
+
+    def describe_capacity_block_status(self, **_: Any) -> dict[str, Any]:
+        return {"CapacityBlockStatuses": []}
+
+    def describe_capacity_block_extension_history(self, **_: Any) -> dict[str, Any]:
+        return {"CapacityBlockExtensions": []}
+
+    def describe_instances(self, **_: Any) -> dict[str, Any]:
+        running = {"InstanceId": "i-1", "CapacityReservationId": "cr-1"}
+        return {"Reservations": [{"Instances": [running]}]}
+
+
+@pytest.mark.broker
+async def test_a_real_account_s_block_is_there_for_everyone(mosquitto: MosquittoProcess) -> None:
+    """What the bridge published is retained, and `reserve list` tells it like a simulated one."""
+    bridge = Bridge("prod", client_id="bridge-1", boot="boot-1")
+    await _publish(bridge, Account(), mosquitto.url, "bridge-1", None, 60.0, once=True)
+    listed = run("reserve", "list", "--json", "--broker", str(mosquitto.url), "--name", "prod")
+    assert listed.returncode == 0, listed.stderr
+    (found,) = json.loads(listed.stdout)
+    assert (found["id"], found["state"], found["origin"]) == ("cb-1", "active", "ec2")
+    assert (found["instances"], found["launched"], found["ec2_ids"]) == (2, 1, ["i-1"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (("--name", "prod"), 2, "either --broker URL or --stdout"),
+        (("--stdout",), 2, "--name"),
+        (("--name", "prod", "--stdout", "--once", "--profile", "nobody"), 1, "nobody"),
+        (("--name", "prod", "--stdout", "--once"), 1, "no region; give --region"),
+        (("--name", "prod", "--stdout", "--once", "--region", "us-east-2"), 1, "no credentials; log in"),
+    ],
+)
+def test_what_is_missing_is_told_in_one_line(arguments: tuple[str, ...], status: int, said: str) -> None:
+    """Wrong use has exit status 2, an account that cannot be asked 1, each with one line that says what to do."""
+    ended = run(
+        "bridge",
+        *arguments,
+        AWS_CONFIG_FILE="/nonexistent",
+        AWS_SHARED_CREDENTIALS_FILE="/nonexistent",
+        AWS_EC2_METADATA_DISABLED="true",
+    )
+    assert ended.returncode == status
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr

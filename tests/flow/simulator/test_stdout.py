@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from typing import Any
+
+import numpy as np
+import pytest
+from support.processes.programs import COMMAND, environment, run
+
+from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS
+
+DEMO = ("simulate", "--stdout", "--fleet", "demo", "--seed", "7", "--ticks", "20")
+
+
+def digest(*arguments: str, **variables: Any) -> str:
+    result = run(*arguments, **variables)
+    assert result.returncode == 0, result.stderr
+    return hashlib.sha256(result.stdout.encode()).hexdigest()
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    """Two processes with different hash seeds write the same lines; another seed writes others."""
+    first = digest(*DEMO, PYTHONHASHSEED="1")
+    assert digest(*DEMO, PYTHONHASHSEED="2") == first
+    assert digest(*DEMO[:-3], "8", "--ticks", "20") != first
+
+
+def test_lines_are_the_messages_objects() -> None:
+    """20 ticks of the demo are 4,080 flat objects with the metric table's names, dated from the fleet's start."""
+    lines = [json.loads(line) for line in run(*DEMO).stdout.splitlines()]
+    assert len(lines) == 4_080
+    chips = [line for line in lines if "chip" in line]
+    assert len(chips) == 20 * 192
+    assert lines[0]["ts"] == "2026-01-05T09:00:00.000Z"
+    assert lines[-1]["ts"] == "2026-01-05T09:00:19.000Z"
+    assert [line["seq"] for line in lines] == [tick for tick in range(20) for _ in range(204)]
+    for line in lines[:204]:
+        metrics = CHIP_METRICS if "chip" in line else INSTANCE_METRICS
+        assert [name for name in line if name in {metric.name for metric in metrics}] == [
+            each.name for each in metrics
+        ]
+        assert not any(isinstance(value, dict) for value in line.values())
+
+
+def test_chips_of_a_job_move_together_and_jobs_do_not() -> None:
+    """Over ten minutes, chips of a training job correlate above 0.8 in power, means of different jobs below 0.3."""
+    lines = run(*DEMO[:-1], "600").stdout.splitlines()
+    power: dict[str, dict[str, list[float]]] = {}
+    for line in lines:
+        got = json.loads(line)
+        if "chip" in got and got["job"]:
+            name = "/".join((got["ultraserver"], got["instance"], str(got["chip"])))
+            power.setdefault(got["job"], {}).setdefault(name, []).append(got["power_w"])
+    means = {}
+    for job, chips in power.items():
+        table = np.array(list(chips.values()))
+        means[job] = table.mean(axis=0)
+        if "serve" not in job:
+            assert min(np.corrcoef(row, means[job])[0, 1] for row in table) > 0.8, job
+    assert len(means) >= 3
+    between = np.corrcoef(np.array(list(means.values())))
+    assert np.abs(between[~np.eye(len(means), dtype=bool)]).max() < 0.3
+
+
+@pytest.mark.parametrize(
+    "shown", [["--format", "cbor"], ["--granularity", "block"], ["--broker", "mqtt://127.0.0.1"]]
+)
+def test_what_does_not_go_with_stdout(shown: list[str]) -> None:
+    """Contradicting options are wrong use."""
+    result = run(*DEMO, *shown)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+
+
+def test_a_reader_that_has_enough() -> None:
+    """A closed pipe ends the program without a complaint."""
+    simulate = subprocess.Popen(
+        [*COMMAND, *DEMO], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    )
+    assert simulate.stdout is not None
+    assert simulate.stderr is not None
+    simulate.stdout.readline()
+    simulate.stdout.close()
+    errors = simulate.stderr.read()
+    simulate.stderr.close()
+    assert simulate.wait(timeout=20) == 0
+    assert errors == b""

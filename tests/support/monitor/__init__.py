@@ -1,0 +1,1 @@
+"""Monitors, alerts and messages, made by tests."""

@@ -1,0 +1,187 @@
+"""A fleet played in memory: engine, publisher, monitor and alerts on one clock that is turned by hand.
+
+Every tick is published, applied and evaluated, so that instants are exact.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from support.monitor.feed import SilentSource
+from support.sim.simulation import Recorder
+from trnfleet.cli.rulepack import load_rules
+from trnfleet.cli.running import load_run, make_engine
+from trnfleet.clock import ManualClock
+from trnfleet.domain.fleet import Publishing
+from trnfleet.domain.scenario import FaultEntry, Scenario
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.sim.publish.faulty_publisher import UnreliablePublisher
+from trnfleet.sim.publish.service import Simulation
+from trnfleet.sim.publish.state import will_envelope
+from trnfleet.tasks import background
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.monitor.alerting.book import Happening
+    from trnfleet.wire.ports import Envelope
+
+CLIENT = "sim-1"
+BOOT = "00112233aabbccdd"
+
+
+class Told(NamedTuple):
+    """Something that happened to an alert."""
+
+    at_s: float
+    """Simulated seconds after the first tick."""
+    kind: str
+    rule: str
+    target: str
+    summary: str
+    is_quieted: bool
+    """Whether another alert inhibited it then."""
+
+
+class _Link(Recorder):
+    """A recorder whose connection can be taken away: its last will speaks, and it announces itself when it is back."""
+
+    def __init__(self, clock: ManualClock, fleet: str) -> None:
+        super().__init__(clock)
+        self._fleet = fleet
+        self._away_until_s: float | None = None
+
+    def interrupt(self, seconds: float) -> None:
+        """Lose the connection for so long."""
+        now_s = self._clock.monotonic_s()
+        if self._away_until_s is None:
+            self.sent.append((now_s, will_envelope(self._fleet, CLIENT, BOOT)))
+        self._away_until_s = now_s + seconds
+
+    async def publish(self, batch: Iterable[Envelope]) -> None:
+        """Note what is published, but for what is while the connection is gone."""
+        now_s = self._clock.monotonic_s()
+        if self._away_until_s is not None:
+            if now_s < self._away_until_s:
+                return
+            self._away_until_s = None
+            self.sent += [(now_s, envelope) for envelope in self.announce()]
+        await super().publish(batch)
+
+
+class AlertRun:
+    """A run, tick by tick: of a scenario, or of a healthy fleet with some faults."""
+
+    def __init__(
+        self,
+        scenario: str = "steady-training",
+        *,
+        period_s: float = 1.0,
+        seed: int = 7,
+        rules: Sequence[Rule] | None = None,
+        fleet: str | None = None,
+        faults: Sequence[FaultEntry] | None = None,
+        publishing: Publishing | None = None,
+        tap: Callable[[int, list[Envelope]], None] | None = None,
+    ) -> None:
+        given = {"period", "speed", *(["fleet"] if fleet else [])}
+        run = load_run(
+            given,
+            fleet=fleet or "demo",
+            scenario=scenario,
+            seed=seed,
+            period_s=period_s,
+            speed=1.0,
+            start=None,
+        )
+        if faults is not None:
+            run = dataclasses.replace(run, scenario=Scenario(faults=tuple(faults)))
+        chosen = publishing or Publishing(format="cbor", granularity="instance")
+        model = run.fleet.model_copy(update={"publish": chosen})
+        self.period_s = period_s
+        self.engine = make_engine(run, model)
+        self.clock = ManualClock(1_767_600_000_000_000_000, 100.0)
+        self._recorder = _Link(self.clock, model.name)
+        engine = self.engine
+        publisher = UnreliablePublisher(
+            self._recorder,
+            run.transport_faults(),
+            clock=self.clock,
+            seed=seed,
+            now_s=lambda: engine.now_s,
+            speed=1.0,
+        )
+        self._publisher = publisher
+        self._simulation = Simulation(
+            self.engine, publisher, clock=self.clock, client_id=CLIENT, boot=BOOT, is_dated=True
+        )
+        self.monitor = Monitor(
+            SilentSource(), model.name, clock=self.clock, rules=load_rules() if rules is None else rules
+        )
+        self.monitor.alerts.listener = self._take
+        self._tap = tap
+        self.told: list[Told] = []
+        self.evaluates_every_s: float | None = None
+        """Seconds between two looks at the fleet, as a monitor takes them; None for one a tick."""
+        self.on_tick: Callable[[], None] | None = None
+        """Called when a tick has been evaluated."""
+        self._start_ns = self.engine.moment_ns(0.0)
+
+    async def play(self, seconds: float, until: tuple[str, str] | None = None) -> list[Told]:
+        """Play so many simulated seconds, or until a rule has fired on a target; return what happened."""
+        ticks = round(seconds / self.period_s)
+        async with background(
+            simulation=self._simulation.run(ticks=ticks + 1), publisher=self._publisher.run()
+        ):
+            for _ in range(ticks):
+                await self.clock.advance(0.0)
+                sent, self._recorder.sent = self._recorder.sent, []
+                envelopes = [envelope for _, envelope in sent]
+                if self._tap is not None:
+                    self._tap(self.clock.wall_ns(), envelopes)
+                self.monitor.apply(envelopes)
+                self.monitor.compute()
+                if self.on_tick is not None:
+                    self.on_tick()
+                if until is not None and any((each.rule, each.target) == until for each in self.told):
+                    break
+                await self._pass_time()
+        return self.told
+
+    async def _pass_time(self) -> None:
+        """Let a period pass; with `evaluates_every_s` the monitor looks at the fleet in between."""
+        left_s = self.period_s
+        while self.evaluates_every_s is not None and left_s > self.evaluates_every_s:
+            await self.clock.advance(self.evaluates_every_s)
+            self.monitor.compute()
+            left_s -= self.evaluates_every_s
+        await self.clock.advance(left_s)
+
+    def _take(self, news: list[Happening]) -> None:
+        self.told += [
+            Told(
+                (each.at_ns - self._start_ns) / 1e9,
+                each.kind,
+                each.alert.name,
+                each.alert.target,
+                each.summary,
+                bool(each.alert.inhibited_by),
+            )
+            for each in news
+        ]
+
+
+def as_rows(told: list[Told]) -> list[dict[str, Any]]:
+    """Return what was told as an expectation file has it: a row an alert that fired."""
+    rows: list[dict[str, Any]] = []
+    last: dict[tuple[str, str], dict[str, Any]] = {}
+    for each in told:
+        key = each.rule, each.target
+        if each.kind == "firing":
+            last[key] = {"rule": each.rule, "target": each.target, "fires": each.at_s, "resolves": None}
+            rows.append(last[key])
+        else:
+            last[key]["flaps" if each.kind == "flapping" else "resolves"] = each.at_s
+    return rows

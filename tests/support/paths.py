@@ -1,0 +1,10 @@
+"""Folders of the repository, for tests that read what ships."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = ROOT / "config"
+FIXTURES = ROOT / "fixtures"
+SCENARIOS = CONFIG / "scenarios"

@@ -1,0 +1,1 @@
+"""Real processes: the program under test, Mosquitto, Alertmanager and pseudo-terminals."""

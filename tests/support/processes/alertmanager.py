@@ -1,0 +1,96 @@
+"""A real Alertmanager for the suite: on loopback, grouping by instance at once, started and killed at will."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+from support.processes.mosquitto import free_port
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MISSING = "ALERTMANAGER MISSING: install the prometheus-alertmanager package; the tests against a real one did not run"
+_NAMES = ("prometheus-alertmanager", "alertmanager")
+_CONFIGURATION = """\
+route:
+  receiver: nobody
+  group_by: [instance]
+  group_wait: 100ms
+  group_interval: 1s
+receivers:
+  - name: nobody
+"""
+
+
+def alertmanager_program() -> str | None:
+    """Return the program, under whichever name a distribution gives it."""
+    return next((found for name in _NAMES if (found := shutil.which(name))), None)
+
+
+class AlertmanagerProcess:
+    """One Alertmanager on a free loopback port, which it keeps over restarts."""
+
+    def __init__(self, folder: Path) -> None:
+        program = alertmanager_program()
+        if program is None:
+            raise FileNotFoundError(MISSING)
+        self._program = program
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        (folder / "alertmanager.yml").write_text(_CONFIGURATION, encoding="utf-8")
+
+    def start(self, *, forgets: bool = False) -> None:
+        """Start and wait until it is ready; `forgets` gives it an empty storage."""
+        storage = self._folder / "alertmanager-data"
+        if forgets:
+            shutil.rmtree(storage, ignore_errors=True)
+        self._process = subprocess.Popen(
+            [
+                self._program,
+                f"--config.file={self._folder / 'alertmanager.yml'}",
+                f"--storage.path={storage}",
+                f"--web.listen-address=127.0.0.1:{self.port}",
+                "--cluster.listen-address=",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        until = time.monotonic() + 10
+        while time.monotonic() < until:
+            try:
+                with urllib.request.urlopen(f"{self.url}/-/ready", timeout=1):  # noqa: S310  our own process
+                    return
+            except (urllib.error.URLError, OSError):
+                assert self._process.poll() is None, f"alertmanager ended with {self._process.returncode}"
+                time.sleep(0.05)
+        raise TimeoutError(f"alertmanager is not ready on port {self.port}")
+
+    def kill(self) -> None:
+        """Kill it with -9; nothing happens if it does not run."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait(timeout=5)
+            self._process = None
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """Return the alerts that it knows to fire."""
+        return self._get("/api/v2/alerts")
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Return its groups of alerts."""
+        return self._get("/api/v2/alerts/groups")
+
+    def _get(self, path: str) -> list[dict[str, Any]]:
+        with urllib.request.urlopen(self.url + path, timeout=5) as answer:  # noqa: S310  our own process
+            found: list[dict[str, Any]] = json.load(answer)
+            return found

@@ -1,0 +1,158 @@
+"""A real pseudo-terminal with a program in it: what it draws, what it leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import sys
+import termios
+import threading
+import time
+from typing import Any, Self
+
+import psutil
+import pyte
+
+from support.processes.programs import environment
+
+MODES_OFF = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l", b"\x1b[?1003l", b"\x1b[?2004l")
+"""What gives a terminal back as it was: main screen, cursor, mouse, bracketed paste."""
+
+
+class Terminal:
+    """`trnfleet ARGUMENTS` in a terminal of a given size."""
+
+    def __init__(self, *arguments: str, columns: int = 120, rows: int = 40, **variables: str) -> None:
+        self.started_s = time.monotonic()
+        self.screen = pyte.Screen(columns, rows)
+        self._stream = pyte.ByteStream(self.screen)
+        self._lock = threading.Lock()
+        self.raw = bytearray()
+        self._stalled = threading.Event()
+        environ = environment(
+            TERM="xterm-256color", COLORTERM="truecolor", LANG="C.UTF-8", LC_ALL="C.UTF-8", **variables
+        )
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            # Before the program looks: the parent may be late.
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+            os.execve(sys.executable, [sys.executable, "-m", "trnfleet", *arguments], environ)  # noqa: S606  the program under test, without a shell
+        self.resize(columns, rows, tell=False)
+        self.attributes: list[Any] = termios.tcgetattr(self._fd)
+        self.process = psutil.Process(self.pid)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.status: int | None = None
+
+    def stall(self) -> None:
+        """Read no more of what the program draws."""
+        self._stalled.set()
+
+    def _read(self) -> None:
+        while not self._stalled.is_set():
+            try:
+                data = os.read(self._fd, 65_536)
+            except OSError:
+                return
+            if not data:
+                return
+            with self._lock:
+                self.raw += data
+                # pyte mistakes the request for pixel sizes and the like for text; none of ours is drawn by it.
+                with contextlib.suppress(Exception):
+                    self._stream.feed(data)
+
+    def resize(self, columns: int, rows: int, *, tell: bool = True) -> None:
+        """Give the terminal another size."""
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        with self._lock:
+            self.screen.resize(rows, columns)
+        if tell:
+            os.kill(self.pid, signal.SIGWINCH)
+
+    @property
+    def lines(self) -> list[str]:
+        """What stands on the screen."""
+        with self._lock:
+            return [line.rstrip() for line in self.screen.display]
+
+    @property
+    def text(self) -> str:
+        """What stands on the screen, in one piece."""
+        return "\n".join(self.lines)
+
+    def send(self, keys: str | bytes) -> None:
+        """Type."""
+        os.write(self._fd, keys.encode() if isinstance(keys, str) else keys)
+
+    def wait_for(self, *wanted: str, within_s: float = 15.0) -> str:
+        """Wait until all of `wanted` stand on the screen; return the screen."""
+        until = time.monotonic() + within_s
+        while not all(each in self.text for each in wanted):
+            assert time.monotonic() < until, f"{wanted} not within {within_s:g} s on\n{self.text}"
+            assert self.status is None
+            time.sleep(0.02)
+        return self.text
+
+    def wait_for_match(self, pattern: str, within_s: float = 15.0) -> str:
+        """Wait until something on the screen matches `pattern`; return the screen."""
+        until = time.monotonic() + within_s
+        while not re.search(pattern, self.text):
+            assert time.monotonic() < until, f"no {pattern!r} within {within_s:g} s on\n{self.text}"
+            time.sleep(0.02)
+        return self.text
+
+    def wait_for_no(self, unwanted: str, within_s: float = 15.0) -> None:
+        """Wait until `unwanted` stands on the screen no more."""
+        until = time.monotonic() + within_s
+        while unwanted in self.text:
+            assert time.monotonic() < until, f"{unwanted!r} still there after {within_s:g} s on\n{self.text}"
+            time.sleep(0.02)
+
+    def children(self) -> list[psutil.Process]:
+        """Return the processes that the program has started and that live."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return self.process.children(recursive=True)
+        return []
+
+    def end(
+        self, number: signal.Signals | None = None, keys: str | bytes = b"", within_s: float = 10.0
+    ) -> int:
+        """Send a signal or type, wait for the end and return the exit status (128 + n for a death by signal n)."""
+        if number is not None:
+            os.kill(self.pid, number)
+        if keys:
+            self.send(keys)
+        until = time.monotonic() + within_s
+        while time.monotonic() < until:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                code = os.waitstatus_to_exitcode(status)
+                self.status = code if code >= 0 else 128 - code
+                self._reader.join(timeout=1)
+                return self.status
+            time.sleep(0.01)
+        raise AssertionError(f"did not end within {within_s:g} s")
+
+    def is_restored(self) -> bool:
+        """Say whether the terminal was left as it was found: modes off, and the line discipline's settings back."""
+        left = termios.tcgetattr(self._fd)
+        flags = [left[index] == self.attributes[index] for index in range(4)]
+        return all(flags) and all(self.raw.rfind(mode) > 0 for mode in MODES_OFF)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.status is None:
+            for process in [*self.children(), self.process]:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
+        os.close(self._fd)

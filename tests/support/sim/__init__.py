@@ -1,0 +1,1 @@
+"""Parts of the simulator, driven by tests."""

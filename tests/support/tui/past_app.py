@@ -1,0 +1,75 @@
+"""An app that can go back in time, over a fleet whose chips are as busy as said."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from support.monitor.feed import Feed, ultraservers
+from support.tui.fake_playback import FakeDeck
+from trnfleet.clock import NS_PER_S
+from trnfleet.domain.alerts.rules import Rule
+from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.tui.app import FleetApp
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
+    from trnfleet.monitor.replay.playback import Deck
+
+MIN = 60 * NS_PER_S
+HOUR = 60 * MIN
+SIZES = [(80, 24), (120, 40), (240, 70)]
+HOT = Rule.model_validate(
+    {
+        "name": "overheated", "scope": "chip", "severity": "critical", "figure": "temperature_c", "above": 90.0,
+        "summary": "{worst} is at {value}",
+    }
+)  # fmt: skip  # a rule read as a row
+
+
+def fed(
+    instances: list[tuple[str, str]] | None = None, *, util: float = 40.0, hot: int | None = None
+) -> Feed:
+    """Return a fleet on which every chip is as busy as said."""
+    feed = Feed(ultraservers(2) if instances is None else instances)
+    feed.monitor.ingest.alerts = Alerts("demo", (HOT,))
+    feed.scatter()
+    feed.set("nc_util_pct", util)
+    feed.set("temperature_c", 50.0)
+    if hot is not None:
+        feed.set("temperature_c", 95.0, [hot])
+    feed.describe()
+    feed.tick()
+    return feed
+
+
+async def burning(chip: int) -> Feed:
+    """Return a fleet of which a chip's alert fires."""
+    feed = fed(hot=chip)
+    await burn(feed, chip)
+    return feed
+
+
+async def burn(feed: Feed, chip: int) -> None:
+    """Let a chip get too hot, and its alert fire."""
+    feed.set("temperature_c", 95.0, [chip])
+    await feed.clock.advance(1.0)
+    feed.tick()
+
+
+def made(feed: Feed, *, is_file: bool = False, **rest: Any) -> tuple[FleetApp, FakeDeck]:
+    deck = FakeDeck(feed.monitor, is_file=is_file)
+    return FleetApp(deck.shown, clock=feed.clock, deck=cast("Deck", deck), **rest), deck
+
+
+def text(app: FleetApp) -> str:
+    width, height = app.size
+    lines = app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in line)[:width] for line in lines[:height])
+
+
+async def tick(app: FleetApp, pilot: Pilot[None], feed: Feed, seconds: float = 0.6) -> None:
+    """Let time pass for the present, and the app paint."""
+    await feed.clock.advance(seconds)
+    app._tick()
+    await pilot.pause()
