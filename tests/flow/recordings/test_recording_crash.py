@@ -36,8 +36,8 @@ CHILD = f"""
 import sys, time
 from pathlib import Path
 from trnfleet.clock import SystemClock
-from trnfleet.record.about import About
-from trnfleet.record.recorder import Recorder
+from trnfleet.record.format.metadata import About
+from trnfleet.record.write.recorder import Recorder
 from trnfleet.wire.ports import Envelope
 
 clock = SystemClock()
