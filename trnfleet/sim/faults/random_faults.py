@@ -1,10 +1,12 @@
 """Faults that come by themselves: Poisson processes at the table's rates, drawn for fixed stretches of simulated time.
 
-A draw belongs to a stretch, never to a tick, so that the same faults come whatever a tick's length or the sharding.
+A draw belongs to a stretch, never to a tick, so that the same faults come whatever a tick's length or the sharding. It
+also belongs to the fault's name, so that a new row in the table leaves what the others do with a seed alone.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -55,10 +57,10 @@ class WearProcess:
         self._drawn = -1
         self._words: NDArray[np.uint64] = np.zeros(0, np.uint64)
         self._processes: list[tuple[Fault, list[float]]] = []
-        self._numbers: list[int] = []
+        self._parts: list[int] = []
         if rates is None:
             return
-        for number, fault in enumerate(FAULTS.values()):
+        for fault in FAULTS.values():
             chosen = (not rates.only or fault.name in rates.only) and fault.name not in rates.without
             if not chosen or fault.rate_per_device_day is None or fault.scope is FaultScope.PUBLISHER:
                 continue
@@ -70,7 +72,7 @@ class WearProcess:
                     f"{STRETCH_S:g} s on {chips:,} chips; at most {most:.3g}"
                 )
             self._processes.append((fault, _steps(mean)))
-            self._numbers.append(number)
+            self._parts.append(_part_of(fault.name))
         self._least = np.array([steps[0] for _, steps in self._processes])
 
     def until(self, end_s: float) -> list[Wear]:
@@ -98,9 +100,15 @@ class WearProcess:
         """Return the words of a block of stretches: shape (stretches, processes, words)."""
         if number != self._drawn:
             self._drawn = number
-            words = self._noise.words(Stream.WEAR, number, STRETCHES * len(FAULTS) * _WORDS)
-            self._words = words.reshape(STRETCHES, len(FAULTS), _WORDS)[:, self._numbers]
+            count = STRETCHES * _WORDS
+            words = [self._noise.words(Stream.WEAR, number, count, part) for part in self._parts]
+            self._words = np.stack([each.reshape(STRETCHES, _WORDS) for each in words], axis=1)
         return self._words
+
+
+def _part_of(name: str) -> int:
+    """Return the part of the stream of wear that a fault's draws are, the same whatever else is in the table."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
 
 
 def _steps(mean: float) -> list[float]:

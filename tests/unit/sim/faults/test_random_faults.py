@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from support.sim.small_fleet import Trouble
 
+import trnfleet.sim.faults.random_faults as random_faults_module
 from trnfleet.domain.faults import FAULTS
 from trnfleet.domain.scenario import Rates
 from trnfleet.errors import ConfigError
@@ -108,6 +110,27 @@ def test_another_seed_brings_other_faults() -> None:
     """The same seed brings the same."""
     assert process(500.0).until(3_600.0) == process(500.0).until(3_600.0)
     assert process(500.0).until(3_600.0) != process(500.0, seed=4).until(3_600.0)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_new_fault_leaves_the_others_alone(is_first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever a row is put into the table, the others come at the times and places at which they came without it."""
+    before = process(2_000.0).until(3_600.0)
+    new = {"made_up": replace(FAULTS["straggler"], name="made_up", rate_per_device_day=1e-4)}
+    monkeypatch.setattr(random_faults_module, "FAULTS", new | FAULTS if is_first else FAULTS | new)
+    after = process(2_000.0).until(3_600.0)
+    assert [wear for wear in after if wear.fault.name != "made_up"] == before
+    assert len(after) > len(before) > 100
+
+
+def test_what_a_seed_brings_stays() -> None:
+    """The first faults of a seed, with their times and places: what a recorded run was made of does not change."""
+    first = process(2_000.0, seed=7).until(3_600.0)[:3]
+    assert [(round(wear.time_s, 3), wear.fault.name, wear.place % 16_384) for wear in first] == [
+        (2.489, "ecc_corrected_storm", 12_554),
+        (2.593, "nic_down", 4_949),
+        (3.831, "link_degraded", 3_872),
+    ]
 
 
 def test_without_rates_nothing_comes() -> None:
