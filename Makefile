@@ -35,10 +35,11 @@ test: $(VENV)/dev $(VENV)/project ## run every test; ARGS="..." goes to pytest
 	@.ci/mosquitto
 	@exec $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-lint: $(VENV)/dev $(VENV)/project ## check rules, format and types
+lint: $(VENV)/dev $(VENV)/project ## check rules, format, types and the direction of imports
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
 
 bench: $(VENV)/dev $(VENV)/project ## run the benchmarks, which print figures; BENCH=name for one
 	@.ci/mosquitto
@@ -57,7 +58,7 @@ lock: ## lock the dependencies of pyproject.toml anew, at their newest (needs uv
 	@! grep -n '://' $(RUNTIME_LOCK) $(DEV_LOCK) || { echo "a lock must name no address" >&2; exit 1; }
 
 clean: ## remove .venv, caches and what was built
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find trnfleet tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # What .venv holds is told by three stamps in it. A new lock makes .venv from nothing, so that it holds what the lock
