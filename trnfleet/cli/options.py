@@ -16,7 +16,7 @@ import click
 
 from trnfleet import logs
 from trnfleet.domain.address import is_segment
-from trnfleet.domain.lengths import parse_duration_s
+from trnfleet.domain.durations import parse_duration_s
 from trnfleet.errors import ConfigError, nearest
 from trnfleet.wire.topics import DEFAULT_ROOT, is_root
 

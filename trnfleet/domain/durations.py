@@ -1,21 +1,20 @@
-"""Durations and instants as fields of a file; `lengths` says how they are written."""
+"""Durations as users write them: `500ms`, `10s`, `5m`, `2h`, `1d`; a bare number means seconds."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import re
 
-from pydantic import BeforeValidator, Field
-
-from trnfleet.domain.lengths import parse_duration_s
-
-
-def _read(value: Any) -> Any:
-    if isinstance(value, str):
-        return parse_duration_s(value)
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0, None: 1.0}
 
 
-Duration = Annotated[float, BeforeValidator(_read), Field(gt=0, allow_inf_nan=False)]
-"""A field of a file: seconds above zero."""
-Instant = Annotated[float, BeforeValidator(_read), Field(ge=0, allow_inf_nan=False)]
-"""A field of a file: seconds after the start, zero or more."""
+def parse_duration_s(text: str) -> float:
+    """Return seconds.
+
+    Raises:
+        ValueError: the text is not a duration.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a duration; write it as 10s, 500ms, 5m, 2h or 1d")
+    return float(match[1]) * _SECONDS[match[2]]

@@ -9,7 +9,7 @@ import re
 from datetime import UTC, datetime
 
 from trnfleet.clock import NS_PER_S, datetime_ns
-from trnfleet.domain.lengths import parse_duration_s
+from trnfleet.domain.durations import parse_duration_s
 
 _OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?")
 _PART = re.compile(r"\d+(?:\.\d+)?\s*(?:ms|min|s|m|h|d)?\s*")

@@ -10,9 +10,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from trnfleet.domain.durations import Duration, Instant  # noqa: TC001  the models' fields are read at run time
 from trnfleet.domain.faults import FAULTS, check_use, find_fault
-from trnfleet.domain.schema import Model, Positive, Segment
+from trnfleet.domain.schema import Duration, Instant, Model, Positive, Segment
 from trnfleet.errors import ConfigError, nearest
 
 MOST_REPEATS = 10_000

@@ -1,10 +1,12 @@
-"""What the models of every file that the user writes have in common: frozen, strict about keys, and the fields' types."""
+"""Base and field types of the models of all files that users write: frozen, strict about keys."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from trnfleet.domain.durations import parse_duration_s
 
 Segment = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """One segment of an address, or a name that becomes one of a topic."""
@@ -21,6 +23,18 @@ Places = Annotated[
     tuple[Annotated[str, StringConstraints(max_length=400)], ...], Field(min_length=1, max_length=1_000)
 ]
 """Addresses and ranges; what a job's message has room for."""
+
+
+def _seconds(value: Any) -> Any:
+    if isinstance(value, str):
+        return parse_duration_s(value)
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Duration = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
+"""Seconds above zero, as a number or as text such as `5m`."""
+Instant = Annotated[float, BeforeValidator(_seconds), Field(ge=0, allow_inf_nan=False)]
+"""Seconds after the start, zero or more, as a number or as text such as `5m`."""
 
 
 class Model(BaseModel):

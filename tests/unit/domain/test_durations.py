@@ -1,37 +1,22 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from pydantic import BaseModel, ConfigDict, ValidationError
+from hypothesis import given
+from hypothesis import strategies as st
 
-from trnfleet.domain.durations import Duration, Instant  # noqa: TC001  the model reads them at run time
-
-
-class Times(BaseModel):
-    model_config = ConfigDict(strict=True)
-
-    lasts_s: Duration = 1.0
-    at_s: Instant = 0.0
+from trnfleet.domain.durations import parse_duration_s
 
 
-@pytest.mark.parametrize(("given", "seconds"), [("5m", 300.0), (45, 45.0), (0.25, 0.25), ("250ms", 0.25)])
-def test_a_field_takes_text_and_numbers(given: Any, seconds: float) -> None:
-    """Numbers are seconds, whole ones too; both kinds of field read alike."""
-    times = Times.model_validate({"lasts_s": given, "at_s": given})
-    assert (times.lasts_s, times.at_s) == (seconds, seconds)
+@given(st.integers(0, 10**6), st.sampled_from([("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3_600.0), ("d", 86_400.0), ("", 1.0)]))  # fmt: skip
+def test_a_number_with_a_unit_is_that_many_seconds(number: int, unit: tuple[str, float]) -> None:
+    """With or without room between them, and whatever is around."""
+    name, seconds = unit
+    assert parse_duration_s(f"{number}{name}") == number * seconds
+    assert parse_duration_s(f" {number} {name} ") == number * seconds
 
 
-def test_only_an_instant_may_be_zero() -> None:
-    """Something can begin at the start, and nothing lasts no time."""
-    assert Times.model_validate({"at_s": "0s"}).at_s == 0.0
-    with pytest.raises(ValidationError, match="greater than 0"):
-        Times.model_validate({"lasts_s": "0s"})
-
-
-@pytest.mark.parametrize("given", [-1, -0.5, float("nan"), float("inf"), True, None, "soon", "9" * 400, [5]])
-def test_what_is_no_time_is_refused(given: Any) -> None:
-    """Neither kind of field takes what lies before zero, is not finite, or is no number."""
-    for name in ("lasts_s", "at_s"):
-        with pytest.raises(ValidationError):
-            Times.model_validate({name: given})
+@pytest.mark.parametrize("text", ["", "soon", "-1s", "1y", "1h30m", "1e3"])
+def test_what_is_no_duration(text: str) -> None:
+    """The error says how one is written."""
+    with pytest.raises(ValueError, match="is not a duration; write it as 10s, 500ms, 5m, 2h or 1d"):
+        parse_duration_s(text)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trnfleet.config import load_model, shipped_folder, shipped_names, validate
-from trnfleet.domain.lengths import parse_duration_s
+from trnfleet.domain.durations import parse_duration_s
 from trnfleet.domain.scenario import Scenario
 from trnfleet.errors import ConfigError
 

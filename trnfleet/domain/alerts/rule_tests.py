@@ -14,9 +14,8 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 from trnfleet.domain.address import STANDALONE, Level, is_segment
 from trnfleet.domain.alerts.series import Mark, Sample, parse_series
 from trnfleet.domain.alerts.signals import FIGURES, LANES, PIPELINE_NAME, Figure, Form, Scope
-from trnfleet.domain.durations import Duration, Instant  # noqa: TC001  the models' fields are read at run time
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, JOB_FIGURES
-from trnfleet.domain.schema import Model, Places, Segment
+from trnfleet.domain.schema import Duration, Instant, Model, Places, Segment
 from trnfleet.errors import nearest
 
 Target = Annotated[str, StringConstraints(max_length=400)]

@@ -15,8 +15,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF, Figure, Form, Scope
-from trnfleet.domain.durations import Duration, Instant  # noqa: TC001  the models' fields are read at run time
-from trnfleet.domain.schema import Model, Segment
+from trnfleet.domain.schema import Duration, Instant, Model, Segment
 from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:

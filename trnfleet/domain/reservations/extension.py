@@ -1,16 +1,25 @@
-"""Whether a Capacity Block can be extended, for whoever only sees it: the published rules, without a ledger."""
+"""Extensions of Capacity Blocks: whether and by how many days a block can be extended, refused with the nearest that fits.
+
+`why_not_extendable` knows the published rules alone, for monitors, which see no ledger; the others also know what else is
+reserved.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.reservations import rules
-from trnfleet.domain.reservations.rules import NS_PER_S
+from trnfleet.domain.reservations.rules import NS_PER_S, Refusal, Rule, utc
 from trnfleet.domain.reservations.states import EXTENDABLE
+from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
+    from trnfleet.domain.reservations.blocks import Block
+    from trnfleet.domain.reservations.occupancy import Occupancy
     from trnfleet.domain.reservations.states import BlockState, ReservationState
 
+MOST_EXTENSIONS = 200
+"""Extensions of one block, those included whose payment has failed."""
 _EXTENDABLE = frozenset(state.value for state in EXTENDABLE)
 
 
@@ -37,3 +46,64 @@ def why_not_extendable(
     if rules.days_of(start_ns, end_ns) >= rules.MOST_DAYS:
         return f"{rules.MOST_DAYS} d is the most"
     return ""
+
+
+def check_extendable(block: Block, now_ns: int) -> None:
+    """Refuse what cannot be extended now, by however few days.
+
+    Raises:
+        Refusal: it is in another state, it is too early or too late, or a payment is pending.
+    """
+    if block.state not in EXTENDABLE:
+        raise Refusal(
+            Rule.EXTENSION_STATE,
+            f"{block.id} is {block.state.value}; active and scheduled blocks can be extended",
+        )
+    if block.pending is not None:
+        raise Refusal(
+            Rule.EXTENSION_PENDING,
+            f"the payment of the last extension of {block.id} is pending until {utc(block.pending.pay_by_ns)}",
+        )
+    opens_ns = block.end_ns - rules.EXTENSION_EARLIEST_S * NS_PER_S
+    closes_ns = block.end_ns - rules.EXTENSION_LATEST_S * NS_PER_S
+    if len(block.extensions) >= MOST_EXTENSIONS:
+        raise ConfigError(f"{block.id} has {MOST_EXTENSIONS} extensions already, failed ones included")
+    if now_ns < opens_ns:
+        raise Refusal(
+            Rule.EXTENSION_TOO_EARLY,
+            f"{block.id} can be extended from 56 days before its end on, which is {utc(opens_ns)}",
+        )
+    if now_ns >= closes_ns:
+        raise Refusal(
+            Rule.EXTENSION_TOO_LATE,
+            f"{block.id} could be extended until an hour before its end, which was {utc(closes_ns)}",
+        )
+
+
+def check_longer(block: Block, days: int, occupancy: Occupancy) -> None:
+    """Refuse so many more days where a block cannot last these.
+
+    Raises:
+        Refusal: with the most that it can.
+    """
+    problem = why_not_longer(block, days, occupancy)
+    if problem is None:
+        return
+    rule, text = problem
+    shorter = filter(rules.is_duration, range(days - 1, 0, -1))
+    fits = next((each for each in shorter if why_not_longer(block, each, occupancy) is None), None)
+    near = "it cannot be extended any more" if fits is None else f"{fits} more days would fit"
+    raise Refusal(rule, f"{text}; {near}")
+
+
+def why_not_longer(block: Block, days: int, occupancy: Occupancy) -> tuple[Rule, str] | None:
+    """Return the rule that keeps a block from lasting so many more days, and in words; None where none does."""
+    end_ns = block.end_ns + days * rules.DAY_NS
+    total = rules.days_of(block.start_ns, end_ns)
+    if total > rules.MOST_DAYS:
+        return Rule.EXTENSION_TOTAL, f"{block.id} would last {total} days, {rules.MOST_DAYS} are the most"
+    if occupancy.busy(block.end_ns, end_ns, but=block.id)[list(block.places)].any():
+        text = f"another block follows on instances of {block.id} within {days} days after its end"
+        return Rule.CAPACITY, text
+    told = occupancy.too_many(len(block.places), block.end_ns, end_ns, but=block.id)
+    return (Rule.ACCOUNT_SIZE, told) if told else None

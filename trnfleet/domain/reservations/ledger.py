@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
-from trnfleet.domain.reservations import extending, presence, rules, search
+from trnfleet.domain.reservations import presence, rules, search
 from trnfleet.domain.reservations.blocks import (
     Block,
     Change,
@@ -19,6 +19,7 @@ from trnfleet.domain.reservations.blocks import (
     Offering,
     apply,
 )
+from trnfleet.domain.reservations.extension import check_extendable, check_longer, why_not_longer
 from trnfleet.domain.reservations.ids import id_of
 from trnfleet.domain.reservations.occupancy import Occupancy
 from trnfleet.domain.reservations.offers import Offers
@@ -126,8 +127,8 @@ class Ledger:
         """
         block = self._block(block_id)
         rules.check_duration(days, "an extension")
-        extending.check_extendable(block, self._now_ns)
-        extending.check_longer(block, days, self._occupancy)
+        check_extendable(block, self._now_ns)
+        check_longer(block, days, self._occupancy)
         return [self._offers.offer_longer(block, block.end_ns + days * rules.DAY_NS, self._now_ns)]
 
     def extend(self, offering_id: str) -> Block:
@@ -138,11 +139,11 @@ class Ledger:
         """
         offering = self._offers.taken_up(offering_id, ExtensionOffering, self._now_ns)
         block = self._block(offering.block_id)
-        extending.check_extendable(block, self._now_ns)
+        check_extendable(block, self._now_ns)
         if block.end_ns != offering.start_ns:
             raise Refusal(Rule.OFFERING, f"{block.id} ends at another time by now; look for extensions again")
         days = (offering.end_ns - offering.start_ns) // rules.DAY_NS
-        problem = extending.why_not_longer(block, days, self._occupancy)
+        problem = why_not_longer(block, days, self._occupancy)
         if problem is not None:
             rule, text = problem
             raise Refusal(rule, f"{text} by now; look for extensions again")

@@ -14,7 +14,7 @@ from textual.message import Message
 
 from trnfleet.domain.alerts.matchers import parse_matchers
 from trnfleet.domain.alerts.silences import preview
-from trnfleet.domain.lengths import parse_duration_s
+from trnfleet.domain.durations import parse_duration_s
 from trnfleet.domain.quantities import count
 from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.text import plain
