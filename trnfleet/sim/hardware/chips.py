@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.sim.hardware.columns import LANES, cut
-from trnfleet.sim.hardware.heat import Cooled, chip_offsets_c
+from trnfleet.sim.hardware.columns import LANES, cut, noisy, table, to_codes
 from trnfleet.sim.hardware.power import ChipHardware
-from trnfleet.sim.hardware.quantise import noisy, table, to_codes
+from trnfleet.sim.hardware.thermal import Cooled, chip_offsets_c
 from trnfleet.sim.jobs.activity import HBM_CEILING, LINK_CEILING
 from trnfleet.sim.rng import Stream
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnfleet.domain.metrics import BY_NAME, INSTANCE_METRICS
-from trnfleet.sim.hardware.quantise import noisy, to_codes
+from trnfleet.sim.hardware.columns import noisy, to_codes
 from trnfleet.sim.jobs.activity import EFA_CEILING, QUANTITIES
 from trnfleet.sim.rng import Stream
 

@@ -1,8 +1,9 @@
-"""What heat and limits of power leave of chips' speed.
+"""Temperatures of chips, and the speed that heat and power limits leave them.
 
-Owns the temperature of every instance's mean chip, without noise, and the law by which chips withhold peak. It goes
-over the whole fleet, since a job is as slow as its slowest chip, wherever that is. What a chip withholds is solved
-together with the temperature that follows from it, so that windows of any length settle without swinging.
+Owns the cooling constants of each instance type, each chip's fixed offset, and the temperature of every instance's mean
+chip, without noise; chips and throttling share them, so that both see the same temperature. Throttling covers the whole
+fleet, since a job is as slow as its slowest chip, in whatever shard that is. What a chip withholds is solved together with
+the temperature that follows from it, so that windows of any length settle without oscillating.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ import numpy as np
 from trnfleet.domain.hardware.power import Racks
 from trnfleet.errors import ConfigError
 from trnfleet.sim.hardware.columns import CHUNK_INSTANCES
-from trnfleet.sim.hardware.heat import Cooled, chip_offsets_c, most_offset_c
+from trnfleet.sim.rng import Stream
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.fleet import FleetFile
+    from trnfleet.domain.hardware.catalogue import CoolingKind
     from trnfleet.domain.layout import Layout
     from trnfleet.sim.rng import Noise
 
@@ -29,6 +31,54 @@ LEAST_PACE = 0.2
 PEAK_MEMORY_S = 300.0
 """A limit of power is held against the highest demand of about so long: assumed. Much longer than a step, so that the
 limit of a training job's compute phase outlasts its collectives."""
+OFFSET_C = 1.5
+"""Fixed differences between chips (airflow, paste, sensor), plus or minus degC: assumed."""
+_UNIT_CHIPS = 16
+
+
+class Cooled:
+    """The cooling of every instance type of a fleet."""
+
+    def __init__(self, layout: Layout, kind: CoolingKind) -> None:
+        """Look the types up in the hardware catalogue."""
+        of_types = [each.chip.cooling(kind) for each in layout.types]
+        self.resistance_c_per_w = np.array([each.thermal_resistance_c_per_w.value for each in of_types])
+        """Rise over the inlet for a watt; shape (types,)."""
+        self._time_constant_s = [each.thermal_time_constant_s.value for each in of_types]
+
+    def approach(self, elapsed_s: float) -> NDArray[np.float64]:
+        """Return how much of the way to its settled temperature a chip goes in `elapsed_s`, 0 to 1; shape (types,).
+
+        Exact for constant power, however long it lasts.
+        """
+        return np.array([-math.expm1(-elapsed_s / constant_s) for constant_s in self._time_constant_s])
+
+
+def offset_lanes(layout: Layout, noise: Noise, own: range) -> NDArray[np.uint16]:
+    """Return the draws that chips' offsets come from: shape (instances of `own`, 16), lanes beyond its chips unused."""
+    if not own:
+        return np.zeros((0, _UNIT_CHIPS), np.uint16)
+    reader = noise.lanes(Stream.THERMAL_OFFSET, 0, _UNIT_CHIPS * 2, own.start)
+    lanes: NDArray[np.uint16] = reader.take(len(own), np.uint16)
+    chips = np.diff(layout.chip_start[own.start : own.stop + 1])
+    lanes[np.arange(_UNIT_CHIPS) >= chips[:, None]] = 0
+    return lanes
+
+
+def chip_offsets_c(layout: Layout, noise: Noise, own: range) -> NDArray[np.float32]:
+    """Return each chip's fixed offset, degC: an even spread, from the seed and the chip's place in the fleet.
+
+    Shape (chip rows of the instances `own`,).
+    """
+    chips = np.diff(layout.chip_start[own.start : own.stop + 1])
+    lanes = offset_lanes(layout, noise, own)
+    return _degrees(lanes[np.arange(_UNIT_CHIPS) < chips[:, None]])
+
+
+def most_offset_c(layout: Layout, noise: Noise) -> NDArray[np.float64]:
+    """Return the offset of the hottest chip of each instance, degC; shape (instances,)."""
+    lanes = offset_lanes(layout, noise, range(len(layout.instances)))
+    return _degrees(lanes.max(axis=1)).astype(np.float64)
 
 
 class Throttled(NamedTuple):
@@ -219,3 +269,10 @@ def _share(room_w: NDArray[np.float64], wanted_w: NDArray[np.float64]) -> NDArra
     """Return the pace at which what is wanted fits the room; 1 where nothing is wanted."""
     share = np.divide(room_w, wanted_w, out=np.ones_like(wanted_w), where=wanted_w > 0.0)
     return np.clip(share, LEAST_PACE, 1.0)
+
+
+def _degrees(lanes: NDArray[np.uint16]) -> NDArray[np.float32]:
+    degrees: NDArray[np.float32] = (lanes.astype(np.float32) - np.float32(32_767.5)) * np.float32(
+        OFFSET_C / 32_767.5
+    )
+    return degrees

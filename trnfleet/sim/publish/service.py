@@ -13,8 +13,8 @@ from trnfleet import logs
 from trnfleet.domain.faults import FAULTS
 from trnfleet.errors import ConfigError
 from trnfleet.sim.publish.partition import partition
-from trnfleet.sim.publish.starts import Starts
 from trnfleet.sim.publish.state import (
+    Starts,
     descriptor,
     event_envelope,
     job_envelope,

@@ -1,4 +1,8 @@
-"""The state that a simulated fleet retains at the broker: descriptors, jobs, and whether the publisher is there."""
+"""The state that a simulated fleet retains at the broker: descriptors, jobs and presence, and the boots that they name.
+
+The agent of an instance that boots again is a new one: it has a boot id of its own and counts from 0. A replaced instance
+has another EC2 id, and the unit that it belongs to another revision.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import hashlib
 import math
 import secrets
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.jobs import JOB_STATES
@@ -21,9 +27,11 @@ from trnfleet.wire.messages import (
     encode_message,
 )
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.telemetry import Head
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Literal
 
     from trnfleet.sim.engine import Engine, Tick
@@ -45,6 +53,66 @@ def new_boot() -> str:
 def boot_after(boot: str, path: str, boots: int) -> str:
     """Return the boot id of an instance that has booted `boots` times since the simulator began."""
     return hashlib.sha256(f"{boot}:{path}:{boots}".encode()).hexdigest()[:16] if boots else boot
+
+
+class Starts:
+    """Follows an engine's instances as they boot and are replaced."""
+
+    def __init__(self, engine: Engine, boot: str, units: Sequence[Unit]) -> None:
+        self._engine = engine
+        self._units = units
+        self._run = boot
+        self.boot = [boot] * len(units)
+        """Boot id of each unit's telemetry."""
+        self.revision = [0] * len(units)
+        """Revision of each unit's descriptor."""
+        self._first_seq = [0] * len(units)
+        self._first_instance = np.array([unit.instances.start for unit in units], np.int64)
+        self._generation = engine.incidents.generation.copy()
+        self._boots = engine.incidents.boots.copy()
+
+    def head(self, number: int, seq: int, ts_ns: int) -> Head:
+        """Return the head of a unit's telemetry in the run's tick `seq`."""
+        return Head(self.boot[number], seq - self._first_seq[number], ts_ns)
+
+    def renew(self, seq: int) -> list[int]:
+        """Take note of instances that have come back since the last call; tick `seq` is their first.
+
+        Returns:
+            The units whose descriptors are to be published again, with their new revisions.
+        """
+        incidents, own = self._engine.incidents, self._engine.own
+        self._hold(own)
+        changed = (self._generation != incidents.generation) | (self._boots != incidents.boots)
+        back = np.flatnonzero((changed & ~self._engine.silent)[own.start : own.stop]) + own.start
+        if not len(back):
+            return []
+        self._generation[back] = incidents.generation[back]
+        self._boots[back] = incidents.boots[back]
+        place = np.searchsorted(self._first_instance, back, side="right") - 1
+        numbers: list[int] = np.unique(place).tolist()
+        for number in numbers:
+            unit = self._units[number]
+            self.revision[number] += 1
+            if unit.instances.stop - unit.instances.start == 1:
+                boots = int(self._boots[unit.instances.start])
+                self.boot[number] = boot_after(self._run, unit.path, boots)
+                self._first_seq[number] = seq
+        return numbers
+
+    def _hold(self, own: range) -> None:
+        """Let the count of units stand that say nothing in this tick: an agent numbers what it sends."""
+        silent = np.flatnonzero(self._engine.silent[own.start : own.stop]) + own.start
+        if not len(silent):
+            return
+        place = np.searchsorted(self._first_instance, silent, side="right") - 1
+        for number in np.unique(place).tolist():
+            if self._engine.silent[self._units[number].instances].all():
+                self._first_seq[number] += 1
+
+    def revise(self) -> None:
+        """Count a change that concerns every unit, such as of the clock."""
+        self.revision = [revision + 1 for revision in self.revision]
 
 
 def will_envelope(fleet: str, client_id: str, boot: str, *, root: str = DEFAULT_ROOT) -> Envelope:

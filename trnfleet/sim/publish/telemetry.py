@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from trnfleet.domain.fleet import Publishing
 from trnfleet.sim.placement import IDLE
 from trnfleet.sim.publish.partition import partition
-from trnfleet.sim.publish.starts import Starts
-from trnfleet.sim.publish.state import event_message, job_status
+from trnfleet.sim.publish.state import Starts, event_message, job_status
 from trnfleet.sim.reservations.messages import reservation_message
 from trnfleet.sim.sharding import owns
 from trnfleet.wire.messages import encode_message

@@ -12,8 +12,7 @@ from trnfleet.domain.hardware import topology
 from trnfleet.domain.hardware.catalogue import TRAINIUM2
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS
 from trnfleet.monitor.store.findings import THROTTLE_PCT
-from trnfleet.sim.hardware.heat import OFFSET_C
-from trnfleet.sim.hardware.thermal import Throttled
+from trnfleet.sim.hardware.thermal import OFFSET_C, Throttled
 from trnfleet.sim.jobs.activity import ACTIVITY, QUANTITIES, Phase, ramp_loss
 from trnfleet.sim.rng import Noise, Stream
 

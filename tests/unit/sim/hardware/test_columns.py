@@ -5,7 +5,8 @@ import pytest
 from support.sim.chips import Chips, make_fleet
 
 from trnfleet.domain.hardware import topology
-from trnfleet.sim.hardware.columns import CHUNK_INSTANCES, cut, gather_lanes
+from trnfleet.domain.metrics import BY_NAME
+from trnfleet.sim.hardware.columns import CHUNK_INSTANCES, cut, gather_lanes, noisy, table, to_codes
 
 
 def test_gathering_is_its_own_inverse() -> None:
@@ -31,3 +32,49 @@ def test_chunks_cover_what_is_asked_for_once_and_in_order(own: range) -> None:
         assert size % chunk.group == 0
         assert chunk.views["link_tx_bytes_per_s"].shape == (size, chunk.chips * 6)
         assert np.shares_memory(chunk.views["power_w"], chips.columns["power_w"])
+
+
+def test_codes_are_the_nearest() -> None:
+    """Half a step rounds up, whatever the scale's side of 1."""
+    assert to_codes(BY_NAME["throttle_pct"], np.array([0.0, 0.24, 0.25, 0.75, 12.3])).tolist() == [
+        0,
+        0,
+        1,
+        2,
+        25,
+    ]
+    assert to_codes(BY_NAME["efa_tx_bytes_per_s"], np.array([4.9e6, 5e6, 1.4e8])).tolist() == [0, 1, 14]
+
+
+@pytest.mark.parametrize("limit", [9_000, 60_000])
+def test_noise_lies_around_the_code_and_within_the_limit(limit: int) -> None:
+    """Base plus any bits of the mask is at most 1/16 of the code wide, on average the code, and never above the limit."""
+    codes = np.array([0, 1, 31, 32, 100, 5_000, 8_990, 9_000])
+    base, mask = noisy(codes, limit)
+    assert (base >= 0).all()
+    assert (base + mask <= limit).all()
+    assert (mask & (mask + 1) == 0).all(), "all bits below the highest"
+    assert (mask <= codes / 16).all()
+    free = codes + mask <= limit
+    middle = base + mask / 2
+    assert (np.abs(middle - codes)[free] <= 0.5).all()
+
+
+def test_a_value_near_zero_can_still_have_noise() -> None:
+    """Idle power varies by what `least` says, and stays at or above 0."""
+    base, mask = noisy(np.array([8, 0]), 10_000, least=15)
+    assert mask.tolist() == [15, 15]
+    assert base.tolist() == [1, 0]
+
+
+def test_tables_hold_sixteen_chips_side_by_side() -> None:
+    """A lane that is missing has the fill in every copy, in the metric's own type."""
+    metric = BY_NAME["link_tx_bytes_per_s"]
+    values = np.arange(12).reshape(2, 6)
+    missing = np.zeros((2, 6), np.bool_)
+    missing[1, 4:] = True
+    got = table(metric, values, missing, fill=metric.top, copies=16)
+    assert got.shape == (2, 96)
+    assert got.dtype == metric.dtype
+    assert (got[1].reshape(16, 6) == [6, 7, 8, 9, 65_535, 65_535]).all()
+    assert (got[0].reshape(16, 6) == np.arange(6)).all()

@@ -9,8 +9,7 @@ from trnfleet.domain.fleet import FleetFile, Publishing
 from trnfleet.domain.scenario import Scenario
 from trnfleet.sim.engine import Engine, to_ns
 from trnfleet.sim.publish.partition import partition
-from trnfleet.sim.publish.starts import Starts
-from trnfleet.sim.publish.state import boot_after
+from trnfleet.sim.publish.state import Starts, boot_after
 from trnfleet.sim.sharding import WHOLE, Shard
 
 BOOT = "00112233aabbccdd"
