@@ -11,6 +11,7 @@ import termios
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from trnfleet import logs
 from trnfleet.errors import TrnfleetError
 from trnfleet.tasks import background
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.replay.playback import Deck
     from trnfleet.tui.app import FleetApp
+
+log = logs.get_logger(__name__)
 
 END_LIMIT_S = 1.5
 """Longest wait for the app's own end after a signal."""
@@ -84,9 +87,16 @@ async def run_app(
     running = dict(showing.running)
     if desk is not None and desk.writer is not None:
         running["desk"] = desk.writer.run()
-    with _ended_by_signals(app):
-        async with background(**running):
-            await app.run_async()
+    try:
+        with _ended_by_signals(app):
+            async with background(**running):
+                await app.run_async()
+    except (TrnfleetError, OSError):
+        raise
+    except Exception as error:
+        # What runs behind the app has failed; Textual has given the terminal back.
+        log.exception("app_failed")
+        raise TrnfleetError(f"the app failed: {type(error).__name__}; the log is {log_file}") from error
     if app.return_code == 1:
         raise TrnfleetError(f"the app failed; the log is {log_file}")
     return app.return_code or 0

@@ -17,7 +17,9 @@ import numpy as np
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.filter import ANSIToTruecolor
+from textual.worker import WorkerFailed
 
+from trnfleet import logs
 from trnfleet.domain.address import Level, level_of
 from trnfleet.text import plain
 from trnfleet.tui import theme
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
     from trnfleet.monitor.replay.playback import Deck
     from trnfleet.monitor.store.events import Event
     from trnfleet.tui.desktop_notifications import Notice
+
+log = logs.get_logger(__name__)
 
 TICK_S = 0.1
 BARS_EVERY_S = 0.4
@@ -298,6 +302,18 @@ class FleetApp(TimeKeys):
         message.stop()
         self.highlight.reservation_id = message.reservation_id
         self.go(self.highlight.place(), FLEET)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Write what ends the app to its log, too: the terminal's scrollback is all that Textual leaves it in."""
+        cause = error.error if isinstance(error, WorkerFailed) else error
+        log.error(
+            "app_failed",
+            view=self._page.title,
+            width=self.size.width,
+            height=self.size.height,
+            exc_info=cause,
+        )
+        super()._handle_exception(error)
 
     async def action_quit(self) -> None:
         """End with status 0."""

@@ -40,13 +40,13 @@ IDLE = {
 """Rules of which the fleet below keeps both true."""
 PLACE = "trnfleet.monitor"
 STAGES = [
-    ("freshness", f"{PLACE}.store.Store.refresh_states"),
-    ("roll-ups", f"{PLACE}.rollup.Rollups.passes"),
-    ("findings", f"{PLACE}.findings.search"),
-    ("reservations", f"{PLACE}.reservations.Reservations.compute"),
+    ("freshness", f"{PLACE}.store.store.Store.refresh_states"),
+    ("roll-ups", f"{PLACE}.store.rollup.Rollups.passes"),
+    ("findings", f"{PLACE}.store.findings.search"),
+    ("reservations", f"{PLACE}.reservations.table.Reservations.compute"),
     ("alerts", f"{PLACE}.monitor.Monitor.readings"),
-    ("history", f"{PLACE}.history.History.push"),
-    ("layout", f"{PLACE}.ingest.Ingest.rebuild"),
+    ("history", f"{PLACE}.store.history.History.push"),
+    ("layout", f"{PLACE}.ingest.ingest.Ingest.rebuild"),
 ]
 
 

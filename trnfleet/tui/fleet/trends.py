@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from trnfleet.domain.layout import FLEET_NODE
 from trnfleet.domain.quantities import with_unit
 from trnfleet.monitor.store.fields import BY_KEY
@@ -66,11 +64,11 @@ class Trends(LineView, can_focus=False):
     def _chart(self, key: str, width: int, height: int) -> list[Parts]:
         """Return a title line and an area chart of one field over the last seconds, one column a second."""
         store, field = self.monitor.store, BY_KEY[key]
-        series = self.monitor.history.series(store.layout, FLEET_NODE, key)[-width:]
+        series = self.monitor.history.series(store.layout, FLEET_NODE, key)
         low, high = field.scale(store.layout)
         if not field.is_ratio:
             high *= max(1, store.layout.chips)
-        values = np.concatenate([np.full(width - len(series), np.nan), series])
+        values = charts.bucket(series, width, 1)
         now = with_unit(float(series[-1]) if len(series) else None, field.unit)
         # History has a sample for each second of the wall clock, whatever the fleet's own time does.
         span = f"last {width} s" + (" wall" if self.monitor.moment().speed != 1.0 else "")

@@ -28,6 +28,9 @@ def bucket(series: NDArray[Any], cells: int, per_cell: int, total: int | None = 
         per_cell: Samples that a cell is the mean of.
         total: Samples taken since the start, of which `series` are the last ones; its length where there were no more.
     """
+    if cells <= 0:
+        # Beside its label nothing of a chart may be left.
+        return np.zeros(0)
     values = np.asarray(series, dtype=np.float64)[-cells * per_cell :]
     after = -(len(series) if total is None else total) % per_cell
     before = -(len(values) + after) % per_cell

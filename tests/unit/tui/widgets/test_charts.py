@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -68,3 +69,11 @@ def test_texts_are_as_wide_as_asked(text: str, width: int) -> None:
     """Wide characters count twice."""
     assert width_of(((fit(text, width), None),)) == width  # type: ignore[arg-type]  # styles do not matter here
     assert len(right("12.5", 7)) == 7
+
+
+@pytest.mark.parametrize("cells", [0, -1, -30])
+def test_no_room_is_an_empty_chart(cells: int) -> None:
+    """A panel that is narrower than its labels has no chart, whatever samples there are."""
+    assert bucket(np.arange(20.0), cells, 4).tolist() == []
+    assert spark(bucket(np.arange(20.0), cells, 4), 0.0, 20.0) == ""
+    assert area(bucket(np.arange(20.0), cells, 4), 0.0, 20.0, 3) == ["", "", ""]

@@ -1,0 +1,71 @@
+"""The app in terminals that are too small for anything: whatever the view, it is drawn as far as there is room."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.monitor.rules import HOT, rules_of
+from tui.test_app import fed, made, tick
+
+from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.tui.app import view_classes
+
+if TYPE_CHECKING:
+    from support.monitor.feed import Feed
+    from textual.pilot import Pilot
+
+    from trnfleet.tui.app import FleetApp
+    from trnfleet.tui.view import View
+
+SIZES = [
+    (1, 1), (1, 3), (2, 1), (2, 2), (3, 1), (3, 3), (1, 40), (5, 1), (5, 5), (10, 2), (20, 5), (200, 1),
+]  # fmt: skip  # a table
+KEYS = ("down", "up", "right", "left", "plus", "minus", "m", "end", "home", "tab", "w", "enter", "escape")
+"""Keys that move or zoom in most views."""
+
+
+def full() -> Feed:
+    """Return a fleet with something of everything: jobs, findings, an alert, an event, a reservation."""
+    feed = fed()
+    feed.monitor.ingest.alerts = Alerts("demo", rules_of(HOT))
+    feed.monitor.apply([feed.reservation("cr-1", "uc1/us-0001"), feed.event(severity="critical")])
+    return feed
+
+
+async def draw(app: FleetApp, pilot: Pilot[None], feed: Feed) -> None:
+    """Paint news of every kind."""
+    feed.tick()
+    await tick(app, pilot, feed)
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_every_view_is_drawn_at_every_size(size: tuple[int, int]) -> None:
+    """Views open, move and zoom at a size at which next to nothing of them is seen."""
+    feed = full()
+    app = made(feed)
+    async with app.run_test(size=size) as pilot:
+        for kind in view_classes():
+            await pilot.press(kind.key)
+            await draw(app, pilot, feed)
+            await pilot.press(*KEYS)
+            await draw(app, pilot, feed)
+            app.go("uc1/us-0001/trn2u-0001-0/chip05", kind.title)
+            await draw(app, pilot, feed)
+        await pilot.press("question_mark", "escape")
+        assert app._exception is None
+        assert feed.monitor.alerts.active()
+
+
+@pytest.mark.parametrize("kind", view_classes(), ids=lambda kind: kind.title)
+async def test_a_view_follows_a_terminal_that_shrinks_and_grows(kind: type[View]) -> None:
+    """A terminal is made as small as can be and large again, while a view is on the screen."""
+    feed = full()
+    app = made(feed)
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.go("", kind.title)
+        for size in ((1, 1), (3, 3), (120, 40), (2, 1), (1, 3), (20, 5), (3, 1), (120, 40)):
+            await pilot.resize_terminal(*size)
+            await draw(app, pilot, feed)
+        assert app._exception is None
+        assert app.page.title == kind.title
