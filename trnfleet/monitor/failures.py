@@ -10,11 +10,13 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
+from trnfleet.monitor.slices import LayoutChanged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from trnfleet.monitor.ingest.sequence import Pipeline
+    from trnfleet.monitor.slices import Slices
 
 log = logs.get_logger(__name__)
 
@@ -57,10 +59,16 @@ def guard(counts: Pipeline, stage: str) -> Iterator[None]:
         fail(counts, stage, error)
 
 
-def guarded(counts: Pipeline | None, stage: str, work: Iterator[None]) -> Iterator[None]:
-    """Run a stage in slices; where it fails, what follows goes on with what the stage left. Without counts it raises."""
+def guarded(counts: Pipeline | None, stage: str, work: Iterator[None]) -> Slices[None]:
+    """Run a stage in slices; where it fails, what follows goes on with what the stage left. Without counts it raises.
+
+    Raises:
+        LayoutChanged: it is no failure, and ends whatever the stage is a part of.
+    """
     try:
         yield from work
+    except LayoutChanged:
+        raise
     except Exception as error:
         if counts is None:
             raise

@@ -6,6 +6,7 @@ served in between.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +24,7 @@ from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Readings
 from trnfleet.monitor.failures import guard, guarded
 from trnfleet.monitor.ingest.ingest import Ingest
+from trnfleet.monitor.slices import LayoutChanged, batch_slices, finish
 from trnfleet.monitor.store import fields, findings
 from trnfleet.monitor.store.history import History
 from trnfleet.monitor.store.rollup import Rollups
@@ -32,13 +34,14 @@ from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.topics import DEFAULT_ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.inputs import Instant
     from trnfleet.monitor.ingest.sequence import Pipeline
     from trnfleet.monitor.reservations.table import Reservation, Reservations
+    from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.clocks import Moment
     from trnfleet.monitor.store.events import Events
     from trnfleet.monitor.store.findings import Findings
@@ -47,9 +50,6 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
-SLICE_BYTES = 1_500_000
-SLICE_MESSAGES = 32
-"""What is applied between two turns of other tasks: about 1 ms of work."""
 GATHER_S = 0.02
 """How long messages gather between two batches: many a batch cost much less than one by one."""
 REBUILD_EVERY_S = 2.0
@@ -264,10 +264,9 @@ class Monitor:
 
     def compute(self) -> None:
         """Bring freshness, roll-ups and findings up to date in one go (for tests and one-shot commands)."""
-        for _ in self.passing():
-            pass
+        finish(self.passing())
 
-    def passing(self) -> Iterator[None]:
+    def passing(self) -> Slices[None]:
         """Bring freshness, roll-ups, findings and alerts up to date, giving way after each slice of work."""
         self.lay_out()
         self._refresh_states()
@@ -395,7 +394,7 @@ class Monitor:
 
     async def _read(self) -> None:
         while batch := await self._source.take():
-            for part in slices(batch):
+            for part in batch_slices(batch):
                 self.apply(part)
                 await self.clock.sleep(0)
             await self.clock.sleep(GATHER_S)
@@ -414,11 +413,11 @@ class Monitor:
             own_s = clock.monotonic_s() - begun_s
             if self.store.revision != done or begun_s - done_s >= longest:
                 done, done_s = self.store.revision, begun_s
-                slices = self._pass_slices()
+                work = self._pass_slices()
                 going = True
                 while going:
                     slice_s = clock.monotonic_s()
-                    going = next(slices, _END) is not _END
+                    going = next(work, _END) is not _END
                     own_s += clock.monotonic_s() - slice_s
                     await clock.sleep(0)
             pause_s = min(longest, max(shortest, own_s / PASS_SHARE))
@@ -428,37 +427,37 @@ class Monitor:
         with guard(self.counts, "freshness"):
             self.store.refresh_states(self.clock.monotonic_s(), self.ingest.publisher_online())
 
-    def _pass_slices(self) -> Iterator[None]:
-        """Bring all that follows from the store up to date, giving way after each slice of work.
+    def _pass_slices(self) -> Slices[None]:
+        """Bring all that follows from the store up to date, in slices.
 
-        A stage that fails leaves what it made before, and the others go on.
+        A stage that fails, or that a new layout overtakes, leaves what it made before, and the others go on.
         """
         counts = self.counts
-        yield from guarded(counts, "roll-ups", self._rollup_slices())
-        yield from guarded(counts, "findings", self._finding_slices())
+        yield from self._stage("roll-ups", self._rollup_slices())
+        yield from self._stage("findings", self._finding_slices())
         if len(self.reservations) or self.reservations.table():
-            yield from guarded(counts, "reservations", self._reservation_slices())
+            yield from self._stage("reservations", self._reservation_slices())
         if self.evaluates_alerts and self.alerts.rules:
-            yield from guarded(counts, "alerts", self._alert_slices())
+            yield from self._stage("alerts", self._alert_slices())
         with guard(counts, "history"):
             self._take_sample()
         if self.on_pass is not None:
             with guard(counts, "time bar"):
                 self.on_pass()
 
-    def _rollup_slices(self) -> Iterator[None]:
+    def _stage(self, name: str, work: Slices[None]) -> Slices[None]:
+        """Run one stage of a pass; a new layout ends it, and the next pass does it again."""
+        with contextlib.suppress(LayoutChanged):
+            yield from guarded(self.counts, name, work)
+
+    def _rollup_slices(self) -> Slices[None]:
         yield from self.rollups.passes(self.store)
 
-    def _finding_slices(self) -> Iterator[None]:
-        found = findings.NOTHING
-        jobs = self.ingest.jobs.values()
-        for found in findings.search(self.store, self.rollups, jobs):  # noqa: B007  the last one is complete
-            yield
-        if self.rollups.generation == self.store.generation:
-            # A pass that a new layout has overtaken found nothing that could be trusted.
-            self.findings = self._holder.hold(found, self.clock.monotonic_s())
+    def _finding_slices(self) -> Slices[None]:
+        found = yield from findings.search(self.store, self.rollups, self.ingest.jobs.values())
+        self.findings = self._holder.hold(found, self.clock.monotonic_s())
 
-    def _reservation_slices(self) -> Iterator[None]:
+    def _reservation_slices(self) -> Slices[None]:
         ingest = self.ingest
         boots = ingest.publishers.boots_online()
         yield from self.reservations.compute(
@@ -482,7 +481,7 @@ class Monitor:
             self.message_rate = (self.counts.messages - marked) / max(1e-3, now_s - marked_s)
             self._rate_mark = (now_s, self.counts.messages)
 
-    def _alert_slices(self) -> Iterator[None]:
+    def _alert_slices(self) -> Slices[None]:
         """Hold the rules against a whole second of monitor time that has begun, giving way after each slice."""
         if not self.store.layout.instances or self.rollups.generation != self.store.generation:
             return
@@ -566,19 +565,3 @@ def _copied(ingest: Ingest) -> Ingest:
     """Return a copy of what came in that nobody listens to."""
     listener = ingest.alerts.listener
     return copy.deepcopy(ingest, {id(listener): None})
-
-
-def slices(batch: list[Envelope]) -> list[list[Envelope]]:
-    """Cut a batch into parts that take about a millisecond each, between which others have their turn."""
-    parts: list[list[Envelope]] = []
-    part: list[Envelope] = []
-    size = 0
-    for envelope in batch:
-        part.append(envelope)
-        size += len(envelope.payload)
-        if size >= SLICE_BYTES or len(part) >= SLICE_MESSAGES:
-            parts.append(part)
-            part, size = [], 0
-    if part:
-        parts.append(part)
-    return parts

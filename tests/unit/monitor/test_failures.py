@@ -12,8 +12,14 @@ from support.monitor.rules import rules_of
 from trnfleet.monitor import failures
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.failures import LOGGED_EACH, fail, guard, guarded
+from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.ingest.sequence import Pipeline
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.reservations.table import Reservations
+from trnfleet.monitor.store import findings
+from trnfleet.monitor.store.history import History
+from trnfleet.monitor.store.rollup import Rollups
+from trnfleet.monitor.store.store import Freshness, Store
 from trnfleet.tasks import background
 from trnfleet.tui.status import status
 from trnfleet.tui.widgets.bar import text_of
@@ -38,16 +44,16 @@ IDLE = {
     "summary": "x",
 }
 """Rules of which the fleet below keeps both true."""
-PLACE = "trnfleet.monitor"
-STAGES = [
-    ("freshness", f"{PLACE}.store.store.Store.refresh_states"),
-    ("roll-ups", f"{PLACE}.store.rollup.Rollups.passes"),
-    ("findings", f"{PLACE}.store.findings.search"),
-    ("reservations", f"{PLACE}.reservations.table.Reservations.compute"),
-    ("alerts", f"{PLACE}.monitor.Monitor.readings"),
-    ("history", f"{PLACE}.store.history.History.push"),
-    ("layout", f"{PLACE}.ingest.ingest.Ingest.rebuild"),
+STAGES: list[tuple[str, object, str]] = [
+    ("freshness", Store, "refresh_states"),
+    ("roll-ups", Rollups, "passes"),
+    ("findings", findings, "search"),
+    ("reservations", Reservations, "compute"),
+    ("alerts", Monitor, "readings"),
+    ("history", History, "push"),
+    ("layout", Ingest, "rebuild"),
 ]
+"""Stages, and the function without which each fails."""
 
 
 class Log:
@@ -85,15 +91,15 @@ def fed() -> Feed:
     return feed
 
 
-@pytest.mark.parametrize(("stage", "place"), STAGES)
+@pytest.mark.parametrize(("stage", "owner", "name"), STAGES)
 async def test_a_stage_that_fails_stops_no_other(
-    monkeypatch: pytest.MonkeyPatch, log: Log, stage: str, place: str
+    monkeypatch: pytest.MonkeyPatch, log: Log, stage: str, owner: object, name: str
 ) -> None:
     """Passes go on, all else follows the telemetry, and the failure is counted, logged once and shown."""
     feed = fed()
     monitor = feed.monitor
     revision, evaluations = monitor.rollups.revision, monitor.alerts.evaluations
-    monkeypatch.setattr(place, broken)
+    monkeypatch.setattr(owner, name, broken)
     async with background(passes=monitor._keep_passing()):
         for _ in range(5):
             monitor.apply(feed.telemetry())

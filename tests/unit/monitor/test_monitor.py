@@ -8,7 +8,8 @@ from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.queue_source import QueueSource
 
 from trnfleet.clock import ManualClock
-from trnfleet.monitor.monitor import Monitor, RackPower, slices
+from trnfleet.monitor.monitor import Monitor, RackPower
+from trnfleet.monitor.slices import batch_slices
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.wire.ports import Envelope
 
@@ -58,9 +59,9 @@ def test_batches_are_cut_by_messages_and_bytes() -> None:
     """A large batch becomes parts that take about a millisecond each, in order."""
     small = [Envelope(str(number), b"x") for number in range(100)]
     large = [Envelope(str(number), b"x" * 800_000) for number in range(5)]
-    assert [len(part) for part in slices(small)] == [32, 32, 32, 4]
-    assert [len(part) for part in slices(large)] == [2, 2, 1]
-    assert [each for part in slices(small) for each in part] == small
+    assert [len(part) for part in batch_slices(small)] == [32, 32, 32, 4]
+    assert [len(part) for part in batch_slices(large)] == [2, 2, 1]
+    assert [each for part in batch_slices(small) for each in part] == small
 
 
 def test_power_to_the_meter() -> None:

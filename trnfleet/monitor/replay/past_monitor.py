@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.monitor.ingest.sequence import Pipeline
-from trnfleet.monitor.monitor import slices
+from trnfleet.monitor.slices import batch_slices
 from trnfleet.wire.ports import RECORDING, LinkStatus
 from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from trnfleet.monitor.monitor import Monitor, Snapshot
     from trnfleet.monitor.replay.clock import TapeClock
+    from trnfleet.monitor.slices import Slices
     from trnfleet.wire.ports import Envelope, Keyframe, Stored, Tape
 
 GATHER_NS = 20_000_000
@@ -73,7 +74,7 @@ class Past:
         """How long nothing has come at the present place."""
         return self.position_ns - self._heard_ns
 
-    def begin(self) -> Iterator[None]:
+    def begin(self) -> Slices[None]:
         """Go to before the tape's first message, in slices: what holds there is known, and nothing is evaluated yet."""
         before_ns = self._tape.start_ns - 1
         keyframe = self._tape.keyframe(before_ns)
@@ -87,7 +88,7 @@ class Past:
         self._clock.position_ns = self._heard_ns = position_ns
         self.monitor.restore(snapshot)
 
-    def rebuild(self, position_ns: int) -> Iterator[None]:
+    def rebuild(self, position_ns: int) -> Slices[None]:
         """Go to any place by the keyframe before it, in slices; what came before that is not known.
 
         Of telemetry only the newest message of a topic is applied, so that counts begin anew here.
@@ -104,7 +105,7 @@ class Past:
         self.monitor.ingest.counts = Pipeline()
         yield from self.settle()
 
-    def advance(self, until_ns: int) -> Iterator[None]:
+    def advance(self, until_ns: int) -> Slices[None]:
         """Apply all up to a place, with a pass at every whole second on the way, in slices.
 
         Whoever stops half-way throws the past away: a part of what came at one time may have been applied.
@@ -126,12 +127,12 @@ class Past:
             due_ns = self._next_due(due_ns)
         self._clock.position_ns = max(self.position_ns, until_ns)
 
-    def reach(self, until_ns: int) -> Iterator[None]:
+    def reach(self, until_ns: int) -> Slices[None]:
         """Advance to a place, and show it."""
         yield from self.advance(until_ns)
         yield from self.settle()
 
-    def settle(self) -> Iterator[None]:
+    def settle(self) -> Slices[None]:
         """Make a pass at the present place, so that it shows what has been applied."""
         return self.monitor.passing()
 
@@ -141,21 +142,21 @@ class Past:
             every_ns, quiet_ns = max(QUIET_EVERY_NS, every_ns * 10), quiet_ns * 10
         return (time_ns // every_ns + 1) * every_ns
 
-    def _pass_at(self, time_ns: int) -> Iterator[None]:
+    def _pass_at(self, time_ns: int) -> Slices[None]:
         self._clock.position_ns = time_ns
         return self.monitor.passing()
 
-    def _apply(self, batch: list[Stored]) -> Iterator[None]:
+    def _apply(self, batch: list[Stored]) -> Slices[None]:
         """Apply what came at about one time, as of the last of it."""
         if not batch:
             return
         self._clock.position_ns = self._heard_ns = max(self.position_ns, batch[-1].time_ns)
         at_s = self._clock.at_s
-        for part in slices([each.envelope._replace(received_s=at_s(each.time_ns)) for each in batch]):
+        for part in batch_slices([each.envelope._replace(received_s=at_s(each.time_ns)) for each in batch]):
             self.monitor.apply(part)
             yield
 
-    def _apply_keyframe(self, keyframe: Keyframe, position_ns: int) -> Iterator[None]:
+    def _apply_keyframe(self, keyframe: Keyframe, position_ns: int) -> Slices[None]:
         """Apply retained state, then the newest telemetry at the times at which it came."""
         state: list[Stored] = []
         values: list[Stored] = []
@@ -165,14 +166,14 @@ class Past:
         # State holds from before the first value on, whenever its last repetition came.
         first_ns = min(position_ns, values[0].time_ns if values else keyframe.time_ns)
         self._clock.position_ns = first_ns
-        for part in slices([each.envelope for each in state]):
+        for part in batch_slices([each.envelope for each in state]):
             self.monitor.apply(part)
             yield
         # Values must find their rows, or they would be held back and be taken for newer than they are.
         self.monitor.lay_out()
         yield from self._apply_grouped(values)
 
-    def _apply_newest(self, read: Iterable[Stored]) -> Iterator[None]:
+    def _apply_newest(self, read: Iterable[Stored]) -> Slices[None]:
         """Apply state and events in order, and of telemetry the newest message of each topic."""
         rest: list[Stored] = []
         newest: dict[str, Stored] = {}
@@ -187,7 +188,7 @@ class Past:
         both.sort(key=lambda stored: stored.time_ns)
         yield from self._apply_grouped(both)
 
-    def _apply_grouped(self, stored: list[Stored]) -> Iterator[None]:
+    def _apply_grouped(self, stored: list[Stored]) -> Slices[None]:
         batch: list[Stored] = []
         for each in stored:
             if batch and each.time_ns - batch[0].time_ns > GATHER_NS:

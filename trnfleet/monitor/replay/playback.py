@@ -405,7 +405,7 @@ class Deck:
         is_there = self._past is not None and self._past.position_ns >= self._tape.start_ns - 1
         if self._past is not None and is_there and 0 <= ahead_s <= NEAR_S:
             past = self._past
-            work = past.reach(wish_ns)
+            work: Iterator[None] = past.reach(wish_ns)
         else:
             past = self._new_past()
             found = self.timeline.snapshot(wish_ns)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.descriptors import Descriptors
     from trnfleet.wire.reservations import ReservationMessage
 
@@ -54,7 +53,7 @@ class Holding:
             kept.pop(name, None)
         self._due.discard(name)
 
-    def find(self, layout: Layout, generation: int, descriptors: Descriptors) -> Iterator[None]:
+    def find(self, layout: Layout, generation: int, descriptors: Descriptors) -> Slices[None]:
         """Bring `rows` up to date, giving way after each slice; left half-way, the next call goes on.
 
         Args:
@@ -80,7 +79,7 @@ class Holding:
                 found = 0
                 yield
 
-    def _find_addresses(self, descriptors: Descriptors) -> Iterator[None]:
+    def _find_addresses(self, descriptors: Descriptors) -> Slices[None]:
         """Look for the EC2 ids that were not looked for in these descriptors; what has moved is due."""
         changes = descriptors.changes
         if changes == self._described and not any(self._ec2_ids.get(name) for name in self._due):

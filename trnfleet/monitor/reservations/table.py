@@ -20,16 +20,18 @@ from trnfleet.errors import WireError
 from trnfleet.monitor.failures import fail
 from trnfleet.monitor.reservations.members import Holding
 from trnfleet.monitor.reservations.usage import Look, Usage
+from trnfleet.monitor.slices import checkpoint, require
 from trnfleet.monitor.store import fields
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from numpy.typing import NDArray
 
     from trnfleet.monitor.ingest.sequence import Pipeline
     from trnfleet.monitor.reservations.usage import UsageHour
+    from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.clocks import Moment
     from trnfleet.monitor.sources.descriptors import Descriptors
     from trnfleet.monitor.store.rollup import Rollups
@@ -219,8 +221,8 @@ class Reservations:
         boots_online: Collection[str],
         descriptors: Descriptors,
         counts: Pipeline | None = None,
-    ) -> Iterator[None]:
-        """Bring the table up to date, giving way after each slice; it changes all at once at the end.
+    ) -> Slices[None]:
+        """Bring the table up to date in slices; it changes all at once at the end.
 
         Args:
             store: The newest values.
@@ -229,11 +231,13 @@ class Reservations:
             boots_online: Starts of publishers that are there.
             descriptors: Which tell the EC2 ids of instances.
             counts: Where a reservation is counted that cannot be looked at, and is left out; without it the pass fails.
+
+        Raises:
+            LayoutChanged: the store has another layout now; the table is as before.
         """
         layout, generation = store.layout, store.generation
         yield from self._holding.find(layout, generation, descriptors)
-        if not store.generation == generation == self._holding.generation:
-            return
+        require(store, generation)
         count = len(layout.instances)
         util = np.full(count, np.nan)
         if rollups.ready and rollups.generation == generation and count:
@@ -241,7 +245,7 @@ class Reservations:
             values = fields.BY_KEY["nc_util_pct"].values(store, rollups, Level.INSTANCE, None)
             util = np.where(live, values, np.nan)
         sums = _Sums.of(util)
-        yield
+        yield from checkpoint(store, generation)
         table: list[Reservation] = []
         holder = np.full(count, -1, np.int32)
         for number, kept in enumerate(sorted(self._kept.values(), key=lambda each: each.sort_key)):
@@ -257,10 +261,9 @@ class Reservations:
                 for run in rows:
                     holder[run.start : run.stop] = len(table) - 1
             if number % SLICE == SLICE - 1:
-                yield
-        if store.generation == generation == self._holding.generation:
-            self._table, self._of_instances = table, holder
-            self.revision += 1
+                yield from checkpoint(store, generation)
+        self._table, self._of_instances = table, holder
+        self.revision += 1
 
     def watch(self, moment: Moment) -> None:
         """Take note of how all active reservations are used at an instant, about once a second."""

@@ -28,6 +28,8 @@ from trnfleet.wire.messages import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from trnfleet.monitor.slices import Slices
+
 SLICE = 8
 """Descriptors that are searched between two turns of other tasks."""
 
@@ -136,7 +138,7 @@ class Descriptors:
             self.changes += 1
         return gone is not None
 
-    def search_ec2(self, wanted: set[str], found: dict[str, str]) -> Iterator[None]:
+    def search_ec2(self, wanted: set[str], found: dict[str, str]) -> Slices[None]:
         """Fill in the addresses of instances by their EC2 ids, as far as descriptors tell; give way after each slice.
 
         It looks into all descriptors, so that it is for when reservations change and not for every tick.

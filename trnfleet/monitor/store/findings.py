@@ -15,14 +15,16 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.hardware.topology import DIRECTIONS
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
+from trnfleet.monitor.slices import checkpoint, finish, require
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection
 
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store
     from trnfleet.wire.messages import JobMessage
@@ -92,23 +94,24 @@ NOTHING = Findings((), 0)
 
 def find(store: Store, rollups: Rollups, jobs: Collection[JobMessage] = ()) -> Findings:
     """Return what needs a look in a store whose roll-ups are up to date, and among its jobs."""
-    found = NOTHING
-    for found in search(store, rollups, jobs):  # noqa: B007  the last one is complete
-        pass
-    return found
+    return finish(search(store, rollups, jobs))
 
 
-def search(store: Store, rollups: Rollups, jobs: Collection[JobMessage] = ()) -> Iterator[Findings]:
-    """Look for one kind after the other, giving way after each; the last result is complete.
+def search(store: Store, rollups: Rollups, jobs: Collection[JobMessage] = ()) -> Slices[Findings]:
+    """Return what needs a look, one slice a kind.
 
     The work is bounded: what is found is counted in columns, and only the first `LIMIT` of a kind become objects.
+
+    Raises:
+        LayoutChanged: the roll-ups belong to another layout, or the layout has changed since.
     """
+    generation = rollups.generation
+    require(store, generation)
+    if not store.layout.instances:
+        return NOTHING
     shown: list[Finding] = []
     total = 0
-    uneven = np.zeros((0, len(DIRECTIONS)), np.bool_)
-    if rollups.ready and rollups.generation == store.generation:
-        for uneven in _uneven_links(store):  # noqa: B007  the last one is complete
-            yield NOTHING
+    uneven = yield from _uneven_links(store)
     finders: tuple[tuple[str, Callable[[Store, Rollups], _Found]], ...] = (
         ("silent", _silent),
         ("job", partial(_jobs_down, jobs)),
@@ -121,12 +124,11 @@ def search(store: Store, rollups: Rollups, jobs: Collection[JobMessage] = ()) ->
         ("HBM full", _full),
     )
     for kind, finder in finders:
-        if rollups.generation != store.generation or not store.layout.instances:
-            return
         found, count = finder(store, rollups)
         shown.extend(finding._replace(kind=kind) for finding in found)
         total += count
-        yield Findings(tuple(sorted(shown)), total)
+        yield from checkpoint(store, generation)
+    return Findings(tuple(sorted(shown)), total)
 
 
 class Holder:
@@ -258,8 +260,9 @@ def _throttled(store: Store, rollups: Rollups) -> _Found:
     )
 
 
-def _uneven_links(store: Store) -> Iterator[NDArray[np.bool_]]:
-    """Yield instances x directions, whether a link can be slow there, filled slice by slice; the last is complete."""
+def _uneven_links(store: Store) -> Slices[NDArray[np.bool_]]:
+    """Return instances x directions, whether a link can be slow there."""
+    generation = store.generation
     layout, metric = store.layout, BY_NAME["link_tx_bytes_per_s"]
     codes = store.columns[metric.name]
     least = metric.code_of(SLOW_LINK_MIN_BYTES_PER_S)
@@ -275,7 +278,8 @@ def _uneven_links(store: Store) -> Iterator[NDArray[np.bool_]]:
         uneven[first:last] = (
             (highest >= least) & (highest != metric.top) & (lowest < SLOW_LINK_SHARE * highest)
         )
-        yield uneven
+        yield from checkpoint(store, generation)
+    return uneven
 
 
 def _links_slow(uneven: NDArray[np.bool_], store: Store, _rollups: Rollups) -> _Found:

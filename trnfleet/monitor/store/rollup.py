@@ -1,8 +1,12 @@
 """Roll-ups: every metric at every level from instance to fleet, with what they cover.
 
 A node's roll-up is made of the chips below it that are live; where none is live, of the last values known (which is
-drawn dimmed). Values that are not available are skipped, and `covered` says how many chips went in. Work is cut into
-slices, so that whoever runs it can serve keys in between.
+drawn dimmed). Values that are not available are skipped, and `covered` says how many chips went in.
+
+A pass runs in slices (`monitor/slices.py`) of one metric over some instances. Its arrays become the roll-ups only at the end,
+together and with the generation of the layout that they were computed for. Where the store's generation is another one, the
+roll-ups are stale: their rows belong to the layout before, until the next pass ends. Readers compare `generation` with the
+store's before they join rows of both; views read the old roll-ups with `layout`, which is theirs.
 """
 
 from __future__ import annotations
@@ -14,12 +18,15 @@ import numpy as np
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.domain.metrics import BY_NAME, METRICS, Aggregate, Metric, Scope
+from trnfleet.monitor.slices import checkpoint
 from trnfleet.monitor.store.store import Freshness, Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
+
+    from trnfleet.monitor.slices import Slices
 
 LEVELS = (Level.FLEET, Level.CLUSTER, Level.ULTRASERVER, Level.INSTANCE)
 
@@ -74,18 +81,17 @@ class Rollups:
         """Whether a pass has been finished."""
         return self.generation >= 0
 
-    def passes(self, store: Store) -> Iterator[None]:
-        """Compute everything anew, giving way after each slice; results change all at once at the end.
+    def passes(self, store: Store) -> Slices[None]:
+        """Compute every roll-up in slices; results change all at once at the end.
 
-        A pass over a store whose layout changes meanwhile ends without a result.
+        Raises:
+            LayoutChanged: the store has another layout now; the roll-ups are as before.
         """
         layout, generation = store.layout, store.generation
         totals: dict[tuple[str, Level], NDArray[np.float64]] = {}
         counts: dict[tuple[str, Level], NDArray[np.float64]] = {}
         states = _count_states(store)
-        yield
-        if store.generation != generation:
-            return
+        yield from checkpoint(store, generation)
         included = _Included(store, states[Level.INSTANCE])
         takes = included.takes(layout)
         for metric in METRICS:
@@ -94,9 +100,7 @@ class Rollups:
             if metric.scope is Scope.CHIP:
                 for part in _parts(layout, metric.width, plain=included.all_chips):
                     total[part], count[part] = _reduce_chips(store, metric, part, included)
-                    yield
-                    if store.generation != generation:
-                        return
+                    yield from checkpoint(store, generation)
             else:
                 values = store.values(metric, slice(None))
                 # While an instance's chips live, its own values count only if they are fresh too.

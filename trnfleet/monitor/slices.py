@@ -1,0 +1,85 @@
+"""The slicing protocol: long work in the event loop, cut into slices between which other tasks run.
+
+* Long work is a generator of type `Slices[T]`. It yields None after each slice of a few milliseconds and returns its result;
+  a part of it is called with `result = yield from part()`. The caller at the top steps it and sleeps between two steps.
+* While it waits at a yield, messages are applied: values change, and a new layout may replace the rows. Work on rows
+  therefore notes `store.generation` when it begins and ends each slice with `yield from checkpoint(store, generation)`
+  instead of a bare `yield`. It publishes its results all at once at the end, so that an abandoned run changes nothing.
+* `LayoutChanged` abandons the work up to the stage of the pass that began it: row numbers that were computed before mean
+  other instances now. Nobody catches it on the way; `failures.guarded` lets it through, and the monitor ends the stage.
+  The next pass runs on the new layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from trnfleet.wire.ports import Envelope
+
+T = TypeVar("T")
+
+Slices: TypeAlias = Generator[None, None, T]
+"""Work in slices that returns a `T`."""
+
+SLICE_BYTES = 1_500_000
+SLICE_MESSAGES = 32
+"""Messages that are applied in one slice: about 1 ms of work."""
+
+
+class LayoutChanged(Exception):  # noqa: N818  an event that ends a computation, as StopIteration does
+    """The store has another layout than the one that the work began with."""
+
+
+class Generation(Protocol):
+    """Anything whose rows are numbered by a layout: the store."""
+
+    generation: int
+
+
+def require(laid: Generation, generation: int) -> None:
+    """Raise unless the layout is the one that the work began with.
+
+    Raises:
+        LayoutChanged: it is another one.
+    """
+    if laid.generation != generation:
+        raise LayoutChanged
+
+
+def checkpoint(laid: Generation, generation: int) -> Slices[None]:
+    """End a slice of work on rows.
+
+    Raises:
+        LayoutChanged: the layout was replaced while other tasks ran.
+    """
+    yield
+    if laid.generation != generation:
+        raise LayoutChanged
+
+
+def finish(work: Slices[T]) -> T:
+    """Return the result of work that is done in one go, for tests and one-shot commands."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def batch_slices(batch: list[Envelope]) -> list[list[Envelope]]:
+    """Return a batch in parts that take about a millisecond each to apply."""
+    parts: list[list[Envelope]] = []
+    part: list[Envelope] = []
+    size = 0
+    for envelope in batch:
+        part.append(envelope)
+        size += len(envelope.payload)
+        if size >= SLICE_BYTES or len(part) >= SLICE_MESSAGES:
+            parts.append(part)
+            part, size = [], 0
+    if part:
+        parts.append(part)
+    return parts
