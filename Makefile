@@ -22,7 +22,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint bench fixtures lock clean
+.PHONY: help run test lint bench fixtures docs lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -47,10 +47,13 @@ bench: $(VENV)/dev $(VENV)/project ## run the benchmarks, which print figures; B
 		echo "== $$file"; $(BIN)/python "$$file" $(ARGS) || exit; \
 	done
 
-fixtures: $(VENV)/dev $(VENV)/project ## make fixtures/recordings anew, a recording of each scenario: the same bytes
+fixtures: $(VENV)/dev $(VENV)/project ## write fixtures/recordings again, a recording of each scenario, always the same bytes
 	@PYTHONPATH=tests $(BIN)/python tests/support/record/fixtures.py
 
-lock: ## lock the dependencies of pyproject.toml anew, at their newest (needs uv)
+docs: $(VENV)/dev $(VENV)/project ## write the tables of docs/ again, from the program
+	@$(BIN)/python .ci/docs-tables
+
+lock: ## lock the newest dependencies that pyproject.toml allows (needs uv)
 	@command -v uv >/dev/null || { \
 		echo "make lock needs uv: install it with 'pipx install uv' or your system's packages" >&2; exit 1; }
 	$(UV_COMPILE) --upgrade pyproject.toml --group build --output-file $(RUNTIME_LOCK)
@@ -61,7 +64,7 @@ clean: ## remove .venv, caches and what was built
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find trnfleet tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# What .venv holds is told by three stamps in it. A new lock makes .venv from nothing, so that it holds what the lock
+# Three stamps in .venv say what it holds. A new lock makes .venv from nothing, so that it holds what the lock
 # says and no more; so does an interpreter that is gone, which is why the interpreter is a prerequisite.
 $(VENV)/runtime: $(RUNTIME_LOCK) $(BIN)/python
 	@echo "setting up $(VENV) (once, about 20 s)"
