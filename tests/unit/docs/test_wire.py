@@ -1,0 +1,268 @@
+"""docs/wire.md says what a publisher must send: each field that it calls needed or optional is left out here."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.documents import DOCS, fields, read
+from support.monitor.feed import START_NS, SilentSource
+
+from trnfleet.clock import ManualClock, format_rfc3339
+from trnfleet.domain.metrics import BY_NAME
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.wire.alerts import AckMessage, AlertMessage, SilenceMessage
+from trnfleet.wire.frames import FrameDecoder
+from trnfleet.wire.messages import (
+    ClockSpec,
+    ColumnSpec,
+    CommandMessage,
+    Descriptor,
+    EventMessage,
+    InstanceSpec,
+    JobMessage,
+    PublisherMessage,
+    ReplyMessage,
+)
+from trnfleet.wire.ports import Envelope
+from trnfleet.wire.reservations import ExtensionSpec, ReservationMessage
+from trnfleet.wire.topics import TopicClass, build_topic
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+PATH = "uc1/standalone/trn2-0001"
+BOOT = "4f1c7a90d2b3e865"
+FRAME = runpy.run_path(str(DOCS / "examples" / "frame.py"))
+MESSAGES: dict[str, type[BaseModel]] = {
+    "descriptor": Descriptor,
+    "clock": ClockSpec,
+    "instance": InstanceSpec,
+    "column": ColumnSpec,
+    "publisher": PublisherMessage,
+    "job": JobMessage,
+    "event": EventMessage,
+    "reservation": ReservationMessage,
+    "extension": ExtensionSpec,
+    "alert": AlertMessage,
+    "ack": AckMessage,
+    "silence": SilenceMessage,
+    "command": CommandMessage,
+    "reply": ReplyMessage,
+}
+
+
+def descriptor(columns: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """Return a descriptor with every field that the page lists."""
+    return {
+        "v": 1, "path": PATH, "publisher": "lab-agent-1", "boot": BOOT, "revision": 0, "period_s": 1.0, "replay": False,
+        "origin": "neuron", "clock": {"epoch": "2026-01-05T00:00:00Z", "speed": 1.0},
+        "instances": [{"path": PATH, "type": "trn2.48xlarge", "ec2_id": "i-0", "lnc": 2, "versions": {"driver": "2.19"}}],
+        "columns": FRAME["COLUMNS"] if columns is None else columns,
+    }  # fmt: skip
+
+
+def sample(chip: int | None, seq: int = 0, **values: Any) -> dict[str, Any]:
+    """Return telemetry with every field that the page lists, and metrics."""
+    identity = {
+        "v": 1, "ts": format_rfc3339(START_NS), "boot": BOOT, "seq": seq,
+        "cluster": "uc1", "ultraserver": "standalone", "instance": "trn2-0001", "job": None,
+    }  # fmt: skip
+    return (
+        identity
+        | ({} if chip is None else {"chip": chip})
+        | (values or {"power_w": 300.0} if chip is not None else values)
+    )
+
+
+def frame(seq: int = 0) -> bytes:
+    """Return the page's frame."""
+    values = {"nc_util_pct": [87.5] * 127 + [None], "power_w": [312.4] * 16, "host_power_w": [1900.0]}
+    payload: bytes = FRAME["frame"](PATH, BOOT, seq, START_NS, values)
+    return payload
+
+
+class Reader:
+    """A monitor of the fleet `lab`, given messages as a publisher in another language makes them."""
+
+    def __init__(self) -> None:
+        self.monitor = Monitor(
+            SilentSource(), "lab", clock=ManualClock(wall_ns=START_NS, monotonic_s=1_000.0)
+        )
+
+    def take(
+        self, topic_class: TopicClass, path: str, payload: bytes | dict[str, Any], *, retain: bool = False
+    ) -> None:
+        """Take one message."""
+        data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+        self.monitor.apply([Envelope(build_topic("lab", topic_class, path), data, retain=retain)])
+        self.monitor.compute()
+
+    def describe(self, message: dict[str, Any] | None = None) -> None:
+        """Take a descriptor."""
+        self.take(TopicClass.NODE, PATH, message or descriptor(), retain=True)
+
+    def chips(self, **changes: Any) -> None:
+        """Take the telemetry of all 16 chips, with changes of their fields; None leaves one out."""
+        for chip in range(16):
+            message = {key: value for key, value in (sample(chip) | changes).items() if value != "left out"}
+            self.take(TopicClass.TELEMETRY, f"{PATH}/chip{chip:02d}", message)
+
+    @property
+    def live(self) -> int:
+        """Chips that are live."""
+        return self.monitor.summary().live_chips
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Counters of what was not used, those that are not 0."""
+        counts = self.monitor.counts
+        names = ("undecodable", "misplaced", "rejected", "undescribed", "lost", "late", "duplicates")
+        return {name: getattr(counts, name) for name in names if getattr(counts, name)}
+
+
+@pytest.mark.parametrize("title", MESSAGES)
+def test_fields_are_those_of_the_messages(title: str) -> None:
+    """Each table lists every field of its message, and says rightly which are needed."""
+    model = MESSAGES[title].model_fields
+    assert fields("wire.md", title) == {name: field.is_required() for name, field in model.items()}
+
+
+@pytest.mark.parametrize("name", fields("wire.md", "descriptor"))
+def test_descriptor_fields(name: str) -> None:
+    """A descriptor without a needed field is undecodable, one without an optional field makes chips live."""
+    reader = Reader()
+    message = descriptor()
+    del message[name]
+    reader.describe(message)
+    reader.chips()
+    if fields("wire.md", "descriptor")[name]:
+        assert reader.live == 0
+        assert reader.refused["undecodable"] == 1
+    else:
+        assert (reader.live, reader.refused) == (16, {})
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [(part, name) for part in ("clock", "instance", "column") for name in fields("wire.md", part)],
+)
+def test_fields_of_a_descriptors_parts(part: str, name: str) -> None:
+    """The same holds of the objects within."""
+    reader = Reader()
+    message = descriptor(columns=[dict(FRAME["COLUMNS"][0])])
+    del {"clock": message["clock"], "instance": message["instances"][0], "column": message["columns"][0]}[
+        part
+    ][name]
+    reader.describe(message)
+    assert bool(reader.refused) is fields("wire.md", part)[name]
+
+
+@pytest.mark.parametrize("name", fields("wire.md", "telemetry"))
+def test_telemetry_fields(name: str) -> None:
+    """Without a needed field a message is not used; without an optional one the chips are live."""
+    reader = Reader()
+    reader.describe()
+    reader.chips(
+        **({"power_w": "left out", "nc_util_pct": [50.0] * 8} if name == "metrics" else {name: "left out"})
+    )
+    needed = fields("wire.md", "telemetry") | {"chip": True}
+    assert (reader.live == 0 and sum(reader.refused.values()) == 16) if needed[name] else reader.live == 16
+
+
+@pytest.mark.parametrize("name", fields("wire.md", "frame"))
+def test_frame_fields(name: str) -> None:
+    """Every field of a frame is needed."""
+    reader = Reader()
+    reader.describe()
+    reader.take(TopicClass.TELEMETRY, PATH, frame())
+    assert (reader.live, reader.refused) == (16, {})
+    cbor2 = pytest.importorskip("cbor2")
+    message = cbor2.loads(frame(1))
+    del message[name]
+    reader.take(TopicClass.TELEMETRY, PATH, cbor2.dumps(message))
+    assert fields("wire.md", "frame")[name]
+    assert reader.refused == {"undecodable": 1}
+
+
+def test_the_frame_of_the_page_is_read() -> None:
+    """Raw integers times the descriptor's scale are the values; the type's largest integer is no value."""
+    columns = tuple(ColumnSpec.model_validate_json(json.dumps(column)) for column in FRAME["COLUMNS"])
+    decoded = FrameDecoder(columns, 16, 1).decode(frame())
+    assert decoded.chip["nc_util_pct"].tolist()[15] == [175] * 7 + [255]
+    assert decoded.chip["power_w"].tolist() == [3_124] * 16
+    reader = Reader()
+    reader.describe()
+    reader.take(TopicClass.TELEMETRY, PATH, frame())
+    store = reader.monitor.store
+    assert store.values(BY_NAME["power_w"], slice(0, 16)).tolist() == pytest.approx([312.4] * 16)
+    assert store.values(BY_NAME["host_power_w"], slice(0, 1)).tolist() == [1900.0]
+
+
+def test_json_needs_no_columns() -> None:
+    """A descriptor's columns may be empty where telemetry is JSON."""
+    reader = Reader()
+    reader.describe(descriptor(columns=[]))
+    reader.chips()
+    assert (reader.live, reader.refused) == (16, {})
+
+
+def test_values_are_rounded_to_the_metrics_step() -> None:
+    """A value between two steps is rounded, one out of range or not whole refuses the message."""
+    reader = Reader()
+    reader.describe()
+    reader.chips(power_w=300.123)
+    assert reader.monitor.store.values(BY_NAME["power_w"], slice(0, 1)).tolist() == [300.1]
+    reader.take(TopicClass.TELEMETRY, f"{PATH}/chip00", sample(0, 1, power_w=-1.0))
+    reader.take(TopicClass.TELEMETRY, f"{PATH}/chip00", sample(0, 1, power_w=7_000.0))
+    reader.take(TopicClass.TELEMETRY, f"{PATH}/chip00", sample(0, 1, exec_completed=1.5))
+    reader.take(TopicClass.TELEMETRY, f"{PATH}/chip00", sample(0, 1, nc_util_pct=[50.0] * 7))
+    assert reader.refused == {"undecodable": 4}
+
+
+def test_chips_without_a_value_are_not_updated() -> None:
+    """A message without any metric makes no chip live, and is no mistake."""
+    reader = Reader()
+    reader.describe()
+    reader.chips(power_w=None)
+    assert (reader.live, reader.refused) == (0, {})
+
+
+def test_mistakes_are_counted_as_the_page_says() -> None:
+    """Each counter of the page's table counts what the table says."""
+    reader = Reader()
+    reader.take(TopicClass.TELEMETRY, f"{PATH}/chip00", sample(0))
+    assert reader.refused == {"undescribed": 1}
+    reader.describe()
+    chip = f"{PATH}/chip00"
+    reader.take(TopicClass.TELEMETRY, chip, sample(1))
+    reader.take(TopicClass.TELEMETRY, chip, sample(0), retain=True)
+    reader.take(TopicClass.TELEMETRY, f"{PATH}/chip16", sample(16))
+    reader.take(TopicClass.TELEMETRY, chip, sample(0, 0) | {"boot": "another"})
+    reader.take(TopicClass.TELEMETRY, chip, b"\x00")
+    assert reader.refused == {"undecodable": 1, "misplaced": 1, "rejected": 1, "undescribed": 3}
+    for seq in (0, 5, 3, 5):
+        reader.take(TopicClass.TELEMETRY, chip, sample(0, seq))
+    assert reader.refused == {
+        "undecodable": 1, "misplaced": 1, "rejected": 1, "undescribed": 3, "lost": 3, "late": 1, "duplicates": 1,
+    }  # fmt: skip
+    listed = {line.split("`")[1] for line in read("wire.md").splitlines() if line.startswith("| `")}
+    assert reader.refused.keys() | {"dropped"} <= listed
+
+
+def test_a_new_boot_is_no_loss() -> None:
+    """After a descriptor with a new boot a topic counts from where it begins."""
+    reader = Reader()
+    reader.describe()
+    reader.take(TopicClass.TELEMETRY, f"{PATH}/chip00", sample(0, 90))
+    reader.describe(descriptor() | {"boot": "next"})
+    reader.take(TopicClass.TELEMETRY, f"{PATH}/chip00", sample(0, 0) | {"boot": "next"})
+    assert (reader.live, reader.refused) == (1, {})
+
+
+def test_every_class_of_topics_is_there() -> None:
+    """The page's table of topics has every class."""
+    page = read("wire.md")
+    assert [each.value for each in TopicClass if f"| `.../{each.value}/" not in page] == []
