@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnfleet.errors import WireError
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.failures import guard
 from trnfleet.monitor.ingest import layout as rows
@@ -166,8 +165,7 @@ class Ingest:
             messages.take_ack(self.alerts.quieting, path, payload, limits)
         elif topic.topic_class is TopicClass.SILENCE:
             messages.take_silence(self.alerts.quieting, path, payload, limits)
-        else:
-            raise WireError(f"a {topic.topic_class.value} is not for a monitor")
+        # Commands and replies are between clients and simulators; a recording of all topics has them, too.
 
     def _descriptor(self, path: str, payload: bytes) -> None:
         """Take a descriptor; where it changes no hardware it takes effect at once, else with the next layout."""

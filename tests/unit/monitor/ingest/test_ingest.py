@@ -50,11 +50,20 @@ def test_garbage_is_counted_and_nothing_stops() -> None:
     bad += [
         Envelope(build_topic("demo", kind, "x"), b"{}")
         for kind in TopicClass
-        if kind is not TopicClass.TELEMETRY
+        if kind not in {TopicClass.TELEMETRY, TopicClass.COMMAND, TopicClass.REPLY}
     ]
     feed.monitor.apply(bad + good)
     assert feed.monitor.counts.undecodable == len(bad)
     assert feed.monitor.counts.messages == 12
+
+
+def test_commands_and_replies_are_passed_over() -> None:
+    """A recording of all topics has them; they are no fault of the pipeline, so that no alert fires for them."""
+    feed = ready()
+    for kind in (TopicClass.COMMAND, TopicClass.REPLY):
+        feed.monitor.apply([Envelope(build_topic("demo", kind, "x"), b"{}")])
+    assert feed.monitor.counts.undecodable == 0
+    assert feed.monitor.counts.last_problem == ""
 
 
 def test_another_fleets_messages_are_not_ours() -> None:

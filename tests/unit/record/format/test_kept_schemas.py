@@ -1,4 +1,4 @@
-"""A recording of every schema that was ever written is kept, and read for ever; these files are never made anew."""
+"""A recording of every schema that was ever written is kept, and read for ever; these files are never made again."""
 
 from __future__ import annotations
 
