@@ -26,7 +26,7 @@ from trnfleet.tui.playback.seek_track import (
     time_at,
     track,
 )
-from trnfleet.tui.widgets.bar import text_of, width_of
+from trnfleet.tui.widgets.cells import text_of, width_of
 
 
 def seek(**rest: Any) -> Seek:

@@ -34,7 +34,7 @@ from trnfleet.tui.hierarchy.view import HierarchyView
 from trnfleet.tui.notifications import AlertWatch
 from trnfleet.tui.pacing import Pacer
 from trnfleet.tui.playback.keys import NOTE_S, TimeKeys
-from trnfleet.tui.playback.past_banner import is_past, kept_text, past_banner, past_hints, present_text
+from trnfleet.tui.playback.past_banner import kept_text, past_banner, past_hints, present_text
 from trnfleet.tui.playback.seek_track import SIGNS, Seek
 from trnfleet.tui.reservations.table import ReservationTable
 from trnfleet.tui.reservations.view import ReservationsView
@@ -365,7 +365,7 @@ class FleetApp(TimeKeys):
             self._renew()
         news = (
             None if deck is None else (deck.revision, deck.mode),
-            deck.position_ns // _PLAYED_NS if deck is not None and is_past(deck) else 0,
+            deck.position_ns // _PLAYED_NS if deck is not None and deck.shows_past else 0,
             monitor.store.revision,
             monitor.rollups.revision,
             monitor.ingest.jobs_revision,
@@ -450,7 +450,7 @@ class FleetApp(TimeKeys):
             lambda width: header(summary, link, width, counts, is_replay=is_replay), fill=theme.HEAD
         )
         kind, rate = self.broker_kind, monitor.message_rate
-        hints = _HINTS if deck is None else past_hints(deck) if is_past(deck) else _LIVE_HINTS
+        hints = _HINTS if deck is None else past_hints(deck) if deck.shows_past else _LIVE_HINTS
         kept = ("", False) if deck is None else kept_text(deck)
         if self.note and now_s < self._note_until_s:
             note, is_problem = self.note, self.is_problem
@@ -471,7 +471,7 @@ class FleetApp(TimeKeys):
         if deck is None:
             return
         self._time_drawn = deck.revision, deck.mode
-        in_past = is_past(deck)
+        in_past = deck.shows_past
         self.seek_bar.set_class(in_past, "-shown")
         if in_past:
             self.seek_bar.follow()

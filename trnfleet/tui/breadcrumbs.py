@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.widgets.bar import Parts, width_of
-from trnfleet.tui.widgets.cells import fit
+from trnfleet.tui.widgets.cells import Parts, fit, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,7 +8,8 @@ from trnfleet.domain.quantities import count, with_unit
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.alerts import counts_parts
-from trnfleet.tui.widgets.bar import Item, Parts, fitted, justified, width_of
+from trnfleet.tui.widgets.bar import Item, fitted, justified
+from trnfleet.tui.widgets.cells import Parts, width_of
 
 if TYPE_CHECKING:
     from trnfleet.monitor.alerting.engine import Counts

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.dom import DOMNode
 
-    from trnfleet.tui.widgets.bar import Parts
+    from trnfleet.tui.widgets.cells import Parts
 
 _KEY_NAMES = {
     "left": "←",

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from trnfleet.tui.desktop_notifications import AlertNews
 from trnfleet.tui.pacing import send_notification
-from trnfleet.tui.playback.past_banner import is_past
 from trnfleet.tui.state.alerts import AlertBoard
 
 if TYPE_CHECKING:
@@ -59,7 +58,8 @@ class AlertWatch:
 
     def look_back(self) -> None:
         """Take note of whether the present has been left, before what is shown of it is dropped."""
-        before, self._is_past = self._is_past, is_past(self._deck)
+        before, deck = self._is_past, self._deck
+        self._is_past = deck is not None and deck.shows_past
         if self._is_past and not before:
             self._left = self._board.counts if self._live_board is not None else None
 

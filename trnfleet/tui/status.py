@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.domain.quantities import count, duration
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.widgets.bar import Parts, justified, width_of
-from trnfleet.tui.widgets.cells import fit
+from trnfleet.tui.widgets.bar import justified
+from trnfleet.tui.widgets.cells import Parts, fit, width_of
 from trnfleet.wire.ports import RECORDING
 
 if TYPE_CHECKING:

@@ -48,6 +48,10 @@ class FakeDeck:
         """Why nothing is saved."""
 
     @property
+    def shows_past(self) -> bool:
+        return self.mode is not Mode.LIVE
+
+    @property
     def is_live_possible(self) -> bool:
         return self.live is not None
 

@@ -22,7 +22,7 @@ from trnfleet.monitor.store.rollup import Rollups
 from trnfleet.monitor.store.store import Freshness, Store
 from trnfleet.tasks import background
 from trnfleet.tui.status import status
-from trnfleet.tui.widgets.bar import text_of
+from trnfleet.tui.widgets.cells import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

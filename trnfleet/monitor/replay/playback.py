@@ -177,6 +177,11 @@ class Deck:
     # What there is
 
     @property
+    def shows_past(self) -> bool:
+        """Whether the past, or a file, is shown."""
+        return self.mode is not Mode.LIVE
+
+    @property
     def is_live_possible(self) -> bool:
         """Whether there is a present to go back to."""
         return self.live is not None

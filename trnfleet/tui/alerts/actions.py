@@ -20,7 +20,6 @@ from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.text import plain
 from trnfleet.tui.alerts.filter import split_matchers
 from trnfleet.tui.format.alerts import age_text, matchers_of, preview_text, where_text
-from trnfleet.tui.playback.past_banner import is_past
 from trnfleet.tui.widgets.form import FieldSpec, Form
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ class InHand(Vertical):
     def _refusal(self) -> str:
         """Return why nothing can be written now; empty where it can."""
         deck, desk = self._deck(), self._desk()
-        if deck is not None and is_past(deck):
+        if deck is not None and deck.shows_past:
             return PAST if deck.is_live_possible else RECORDED
         return "" if desk is not None and desk.can_write else READ_ONLY
 
@@ -182,10 +181,10 @@ class InHand(Vertical):
     @on(Form.Submitted)
     def _submitted(self, event: Form.Submitted) -> None:
         event.stop()
-        form, desk = event.form, self._desk()
+        form, desk, deck = event.form, self._desk(), self._deck()
         if desk is None or not form.is_open:
             return
-        if is_past(self._deck()):
+        if deck is not None and deck.shows_past:
             form.tell(PAST, is_problem=True)
             return
         prepare = self._acknowledgement if form is self.ack_form else self._silencing

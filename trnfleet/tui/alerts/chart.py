@@ -19,7 +19,7 @@ from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.store.history import KEPT
 from trnfleet.tui import theme
 from trnfleet.tui.widgets import charts
-from trnfleet.tui.widgets.cells import CHART, Parts
+from trnfleet.tui.widgets.cells import CHART, FixedParts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,7 +81,7 @@ def read_past(monitor: FleetState, alert: Alert) -> Past | None:
     return Past(field, layout.path(node), series, monitor.history.samples, low, high, limit, fired_s)
 
 
-def chart(past: Past, width: int, height: int) -> list[Parts]:
+def chart(past: Past, width: int, height: int) -> list[FixedParts]:
     """Return a title, the chart and a line with the mark, `height` lines of `width` cells; nothing below `LEAST_ROWS`."""
     if height < LEAST_ROWS or width < 20:
         return []
@@ -97,7 +97,7 @@ def chart(past: Past, width: int, height: int) -> list[Parts]:
     spans = (f"{ends}, {duration(per_cell)} a cell", ends, "")
     span = next(each for each in spans if not each or len(title) + len(each) + 3 <= width)
     room = width - len(title) - len(span) - 3
-    rows: list[Parts] = [
+    rows: list[FixedParts] = [
         (
             (title, theme.BASE),
             (" " + "─" * max(0, room) + " ", theme.GHOST),

@@ -15,7 +15,6 @@ from trnfleet.tui import theme
 from trnfleet.tui.alerts import chart
 from trnfleet.tui.alerts.lists import Told
 from trnfleet.tui.alerts.rows import Row
-from trnfleet.tui.events.view import wrapped
 from trnfleet.tui.format.alerts import (
     age_s,
     amount_text,
@@ -27,7 +26,7 @@ from trnfleet.tui.format.alerts import (
     where_text,
 )
 from trnfleet.tui.state.alerts import SEVERITIES, Held
-from trnfleet.tui.widgets.cells import Column, Parts, beside, fit
+from trnfleet.tui.widgets.cells import Column, FixedParts, beside, fit, wrapped
 from trnfleet.tui.widgets.line_view import Line, LineView
 
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ def told_facts(told: Told, alerts: Alerts) -> list[Fact]:
     return facts
 
 
-def fact_lines(facts: list[Fact], width: int, height: int) -> list[Parts]:
+def fact_lines(facts: list[Fact], width: int, height: int) -> list[FixedParts]:
     """Return facts below each other, each in as many lines as it needs, at most `height` in all.
 
     Where not all fit, the later ones are left out, and long ones are cut to two lines.
@@ -166,7 +165,7 @@ def fact_lines(facts: list[Fact], width: int, height: int) -> list[Parts]:
     most = _MOST_LINES
     if sum(_lines_of(fact, room, most) for fact in facts) > height:
         most = 2
-    made: list[Parts] = []
+    made: list[FixedParts] = []
     name_cells = max(NAME, *(len(fact.name) for fact in facts[:1])) if facts else NAME
     for fact in facts:
         texts = wrapped(
@@ -200,7 +199,7 @@ def about_lines(facts: list[Fact], past: Past | None, width: int, height: int) -
     if past is not None and height >= _CHART_ROWS + 7:
         above = fact_lines(facts, width, height - _CHART_ROWS - 1)
         free = min(_CHART_MOST, height - len(above) - 2)
-        indent: Parts = ((" ", theme.BASE),)
+        indent: FixedParts = ((" ", theme.BASE),)
         drawn = [(*indent, *row) for row in chart.chart(past, width - 2, free)]
         lines = [*above, (), *drawn]
     return beside([Column(lines, width)], width)[:height]

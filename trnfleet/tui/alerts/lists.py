@@ -11,7 +11,7 @@ from trnfleet.domain.quantities import count
 from trnfleet.monitor.alerting.silences import Standing
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.fleet.findings import shortened
+from trnfleet.tui.format.addresses import shortened
 from trnfleet.tui.format.alerts import (
     age_s,
     age_text,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.book import Happening
     from trnfleet.monitor.store.findings import Severity
     from trnfleet.tui.alerts.rows import Group, Row
-    from trnfleet.tui.widgets.bar import Parts
+    from trnfleet.tui.widgets.cells import Parts
 
 MEDIUM, WIDE = 100, 130
 """Widths from which words are whole and the job has a column, and from which there is room for longer names."""

@@ -11,8 +11,8 @@ from trnfleet.domain.quantities import count
 from trnfleet.monitor.store.findings import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.widgets.bar import Parts, justified, width_of
-from trnfleet.tui.widgets.cells import fit
+from trnfleet.tui.widgets.bar import justified
+from trnfleet.tui.widgets.cells import Parts, fit, width_of
 
 if TYPE_CHECKING:
     from trnfleet.tui.state.alerts import AlertBoard

@@ -45,7 +45,7 @@ from trnfleet.tui.alerts.tabs import (
 from trnfleet.tui.filtering import FilteredView
 from trnfleet.tui.format.alerts import where_text
 from trnfleet.tui.view import ALERTS, View
-from trnfleet.tui.widgets.bar import Bar, Parts
+from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cursor_list import PickList
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.tui.alerts.rows import Group
     from trnfleet.tui.state.alerts import AlertBoard
+    from trnfleet.tui.widgets.cells import Parts
 
 NOTE_S = 10.0
 """Seconds for which something is said in the first line, at most."""

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from trnfleet.tui.chip.reading import ChipFacts, LinkFacts
-    from trnfleet.tui.widgets.cells import Parts
+    from trnfleet.tui.widgets.cells import FixedParts
 
-    Panel = list[Parts]
+    Panel = list[FixedParts]
 
 _LINK_BARS_FROM = 60
 """Cells from which a link's line has bars and the other end's chip in full."""
@@ -277,7 +277,7 @@ def provenance(facts: ChipFacts, width: int) -> Panel:
     return lines
 
 
-def _title(facts: ChipFacts, name: str, figure: str, width: int, spark: str | None = None) -> Parts:
+def _title(facts: ChipFacts, name: str, figure: str, width: int, spark: str | None = None) -> FixedParts:
     """Return a panel's first line: its name, a rule or the history of one field, and its main figure."""
     ink = Ink.of(facts.freshness)
     room = width - len(name) - len(figure) - 2
@@ -304,7 +304,7 @@ def _gauge(
     text_width: int = 10,
     *,
     warns: bool = False,
-) -> Parts:
+) -> FixedParts:
     """Return a line of label, bar and value; a value that warns has a glyph and a colour."""
     warns = warns and ink.is_live
     if warns:
@@ -318,7 +318,7 @@ def _gauge(
     )
 
 
-def _link(ink: Ink, link: LinkFacts, width: int, facts: ChipFacts) -> Parts:
+def _link(ink: Ink, link: LinkFacts, width: int, facts: ChipFacts) -> FixedParts:
     """Return one link in `width` cells."""
     label = (fit(link.direction, 7), ink.quiet)
     if not link.exists:
@@ -361,7 +361,7 @@ def _whereto(link: LinkFacts, facts: ChipFacts, width: int) -> str:
     return instance.rpartition("/")[2] if width < _LINK_BARS_FROM else f"{instance.rpartition('/')[2]}/{chip}"
 
 
-def _counter(ink: Ink, facts: ChipFacts, name: str, title: str, width: int) -> Parts:
+def _counter(ink: Ink, facts: ChipFacts, name: str, title: str, width: int) -> FixedParts:
     value, rate = facts.value(name), facts.rates[name]
     is_bad = value > 0 and name in {"mem_ecc_uncorrected", "sram_ecc_uncorrected", "exec_errors"}
     total = NOT_AVAILABLE if math.isnan(value) else count(int(value))

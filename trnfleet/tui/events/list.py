@@ -13,7 +13,7 @@ from textual.message import Message
 from trnfleet.clock import format_rfc3339
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.fleet.findings import shortened
+from trnfleet.tui.format.addresses import shortened
 from trnfleet.tui.view import View
 from trnfleet.tui.widgets.cells import fit
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.events import Event
-    from trnfleet.tui.widgets.bar import Parts
+    from trnfleet.tui.widgets.cells import Parts
 
 
 class EventPlan(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.cells import chop_cells
 from textual import on
 from textual.binding import Binding
 
@@ -15,8 +14,8 @@ from trnfleet.tui import theme
 from trnfleet.tui.events.list import EventList, head
 from trnfleet.tui.filtering import FilteredView
 from trnfleet.tui.view import EVENTS, View
-from trnfleet.tui.widgets.bar import Bar, Parts, justified, width_of
-from trnfleet.tui.widgets.cells import fit
+from trnfleet.tui.widgets.bar import Bar, justified
+from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
@@ -142,21 +141,6 @@ class EventFoot(LineView, can_focus=False):
             parts.append((f"{count(ring.dropped)} older ones dropped  ", theme.HEAD))
         parts.append((f"{count(min(events.row + 1, events.found))}/{count(events.found)} ", theme.HEAD))
         return parts
-
-
-def wrapped(text: str, width: int, lines: int) -> list[str]:
-    """Return a text in so many lines, broken between words where it can be; what is beyond the last one is cut."""
-    if lines < 1 or width < 1:
-        return []
-    made: list[str] = []
-    while len(made) < lines - 1:
-        line = chop_cells(text, width)[0] if text else ""
-        if text[len(line) :].lstrip() == text[len(line) :]:
-            # Not at a word's end: back to the last one, unless the whole line is one word.
-            line = line if len(line) == len(text) else line.rpartition(" ")[0] or line
-        made.append(line)
-        text = text[len(line) :].lstrip()
-    return [*made, fit(text, width)]
 
 
 def about_text(event: Event) -> str:

@@ -10,6 +10,7 @@ from textual.message import Message
 from trnfleet.domain.quantities import count
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.format.addresses import shortened
 from trnfleet.tui.view import View
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.findings import Finding, Findings
-    from trnfleet.tui.widgets.bar import Parts
+    from trnfleet.tui.widgets.cells import Parts
 
 _ADDRESS_SHARE = 0.5
 """Of the width, at most, for addresses."""
@@ -32,13 +33,6 @@ def title(findings: Findings, room: int = 80) -> Parts:
         amount = count(total) if shown == total else f"the first {count(shown)} of {count(total)}"
         parts.append((amount[: max(0, room)], theme.QUIET))
     return parts
-
-
-def shortened(address: str, room: int) -> str:
-    """Return the end of an address, from a segment's beginning, that fits; the last segment always stays."""
-    while len(address) > room and "/" in address:
-        address = address.partition("/")[2]
-    return address
 
 
 class WorstList(LineView):

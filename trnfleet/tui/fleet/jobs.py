@@ -9,7 +9,7 @@ from trnfleet.monitor.store.findings import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.alerts import worst_of
-from trnfleet.tui.widgets.bar import width_of
+from trnfleet.tui.widgets.cells import width_of
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.tui.state.alerts import AlertBoard
-    from trnfleet.tui.widgets.bar import Parts
+    from trnfleet.tui.widgets.cells import Parts
     from trnfleet.wire.messages import JobMessage
 
 

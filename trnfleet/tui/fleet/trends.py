@@ -12,7 +12,7 @@ from trnfleet.domain.quantities import with_unit
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.tui import theme
 from trnfleet.tui.widgets import charts
-from trnfleet.tui.widgets.cells import CHART, Column, Parts, beside
+from trnfleet.tui.widgets.cells import CHART, Column, FixedParts, beside
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Trends(LineView, can_focus=False):
             made += [blank_line(width), *beside(cells, width)]
         return made[top:height]
 
-    def _chart(self, key: str, width: int, height: int) -> list[Parts]:
+    def _chart(self, key: str, width: int, height: int) -> list[FixedParts]:
         """Return a title line and an area chart of one field over the last seconds, one column a second."""
         store, field = self.monitor.store, BY_KEY[key]
         series = self.monitor.history.series(store.layout, FLEET_NODE, key)
@@ -76,7 +76,7 @@ class Trends(LineView, can_focus=False):
         room = width - len(field.title) - len(now) - len(scale) - 3
         if room < 2:
             scale, room = "", room + len(scale)
-        title: Parts = (
+        title: FixedParts = (
             (field.title + " ", theme.QUIET),
             (now + " ", theme.STRONG),
             ("─" * max(0, room) + " ", theme.GHOST),

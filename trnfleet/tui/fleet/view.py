@@ -25,7 +25,8 @@ from trnfleet.tui.fleet.jobs import JobList
 from trnfleet.tui.fleet.trends import LEAST_ROWS, MOST_ROWS, Trends
 from trnfleet.tui.format.alerts import tally_text, worst_of
 from trnfleet.tui.view import FLEET, View
-from trnfleet.tui.widgets.bar import Bar, Parts, justified, width_of
+from trnfleet.tui.widgets.bar import Bar, justified
+from trnfleet.tui.widgets.cells import Parts, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

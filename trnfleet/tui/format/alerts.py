@@ -19,7 +19,7 @@ from trnfleet.monitor.alerting.silences import Standing
 from trnfleet.monitor.store.findings import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.fleet.findings import shortened
+from trnfleet.tui.format.addresses import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.silences import Preview, Silence
     from trnfleet.monitor.alerting.engine import Alerts, Counts
     from trnfleet.tui.state.alerts import Held
-    from trnfleet.tui.widgets.bar import Parts
+    from trnfleet.tui.widgets.cells import Parts
 
 _SHORT = {Severity.CRITICAL: "crit", Severity.WARNING: "warn", Severity.INFO: "info"}
 _PLACES = ("chip", "instance", "ultraserver", "cluster", "job", "reservation", "publisher")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from trnfleet.monitor.reservations.table import Reservation
-    from trnfleet.tui.widgets.bar import Parts
+    from trnfleet.tui.widgets.cells import Parts
 
 _ENDED = frozenset(state.value for state in ENDED) | {"unsupported"}
 _WAITS = frozenset(

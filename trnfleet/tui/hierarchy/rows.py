@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.alerts import AlertBoard
     from trnfleet.tui.state.descriptors import Descriptions
     from trnfleet.tui.state.highlight import Highlight
-    from trnfleet.tui.widgets.cells import Parts
+    from trnfleet.tui.widgets.cells import FixedParts
 
     Group = tuple[list[int], NDArray[np.int64]]
     """Places in the window, and numbers, of the nodes of one level."""
@@ -62,7 +62,7 @@ class TreeRows:
         """Drop what is kept: another monitor is shown."""
         self._sparks.clear()
 
-    def parts(self, rows: list[Row], plan: Plan, now_s: float, selected: Node | None) -> list[Parts]:
+    def parts(self, rows: list[Row], plan: Plan, now_s: float, selected: Node | None) -> list[FixedParts]:
         """Return each row's styled texts, filling the plan's width.
 
         Args:
@@ -144,7 +144,7 @@ class TreeRows:
         fields: list[tuple[TreeColumn, list[float]]],
         *,
         is_selected: bool,
-    ) -> Parts:
+    ) -> FixedParts:
         """Return one row: neighbouring texts of one style are one part."""
         is_live = state.freshness is Freshness.LIVE
         cursor = theme.SELECTED_QUIET if is_live else theme.STATE_STYLE[state.freshness] + _CURSOR

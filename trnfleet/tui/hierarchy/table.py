@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.alerts import AlertBoard
     from trnfleet.tui.state.descriptors import Descriptions
     from trnfleet.tui.state.highlight import Highlight
-    from trnfleet.tui.widgets.cells import Parts
+    from trnfleet.tui.widgets.cells import FixedParts
 
 RESORT_EVERY_S = 1.0
 """Siblings sorted by living values change places at most so often."""
@@ -407,5 +407,5 @@ class TreeTable(LineView):
             self.action_deeper()
 
 
-def _maker(parts: Parts, width: int) -> Callable[[], Strip]:
+def _maker(parts: FixedParts, width: int) -> Callable[[], Strip]:
     return lambda: make_strip(parts, width)

@@ -19,7 +19,6 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.errors import TrnfleetError
 from trnfleet.monitor.replay.playback import Mode
 from trnfleet.text import plain
-from trnfleet.tui.playback.past_banner import is_past
 from trnfleet.tui.playback.seek_bar import SeekBar
 from trnfleet.tui.playback.time_input import UNDERSTOOD, parse_time
 from trnfleet.tui.view import View
@@ -114,7 +113,7 @@ class TimeKeys(App[None]):
             if deck is None:
                 return False
             is_there = not deck.is_live_possible and deck.position_ns >= deck.end_ns
-            return is_past(deck) and not is_there and not isinstance(self.focused, Input)
+            return deck.shows_past and not is_there and not isinstance(self.focused, Input)
         return True
 
     def _asked_deck(self) -> Deck | None:
@@ -133,7 +132,7 @@ class TimeKeys(App[None]):
     def action_time_nudge(self, seconds: float) -> None:
         """Go back or forth and stand still there."""
         deck = self._asked_deck()
-        if deck is not None and (is_past(deck) or seconds < 0):
+        if deck is not None and (deck.shows_past or seconds < 0):
             deck.pause()
             deck.step(seconds)
             self._wished()
@@ -150,7 +149,7 @@ class TimeKeys(App[None]):
         deck = self._asked_deck()
         if deck is None:
             return
-        if not is_past(deck):
+        if not deck.shows_past:
             self._say("the present goes at its own pace; [ goes back")
             return
         if direction < 0:

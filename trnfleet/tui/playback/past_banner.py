@@ -10,18 +10,13 @@ from trnfleet.monitor.store.findings import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.playback.seek_bar_format import clock_text, span_text
-from trnfleet.tui.widgets.bar import Parts, width_of
+from trnfleet.tui.widgets.cells import Parts, width_of
 
 if TYPE_CHECKING:
     from trnfleet.monitor.alerting.engine import Counts
     from trnfleet.monitor.replay.playback import Deck
     from trnfleet.tui.playback.seek_track import Seek
     from trnfleet.tui.status import Hints
-
-
-def is_past(deck: Deck | None) -> bool:
-    """Say whether it is the past, or a file, that one looks at."""
-    return deck is not None and deck.mode is not Mode.LIVE
 
 
 def past_hints(deck: Deck) -> Hints:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.replay.marks import Mark
     from trnfleet.monitor.replay.playback import Deck
     from trnfleet.tui.playback.seek_track import Marked
-    from trnfleet.tui.widgets.bar import Parts
+    from trnfleet.tui.widgets.cells import Parts
 
 
 class SeekBar(Bar):

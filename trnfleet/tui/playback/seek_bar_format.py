@@ -15,8 +15,7 @@ from trnfleet.monitor.store.findings import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.playback.seek_track import Seek, mark_look, marked_cells, track
-from trnfleet.tui.widgets.bar import Parts, width_of
-from trnfleet.tui.widgets.cells import fit
+from trnfleet.tui.widgets.cells import Parts, fit, width_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

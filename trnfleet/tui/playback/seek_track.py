@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.replay.marks import Mark
     from trnfleet.monitor.replay.playback import Deck, Mode
-    from trnfleet.tui.widgets.bar import Parts
+    from trnfleet.tui.widgets.cells import Parts
 
     Marked = dict[int, tuple[str, Style]]
     """Sign and style by cell of the bar."""

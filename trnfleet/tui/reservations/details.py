@@ -25,8 +25,8 @@ from trnfleet.tui.format.reservations import (
 from trnfleet.tui.reservations.timeline import LABEL, used_by_cell
 from trnfleet.tui.state.highlight import places_text
 from trnfleet.tui.widgets import charts
-from trnfleet.tui.widgets.bar import Parts, justified, width_of
-from trnfleet.tui.widgets.cells import CHART, fit
+from trnfleet.tui.widgets.bar import justified
+from trnfleet.tui.widgets.cells import CHART, Parts, fit, width_of
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 
 if TYPE_CHECKING:

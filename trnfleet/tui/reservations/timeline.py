@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.monitor.reservations.usage import UsageHour
-    from trnfleet.tui.widgets.bar import Parts
+    from trnfleet.tui.widgets.cells import Parts
 
 CELLS_S = (900, 1_800, 3_600, 7_200, 14_400, 28_800, 86_400, 172_800, 604_800)
 """Seconds that a cell can stand for, from near to far."""

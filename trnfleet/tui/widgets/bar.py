@@ -7,31 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from rich.cells import cell_len
 from textual.strip import Strip
 from textual.widget import Widget
 
 from trnfleet.tui import theme
+from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.tui.widgets.line_view import make_strip
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from rich.style import Style
     from textual import events
 
-Parts = list[tuple[str, "Style"]]
-"""Texts of a line, left to right; printable characters only."""
-
-
-def text_of(parts: Iterable[tuple[str, Style]]) -> str:
-    """Return the text of a line's parts."""
-    return "".join(text for text, _ in parts)
-
-
-def width_of(parts: Iterable[tuple[str, Style]]) -> int:
-    """Return the cells that parts take."""
-    return cell_len(text_of(parts))
+    from trnfleet.tui.widgets.cells import Parts
 
 
 def justified(left: Parts, right: Parts, width: int, fill: Style) -> Parts:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.style import Style
 from textual.strip import Strip
 
@@ -16,10 +16,12 @@ from trnfleet.tui import theme
 from trnfleet.tui.widgets.line_view import Line, make_strip
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-Parts = tuple[tuple[str, Style], ...]
-"""Styled texts that follow each other."""
+Parts = list[tuple[str, Style]]
+"""Styled texts of a line, left to right, while it is put together; printable characters only."""
+FixedParts = tuple[tuple[str, Style], ...]
+"""The same, finished: equal parts are equal pictures, so that a line may be compared by them."""
 
 CHART = Style(color="#4d85b8", bgcolor=theme.BACKGROUND)
 """Of charts and sparklines: quieter than text, because they cover so much."""
@@ -47,7 +49,7 @@ def right(text: str, width: int) -> str:
     return fit(text, width) if len(text) > width else text.rjust(width)
 
 
-def bar(share: float, width: int, style: Style = FILL) -> Parts:
+def bar(share: float, width: int, style: Style = FILL) -> FixedParts:
     """Return a bar of `width` cells filled to a share of 0 to 1; an empty track where the share is NaN."""
     eighths = 0 if math.isnan(share) else round(min(1.0, max(0.0, share)) * width * 8)
     if not eighths and share > 0:
@@ -57,9 +59,29 @@ def bar(share: float, width: int, style: Style = FILL) -> Parts:
     return ((text.ljust(width), style),)
 
 
-def width_of(parts: Parts) -> int:
-    """Return how many cells parts take."""
-    return sum(cell_len(text) for text, _ in parts)
+def text_of(parts: Iterable[tuple[str, Style]]) -> str:
+    """Return the text of a line's parts."""
+    return "".join(text for text, _ in parts)
+
+
+def width_of(parts: Iterable[tuple[str, Style]]) -> int:
+    """Return the cells that parts take."""
+    return cell_len(text_of(parts))
+
+
+def wrapped(text: str, width: int, lines: int) -> list[str]:
+    """Return a text in so many lines, broken between words where it can be; what is beyond the last one is cut."""
+    if lines < 1 or width < 1:
+        return []
+    made: list[str] = []
+    while len(made) < lines - 1:
+        line = chop_cells(text, width)[0] if text else ""
+        if text[len(line) :].lstrip() == text[len(line) :]:
+            # Not at a word's end: back to the last one, unless the whole line is one word.
+            line = line if len(line) == len(text) else line.rpartition(" ")[0] or line
+        made.append(line)
+        text = text[len(line) :].lstrip()
+    return [*made, fit(text, width)]
 
 
 def beside(columns: Sequence[Column], width: int) -> list[Line]:
@@ -74,15 +96,15 @@ def beside(columns: Sequence[Column], width: int) -> list[Line]:
 class Column(NamedTuple):
     """Lines of parts that take a number of cells, in which they are cut or filled."""
 
-    lines: Sequence[Parts]
+    lines: Sequence[FixedParts]
     width: int
 
-    def at(self, number: int) -> Parts:
+    def at(self, number: int) -> FixedParts:
         """Return line `number`, an empty one beyond the end."""
         return self.lines[number] if number < len(self.lines) else ()
 
 
-def _joined(parts: tuple[tuple[Parts, int], ...], width: int) -> Line:
+def _joined(parts: tuple[tuple[FixedParts, int], ...], width: int) -> Line:
     def make() -> Strip:
         strips = [make_strip(each, cells) for each, cells in parts]
         return Strip.join(strips).adjust_cell_length(width, theme.BASE)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from textual import events
 
-    from trnfleet.tui.widgets.bar import Parts
+    from trnfleet.tui.widgets.cells import Parts
 
 
 class PickList(LineView):

@@ -14,8 +14,8 @@ from textual.message import Message
 from textual.widgets import Input
 
 from trnfleet.tui import theme
-from trnfleet.tui.widgets.bar import Bar, Parts
-from trnfleet.tui.widgets.cells import fit
+from trnfleet.tui.widgets.bar import Bar
+from trnfleet.tui.widgets.cells import Parts, fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

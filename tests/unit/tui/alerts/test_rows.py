@@ -26,7 +26,7 @@ from trnfleet.tui.alerts.rows import COLLAPSE_FROM, arrange, in_order
 from trnfleet.tui.desktop_notifications import ALARM_EVERY_S, AlertNews
 from trnfleet.tui.format import alerts as words
 from trnfleet.tui.state.alerts import Held, touches
-from trnfleet.tui.widgets.bar import text_of, width_of
+from trnfleet.tui.widgets.cells import text_of, width_of
 
 NOW_NS = 1_767_600_000 * NS_PER_S
 

@@ -19,7 +19,7 @@ from trnfleet.tui.alerts.tabs import (
     with_problem,
 )
 from trnfleet.tui.state.alerts import AlertBoard
-from trnfleet.tui.widgets.bar import text_of, width_of
+from trnfleet.tui.widgets.cells import text_of, width_of
 
 
 async def test_the_shown_tab_is_in_brackets() -> None:

@@ -8,8 +8,8 @@ from trnfleet.clock import parse_rfc3339
 from trnfleet.monitor.store.events import Event
 from trnfleet.monitor.store.findings import Severity
 from trnfleet.tui.events.list import EventPlan, head, matches, row
-from trnfleet.tui.events.view import about_text, wrapped
-from trnfleet.tui.widgets.bar import text_of, width_of
+from trnfleet.tui.events.view import about_text
+from trnfleet.tui.widgets.cells import text_of, width_of, wrapped
 
 CHIP = "uc1/us-0002/trn2u-0002-1/chip05"
 EVENT = Event(

@@ -10,7 +10,7 @@ from trnfleet.domain.jobs import JOB_STATES
 from trnfleet.monitor.store.findings import Severity
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.jobs import JobPlan, head, look, row
-from trnfleet.tui.widgets.bar import text_of, width_of
+from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.wire.messages import JobMessage
 
 WIDE = JobPlan.of(75, 12)

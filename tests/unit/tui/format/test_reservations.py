@@ -25,7 +25,7 @@ from trnfleet.tui.format.reservations import (
     used_text,
     what_text,
 )
-from trnfleet.tui.widgets.bar import text_of, width_of
+from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.wire.reservations import ReservationMessage
 
 NASTY = "\x1b[2J[red]\u202e"

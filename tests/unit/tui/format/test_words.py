@@ -11,13 +11,14 @@ from support.monitor.feed import Feed, ultraservers
 from trnfleet.monitor.store.events import Event
 from trnfleet.monitor.store.findings import Severity
 from trnfleet.tui.breadcrumbs import breadcrumbs
-from trnfleet.tui.fleet.findings import shortened
 from trnfleet.tui.fleet.view import end_text
+from trnfleet.tui.format.addresses import shortened
 from trnfleet.tui.header import header
 from trnfleet.tui.help import key_text
 from trnfleet.tui.status import banner, status
 from trnfleet.tui.theme import BASE
-from trnfleet.tui.widgets.bar import Item, fitted, text_of, width_of
+from trnfleet.tui.widgets.bar import Item, fitted
+from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.wire.ports import LinkStatus
 
 if TYPE_CHECKING:

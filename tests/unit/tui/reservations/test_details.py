@@ -11,7 +11,7 @@ from trnfleet.clock import format_rfc3339
 from trnfleet.domain.reservations.states import ExtensionState, InterconnectStatus, ReservationState
 from trnfleet.tui.reservations.details import due_words, facts, foot, summary
 from trnfleet.tui.state.highlight import Highlight, holders, place_of, places_text
-from trnfleet.tui.widgets.bar import text_of, width_of
+from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.wire.reservations import ExtensionSpec
 
 FEED = Feed(ultraservers(1) + standalone(2))

@@ -24,7 +24,7 @@ from trnfleet.tui.reservations.timeline import (
     Watched,
     Window,
 )
-from trnfleet.tui.widgets.bar import text_of
+from trnfleet.tui.widgets.cells import text_of
 from trnfleet.wire.reservations import ExtensionSpec
 
 DAY_NS = 86_400 * NS_PER_S
