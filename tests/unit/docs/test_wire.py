@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 import runpy
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +15,10 @@ from support.monitor.feed import START_NS, SilentSource
 from trnfleet.clock import ManualClock, format_rfc3339
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.sim.publish.commands import _ARGUMENTS
 from trnfleet.wire.alerts import AckMessage, AlertMessage, SilenceMessage
 from trnfleet.wire.frames import FrameDecoder
+from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import (
     ClockSpec,
     ColumnSpec,
@@ -260,6 +264,27 @@ def test_a_new_boot_is_no_loss() -> None:
     reader.describe(descriptor() | {"boot": "next"})
     reader.take(TopicClass.TELEMETRY, f"{PATH}/chip00", sample(0, 0) | {"boot": "next"})
     assert (reader.live, reader.refused) == (1, {})
+
+
+def test_limits_are_those_of_the_program() -> None:
+    """The table of limits has each number."""
+    section = read("wire.md").partition("\n## Limits\n")[2].partition("\n## ")[0]
+    shown = {
+        name: f"{value // 1024} KiB" if name in {"payload_bytes", "json_bytes"}
+        else f"{value // 2**20} MiB" if name == "descriptors_bytes" else f"{value:,}"
+        for name, value in dataclasses.asdict(DEFAULT_LIMITS).items()
+    }  # fmt: skip
+    assert [name for name, text in shown.items() if text not in section] == []
+
+
+def test_actions_are_those_of_the_simulator() -> None:
+    """The table of actions has every action with its arguments."""
+    section = read("wire.md").partition("| action | arguments |\n|---|---|\n")[2].partition("\n\n")[0]
+    listed = {
+        name.strip("` "): set(re.findall(r"`([a-z_]+)`", arguments))
+        for name, arguments in (row.strip("|").split("|") for row in section.splitlines())
+    }
+    assert listed == {name: set(arguments) for name, arguments in _ARGUMENTS.items()}
 
 
 def test_every_class_of_topics_is_there() -> None:
