@@ -9,10 +9,10 @@ from support.tui.fake_playback import START_NS
 from support.tui.past_app import HOUR, MIN
 
 from trnfleet.clock import NS_PER_S
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.engine import Counts
 from trnfleet.monitor.replay.marks import Mark
 from trnfleet.monitor.replay.playback import Mode
-from trnfleet.monitor.store.findings import Severity
 from trnfleet.tui.playback.past_banner import past_banner
 from trnfleet.tui.playback.seek_bar_format import back_text, rate_text, seek_line
 from trnfleet.tui.playback.seek_track import (

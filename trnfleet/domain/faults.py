@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from trnfleet.domain.hardware.topology import DIRECTIONS
+from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError, nearest
 
 
@@ -127,7 +128,7 @@ class Fault:
     nrt_name: str = ""
     runtime_log: str = ""
     """The runtime's words beside that status; `{nd}` is the chip's number."""
-    severity: str = "warning"
+    severity: Severity = Severity.WARNING
     is_told: bool = True
     """Whether any log tells of it; a straggler, say, is nobody's event."""
     rate_per_device_day: float | None = None
@@ -164,7 +165,7 @@ _TABLE = (
         hw_error="HBM_UNCORRECTABLE_ERROR", action="TERMINATE_INSTANCE", nrt=1201, nrt_name="EXEC_HW_ERR_HBM_UE",
         runtime_log="(FATAL-RT-UNDEFINED-STATE) [ND {nd}] Uncorrectable HBM memory error is detected. Execution results may be "
         "invalid. Please terminate this instance to prevent future impact from the hardware error.",
-        severity="critical", rate_per_device_day=6.1e-5, rate_source=_LLAMA.format("72 HBM3, three quarters of them"),
+        severity=Severity.CRITICAL, rate_per_device_day=6.1e-5, rate_source=_LLAMA.format("72 HBM3, three quarters of them"),
     ),
     Fault(
         name="hbm_uncorrectable_repairable", title="Uncorrectable HBM error, repairable", scope=FaultScope.CHIP,
@@ -175,7 +176,7 @@ _TABLE = (
         hw_error="HBM_UNCORRECTABLE_ERROR", action="RELOAD_DRIVER", nrt=1205, nrt_name="EXEC_HW_ERR_REPAIRABLE_HBM_UE",
         runtime_log="(FATAL-RT-UNDEFINED-STATE) [ND {nd}] Uncorrectable HBM memory error is detected. Execution results may be "
         "invalid. Please reload the neuron driver or reboot your EC2 instance.",
-        severity="critical", rate_per_device_day=2.0e-5, rate_source=_LLAMA.format("72 HBM3, a quarter of them"),
+        severity=Severity.CRITICAL, rate_per_device_day=2.0e-5, rate_source=_LLAMA.format("72 HBM3, a quarter of them"),
     ),
     Fault(
         name="sram_uncorrectable", title="Uncorrectable SRAM error", scope=FaultScope.CHIP,
@@ -184,14 +185,14 @@ _TABLE = (
         hw_error="SRAM_UNCORRECTABLE_ERROR", action="TERMINATE_INSTANCE", nrt=1202, nrt_name="EXEC_HW_ERR_NC_UE",
         runtime_log="(FATAL-RT-UNDEFINED-STATE) [ND {nd}][NC 0] Uncorrectable memory error is detected, metadata: 0x16. Please "
         "terminate or stop/start this instance to prevent future impact from the hardware error.",
-        severity="critical", rate_per_device_day=2.1e-5, rate_source=_LLAMA.format("19 SRAM"),
+        severity=Severity.CRITICAL, rate_per_device_day=2.1e-5, rate_source=_LLAMA.format("19 SRAM"),
     ),
     Fault(
         name="dma_abort", title="DMA engine aborted", scope=FaultScope.CHIP, cause="a DMA engine in an abort state",
         reaction=Reaction.CRASH, recovery=Recovery.REPLACE, stages=_REPLACE, counts=(Count("exec_errors", 1),),
         health=("axi_fabric",), hw_error="DMA_ERROR", action="TERMINATE_INSTANCE", nrt=1203,
         nrt_name="EXEC_HW_ERR_DMA_ABORT", runtime_log="[MLA {nd}][NC 0] DMA TX engine 0 is in an abort state",
-        severity="critical", rate_per_device_day=4.0e-5, rate_source=_LLAMA.format("148 accelerators, about a quarter"),
+        severity=Severity.CRITICAL, rate_per_device_day=4.0e-5, rate_source=_LLAMA.format("148 accelerators, about a quarter"),
     ),
     Fault(
         name="hang_compute", title="Hang on compute", scope=FaultScope.CHIP, cause="a NeuronCore that does not finish",
@@ -201,7 +202,7 @@ _TABLE = (
         counts=(Count("exec_errors", 1),), health=("firmware_service_processor",), nrt=5, nrt_name="TIMEOUT",
         runtime_log="(FATAL-RT-UNDEFINED-STATE) execution timeout (30000 ms) on Neuron Device {nd} NC 0, model model.neff, "
         "waiting for execution completion notification",
-        severity="critical", rate_per_device_day=6.0e-5, rate_source=_LLAMA.format("148 accelerators, about a third"),
+        severity=Severity.CRITICAL, rate_per_device_day=6.0e-5, rate_source=_LLAMA.format("148 accelerators, about a third"),
     ),
     Fault(
         name="hang_collectives", title="Hang on a collective", scope=FaultScope.CHIP,
@@ -210,7 +211,7 @@ _TABLE = (
         stages=Stages(detect_s=30.0, mend_s=20.0), nrt=1200, nrt_name="EXEC_HW_ERR_COLLECTIVES",
         runtime_log="(FATAL-RT-UNDEFINED-STATE) missing collectives status on Neuron Device {nd} NC 0, model 0 - suspected hang "
         "in collectives operation 0 out of 100",
-        severity="critical", rate_per_device_day=7.9e-6, rate_source=_LLAMA.format("7 watchdog timeouts"),
+        severity=Severity.CRITICAL, rate_per_device_day=7.9e-6, rate_source=_LLAMA.format("7 watchdog timeouts"),
     ),
     Fault(
         name="link_degraded", title="NeuronLink degraded", scope=FaultScope.LINK, cause="retries on a torus or Z link",
@@ -222,7 +223,7 @@ _TABLE = (
         directions=DIRECTIONS[:4],
         effect=Effect.LINK_CAPACITY, reaction=Reaction.SLOW, recovery=Recovery.REPAIR,
         stages=Stages(detect_s=10.0, quarantine_s=20.0, mend_s=1_800.0), health=("link_intraserver",),
-        log="neuron: nd{nd}: NeuronLink {direction} is down", severity="critical", rate_per_device_day=2.0e-5,
+        log="neuron: nd{nd}: NeuronLink {direction} is down", severity=Severity.CRITICAL, rate_per_device_day=2.0e-5,
         rate_source=_LLAMA.format("35 switches and cables, half of them"),
     ),
     Fault(
@@ -231,7 +232,7 @@ _TABLE = (
         effect=Effect.LINK_CAPACITY, reaction=Reaction.SLOW,
         recovery=Recovery.REPAIR, stages=Stages(detect_s=10.0, quarantine_s=20.0, mend_s=1_800.0),
         health=("link_interserver",), log="neuron: nd{nd}: inter-server NeuronLink {direction} is down",
-        severity="critical", rate_per_device_day=2.0e-5,
+        severity=Severity.CRITICAL, rate_per_device_day=2.0e-5,
         rate_source=_LLAMA.format("35 switches and cables, half of them"),
     ),
     Fault(
@@ -241,7 +242,7 @@ _TABLE = (
         # Published: the election of node ids has a timeout of 600 s (the driver's neuron_pelect.c).
         stages=Stages(detect_s=10.0, quarantine_s=20.0, drain_s=30.0, mend_s=900.0, return_s=120.0),
         health=("link_interserver",), log="neuron: ultraserver election: 4 nodes not found, falling back to 2+2",
-        severity="critical", rate_per_device_day=1.0e-7, rate_source="assumed: rare",
+        severity=Severity.CRITICAL, rate_per_device_day=1.0e-7, rate_source="assumed: rare",
     ),
     Fault(
         name="efa_affinity_lost", title="EFA affinity lost", scope=FaultScope.INSTANCE,
@@ -283,20 +284,20 @@ _TABLE = (
         name="firmware_heartbeat_lost", title="Firmware heartbeat lost", scope=FaultScope.CHIP,
         cause="the management processor does not answer", reaction=Reaction.CRASH, recovery=Recovery.REBOOT, stages=_REBOOT,
         health=("firmware_service_api", "firmware_service_processor"), counts=(Count("exec_errors", 1),),
-        log="neuron: nd{nd}: firmware heartbeat is lost", severity="critical", rate_per_device_day=1.9e-5,
+        log="neuron: nd{nd}: firmware heartbeat is lost", severity=Severity.CRITICAL, rate_per_device_day=1.9e-5,
         rate_source=_LLAMA.format("17 system processors"),
     ),
     Fault(
         name="runtime_crash", title="Runtime crash", scope=FaultScope.CHIP, cause="a bug in the job or its runtime",
         reaction=Reaction.CRASH, recovery=Recovery.RESTART_JOB, stages=Stages(detect_s=10.0, mend_s=20.0),
         counts=(Count("exec_errors", 4),), nrt=101, nrt_name="EXEC_UNIT_UNRECOVERABLE",
-        runtime_log="[ND {nd}] nrt_execute failed with status 101", severity="critical", rate_per_device_day=6.1e-5,
+        runtime_log="[ND {nd}] nrt_execute failed with status 101", severity=Severity.CRITICAL, rate_per_device_day=6.1e-5,
         rate_source=_LLAMA.format("54 software bugs"),
     ),
     Fault(
         name="instance_reboot", title="Instance reboots", scope=FaultScope.INSTANCE, cause="unplanned maintenance of the host",
         reaction=Reaction.CRASH, recovery=Recovery.REBOOT,
-        stages=Stages(mend_s=240.0, return_s=30.0), log="EC2 status: instance-reboot", severity="critical",
+        stages=Stages(mend_s=240.0, return_s=30.0), log="EC2 status: instance-reboot", severity=Severity.CRITICAL,
         rate_per_device_day=3.6e-5, rate_source=_LLAMA.format("32 unplanned maintenances of hosts"),
     ),
     Fault(

@@ -46,7 +46,7 @@ def facts(notice: Notice) -> dict[str, Any]:
         "ts": message.resolved or message.fired,
         "state": message.state,
         "alertname": message.rule,
-        "severity": message.severity,
+        "severity": message.severity.value,
         "fleet": notice.fleet,
         "target": message.target,
         "place": message.place,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-Severity = Literal["info", "warning", "critical"]
+if TYPE_CHECKING:
+    from trnfleet.domain.severity import Severity
+
 EventSource = Literal["hardware", "runtime", "job", "ec2", "operator", "network", "simulator"]
 
 

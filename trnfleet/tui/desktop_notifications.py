@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.alerts.templates import summary
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.silences import Standing
-from trnfleet.monitor.store.findings import Severity
 from trnfleet.tui.format.alerts import alarm_text, where_text
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from rich.color import Color
 from rich.style import Style
 
-from trnfleet.monitor.store.findings import Severity
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.store import Freshness
 
 BACKGROUND = "#0e1116"

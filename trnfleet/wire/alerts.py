@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
+from trnfleet.domain.severity import Severity  # noqa: TC001  pydantic reads the types
 from trnfleet.wire.messages import Message, Name, Text
 from trnfleet.wire.values import Figure, Instant  # noqa: TC001  pydantic reads the types
 
@@ -24,7 +25,7 @@ class AlertMessage(Message):
 
     fingerprint: Fingerprint
     rule: Name
-    severity: Literal["critical", "warning", "info"]
+    severity: Severity
     state: Literal["firing", "resolved"]
     target: Label
     """An address, a job, a reservation, a publisher, or `pipeline`; empty for the fleet."""

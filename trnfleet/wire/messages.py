@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from pydantic_core import PydanticCustomError, from_json, to_json
 
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Metric, Scope
+from trnfleet.domain.severity import Severity  # noqa: TC001  pydantic reads the types
 from trnfleet.errors import WireError
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.values import (
@@ -169,7 +170,7 @@ class EventMessage(Message):
     """Address of what it is about; empty for the fleet, whose events are published on the path `fleet`."""
     source: Name
     name: Name
-    severity: Literal["info", "warning", "critical"]
+    severity: Severity
     text: Text
     job: Name | None = None
     nrt: Annotated[int, Field(ge=0, le=65_535)] | None = None

@@ -10,6 +10,7 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import BY_NAME
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Instant, Readings
 from trnfleet.monitor.alerting.named_targets import Columns, jobs_table
@@ -114,7 +115,9 @@ class AlertBench:
                 assert covered is not None
                 self.store.job_of[covered.start : covered.stop] = number
 
-    def tell(self, name: str, path: str, *, job: str | None = None, severity: Any = "critical") -> None:
+    def tell(
+        self, name: str, path: str, *, job: str | None = None, severity: Severity = Severity.CRITICAL
+    ) -> None:
         """Let a publisher tell an event."""
         self.events.add(
             EventMessage(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.domain.severity import Severity
 from trnfleet.export.notification import Notice
 from trnfleet.wire.alerts import AlertMessage
 
@@ -22,7 +23,7 @@ def alert_message(number: int = 1, fired_s: float = 0.0, **change: Any) -> Alert
     known: dict[str, Any] = {
         "fingerprint": fingerprint(number),
         "rule": "held-back",
-        "severity": "critical",
+        "severity": Severity.CRITICAL,
         "state": "firing",
         "target": f"uc1/us-0001/i-{number}",
         "labels": {

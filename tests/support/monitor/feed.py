@@ -10,6 +10,7 @@ import numpy as np
 from trnfleet.clock import ManualClock, format_rfc3339
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.wire.frames import FrameEncoder
 from trnfleet.wire.messages import (
@@ -206,10 +207,17 @@ class Feed:
         payload = json.dumps(fields | rest).encode()
         return self._state(TopicClass.RESERVATION, reservation_id, payload)
 
-    def event(self, path: str = "", text: str = "something happened", **rest: Any) -> Envelope:
+    def event(
+        self, path: str = "", text: str = "something happened", severity: str = "info", **rest: Any
+    ) -> Envelope:
         """Return an event at the present time; `rest` are further fields of its message."""
         self.told += 1
-        fields = {"id": f"{self.boot}-{self.told}", "source": "kernel", "name": "test", "severity": "info"}
+        fields = {
+            "id": f"{self.boot}-{self.told}",
+            "source": "kernel",
+            "name": "test",
+            "severity": Severity(severity),
+        }
         stamp = {"ts": format_rfc3339(self.clock.wall_ns())}
         message = EventMessage(**{"path": path, "text": text, **fields, **stamp, **rest})
         topic = build_topic(self.fleet, TopicClass.EVENT, path or FLEET_PATH)

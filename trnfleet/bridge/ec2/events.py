@@ -5,10 +5,11 @@ Pure. What a reading does not tell, for want of a permission, has not changed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.reservations.blocks import ChangeKind
 from trnfleet.domain.reservations.states import ExtensionState, InterconnectStatus, ReservationState
+from trnfleet.domain.severity import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 WARNING = "Capacity Block Expiration Warning"
 DELIVERED = "Capacity Block Delivered"
-
-Severity = Literal["info", "warning", "critical"]
 
 _BEGUN = frozenset({ReservationState.ACTIVE, ReservationState.UNAVAILABLE})
 _BAD = frozenset(
@@ -31,15 +30,15 @@ _BAD = frozenset(
     }
 )
 _STATES: dict[ReservationState, tuple[ChangeKind, Severity, str, str | None]] = {
-    ReservationState.SCHEDULED: (ChangeKind.PAID, "info", "{id} is paid; it starts at {start}", None),
-    ReservationState.PAYMENT_FAILED: (ChangeKind.PAYMENT_FAILED, "warning", "the payment of {id} has failed", None),
-    ReservationState.ACTIVE: (ChangeKind.DELIVERED, "info", "{id} is delivered until {end}", DELIVERED),
-    ReservationState.EXPIRED: (ChangeKind.EXPIRED, "info", "{id} has expired", None),
+    ReservationState.SCHEDULED: (ChangeKind.PAID, Severity.INFO, "{id} is paid; it starts at {start}", None),
+    ReservationState.PAYMENT_FAILED: (ChangeKind.PAYMENT_FAILED, Severity.WARNING, "the payment of {id} has failed", None),
+    ReservationState.ACTIVE: (ChangeKind.DELIVERED, Severity.INFO, "{id} is delivered until {end}", DELIVERED),
+    ReservationState.EXPIRED: (ChangeKind.EXPIRED, Severity.INFO, "{id} has expired", None),
 }  # fmt: skip  # a table reads as rows
 _PAYMENTS: dict[ExtensionState, tuple[ChangeKind, Severity, str]] = {
-    ExtensionState.PAYMENT_PENDING: (ChangeKind.EXTENSION_PURCHASED, "info", "is bought; its payment is pending"),
-    ExtensionState.PAYMENT_SUCCEEDED: (ChangeKind.EXTENSION_PAID, "info", "is paid"),
-    ExtensionState.PAYMENT_FAILED: (ChangeKind.EXTENSION_PAYMENT_FAILED, "warning", "is not paid: its payment has failed"),
+    ExtensionState.PAYMENT_PENDING: (ChangeKind.EXTENSION_PURCHASED, Severity.INFO, "is bought; its payment is pending"),
+    ExtensionState.PAYMENT_SUCCEEDED: (ChangeKind.EXTENSION_PAID, Severity.INFO, "is paid"),
+    ExtensionState.PAYMENT_FAILED: (ChangeKind.EXTENSION_PAYMENT_FAILED, Severity.WARNING, "is not paid: its payment has failed"),
 }  # fmt: skip  # a table reads as rows
 
 
@@ -90,12 +89,14 @@ def happenings(
         if before is not None and before.state is not after.state:
             yield Happening(
                 f"capacity_reservation_{after.state.value.replace('-', '_')}",
-                "warning" if after.state in _BAD else "info",
+                Severity.WARNING if after.state in _BAD else Severity.INFO,
                 f"{after.id} is {after.state.value}",
             )
         return
     if before is None:
-        yield _of(ChangeKind.PURCHASED, "info", f"{after.id} is bought, from {after.start} to {after.end}")
+        yield _of(
+            ChangeKind.PURCHASED, Severity.INFO, f"{after.id} is bought, from {after.start} to {after.end}"
+        )
     if before is None or before.state is not after.state:
         yield from _entered(None if before is None else before.state, after)
     if after.state in _BEGUN:
@@ -110,7 +111,7 @@ def happenings(
 def warning(message: ReservationMessage) -> Happening:
     """Return the warning that a block's end is near."""
     text = f"{message.id} ends at {message.end}; its instances are terminated from {message.terminates} on"
-    return _of(ChangeKind.EXPIRATION_WARNING, "warning", text, WARNING)
+    return _of(ChangeKind.EXPIRATION_WARNING, Severity.WARNING, text, WARNING)
 
 
 def _entered(before: ReservationState | None, after: ReservationMessage) -> Iterator[Happening]:
@@ -122,24 +123,28 @@ def _entered(before: ReservationState | None, after: ReservationMessage) -> Iter
         yield _of(kind, severity, words.format(id=after.id, start=after.start, end=after.end), detail_type)
     elif state not in {ReservationState.PAYMENT_PENDING, ReservationState.UNAVAILABLE}:
         yield Happening(
-            f"capacity_block_{state.value.replace('-', '_')}", "warning", f"{after.id} is {state.value}"
+            f"capacity_block_{state.value.replace('-', '_')}",
+            Severity.WARNING,
+            f"{after.id} is {state.value}",
         )
 
 
 def _felt(message: ReservationMessage, before: Health, after: Health) -> Iterator[Happening]:
     name = message.id
     if after.impaired and not before.impaired:
-        yield _of(ChangeKind.INTERCONNECT_IMPAIRED, "warning", f"the interconnect of {name} is impaired")
+        yield _of(
+            ChangeKind.INTERCONNECT_IMPAIRED, Severity.WARNING, f"the interconnect of {name} is impaired"
+        )
     elif before.impaired and not after.impaired:
-        yield _of(ChangeKind.INTERCONNECT_OK, "info", f"the interconnect of {name} is ok again")
+        yield _of(ChangeKind.INTERCONNECT_OK, Severity.INFO, f"the interconnect of {name} is ok again")
     if after.unavailable and after.unavailable != before.unavailable:
         text = (
             f"{after.unavailable} of {message.instances} instances of {name} fail their system status check"
         )
-        yield _of(ChangeKind.INSTANCES_UNAVAILABLE, "warning", text)
+        yield _of(ChangeKind.INSTANCES_UNAVAILABLE, Severity.WARNING, text)
     elif before.unavailable and not after.unavailable:
         text = f"all instances of {name} pass their system status check again"
-        yield _of(ChangeKind.INSTANCES_AVAILABLE, "info", text)
+        yield _of(ChangeKind.INSTANCES_AVAILABLE, Severity.INFO, text)
 
 
 def _of(kind: ChangeKind, severity: Severity, text: str, detail_type: str | None = None) -> Happening:

@@ -20,6 +20,7 @@ from trnfleet.cli.options import (
     setting,
 )
 from trnfleet.clock import NS_PER_S, SystemClock, format_rfc3339
+from trnfleet.domain.severity import Severity
 from trnfleet.errors import BrokerError, WireError
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ HEARTBEAT_LIMIT_S = 12.0
 """Longest wait for a heartbeat of watches whose last one is old or has no time: one interval and a little."""
 FIRST_LOOK_S = 3.0
 """A watch listens for 2 s before it publishes; one that is younger than this is waited for."""
-_RANKS = {"critical": 0, "warning": 1, "info": 2}
 
 
 class Asking(NamedTuple):
@@ -159,7 +159,7 @@ def command(ctx: click.Context, /, everything: bool, as_json: bool, **common: An
         for line in text_lines(found, seen):
             click.echo(line)
     is_left = any(
-        message.severity == "critical" and standing is Standing.FIRING for message, standing in found
+        message.severity is Severity.CRITICAL and standing is Standing.FIRING for message, standing in found
     )
     if not seen.watches:
         ctx.exit(UNKNOWN)
@@ -346,7 +346,7 @@ def alert_of(message: AlertMessage) -> Alert:
     )
 
 
-def stand_in(name: str, severity: str = "info") -> Any:
+def stand_in(name: str, severity: Severity = Severity.INFO) -> Any:
     """Return a rule in place of one that only a watch knows; it has a name and a severity, and is never evaluated."""
     from trnfleet.domain.alerts.rules import Rule  # noqa: PLC0415  --help stays quick
 
@@ -398,7 +398,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _order(found: tuple[AlertMessage, Standing]) -> tuple[bool, int, str, str]:
     message, _ = found
-    return message.state != "firing", _RANKS[message.severity], message.rule, message.target
+    return message.state != "firing", message.severity.rank, message.rule, message.target
 
 
 def _row(message: AlertMessage, standing: Standing, seen: Seen) -> tuple[str, ...]:
@@ -414,7 +414,7 @@ def _row(message: AlertMessage, standing: Standing, seen: Seen) -> tuple[str, ..
     lasted_s = max(0.0, (until_ns - (alert.fired_ns or until_ns)) / 1e9)
     return (
         message.fingerprint,
-        message.severity,
+        message.severity.value,
         standing.value,
         duration(lasted_s),
         f"{message.rule}: {said}",

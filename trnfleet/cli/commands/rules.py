@@ -15,6 +15,7 @@ from trnfleet.domain.alerts.rules import RuleFile, join_rules
 from trnfleet.domain.alerts.signals import FIGURES, Scope
 from trnfleet.domain.alerts.templates import condition_text
 from trnfleet.domain.quantities import duration
+from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
 
@@ -205,7 +206,7 @@ def _instant(seconds: float) -> str:
 
 def _counted(rules: Sequence[Rule]) -> str:
     by_severity = Counter(rule.severity.value for rule in rules)
-    parts = [f"{by_severity[name]} {name}" for name in ("critical", "warning", "info") if by_severity[name]]
+    parts = [f"{by_severity[name]} {name}" for name in (each.value for each in Severity) if by_severity[name]]
     return f"{_plural(len(rules), 'rule')}" + (f" ({', '.join(parts)})" if parts else "")
 
 

@@ -139,7 +139,7 @@ def _preview(seen: Seen, matchers: tuple[Matcher, ...]) -> list[str]:
     found = preview(matchers, [alert_of(each) for each in seen.told.values()])
     lines = [f"{found.firing:,} that fire, {found.critical:,} of them critical"]
     lines += [
-        plain(f"  {alert.severity} {alert.name}: {summaries[alert.fingerprint]}", 400)
+        plain(f"  {alert.severity.value} {alert.name}: {summaries[alert.fingerprint]}", 400)
         for alert in found.examples
     ]
     if found.firing > len(found.examples):

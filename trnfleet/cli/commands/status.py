@@ -21,6 +21,7 @@ from trnfleet.cli.options import (
     setting,
 )
 from trnfleet.clock import SystemClock, format_rfc3339
+from trnfleet.domain.severity import Severity
 from trnfleet.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def command(
     )
     monitor = asyncio.run(look)
     summary = monitor.summary()
-    critical = [finding for finding in monitor.findings.shown if finding.severity == 0]
+    critical = [finding for finding in monitor.findings.shown if finding.severity is Severity.CRITICAL]
     healthy = summary.live_chips == summary.chips > 0 and not critical
     if reservations:
         from trnfleet.cli.reserved import reservation_facts, reservation_lines  # noqa: PLC0415  --help stays quick
@@ -164,7 +165,7 @@ def _job_facts(job: JobMessage) -> dict[str, Any]:
 def _event_facts(event: Event) -> dict[str, Any]:
     return {
         "ts": format_rfc3339(event.ts_ns),
-        "severity": event.severity.name.lower(),
+        "severity": event.severity.value,
         "source": event.source,
         "name": event.name,
         "path": event.path,
@@ -224,14 +225,12 @@ def text(summary: Summary, monitor: Monitor, *, healthy: bool) -> str:
     lines = [f"{name:<16}{value}" for name, value in rows]
     shown = monitor.findings.shown[:10]
     lines.extend(
-        f"{finding.severity.name.lower():<16}{finding.path or 'fleet'}: {finding.what}" for finding in shown
+        f"{finding.severity.value:<16}{finding.path or 'fleet'}: {finding.what}" for finding in shown
     )
     if monitor.findings.total > len(shown):
         lines.append(f"{'':<16}and {monitor.findings.total - len(shown):,} more")
     for event in _last_events(monitor):
         where = plain(event.path or event.job) or "fleet"
-        said = (
-            f"{format_rfc3339(event.ts_ns)} {event.severity.name.lower()} {where}: {plain(event.text, 256)}"
-        )
+        said = f"{format_rfc3339(event.ts_ns)} {event.severity.value} {where}: {plain(event.text, 256)}"
         lines.append(f"{'event':<16}{said}")
     return "\n".join(lines)

@@ -23,6 +23,7 @@ from trnfleet.cli.options import (
     setting,
 )
 from trnfleet.clock import NS_PER_S, SystemClock, format_rfc3339
+from trnfleet.domain.severity import Severity
 from trnfleet.errors import BrokerError, ConfigError, WireError
 from trnfleet.tasks import Ending, background, run_until
 
@@ -62,7 +63,6 @@ GOODBYE_S = 0.3
 END_LIMIT_S = 1.2
 """Longest that connections and threads have to end after the goodbye, so that all is over within 2 s."""
 LONGEST_LINE = 1_000
-_SEVERITIES = ("critical", "warning", "info")
 
 
 @click.command("watch")
@@ -96,7 +96,7 @@ _SEVERITIES = ("critical", "warning", "info")
 @click.option("--stdout", is_flag=True, help="Write a line of JSON for each alert that fires or resolves.")
 @setting(
     "--exit-on",
-    type=click.Choice(_SEVERITIES),
+    type=click.Choice([severity.value for severity in Severity]),
     help="End with status 3 as soon as an alert of that severity or a worse one fires.",
 )
 @setting("--exit-after", type=Duration(), help="End after this wall time.")
@@ -385,7 +385,7 @@ class Speaker:
         self._ledger = ledger
         self._election = election
         self._clock = clock
-        self._ends_on = () if exit_on is None else _SEVERITIES[: _SEVERITIES.index(exit_on) + 1]
+        self._exit_on = None if exit_on is None else Severity(exit_on)
         self._ending = ending
         self._heard_s: float | None = None
         self._connects = 0
@@ -402,7 +402,7 @@ class Speaker:
             if exit_after_s is None:
                 await self._ending.wait()
             await self._clock.sleep(exit_after_s or 0.0)
-            if exit_after_s is not None and self._ends_on and self.role == "deaf":
+            if exit_after_s is not None and self._exit_on is not None and self.role == "deaf":
                 self.blind = next(
                     (link.status.last_error for link in self._links if not link.status.connected),
                     f"a watch listens for {LISTEN_S:g} s before it sees any",
@@ -421,20 +421,20 @@ class Speaker:
             # What is retained may come late, behind a large fleet's descriptors.
             ledger.take_late(told.values(), now)
             ledger.step(map(self._firing, firing), self._resolved_ns, now)
-        if self._ends_on and not self.found:
+        if self._exit_on is not None and not self.found:
             from trnfleet.monitor.alerting.silences import Standing  # noqa: PLC0415  --help stays quick
 
             worst = next(
                 (
                     alert
                     for alert in firing
-                    if alert.severity in self._ends_on and alerts.standing(alert) is Standing.FIRING
+                    if alert.severity <= self._exit_on and alerts.standing(alert) is Standing.FIRING
                 ),
                 None,
             )
             if worst is not None:
                 self.found = True
-                _say(f"{worst.severity}: {_line(worst)}")
+                _say(f"{worst.severity.value}: {_line(worst)}")
                 self._ending.ask()
 
     async def leave(self) -> None:
@@ -599,7 +599,7 @@ def describe(alert: Alert, client: str) -> AlertMessage:
     return AlertMessage(
         fingerprint=alert.fingerprint,
         rule=alert.name,
-        severity=rule.severity.value,
+        severity=rule.severity,
         state="firing",
         target=alert.target,
         place=alert.place,

@@ -14,6 +14,7 @@ from trnfleet.domain.alerts.states import AlertState
 
 if TYPE_CHECKING:
     from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.domain.severity import Severity
 
 _LEVEL_LABELS = ("cluster", "ultraserver", "instance", "chip")
 
@@ -74,9 +75,9 @@ class Alert:
         return self.rule.name
 
     @property
-    def severity(self) -> str:
-        """critical, warning or info."""
-        return self.rule.severity.value
+    def severity(self) -> Severity:
+        """The rule's severity."""
+        return self.rule.severity
 
     @property
     def is_active(self) -> bool:

@@ -16,6 +16,7 @@ from trnfleet.domain.alerts.series import Mark, Sample, parse_series
 from trnfleet.domain.alerts.signals import FIGURES, LANES, PIPELINE_NAME, Figure, Form, Scope
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, JOB_FIGURES
 from trnfleet.domain.schema import Duration, Instant, Model, Places, Segment
+from trnfleet.domain.severity import Severity
 from trnfleet.errors import nearest
 
 Target = Annotated[str, StringConstraints(max_length=400)]
@@ -158,7 +159,7 @@ class EventCase(Model):
     name: Segment
     path: Target
     """Address of what it is about."""
-    severity: Literal["info", "warning", "critical"] = "warning"
+    severity: Severity = Field(Severity.WARNING, strict=False)
     job: Segment | None = None
 
 

@@ -16,6 +16,7 @@ from pydantic import Field, StringConstraints, model_validator
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF, Figure, Form, Scope
 from trnfleet.domain.schema import Duration, Instant, Model, Segment
+from trnfleet.domain.severity import Severity  # noqa: TC001  pydantic reads the types
 from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -35,14 +36,6 @@ PLACEHOLDERS = frozenset(
     {"alertname", "target", "place", "worst", "value", "limit", "count", "chips", "job", "cause", "severity"}
 )
 """What `summary` and `description` may name in braces."""
-
-
-class Severity(enum.StrEnum):
-    """How bad it is, worst first."""
-
-    CRITICAL = "critical"
-    WARNING = "warning"
-    INFO = "info"
 
 
 class Group(enum.StrEnum):

@@ -9,6 +9,7 @@ import enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.alerts.matchers import all_match
+from trnfleet.domain.severity import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -80,5 +81,5 @@ def preview(matchers: tuple[Matcher, ...], alerts: Iterable[Alert], *, most: int
     """Return what a silence with these matchers would hide of some active alerts."""
     hit = [alert for alert in alerts if alert.is_active and all_match(matchers, alert.labels)]
     firing = [alert for alert in hit if alert.fired_ns is not None]
-    critical = sum(alert.severity == "critical" for alert in firing)
+    critical = sum(alert.severity is Severity.CRITICAL for alert in firing)
     return Preview(len(firing), len(hit) - len(firing), critical, tuple((firing or hit)[:most]))

@@ -9,7 +9,7 @@ from trnfleet.domain.address import Level, level_of
 from trnfleet.domain.alerts.alert import address_of
 from trnfleet.domain.alerts.signals import LEVEL_OF
 from trnfleet.domain.alerts.templates import value_text
-from trnfleet.monitor.store.findings import Severity
+from trnfleet.domain.severity import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,6 +14,7 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.rules import inhibitors
 from trnfleet.domain.alerts.states import AlertState
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.annotate import describe
 from trnfleet.monitor.alerting.book import Book
 from trnfleet.monitor.alerting.conditions import Counters
@@ -44,7 +45,6 @@ UNWATCHED_S = 30.0
 """A leap of the fleet's time by more than this beyond what passed is a time in which nobody watched."""
 LATEST_FLOW_NS = 2**62
 """Where passed time ends, that 64 bits can add to it; at the highest speed it takes more than an hour to come there."""
-_SEVERITY_RANK = {"critical": 0, "warning": 1, "info": 2}
 
 
 class Counts(NamedTuple):
@@ -134,13 +134,13 @@ class Alerts:
 
     def counts(self) -> Counts:
         """Return how many there are, by what is to be done about them."""
-        by_severity = {"critical": 0, "warning": 0, "info": 0}
+        by_severity = {severity.value: 0 for severity in Severity}
         by_standing = dict.fromkeys(Standing, 0)
         for alert in self._book.active.values():
             standing = self.standing(alert)
             by_standing[standing] += 1
             if standing is Standing.FIRING:
-                by_severity[alert.severity] += 1
+                by_severity[alert.severity.value] += 1
         return Counts(
             **by_severity,
             acked=by_standing[Standing.ACKED],
@@ -333,7 +333,7 @@ def _order(alert: Alert) -> tuple[bool, bool, int, int, str, str]:
     return (
         alert.fired_ns is None,
         bool(alert.inhibited_by),
-        _SEVERITY_RANK[alert.severity],
+        alert.severity.rank,
         -(alert.fired_ns or alert.since_ns),
         alert.name,
         alert.target,

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.alert import address_of
-from trnfleet.monitor.store.events import SEVERITIES
-from trnfleet.monitor.store.findings import Severity
+from trnfleet.domain.severity import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
@@ -147,8 +146,9 @@ class Timeline:
                 continue
             kind: Kind = "alert" if each.kind == "firing" else "resolved"
             alert = each.alert
-            severity = SEVERITIES.get(alert.severity, Severity.INFO)
-            found.append(Mark(now_ns, kind, severity, each.summary, address_of(alert), alert.fingerprint))
+            found.append(
+                Mark(now_ns, kind, alert.severity, each.summary, address_of(alert), alert.fingerprint)
+            )
         return found
 
     def _tell(self, monitor: Monitor) -> list[Mark]:

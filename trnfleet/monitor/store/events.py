@@ -10,7 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import parse_rfc3339
-from trnfleet.monitor.store.findings import Severity
+from trnfleet.domain.severity import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 KEPT = 10_000
 """Events that are kept; older ones make room and are counted."""
-SEVERITIES = {"critical": Severity.CRITICAL, "warning": Severity.WARNING, "info": Severity.INFO}
 
 
 class Event(NamedTuple):
@@ -88,7 +87,7 @@ class Events:
             self.received,
             now_s,
             parse_rfc3339(message.ts),
-            SEVERITIES[message.severity],
+            message.severity,
             message.source,
             message.name,
             message.path,

@@ -5,7 +5,6 @@ They are plain thresholds over the store's present state, without memory. A dead
 
 from __future__ import annotations
 
-import enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +14,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.hardware.topology import DIRECTIONS
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.slices import checkpoint, finish, require
 from trnfleet.monitor.store.store import Freshness
 
@@ -49,14 +49,6 @@ JOBS_DOWN = {
 _INSTANCES_A_SLICE = 8_192
 LIMIT = 200
 """Findings kept of each kind: more do not fit a screen, but their number is told."""
-
-
-class Severity(enum.IntEnum):
-    """How bad it is, worst first."""
-
-    CRITICAL = 0
-    WARNING = 1
-    INFO = 2
 
 
 class Finding(NamedTuple):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from trnfleet.domain.address import parse_chip
 from trnfleet.domain.faults import FaultScope, Recovery
 from trnfleet.domain.hardware import topology
+from trnfleet.domain.severity import Severity
 from trnfleet.sim.events import Occurrence
 from trnfleet.sim.faults.incident import Step
 from trnfleet.sim.ids import ec2_id, serial_number
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.faults import Fault
     from trnfleet.domain.layout import Layout
-    from trnfleet.sim.events import EventSource, Severity
+    from trnfleet.sim.events import EventSource
     from trnfleet.sim.faults.incident import Incident
 
 _SOURCES: dict[str, EventSource] = {
@@ -49,7 +50,7 @@ class Teller:
         if text:
             source = _SOURCES.get(fault.name, "hardware")
             yield Occurrence(
-                at_s, incident.path, source, fault.name, _severity(fault), text, self._job(incident)
+                at_s, incident.path, source, fault.name, fault.severity, text, self._job(incident)
             )
 
     def failure(self, incident: Incident, at_s: float) -> Iterator[Occurrence]:
@@ -59,13 +60,13 @@ class Teller:
             name = "execution_failed" if fault.hw_error or fault.log else fault.name
             words = fault.runtime_log.format(nd=self._device(incident))
             text = f"{words} (NRT_{fault.nrt_name}, {fault.nrt})"
-            yield Occurrence(at_s, incident.path, "runtime", name, _severity(fault), text, job, fault.nrt)
+            yield Occurrence(at_s, incident.path, "runtime", name, fault.severity, text, job, fault.nrt)
 
     def end(self, incident: Incident, at_s: float) -> Iterator[Occurrence]:
         """Yield the event of an incident that has ended by itself, or with the hardware that it was on."""
         source = _SOURCES.get(incident.fault.name, "hardware")
         text = f"{_plain(incident.fault)} on {incident.address} is over"
-        yield Occurrence(at_s, incident.path, source, "fault_over", "info", text)
+        yield Occurrence(at_s, incident.path, source, "fault_over", Severity.INFO, text)
 
     def step(self, incident: Incident, step: Step, at_s: float, generation: int) -> Iterator[Occurrence]:
         """Yield the event of a step of an incident's recovery."""
@@ -76,7 +77,7 @@ class Teller:
         )
 
         def tell(name: str, source: EventSource, text: str) -> Occurrence:
-            return Occurrence(at_s, where, source, name, "info", text)
+            return Occurrence(at_s, where, source, name, Severity.INFO, text)
 
         if step is Step.DETECT and incident.stages.detect_s:
             yield tell("fault_detected", "operator", f"{what} on {address} is noticed")
@@ -121,7 +122,3 @@ class Teller:
 def _plain(fault: Fault) -> str:
     """Return a fault's name as words of a sentence."""
     return fault.name.replace("_", " ")
-
-
-def _severity(fault: Fault) -> Severity:
-    return "critical" if fault.severity == "critical" else "warning"

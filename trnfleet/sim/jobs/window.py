@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.sim.events import Severity
+    from trnfleet.domain.severity import Severity
 
 _TOTALS = frozenset({"steps_completed", "steps_lost", "restarts", "goodput"})
 """Figures that are of an instant or of a whole life, not of a window."""

@@ -15,6 +15,7 @@ from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
 from trnfleet.domain.jobs import JOB_STATES, Reserved, Traced
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import JOB_FIGURES
+from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.activity import QUANTITIES, STEP, TRAINING, Phase
 from trnfleet.sim.jobs.fabric import Fabrics
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.jobs import Job
-    from trnfleet.sim.events import Severity
     from trnfleet.sim.jobs.inference import Serving
     from trnfleet.sim.jobs.lifecycle import Span
     from trnfleet.sim.jobs.slowdown import Paces
@@ -58,12 +58,12 @@ TRACE_HBM_READ = 0.30
 
 _SECONDS_A_DAY = 86_400
 _TOLD: dict[str, tuple[Severity, str]] = {
-    "job_started": ("info", "starts"),
-    "job_hung": ("warning", "makes no progress: its processes wait in a collective"),
-    "job_resumed": ("info", "goes on"),
-    "job_failed": ("critical", "failed"),
-    "job_restarted": ("info", "starts again"),
-    "job_ended": ("info", "has ended"),
+    "job_started": (Severity.INFO, "starts"),
+    "job_hung": (Severity.WARNING, "makes no progress: its processes wait in a collective"),
+    "job_resumed": (Severity.INFO, "goes on"),
+    "job_failed": (Severity.CRITICAL, "failed"),
+    "job_restarted": (Severity.INFO, "starts again"),
+    "job_ended": (Severity.INFO, "has ended"),
 }
 """What is told of jobs, in the order in which it is told: severity, and what is said where there is no more to say."""
 _STATE = {name: number for number, name in enumerate(JOB_STATES)}

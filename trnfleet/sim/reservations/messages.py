@@ -9,6 +9,7 @@ from trnfleet.domain.reservations.blocks import ChangeKind, ExtensionOffering
 from trnfleet.domain.reservations.rules import utc
 from trnfleet.domain.reservations.search_request import Asked
 from trnfleet.domain.reservations.states import ENDED, BlockState, ReservationState
+from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.sim.events import Occurrence
 from trnfleet.wire.reservations import ExtensionSpec, OfferingSpec, ReservationMessage
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trnfleet.domain.reservations.blocks import Block, Offering
-    from trnfleet.sim.events import Severity
     from trnfleet.sim.reservations.account import Held, Holdings
 
 DELIVERED = "Capacity Block Delivered"
@@ -25,20 +25,20 @@ EXPIRATION_WARNING = "Capacity Block Expiration Warning"
 INTERRUPTION_WARNING = "EC2 Capacity Reservation Instance Interruption Warning"
 
 _SAID: dict[ChangeKind, tuple[Severity, str, str | None]] = {
-    ChangeKind.PURCHASED: ("info", "{id} is bought for {fee}: {what} from {start} to {end}; its payment is pending", None),
-    ChangeKind.PAID: ("info", "{id} is paid; it starts at {start}", None),
-    ChangeKind.PAYMENT_FAILED: ("warning", "the payment of {id} has failed", None),
-    ChangeKind.DELIVERED: ("info", "{id} is delivered: {what} until {end}", DELIVERED),
-    ChangeKind.EXTENSION_PURCHASED: ("info", "{id} is extended until {extended} for {extra}; the payment is pending", None),
-    ChangeKind.EXTENSION_PAID: ("info", "the extension of {id} is paid; it ends at {end}", None),
-    ChangeKind.EXTENSION_PAYMENT_FAILED: ("warning", "the payment of the extension of {id} has failed; it ends at {end}", None),
-    ChangeKind.INTERCONNECT_IMPAIRED: ("warning", "the interconnect of {id} is impaired", None),
-    ChangeKind.INTERCONNECT_OK: ("info", "the interconnect of {id} is ok again", None),
-    ChangeKind.INSTANCES_UNAVAILABLE: ("warning", "{unavailable} of {what} of {id} fail their system status check", None),
-    ChangeKind.INSTANCES_AVAILABLE: ("info", "all instances of {id} pass their system status check again", None),
-    ChangeKind.EXPIRATION_WARNING: ("warning", "{id} ends at {end}; its instances are terminated from {terminates} on", EXPIRATION_WARNING),
-    ChangeKind.TERMINATING: ("warning", "EC2 terminates what runs in {id}, which ends at {end}", INTERRUPTION_WARNING),
-    ChangeKind.EXPIRED: ("info", "{id} has expired", None),
+    ChangeKind.PURCHASED: (Severity.INFO, "{id} is bought for {fee}: {what} from {start} to {end}; its payment is pending", None),
+    ChangeKind.PAID: (Severity.INFO, "{id} is paid; it starts at {start}", None),
+    ChangeKind.PAYMENT_FAILED: (Severity.WARNING, "the payment of {id} has failed", None),
+    ChangeKind.DELIVERED: (Severity.INFO, "{id} is delivered: {what} until {end}", DELIVERED),
+    ChangeKind.EXTENSION_PURCHASED: (Severity.INFO, "{id} is extended until {extended} for {extra}; the payment is pending", None),
+    ChangeKind.EXTENSION_PAID: (Severity.INFO, "the extension of {id} is paid; it ends at {end}", None),
+    ChangeKind.EXTENSION_PAYMENT_FAILED: (Severity.WARNING, "the payment of the extension of {id} has failed; it ends at {end}", None),
+    ChangeKind.INTERCONNECT_IMPAIRED: (Severity.WARNING, "the interconnect of {id} is impaired", None),
+    ChangeKind.INTERCONNECT_OK: (Severity.INFO, "the interconnect of {id} is ok again", None),
+    ChangeKind.INSTANCES_UNAVAILABLE: (Severity.WARNING, "{unavailable} of {what} of {id} fail their system status check", None),
+    ChangeKind.INSTANCES_AVAILABLE: (Severity.INFO, "all instances of {id} pass their system status check again", None),
+    ChangeKind.EXPIRATION_WARNING: (Severity.WARNING, "{id} ends at {end}; its instances are terminated from {terminates} on", EXPIRATION_WARNING),
+    ChangeKind.TERMINATING: (Severity.WARNING, "EC2 terminates what runs in {id}, which ends at {end}", INTERRUPTION_WARNING),
+    ChangeKind.EXPIRED: (Severity.INFO, "{id} has expired", None),
 }  # fmt: skip  # a table reads as rows
 """What is said of each change: severity, words, and the detail type of the event that EventBridge has for it."""
 _EVENT = "capacity_block_{}"

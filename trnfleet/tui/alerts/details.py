@@ -25,7 +25,6 @@ from trnfleet.tui.format.alerts import (
     time_text,
     where_text,
 )
-from trnfleet.tui.state.alerts import SEVERITIES, Held
 from trnfleet.tui.widgets.cells import Column, FixedParts, beside, fit, wrapped
 from trnfleet.tui.widgets.line_view import Line, LineView
 
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.tui.alerts.chart import Past
     from trnfleet.tui.alerts.rows import Group
-    from trnfleet.tui.state.alerts import AlertBoard
+    from trnfleet.tui.state.alerts import AlertBoard, Held
 
     Subject = Row | Told | Silence | None
 
@@ -134,7 +133,7 @@ def told_facts(told: Told, alerts: Alerts) -> list[Fact]:
         happened.kind, happened.kind
     )
     facts = [
-        Fact(severity_text(SEVERITIES[alert.severity]), plain(happened.summary, _LONGEST), theme.STRONG),
+        Fact(severity_text(alert.severity), plain(happened.summary, _LONGEST), theme.STRONG),
         Fact("then", f"{word} at {_second(happened.at_ns)} UTC, {ago} ago"),
         Fact("now", alerts.standing(alert).value),
     ]

@@ -24,7 +24,6 @@ from trnfleet.tui.format.alerts import (
     time_text,
     where_text,
 )
-from trnfleet.tui.state.alerts import SEVERITIES, AlertBoard
 from trnfleet.tui.widgets.cells import fit, right
 from trnfleet.tui.widgets.cursor_list import PickList
 
@@ -34,9 +33,10 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from trnfleet.domain.alerts.silences import Silence
+    from trnfleet.domain.severity import Severity
     from trnfleet.monitor.alerting.book import Happening
-    from trnfleet.monitor.store.findings import Severity
     from trnfleet.tui.alerts.rows import Group, Row
+    from trnfleet.tui.state.alerts import AlertBoard
     from trnfleet.tui.widgets.cells import Parts
 
 MEDIUM, WIDE = 100, 130
@@ -272,7 +272,7 @@ class HistoryList(PickList):
     def parts_of(self, row: Told, width: int, *, selected: bool) -> Parts:
         """Return the line: when, what became of it, which alert, and what it said then."""
         happened, alert = row.happening, row.happening.alert
-        severity = SEVERITIES[alert.severity]
+        severity = alert.severity
         ink = Inks.of(severity, selected=selected, is_loud=happened.kind != "resolved")
         rule, where = history_columns(width)
         severity_cells = 10 if width >= MEDIUM else 1

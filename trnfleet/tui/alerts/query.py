@@ -136,7 +136,7 @@ def alert_said(alert: Alert, standing: str, told: str) -> str:
     """Return all that an alert says, in lower case, for a filter."""
     labels = " ".join(f"{name}={value}" for name, value in alert.labels.items())
     said = [
-        alert.severity,
+        alert.severity.value,
         alert.name,
         alert.target,
         alert.place,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from collections.abc import Set as AbstractSet
 
-    from trnfleet.monitor.store.findings import Severity
+    from trnfleet.domain.severity import Severity
     from trnfleet.tui.state.alerts import Held
 
 COLLAPSE_FROM = 6

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.quantities import count
-from trnfleet.monitor.store.findings import Severity
+from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.bar import justified

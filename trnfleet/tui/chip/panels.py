@@ -12,9 +12,9 @@ import numpy as np
 
 from trnfleet.domain.metrics import BY_NAME, ENGINES
 from trnfleet.domain.quantities import NOT_AVAILABLE, count, with_unit
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.fields import BY_KEY
-from trnfleet.monitor.store.findings import Severity
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
 from trnfleet.tui.widgets import charts

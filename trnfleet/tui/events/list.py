@@ -64,7 +64,7 @@ def head(width: int) -> Parts:
 
 def severity_text(event: Event) -> str:
     """Return an event's severity as a sign and a word."""
-    return f"{theme.SEVERITY_GLYPH[event.severity]} {event.severity.name.lower()}"
+    return f"{theme.SEVERITY_GLYPH[event.severity]} {event.severity.value}"
 
 
 def row(event: Event, plan: EventPlan, *, selected: bool) -> Parts:
@@ -91,7 +91,7 @@ def row(event: Event, plan: EventPlan, *, selected: bool) -> Parts:
 def matches(event: Event, pattern: str) -> bool:
     """Say whether a pattern leaves an event: a part of anything that it says, or with `!` none of it; case is nothing."""
     text = pattern.removeprefix("!").lower()
-    said = (event.severity.name, event.source, event.name, event.path, event.job, event.text)
+    said = (event.severity.value, event.source, event.name, event.path, event.job, event.text)
     return not text or any(text in each.lower() for each in said) is not pattern.startswith("!")
 
 

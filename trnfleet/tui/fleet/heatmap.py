@@ -14,8 +14,8 @@ from textual.strip import Strip
 
 from trnfleet.domain.address import Level, level_of
 from trnfleet.domain.quantities import in_three
+from trnfleet.domain.severity import BY_RANK
 from trnfleet.monitor.store import fields
-from trnfleet.monitor.store.findings import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap_cursor import Cursor
@@ -226,7 +226,7 @@ class HeatMap(LineView):
                     spans = found.setdefault(row, [])
                     spans.append((at, name, style))
                     if worst != NONE:
-                        severity = Severity(worst)
+                        severity = BY_RANK[worst]
                         sign = f" {theme.SEVERITY_GLYPH[severity]}"
                         spans.append((at + len(name), sign, theme.SEVERITY_STYLE[severity]))
         return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.quantities import bare, with_unit
-from trnfleet.monitor.store.findings import Severity
+from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.alerts import worst_of

@@ -15,8 +15,8 @@ from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF
 from trnfleet.domain.alerts.silences import Span
 from trnfleet.domain.alerts.templates import condition_text
 from trnfleet.domain.quantities import count, duration
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.silences import Standing
-from trnfleet.monitor.store.findings import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import shortened
@@ -40,7 +40,7 @@ _DURATION = re.compile(r"\b(\d+) (s|min|h|d)\b")
 
 def severity_text(severity: Severity, *, short: bool = False) -> str:
     """Return a severity as a sign and a word."""
-    return f"{theme.SEVERITY_GLYPH[severity]} {_SHORT[severity] if short else severity.name.lower()}"
+    return f"{theme.SEVERITY_GLYPH[severity]} {_SHORT[severity] if short else severity.value}"
 
 
 def age_text(seconds: float) -> str:
@@ -157,7 +157,7 @@ def counts_parts(
     for severity, (number, style) in looks.items():
         if not number or (severity is Severity.INFO and (tight or counts.critical or counts.warning)):
             continue
-        glyph, word = theme.SEVERITY_GLYPH[severity], severity.name.lower()
+        glyph, word = theme.SEVERITY_GLYPH[severity], severity.value
         word = "" if tight else f" {_SHORT[severity] if short else word}"
         parts.append((f" {glyph} {count(number)}{word} ", style))
     quiet = [
@@ -262,7 +262,7 @@ def alarm_text(fresh: list[Held]) -> str:
     ordered = sorted(fresh, key=lambda each: each.severity)
     noun = "new alert" if len(ordered) == 1 else "new alerts"
     names = _names(
-        f"{each.alert.severity} {each.alert.name} {where_text(each.alert, 40)}" for each in ordered
+        f"{each.severity.value} {each.alert.name} {where_text(each.alert, 40)}" for each in ordered
     )
     rest = f" and {count(len(ordered) - _MOST_NAMES)} more" if len(ordered) > _MOST_NAMES else ""
     return plain(f"{count(len(ordered))} {noun}: {names}{rest}")

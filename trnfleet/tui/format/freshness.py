@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.monitor.store.findings import Severity
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
 

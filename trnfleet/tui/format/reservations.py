@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.reservations.states import ENDED, BlockState, InterconnectStatus
-from trnfleet.monitor.store.findings import Severity
+from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.cells import bar, fit, right

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.quantities import bare
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store import fields, findings
-from trnfleet.monitor.store.findings import Severity
 
 if TYPE_CHECKING:
     from trnfleet.monitor.store.fields import Field

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout, Node
+    from trnfleet.domain.severity import Severity
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.fields import Field
-    from trnfleet.monitor.store.findings import Severity
     from trnfleet.tui.format.freshness import State
     from trnfleet.tui.hierarchy.columns import Plan, TreeColumn
     from trnfleet.tui.hierarchy.index import Row

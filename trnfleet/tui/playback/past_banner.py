@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.quantities import duration
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.replay.playback import Mode
-from trnfleet.monitor.store.findings import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.playback.seek_bar_format import clock_text, span_text

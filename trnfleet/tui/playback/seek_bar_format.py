@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.quantities import duration
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.replay.playback import Mode
-from trnfleet.monitor.store.findings import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.playback.seek_track import Seek, mark_look, marked_cells, track

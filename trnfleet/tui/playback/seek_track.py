@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.monitor.store.findings import Severity
+from trnfleet.domain.severity import Severity
 from trnfleet.tui import theme
 
 if TYPE_CHECKING:

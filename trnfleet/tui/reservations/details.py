@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.quantities import count
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.reservations.table import NEAR_END_S
-from trnfleet.monitor.store.findings import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.alerts import alerts_line, tally_text

@@ -11,7 +11,7 @@ import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import EMPTY_LAYOUT
-from trnfleet.monitor.store.findings import Severity
+from trnfleet.domain.severity import BY_RANK, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout, Node
 
 NONE = len(Severity)
-"""Above every severity: of a node without an alert."""
+"""Above the rank of every severity: of a node without an alert."""
 
 
 class Marks(NamedTuple):
-    """The worst severity of the alerts at or below every node of one layout; `NONE` where there is none."""
+    """The rank of the worst severity of the alerts at or below every node of one layout; `NONE` where there is none."""
 
     fleet: int
     clusters: NDArray[np.int8]
@@ -51,7 +51,7 @@ class Marks(NamedTuple):
                 Level.INSTANCE: self.instances,
             }[level]
             found = int(column[number]) if number < len(column) else NONE
-        return None if found == NONE else Severity(found)
+        return None if found == NONE else BY_RANK[found]
 
 
 def mark(layout: Layout, places: Iterable[tuple[Node | None, Severity]]) -> Marks:
@@ -61,7 +61,7 @@ def mark(layout: Layout, places: Iterable[tuple[Node | None, Severity]]) -> Mark
         layout: What nodes are numbers of.
         places: The node of each alert, with its severity; None for what is nowhere in the fleet, which marks nothing.
     """
-    found = [(node.level, node.number, severity) for node, severity in places if node is not None]
+    found = [(node.level, node.number, severity.rank) for node, severity in places if node is not None]
     rows = np.array(found, np.int64).reshape(-1, 3)
     columns = {
         level: np.full(layout.count(level), NONE, np.int8)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.alert import address_of, is_below
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.engine import Counts
 from trnfleet.monitor.alerting.silences import Standing
-from trnfleet.monitor.store.findings import Severity
 from trnfleet.tui.state.alert_marks import NO_MARKS, Marks, mark
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 EVERY_S = 0.5
 """Seconds between two readings: rules are held against whole seconds."""
 NO_COUNTS = Counts(0, 0, 0, 0, 0, 0, 0)
-SEVERITIES = {"critical": Severity.CRITICAL, "warning": Severity.WARNING, "info": Severity.INFO}
 
 
 class Held(NamedTuple):
@@ -36,7 +35,7 @@ class Held(NamedTuple):
     @property
     def severity(self) -> Severity:
         """How bad it is."""
-        return SEVERITIES[self.alert.severity]
+        return self.alert.severity
 
 
 class AlertBoard:
@@ -160,11 +159,11 @@ def touches(address: str, place: str) -> bool:
 
 def _counted(held: list[Held]) -> Counts:
     by_standing = dict.fromkeys(Standing, 0)
-    by_severity = dict.fromkeys(SEVERITIES, 0)
+    by_severity = {severity.value: 0 for severity in Severity}
     for each in held:
         by_standing[each.standing] += 1
         if each.standing is Standing.FIRING:
-            by_severity[each.alert.severity] += 1
+            by_severity[each.severity.value] += 1
     return Counts(
         **by_severity,
         acked=by_standing[Standing.ACKED],

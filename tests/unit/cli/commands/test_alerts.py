@@ -13,6 +13,7 @@ from trnfleet.cli.commands.alerts import Publishers, Seen, find_publishers
 from trnfleet.cli.commands.silence import list_all
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.silences import Quieting
 from trnfleet.wire.alerts import AlertMessage
 from trnfleet.wire.messages import PublisherMessage, WatchMessage, encode_message
@@ -123,7 +124,7 @@ def alert(severity: str) -> AlertMessage:
         {
             "fingerprint": fingerprint_of("demo", "hot", "a"),
             "rule": "hot",
-            "severity": severity,
+            "severity": Severity(severity),
             "state": "firing",
             "target": "a",
             "summary": "a is hot",

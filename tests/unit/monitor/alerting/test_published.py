@@ -9,6 +9,7 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
 from trnfleet.domain.alerts.flapping import QUIET_NS
 from trnfleet.domain.alerts.states import AlertState
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.book import Book
 from trnfleet.monitor.alerting.published import GONE_AFTER_NS, Hearsay
 from trnfleet.wire.alerts import AlertMessage
@@ -24,7 +25,7 @@ def said(
         {
             "fingerprint": fingerprint_of("demo", "hot", target),
             "rule": "hot",
-            "severity": "warning",
+            "severity": Severity.WARNING,
             "state": state,
             "target": target,
             "summary": "hot",

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from support.monitor.feed import Feed
 
 from trnfleet.clock import NS_PER_S
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.replay import marks as timeline_module
 from trnfleet.monitor.replay.marks import Mark, Timeline
-from trnfleet.monitor.store.findings import Severity
 
 if TYPE_CHECKING:
     import pytest

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from support.monitor.feed import START_NS, Feed, ultraservers
 
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.events import Event, Events
-from trnfleet.monitor.store.findings import Severity
 from trnfleet.wire.messages import EventMessage
 from trnfleet.wire.topics import TopicClass, build_topic
 
@@ -14,7 +14,7 @@ CHIP = "uc1/us-0001/trn2u-0001-0/chip05"
 def message(number: int, severity: str = "info") -> EventMessage:
     return EventMessage(
         id=f"boot-{number}", ts="2026-01-05T00:00:00Z", path=CHIP, source="kernel", name="x",
-        severity=severity, text=f"event {number}",  # type: ignore[arg-type]  # one of three words
+        severity=Severity(severity), text=f"event {number}",
     )  # fmt: skip  # a message in two lines
 
 

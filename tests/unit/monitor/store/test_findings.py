@@ -4,7 +4,8 @@ import numpy as np
 from support.monitor.feed import Feed, standalone, ultraservers
 
 from trnfleet.domain.hardware.topology import EAST
-from trnfleet.monitor.store.findings import Finding, Severity
+from trnfleet.domain.severity import Severity
+from trnfleet.monitor.store.findings import Finding
 
 
 def ready() -> Feed:

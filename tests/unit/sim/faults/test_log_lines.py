@@ -4,6 +4,7 @@ import pytest
 from support.sim.small_fleet import IDLE, TRAIN, Trouble
 
 from trnfleet.domain.faults import FAULTS, Reaction
+from trnfleet.domain.severity import Severity
 from trnfleet.domain.targets import resolve
 from trnfleet.sim.events import Occurrence
 from trnfleet.sim.faults.incident import Incident, Step, make
@@ -46,7 +47,7 @@ def test_the_kernel_names_the_hardware_that_failed(
         CHIP,
         "hardware",
         fault,
-        "critical",
+        Severity.CRITICAL,
         f"NEURON_HW_ERR={error} instance-id={ec2_id(SEED, INSTANCE, generation)} hostname=trn2u-0001-2 nd-id=11 nc-id=0 "
         f"serial-num={serial_number(SEED, CHIP, generation)} action={action}",
         "train",
@@ -69,7 +70,7 @@ def test_the_runtime_says_how_executions_end(fault: str, name: str, words: str, 
     """Published words and statuses (nrt-troubleshoot, nrt_status.h), for this device and the job that it concerns."""
     (event,) = TELLER.failure(incident(fault), 130.0)
     assert (event.time_s, event.path, event.source, event.name) == (130.0, CHIP, "runtime", name)
-    assert (event.severity, event.job, event.nrt) == ("critical", "train", FAULTS[fault].nrt)
+    assert (event.severity, event.job, event.nrt) == (Severity.CRITICAL, "train", FAULTS[fault].nrt)
     assert words in event.text
     assert event.text.endswith(status)
 
@@ -118,7 +119,7 @@ def test_a_recovery_is_told_step_by_step() -> None:
         (495.0, "instance_returned", "operator"),
     ]
     assert {event.path for event in told} == {INSTANCE}
-    assert {event.severity for event in told} == {"info"}
+    assert {event.severity for event in told} == {Severity.INFO}
     assert told[3].text == f"{INSTANCE} is replaced by {ec2_id(SEED, INSTANCE, 1)}"
 
 
@@ -151,7 +152,7 @@ def test_an_end_is_told_of_the_target() -> None:
         1_000.0,
         "network",
         "fault_over",
-        "info",
+        Severity.INFO,
     )
     assert event.text.endswith(f"on {INSTANCE} is over")
 

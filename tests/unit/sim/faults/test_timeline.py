@@ -9,6 +9,7 @@ from support.sim.small_fleet import IDLE, SERVE, TRAIN, Trouble
 
 from trnfleet.domain.faults import FAULTS
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
+from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.sim.faults.timeline import DETOUR_PACE, MOST_BOUNDARIES
 from trnfleet.sim.ids import ec2_id, serial_number
@@ -280,7 +281,7 @@ def test_the_kernels_line_is_as_the_driver_writes_it() -> None:
     trouble = Trouble(entry("sram_uncorrectable"))
     trouble.go(11.0)
     kernel, runtime = trouble.told
-    assert (kernel.source, kernel.path, kernel.severity) == ("hardware", CHIP, "critical")
+    assert (kernel.source, kernel.path, kernel.severity) == ("hardware", CHIP, Severity.CRITICAL)
     published = (
         r"NEURON_HW_ERR=SRAM_UNCORRECTABLE_ERROR instance-id=(i-[0-9a-f]{17}) hostname=[\w-]+ nd-id=5 nc-id=\d "
         r"serial-num=([0-9a-f]{16}) action=TERMINATE_INSTANCE"

@@ -8,6 +8,7 @@ from support.sim.job_run import JobRun, figure, fleet_of, mean, share, state
 
 from trnfleet.domain.fleet import Training
 from trnfleet.domain.hardware.catalogue import TRAINIUM2
+from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.activity import EFA_CEILING, LINK_CEILING, QUANTITIES, TRAINING, Phase
 from trnfleet.sim.jobs.slowdown import Halt
@@ -203,7 +204,7 @@ def test_steps_since_the_checkpoint_are_lost_once() -> None:
     assert (tick.changes, state(tick), figure(tick, "steps_lost")) == ((), "waiting", 6)
     jobs.halt(Halt.NONE)
     tick = jobs.advance()
-    assert tick.changes[0][1:] == ("job_restarted", "info", "t starts again from step 300")
+    assert tick.changes[0][1:] == ("job_restarted", Severity.INFO, "t starts again from step 300")
     assert (state(tick), figure(tick, "restarts")) == ("starting", 1)
     assert state(jobs.until(jobs.now_s + 30)[-1]) == "running"
     assert figure(jobs.advance(4.0), "steps_completed") == 302

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from trnfleet.clock import parse_rfc3339
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.events import Event
-from trnfleet.monitor.store.findings import Severity
 from trnfleet.tui.events.list import EventPlan, head, matches, row
 from trnfleet.tui.events.view import about_text
 from trnfleet.tui.widgets.cells import text_of, width_of, wrapped

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trnfleet.domain.jobs import JOB_STATES
-from trnfleet.monitor.store.findings import Severity
+from trnfleet.domain.severity import Severity
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.jobs import JobPlan, head, look, row
 from trnfleet.tui.widgets.cells import text_of, width_of

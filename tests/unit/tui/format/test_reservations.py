@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from trnfleet.domain.reservations.states import InterconnectStatus, ReservationState
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.reservations.table import Reservation
-from trnfleet.monitor.store.findings import Severity
 from trnfleet.tui.format.reservations import (
     ReservationPlan,
     countdown,

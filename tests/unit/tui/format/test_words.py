@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from support.monitor.feed import Feed, ultraservers
 
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.events import Event
-from trnfleet.monitor.store.findings import Severity
 from trnfleet.tui.breadcrumbs import breadcrumbs
 from trnfleet.tui.fleet.view import end_text
 from trnfleet.tui.format.addresses import shortened

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.fields import BY_KEY
-from trnfleet.monitor.store.findings import Severity
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui.format.freshness import describe, short_age
 from trnfleet.tui.hierarchy.columns import CHIPS, JOB, SPARK, attention, cell, plan

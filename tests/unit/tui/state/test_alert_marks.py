@@ -6,7 +6,7 @@ from support.monitor.feed import standalone, ultraservers
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import FLEET_NODE, Layout, Node
-from trnfleet.monitor.store.findings import Severity
+from trnfleet.domain.severity import Severity
 from trnfleet.tui.state.alert_marks import NO_MARKS, mark
 
 CRITICAL, WARNING, INFO = Severity
