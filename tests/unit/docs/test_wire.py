@@ -32,6 +32,7 @@ from trnfleet.wire.messages import (
 )
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.reservations import ExtensionSpec, ReservationMessage
+from trnfleet.wire.telemetry import decode_sample
 from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
@@ -264,6 +265,14 @@ def test_a_new_boot_is_no_loss() -> None:
     reader.describe(descriptor() | {"boot": "next"})
     reader.take(TopicClass.TELEMETRY, f"{PATH}/chip00", sample(0, 0) | {"boot": "next"})
     assert (reader.live, reader.refused) == (1, {})
+
+
+def test_messages_of_the_page_are_valid() -> None:
+    """The JSON that the page shows is what readers take."""
+    telemetry, command = re.findall(r"```json\n(.*?)```", read("wire.md"), re.DOTALL)
+    decoded = decode_sample(telemetry.encode())
+    assert (decoded.path, decoded.head.seq) == (f"{PATH}/chip05", 41)
+    assert CommandMessage.model_validate_json(command).action == "inject"
 
 
 def test_limits_are_those_of_the_program() -> None:
