@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.scenario import Scenario
     from trnfleet.sim.engine import Engine
-    from trnfleet.sim.publish.faulty_publisher import TransportFault, UnreliablePublisher
+    from trnfleet.sim.publish.faulty_publisher import FaultyPublisher, TransportFault
     from trnfleet.transport.url import BrokerUrl, Password
     from trnfleet.wire.ports import InterruptiblePublisher
 
@@ -167,21 +167,19 @@ class Run:
         return faults
 
 
-def unreliable(
-    publisher: InterruptiblePublisher, run: Run, engine: Engine, clock: Clock
-) -> UnreliablePublisher:
+def unreliable(publisher: InterruptiblePublisher, run: Run, engine: Engine, clock: Clock) -> FaultyPublisher:
     """Return a publisher behind which messages suffer what the run's scenario does to them on their way.
 
     Raises:
         ConfigError: an entry of the scenario is impossible; the message names its key.
     """
-    from trnfleet.sim.publish.faulty_publisher import UnreliablePublisher  # noqa: PLC0415  --help stays quick
+    from trnfleet.sim.publish.faulty_publisher import FaultyPublisher  # noqa: PLC0415  --help stays quick
 
-    return UnreliablePublisher(
+    return FaultyPublisher(
         publisher,
         run.transport_faults(),
         clock=clock,
-        seed=run.seed,
+        rng=engine.rng,
         now_s=lambda: engine.now_s,
         speed=run.speed,
     )

@@ -17,9 +17,9 @@ from trnfleet.clock import ManualClock, format_rfc3339
 from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.record.format.metadata import About
 from trnfleet.record.write.writer import RecordingWriter
+from trnfleet.sim.ids import boot_of_seed
 from trnfleet.sim.publish.service import Simulation
 from trnfleet.sim.publish.state import will_envelope
-from trnfleet.sim.publish.telemetry import boot_of_seed
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.wire.ports import LinkStatus
 
@@ -128,7 +128,7 @@ async def _simulate(engine: Engine, what: Recorded, writer: RecordingWriter) -> 
     """Simulate, and return how many ticks that became."""
     run, ending = what.run, Ending()
     clock = ManualClock(engine.moment_ns(0.0))
-    boot = boot_of_seed(run.seed)
+    boot = boot_of_seed(engine.rng)
     will = will_envelope(engine.fleet.name, what.client_id, boot, root=what.root)
     publisher = unreliable(RecordingPublisher(writer, clock, will), run, engine, clock)
     simulation = Simulation(

@@ -129,7 +129,7 @@ class Fault:
     runtime_log: str = ""
     """The runtime's words beside that status; `{nd}` is the chip's number."""
     severity: Severity = Severity.WARNING
-    is_told: bool = True
+    is_logged: bool = True
     """Whether any log tells of it; a straggler, say, is nobody's event."""
     rate_per_device_day: float | None = None
     """Events a chip and day; None where it never comes by itself."""
@@ -155,7 +155,7 @@ _REBOOT = Stages(detect_s=15.0, quarantine_s=5.0, drain_s=15.0, mend_s=240.0, re
 _TABLE = (
     Fault(
         name="ecc_corrected_storm", title="HBM errors corrected by the dozen", scope=FaultScope.CHIP,
-        cause="a weak HBM row", counts=(Count("mem_ecc_corrected", per_s=12.0),), lasts_s=120.0, is_told=False,
+        cause="a weak HBM row", counts=(Count("mem_ecc_corrected", per_s=12.0),), lasts_s=120.0, is_logged=False,
         rate_per_device_day=2.4e-4, rate_source="assumed: three for each uncorrectable HBM error",
     ),
     Fault(
@@ -216,7 +216,7 @@ _TABLE = (
     Fault(
         name="link_degraded", title="NeuronLink degraded", scope=FaultScope.LINK, cause="retries on a torus or Z link",
         effect=Effect.LINK_CAPACITY, magnitude=0.25, least=0.02, most=0.98, reaction=Reaction.SLOW, lasts_s=600.0,
-        is_told=False, rate_per_device_day=4.0e-5, rate_source="assumed: as often as links that go down",
+        is_logged=False, rate_per_device_day=4.0e-5, rate_source="assumed: as often as links that go down",
     ),
     Fault(
         name="link_down", title="NeuronLink down", scope=FaultScope.LINK, cause="a torus link is lost",
@@ -249,7 +249,7 @@ _TABLE = (
         cause="network cards that serve far chips",
         # Measured on trn2.48xlarge: 23.5 of 266 to 279 GB/s (Mooncake's EFA documents).
         effect=Effect.EFA_PACE, magnitude=0.086, least=0.01, most=0.99, reaction=Reaction.SLOW, lasts_s=600.0,
-        is_told=False, rate_per_device_day=5.0e-7, rate_source="assumed: after one in ten reboots",
+        is_logged=False, rate_per_device_day=5.0e-7, rate_source="assumed: after one in ten reboots",
     ),
     Fault(
         name="nic_down", title="Network card down", scope=FaultScope.INSTANCE, cause="one of 16 EFA cards is lost",
@@ -277,7 +277,7 @@ _TABLE = (
     Fault(
         name="straggler", title="Straggling chip", scope=FaultScope.CHIP, cause="a chip that does less than its peers",
         effect=Effect.CHIP_PACE, magnitude=30.0, least=1.0, most=95.0, reaction=Reaction.SLOW, lasts_s=600.0,
-        is_told=False, rate_per_device_day=1.0e-5,
+        is_logged=False, rate_per_device_day=1.0e-5,
         rate_source="assumed; 1.7 % of jobs that straggle do so for a bad worker (ByteDance, OSDI 2025)",
     ),
     Fault(
@@ -314,28 +314,28 @@ _TABLE = (
     ),
     Fault(
         name="agent_silent", title="Agent is silent", scope=FaultScope.INSTANCE, cause="the telemetry agent hangs; the job goes on",
-        effect=Effect.SILENT, lasts_s=300.0, is_told=False, rate_per_device_day=2.0e-6, rate_source="assumed",
+        effect=Effect.SILENT, lasts_s=300.0, is_logged=False, rate_per_device_day=2.0e-6, rate_source="assumed",
     ),
     Fault(
         name="transport_delay", title="Messages are late", scope=FaultScope.PUBLISHER, cause="a slow network",
-        effect=Effect.DELAY, magnitude=2.0, least=0.05, most=60.0, is_told=False, lasts_s=60.0,
+        effect=Effect.DELAY, magnitude=2.0, least=0.05, most=60.0, is_logged=False, lasts_s=60.0,
     ),
     Fault(
         name="transport_drop", title="Messages are lost", scope=FaultScope.PUBLISHER, cause="a lossy network",
-        effect=Effect.MESSAGES, magnitude=0.1, least=0.001, most=1.0, is_told=False, lasts_s=60.0,
+        effect=Effect.MESSAGES, magnitude=0.1, least=0.001, most=1.0, is_logged=False, lasts_s=60.0,
     ),
     Fault(
         name="transport_duplicate", title="Messages come twice", scope=FaultScope.PUBLISHER, cause="resent after a lost answer",
-        effect=Effect.MESSAGES, magnitude=0.1, least=0.001, most=1.0, is_told=False, lasts_s=60.0,
+        effect=Effect.MESSAGES, magnitude=0.1, least=0.001, most=1.0, is_logged=False, lasts_s=60.0,
     ),
     Fault(
         name="transport_reorder", title="Messages overtake each other", scope=FaultScope.PUBLISHER, cause="several ways through a network",
-        effect=Effect.MESSAGES, magnitude=0.1, least=0.001, most=1.0, is_told=False, lasts_s=60.0,
+        effect=Effect.MESSAGES, magnitude=0.1, least=0.001, most=1.0, is_logged=False, lasts_s=60.0,
     ),
     Fault(
         name="transport_late_reconnect", title="Connection lost", scope=FaultScope.PUBLISHER,
         cause="the publisher's connection is gone and comes back late", effect=Effect.CONNECTION, magnitude=1.0,
-        least=1.0, most=1.0, is_told=False, lasts_s=30.0,
+        least=1.0, most=1.0, is_logged=False, lasts_s=30.0,
     ),
 )  # fmt: skip  # a table reads as rows
 

@@ -18,11 +18,11 @@ from trnfleet.domain.hardware.power import PUE
 from trnfleet.domain.jobs import FineTuning, Inference, Job, Peak, Reserved, Traced, Training
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.reservations.market import BlockEntry, Market
-from trnfleet.domain.schema import Model, Places, Positive, Segment, Share
+from trnfleet.domain.schema import Model, Positive, Segment, Share
 from trnfleet.errors import nearest
 
 __all__ = (
-    "Cluster", "FineTuning", "FleetFile", "Inference", "Instances", "Job", "Link", "Model", "Peak", "Places",
+    "Cluster", "FineTuning", "FleetFile", "Inference", "Instances", "Job", "Link", "Model", "Peak",
     "Positive", "Publishing", "Reserved", "Segment", "Share", "Straggler", "Traced", "Training", "UltraServers",
     "chip_at", "expand", "instances_of", "link_ends",
 )  # fmt: skip  # the models of jobs and the fields' types are part of what a fleet file says

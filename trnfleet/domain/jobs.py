@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from trnfleet.domain.models import MODELS, PROFILES, LanguageModel
-from trnfleet.domain.schema import Length, Model, Places, Positive, Seconds, Segment, Share, Steps
+from trnfleet.domain.schema import Length, Model, Paths, Positive, Seconds, Segment, Share, Steps
 from trnfleet.errors import nearest
 
 JOB_STATES = (
@@ -26,7 +26,7 @@ class _Job(Model):
     """What every kind of job has."""
 
     name: Segment
-    on: Places
+    on: Paths
     """Addresses of UltraServers or instances, or ranges such as `uc1/us-0001..us-0008`."""
     starts_at_s: Seconds | None = None
     """Simulated seconds at which the job starts, its ramp in view; without it the job is in the middle of its life."""

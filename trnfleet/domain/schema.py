@@ -19,7 +19,7 @@ Length = Annotated[float, Field(ge=1e-4, le=1e7, allow_inf_nan=False)]
 """How long something takes, seconds; the limit is a third of a year."""
 Steps = Annotated[int, Field(ge=0, le=1_000_000_000)]
 
-Places = Annotated[
+Paths = Annotated[
     tuple[Annotated[str, StringConstraints(max_length=400)], ...], Field(min_length=1, max_length=1_000)
 ]
 """Addresses and ranges; what a job's message has room for."""

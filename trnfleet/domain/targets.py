@@ -84,10 +84,10 @@ def resolve(layout: Layout, fault: Fault, text: str, draw: Callable[[int, int], 
         if not numbers and pattern is not None:
             raise ConfigError(f"target {text!r}: {_hint(layout, scope, pattern)}")
     if scope is FaultScope.LINK and len(numbers) > 1:
-        asked = [number for number in ways if topology.DIRECTIONS[number] == way] or ways
-        linked = _with_links(layout, numbers, asked)
+        request = [number for number in ways if topology.DIRECTIONS[number] == way] or ways
+        linked = _with_links(layout, numbers, request)
         if not linked:
-            raise _no_link(layout, numbers[0], asked, text)
+            raise _no_link(layout, numbers[0], request, text)
         numbers = linked
     if chosen:
         numbers = [numbers[place] for place in draw(_wanted(chosen[1], len(numbers), text), len(numbers))]

@@ -16,18 +16,18 @@ from trnfleet.domain.fleet import Inference, expand
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import METRICS, Scope
 from trnfleet.errors import ConfigError
-from trnfleet.sim.events import Occurrence
-from trnfleet.sim.faults.timeline import RESTARTED_COUNTERS, Incidents
+from trnfleet.sim.events import SimEvent
+from trnfleet.sim.faults.timeline import RESTARTED_COUNTERS, IncidentTimeline
 from trnfleet.sim.hardware.chips import ChipPhysics
 from trnfleet.sim.hardware.ecc import CorrectedErrors
 from trnfleet.sim.hardware.hosts import HostPhysics
-from trnfleet.sim.hardware.silent_rows import Silence
+from trnfleet.sim.hardware.silent_rows import SilentRows
 from trnfleet.sim.hardware.thermal import Throttling
 from trnfleet.sim.jobs.workloads import JobTick, Workloads
 from trnfleet.sim.placement import IDLE, Cohorts, Placement, check_hardware
-from trnfleet.sim.reservations.account import Held, Holdings
+from trnfleet.sim.reservations.account import BlockAllocation, CapacityAccount
 from trnfleet.sim.reservations.messages import occurrence
-from trnfleet.sim.rng import Noise
+from trnfleet.sim.rng import Rng
 from trnfleet.sim.sharding import WHOLE, Shard, own_instances
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.scenario import Scenario
-    from trnfleet.sim.jobs.slowdown import Paces
+    from trnfleet.sim.jobs.slowdown import Slowdowns
     from trnfleet.sim.jobs.traces import Trace
 
 LEAP_S = 3_600.0
@@ -60,9 +60,9 @@ class Tick:
     """The jobs' figures, by the names of `metrics.JOB_FIGURES`: shape (jobs,), NaN where one makes no sense."""
     states: NDArray[np.int8]
     """Index into `jobs.JOB_STATES` for each job, at the end of the window; shape (jobs,)."""
-    events: tuple[Occurrence, ...]
+    events: tuple[SimEvent, ...]
     """What happened since the last step's tick, in order of time, in the whole fleet."""
-    held: tuple[Held, ...] = ()
+    held: tuple[BlockAllocation, ...] = ()
     """Changes of Capacity Blocks since the last step's tick, in order, in the whole fleet."""
 
 
@@ -102,7 +102,6 @@ class Engine:
         if not period_s > 0:
             raise ConfigError(f"period {period_s!r} s: must be above 0")
         self.fleet = fleet
-        self.seed = seed
         self.period_s = period_s
         self.start_ns = start_ns
         try:
@@ -120,20 +119,20 @@ class Engine:
         self.columns: dict[str, NDArray[Any]] = _allocate(self.layout, self.own)
         """Wire codes of every metric of the table, rewritten in place by `step`: shape (rows,) or (rows, lanes). A
         silent instance's rows are not available."""
-        noise = Noise(seed)
-        self.incidents = Incidents(self.layout, fleet, placement, noise, scenario)
+        rng = self.rng = Rng(seed)
+        self.incidents = IncidentTimeline(self.layout, fleet, placement, rng, scenario)
         self._serves = np.array([*(isinstance(job, Inference) for job in fleet.jobs), False])
         self._placement = placement
         self._all_alike = Cohorts.of(self.layout, placement)
         self._apart: frozenset[int] = frozenset()
         self._cohorts = self._all_alike
-        self._workloads = Workloads(fleet, placement, noise, traces or {}, layout=self.layout)
-        self._throttling = Throttling(self.layout, fleet, noise)
-        self._chips = ChipPhysics(self.layout, self._cohorts, self.columns, noise, fleet, self.own)
-        self._hosts = HostPhysics(self.layout, self._cohorts, self.columns, noise, self.own)
-        self._errors = CorrectedErrors(noise, self.layout.chip_start)
-        self._silence = Silence(self.layout, self.columns)
-        self.holdings = Holdings(self.layout, fleet, placement, seed)
+        self._workloads = Workloads(fleet, placement, rng, traces or {}, layout=self.layout)
+        self._throttling = Throttling(self.layout, fleet, rng)
+        self._chips = ChipPhysics(self.layout, self._cohorts, self.columns, rng, fleet, self.own)
+        self._hosts = HostPhysics(self.layout, self._cohorts, self.columns, rng, self.own)
+        self._errors = CorrectedErrors(rng, self.layout.chip_start)
+        self._silent_rows = SilentRows(self.layout, self.columns)
+        self.account = CapacityAccount(self.layout, fleet, placement, rng)
         """The account's Capacity Blocks."""
         self.silent = np.zeros(len(self.layout.instances), np.bool_)
         """Instances that published nothing in the last tick; shape (instances,)."""
@@ -166,7 +165,7 @@ class Engine:
         Raises:
             ConfigError: two blocks of the fleet file hold an instance at the same time.
         """
-        self.holdings.begin(self.start_ns, self._workloads)
+        self.account.begin(self.start_ns, self._workloads)
 
     def time_ns(self, tick: int) -> int:
         """Return the source time of a tick, nanoseconds since 1970 UTC, rounded to a whole millisecond."""
@@ -187,21 +186,21 @@ class Engine:
         end_s = number * self.period_s
         # Where the last step ended, bit for bit: a difference would leave slivers of time between ticks.
         begin_s = (self._next - 1) * self.period_s
-        self._silence.lift()
+        self._silent_rows.restore()
         self.begin()
         parts: list[tuple[JobTick, float]] = []
-        events: list[Occurrence] = []
-        held: list[Held] = []
-        paces = self.incidents.paces
+        events: list[SimEvent] = []
+        held: list[BlockAllocation] = []
+        slowdowns = self.incidents.slowdowns
         begin = begin_s
         for edge in (*self.incidents.boundaries(begin_s, end_s), end_s):
             while begin < edge:
                 self._move_to(max(begin, 0.0))
                 events += self._of_blocks(held)
                 # A block may change anywhere in between, and what changes next follows from what did.
-                due_s = self.holdings.next_s()
+                due_s = self.account.next_s()
                 end = due_s if begin < due_s < edge else edge
-                part, paces = self._live_through(begin, end)
+                part, slowdowns = self._live_through(begin, end)
                 parts.append((part, end - begin))
                 events += self._told(part, begin, end)
                 begin = end
@@ -210,17 +209,17 @@ class Engine:
             number,
             elapsed_s,
             jobs,
-            paces.cohort,
+            slowdowns.cohort,
             self.incidents.patches(jobs),
             self.incidents.inlet_delta_c,
             self._throttling.throttled,
         )
-        self._hosts.fill(number, jobs, paces.cohort)
+        self._hosts.fill(number, jobs, slowdowns.cohort)
         self.incidents.mark(self.columns)
         self.incidents.count(self.columns, begin_s, end_s, number)
         self._errors.add(self.columns, number, elapsed_s)
         self.silent = self.incidents.silent.copy()
-        self._silence.fall(self.silent, self.own)
+        self._silent_rows.hide(self.silent, self.own)
         # What begins at the tick's very instant is told with it and shows in the next.
         self._move_to(max(end_s, 0.0))
         events += self.incidents.drain()
@@ -266,31 +265,31 @@ class Engine:
         The first tick's period lies before the start, and has what is there at the start.
         """
         self.incidents.move_to(now_s)
-        self.holdings.move_to(now_s, self.incidents.active(), self._workloads)
+        self.account.move_to(now_s, self.incidents.active(), self._workloads)
 
-    def _of_blocks(self, held: list[Held]) -> list[Occurrence]:
+    def _of_blocks(self, held: list[BlockAllocation]) -> list[SimEvent]:
         """Add the changes of blocks that are not told yet to `held`, and return their events."""
-        changed = self.holdings.drain()
+        changed = self.account.drain()
         held += changed
-        return [occurrence(self.holdings, each) for each in changed]
+        return [occurrence(self.account, each) for each in changed]
 
-    def _live_through(self, begin_s: float, end_s: float) -> tuple[JobTick, Paces]:
+    def _live_through(self, begin_s: float, end_s: float) -> tuple[JobTick, Slowdowns]:
         """Move jobs, heat and limits through a part of a window in which no fault changes; return the paces, too."""
         incidents, throttling = self.incidents, self._throttling
         elapsed_s, middle_s = end_s - begin_s, (begin_s + end_s) / 2.0
         throttling.limit(elapsed_s, incidents.inlet_delta_c, incidents.cap_share)
         self._group()
-        paces = self._paces()
-        jobs = self._workloads.advance(elapsed_s, middle_s, self.moment_ns(middle_s), paces)
+        slowdowns = self._paces()
+        jobs = self._workloads.advance(elapsed_s, middle_s, self.moment_ns(middle_s), slowdowns)
         cohort = self._cohorts.of_instance
         throttling.advance(
             elapsed_s,
-            self._chips.cohort_power_w(jobs, paces.cohort)[cohort],
+            self._chips.cohort_power_w(jobs, slowdowns.cohort)[cohort],
             incidents.inlet_delta_c,
             incidents.cap_share,
             self._hosts.cohort_power_w(jobs)[cohort],
         )
-        return jobs, paces
+        return jobs, slowdowns
 
     def _group(self) -> None:
         """Set those instances apart whose pace is not their job's, and bind the others together again."""
@@ -304,27 +303,27 @@ class Engine:
         self._hosts.rebind(self._cohorts)
         self.incidents.bind(self._cohorts)
 
-    def _paces(self) -> Paces:
+    def _paces(self) -> Slowdowns:
         """Return what faults leave of each job's speed, less what heat and power caps withhold."""
-        paces = self.incidents.paces
+        slowdowns = self.incidents.slowdowns
         pace = self._throttling.pace
         slow = np.flatnonzero((pace < 1.0) & (self.job_of_instance != IDLE))
         if not len(slow):
-            return paces
-        paces = paces.copy()
+            return slowdowns
+        slowdowns = slowdowns.copy()
         job = self.job_of_instance[slow]
         serves = self._serves[job]
-        np.minimum.at(paces.compute, job[~serves], pace[slow[~serves]])
+        np.minimum.at(slowdowns.compute, job[~serves], pace[slow[~serves]])
         replicas = slow[serves]
         cohort = self._cohorts.of_instance[replicas]
-        np.minimum.at(paces.cohort, cohort, pace[replicas])
+        np.minimum.at(slowdowns.cohort, cohort, pace[replicas])
         chips = np.diff(self.layout.chip_start)[replicas]
         lost = (1.0 - pace[replicas]) * chips / self._placement.chips[job[serves]]
-        np.subtract.at(paces.capacity, job[serves], lost)
-        np.maximum(paces.capacity, 0.0, out=paces.capacity)
-        return paces
+        np.subtract.at(slowdowns.capacity, job[serves], lost)
+        np.maximum(slowdowns.capacity, 0.0, out=slowdowns.capacity)
+        return slowdowns
 
-    def _told(self, jobs: JobTick, begin_s: float, end_s: float) -> list[Occurrence]:
+    def _told(self, jobs: JobTick, begin_s: float, end_s: float) -> list[SimEvent]:
         """Return the events of a part of a window: what faults do, and what becomes of jobs."""
         events = self.incidents.drain()
         for change in jobs.changes:
@@ -334,7 +333,7 @@ class Engine:
             own_s = {"job_started": job.starts_at_s, "job_ended": job.ends_at_s}.get(change.name)
             at_s = begin_s if own_s is None or not begin_s <= own_s <= end_s else own_s
             events.append(
-                Occurrence(
+                SimEvent(
                     max(at_s, 0.0), on, "job", change.name, change.severity, change.text, self.job_names[change.job]
                 )
             )  # fmt: skip  # in the fields' order

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 EventSource = Literal["hardware", "runtime", "job", "ec2", "operator", "network", "simulator"]
 
 
-class Occurrence(NamedTuple):
+class SimEvent(NamedTuple):
     """One event, before it has a topic."""
 
     time_s: float

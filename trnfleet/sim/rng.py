@@ -1,12 +1,14 @@
-"""Counter-based randomness: a value is a function of (seed, stream, tick, ordinal), never of order.
+"""All randomness of a run: columns of random words, ids and single draws, each a function of the seed and a key.
 
-Owns the streams and how their words are cut. A unit is an instance, by its index in the whole fleet's layout, and
-always has the words of 16 chips, whatever its type: chunks and shards therefore see the same values.
+No draw depends on what was drawn before it, so that chunks, shards and batches see the same values. Columns come from a
+counter-based generator, keyed by stream, tick and ordinal; ids and single draws from digests, keyed by kind and names. A
+unit is an instance, by its index in the whole fleet's layout, and always has the words of 16 chips, whatever its type.
 """
 
 from __future__ import annotations
 
 import enum
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +25,7 @@ _BLOCK_BYTES = 32
 
 
 class Stream(enum.IntEnum):
-    """What a draw is for; the numbers are part of what a seed means and never change."""
+    """Uses of words; the numbers are part of what a seed means and never change."""
 
     NC_UTIL = 1
     ENGINE_UTIL = 2
@@ -57,11 +59,11 @@ class LaneReader:
         return words.view(dtype).reshape(units, self._bytes // np.dtype(dtype).itemsize)
 
 
-class Noise:
-    """All randomness of one run."""
+class Rng:
+    """The random numbers and tokens of one run."""
 
     def __init__(self, seed: int) -> None:
-        self.seed = seed
+        self._seed = seed
         self._key = np.array([seed & _WORD, _DOMAIN], np.uint64)
 
     def lanes(self, stream: Stream, tick: int, bytes_per_unit: int, first: int = 0) -> LaneReader:
@@ -84,7 +86,7 @@ class Noise:
         """Return value noise in [-1, 1) at time `at_s`: random knots every `knot_s` seconds, smoothly joined.
 
         Args:
-            stream: Which noise.
+            stream: Of the knots.
             at_s: Simulated seconds since the start; before it the first knot holds.
             knot_s: Distance of the knots.
             count: Ordinals, such as jobs, each with a noise of its own.
@@ -97,6 +99,24 @@ class Noise:
         after = self.uniform(stream, knot + 1, count)
         return (before + (after - before) * blend) * 2.0 - 1.0
 
+    def token(self, kind: str, *parts: object) -> str:
+        """Return the 16 hexadecimal digits that belong to a kind of id and the names of what it identifies."""
+        return digest(kind, self._seed, *parts)
+
+    def chance(self, kind: str, *parts: object) -> float:
+        """Return a value in [0, 1) for one event: uniform, and a function of the arguments and the seed alone."""
+        word = hashlib.blake2b(_key(self._seed, kind, *parts), digest_size=8).digest()
+        return (int.from_bytes(word, "little") >> 11) * 2.0**-53
+
     def _generator(self, stream: Stream, index: int, block: int, part: int = 0) -> np.random.Philox:
         counter = np.array([block, int(stream), index & _WORD, part], np.uint64)
         return np.random.Philox(key=self._key, counter=counter)
+
+
+def digest(*parts: object) -> str:
+    """Return the first 16 hexadecimal digits of the SHA-256 of some parts, such as a run's boot id and a path."""
+    return hashlib.sha256(_key(*parts)).hexdigest()[:16]
+
+
+def _key(*parts: object) -> bytes:
+    return ":".join(map(str, parts)).encode()

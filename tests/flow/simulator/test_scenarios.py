@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from support.sim.stdout_lines import Reading
+from support.sim.stdout_lines import StdoutRun
 
 from trnfleet.config import shipped_folder, shipped_names
 from trnfleet.domain.metrics import HEALTH_BITS
@@ -22,8 +22,8 @@ PRETRAIN = "uc1/us-0001"
 STANDALONE = "uc1/standalone"
 
 
-def play(name: str, ticks: int, *more: str) -> Reading:
-    return Reading("--scenario", name, "--ticks", str(ticks), *more)
+def play(name: str, ticks: int, *more: str) -> StdoutRun:
+    return StdoutRun("--scenario", name, "--ticks", str(ticks), *more)
 
 
 def between(values: NDArray[np.float64], begin: int, end: int) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pytest
 from support.monitor.feed import SilentSource
-from support.sim.simulation import WALL_NS, Stage
+from support.sim.simulation import WALL_NS, SimulationRun
 
 from trnfleet.config import find_file, load_model, validate
 from trnfleet.domain.fleet import FleetFile, Publishing
@@ -29,7 +29,7 @@ FRAMES = [
 VICTIM = "uc1/us-0001/trn2u-0001-0"
 
 
-class Seen(Stage):
+class Seen(SimulationRun):
     """A simulation of the demo fleet with a monitor beside it."""
 
     def __init__(

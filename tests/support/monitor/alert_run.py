@@ -16,7 +16,7 @@ from trnfleet.clock import ManualClock
 from trnfleet.domain.fleet import Publishing
 from trnfleet.domain.scenario import FaultEntry, Scenario
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.sim.publish.faulty_publisher import UnreliablePublisher
+from trnfleet.sim.publish.faulty_publisher import FaultyPublisher
 from trnfleet.sim.publish.service import Simulation
 from trnfleet.sim.publish.state import will_envelope
 from trnfleet.tasks import background
@@ -105,11 +105,11 @@ class AlertRun:
         self.clock = ManualClock(1_767_600_000_000_000_000, 100.0)
         self._recorder = _Link(self.clock, model.name)
         engine = self.engine
-        publisher = UnreliablePublisher(
+        publisher = FaultyPublisher(
             self._recorder,
             run.transport_faults(),
             clock=self.clock,
-            seed=seed,
+            rng=engine.rng,
             now_s=lambda: engine.now_s,
             speed=1.0,
         )

@@ -14,13 +14,14 @@ from trnfleet.domain.reservations.market import Market
 from trnfleet.domain.reservations.pool import Pool
 from trnfleet.domain.reservations.rules import Refusal
 from trnfleet.domain.reservations.states import ExtensionState
+from trnfleet.sim.rng import Rng
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trnfleet.domain.reservations.blocks import Block
     from trnfleet.domain.reservations.rules import Rule
-    from trnfleet.domain.reservations.search_request import Asked
+    from trnfleet.domain.reservations.search_request import SearchRequest
 
 SECOND_NS = 1_000_000_000
 MINUTE_NS = 60 * SECOND_NS
@@ -52,7 +53,7 @@ def pool_of(*alone: tuple[str, str, int], ultraservers: Sequence[str] = ()) -> P
 
 def ledger_of(pool: Pool, now_ns: int = NOW_NS, *, seed: int = 1, **market: Any) -> Ledger:
     """Return an empty ledger; `market` are keys of a fleet file's [market]."""
-    return Ledger(pool, Market(**market), seed=seed, now_ns=now_ns)
+    return Ledger(pool, Market(**market), token=Rng(seed).token, now_ns=now_ns)
 
 
 def small(**market: Any) -> Ledger:
@@ -67,9 +68,9 @@ def refused(call: Callable[[], object]) -> tuple[Rule, str]:
     return caught.value.rule, str(caught.value)
 
 
-def buy(ledger: Ledger, asked: Asked) -> Block:
+def buy(ledger: Ledger, search_request: SearchRequest) -> Block:
     """Buy the first of what is offered; its payment is pending."""
-    return ledger.buy(ledger.offerings(asked)[0].id)
+    return ledger.buy(ledger.offerings(search_request)[0].id)
 
 
 def enter(

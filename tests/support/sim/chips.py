@@ -16,7 +16,7 @@ from trnfleet.sim.hardware.hosts import HostPhysics
 from trnfleet.sim.hardware.thermal import NOTHING, Throttled
 from trnfleet.sim.jobs.activity import ACTIVITY, QUANTITIES, Phase
 from trnfleet.sim.placement import Cohorts, Placement
-from trnfleet.sim.rng import Noise
+from trnfleet.sim.rng import Rng
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,10 +81,10 @@ class Chips:
             )
             for metric in METRICS
         }
-        self.noise = Noise(seed)
+        self.rng = Rng(seed)
         self.inlet_delta_c = np.zeros(len(self.layout.instances), np.float32)
-        self.physics = ChipPhysics(self.layout, self.cohorts, self.columns, self.noise, fleet, own)
-        self.hosts = HostPhysics(self.layout, self.cohorts, self.columns, self.noise, own)
+        self.physics = ChipPhysics(self.layout, self.cohorts, self.columns, self.rng, fleet, own)
+        self.hosts = HostPhysics(self.layout, self.cohorts, self.columns, self.rng, own)
         self._tick = 0
 
     def set_apart(self, instances: Sequence[int], pace: float) -> None:

@@ -12,10 +12,10 @@ from trnfleet.domain.jobs import JOB_STATES
 from trnfleet.domain.layout import Layout
 from trnfleet.sim.hardware.power import ChipHardware
 from trnfleet.sim.jobs.activity import QUANTITIES, Phase
-from trnfleet.sim.jobs.slowdown import Halt, Paces
+from trnfleet.sim.jobs.slowdown import Halt, Slowdowns
 from trnfleet.sim.jobs.workloads import JobTick, Workloads
 from trnfleet.sim.placement import Cohorts, Placement
-from trnfleet.sim.rng import Noise
+from trnfleet.sim.rng import Rng
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,8 +44,8 @@ class JobRun:
         layout = Layout.of(expand(fleet))
         placement = Placement.of(layout, fleet)
         cohorts = Cohorts.of(layout, placement)
-        self.workloads = Workloads(fleet, placement, Noise(seed), traces or {}, layout=layout)
-        self.paces = Paces.healthy(len(fleet.jobs), len(cohorts.job))
+        self.workloads = Workloads(fleet, placement, Rng(seed), traces or {}, layout=layout)
+        self.slowdowns = Slowdowns.healthy(len(fleet.jobs), len(cohorts.job))
         self.names = [job.name for job in fleet.jobs]
         self.now_s = 0.0
         self.instances = np.bincount(placement.job_of_instance[placement.job_of_instance >= 0])
@@ -57,7 +57,7 @@ class JobRun:
         middle_s = self.now_s + elapsed_s / 2.0
         self.now_s += elapsed_s
         return self.workloads.advance(
-            elapsed_s, middle_s, 20_000 * _DAY_NS + round(middle_s * 1e9), self.paces
+            elapsed_s, middle_s, 20_000 * _DAY_NS + round(middle_s * 1e9), self.slowdowns
         )
 
     def until(self, end_s: float, elapsed_s: float = 1.0) -> list[JobTick]:
@@ -66,7 +66,7 @@ class JobRun:
 
     def halt(self, halt: Halt, job: int = 0) -> None:
         """Halt a job, or let it go on."""
-        self.paces.halt[job] = halt
+        self.slowdowns.halt[job] = halt
 
     def power_share(self, tick: JobTick) -> NDArray[np.float64]:
         """Return each job's power, mean of its kinds of instances: a share of the range above the background."""

@@ -42,7 +42,7 @@ class Recorder:
         return [pair for pair in self.sent if parse_topic(pair[1].topic).topic_class is topic_class]
 
 
-class Stage:
+class SimulationRun:
     """An engine, its simulation, a clock and a recorder."""
 
     def __init__(self, engine: Engine, **options: Any) -> None:

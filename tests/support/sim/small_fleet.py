@@ -11,23 +11,23 @@ from trnfleet.domain.fleet import FleetFile, expand
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import METRICS, Scope
 from trnfleet.domain.scenario import Scenario
-from trnfleet.sim.faults.timeline import Incidents
-from trnfleet.sim.jobs.slowdown import Paces
+from trnfleet.sim.faults.timeline import IncidentTimeline
+from trnfleet.sim.jobs.slowdown import Slowdowns
 from trnfleet.sim.placement import Cohorts, Placement
-from trnfleet.sim.rng import Noise
+from trnfleet.sim.rng import Rng
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.sim.events import Occurrence
+    from trnfleet.sim.events import SimEvent
 
 TRAIN = "c/us-0001"
 SERVE = "c/us-0002"
 IDLE = "c/standalone"
-PACES = ("compute", "link", "efa", "storage", "capacity", "load", "halt", "cohort")
+SLOWDOWNS = ("compute", "link", "efa", "storage", "capacity", "load", "halt", "cohort")
 
 
-class Trouble:
+class SmallFleet:
     """A fleet, its incidents and the columns that they mark, moved on by hand."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Trouble:
         self.layout = Layout.of(expand(self.fleet))
         self.placement = Placement.of(self.layout, self.fleet)
         scenario = validate({"faults": list(faults), **rest}, Scenario, "scenario.toml")
-        self.incidents = Incidents(self.layout, self.fleet, self.placement, Noise(seed), scenario)
+        self.incidents = IncidentTimeline(self.layout, self.fleet, self.placement, Rng(seed), scenario)
         self.columns: dict[str, NDArray[Any]] = {
             metric.name: np.zeros(self.layout.chips, metric.dtype)
             for metric in METRICS
@@ -72,7 +72,7 @@ class Trouble:
         }
         self.columns["links_up"][:] = self.links_up
         self.at_s = 0.0
-        self.told: list[Occurrence] = []
+        self.told: list[SimEvent] = []
         self._cohorts = Cohorts.of(self.layout, self.placement)
         self.bind()
 
@@ -113,14 +113,17 @@ class Trouble:
 
     def is_well(self) -> bool:
         """Say whether nothing is left of any fault, but for what counters and generations say."""
-        incidents, healthy = self.incidents, Paces.healthy(2, len(self._cohorts.job))
+        incidents, healthy = self.incidents, Slowdowns.healthy(2, len(self._cohorts.job))
         return (
             not incidents.active()
             and not incidents.apart
             and not incidents.silent.any()
             and not incidents.inlet_delta_c.any()
             and bool((incidents.cap_share == 1.0).all())
-            and all(np.array_equal(getattr(incidents.paces, name), getattr(healthy, name)) for name in PACES)
+            and all(
+                np.array_equal(getattr(incidents.slowdowns, name), getattr(healthy, name))
+                for name in SLOWDOWNS
+            )
             and not self.columns["health"].any()
             and not self.columns["throttle_pct"].any()
             and bool((self.columns["links_up"] == self.links_up).all())

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Reading:
+class StdoutRun:
     """The lines of one run."""
 
     def __init__(self, *arguments: str) -> None:

@@ -81,7 +81,7 @@ def test_a_row_agrees_with_itself_and_with_the_metrics(name: str) -> None:
         == (fault.scope is FaultScope.PUBLISHER)
     )
     assert set(re.findall(r"\{(\w*)\}", fault.log + fault.runtime_log)) <= {"nd", "direction"}
-    assert fault.is_told == bool(fault.log or fault.hw_error or fault.runtime_log)
+    assert fault.is_logged == bool(fault.log or fault.hw_error or fault.runtime_log)
 
 
 @pytest.mark.parametrize("name", EXPECTED)

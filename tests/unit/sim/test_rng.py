@@ -3,15 +3,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnfleet.sim.rng import Noise, Stream
+from trnfleet.domain.reservations.ids import id_of
+from trnfleet.sim.ids import boot_of_seed, ec2_id, serial_number
+from trnfleet.sim.rng import Rng, Stream
 
 
 def test_lanes_belong_to_units_whatever_the_chunks() -> None:
     """Units read in pieces, or from the middle on, have the lanes that they have when all are read at once."""
-    whole = Noise(3).lanes(Stream.LINK, 9, 192).take(10, np.uint16)
-    reader = Noise(3).lanes(Stream.LINK, 9, 192)
+    whole = Rng(3).lanes(Stream.LINK, 9, 192).take(10, np.uint16)
+    reader = Rng(3).lanes(Stream.LINK, 9, 192)
     pieces = np.concatenate([reader.take(4, np.uint16), reader.take(6, np.uint16)])
-    from_middle = Noise(3).lanes(Stream.LINK, 9, 192, first=7).take(3, np.uint16)
+    from_middle = Rng(3).lanes(Stream.LINK, 9, 192, first=7).take(3, np.uint16)
     assert whole.shape == (10, 96)
     assert np.array_equal(pieces, whole)
     assert np.array_equal(from_middle, whole[7:])
@@ -20,7 +22,7 @@ def test_lanes_belong_to_units_whatever_the_chunks() -> None:
 def test_seed_stream_tick_and_part_all_matter() -> None:
     """Any other seed, stream, tick or part gives other words, negative and huge seeds included."""
     draws = [
-        Noise(seed).words(stream, tick, 8, part).tolist()
+        Rng(seed).words(stream, tick, 8, part).tolist()
         for seed, stream, tick, part in [
             (0, Stream.HOST, 0, 0),
             (1, Stream.HOST, 0, 0),
@@ -36,20 +38,20 @@ def test_seed_stream_tick_and_part_all_matter() -> None:
 
 def test_words_are_pinned() -> None:
     """What a seed means stays the same from release to release."""
-    assert Noise(7).words(Stream.MEM_ECC, 5, 2).tolist() == [6892289424356758676, 6316972832055143200]
+    assert Rng(7).words(Stream.MEM_ECC, 5, 2).tolist() == [6892289424356758676, 6316972832055143200]
 
 
 def test_a_draw_of_an_ordinal_does_not_depend_on_their_number() -> None:
     """More jobs do not change the draws of those that were there."""
-    few, many = (Noise(1).uniform(Stream.JOB_START, 0, count) for count in (3, 50))
+    few, many = (Rng(1).uniform(Stream.JOB_START, 0, count) for count in (3, 50))
     assert np.array_equal(few, many[:3])
     assert ((many >= 0) & (many < 1)).all()
 
 
 def test_smooth_noise_is_bounded_and_has_no_jumps() -> None:
     """Value noise stays within -1 and 1 and moves little in a small time, across its knots too."""
-    noise = Noise(2)
-    values = np.array([noise.smooth(Stream.LOAD_SECONDS, at, 7.0, 5) for at in np.arange(0, 70, 0.1)])
+    rng = Rng(2)
+    values = np.array([rng.smooth(Stream.LOAD_SECONDS, at, 7.0, 5) for at in np.arange(0, 70, 0.1)])
     assert np.abs(values).max() <= 1
     assert np.abs(np.diff(values, axis=0)).max() < 0.05
     assert values.std(axis=0).min() > 0.1
@@ -58,4 +60,22 @@ def test_smooth_noise_is_bounded_and_has_no_jumps() -> None:
 def test_units_must_take_whole_blocks() -> None:
     """A size that would make units share a block is refused."""
     with pytest.raises(ValueError, match="multiple of 32"):
-        Noise(0).lanes(Stream.HOST, 0, 40)
+        Rng(0).lanes(Stream.HOST, 0, 40)
+
+
+def test_tokens_and_chances_are_pinned() -> None:
+    """The ids and the single draws of a seed stay the same from release to release."""
+    rng = Rng(7)
+    path = "c/us-0001/trn2u-0001-0"
+    assert (ec2_id(rng, path), ec2_id(rng, path, 2)) == ("i-02e01d7746908cdf0", "i-0d3dc1cab5ac08b02")
+    assert serial_number(rng, "c/a/chip01") == "5af694aec1b05838"
+    assert boot_of_seed(rng) == "262bf53a1e689063"
+    assert id_of("cb", rng.token, "x", 3) == "cb-0e377989ffb20aaaa"
+    assert rng.chance("drop", 12, "trnfleet/v1/f/telemetry/c") == 0.40525658580168145
+
+
+def test_chances_are_even() -> None:
+    """Of many events each tenth of [0, 1) has its part, and another kind of event has draws of its own."""
+    draws = [Rng(1).chance("drop", number) for number in range(5_000)]
+    assert min(np.histogram(draws, 10, (0.0, 1.0))[0]) > 430
+    assert draws[0] != Rng(1).chance("delay", 0)

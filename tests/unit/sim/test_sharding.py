@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.sim.simulation import Stage
+from support.sim.simulation import SimulationRun
 
 from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile, Publishing
@@ -108,7 +108,7 @@ def test_lines_of_shards_are_those_of_the_whole() -> None:
 
 
 async def _published(engine: Engine, publishing: Publishing) -> list[tuple[str, bytes]]:
-    stage = Stage(engine, publishing=publishing)
+    stage = SimulationRun(engine, publishing=publishing)
     await stage.run(200.0, ticks=16)
     return [(envelope.topic, envelope.payload) for _, envelope in stage.publisher.of(TopicClass.TELEMETRY)]
 
@@ -131,7 +131,9 @@ async def test_messages_of_shards_are_those_of_the_whole(publishing: Publishing)
 
 async def _decoded(engine: Engine) -> dict[tuple[int, str, str], NDArray[Any]]:
     """Return a run's blocks as values by tick, instance and metric; a chip metric's are those of all its chips."""
-    stage = Stage(engine, publishing=Publishing(format="cbor", granularity="block", block_ultraservers=2))
+    stage = SimulationRun(
+        engine, publishing=Publishing(format="cbor", granularity="block", block_ultraservers=2)
+    )
     await stage.run(200.0, ticks=16)
     described = {
         parse_topic(envelope.topic).path: decode_message(envelope.payload, Descriptor)

@@ -15,7 +15,7 @@ from trnfleet.domain.address import STANDALONE, Level, is_segment
 from trnfleet.domain.alerts.series import Mark, Sample, parse_series
 from trnfleet.domain.alerts.signals import FIGURES, LANES, PIPELINE_NAME, Figure, Form, Scope
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, JOB_FIGURES
-from trnfleet.domain.schema import Duration, Instant, Model, Places, Segment
+from trnfleet.domain.schema import Duration, Instant, Model, Paths, Segment
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import nearest
 
@@ -69,7 +69,7 @@ class JobCase(Model):
     """A job of a test."""
 
     name: Segment
-    on: Places | tuple[()] = ()
+    on: Paths | tuple[()] = ()
     """Addresses and ranges that it runs on."""
     state: State = "running"
     kind: State = "training"

@@ -1,11 +1,17 @@
-"""Ids as EC2 writes them, which follow from a seed."""
+"""Ids as EC2 writes them."""
 
 from __future__ import annotations
 
-import hashlib
+from typing import Protocol
 
 
-def id_of(prefix: str, seed: int, *what: object) -> str:
-    """Return the id of what `what` tells apart: a prefix and 17 hexadecimal digits."""
-    digest = hashlib.sha256(f"{prefix}:{seed}:{what}".encode()).hexdigest()
-    return f"{prefix}-0{digest[:16]}"
+class Token(Protocol):
+    """A source of repeatable randomness, which decides ids and which payments fail."""
+
+    def __call__(self, kind: str, /, *parts: object) -> str:
+        """Return the 16 hexadecimal digits, 64 uniform bits, that belong to a kind of token and some parts."""
+
+
+def id_of(prefix: str, token: Token, *parts: object) -> str:
+    """Return the id that belongs to some parts: a prefix and 17 hexadecimal digits."""
+    return f"{prefix}-0{token(prefix, parts)}"

@@ -22,8 +22,8 @@ from trnfleet.domain.reservations.blocks import (
 from trnfleet.domain.reservations.extension import check_extendable, check_longer, why_not_longer
 from trnfleet.domain.reservations.ids import id_of
 from trnfleet.domain.reservations.occupancy import Occupancy
-from trnfleet.domain.reservations.offers import Offers
-from trnfleet.domain.reservations.payments import Dues
+from trnfleet.domain.reservations.offers import OfferingStore
+from trnfleet.domain.reservations.payments import BlockSchedule
 from trnfleet.domain.reservations.prices import Prices
 from trnfleet.domain.reservations.rules import NS_PER_S, Refusal, Rule, utc, whole_minute_ns
 from trnfleet.domain.reservations.search import Lot
@@ -33,10 +33,11 @@ from trnfleet.errors import ConfigError, nearest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from trnfleet.domain.reservations.ids import Token
     from trnfleet.domain.reservations.market import Market
-    from trnfleet.domain.reservations.payments import Due
+    from trnfleet.domain.reservations.payments import ScheduledChange
     from trnfleet.domain.reservations.pool import Pool
-    from trnfleet.domain.reservations.search_request import Asked
+    from trnfleet.domain.reservations.search_request import SearchRequest
 
 MOST_BLOCKS = 4_096
 MOST_NAMED = 12
@@ -46,13 +47,13 @@ MOST_NAMED = 12
 class Ledger:
     """The blocks of one account, over one pool of instances."""
 
-    def __init__(self, pool: Pool, market: Market, *, seed: int, now_ns: int) -> None:
+    def __init__(self, pool: Pool, market: Market, *, token: Token, now_ns: int) -> None:
         """Open an empty ledger.
 
         Args:
             pool: What there is.
             market: How it is sold.
-            seed: Decides ids and which payments fail.
+            token: Decides ids and which payments fail.
             now_ns: The instant at which it is opened.
 
         Raises:
@@ -63,16 +64,16 @@ class Ledger:
         """By id, in the order in which they were made."""
         self.changes: list[Change] = []
         """All changes so far."""
-        self._seed = seed
+        self._token = token
         self._now_ns = now_ns
-        self._due: Due | None = None
+        self._due: ScheduledChange | None = None
         """The next change that time brings; None where there is none."""
         self._is_due_known = False
         """Whether that still holds, or is to be found out."""
         self._occupancy = Occupancy(pool, self.blocks)
         self._prices = Prices(market, self._occupancy)
-        self._offers = Offers(self._prices, seed)
-        self._dues = Dues(market, seed)
+        self._offered_store = OfferingStore(self._prices, token)
+        self._schedule = BlockSchedule(market, token)
 
     @property
     def now_ns(self) -> int:
@@ -81,14 +82,14 @@ class Ledger:
 
     # Looking and buying
 
-    def offerings(self, asked: Asked) -> list[Offering]:
+    def offerings(self, request: SearchRequest) -> list[Offering]:
         """Return what can be bought, the earliest first: at most six.
 
         Raises:
             Refusal: a rule forbids it, or nothing of it is free; the message names the rule and what would fit.
         """
-        found = search.find(asked, self._occupancy, self._now_ns)
-        return [self._offers.offer(lot, self._now_ns) for lot in found]
+        found = search.find(request, self._occupancy, self._now_ns)
+        return [self._offered_store.offer(lot, self._now_ns) for lot in found]
 
     def buy(self, offering_id: str) -> Block:
         """Buy an offering and return the block, whose payment is pending.
@@ -96,7 +97,7 @@ class Ledger:
         Raises:
             Refusal: it is not offered any more, or a rule forbids it by now.
         """
-        offering = self._offers.taken_up(offering_id, Offering, self._now_ns)
+        offering = self._offered_store.taken_up(offering_id, Offering, self._now_ns)
         earliest_ns = self._now_ns + rules.EARLIEST_START_S * NS_PER_S
         if offering.start_ns < earliest_ns:
             raise Refusal(
@@ -105,12 +106,12 @@ class Ledger:
                 f"{utc(whole_minute_ns(earliest_ns))} by now; look for offerings again",
             )
         lot = Lot.of(offering)
-        told = self._occupancy.too_many(lot.goods.instances, lot.start_ns, lot.end_ns)
+        told = self._occupancy.too_many(lot.kind.instances, lot.start_ns, lot.end_ns)
         if told:
             fewer = search.fewer(lot, self._occupancy)
             near = "none would fit" if fewer is None else f"{fewer} instances would fit"
             raise Refusal(Rule.ACCOUNT_SIZE, f"{told}; {near}")
-        places = self._occupancy.choose(lot.goods, lot.zone, lot.start_ns, lot.end_ns)
+        places = self._occupancy.choose(lot.kind, lot.zone, lot.start_ns, lot.end_ns)
         if places is None:
             raise Refusal(Rule.CAPACITY, f"{offering_id} has been sold meanwhile; look for offerings again")
         if len(self.blocks) >= MOST_BLOCKS:
@@ -129,7 +130,7 @@ class Ledger:
         rules.check_duration(days, "an extension")
         check_extendable(block, self._now_ns)
         check_longer(block, days, self._occupancy)
-        return [self._offers.offer_longer(block, block.end_ns + days * rules.DAY_NS, self._now_ns)]
+        return [self._offered_store.offer_longer(block, block.end_ns + days * rules.DAY_NS, self._now_ns)]
 
     def extend(self, offering_id: str) -> Block:
         """Buy an extension and return its block; the payment is pending.
@@ -137,7 +138,7 @@ class Ledger:
         Raises:
             Refusal: it is not offered any more, or a rule forbids it by now.
         """
-        offering = self._offers.taken_up(offering_id, ExtensionOffering, self._now_ns)
+        offering = self._offered_store.taken_up(offering_id, ExtensionOffering, self._now_ns)
         block = self._block(offering.block_id)
         check_extendable(block, self._now_ns)
         if block.end_ns != offering.start_ns:
@@ -148,7 +149,7 @@ class Ledger:
             rule, text = problem
             raise Refusal(rule, f"{text} by now; look for extensions again")
         latest_ns = block.end_ns - rules.PAYMENT_BEFORE_END_S * NS_PER_S
-        extension = Extension(offering, self._now_ns, self._dues.pay_by_ns(self._now_ns, latest_ns))
+        extension = Extension(offering, self._now_ns, self._schedule.pay_by_ns(self._now_ns, latest_ns))
         self._change(Change(self._now_ns, ChangeKind.EXTENSION_PURCHASED, block.id, extension=extension))
         return self.blocks[block.id]
 
@@ -223,7 +224,7 @@ class Ledger:
 
     def terminates_ns(self, block: Block) -> int:
         """Return from when on EC2 terminates what runs in a block."""
-        return self._dues.terminates_ns(block)
+        return self._schedule.terminates_ns(block)
 
     def make(
         self,
@@ -257,19 +258,19 @@ class Ledger:
         zone = str(self.pool.zone[places[0]])
         fee = self._prices.fee(kind, len(places), start_ns, end_ns)
         sold = Offering(
-            id_of("cbo", self._seed, "there already", len(self.blocks)),
+            id_of("cbo", self._token, "there already", len(self.blocks)),
             kind, len(places), ultraserver, zone, start_ns, end_ns, fee,
         )  # fmt: skip  # in the fields' order
         block = self._bought(sold, tuple(places), created_ns)
         if payment is ExtensionState.PAYMENT_PENDING:
-            self._dues.never_pay(block.id)
+            self._schedule.never_pay(block.id)
             return block
         is_paid = payment is ExtensionState.PAYMENT_SUCCEEDED
-        return presence.lived(block, self._dues, self._now_ns, is_paid=is_paid)
+        return presence.lived(block, self._schedule, self._now_ns, is_paid=is_paid)
 
-    def _next_due(self) -> Due | None:
+    def _next_due(self) -> ScheduledChange | None:
         if not self._is_due_known:
-            due = min(self._dues.of(self.blocks.values()), default=None)
+            due = min(self._schedule.of(self.blocks.values()), default=None)
             # What a block should have been told of before it was delivered comes at once.
             self._due = None if due is None else due._replace(when_ns=max(due.when_ns, self._now_ns))
             self._is_due_known = True
@@ -293,8 +294,8 @@ class Ledger:
     def _bought(self, offering: Offering, places: tuple[int, ...], created_ns: int) -> Block:
         """Return the next block, as it is when it has just been bought."""
         return Block(
-            id=id_of("cb", self._seed, offering.id, len(self.blocks)),
-            reservation_id=id_of("cr", self._seed, offering.id, len(self.blocks)),
+            id=id_of("cb", self._token, offering.id, len(self.blocks)),
+            reservation_id=id_of("cr", self._token, offering.id, len(self.blocks)),
             offering=offering,
             places=places,
             state=BlockState.PAYMENT_PENDING,
@@ -302,6 +303,6 @@ class Ledger:
             changed_ns=created_ns,
             changes=1,
             end_ns=offering.end_ns,
-            pay_by_ns=self._dues.pay_by_ns(created_ns, offering.start_ns),
+            pay_by_ns=self._schedule.pay_by_ns(created_ns, offering.start_ns),
             fee=offering.fee,
         )

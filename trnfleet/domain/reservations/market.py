@@ -17,7 +17,7 @@ from trnfleet.domain.reservations.rules import (
     Refusal,
     check_duration,
 )
-from trnfleet.domain.schema import Model, Places, Share
+from trnfleet.domain.schema import Model, Paths, Share
 from trnfleet.errors import nearest
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Market(Model):
 class BlockEntry(Model):
     """A Capacity Block that there is when the simulation begins."""
 
-    on: Places
+    on: Paths
     """What it holds: one UltraServer, or standalone instances of one type and cluster."""
     days: Annotated[int, Field(ge=1, le=182)]
     ends_after_days: Annotated[int, Field(ge=-400, le=400)]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.reservations.blocks import Block
     from trnfleet.domain.reservations.pool import Pool
-    from trnfleet.domain.reservations.search_request import Goods
+    from trnfleet.domain.reservations.search_request import OfferingKind
     from trnfleet.domain.reservations.states import BlockState
 
 
@@ -94,14 +94,14 @@ class Occupancy:
             return ""
         return f"{count} more instances beside {held} would be more than {rules.MOST_INSTANCES} at a time"
 
-    def choose(self, goods: Goods, zone: str, start_ns: int, end_ns: int) -> tuple[int, ...] | None:
+    def choose(self, kind: OfferingKind, zone: str, start_ns: int, end_ns: int) -> tuple[int, ...] | None:
         """Return the instances that would be sold; None where too few are free."""
-        key = goods.instance_type, zone, goods.is_ultraserver
+        key = kind.instance_type, zone, kind.is_ultraserver
         rows = self._sellable.get(key)
         if rows is None:
-            rows = self.pool.sellable(goods.instance_type, zone, ultraserver=goods.is_ultraserver)
+            rows = self.pool.sellable(kind.instance_type, zone, ultraserver=kind.is_ultraserver)
             self._sellable[key] = rows
-        return self.pool.choose_from(rows, goods.instances, self.busy(start_ns, end_ns))
+        return self.pool.choose_from(rows, kind.instances, self.busy(start_ns, end_ns))
 
     def _holders(
         self, start_ns: int, end_ns: int, but: str | None, states: AbstractSet[BlockState]

@@ -12,6 +12,7 @@ from trnfleet.domain.reservations.rules import NS_PER_S, Refusal, Rule, utc
 
 if TYPE_CHECKING:
     from trnfleet.domain.reservations.blocks import Block
+    from trnfleet.domain.reservations.ids import Token
     from trnfleet.domain.reservations.prices import Prices
     from trnfleet.domain.reservations.search import Lot
 
@@ -23,30 +24,30 @@ MOST_OFFERED = 4_096
 OfferedT = TypeVar("OfferedT", Offering, ExtensionOffering)
 
 
-class Offers:
+class OfferingStore:
     """The offerings that somebody has looked for."""
 
-    def __init__(self, prices: Prices, seed: int) -> None:
+    def __init__(self, prices: Prices, token: Token) -> None:
         """Begin with nothing on offer.
 
         Args:
             prices: What it costs.
-            seed: Decides ids.
+            token: Decides ids.
         """
         self._prices = prices
-        self._seed = seed
+        self._token = token
         self._offered: OrderedDict[str, tuple[Offering | ExtensionOffering, int]] = OrderedDict()
         """By id, with the instant from which on it cannot be bought any more; the latest last."""
 
     def offer(self, lot: Lot, now_ns: int) -> Offering:
         """Offer a block from now on."""
-        kind, count = lot.goods.instance_type, lot.goods.instances
+        kind, count = lot.kind.instance_type, lot.kind.instances
         fee = self._prices.fee(kind, count, lot.start_ns, lot.end_ns)
         offering = Offering(
-            id_of("cbo", self._seed, kind, count, lot.zone, lot.start_ns, lot.end_ns, str(fee)),
+            id_of("cbo", self._token, kind, count, lot.zone, lot.start_ns, lot.end_ns, str(fee)),
             kind,
             count,
-            TRN2_ULTRASERVER.name if lot.goods.is_ultraserver else None,
+            TRN2_ULTRASERVER.name if lot.kind.is_ultraserver else None,
             lot.zone,
             lot.start_ns,
             lot.end_ns,
@@ -60,7 +61,7 @@ class Offers:
         fee = self._prices.fee(block.offering.instance_type, len(block.places), block.end_ns, end_ns)
         offering = ExtensionOffering(
             # Of the attempts to buy it each has an id of its own, which does not depend on when somebody looks.
-            id_of("cbeo", self._seed, block.id, block.end_ns, end_ns, len(block.extensions), str(fee)),
+            id_of("cbeo", self._token, block.id, block.end_ns, end_ns, len(block.extensions), str(fee)),
             block.id,
             block.end_ns,
             end_ns,

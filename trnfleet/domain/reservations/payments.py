@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.reservations.blocks import ChangeKind
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from trnfleet.domain.reservations.blocks import Block
+    from trnfleet.domain.reservations.ids import Token
     from trnfleet.domain.reservations.market import Market
 
 _ORDER = (
@@ -29,7 +29,7 @@ _ORDER = (
 the end of a block before the begin of the one that follows on its instances."""
 
 
-class Due(NamedTuple):
+class ScheduledChange(NamedTuple):
     """A change that is to come; they come in ascending order."""
 
     when_ns: int
@@ -45,30 +45,30 @@ class Due(NamedTuple):
         return _ORDER[self.rank]
 
 
-class Dues:
+class BlockSchedule:
     """When each change is due, as a market has it."""
 
-    def __init__(self, market: Market, seed: int) -> None:
+    def __init__(self, market: Market, token: Token) -> None:
         """Take a market's times.
 
         Args:
             market: How blocks are sold.
-            seed: Decides which payments fail.
+            token: Decides which payments fail.
         """
         self._market = market
-        self._seed = seed
+        self._token = token
         self._unpaid: set[str] = set()
 
     def never_pay(self, block_id: str) -> None:
         """Take note that a block's payment never arrives."""
         self._unpaid.add(block_id)
 
-    def of(self, blocks: Iterable[Block]) -> Iterator[Due]:
+    def of(self, blocks: Iterable[Block]) -> Iterator[ScheduledChange]:
         """Yield all that is to come of blocks and that nothing else must precede, in no order."""
         for number, block in enumerate(blocks):
             if block.state in HOLDING:
                 for when_ns, kind in self._of_one(block):
-                    yield Due(when_ns, _ORDER.index(kind), number, block.id)
+                    yield ScheduledChange(when_ns, _ORDER.index(kind), number, block.id)
 
     def arrives_ns(self, bought_ns: int) -> int:
         """Return when a payment arrives that does, of what is bought at an instant."""
@@ -123,5 +123,4 @@ class Dues:
         """Say whether a payment never arrives."""
         if what in self._unpaid:
             return True
-        digest = hashlib.sha256(f"payment:{self._seed}:{what}".encode()).digest()
-        return int.from_bytes(digest[:8], "big") < self._market.failing_payments * 2**64
+        return int(self._token("payment", what), 16) < self._market.failing_payments * 2**64

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.reservations.blocks import Block
     from trnfleet.domain.reservations.occupancy import Occupancy
-    from trnfleet.domain.reservations.payments import Dues
+    from trnfleet.domain.reservations.payments import BlockSchedule
 
 _HELD = HOLDING | {BlockState.EXPIRED}
 """States of a block that has, or had, its instances to itself for all its time."""
@@ -65,19 +65,19 @@ def check_free(places: Sequence[int], start_ns: int, end_ns: int, occupancy: Occ
         raise Refusal(Rule.ACCOUNT_SIZE, told)
 
 
-def lived(block: Block, dues: Dues, now_ns: int, *, is_paid: bool) -> Block:
+def lived(block: Block, schedule: BlockSchedule, now_ns: int, *, is_paid: bool) -> Block:
     """Return what became by now of a block as it was bought before, as far as time alone changes it."""
     if not is_paid:
         steps = [(min(block.pay_by_ns, now_ns), ChangeKind.PAYMENT_FAILED)]
     else:
         ending = [
-            (dues.warns_ns(block), ChangeKind.EXPIRATION_WARNING),
-            (dues.terminates_ns(block), ChangeKind.TERMINATING),
+            (schedule.warns_ns(block), ChangeKind.EXPIRATION_WARNING),
+            (schedule.terminates_ns(block), ChangeKind.TERMINATING),
             (block.end_ns, ChangeKind.EXPIRED),
         ]
         later = [(max(when_ns, block.start_ns), kind) for when_ns, kind in ending]
         steps = [
-            (min(dues.arrives_ns(block.created_ns), block.start_ns, now_ns), ChangeKind.PAID),
+            (min(schedule.arrives_ns(block.created_ns), block.start_ns, now_ns), ChangeKind.PAID),
             (block.start_ns, ChangeKind.DELIVERED),
             *sorted(later, key=lambda step: step[0]),
         ]

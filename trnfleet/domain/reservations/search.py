@@ -9,20 +9,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.rules import Refusal, Rule, utc
-from trnfleet.domain.reservations.search_request import Goods, goods_of, spans_of, starts_of, zones_of
+from trnfleet.domain.reservations.search_request import (
+    OfferingKind,
+    offering_kind_of,
+    spans_of,
+    starts_of,
+    zones_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from trnfleet.domain.reservations.blocks import Offering
     from trnfleet.domain.reservations.occupancy import Occupancy
-    from trnfleet.domain.reservations.search_request import Asked
+    from trnfleet.domain.reservations.search_request import SearchRequest
 
 
 class Lot(NamedTuple):
     """Goods in a zone for a time: what a block is bought of."""
 
-    goods: Goods
+    kind: OfferingKind
     zone: str
     start_ns: int
     end_ns: int
@@ -30,60 +36,60 @@ class Lot(NamedTuple):
     @staticmethod
     def of(offering: Offering) -> Lot:
         """Return what an offering offers."""
-        goods = Goods(offering.instance_type, offering.instances, offering.ultraserver_type is not None)
-        return Lot(goods, offering.zone, offering.start_ns, offering.end_ns)
+        kind = OfferingKind(offering.instance_type, offering.instances, offering.ultraserver_type is not None)
+        return Lot(kind, offering.zone, offering.start_ns, offering.end_ns)
 
 
-def find(asked: Asked, occupancy: Occupancy, now_ns: int) -> list[Lot]:
+def find(request: SearchRequest, occupancy: Occupancy, now_ns: int) -> list[Lot]:
     """Return what is free of what is asked for, the earliest first: at most six.
 
     Raises:
         Refusal: a rule forbids it, or nothing of it is free; the message names the rule and what would fit.
     """
-    goods = goods_of(asked, occupancy.pool)
-    rules.check_duration(asked.days)
-    look = _Look(goods, zones_of(asked, goods, occupancy.pool), occupancy)
-    first_ns, last_ns = starts_of(asked, now_ns)
-    found = list(islice(look.free(spans_of(asked, first_ns, last_ns)), rules.MOST_OFFERINGS))
+    kind = offering_kind_of(request, occupancy.pool)
+    rules.check_duration(request.days)
+    look = _Search(kind, zones_of(request, kind, occupancy.pool), occupancy)
+    first_ns, last_ns = starts_of(request, now_ns)
+    found = list(islice(look.free(spans_of(request, first_ns, last_ns)), rules.MOST_OFFERINGS))
     if not found:
-        raise look.nothing(asked, first_ns, last_ns)
+        raise look.nothing(request, first_ns, last_ns)
     return found
 
 
 def fewer(lot: Lot, occupancy: Occupancy) -> int | None:
     """Return the most instances below a lot's that are free there and then; None where none are."""
-    found = _Look(lot.goods, [lot.zone], occupancy).fewer([(lot.start_ns, lot.end_ns)])
+    found = _Search(lot.kind, [lot.zone], occupancy).fewer([(lot.start_ns, lot.end_ns)])
     return None if found is None else found[0]
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Search:
     """A look for goods in zones."""
 
-    goods: Goods
+    kind: OfferingKind
     zones: Sequence[str]
     occupancy: Occupancy
 
     def free(self, spans: Iterable[tuple[int, int]]) -> Iterator[Lot]:
         """Yield what is free in these spans, span by span and in each zone by zone."""
         for start_ns, end_ns in spans:
-            if self.occupancy.too_many(self.goods.instances, start_ns, end_ns):
+            if self.occupancy.too_many(self.kind.instances, start_ns, end_ns):
                 continue
             for zone in self.zones:
-                if self.occupancy.choose(self.goods, zone, start_ns, end_ns) is not None:
-                    yield Lot(self.goods, zone, start_ns, end_ns)
+                if self.occupancy.choose(self.kind, zone, start_ns, end_ns) is not None:
+                    yield Lot(self.kind, zone, start_ns, end_ns)
 
-    def nothing(self, asked: Asked, first_ns: int, last_ns: int) -> Refusal:
+    def nothing(self, request: SearchRequest, first_ns: int, last_ns: int) -> Refusal:
         """Return why nothing was found, with what would be nearest to it: shorter first, then fewer instances."""
-        spans = spans_of(asked, first_ns, last_ns)
+        spans = spans_of(request, first_ns, last_ns)
         emptiest = min(spans, key=lambda span: self.occupancy.held(*span))
-        told = self.occupancy.too_many(self.goods.instances, *emptiest)
+        told = self.occupancy.too_many(self.kind.instances, *emptiest)
         rule = Rule.ACCOUNT_SIZE if told else Rule.CAPACITY
-        told = told or f"{self.goods} is not free for {asked.days} days"
-        durations = [each for each in range(1, asked.days) if rules.is_duration(each)]
+        told = told or f"{self.kind} is not free for {request.days} days"
+        durations = [each for each in range(1, request.days) if rules.is_duration(each)]
 
         def shorter(days: int) -> int | None:
-            return self.first_start(spans_of(asked._replace(days=days), first_ns, last_ns))
+            return self.first_start(spans_of(request._replace(days=days), first_ns, last_ns))
 
         # What is free for some days is free for fewer.
         at = bisect_left(durations, True, key=lambda days: shorter(days) is None)
@@ -97,13 +103,13 @@ class _Look:
 
     def fewer(self, spans: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
         """Return the most instances below those wanted that can be sold, and the first start; None where none can."""
-        if self.goods.is_ultraserver:
+        if self.kind.is_ultraserver:
             return None
 
         def first(count: int) -> int | None:
-            return replace(self, goods=self.goods._replace(instances=count)).first_start(spans)
+            return replace(self, kind=self.kind._replace(instances=count)).first_start(spans)
 
-        at = bisect_left(range(1, self.goods.instances), True, key=lambda count: first(count) is None)
+        at = bisect_left(range(1, self.kind.instances), True, key=lambda count: first(count) is None)
         start_ns = first(at) if at else None
         return None if start_ns is None else (at, start_ns)
 

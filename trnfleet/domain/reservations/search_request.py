@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.reservations.pool import Pool
 
 
-class Asked(NamedTuple):
+class SearchRequest(NamedTuple):
     """What somebody looks for."""
 
     days: int
@@ -27,7 +27,7 @@ class Asked(NamedTuple):
     """Latest end."""
 
 
-class Goods(NamedTuple):
+class OfferingKind(NamedTuple):
     """What that comes to."""
 
     instance_type: str
@@ -38,7 +38,7 @@ class Goods(NamedTuple):
         return "an UltraServer" if self.is_ultraserver else f"{self.instances} x {self.instance_type}"
 
 
-def goods_of(asked: Asked, pool: Pool) -> Goods:
+def offering_kind_of(request: SearchRequest, pool: Pool) -> OfferingKind:
     """Return what is asked for.
 
     Raises:
@@ -46,24 +46,24 @@ def goods_of(asked: Asked, pool: Pool) -> Goods:
     """
     ultraserver = TRN2_ULTRASERVER
     member = ultraserver.instance.name
-    if asked.ultraservers is not None:
-        if asked.ultraservers != 1:
+    if request.ultraservers is not None:
+        if request.ultraservers != 1:
             raise Refusal(
                 Rule.ONE_ULTRASERVER,
-                f"a block holds one UltraServer, not {asked.ultraservers}; buy them one by one",
+                f"a block holds one UltraServer, not {request.ultraservers}; buy them one by one",
             )
-        if asked.instances not in {None, ultraserver.instances}:
+        if request.instances not in {None, ultraserver.instances}:
             raise Refusal(
                 Rule.ULTRASERVER_ONLY,
-                f"an UltraServer has {ultraserver.instances} instances, not {asked.instances}; leave their number out",
+                f"an UltraServer has {ultraserver.instances} instances, not {request.instances}; leave their number out",
             )
-        if asked.instance_type not in {None, member}:
+        if request.instance_type not in {None, member}:
             raise Refusal(
-                Rule.INSTANCE_TYPE, f"an UltraServer's instances are {member}, not {asked.instance_type}"
+                Rule.INSTANCE_TYPE, f"an UltraServer's instances are {member}, not {request.instance_type}"
             )
         _check_type(member, pool)
-        return Goods(member, ultraserver.instances, is_ultraserver=True)
-    kind = asked.instance_type
+        return OfferingKind(member, ultraserver.instances, is_ultraserver=True)
+    kind = request.instance_type
     if kind is None:
         raise Refusal(
             Rule.INSTANCE_TYPE,
@@ -72,34 +72,34 @@ def goods_of(asked: Asked, pool: Pool) -> Goods:
     if kind == member:
         raise Refusal(Rule.ULTRASERVER_ONLY, f"{kind} is sold as an UltraServer only; ask for one of these")
     _check_type(kind, pool)
-    count = 1 if asked.instances is None else asked.instances
+    count = 1 if request.instances is None else request.instances
     most = rules.MOST_INSTANCES_A_BLOCK
     if not 1 <= count <= most:
         raise Refusal(
             Rule.BLOCK_SIZE,
             f"a block has 1 to {most} instances, not {count}; {min(max(count, 1), most)} would fit",
         )
-    return Goods(kind, count, is_ultraserver=False)
+    return OfferingKind(kind, count, is_ultraserver=False)
 
 
-def zones_of(asked: Asked, goods: Goods, pool: Pool) -> list[str]:
+def zones_of(request: SearchRequest, kind: OfferingKind, pool: Pool) -> list[str]:
     """Return the zones to look in.
 
     Raises:
         Refusal: the one that is asked for has nothing of it, or is not one.
     """
-    known = pool.zones(goods.instance_type)
-    if asked.zone is None:
+    known = pool.zones(kind.instance_type)
+    if request.zone is None:
         return known
-    if asked.zone not in known:
-        near = nearest(asked.zone, known)
-        if "," in asked.zone or "*" in asked.zone:
-            raise Refusal(Rule.SINGLE_ZONE, f"a block lies in a single zone, not {asked.zone!r}; {near}")
-        raise Refusal(Rule.SINGLE_ZONE, f"zone {asked.zone!r} has no {goods.instance_type}; {near}")
-    return [asked.zone]
+    if request.zone not in known:
+        near = nearest(request.zone, known)
+        if "," in request.zone or "*" in request.zone:
+            raise Refusal(Rule.SINGLE_ZONE, f"a block lies in a single zone, not {request.zone!r}; {near}")
+        raise Refusal(Rule.SINGLE_ZONE, f"zone {request.zone!r} has no {kind.instance_type}; {near}")
+    return [request.zone]
 
 
-def starts_of(asked: Asked, now_ns: int) -> tuple[int, int]:
+def starts_of(request: SearchRequest, now_ns: int) -> tuple[int, int]:
     """Return the earliest and the latest start that are asked for and allowed.
 
     Raises:
@@ -107,7 +107,7 @@ def starts_of(asked: Asked, now_ns: int) -> tuple[int, int]:
     """
     soonest_ns = now_ns + rules.EARLIEST_START_S * NS_PER_S
     latest_ns = now_ns + rules.LATEST_START_S * NS_PER_S
-    wanted_ns = soonest_ns if asked.starts_from_ns is None else asked.starts_from_ns
+    wanted_ns = soonest_ns if request.starts_from_ns is None else request.starts_from_ns
     from_ns = whole_minute_ns(wanted_ns)
     if wanted_ns < soonest_ns:
         raise Refusal(
@@ -120,12 +120,12 @@ def starts_of(asked: Asked, now_ns: int) -> tuple[int, int]:
             Rule.STARTS_TOO_LATE,
             f"a block starts within 8 weeks, not at {utc(from_ns)}; {utc(latest_ns)} is the latest",
         )
-    if not spans_of(asked, from_ns, latest_ns):
-        raise _no_span(asked, from_ns, latest_ns)
+    if not spans_of(request, from_ns, latest_ns):
+        raise _no_span(request, from_ns, latest_ns)
     return from_ns, latest_ns
 
 
-def spans_of(asked: Asked, first_ns: int, last_ns: int) -> list[tuple[int, int]]:
+def spans_of(request: SearchRequest, first_ns: int, last_ns: int) -> list[tuple[int, int]]:
     """Return begin and end of every block that is asked for and starts in [first, last], the earliest first.
 
     Blocks start at the first instant, and at each end of a day after it. A partial day that is too short to be sold
@@ -134,8 +134,8 @@ def spans_of(asked: Asked, first_ns: int, last_ns: int) -> list[tuple[int, int]]
     spans = []
     start_ns = first_ns
     while start_ns <= last_ns:
-        end_ns = rules.end_ns(start_ns, asked.days)
-        if asked.ends_by_ns is not None and end_ns > asked.ends_by_ns:
+        end_ns = rules.end_ns(start_ns, request.days)
+        if request.ends_by_ns is not None and end_ns > request.ends_by_ns:
             break
         if end_ns - start_ns >= rules.SHORTEST_S * NS_PER_S:
             spans.append((start_ns, end_ns))
@@ -143,24 +143,26 @@ def spans_of(asked: Asked, first_ns: int, last_ns: int) -> list[tuple[int, int]]
     return spans
 
 
-def _no_span(asked: Asked, from_ns: int, latest_ns: int) -> Refusal:
+def _no_span(request: SearchRequest, from_ns: int, latest_ns: int) -> Refusal:
     """Return why no block can lie where one is asked for, with the longest that can."""
     others = (each for each in range(rules.MOST_DAYS, 0, -1) if rules.is_duration(each))
-    if asked.ends_by_ns is None:
+    if request.ends_by_ns is None:
         others = (each for each in range(1, rules.MOST_DAYS + 1) if rules.is_duration(each))
-    fits = next((each for each in others if spans_of(asked._replace(days=each), from_ns, latest_ns)), None)
+    fits = next((each for each in others if spans_of(request._replace(days=each), from_ns, latest_ns)), None)
     near = "nothing fits in between" if fits is None else f"{fits} would fit"
-    end_ns = rules.end_ns(from_ns, asked.days)
+    end_ns = rules.end_ns(from_ns, request.days)
     lasts_ns = end_ns - from_ns
-    if lasts_ns < rules.SHORTEST_S * NS_PER_S and (asked.ends_by_ns is None or end_ns <= asked.ends_by_ns):
+    if lasts_ns < rules.SHORTEST_S * NS_PER_S and (
+        request.ends_by_ns is None or end_ns <= request.ends_by_ns
+    ):
         return Refusal(
             Rule.DURATION,
             f"a partial day is sold from {rules.SHORTEST_S // 60} minutes on, not {lasts_ns // MINUTE_NS}, "
             f"and blocks end at 11:30 UTC; {near}",
         )
-    by = "" if asked.ends_by_ns is None else utc(asked.ends_by_ns)
+    by = "" if request.ends_by_ns is None else utc(request.ends_by_ns)
     return Refusal(
-        Rule.DATES, f"{asked.days} days from {utc(from_ns)} on end at {utc(end_ns)}, after {by}; {near}"
+        Rule.DATES, f"{request.days} days from {utc(from_ns)} on end at {utc(end_ns)}, after {by}; {near}"
     )
 
 

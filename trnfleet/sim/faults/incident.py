@@ -41,7 +41,7 @@ class Incident:
     ends_s: float
     """Infinite where it does not end by itself."""
     magnitude: float
-    is_told: bool
+    is_logged: bool
     path: str
     """Address for its events."""
     instances: tuple[int, ...]
@@ -106,7 +106,7 @@ def make(
     *,
     lasts_s: float | None = None,
     magnitude: float | None = None,
-    is_told: bool | None = None,
+    is_logged: bool | None = None,
 ) -> Incident:
     """Return an incident on a target.
 
@@ -118,7 +118,7 @@ def make(
         begins_s: Seconds after the start.
         lasts_s: How long it lasts, recovery included; what the table says if not given.
         magnitude: How bad it is; the table's if not given.
-        is_told: Whether events tell of it; what the table says if not given.
+        is_logged: Whether events tell of it; what the table says if not given.
     """
     instances = _instances(layout, fault, target)
     amount = fault.magnitude if magnitude is None else magnitude
@@ -148,7 +148,7 @@ def make(
         begins_s=begins_s,
         ends_s=ends_s,
         magnitude=amount,
-        is_told=fault.is_told if is_told is None else is_told,
+        is_logged=fault.is_logged if is_logged is None else is_logged,
         path=layout.path(target.node),
         instances=instances,
         rows=rows,

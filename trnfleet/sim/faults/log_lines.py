@@ -8,7 +8,7 @@ from trnfleet.domain.address import parse_chip
 from trnfleet.domain.faults import FaultScope, Recovery
 from trnfleet.domain.hardware import topology
 from trnfleet.domain.severity import Severity
-from trnfleet.sim.events import Occurrence
+from trnfleet.sim.events import SimEvent
 from trnfleet.sim.faults.incident import Step
 from trnfleet.sim.ids import ec2_id, serial_number
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.sim.events import EventSource
     from trnfleet.sim.faults.incident import Incident
+    from trnfleet.sim.rng import Rng
 
 _SOURCES: dict[str, EventSource] = {
     "instance_reboot": "ec2",
@@ -35,40 +36,38 @@ _MENDED: dict[Recovery, tuple[str, EventSource, str]] = {
 }
 
 
-class Teller:
+class LogWriter:
     """Puts incidents into words."""
 
-    def __init__(self, layout: Layout, job_names: tuple[str, ...], seed: int) -> None:
+    def __init__(self, layout: Layout, job_names: tuple[str, ...], rng: Rng) -> None:
         self._layout = layout
         self._jobs = job_names
-        self._seed = seed
+        self._rng = rng
 
-    def begin(self, incident: Incident, generation: int) -> Iterator[Occurrence]:
+    def begin(self, incident: Incident, generation: int) -> Iterator[SimEvent]:
         """Yield the events of an incident's begin."""
         fault, at_s = incident.fault, incident.begins_s
         text = self._kernel_log(incident, generation)
         if text:
             source = _SOURCES.get(fault.name, "hardware")
-            yield Occurrence(
-                at_s, incident.path, source, fault.name, fault.severity, text, self._job(incident)
-            )
+            yield SimEvent(at_s, incident.path, source, fault.name, fault.severity, text, self._job(incident))
 
-    def failure(self, incident: Incident, at_s: float) -> Iterator[Occurrence]:
+    def failure(self, incident: Incident, at_s: float) -> Iterator[SimEvent]:
         """Yield what the runtime says of the executions that fail; nothing where none run."""
         fault, job = incident.fault, self._job(incident)
         if fault.runtime_log and job is not None:
             name = "execution_failed" if fault.hw_error or fault.log else fault.name
             words = fault.runtime_log.format(nd=self._device(incident))
             text = f"{words} (NRT_{fault.nrt_name}, {fault.nrt})"
-            yield Occurrence(at_s, incident.path, "runtime", name, fault.severity, text, job, fault.nrt)
+            yield SimEvent(at_s, incident.path, "runtime", name, fault.severity, text, job, fault.nrt)
 
-    def end(self, incident: Incident, at_s: float) -> Iterator[Occurrence]:
+    def end(self, incident: Incident, at_s: float) -> Iterator[SimEvent]:
         """Yield the event of an incident that has ended by itself, or with the hardware that it was on."""
         source = _SOURCES.get(incident.fault.name, "hardware")
         text = f"{_plain(incident.fault)} on {incident.address} is over"
-        yield Occurrence(at_s, incident.path, source, "fault_over", Severity.INFO, text)
+        yield SimEvent(at_s, incident.path, source, "fault_over", Severity.INFO, text)
 
-    def step(self, incident: Incident, step: Step, at_s: float, generation: int) -> Iterator[Occurrence]:
+    def step(self, incident: Incident, step: Step, at_s: float, generation: int) -> Iterator[SimEvent]:
         """Yield the event of a step of an incident's recovery."""
         fault = incident.fault
         what, address = _plain(fault), incident.address
@@ -76,8 +75,8 @@ class Teller:
             incident.path if len(incident.instances) > 1 else self._layout.instances[incident.instances[0]]
         )
 
-        def tell(name: str, source: EventSource, text: str) -> Occurrence:
-            return Occurrence(at_s, where, source, name, Severity.INFO, text)
+        def tell(name: str, source: EventSource, text: str) -> SimEvent:
+            return SimEvent(at_s, where, source, name, Severity.INFO, text)
 
         if step is Step.DETECT and incident.stages.detect_s:
             yield tell("fault_detected", "operator", f"{what} on {address} is noticed")
@@ -90,7 +89,7 @@ class Teller:
             yield tell("instance_drained", "operator", f"no job runs on {where} any more")
         elif step is Step.MEND and fault.recovery in _MENDED:
             name, source, text = _MENDED[fault.recovery]
-            new = ec2_id(self._seed, where, generation)
+            new = ec2_id(self._rng, where, generation)
             yield tell(name, source, text.format(what=what, address=address, where=where, new=new))
         elif step is Step.RETURN and incident.stages.return_s:
             yield tell("instance_returned", "operator", f"{where} has passed its checks and is used again")
@@ -100,9 +99,9 @@ class Teller:
         if fault.hw_error:
             instance = self._layout.instances[incident.instances[0]]
             return (
-                f"NEURON_HW_ERR={fault.hw_error} instance-id={ec2_id(self._seed, instance, generation)} "
+                f"NEURON_HW_ERR={fault.hw_error} instance-id={ec2_id(self._rng, instance, generation)} "
                 f"hostname={instance.rpartition('/')[2]} nd-id={self._device(incident)} nc-id=0 "
-                f"serial-num={serial_number(self._seed, incident.path, generation)} action={fault.action}"
+                f"serial-num={serial_number(self._rng, incident.path, generation)} action={fault.action}"
             )
         direction = incident.target.direction
         return fault.log.format(

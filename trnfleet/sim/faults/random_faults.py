@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.scenario import Rates
-    from trnfleet.sim.rng import Noise
+    from trnfleet.sim.rng import Rng
 
 STRETCH_S = 10.0
 """Length of the stretches of time that are drawn together."""
@@ -34,7 +34,7 @@ _WORDS = 1 + 2 * MOST_IN_STRETCH
 _SECONDS_A_DAY = 86_400.0
 
 
-class Wear(NamedTuple):
+class RandomFault(NamedTuple):
     """A fault that comes by itself."""
 
     time_s: float
@@ -43,16 +43,16 @@ class Wear(NamedTuple):
     """A random word of 64 bits that says where."""
 
 
-class WearProcess:
+class RandomFaults:
     """Draws a fleet's faults, stretch after stretch."""
 
-    def __init__(self, noise: Noise, rates: Rates | None, chips: int) -> None:
+    def __init__(self, rng: Rng, rates: Rates | None, chips: int) -> None:
         """Take the rates.
 
         Raises:
             ConfigError: the acceleration gives more faults than a stretch can hold.
         """
-        self._noise = noise
+        self._rng = rng
         self._next = 0
         self._drawn = -1
         self._words: NDArray[np.uint64] = np.zeros(0, np.uint64)
@@ -75,11 +75,11 @@ class WearProcess:
             self._parts.append(_part_of(fault.name))
         self._least = np.array([steps[0] for _, steps in self._processes])
 
-    def until(self, end_s: float) -> list[Wear]:
+    def until(self, end_s: float) -> list[RandomFault]:
         """Return what comes in the stretches that begin before `end_s` and were not drawn yet, in order of time."""
         if not self._processes:
             return []
-        drawn: list[Wear] = []
+        drawn: list[RandomFault] = []
         while self._next * STRETCH_S < end_s:
             block, first = divmod(self._next, STRETCHES)
             # One at least, whatever rounding makes of an end that is almost a stretch's begin.
@@ -92,7 +92,9 @@ class WearProcess:
                 own: list[int] = words[stretch, place].tolist()
                 for event in range(sum(float(chance[stretch, place]) >= step for step in steps)):
                     inside = (own[1 + 2 * event] >> 11) * 2.0**-53
-                    drawn.append(Wear((self._next + stretch + inside) * STRETCH_S, fault, own[2 + 2 * event]))
+                    drawn.append(
+                        RandomFault((self._next + stretch + inside) * STRETCH_S, fault, own[2 + 2 * event])
+                    )
             self._next = block * STRETCHES + last
         return sorted(drawn, key=lambda wear: wear.time_s)
 
@@ -101,7 +103,7 @@ class WearProcess:
         if number != self._drawn:
             self._drawn = number
             count = STRETCHES * _WORDS
-            words = [self._noise.words(Stream.WEAR, number, count, part) for part in self._parts]
+            words = [self._rng.words(Stream.WEAR, number, count, part) for part in self._parts]
             self._words = np.stack([each.reshape(STRETCHES, _WORDS) for each in words], axis=1)
         return self._words
 

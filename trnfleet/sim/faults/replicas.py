@@ -89,15 +89,15 @@ class Replicas:
 
     def of_cohorts(self, cohorts: Cohorts) -> NDArray[np.float64]:
         """Return the pace of each cohort."""
-        paces = np.ones(len(cohorts.job))
+        pace_of = np.ones(len(cohorts.job))
         for instance, pace in self._paces().items():
             cohort = cohorts.of_instance[instance]
-            paces[cohort] = min(paces[cohort], pace)
-        return paces
+            pace_of[cohort] = min(pace_of[cohort], pace)
+        return pace_of
 
     def _paces(self) -> dict[int, float]:
         """Return the mean pace of the chips of each instance that slow replicas run on."""
-        paces: dict[int, float] = {}
+        pace_of: dict[int, float] = {}
         for (job, number), pace in self._slow.items():
             size = self._chips[job]
             members, first = self._of(job)
@@ -109,8 +109,8 @@ class Replicas:
                 inside = min(end, int(first[place + 1])) - max(begin, int(first[place]))
                 share = inside / int(first[place + 1] - first[place])
                 instance = int(members[place])
-                paces[instance] = paces.get(instance, 1.0) - (1.0 - pace) * share
-        return paces
+                pace_of[instance] = pace_of.get(instance, 1.0) - (1.0 - pace) * share
+        return pace_of
 
     def _of(self, job: int) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """Return a job's instances, and the place of each one's first chip among the job's, with their number at the end."""

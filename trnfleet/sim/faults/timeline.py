@@ -22,11 +22,11 @@ from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.domain.targets import Target, resolve
 from trnfleet.errors import ConfigError, nearest
 from trnfleet.sim.faults.incident import Incident, Step, concerns, cures, make, reacts
-from trnfleet.sim.faults.log_lines import Teller
-from trnfleet.sim.faults.random_faults import WearProcess
+from trnfleet.sim.faults.log_lines import LogWriter
+from trnfleet.sim.faults.random_faults import RandomFaults
 from trnfleet.sim.faults.replicas import Replicas
 from trnfleet.sim.hardware.links import LANES, LinkPatches, Patches, SlowLink
-from trnfleet.sim.jobs.slowdown import Halt, Paces
+from trnfleet.sim.jobs.slowdown import Halt, Slowdowns
 from trnfleet.sim.rng import Stream
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from trnfleet.domain.faults import Fault
     from trnfleet.domain.fleet import FleetFile, Link, Straggler
     from trnfleet.domain.scenario import FaultEntry, Scenario
-    from trnfleet.sim.events import Occurrence
-    from trnfleet.sim.faults.random_faults import Wear
+    from trnfleet.sim.events import SimEvent
+    from trnfleet.sim.faults.random_faults import RandomFault
     from trnfleet.sim.jobs.window import JobTick
     from trnfleet.sim.placement import Cohorts, Placement
-    from trnfleet.sim.rng import Noise
+    from trnfleet.sim.rng import Rng
 
 DETOUR_PACE = 0.5
 """Pace of collectives on a ring that has lost a link: the other way round carries both halves (derived)."""
@@ -59,7 +59,7 @@ RESTARTED_COUNTERS = (
 """Counters of events, which are 0 on a new instance."""
 
 
-class Incidents:
+class IncidentTimeline:
     """All that is wrong with a fleet, and what is still to come."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Incidents:
         layout: Layout,
         fleet: FleetFile,
         placement: Placement,
-        noise: Noise,
+        rng: Rng,
         scenario: Scenario | None = None,
     ) -> None:
         """Resolve what the files say.
@@ -78,10 +78,10 @@ class Incidents:
         """
         self._layout = layout
         self._placement = placement
-        self._noise = noise
+        self._rng = rng
         self._jobs = tuple(job.name for job in fleet.jobs)
         self._replicas = Replicas(layout, placement, fleet)
-        self._teller = Teller(layout, self._jobs, noise.seed)
+        self._log_writer = LogWriter(layout, self._jobs, rng)
         count = len(layout.instances)
         self.silent = np.zeros(count, np.bool_)
         """Instances that publish nothing; shape (instances,)."""
@@ -95,7 +95,7 @@ class Incidents:
         """How often each instance has booted since the start."""
         self.apart: set[int] = set()
         """Instances whose pace is not their job's."""
-        self.paces = Paces.healthy(len(fleet.jobs), 0)
+        self.slowdowns = Slowdowns.healthy(len(fleet.jobs), 0)
         self._cohorts: Cohorts | None = None
         self._queue: list[tuple[float, float, int, Incident | None, Step]] = []
         """What is to come, by its time; at one instant the older incident's step goes first, whenever it was put in."""
@@ -105,7 +105,7 @@ class Incidents:
         """Of the open ones, those whose instances are down."""
         self._counting: list[Incident] = []
         self._replaced: list[int] = []
-        self._told: list[Occurrence] = []
+        self._told: list[SimEvent] = []
         self._links = LinkPatches(layout, ())
         self._marked: NDArray[np.int64] = np.zeros(0, np.int64)
         self._is_marked = True
@@ -117,7 +117,7 @@ class Incidents:
             self._schedule(entry)
         if scenario is not None:
             self._take(scenario)
-        self._wear = WearProcess(noise, None if scenario is None else scenario.rates, layout.chips)
+        self._wear = RandomFaults(rng, None if scenario is None else scenario.rates, layout.chips)
 
     def bind(self, cohorts: Cohorts) -> None:
         """Take note of how instances are grouped, after `apart` has changed."""
@@ -153,7 +153,7 @@ class Incidents:
             self._sum_up()
         return changed
 
-    def drain(self) -> list[Occurrence]:
+    def drain(self) -> list[SimEvent]:
         """Return the events since the last call, in order of time."""
         told, self._told = self._told, []
         return told
@@ -295,7 +295,7 @@ class Incidents:
             if place is not None:
                 self._schedule(make(self._layout, self._placement, wear.fault, place, wear.time_s))
 
-    def _place(self, wear: Wear) -> Target | None:
+    def _place(self, wear: RandomFault) -> Target | None:
         """Return what a fault of chance hits, None if it would be something that the fleet does not have there."""
         layout, fault = self._layout, wear.fault
         chip = Node(Level.CHIP, wear.place % layout.chips)
@@ -318,7 +318,7 @@ class Incidents:
         def draw(count: int, limit: int) -> list[int]:
             chosen: dict[int, None] = {}
             for part in parts:
-                words = self._noise.words(Stream.FAULT_TARGET, index, 4 * count + 16, part)
+                words = self._rng.words(Stream.FAULT_TARGET, index, 4 * count + 16, part)
                 for word in words.tolist():
                     chosen[word % limit] = None
                     if len(chosen) == count:
@@ -348,8 +348,8 @@ class Incidents:
             self._begin(incident)
             return
         if step is Step.END:
-            if incident.is_told:
-                self._told += self._teller.end(incident, at_s)
+            if incident.is_logged:
+                self._told += self._log_writer.end(incident, at_s)
             self._close(incident)
             return
         recovery = incident.fault.recovery
@@ -367,9 +367,9 @@ class Incidents:
                 self._bring_back(incident)
                 self._boot(incident, is_new=recovery is Recovery.REPLACE)
             self._cure(incident, at_s)
-        if incident.is_told:
+        if incident.is_logged:
             generation = int(self.generation[incident.instances[0]])
-            self._told += self._teller.step(incident, step, at_s, generation)
+            self._told += self._log_writer.step(incident, step, at_s, generation)
         if step is Step.RETURN:
             self._close(incident)
 
@@ -382,16 +382,16 @@ class Incidents:
         self._open.append(incident)
         if incident.fault.counts:
             self._counting.append(incident)
-        if incident.is_told:
-            self._told += self._teller.begin(incident, int(self.generation[incident.instances[0]]))
+        if incident.is_logged:
+            self._told += self._log_writer.begin(incident, int(self.generation[incident.instances[0]]))
         if incident.fault.reaction is not Reaction.HANG:
             self._fail(incident, incident.begins_s)
 
     def _fail(self, incident: Incident, at_s: float) -> None:
         """Let executions fail: at once, or when those that hang time out."""
         incident.has_failed = True
-        if incident.is_told:
-            self._told += self._teller.failure(incident, at_s)
+        if incident.is_logged:
+            self._told += self._log_writer.failure(incident, at_s)
 
     def _boot(self, incident: Incident, *, is_new: bool) -> None:
         for instance in incident.instances:
@@ -412,8 +412,8 @@ class Incidents:
             if other is not incident and any(
                 cures(recovery, other, instance) for instance in incident.instances
             ):
-                if other.is_told:
-                    self._told += self._teller.end(other, at_s)
+                if other.is_logged:
+                    self._told += self._log_writer.end(other, at_s)
                 self._close(other)
 
     def _close(self, incident: Incident) -> None:
@@ -440,7 +440,7 @@ class Incidents:
 
     def _sum_up(self) -> None:
         """Find what all open incidents together do."""
-        paces = self.paces = Paces.healthy(len(self._jobs), 0)
+        slowdowns = self.slowdowns = Slowdowns.healthy(len(self._jobs), 0)
         self.silent[:] = False
         self.inlet_delta_c[:] = 0.0
         self.cap_share[:] = 1.0
@@ -458,17 +458,17 @@ class Incidents:
             elif effect in {Effect.LINK_CAPACITY, Effect.SPLIT}:
                 links += incident.links
             for job in incident.jobs:
-                self._slow(paces, incident, job, effect)
+                self._slow(slowdowns, incident, job, effect)
         for job, from_s, until_s, factor in self._loads:
             if from_s <= self._now_s < until_s:
-                paces.load[job] *= factor
-        paces.capacity[:] = self._replicas.capacity()
+                slowdowns.load[job] *= factor
+        slowdowns.capacity[:] = self._replicas.capacity()
         self.apart = self._replicas.instances()
         self._links = LinkPatches(self._layout, links)
         self._is_marked = False
         self._slow_cohorts()
 
-    def _slow(self, paces: Paces, incident: Incident, job: int, effect: Effect) -> None:
+    def _slow(self, slowdowns: Slowdowns, incident: Incident, job: int, effect: Effect) -> None:
         """Let an incident slow or halt one of its jobs."""
         compute = link = 1.0
         if effect is Effect.CHIP_PACE:
@@ -476,13 +476,13 @@ class Incidents:
         elif effect is Effect.LINK_CAPACITY:
             link = incident.magnitude or DETOUR_PACE
         elif effect is Effect.EFA_PACE:
-            paces.efa[job] = min(paces.efa[job], incident.magnitude)
+            slowdowns.efa[job] = min(slowdowns.efa[job], incident.magnitude)
         elif effect is Effect.STORAGE_PACE:
-            paces.storage[job] = min(paces.storage[job], incident.magnitude)
+            slowdowns.storage[job] = min(slowdowns.storage[job], incident.magnitude)
         if not self._replicas.serves(job):
-            paces.compute[job] = min(paces.compute[job], compute)
-            paces.link[job] = min(paces.link[job], link)
-            paces.halt[job] = max(paces.halt[job], incident.halt)
+            slowdowns.compute[job] = min(slowdowns.compute[job], compute)
+            slowdowns.link[job] = min(slowdowns.link[job], link)
+            slowdowns.halt[job] = max(slowdowns.halt[job], incident.halt)
             return
         pace = min(compute, 1.0 / (1.0 - DECODE_COLLECTIVES + DECODE_COLLECTIVES / link))
         if incident.halt is not Halt.NONE:
@@ -501,7 +501,7 @@ class Incidents:
 
     def _slow_cohorts(self) -> None:
         if self._cohorts is not None:
-            self.paces.cohort = self._replicas.of_cohorts(self._cohorts)
+            self.slowdowns.cohort = self._replicas.of_cohorts(self._cohorts)
 
     def _mark(self, incident: Incident, links_up: NDArray[Any], health: NDArray[Any]) -> tuple[int, ...]:
         """Mark the chips of an open incident; return their rows."""
@@ -544,7 +544,7 @@ def _from_file(layout: Layout, placement: Placement, fleet: FleetFile) -> list[I
         stragglers.append(
             make(
                 layout, placement, FAULTS["straggler"], Target(Node(Level.CHIP, chip)), each.from_s,
-                lasts_s=_until(key, each) - each.from_s, magnitude=each.throttle_pct, is_told=False,
+                lasts_s=_until(key, each) - each.from_s, magnitude=each.throttle_pct, is_logged=False,
             )
         )  # fmt: skip  # one line an idea
     links = []
@@ -559,7 +559,7 @@ def _from_file(layout: Layout, placement: Placement, fleet: FleetFile) -> list[I
         links.append(
             make(
                 layout, placement, FAULTS["link_degraded"], Target(Node(Level.CHIP, chip), direction), link.from_s,
-                lasts_s=_until(key, link) - link.from_s, magnitude=link.capacity, is_told=False,
+                lasts_s=_until(key, link) - link.from_s, magnitude=link.capacity, is_logged=False,
             )
         )  # fmt: skip  # one line an idea
     _refuse_overlaps(layout, stragglers, "stragglers")

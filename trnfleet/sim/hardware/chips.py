@@ -14,7 +14,7 @@ import numpy as np
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.sim.hardware.columns import LANES, cut, noisy, table, to_codes
 from trnfleet.sim.hardware.power import ChipHardware
-from trnfleet.sim.hardware.thermal import Cooled, chip_offsets_c
+from trnfleet.sim.hardware.thermal import Cooling, chip_offsets_c
 from trnfleet.sim.jobs.activity import HBM_CEILING, LINK_CEILING
 from trnfleet.sim.rng import Stream
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trnfleet.sim.hardware.thermal import Throttled
     from trnfleet.sim.jobs.window import JobTick
     from trnfleet.sim.placement import Cohorts
-    from trnfleet.sim.rng import LaneReader, Noise
+    from trnfleet.sim.rng import LaneReader, Rng
 
 _UNIT_CHIPS = 16
 
@@ -62,7 +62,7 @@ class ChipPhysics:
         layout: Layout,
         cohorts: Cohorts,
         columns: Columns,
-        noise: Noise,
+        rng: Rng,
         fleet: FleetFile,
         own: range | None = None,
     ) -> None:
@@ -72,20 +72,20 @@ class ChipPhysics:
             layout: The whole fleet.
             cohorts: Its instances, grouped.
             columns: Of the whole fleet.
-            noise: The run's randomness.
+            rng: The run's randomness.
             fleet: Says how the fleet is cooled.
             own: Instances whose rows are written: whole UltraServers; all by default.
         """
         own = range(len(layout.instances)) if own is None else own
         self._layout = layout
-        self._noise = noise
+        self._rng = rng
         self._own = own
         self._rows = slice(int(layout.chip_start[own.start]), int(layout.chip_start[own.stop]))
         self._throttle = columns["throttle_pct"]
         self._chunks = list(cut(layout, columns, own))
-        self._cooled = Cooled(layout, fleet.cooling)
+        self._cooled = Cooling(layout, fleet.cooling)
         self._temperature_c = np.zeros(self._rows.stop - self._rows.start, np.float32)
-        self._rest_c = chip_offsets_c(layout, noise, own) + np.float32(fleet.inlet_c)
+        self._rest_c = chip_offsets_c(layout, rng, own) + np.float32(fleet.inlet_c)
         self._is_cold = True
         most = max((chunk.rows.stop - chunk.rows.start for chunk in self._chunks), default=0)
         self._scratch = {
@@ -134,7 +134,7 @@ class ChipPhysics:
         tables = self._tables(jobs, pace)
         first = self._own.start
         readers = {
-            name: self._noise.lanes(stream, tick, size, first) for name, (stream, size, _) in _NOISE.items()
+            name: self._rng.lanes(stream, tick, size, first) for name, (stream, size, _) in _NOISE.items()
         }
         approach = np.ones(len(self._layout.types)) if self._is_cold else self._cooled.approach(elapsed_s)
         edges = [chunk.rows.start * LANES for chunk in self._chunks] + [self._rows.stop * LANES]

@@ -12,7 +12,7 @@ from trnfleet.sim.rng import Stream
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.sim.rng import Noise
+    from trnfleet.sim.rng import Rng
 
 RATES_PER_CHIP_DAY = {
     "mem_ecc_corrected": (Stream.MEM_ECC, 2.0),
@@ -30,8 +30,8 @@ _MOST_EVENTS = 4
 class CorrectedErrors:
     """Adds events to the counters of corrected errors."""
 
-    def __init__(self, noise: Noise, chip_start: NDArray[np.int64]) -> None:
-        self._noise = noise
+    def __init__(self, rng: Rng, chip_start: NDArray[np.int64]) -> None:
+        self._rng = rng
         self._first = chip_start[:-1]
         self._chips = np.diff(chip_start)
         self._sizes = np.unique(self._chips).tolist()
@@ -43,7 +43,7 @@ class CorrectedErrors:
             rounds = max(1, math.ceil(mean * 16 / _MOST_MEAN))
             thresholds = {size: _thresholds(mean * size / rounds) for size in self._sizes}
             for number in range(rounds):
-                words = self._noise.words(stream, tick, len(self._chips), number)
+                words = self._rng.words(stream, tick, len(self._chips), number)
                 self._add(columns[name], words, thresholds)
 
     def _add(

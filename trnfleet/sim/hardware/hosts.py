@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.sim.jobs.window import JobTick
     from trnfleet.sim.placement import Cohorts
-    from trnfleet.sim.rng import Noise
+    from trnfleet.sim.rng import Rng
 
 MEMORY_IDLE, MEMORY_BUSY = 0.02, 0.22
 """Share of host memory in use without and with a job (buffers, data loading, checkpoints' staging): assumed."""
@@ -35,7 +35,7 @@ class HostPhysics:
         layout: Layout,
         cohorts: Cohorts,
         columns: dict[str, NDArray[Any]],
-        noise: Noise,
+        rng: Rng,
         own: range | None = None,
     ) -> None:
         """Bind to the columns.
@@ -44,14 +44,14 @@ class HostPhysics:
             layout: The whole fleet.
             cohorts: Its instances, grouped.
             columns: Of the whole fleet.
-            noise: The run's randomness.
+            rng: The run's randomness.
             own: Instances whose rows are written; all by default.
         """
         own = range(len(layout.instances)) if own is None else own
         self._types = layout.types
         self._own = slice(own.start, own.stop)
         self._columns = {metric.name: columns[metric.name][self._own] for metric in INSTANCE_METRICS}
-        self._noise = noise
+        self._rng = rng
         self.rebind(cohorts)
 
     def rebind(self, cohorts: Cohorts) -> None:
@@ -82,7 +82,7 @@ class HostPhysics:
         job, cohort = self._cohorts.job, self._cohorts.of_instance[self._own]
         if not len(cohort):
             return
-        reader = self._noise.lanes(Stream.HOST, tick, _BYTES_PER_UNIT, self._own.start)
+        reader = self._rng.lanes(Stream.HOST, tick, _BYTES_PER_UNIT, self._own.start)
         noise = reader.take(len(cohort), np.uint16)
         activity = jobs.average[job]
         vcpu = activity[:, QUANTITIES["vcpu"]]

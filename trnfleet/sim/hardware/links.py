@@ -72,11 +72,11 @@ class SlowLink:
         """Return what share of its part of a tick's traffic it can carry."""
         if self.capacity == 0 or self.job == IDLE:
             return 0.0 if self.capacity == 0 else 1.0
-        asked, time = tick.link_work(self.job, _AXES[self.direction])
-        total = float(asked.sum())
+        demand, time = tick.link_work(self.job, _AXES[self.direction])
+        total = float(demand.sum())
         if total <= 0:
             return 1.0
-        return float(np.minimum(asked, LINK_CEILING * self.capacity * time).sum()) / total
+        return float(np.minimum(demand, LINK_CEILING * self.capacity * time).sum()) / total
 
 
 class Patches(NamedTuple):

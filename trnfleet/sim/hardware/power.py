@@ -29,7 +29,7 @@ _AXES = ("columns", "columns", "rows", "rows", "z", "z")
 """Quantity that each direction's traffic follows."""
 
 
-class Load(NamedTuple):
+class ChipLoad(NamedTuple):
     """What one chip of each cohort does; shape (cohorts, ...)."""
 
     activity: NDArray[np.float64]
@@ -76,7 +76,7 @@ class ChipHardware:
         self._links = np.maximum((~self.no_link).sum(axis=1), 1)
         self._link_divisor = np.where(self.link_bytes_per_s > 0, self.link_bytes_per_s, 1.0)
 
-    def load(self, jobs: JobTick, pace: NDArray[np.float64]) -> Load:
+    def load(self, jobs: JobTick, pace: NDArray[np.float64]) -> ChipLoad:
         """Return what the chips do of their jobs' work.
 
         Args:
@@ -96,9 +96,9 @@ class ChipHardware:
         links[:, topology.Z_PREV] *= self._cohorts.z_prev
         links[:, topology.Z_NEXT] *= self._cohorts.z_next
         links[self.no_link] = 0.0
-        return Load(activity, read, write, links)
+        return ChipLoad(activity, read, write, links)
 
-    def power_share(self, load: Load) -> NDArray[np.float64]:
+    def power_share(self, load: ChipLoad) -> NDArray[np.float64]:
         """Return power as the driver tells it: a share of the range above the background."""
         link_share = (load.links / self._link_divisor).sum(axis=1) / self._links
         active = (

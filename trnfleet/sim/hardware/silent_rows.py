@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
 
 
-class Silence:
+class SilentRows:
     """Hides the rows of silent instances between two steps."""
 
     def __init__(self, layout: Layout, columns: dict[str, NDArray[Any]]) -> None:
@@ -22,13 +22,13 @@ class Silence:
         self._columns = columns
         self._hidden: dict[str, tuple[NDArray[np.int64], NDArray[Any]]] = {}
 
-    def lift(self) -> None:
+    def restore(self) -> None:
         """Give hidden rows back what they held: a step reads and adds to it."""
         for name, (rows, held) in self._hidden.items():
             self._columns[name][rows] = held
         self._hidden.clear()
 
-    def fall(self, silent: NDArray[np.bool_], own: range) -> None:
+    def hide(self, silent: NDArray[np.bool_], own: range) -> None:
         """Hide the rows of the silent ones among the instances `own`."""
         instances = np.flatnonzero(silent[own.start : own.stop]) + own.start
         if not len(instances):

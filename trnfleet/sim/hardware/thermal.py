@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.hardware.catalogue import CoolingKind
     from trnfleet.domain.layout import Layout
-    from trnfleet.sim.rng import Noise
+    from trnfleet.sim.rng import Rng
 
 LEAST_PACE = 0.2
 """Share of peak that is left to a chip however hot or limited it is: assumed, a lowest clock."""
@@ -36,7 +36,7 @@ OFFSET_C = 1.5
 _UNIT_CHIPS = 16
 
 
-class Cooled:
+class Cooling:
     """The cooling of every instance type of a fleet."""
 
     def __init__(self, layout: Layout, kind: CoolingKind) -> None:
@@ -54,30 +54,30 @@ class Cooled:
         return np.array([-math.expm1(-elapsed_s / constant_s) for constant_s in self._time_constant_s])
 
 
-def offset_lanes(layout: Layout, noise: Noise, own: range) -> NDArray[np.uint16]:
+def offset_lanes(layout: Layout, rng: Rng, own: range) -> NDArray[np.uint16]:
     """Return the draws that chips' offsets come from: shape (instances of `own`, 16), lanes beyond its chips unused."""
     if not own:
         return np.zeros((0, _UNIT_CHIPS), np.uint16)
-    reader = noise.lanes(Stream.THERMAL_OFFSET, 0, _UNIT_CHIPS * 2, own.start)
+    reader = rng.lanes(Stream.THERMAL_OFFSET, 0, _UNIT_CHIPS * 2, own.start)
     lanes: NDArray[np.uint16] = reader.take(len(own), np.uint16)
     chips = np.diff(layout.chip_start[own.start : own.stop + 1])
     lanes[np.arange(_UNIT_CHIPS) >= chips[:, None]] = 0
     return lanes
 
 
-def chip_offsets_c(layout: Layout, noise: Noise, own: range) -> NDArray[np.float32]:
+def chip_offsets_c(layout: Layout, rng: Rng, own: range) -> NDArray[np.float32]:
     """Return each chip's fixed offset, degC: an even spread, from the seed and the chip's place in the fleet.
 
     Shape (chip rows of the instances `own`,).
     """
     chips = np.diff(layout.chip_start[own.start : own.stop + 1])
-    lanes = offset_lanes(layout, noise, own)
+    lanes = offset_lanes(layout, rng, own)
     return _degrees(lanes[np.arange(_UNIT_CHIPS) < chips[:, None]])
 
 
-def most_offset_c(layout: Layout, noise: Noise) -> NDArray[np.float64]:
+def most_offset_c(layout: Layout, rng: Rng) -> NDArray[np.float64]:
     """Return the offset of the hottest chip of each instance, degC; shape (instances,)."""
-    lanes = offset_lanes(layout, noise, range(len(layout.instances)))
+    lanes = offset_lanes(layout, rng, range(len(layout.instances)))
     return _degrees(lanes.max(axis=1)).astype(np.float64)
 
 
@@ -96,19 +96,19 @@ NOTHING = Throttled(np.zeros(0, np.int64), np.zeros(0))
 class Throttling:
     """Temperatures and limits of a whole fleet; arrays of shape (instances,)."""
 
-    def __init__(self, layout: Layout, fleet: FleetFile, noise: Noise) -> None:
+    def __init__(self, layout: Layout, fleet: FleetFile, rng: Rng) -> None:
         """Begin cold: the first window settles the temperatures.
 
         Args:
             layout: The fleet's hierarchy.
             fleet: Says how it is cooled, and what a rack may draw.
-            noise: The run's randomness, for the chips' fixed offsets.
+            rng: The run's randomness, for the chips' fixed offsets.
 
         Raises:
             ConfigError: a rack draws more than its limit even when idle.
         """
         self._layout = layout
-        self._cooled = Cooled(layout, fleet.cooling)
+        self._cooled = Cooling(layout, fleet.cooling)
         self._inlet_c = fleet.inlet_c
         self._type = layout.instance_type
         types = layout.types
@@ -124,8 +124,8 @@ class Throttling:
         limit_c = of_types([each.chip.throttle_limit_c.value for each in types])
         self._start_c = start_c
         self._slope_per_c = (1.0 - LEAST_PACE) / (limit_c - start_c)
-        self._offset_c = chip_offsets_c(layout, noise, range(len(layout.instances)))
-        self._most_offset_c = most_offset_c(layout, noise)
+        self._offset_c = chip_offsets_c(layout, rng, range(len(layout.instances)))
+        self._most_offset_c = most_offset_c(layout, rng)
         self._chips = np.diff(layout.chip_start).astype(np.float64)
         self._host_most_w = of_types([each.host_power_max_w.value for each in types])
         self._racks: Racks | None = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.fleet import Job
     from trnfleet.domain.hardware.catalogue import ChipType
     from trnfleet.domain.jobs import Peak
-    from trnfleet.sim.rng import Noise
+    from trnfleet.sim.rng import Rng
 
 KV_PER_SEQUENCE = 0.02
 """KV cache that a decode step reads for one sequence, as a share of the weights: derived for Llama-3.3-70B (80 layers,
@@ -55,7 +55,7 @@ _LIVED_STEPS = 2**24
 """Decode steps that a job may have behind it at the start: assumed."""
 
 
-class Serving(NamedTuple):
+class InferenceWork(NamedTuple):
     """What inference jobs do in a tick's window; arrays of shape (jobs,)."""
 
     prefill: NDArray[np.float64]
@@ -84,7 +84,7 @@ class InferenceJobs:
         ordinals: NDArray[np.intp],
         chips: NDArray[np.int64],
         chip_types: Sequence[ChipType],
-        noise: Noise,
+        rng: Rng,
     ) -> None:
         """Check what the file says against the hardware.
 
@@ -93,7 +93,7 @@ class InferenceJobs:
             ordinals: Their numbers among all jobs of the file, which their noise goes by.
             chips: How many chips each runs on.
             chip_types: The chip that each runs on (the smallest, where they differ).
-            noise: The run's randomness.
+            rng: The run's randomness.
 
         Raises:
             ConfigError: replicas do not fill the chips, a model does not fit, or a time per token is impossible.
@@ -105,7 +105,7 @@ class InferenceJobs:
             return np.array([getattr(job, name) for job in jobs], np.float64)
 
         self._ordinals = ordinals
-        self._noise = noise
+        self._rng = rng
         self._model_bytes = column("model_bytes")
         self._tpot_s, self._ttft_s = column("tpot_s"), column("ttft_s")
         self._max_batch = column("max_batch")
@@ -130,7 +130,7 @@ class InferenceJobs:
         """How far the KV cache moves HBM use between an empty and a full batch, relative to the mean."""
         self._peaks = [(place, each) for place, job in enumerate(jobs) for each in job.peaks]
         self._count = int(ordinals.max()) + 1 if len(ordinals) else 0
-        lived = noise.uniform(Stream.JOB_START, 2, self._count)[ordinals]
+        lived = rng.uniform(Stream.JOB_START, 2, self._count)[ordinals]
         is_new = np.array([job.starts_at_s is not None for job in jobs], np.bool_)
         self._decode_steps = np.where(is_new, 0.0, lived * _LIVED_STEPS)
 
@@ -143,7 +143,7 @@ class InferenceJobs:
         *,
         offered: NDArray[np.float64] | None = None,
         run_s: NDArray[np.float64] | None = None,
-    ) -> Serving:
+    ) -> InferenceWork:
         """Move on by `elapsed_s` and say what is done.
 
         A window of up to `SAMPLE_S` shows its middle; a longer one is the mean of its parts.
@@ -166,11 +166,11 @@ class InferenceJobs:
                 load = np.minimum(load * offered, 1.0)
             sample = self._serve(load, capacity)
             mean = [a + b for a, b in zip(mean, sample, strict=True)] if mean else list(sample)
-        serving = Serving(*(each / samples for each in mean)) if samples > 1 else Serving(*mean)
+        serving = InferenceWork(*(each / samples for each in mean)) if samples > 1 else InferenceWork(*mean)
         self._decode_steps += (elapsed_s if run_s is None else run_s) / serving.tpot_s
         return serving
 
-    def _serve(self, load: NDArray[np.float64], capacity: NDArray[np.float64]) -> Serving:
+    def _serve(self, load: NDArray[np.float64], capacity: NDArray[np.float64]) -> InferenceWork:
         batch = np.maximum(load * self._max_batch, 1.0)
         prefill = load * PREFILL_AT_FULL_LOAD
         step_bytes = self._model_bytes * (1.0 + self._kv_per_sequence * (batch - 1.0))
@@ -180,7 +180,7 @@ class InferenceJobs:
         queued = np.minimum(load, MAX_QUEUED_LOAD)
         tokens_per_s = batch / tpot_s
         # A dense model needs two FLOPs a parameter and token, and a parameter has two bytes in BF16.
-        return Serving(
+        return InferenceWork(
             prefill=prefill,
             batch=batch,
             batch_share=batch / self._max_batch,
@@ -204,8 +204,8 @@ class InferenceJobs:
         # The distance from the trough, 0 to 1, through a smooth step: a cosine's shape from portable operations.
         near = np.abs((from_peak - np.floor(from_peak)) * 2.0 - 1.0)
         daily = near * near * (3.0 - 2.0 * near) * 2.0 - 1.0
-        minute = self._noise.smooth(Stream.LOAD_MINUTE, middle_s, MINUTE_KNOT_S, self._count)
-        seconds = self._noise.smooth(Stream.LOAD_SECONDS, middle_s, SECONDS_KNOT_S, self._count)
+        minute = self._rng.smooth(Stream.LOAD_MINUTE, middle_s, MINUTE_KNOT_S, self._count)
+        seconds = self._rng.smooth(Stream.LOAD_SECONDS, middle_s, SECONDS_KNOT_S, self._count)
         jitter = 1.0 + (MINUTE_NOISE * minute + SECONDS_NOISE * seconds)[self._ordinals]
         offered = (self._mean + self._swing * daily) * jitter
         for place, peak in self._peaks:

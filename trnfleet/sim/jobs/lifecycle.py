@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class WindowSplit:
     """How a window divides for each job; seconds, arrays of shape (jobs,)."""
 
     live_s: NDArray[np.float64]
@@ -46,7 +46,7 @@ class Span:
     ended: NDArray[np.bool_]
 
 
-class Lives:
+class JobLifecycle:
     """The lives of all jobs, in the fleet file's order."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
@@ -106,7 +106,7 @@ class Lives:
 
     def advance(
         self, elapsed_s: float, middle_s: float, halt: NDArray[np.int8], storage: NDArray[np.float64]
-    ) -> Span:
+    ) -> WindowSplit:
         """Move on by `elapsed_s` and say how it divides.
 
         Args:
@@ -136,7 +136,7 @@ class Lives:
         self._begun |= started
         self._ended |= ended
         self._halt = halt.copy()
-        return Span(
+        return WindowSplit(
             live_s=live_s,
             run_s=free_s - start_s,
             start_s=start_s,

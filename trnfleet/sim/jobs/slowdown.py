@@ -25,7 +25,7 @@ class Halt(enum.IntEnum):
 
 
 @dataclass(slots=True)
-class Paces:
+class Slowdowns:
     """What is slow or halted during a window; shares are above 0 and at most 1."""
 
     compute: NDArray[np.float64]
@@ -46,13 +46,13 @@ class Paces:
     cohort: NDArray[np.float64]
     """For each cohort, the pace of its replica."""
 
-    def copy(self) -> Paces:
+    def copy(self) -> Slowdowns:
         """Return paces that can be changed without changing these."""
-        return Paces(*(getattr(self, field.name).copy() for field in fields(self)))
+        return Slowdowns(*(getattr(self, field.name).copy() for field in fields(self)))
 
     @staticmethod
-    def healthy(jobs: int, cohorts: int) -> Paces:
+    def healthy(jobs: int, cohorts: int) -> Slowdowns:
         """Return the paces of a fleet in which nothing is slow."""
         compute, link, efa, storage, capacity, load = (np.ones(jobs) for _ in range(6))
         halt = np.zeros(jobs, np.int8)
-        return Paces(compute, link, efa, storage, capacity, load, halt, np.ones(cohorts))
+        return Slowdowns(compute, link, efa, storage, capacity, load, halt, np.ones(cohorts))

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.fleet import Job
-    from trnfleet.sim.jobs.training_plan import Plan
-    from trnfleet.sim.rng import Noise
+    from trnfleet.sim.jobs.training_plan import StepPlan
+    from trnfleet.sim.rng import Rng
 
 EXECUTIONS_PER_STEP = 8
 """Graph executions that make one optimizer step (gradient accumulation): assumed."""
@@ -36,7 +36,7 @@ _STALL, _TAIL = TRAINING.index(Phase.STALL), TRAINING.index(Phase.CHECKPOINT)
 _COLUMNS = len(TRAINING)
 
 
-class Window(NamedTuple):
+class TrainingWork(NamedTuple):
     """What jobs did in a window; arrays of shape (jobs, phases), the phases as in `phases.TRAINING`."""
 
     work: NDArray[np.float64]
@@ -45,7 +45,7 @@ class Window(NamedTuple):
     """Share of the window spent, by phase."""
 
 
-class Pace(NamedTuple):
+class TrainingPace(NamedTuple):
     """How fast jobs go: shares of nominal."""
 
     step: NDArray[np.float64]
@@ -62,9 +62,9 @@ class TrainingJobs:
     def __init__(
         self,
         jobs: Sequence[Training | FineTuning],
-        plans: Sequence[Plan],
+        plans: Sequence[StepPlan],
         ordinals: NDArray[np.intp],
-        noise: Noise,
+        rng: Rng,
     ) -> None:
         """Begin in the middle of the jobs' lives, drawn from the seed; those that start later begin with step 0.
 
@@ -72,7 +72,7 @@ class TrainingJobs:
             jobs: What the fleet file says.
             plans: Their steps.
             ordinals: Their numbers among all jobs of the file, which their draws go by.
-            noise: The run's randomness.
+            rng: The run's randomness.
 
         Raises:
             ConfigError: a job's `mfu` is more than its phases can give.
@@ -87,8 +87,8 @@ class TrainingJobs:
         efa = np.array([each.activity[list(STEP), QUANTITIES["efa"]] for each in plans]).reshape(-1, _PARTS)
         self.efa_need = efa / EFA_CEILING
         """Share of the reachable EFA bandwidth that each phase of a step sends; shape (jobs, phases of a step)."""
-        self._intervals(jobs, noise, ordinals)
-        draws = np.stack([noise.uniform(Stream.JOB_START, index, _count(ordinals)) for index in (0, 1)])
+        self._intervals(jobs, rng, ordinals)
+        draws = np.stack([rng.uniform(Stream.JOB_START, index, _count(ordinals)) for index in (0, 1)])
         lived, place = draws[:, ordinals]
         is_new = np.array([job.starts_at_s is not None for job in jobs], np.bool_)
         self._cycle = np.where(is_new, 0, (lived * _LIVED_CYCLES).astype(np.int64))
@@ -102,9 +102,7 @@ class TrainingJobs:
         self.steps_lost = np.zeros(len(jobs), np.int64)
         """Steps that were made and lost since the start of the simulation."""
 
-    def _intervals(
-        self, jobs: Sequence[Training | FineTuning], noise: Noise, ordinals: NDArray[np.intp]
-    ) -> None:
+    def _intervals(self, jobs: Sequence[Training | FineTuning], rng: Rng, ordinals: NDArray[np.intp]) -> None:
         """Set what an interval consists of: blocks of steps, each after a wait for data, and a tail."""
         checkpoint = np.array([job.checkpoint_every_steps for job in jobs], np.int64)
         stall = np.array([job.data_stall_every_steps for job in jobs], np.int64)
@@ -116,7 +114,7 @@ class TrainingJobs:
         length_s = np.where(stall > 0, [job.data_stall_s for job in jobs], 0.0)
         self._stall_s = np.empty((len(jobs), stalls))
         for index in range(stalls):
-            drawn = noise.uniform(Stream.DATA_STALL, index, _count(ordinals))[ordinals]
+            drawn = rng.uniform(Stream.DATA_STALL, index, _count(ordinals))[ordinals]
             self._stall_s[:, index] = length_s * (0.5 + drawn)
         self._before_s = np.zeros((len(jobs), stalls + 1))
         """Waits before each of the blocks that the lengths go round over, and of all of them."""
@@ -134,7 +132,9 @@ class TrainingJobs:
             ]
         ).reshape(-1, 3)
 
-    def _calibrate(self, jobs: Sequence[Training | FineTuning], plans: Sequence[Plan]) -> NDArray[np.float64]:
+    def _calibrate(
+        self, jobs: Sequence[Training | FineTuning], plans: Sequence[StepPlan]
+    ) -> NDArray[np.float64]:
         active = np.zeros(len(jobs))
         for place, phase in enumerate(STEP):
             tensor = np.array([each.activity[phase, QUANTITIES["tensor"]] for each in plans], np.float64)
@@ -154,7 +154,7 @@ class TrainingJobs:
         link: NDArray[np.float64],
         efa: NDArray[np.float64],
         storage: NDArray[np.float64],
-    ) -> Pace:
+    ) -> TrainingPace:
         """Return how fast the phases go.
 
         Args:
@@ -167,9 +167,9 @@ class TrainingJobs:
         step = np.stack([compute, compute, link, ones], axis=1)
         short = efa[:, None] < self.efa_need
         limit = np.where(short, efa[:, None] / np.where(short, self.efa_need, 1.0), 1.0)
-        return Pace(np.minimum(step, limit), np.stack([storage, compute, ones], axis=1), storage)
+        return TrainingPace(np.minimum(step, limit), np.stack([storage, compute, ones], axis=1), storage)
 
-    def advance(self, elapsed_s: float, run_s: NDArray[np.float64], pace: Pace) -> Window:
+    def advance(self, elapsed_s: float, run_s: NDArray[np.float64], pace: TrainingPace) -> TrainingWork:
         """Move on and say what was done.
 
         Args:
@@ -199,9 +199,9 @@ class TrainingJobs:
         for column in range(_PARTS):
             self.productive_s += work[:, column]
         self.productive_s += work[:, _TAIL + 1]
-        return Window(work / elapsed_s, work / full / elapsed_s)
+        return TrainingWork(work / elapsed_s, work / full / elapsed_s)
 
-    def step_time_s(self, pace: Pace) -> NDArray[np.float64]:
+    def step_time_s(self, pace: TrainingPace) -> NDArray[np.float64]:
         """Return how long a step takes at a pace, seconds."""
         step_s = np.zeros(len(self.step_s))
         for column in range(_PARTS):
@@ -300,7 +300,7 @@ class TrainingJobs:
         return result
 
     def _locate(
-        self, time_s: NDArray[np.float64], pace: Pace
+        self, time_s: NDArray[np.float64], pace: TrainingPace
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return where an interval is after `time_s` of real time: steps made, and nominal seconds into what follows."""
         parts_s = self._parts / pace.step

@@ -39,7 +39,7 @@ _TRAFFIC = [QUANTITIES[name] for name in ("rows", "columns", "z", "efa")]
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class JobSite:
     """Where a job runs."""
 
     chips: int
@@ -54,7 +54,7 @@ class Site:
     """From one host to another."""
 
 
-class Plan(NamedTuple):
+class StepPlan(NamedTuple):
     """A step when nothing is slow."""
 
     compute_s: float
@@ -78,7 +78,7 @@ def activity_of(*, spans: bool) -> NDArray[np.float64]:
     return table
 
 
-def plan(job: Training | FineTuning, site: Site) -> Plan:
+def plan(job: Training | FineTuning, site: JobSite) -> StepPlan:
     """Return a job's step.
 
     Raises:
@@ -91,16 +91,16 @@ def plan(job: Training | FineTuning, site: Site) -> Plan:
     if job.parameters is None:
         compute_s = job.step_time_s * job.compute_share
         collective_s = job.step_time_s * job.collective_share
-        return Plan(
+        return StepPlan(
             compute_s, 0.0, collective_s, max(job.step_time_s - compute_s - collective_s, 0.0), activity
         )
-    return _Sharding(job, site, job.parameters).plan(activity.copy())
+    return _ModelSharding(job, site, job.parameters).plan(activity.copy())
 
 
-class _Sharding:
+class _ModelSharding:
     """A model spread over chips: every figure is one chip's in one step unless it says otherwise."""
 
-    def __init__(self, job: Training | FineTuning, site: Site, parameters: float) -> None:
+    def __init__(self, job: Training | FineTuning, site: JobSite, parameters: float) -> None:
         self.job, self.site, self.parameters = job, site, parameters
         self.group = job.tensor_parallel * job.pipeline_parallel
         if site.chips % self.group:
@@ -114,7 +114,7 @@ class _Sharding:
         self.microbatches = job.microbatches or max(round(sequences), 1)
         self._check_memory()
 
-    def plan(self, activity: NDArray[np.float64]) -> Plan:
+    def plan(self, activity: NDArray[np.float64]) -> StepPlan:
         """Return the step, its traffic written into `activity`."""
         job, site = self.job, self.site
         step_s = self._step_s()
@@ -142,7 +142,7 @@ class _Sharding:
         compute_s = busy_s * (1.0 - bubble)
         hidden = activity[Phase.COLLECTIVE, _TRAFFIC] * (job.overlap / (1.0 - job.overlap))
         self._pass_traffic(activity, compute_s, hidden * (exposed_s / compute_s))
-        return Plan(compute_s, busy_s * bubble, exposed_s, optimizer_s, activity)
+        return StepPlan(compute_s, busy_s * bubble, exposed_s, optimizer_s, activity)
 
     def _step_s(self) -> float:
         """Return the step's time that follows from the FLOPs: six a parameter and token (forward and backward)."""

@@ -25,10 +25,10 @@ from trnfleet.sim.jobs.inference import (
     InferenceJobs,
     inference_of,
 )
-from trnfleet.sim.jobs.lifecycle import Lives
+from trnfleet.sim.jobs.lifecycle import JobLifecycle
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.jobs.training import TrainingJobs, training_of
-from trnfleet.sim.jobs.training_plan import Site, activity_of, plan
+from trnfleet.sim.jobs.training_plan import JobSite, activity_of, plan
 from trnfleet.sim.jobs.window import JobChange, JobTick
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.jobs import Job
-    from trnfleet.sim.jobs.inference import Serving
-    from trnfleet.sim.jobs.lifecycle import Span
-    from trnfleet.sim.jobs.slowdown import Paces
+    from trnfleet.sim.jobs.inference import InferenceWork
+    from trnfleet.sim.jobs.lifecycle import WindowSplit
+    from trnfleet.sim.jobs.slowdown import Slowdowns
     from trnfleet.sim.jobs.traces import Trace
-    from trnfleet.sim.jobs.training import Pace, Window
-    from trnfleet.sim.jobs.training_plan import Plan
+    from trnfleet.sim.jobs.training import TrainingPace, TrainingWork
+    from trnfleet.sim.jobs.training_plan import StepPlan
     from trnfleet.sim.placement import Placement
-    from trnfleet.sim.rng import Noise
+    from trnfleet.sim.rng import Rng
 
 __all__ = ("JobChange", "JobTick", "Workloads")
 
@@ -80,7 +80,7 @@ class Workloads:
         self,
         fleet: FleetFile,
         placement: Placement,
-        noise: Noise,
+        rng: Rng,
         traces: Mapping[str, Trace],
         *,
         layout: Layout | None = None,
@@ -90,7 +90,7 @@ class Workloads:
         Args:
             fleet: The fleet file.
             placement: Where its jobs run.
-            noise: The run's randomness.
+            rng: The run's randomness.
             traces: Recorded utilisation by job.
             layout: The fleet's, if it is at hand.
 
@@ -106,10 +106,10 @@ class Workloads:
         plans = [
             plan(job, sites[number]) for job, number in zip(training, self._training.tolist(), strict=True)
         ]
-        self._steps = TrainingJobs(training, plans, self._training, noise)
+        self._steps = TrainingJobs(training, plans, self._training, rng)
         kinds = [placement.chip_types[number] for number in self._inference.tolist()]
         self._serving = InferenceJobs(
-            inference, self._inference, placement.chips[self._inference], kinds, noise
+            inference, self._inference, placement.chips[self._inference], kinds, rng
         )
         self._traced = [
             (number, job, _trace_of(job, traces))
@@ -117,7 +117,7 @@ class Workloads:
             if isinstance(job, Traced)
         ]
         self._reserved = np.array([isinstance(job, Reserved) for job in fleet.jobs], np.bool_)
-        self._lives = Lives(fleet.jobs)
+        self._lifecycle = JobLifecycle(fleet.jobs)
         self._tables(placement, plans)
         self._hbm_used = np.array([*(job.hbm_used for job in fleet.jobs), IDLE_HBM_SHARE])
         self._fabrics = self._share_fabrics(fleet, layout, placement)
@@ -127,39 +127,41 @@ class Workloads:
 
     def withhold(self, job: int) -> None:
         """Let a job that has not begun wait for `open`."""
-        self._lives.withhold(job)
+        self._lifecycle.withhold(job)
 
     def open(self, job: int, at_s: float) -> None:
         """Let a job start at `at_s`, seconds since the start."""
-        self._lives.open(job, at_s)
+        self._lifecycle.open(job, at_s)
 
     def close(self, job: int, at_s: float) -> None:
         """Let a job end at `at_s`."""
-        self._lives.close(job, at_s)
+        self._lifecycle.close(job, at_s)
 
-    def advance(self, elapsed_s: float, middle_s: float, middle_ns: int, paces: Paces) -> JobTick:
+    def advance(self, elapsed_s: float, middle_s: float, middle_ns: int, slowdowns: Slowdowns) -> JobTick:
         """Move on by `elapsed_s` and say what is done.
 
         Args:
             elapsed_s: Length of the window.
             middle_s: Its middle, simulated seconds since the start.
             middle_ns: Its middle, nanoseconds since 1970 UTC, which the daily load goes by.
-            paces: What is slow or halted.
+            slowdowns: What is slow or halted.
         """
         rows = self._count + 1
         steps, serving = self._training, self._inference
-        span = self._lives.advance(elapsed_s, middle_s, paces.halt, paces.storage)
-        changes = self._changes(span, paces.halt)
-        efa = paces.efa * self._fabrics.pace(span.run_s > 0.0)
-        pace = self._steps.pace(paces.compute[steps], paces.link[steps], efa[steps], paces.storage[steps])
+        span = self._lifecycle.advance(elapsed_s, middle_s, slowdowns.halt, slowdowns.storage)
+        changes = self._changes(span, slowdowns.halt)
+        efa = slowdowns.efa * self._fabrics.pace(span.run_s > 0.0)
+        pace = self._steps.pace(
+            slowdowns.compute[steps], slowdowns.link[steps], efa[steps], slowdowns.storage[steps]
+        )
         window = self._steps.advance(elapsed_s, span.run_s[steps], pace)
         time_of_day_s = (middle_ns // 1_000_000) % (_SECONDS_A_DAY * 1_000) / 1_000
         load = self._serving.advance(
             elapsed_s,
             middle_s,
             time_of_day_s,
-            paces.capacity[serving],
-            offered=paces.load[serving],
+            slowdowns.capacity[serving],
+            offered=slowdowns.load[serving],
             run_s=span.run_s[serving],
         )
         run = np.append(span.run_s / elapsed_s, 0.0)
@@ -180,7 +182,7 @@ class Workloads:
         share[serving] = load.prefill * PREFILL_FLOPS_SHARE * served
         for number, job, _ in self._traced:
             share[number] = busy[number] * job.mfu
-        figures = self._figures(elapsed_s, span, window, pace, load, paces)
+        figures = self._figures(elapsed_s, span, window, pace, load, slowdowns)
         figures["mfu"][[number for number, _, _ in self._traced]] = [
             share[number] for number, _, _ in self._traced
         ]
@@ -201,7 +203,7 @@ class Workloads:
             changes=changes,
         )
 
-    def _tables(self, placement: Placement, plans: Sequence[Plan]) -> None:
+    def _tables(self, placement: Placement, plans: Sequence[StepPlan]) -> None:
         """Set up the kinds of activity that jobs have, and which job has which."""
         kinds = [activity_of(spans=False), activity_of(spans=True)]
         known = {table.tobytes(): number for number, table in enumerate(kinds)}
@@ -236,7 +238,7 @@ class Workloads:
         burst[~placement.spans] = mean[~placement.spans] = 0.0
         return Fabrics(fleet, layout, placement.job_of_instance, burst, mean)
 
-    def _recorded(self, begin_s: float, end_s: float, span: Span) -> NDArray[np.float64]:
+    def _recorded(self, begin_s: float, end_s: float, span: WindowSplit) -> NDArray[np.float64]:
         """Return the share of a window in which each job that follows a recording keeps its cores busy."""
         busy = np.zeros(self._count)
         elapsed_s = end_s - begin_s
@@ -247,7 +249,12 @@ class Workloads:
         return busy
 
     def _work_and_time(
-        self, elapsed_s: float, span: Span, window: Window, load: Serving, busy: NDArray[np.float64]
+        self,
+        elapsed_s: float,
+        span: WindowSplit,
+        window: TrainingWork,
+        load: InferenceWork,
+        busy: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return work and time by phase, shape (jobs + 1, phases)."""
         rows = self._count + 1
@@ -277,7 +284,9 @@ class Workloads:
         work[jobs, Phase.START] = span.start_work_s / elapsed_s
         return work, time
 
-    def _used(self, elapsed_s: float, span: Span, window: Window, load: Serving) -> NDArray[np.float64]:
+    def _used(
+        self, elapsed_s: float, span: WindowSplit, window: TrainingWork, load: InferenceWork
+    ) -> NDArray[np.float64]:
         """Return the share of HBM in use: a start fills it, and with the processes it is gone."""
         used = self._hbm_used.copy()
         used[self._inference] *= 1.0 + self._serving.kv_spread * (load.batch_share - 0.5)
@@ -295,7 +304,7 @@ class Workloads:
         return executions
 
     def _latency(
-        self, span: Span, figures: dict[str, NDArray[np.float64]], load: Serving
+        self, span: WindowSplit, figures: dict[str, NDArray[np.float64]], load: InferenceWork
     ) -> NDArray[np.float64]:
         latency = np.full(self._count + 1, np.nan)
         latency[self._training] = figures["step_time_s"][self._training]
@@ -306,7 +315,13 @@ class Workloads:
         return latency
 
     def _figures(
-        self, elapsed_s: float, span: Span, window: Window, pace: Pace, load: Serving, paces: Paces
+        self,
+        elapsed_s: float,
+        span: WindowSplit,
+        window: TrainingWork,
+        pace: TrainingPace,
+        load: InferenceWork,
+        slowdowns: Slowdowns,
     ) -> dict[str, NDArray[np.float64]]:
         """Return the jobs' figures; a training job's rates are those of its steps over all of the window."""
         figures = {name: np.full(self._count, np.nan) for name in JOB_FIGURES}
@@ -336,7 +351,7 @@ class Workloads:
 
         self._wall_s += span.live_s
         self._wall_s[rows] -= window.time[:, TRAINING.index(Phase.IDLE)] * elapsed_s
-        self._served_s[serving] += span.run_s[serving] * paces.capacity[serving]
+        self._served_s[serving] += span.run_s[serving] * slowdowns.capacity[serving]
         productive_s = self._served_s.copy()
         productive_s[rows] = self._steps.productive_s
         good = np.full(self._count, np.nan)
@@ -350,14 +365,14 @@ class Workloads:
         """Return what each job is at, at the end of the window."""
         states = np.where(self._reserved, _STATE["idle"], _STATE["running"]).astype(np.int8)
         states[self._training] = _STATE_OF_PHASE[self._steps.phases()]
-        lives = self._lives
-        states[lives.starting] = _STATE["starting"]
+        lifecycle = self._lifecycle
+        states[lifecycle.starting] = _STATE["starting"]
         for halt, name in ((Halt.HANG, "hung"), (Halt.DOWN, "failed"), (Halt.WAITING, "waiting")):
-            states[lives.halt == halt] = _STATE[name]
-        states[~lives.there] = _STATE["idle"]
+            states[lifecycle.halt == halt] = _STATE[name]
+        states[~lifecycle.there] = _STATE["idle"]
         return states
 
-    def _changes(self, span: Span, halt: NDArray[np.int8]) -> tuple[JobChange, ...]:
+    def _changes(self, span: WindowSplit, halt: NDArray[np.int8]) -> tuple[JobChange, ...]:
         """Carry out what becomes of jobs at the window's begin, and tell it."""
         if not any(getattr(span, what.removeprefix("job_")).any() for what in _TOLD):
             return ()
@@ -388,7 +403,7 @@ class Workloads:
         )
 
 
-def _sites(fleet: FleetFile, layout: Layout, placement: Placement) -> list[Site]:
+def _sites(fleet: FleetFile, layout: Layout, placement: Placement) -> list[JobSite]:
     """Return where each job runs, by its first instance."""
     placed, first = np.unique(placement.job_of_instance, return_index=True)
     of_job = dict(zip(placed.tolist(), first.tolist(), strict=True))
@@ -398,7 +413,7 @@ def _sites(fleet: FleetFile, layout: Layout, placement: Placement) -> list[Site]
         instance = of_job[number]
         kind = layout.type_of(instance)
         sites.append(
-            Site(
+            JobSite(
                 chips=int(placement.chips[number]),
                 kind=placement.chip_types[number],
                 domain_chips=kind.chips * (TRN2_ULTRASERVER.instances if kind.z_links else 1),

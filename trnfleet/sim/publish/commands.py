@@ -132,7 +132,7 @@ class CommandCounts:
     """Neither topic nor payload says who asks."""
 
 
-class _Asker(BaseModel):
+class _Requester(BaseModel):
     """Who asks: all that is needed to refuse a command that makes no sense otherwise."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
@@ -141,7 +141,7 @@ class _Asker(BaseModel):
     client: Name
 
 
-class _Refused(Exception):  # noqa: N818  it is an answer more than an error
+class _CommandRefused(Exception):  # noqa: N818  it is an answer more than an error
     """Why a command is not carried out."""
 
 
@@ -205,7 +205,7 @@ class Commands:
             return []
         try:
             path = self._path(envelope.topic)
-            asker = decode_message(envelope.payload, _Asker, self._command_limits)
+            asker = decode_message(envelope.payload, _Requester, self._command_limits)
         except WireError as error:
             self._drop("undecodable", envelope, str(error))
             return []
@@ -230,7 +230,7 @@ class Commands:
         return path
 
     def _deal_with(
-        self, payload: bytes, path: str, asker: _Asker, wall_ns: int
+        self, payload: bytes, path: str, asker: _Requester, wall_ns: int
     ) -> tuple[bool, str, dict[str, Any]]:
         """Carry a command out, or not; return whether it was, what to say, and the result."""
         audit = {"client": asker.client, "id": asker.id}
@@ -239,7 +239,7 @@ class Commands:
             audit |= {"action": command.action, "target": command.target, "by": command.by}
             self._check(command, path, wall_ns)
             reason, result = self._carry_out(command)
-        except (_Refused, ConfigError, WireError) as error:
+        except (_CommandRefused, ConfigError, WireError) as error:
             self.counts.refused += 1
             log.warning("command_refused", reason=one_line(str(error)), **audit)
             return False, str(error), {}
@@ -261,31 +261,35 @@ class Commands:
         try:
             expires_ns = parse_rfc3339(command.expires)
         except (ValueError, OverflowError):
-            raise _Refused("expires is not a time with its zone, such as 2026-01-31T23:59:58Z") from None
+            raise _CommandRefused(
+                "expires is not a time with its zone, such as 2026-01-31T23:59:58Z"
+            ) from None
         if expires_ns <= wall_ns:
-            raise _Refused(
+            raise _CommandRefused(
                 f"it expired at {format_rfc3339(expires_ns)}, and here it is {format_rfc3339(wall_ns)}; "
                 "compare the clocks of both machines"
             )
         if expires_ns - wall_ns > LONGEST_EXPIRY_S * NS_PER_S:
-            raise _Refused(f"it expires more than {LONGEST_EXPIRY_S / 60:g} min from now")
+            raise _CommandRefused(f"it expires more than {LONGEST_EXPIRY_S / 60:g} min from now")
         arguments = _ARGUMENTS.get(command.action)
         if arguments is None:
-            raise _Refused(f"unknown action {command.action!r}: {nearest(command.action, _ARGUMENTS)}")
+            raise _CommandRefused(f"unknown action {command.action!r}: {nearest(command.action, _ARGUMENTS)}")
         for name in command.args:
             if name not in arguments:
-                raise _Refused(f"{command.action} has no argument {name!r}: {nearest(name, arguments)}")
+                raise _CommandRefused(
+                    f"{command.action} has no argument {name!r}: {nearest(name, arguments)}"
+                )
         if not covers(path, command.target):
-            raise _Refused(f"target {command.target!r} is not below the topic's path {path!r}")
+            raise _CommandRefused(f"target {command.target!r} is not below the topic's path {path!r}")
         if not self._allowed and command.action not in _HARMLESS:
-            raise _Refused(HOW_TO_ALLOW)
+            raise _CommandRefused(HOW_TO_ALLOW)
 
     def _carry_out(self, command: CommandMessage) -> tuple[str, dict[str, Any]]:
         control = self._control
         if command.action == "inject":
             fault = command.args.get("fault")
             if not isinstance(fault, str):
-                raise _Refused("inject needs the argument 'fault', the name of a fault")
+                raise _CommandRefused("inject needs the argument 'fault', the name of a fault")
             done = control.inject(
                 fault,
                 command.target,
@@ -297,7 +301,7 @@ class Commands:
         if command.action == "jump":
             by_s = _number(command, "by_s")
             if not by_s or by_s > LONGEST_JUMP_S:
-                raise _Refused(
+                raise _CommandRefused(
                     f"jump needs the argument 'by_s', simulated seconds above 0 and at most {LONGEST_JUMP_S:.0f}"
                 )
             return control.jump(by_s), {}
@@ -307,7 +311,7 @@ class Commands:
             return control.reserve(command.action, command.args)
         return "the faults of this simulator", control.faults()
 
-    def _answer(self, asker: _Asker, ok: bool, reason: str, result: dict[str, Any]) -> list[Envelope]:
+    def _answer(self, asker: _Requester, ok: bool, reason: str, result: dict[str, Any]) -> list[Envelope]:
         if not self._answers:
             return []
         topic = build_topic(self._fleet, TopicClass.REPLY, reply_path(asker.client, asker.id), self._root)
@@ -372,5 +376,5 @@ def _number(command: CommandMessage, name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, (bool, str)) or not math.isfinite(value):
-        raise _Refused(f"{command.action}: {name} must be a number")
+        raise _CommandRefused(f"{command.action}: {name} must be a number")
     return value

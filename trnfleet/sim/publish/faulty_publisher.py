@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
-import hashlib
 import heapq
 import itertools
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.sim.publish.commands import Control
+    from trnfleet.sim.rng import Rng
     from trnfleet.wire.ports import Envelope, InterruptiblePublisher, LinkStatus
 
 Kind = Literal["delay", "drop", "duplicate", "reorder", "late_reconnect"]
@@ -138,7 +138,7 @@ class _Delayed(NamedTuple):
     envelope: Envelope
 
 
-class UnreliablePublisher:
+class FaultyPublisher:
     """The port `Publisher` around another one, with faults on the way."""
 
     def __init__(
@@ -147,7 +147,7 @@ class UnreliablePublisher:
         faults: Iterable[TransportFault] = (),
         *,
         clock: Clock,
-        seed: int,
+        rng: Rng,
         now_s: Callable[[], float],
         speed: float = 1.0,
     ) -> None:
@@ -157,7 +157,7 @@ class UnreliablePublisher:
             publisher: What sends.
             faults: What goes wrong and when; `add` takes more.
             clock: Times the delays.
-            seed: Decides which messages are hit.
+            rng: Decides which messages are hit.
             now_s: Tells simulated seconds since the start.
             speed: Simulated seconds a second of the clock.
         """
@@ -165,7 +165,7 @@ class UnreliablePublisher:
         self._publisher = publisher
         self._faults: list[TransportFault] = []
         self._clock = clock
-        self._seed = seed
+        self._rng = rng
         self._now_s = now_s
         self._speed = speed
         self._came: dict[str, int] = {}
@@ -298,7 +298,7 @@ class UnreliablePublisher:
             fault.kind: fault
             for fault in faults
             if fault.hits(topic)
-            and (fault.kind == "delay" or self._draw(fault.kind, topic, ordinal) < fault.magnitude)
+            and (fault.kind == "delay" or self._rng.chance(fault.kind, ordinal, topic) < fault.magnitude)
         }
         if "drop" in hits:
             counts.dropped += 1
@@ -333,16 +333,11 @@ class UnreliablePublisher:
         self._held_bytes += size
         return True
 
-    def _draw(self, kind: str, topic: str, ordinal: int) -> float:
-        """Return a value in [0, 1) for one message: uniform, and a function of the arguments and the seed alone."""
-        word = hashlib.blake2b(f"{self._seed}:{kind}:{ordinal}:{topic}".encode(), digest_size=8).digest()
-        return (int.from_bytes(word, "little") >> 11) * 2.0**-53
-
 
 class TransportControl:
     """The port `Control` of a simulation whose publisher has transport faults: theirs are injected here."""
 
-    def __init__(self, control: Control, publisher: UnreliablePublisher) -> None:
+    def __init__(self, control: Control, publisher: FaultyPublisher) -> None:
         self._control = control
         self._publisher = publisher
 

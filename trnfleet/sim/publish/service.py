@@ -14,7 +14,7 @@ from trnfleet.domain.faults import FAULTS
 from trnfleet.errors import ConfigError
 from trnfleet.sim.publish.partition import partition
 from trnfleet.sim.publish.state import (
-    Starts,
+    Boots,
     descriptor,
     event_envelope,
     job_envelope,
@@ -22,7 +22,7 @@ from trnfleet.sim.publish.state import (
     reservation_envelope,
     will_envelope,
 )
-from trnfleet.sim.publish.telemetry import Telling, encode_samples
+from trnfleet.sim.publish.telemetry import ShardMessages, encode_samples
 from trnfleet.sim.reservations.messages import answer
 from trnfleet.wire.frames import FrameEncoder
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
@@ -104,8 +104,8 @@ class Simulation:
         self._period_s = engine.period_s / speed
         chosen = publishing or engine.fleet.publish
         self._units = partition(engine.layout, chosen, engine.own, engine.shard)
-        self._starts = Starts(engine, boot, self._units)
-        self._telling = Telling(engine, boot)
+        self._starts = Boots(engine, boot, self._units)
+        self._messages = ShardMessages(engine, boot)
         self._topics: list[str] = []
         self._encoders: list[FrameEncoder] = []
         if chosen.format == "cbor":
@@ -116,7 +116,7 @@ class Simulation:
         self._tick: Tick | None = None
         self._is_running = False
         self._descriptor_turn = _Rotation(len(self._units), REPEAT_DESCRIPTORS_S)
-        self._job_turn = _Rotation(len(self._telling.jobs), REPEAT_JOBS_S)
+        self._job_turn = _Rotation(len(self._messages.jobs), REPEAT_JOBS_S)
         self._due = 0
         """Periods of the wall clock that have been published or left out."""
         self._ahead = self._ticks_of(jump_s)
@@ -205,7 +205,7 @@ class Simulation:
     def rebirth(self) -> str:
         """Publish all state again with the next tick; return what will be done."""
         self._wants_rebirth = True
-        return f"{len(self._units)} descriptors and {len(self._telling.jobs)} jobs are published again"
+        return f"{len(self._units)} descriptors and {len(self._messages.jobs)} jobs are published again"
 
     def reserve(self, action: str, args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """Look for, buy or extend Capacity Blocks; return what was done and the result.
@@ -213,7 +213,7 @@ class Simulation:
         Raises:
             ConfigError: a rule forbids it, or an argument is wrong; the message names the rule and what would fit.
         """
-        return answer(self._engine.holdings, action, args, self._boot)
+        return answer(self._engine.account, action, args, self._boot)
 
     def faults(self) -> dict[str, Any]:
         """Return what may be injected, and what is there at present."""
@@ -246,7 +246,7 @@ class Simulation:
         untold = 0
         for passed in self._engine.leap(ahead):
             untold += len(passed.events)
-            self._telling.pass_over(passed)
+            self._messages.pass_over(passed)
             # State is told all the same: what was bought, paid and expired meanwhile.
             await self._publisher.publish(self._reservations(passed))
             await self._clock.sleep(0)
@@ -317,22 +317,22 @@ class Simulation:
         yield presence(engine.fleet.name, self._client_id, self._boot, "online", root=self._root)
         for number in range(len(self._units)):
             yield self._describe(number)
-        for message in self._telling.all_reservations():
+        for message in self._messages.all_reservations():
             yield reservation_envelope(engine.fleet.name, message, root=self._root)
         if self._tick is not None:
-            yield from (self._job(self._tick, number) for number in self._telling.jobs)
+            yield from (self._job(self._tick, number) for number in self._messages.jobs)
 
     def _events(self, tick: Tick) -> Iterator[Envelope]:
-        for event in self._telling.events(tick):
+        for event in self._messages.events(tick):
             yield event_envelope(self._engine.fleet.name, event, root=self._root)
 
     def _reservations(self, tick: Tick) -> Iterator[Envelope]:
-        for message in self._telling.reservations(tick):
+        for message in self._messages.reservations(tick):
             yield reservation_envelope(self._engine.fleet.name, message, root=self._root)
 
     def _jobs_due(self, tick: Tick) -> Iterator[Envelope]:
         """Yield the jobs to publish in a tick: all, or where there are many the next in turn."""
-        jobs = self._telling.jobs
+        jobs = self._messages.jobs
         turn = [jobs[place] for place in self._job_turn.take(self._due * self._period_s)]
         numbers = jobs if len(jobs) <= JOBS_EACH_TICK or self.published == 1 else turn
         yield from (self._job(tick, number) for number in numbers)
@@ -355,7 +355,7 @@ class Simulation:
         )
 
     def _job(self, tick: Tick, number: int) -> Envelope:
-        return job_envelope(self._engine.fleet.name, self._telling.job(tick, number), root=self._root)
+        return job_envelope(self._engine.fleet.name, self._messages.job(tick, number), root=self._root)
 
     def _encoder(self, number: int) -> FrameEncoder:
         unit = self._units[number]

@@ -6,7 +6,6 @@ has another EC2 id, and the unit that it belongs to another revision.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import secrets
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ import numpy as np
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.jobs import JOB_STATES
-from trnfleet.sim.ids import ec2_id
+from trnfleet.sim.ids import boot_after, ec2_id
 from trnfleet.wire.messages import (
     STANDARD_COLUMNS,
     ClockSpec,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from trnfleet.sim.engine import Engine, Tick
-    from trnfleet.sim.events import Occurrence
+    from trnfleet.sim.events import SimEvent
     from trnfleet.sim.publish.partition import Unit
     from trnfleet.wire.messages import Message
     from trnfleet.wire.reservations import ReservationMessage
@@ -50,12 +49,7 @@ def new_boot() -> str:
     return secrets.token_hex(8)
 
 
-def boot_after(boot: str, path: str, boots: int) -> str:
-    """Return the boot id of an instance that has booted `boots` times since the simulator began."""
-    return hashlib.sha256(f"{boot}:{path}:{boots}".encode()).hexdigest()[:16] if boots else boot
-
-
-class Starts:
+class Boots:
     """Follows an engine's instances as they boot and are replaced."""
 
     def __init__(self, engine: Engine, boot: str, units: Sequence[Unit]) -> None:
@@ -166,7 +160,7 @@ def descriptor(
             InstanceSpec(
                 path=layout.instances[number],
                 type=layout.type_of(number).name,
-                ec2_id=ec2_id(engine.seed, layout.instances[number], int(generation[number])),
+                ec2_id=ec2_id(engine.rng, layout.instances[number], int(generation[number])),
                 lnc=layout.type_of(number).chip.logical_neuroncore_config,
             )
             for number in members
@@ -196,7 +190,7 @@ def job_envelope(fleet: str, message: JobMessage, *, root: str = DEFAULT_ROOT) -
     return _state(build_topic(fleet, TopicClass.JOB, message.job, root), message)
 
 
-def event_message(engine: Engine, event: Occurrence, number: int, boot: str) -> EventMessage:
+def event_message(engine: Engine, event: SimEvent, number: int, boot: str) -> EventMessage:
     """Return the message of an event; `number` counts the fleet's events from 1."""
     return EventMessage(
         id=f"{boot}-{number}",

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import enum
-import hashlib
 import itertools
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.fleet import Publishing
+from trnfleet.sim.ids import boot_of_seed
 from trnfleet.sim.placement import IDLE
 from trnfleet.sim.publish.partition import partition
-from trnfleet.sim.publish.state import Starts, event_message, job_status
+from trnfleet.sim.publish.state import Boots, event_message, job_status
 from trnfleet.sim.reservations.messages import reservation_message
 from trnfleet.sim.sharding import owns
 from trnfleet.wire.messages import encode_message
@@ -33,11 +33,6 @@ class Include(enum.StrEnum):
     RESERVATIONS = "reservations"
 
 
-def boot_of_seed(seed: int) -> str:
-    """Return the boot id of a run that is to be the same each time: 16 hexadecimal digits."""
-    return hashlib.sha256(f"boot:{seed}".encode()).hexdigest()[:16]
-
-
 def encode_samples(engine: Engine, head: Head, instance: int) -> Iterator[tuple[str, bytes]]:
     """Yield (address, JSON) of an instance and of each of its chips, from what the columns hold now.
 
@@ -55,7 +50,7 @@ def encode_samples(engine: Engine, head: Head, instance: int) -> Iterator[tuple[
         yield address, dump(sample)
 
 
-class Telling:
+class ShardMessages:
     """What a shard tells beside telemetry: events by where they happen, jobs by where they begin; none tells twice."""
 
     def __init__(self, engine: Engine, boot: str) -> None:
@@ -83,17 +78,17 @@ class Telling:
 
     def reservations(self, tick: Tick) -> Iterator[ReservationMessage]:
         """Yield how Capacity Blocks have changed in a tick, each change in order."""
-        holdings = self._engine.holdings
+        account = self._engine.account
         for held in tick.held:
-            message = reservation_message(holdings, held.block, held.launched, self._boot)
+            message = reservation_message(account, held.block, held.launched, self._boot)
             if self._owns_held(message):
                 yield message
 
     def all_reservations(self) -> Iterator[ReservationMessage]:
         """Yield how every Capacity Block is now."""
-        holdings = self._engine.holdings
-        for block in holdings.blocks:
-            message = reservation_message(holdings, block, holdings.launched(block), self._boot)
+        account = self._engine.account
+        for block in account.blocks:
+            message = reservation_message(account, block, account.launched(block), self._boot)
             if self._owns_held(message):
                 yield message
 
@@ -123,10 +118,10 @@ def stdout_ticks(
         include: Which kinds of lines.
         jump_s: Simulated seconds to live through before the first tick.
     """
-    boot = boot_of_seed(engine.seed)
+    boot = boot_of_seed(engine.rng)
     units = partition(engine.layout, Publishing(), engine.own)
-    starts = Starts(engine, boot, units)
-    telling = Telling(engine, boot)
+    starts = Boots(engine, boot, units)
+    messages = ShardMessages(engine, boot)
 
     def lines(tick: Tick, seq: int) -> Iterator[bytes]:
         if Include.TELEMETRY in include:
@@ -135,18 +130,18 @@ def stdout_ticks(
                 for _, line in encode_samples(engine, head, unit.instances.start):
                     yield line + b"\n"
         # Events are counted in any case: their numbers do not depend on what is asked for.
-        for event in list(telling.events(tick)):
+        for event in list(messages.events(tick)):
             if Include.EVENTS in include:
                 yield encode_message(event) + b"\n"
         if Include.RESERVATIONS in include:
-            for message in telling.all_reservations() if not seq else telling.reservations(tick):
+            for message in messages.all_reservations() if not seq else messages.reservations(tick):
                 yield encode_message(message) + b"\n"
         if Include.JOBS in include:
-            for number in telling.jobs:
-                yield encode_message(telling.job(tick, number)) + b"\n"
+            for number in messages.jobs:
+                yield encode_message(messages.job(tick, number)) + b"\n"
 
     for passed in engine.leap(round(jump_s / engine.period_s)):
-        telling.pass_over(passed)
+        messages.pass_over(passed)
     for seq in itertools.count() if ticks is None else range(ticks):
         tick = engine.step()
         starts.renew(seq)

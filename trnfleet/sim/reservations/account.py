@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from trnfleet.sim.faults.incident import Incident
     from trnfleet.sim.jobs.workloads import Workloads
     from trnfleet.sim.placement import Placement
+    from trnfleet.sim.rng import Rng
 
 BOUGHT_BEFORE_NS = 7 * rules.DAY_NS
 """How long before their start the blocks of a fleet file were bought; assumed."""
@@ -42,7 +43,7 @@ _ROUNDING_NS = 1_000
 """Seconds as floats are that exact for ten years."""
 
 
-class Held(NamedTuple):
+class BlockAllocation(NamedTuple):
     """A change of a block, and the block as it is after it."""
 
     change: Change
@@ -51,10 +52,10 @@ class Held(NamedTuple):
     """Instances of it on which a job runs."""
 
 
-class Holdings:
+class CapacityAccount:
     """All blocks of a fleet, and what they mean for its jobs."""
 
-    def __init__(self, layout: Layout, fleet: FleetFile, placement: Placement, seed: int) -> None:
+    def __init__(self, layout: Layout, fleet: FleetFile, placement: Placement, rng: Rng) -> None:
         """Read the fleet file's blocks; they come to be with `begin`.
 
         Raises:
@@ -62,7 +63,7 @@ class Holdings:
         """
         self._layout = layout
         self._fleet = fleet
-        self._seed = seed
+        self._rng = rng
         self._job_of = placement.job_of_instance
         self._entries = [_members(layout, number, entry) for number, entry in enumerate(fleet.blocks)]
         self._governed = np.zeros(len(layout.instances), np.bool_)
@@ -73,7 +74,7 @@ class Holdings:
         self._open = np.ones(len(fleet.jobs), np.bool_)
         """Which jobs have all the instances that they need."""
         self._start_ns = 0
-        self._told: list[Held] = []
+        self._told: list[BlockAllocation] = []
         self._ill: frozenset[int] = frozenset()
 
     @property
@@ -104,7 +105,7 @@ class Holdings:
         zones = {cluster.name: cluster.zone for cluster in self._fleet.clusters}
         on_demand = (self._job_of != IDLE) & ~self._governed
         pool = Pool.of(self._layout, zones, on_demand)
-        ledger = self._ledger = Ledger(pool, self._fleet.market, seed=self._seed, now_ns=start_ns)
+        ledger = self._ledger = Ledger(pool, self._fleet.market, token=self._rng.token, now_ns=start_ns)
         for number, (entry, members) in enumerate(zip(self._fleet.blocks, self._entries, strict=True)):
             end_ns = _end_ns(start_ns, entry.ends_after_days)
             begin_ns = end_ns - entry.days * rules.DAY_NS
@@ -141,7 +142,7 @@ class Holdings:
         """Take note of a change that somebody asked for, to be told with the next tick."""
         self._tell([(change, block)])
 
-    def drain(self) -> list[Held]:
+    def drain(self) -> list[BlockAllocation]:
         """Return what has changed since the last call, in order."""
         told, self._told = self._told, []
         return told
@@ -162,7 +163,7 @@ class Holdings:
         return (instant_ns - self._start_ns) / NS_PER_S
 
     def _tell(self, changes: Iterable[tuple[Change, Block]]) -> None:
-        self._told += [Held(change, block, self.launched(block)) for change, block in changes]
+        self._told += [BlockAllocation(change, block, self.launched(block)) for change, block in changes]
 
     def _open_jobs(self, at_s: float, workloads: Workloads, *, is_start: bool = False) -> None:
         """Start the jobs whose blocks have begun, and end those whose instances are taken away."""

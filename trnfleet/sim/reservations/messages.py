@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.reservations.blocks import ChangeKind, ExtensionOffering
 from trnfleet.domain.reservations.rules import utc
-from trnfleet.domain.reservations.search_request import Asked
+from trnfleet.domain.reservations.search_request import SearchRequest
 from trnfleet.domain.reservations.states import ENDED, BlockState, ReservationState
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
-from trnfleet.sim.events import Occurrence
+from trnfleet.sim.events import SimEvent
 from trnfleet.wire.reservations import ExtensionSpec, OfferingSpec, ReservationMessage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trnfleet.domain.reservations.blocks import Block, Offering
-    from trnfleet.sim.reservations.account import Held, Holdings
+    from trnfleet.sim.reservations.account import BlockAllocation, CapacityAccount
 
 DELIVERED = "Capacity Block Delivered"
 EXPIRATION_WARNING = "Capacity Block Expiration Warning"
@@ -54,7 +54,7 @@ READING = frozenset({"reserve_offerings", "reserve_extension_offerings"})
 """Those that buy nothing."""
 
 
-def occurrence(holdings: Holdings, held: Held) -> Occurrence:
+def occurrence(account: CapacityAccount, held: BlockAllocation) -> SimEvent:
     """Return the event of a change."""
     change, block, _ = held
     severity, text, detail_type = _SAID[change.kind]
@@ -72,11 +72,11 @@ def occurrence(holdings: Holdings, held: Held) -> Occurrence:
         extended=utc(pending.offering.end_ns) if pending else "",
         extra=pending.offering.fee if pending else "",
         unavailable=block.unavailable,
-        terminates=utc(holdings.ledger.terminates_ns(block)),
+        terminates=utc(account.ledger.terminates_ns(block)),
     )
-    return Occurrence(
-        max(holdings.moment_s(change.time_ns), 0.0),
-        holdings.on(block)[0].partition("..")[0],
+    return SimEvent(
+        max(account.moment_s(change.time_ns), 0.0),
+        account.on(block)[0].partition("..")[0],
         "ec2",
         _EVENT.format(change.kind.value),
         severity,
@@ -86,9 +86,11 @@ def occurrence(holdings: Holdings, held: Held) -> Occurrence:
     )
 
 
-def reservation_message(holdings: Holdings, block: Block, launched: int, boot: str) -> ReservationMessage:
+def reservation_message(
+    account: CapacityAccount, block: Block, launched: int, boot: str
+) -> ReservationMessage:
     """Return a block as it is published, by the publisher's start `boot`."""
-    ledger, offering = holdings.ledger, block.offering
+    ledger, offering = account.ledger, block.offering
     is_pending = block.state is BlockState.PAYMENT_PENDING
     has_begun = block.state in {BlockState.ACTIVE, BlockState.UNAVAILABLE}
     due = block.pending
@@ -125,16 +127,18 @@ def reservation_message(holdings: Holdings, block: Block, launched: int, boot: s
             )
             for each in block.extensions
         ),
-        on=holdings.on(block),
+        on=account.on(block),
         boot=boot,
     )
 
 
-def answer(holdings: Holdings, action: str, args: Mapping[str, Any], boot: str) -> tuple[str, dict[str, Any]]:
+def answer(
+    account: CapacityAccount, action: str, args: Mapping[str, Any], boot: str
+) -> tuple[str, dict[str, Any]]:
     """Carry out a request; return what to say and the result.
 
     Args:
-        holdings: The account.
+        account: The account.
         action: One of `ARGUMENTS`.
         args: Its arguments, by name, as they came.
         boot: The publisher's start.
@@ -143,9 +147,9 @@ def answer(holdings: Holdings, action: str, args: Mapping[str, Any], boot: str) 
         Refusal: a rule forbids it.
         ConfigError: an argument is missing or of another kind.
     """
-    ledger = holdings.ledger
+    ledger = account.ledger
     if action == "reserve_offerings":
-        offerings = ledger.offerings(_asked(args))
+        offerings = ledger.offerings(_search_request(args))
         return f"{len(offerings)} offerings", {"offerings": [_spec(each, each) for each in offerings]}
     if action == "reserve_extension_offerings":
         block_id = _text(args, "block", action)
@@ -157,8 +161,8 @@ def answer(holdings: Holdings, action: str, args: Mapping[str, Any], boot: str) 
     before = len(ledger.changes)
     block = ledger.buy(offering_id) if action == "reserve_buy" else ledger.extend(offering_id)
     for change in ledger.changes[before:]:
-        holdings.note(change, block)
-    message = reservation_message(holdings, block, holdings.launched(block), boot)
+        account.note(change, block)
+    message = reservation_message(account, block, account.launched(block), boot)
     if action == "reserve_buy":
         done = f"{block.id} is bought for {block.fee}: it starts at {utc(block.start_ns)} and ends at {utc(block.end_ns)}"
     else:
@@ -167,9 +171,9 @@ def answer(holdings: Holdings, action: str, args: Mapping[str, Any], boot: str) 
     return f"{done}; the payment is pending", {"reservation": message.model_dump(mode="json")}
 
 
-def _asked(args: Mapping[str, Any]) -> Asked:
+def _search_request(args: Mapping[str, Any]) -> SearchRequest:
     action = "reserve_offerings"
-    return Asked(
+    return SearchRequest(
         days=_whole(args, "days", action),
         instance_type=_optional_text(args, "instance_type", action),
         instances=_optional_whole(args, "instances", action),

@@ -24,7 +24,7 @@ from support.sim.capacity_account import (
 from trnfleet.domain.reservations import extension
 from trnfleet.domain.reservations.extension import why_not_extendable
 from trnfleet.domain.reservations.rules import Rule, is_duration
-from trnfleet.domain.reservations.search_request import Asked
+from trnfleet.domain.reservations.search_request import SearchRequest
 from trnfleet.domain.reservations.states import BlockState, ExtensionState
 from trnfleet.errors import ConfigError
 
@@ -196,7 +196,7 @@ def test_a_scheduled_block_can_be_extended_and_delivered_meanwhile() -> None:
     """An extension of a block that is yet to begin is paid after its delivery, and counts."""
     start_ns = at("2026-01-06 11:30")
     ledger = ledger_of(pool_of((TRN2, "a", 1)), payment_s=43_000.0)
-    block = buy(ledger, Asked(1, TRN2, starts_from_ns=start_ns))
+    block = buy(ledger, SearchRequest(1, TRN2, starts_from_ns=start_ns))
     ledger.advance(start_ns - HOUR_NS)
     extend(ledger, block, 2)
     kinds = [change.kind.value for change, _ in ledger.advance(start_ns + DAY_NS - HOUR_NS)]
@@ -242,7 +242,7 @@ def test_182_days_in_all(has: int, days: int, says: str) -> None:
 def test_a_partial_first_day_counts_among_182() -> None:
     """A block with a partial first day and 181 more has 182 days, however short the first was."""
     ledger = ledger_of(pool_of((TRN2, "a", 1)), at("2026-01-05 09:00"))
-    block = buy(ledger, Asked(182, TRN2))
+    block = buy(ledger, SearchRequest(182, TRN2))
     assert block.start_ns == at("2026-01-05 09:30")
     ledger.advance(block.end_ns - DAY_NS)
     assert refused(lambda: ledger.extension_offerings(block.id, 1))[0] is Rule.EXTENSION_TOTAL
@@ -288,7 +288,7 @@ def test_another_block_follows(gap: int, days: int, fits: int) -> None:
     ledger, block = active()
     later_ns = END_NS + gap * DAY_NS
     # Of the four instances none is left, so that it lies on the block's.
-    buy(ledger, Asked(1, TRN2, 4, starts_from_ns=later_ns, ends_by_ns=later_ns + DAY_NS))
+    buy(ledger, SearchRequest(1, TRN2, 4, starts_from_ns=later_ns, ends_by_ns=later_ns + DAY_NS))
     if days == fits:
         assert extend(ledger, block, days).held_until_ns == later_ns
         return
@@ -304,17 +304,17 @@ def test_an_extension_that_is_sold_meanwhile() -> None:
     """An extension that was looked for in time is refused when another block has been bought after the end."""
     ledger, block = active()
     offering = ledger.extension_offerings(block.id, 1)[0]
-    buy(ledger, Asked(1, TRN2, 4, starts_from_ns=END_NS))
+    buy(ledger, SearchRequest(1, TRN2, 4, starts_from_ns=END_NS))
     rule, text = refused(lambda: ledger.extend(offering.id))
     assert rule is Rule.CAPACITY
     assert text.endswith("by now; look for extensions again")
 
 
-@pytest.mark.parametrize("asked", [Asked(1, TRN2, 4), Asked(1, TRN2, 3)])
-def test_what_a_pending_extension_holds_is_not_sold(asked: Asked) -> None:
+@pytest.mark.parametrize("search_request", [SearchRequest(1, TRN2, 4), SearchRequest(1, TRN2, 3)])
+def test_what_a_pending_extension_holds_is_not_sold(search_request: SearchRequest) -> None:
     """From its purchase on an extension holds its time; when its payment fails, that is for sale again."""
     ledger, block = active(payment_s=43_200.0)
-    during = asked._replace(starts_from_ns=END_NS, ends_by_ns=END_NS + DAY_NS)
+    during = search_request._replace(starts_from_ns=END_NS, ends_by_ns=END_NS + DAY_NS)
     stale = ledger.offerings(during)[0]
     extend(ledger, block, 1)
     assert refused(lambda: ledger.offerings(during))[0] is Rule.CAPACITY

@@ -19,7 +19,7 @@ from support.sim.capacity_account import (
 
 from trnfleet.domain.reservations import ledger as ledgers
 from trnfleet.domain.reservations.rules import Rule
-from trnfleet.domain.reservations.search_request import Asked
+from trnfleet.domain.reservations.search_request import SearchRequest
 from trnfleet.domain.reservations.states import BlockState, InterconnectStatus
 from trnfleet.errors import ConfigError
 
@@ -37,7 +37,7 @@ def large() -> Ledger:
 def fill(ledger: Ledger, *counts: int, days: int = 1) -> list[Block]:
     """Buy blocks of so many instances that all start at the next end of a day."""
     first_ns = at("2026-01-05 11:30")
-    return [buy(ledger, Asked(days, TRN2, count, starts_from_ns=first_ns)) for count in counts]
+    return [buy(ledger, SearchRequest(days, TRN2, count, starts_from_ns=first_ns)) for count in counts]
 
 
 # 64 a block, 256 in all
@@ -45,8 +45,8 @@ def fill(ledger: Ledger, *counts: int, days: int = 1) -> list[Block]:
 
 def test_64_instances_are_a_block() -> None:
     """64 instances are offered where there are so many; 65 are refused whatever there is."""
-    assert large().offerings(Asked(1, TRN2, 64))[0].instances == 64
-    rule, text = refused(lambda: large().offerings(Asked(1, TRN2, 65)))
+    assert large().offerings(SearchRequest(1, TRN2, 64))[0].instances == 64
+    rule, text = refused(lambda: large().offerings(SearchRequest(1, TRN2, 65)))
     assert rule is Rule.BLOCK_SIZE
     assert text.endswith("not 65; 64 would fit")
 
@@ -56,7 +56,7 @@ def test_256_instances_are_held_at_most() -> None:
     ledger = large()
     fill(ledger, 64, 64, 64, 63)
     start_ns, end_ns = at("2026-01-05 11:30"), at("2026-01-06 11:30")
-    two = Asked(1, TRN2, 2, starts_from_ns=start_ns, ends_by_ns=end_ns)
+    two = SearchRequest(1, TRN2, 2, starts_from_ns=start_ns, ends_by_ns=end_ns)
     rule, text = refused(lambda: ledger.offerings(two))
     assert rule is Rule.ACCOUNT_SIZE
     assert "2 more instances beside 255 would be more than 256 at a time" in text
@@ -76,23 +76,25 @@ def test_an_ultraserver_counts_as_four(there: int, is_refused: bool) -> None:
     """An UltraServer needs room for all of its four instances, and no fewer are named."""
     ledger = large()
     fill(ledger, 64, 64, 64, there - 192)
-    asked = Asked(1, ultraservers=1, starts_from_ns=at("2026-01-05 11:30"), ends_by_ns=at("2026-01-06 11:30"))
+    search_request = SearchRequest(
+        1, ultraservers=1, starts_from_ns=at("2026-01-05 11:30"), ends_by_ns=at("2026-01-06 11:30")
+    )
     if is_refused:
-        rule, text = refused(lambda: ledger.offerings(asked))
+        rule, text = refused(lambda: ledger.offerings(search_request))
         assert rule is Rule.ACCOUNT_SIZE
         assert text.endswith("nor is less of it or a shorter time")
     else:
-        assert ledger.offerings(asked)
+        assert ledger.offerings(search_request)
 
 
 def test_blocks_at_other_times_do_not_add_up() -> None:
     """Blocks that follow each other are counted by the instant: 256 on one day and 256 on the next are possible."""
     ledger = large()
     fill(ledger, 64, 64, 64, 64)
-    next_day = Asked(1, TRN2, 64, starts_from_ns=at("2026-01-06 11:30"))
+    next_day = SearchRequest(1, TRN2, 64, starts_from_ns=at("2026-01-06 11:30"))
     for _ in range(4):
         assert buy(ledger, next_day).start_ns == at("2026-01-06 11:30")
-    two_days = Asked(2, TRN2, 1, ends_by_ns=at("2026-01-07 11:30"))
+    two_days = SearchRequest(2, TRN2, 1, ends_by_ns=at("2026-01-07 11:30"))
     rule, text = refused(lambda: ledger.offerings(two_days))
     assert rule is Rule.ACCOUNT_SIZE
     assert text.endswith("1 days from 2026-01-05 10:30 UTC on would fit")
@@ -100,30 +102,30 @@ def test_blocks_at_other_times_do_not_add_up() -> None:
     other = large()
     fill(other, 64, 64, 64)
     for start in ("2026-01-05 11:30", "2026-01-06 11:30"):
-        buy(other, Asked(1, TRN2, 60, starts_from_ns=at(start)))
+        buy(other, SearchRequest(1, TRN2, 60, starts_from_ns=at(start)))
     assert other.offerings(
-        Asked(2, TRN2, 4, starts_from_ns=at("2026-01-05 11:30"), ends_by_ns=at("2026-01-07 11:30"))
+        SearchRequest(2, TRN2, 4, starts_from_ns=at("2026-01-05 11:30"), ends_by_ns=at("2026-01-07 11:30"))
     )
 
 
 def test_what_was_offered_is_held_against_256_when_it_is_bought() -> None:
     """An offering is refused when others were bought meanwhile, with the number that is still possible."""
     ledger = large()
-    offering = ledger.offerings(Asked(1, TRN2, 64, starts_from_ns=at("2026-01-05 11:30")))[0]
+    offering = ledger.offerings(SearchRequest(1, TRN2, 64, starts_from_ns=at("2026-01-05 11:30")))[0]
     fill(ledger, 64, 64, 64, 60)
     rule, text = refused(lambda: ledger.buy(offering.id))
     assert rule is Rule.ACCOUNT_SIZE
     assert text.endswith(
         "64 more instances beside 252 would be more than 256 at a time; 4 instances would fit"
     )
-    assert len(ledger.offerings(Asked(1, TRN2, 4, starts_from_ns=offering.start_ns))) > 0
+    assert len(ledger.offerings(SearchRequest(1, TRN2, 4, starts_from_ns=offering.start_ns))) > 0
 
 
 @pytest.mark.parametrize(("more", "is_refused"), [(0, False), (1, True)])
 def test_the_256th_instance_is_sold_and_the_257th_is_not(more: int, is_refused: bool) -> None:
     """What was offered is bought up to 256 instances in all, and not for one more."""
     ledger = large()
-    offering = ledger.offerings(Asked(1, TRN2, 64, starts_from_ns=at("2026-01-05 11:30")))[0]
+    offering = ledger.offerings(SearchRequest(1, TRN2, 64, starts_from_ns=at("2026-01-05 11:30")))[0]
     fill(ledger, 64, 64, 64, *[1] * more)
     if is_refused:
         assert refused(lambda: ledger.buy(offering.id))[0] is Rule.ACCOUNT_SIZE
@@ -134,12 +136,12 @@ def test_the_256th_instance_is_sold_and_the_257th_is_not(more: int, is_refused: 
 def test_an_extension_is_held_against_256_when_it_is_offered_and_bought() -> None:
     """A block is not extended over 256 instances in all, also where there was room when it was looked for."""
     ledger = ledger_of(pool_of((TRN1, "a", 64), (TRN2, "a", 200)))
-    block = buy(ledger, Asked(1, TRN1, 64, starts_from_ns=at("2026-01-05 11:30")))
+    block = buy(ledger, SearchRequest(1, TRN1, 64, starts_from_ns=at("2026-01-05 11:30")))
     ledger.advance(NOW_NS + PAID_NS)
     offering = ledger.extension_offerings(block.id, 3)[0]
     for start, counts in (("2026-01-06 11:30", (64, 64, 64)), ("2026-01-08 11:30", (1,))):
         for count in counts:
-            buy(ledger, Asked(3, TRN2, count, starts_from_ns=at(start)))
+            buy(ledger, SearchRequest(3, TRN2, count, starts_from_ns=at(start)))
     told = "64 more instances beside 193 would be more than 256 at a time"
     rule, text = refused(lambda: ledger.extend(offering.id))
     assert rule is Rule.ACCOUNT_SIZE
@@ -157,7 +159,7 @@ def test_an_extension_is_held_against_256_when_it_is_offered_and_bought() -> Non
 def test_what_is_bought_awaits_its_payment() -> None:
     """A purchase makes a block at once, which holds its instances while its payment is pending."""
     ledger = small()
-    offering = ledger.offerings(Asked(1, ultraservers=1))[0]
+    offering = ledger.offerings(SearchRequest(1, ultraservers=1))[0]
     block = ledger.buy(offering.id)
     assert (block.state, block.fee, block.offering) == (BlockState.PAYMENT_PENDING, offering.fee, offering)
     assert (block.created_ns, block.changed_ns, block.changes) == (NOW_NS, NOW_NS, 1)
@@ -174,7 +176,7 @@ def test_what_is_bought_awaits_its_payment() -> None:
 def test_what_is_bought_starts_30_minutes_ahead(off_ns: int, is_refused: bool) -> None:
     """An offering that was looked for in time is refused once its start is less than 30 minutes ahead."""
     ledger = small()
-    offering = ledger.offerings(Asked(2, TRN2, starts_from_ns=NOW_NS + 40 * MINUTE_NS))[0]
+    offering = ledger.offerings(SearchRequest(2, TRN2, starts_from_ns=NOW_NS + 40 * MINUTE_NS))[0]
     ledger.advance(NOW_NS + 10 * MINUTE_NS + off_ns)
     if is_refused:
         rule, text = refused(lambda: ledger.buy(offering.id))
@@ -187,8 +189,8 @@ def test_what_is_bought_starts_30_minutes_ahead(off_ns: int, is_refused: bool) -
 def test_what_is_sold_meanwhile() -> None:
     """The same instances are not sold twice: the second who buys is told to look again."""
     ledger = small()
-    asked = Asked(1, ultraservers=1)
-    ours, theirs = ledger.offerings(asked)[0], ledger.offerings(asked._replace(days=7))[0]
+    search_request = SearchRequest(1, ultraservers=1)
+    ours, theirs = ledger.offerings(search_request)[0], ledger.offerings(search_request._replace(days=7))[0]
     ledger.buy(theirs.id)
     rule, text = refused(lambda: ledger.buy(ours.id))
     assert rule is Rule.CAPACITY
@@ -199,15 +201,15 @@ def test_a_ledger_has_room_for_so_many_blocks(monkeypatch: pytest.MonkeyPatch) -
     """A ledger that is full sells nothing."""
     monkeypatch.setattr(ledgers, "MOST_BLOCKS", 1)
     ledger = small()
-    buy(ledger, Asked(1, TRN2))
+    buy(ledger, SearchRequest(1, TRN2))
     with pytest.raises(ConfigError, match="the ledger has 1 blocks already"):
-        buy(ledger, Asked(1, TRN2))
+        buy(ledger, SearchRequest(1, TRN2))
 
 
 def test_blocks_cannot_be_cancelled() -> None:
     """To cancel is refused with the end until which it lasts; of an unknown block, with the one that is meant."""
     ledger = small()
-    block = buy(ledger, Asked(1, TRN2))
+    block = buy(ledger, SearchRequest(1, TRN2))
     rule, text = refused(lambda: ledger.cancel(block.id))
     assert rule is Rule.NOT_CANCELLABLE
     assert f"{block.id} is paid up front, and lasts until 2026-01-05 11:30 UTC" in text
@@ -224,7 +226,7 @@ def test_a_refusal_names_a_dozen_blocks_at_most() -> None:
         assert rule is Rule.NO_SUCH_BLOCK
         assert all(block_id in text for block_id in ledger.blocks)
         assert text.endswith("there is none to choose from") is (number == 0)
-        buy(ledger, Asked(1, TRN2))
+        buy(ledger, SearchRequest(1, TRN2))
     assert refused(lambda: ledger.cancel("nothing"))[1].endswith(
         "no block 'nothing': there are 13; list them first"
     )
@@ -242,16 +244,16 @@ def test_time_does_not_run_backwards() -> None:
 # Health
 
 
-def begun(asked: Asked) -> tuple[Ledger, str]:
+def begun(search_request: SearchRequest) -> tuple[Ledger, str]:
     ledger = small()
-    block = buy(ledger, asked)
+    block = buy(ledger, search_request)
     ledger.advance(block.start_ns)
     return ledger, block.id
 
 
 def test_health_is_told_when_it_changes() -> None:
     """Unavailable instances and impaired links are changes when they come, when they become others, and when they go."""
-    ledger, block_id = begun(Asked(1, ultraservers=1))
+    ledger, block_id = begun(SearchRequest(1, ultraservers=1))
 
     def report(unavailable: int, *, impaired: bool) -> list[str]:
         return [
@@ -276,7 +278,7 @@ def test_health_is_told_when_it_changes() -> None:
 
 def test_instances_that_stand_alone_have_no_links_to_lose() -> None:
     """A block without an UltraServer is never impaired; without its instance it is unavailable."""
-    ledger, block_id = begun(Asked(1, TRN2))
+    ledger, block_id = begun(SearchRequest(1, TRN2))
     assert ledger.report_health(block_id, 0, impaired=True) == []
     ledger.report_health(block_id, 1, impaired=True)
     block = ledger.blocks[block_id]
@@ -286,14 +288,14 @@ def test_instances_that_stand_alone_have_no_links_to_lose() -> None:
 @pytest.mark.parametrize("unavailable", [-1, 5])
 def test_health_of_what_is_not_there(unavailable: int) -> None:
     """A report about more instances than a block has, or fewer than none, is an error."""
-    ledger, block_id = begun(Asked(1, ultraservers=1))
+    ledger, block_id = begun(SearchRequest(1, ultraservers=1))
     with pytest.raises(ValueError, match=f"has 4 instances; {unavailable} cannot be"):
         ledger.report_health(block_id, unavailable, impaired=False)
 
 
 def test_an_unavailable_block_ends_as_others_do() -> None:
     """A block without instances is warned of, terminated and expired in time, and nothing is unavailable after it."""
-    ledger, block_id = begun(Asked(1, ultraservers=1))
+    ledger, block_id = begun(SearchRequest(1, ultraservers=1))
     ledger.report_health(block_id, 4, impaired=True)
     end_ns = ledger.blocks[block_id].end_ns
     assert [change.kind.value for change, _ in ledger.advance(end_ns)] == LIFE[2:]
@@ -305,7 +307,7 @@ def test_an_unavailable_block_ends_as_others_do() -> None:
 def test_a_block_that_has_not_begun_has_no_health() -> None:
     """Reports before the delivery change nothing."""
     ledger = small()
-    block = buy(ledger, Asked(1, ultraservers=1))
+    block = buy(ledger, SearchRequest(1, ultraservers=1))
     assert ledger.report_health(block.id, 4, impaired=True) == []
     ledger.advance(NOW_NS + PAID_NS)
     assert ledger.report_health(block.id, 4, impaired=True) == []
@@ -317,7 +319,7 @@ def test_ids_follow_from_the_seed() -> None:
 
     def ids(seed: int) -> list[str]:
         ledger = ledger_of(pool_of((TRN2, "a", 3)), seed=seed)
-        return [buy(ledger, Asked(1, TRN2)).id for _ in range(3)]
+        return [buy(ledger, SearchRequest(1, TRN2)).id for _ in range(3)]
 
     assert ids(1) == ids(1)
     assert not set(ids(1)) & set(ids(2))

@@ -11,7 +11,7 @@ from trnfleet.domain.fleet import FleetFile
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.reservations.market import BUSY_SURCHARGE, USD_PER_INSTANCE_H, Market
 from trnfleet.domain.reservations.money import Money
-from trnfleet.domain.reservations.search_request import Asked
+from trnfleet.domain.reservations.search_request import SearchRequest
 from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def block(**more: Any) -> dict[str, Any]:
     return {"on": ["uc1/us-0001"], "days": 7, "ends_after_days": 3, **more}
 
 
-def fee(ledger: Ledger, asked: Asked) -> str:
-    return str(ledger.offerings(asked)[0].fee)
+def fee(ledger: Ledger, search_request: SearchRequest) -> str:
+    return str(ledger.offerings(search_request)[0].fee)
 
 
 def test_every_instance_type_has_a_price() -> None:
@@ -39,25 +39,25 @@ def test_every_instance_type_has_a_price() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("search_request", "expected"),
     [
-        (Asked(1, TRN2, starts_from_ns=NEXT_END_NS), "858.24 USD"),
-        (Asked(1, TRN2, 4, starts_from_ns=NEXT_END_NS), "3,432.96 USD"),
-        (Asked(1, ultraservers=1, starts_from_ns=NEXT_END_NS), "3,432.96 USD"),
-        (Asked(1, "trn2.3xlarge", starts_from_ns=NEXT_END_NS), "53.64 USD"),
-        (Asked(14, TRN1, 1, starts_from_ns=NEXT_END_NS), "5,204.64 USD"),
+        (SearchRequest(1, TRN2, starts_from_ns=NEXT_END_NS), "858.24 USD"),
+        (SearchRequest(1, TRN2, 4, starts_from_ns=NEXT_END_NS), "3,432.96 USD"),
+        (SearchRequest(1, ultraservers=1, starts_from_ns=NEXT_END_NS), "3,432.96 USD"),
+        (SearchRequest(1, "trn2.3xlarge", starts_from_ns=NEXT_END_NS), "53.64 USD"),
+        (SearchRequest(14, TRN1, 1, starts_from_ns=NEXT_END_NS), "5,204.64 USD"),
         # From 10:30 to 11:30, and 59 minutes and a day.
-        (Asked(1, "trn2.3xlarge"), "2.24 USD"),
-        (Asked(2, "trn2.3xlarge", starts_from_ns=at("2026-01-05 10:31")), "55.84 USD"),
+        (SearchRequest(1, "trn2.3xlarge"), "2.24 USD"),
+        (SearchRequest(2, "trn2.3xlarge", starts_from_ns=at("2026-01-05 10:31")), "55.84 USD"),
         # 8 and 32 hours.
-        (Asked(1, TRN2, starts_from_ns=at("2026-01-06 03:30")), "286.08 USD"),
-        (Asked(2, TRN2, starts_from_ns=at("2026-01-06 03:30")), "1,144.32 USD"),
+        (SearchRequest(1, TRN2, starts_from_ns=at("2026-01-06 03:30")), "286.08 USD"),
+        (SearchRequest(2, TRN2, starts_from_ns=at("2026-01-06 03:30")), "1,144.32 USD"),
     ],
 )
-def test_what_is_free_has_the_table_s_price(asked: Asked, expected: str) -> None:
+def test_what_is_free_has_the_table_s_price(search_request: SearchRequest, expected: str) -> None:
     """The fee is the price by instance and hour, of partial days too, exact and rounded to a cent, halves up."""
     pool = pool_of((TRN2, "a", 8), (TRN1, "a", 2), ("trn2.3xlarge", "a", 2), ultraservers=["a"])
-    assert fee(ledger_of(pool), asked) == expected
+    assert fee(ledger_of(pool), search_request) == expected
 
 
 @pytest.mark.parametrize(
@@ -66,33 +66,33 @@ def test_what_is_free_has_the_table_s_price(asked: Asked, expected: str) -> None
 def test_prices_rise_with_what_is_reserved(reserved: int, expected: str) -> None:
     """Each quarter of a type that is reserved makes it dearer by a quarter of the surcharge, other types do not."""
     ledger = ledger_of(pool_of((TRN2, "a", 4), (TRN1, "a", 1)))
-    buy(ledger, Asked(7, TRN1, starts_from_ns=NEXT_END_NS))
+    buy(ledger, SearchRequest(7, TRN1, starts_from_ns=NEXT_END_NS))
     if reserved:
-        buy(ledger, Asked(7, TRN2, reserved, starts_from_ns=NEXT_END_NS))
-    assert fee(ledger, Asked(1, TRN2, starts_from_ns=NEXT_END_NS)) == expected
+        buy(ledger, SearchRequest(7, TRN2, reserved, starts_from_ns=NEXT_END_NS))
+    assert fee(ledger, SearchRequest(1, TRN2, starts_from_ns=NEXT_END_NS)) == expected
     assert Decimal("0.30") == BUSY_SURCHARGE
 
 
 def test_only_what_is_reserved_at_the_begin_makes_dearer() -> None:
     """A block that ends when the new one begins, or begins after it, does not count."""
     ledger = ledger_of(pool_of((TRN2, "a", 4)))
-    buy(ledger, Asked(1, TRN2, 2, starts_from_ns=NEXT_END_NS))
-    buy(ledger, Asked(1, TRN2, 2, starts_from_ns=at("2026-01-07 11:30")))
-    assert fee(ledger, Asked(2, TRN2, starts_from_ns=at("2026-01-06 11:30"))) == "1,716.48 USD"
+    buy(ledger, SearchRequest(1, TRN2, 2, starts_from_ns=NEXT_END_NS))
+    buy(ledger, SearchRequest(1, TRN2, 2, starts_from_ns=at("2026-01-07 11:30")))
+    assert fee(ledger, SearchRequest(2, TRN2, starts_from_ns=at("2026-01-06 11:30"))) == "1,716.48 USD"
 
 
 def test_prices_of_one_s_own() -> None:
     """A price in the file goes before the table's, exact to a millionth; others stay."""
     ledger = ledger_of(pool_of((TRN2, "a", 1), (TRN1, "a", 1)), prices={TRN2: "0.333333"})
-    assert fee(ledger, Asked(1, TRN2, starts_from_ns=NEXT_END_NS)) == "8.00 USD"
-    assert fee(ledger, Asked(1, TRN1, starts_from_ns=NEXT_END_NS)) == "371.76 USD"
+    assert fee(ledger, SearchRequest(1, TRN2, starts_from_ns=NEXT_END_NS)) == "8.00 USD"
+    assert fee(ledger, SearchRequest(1, TRN1, starts_from_ns=NEXT_END_NS)) == "371.76 USD"
 
 
 def test_another_currency_needs_prices_in_it() -> None:
     """The table's dollars are never taken for another currency: a type without a price of its own is refused."""
     pool = pool_of((TRN2, "a", 1), (TRN1, "a", 1))
     ledger = ledger_of(pool, currency="EUR", prices={TRN2: "30", TRN1: "10"})
-    assert fee(ledger, Asked(1, TRN2, starts_from_ns=NEXT_END_NS)) == "720.00 EUR"
+    assert fee(ledger, SearchRequest(1, TRN2, starts_from_ns=NEXT_END_NS)) == "720.00 EUR"
     with pytest.raises(ConfigError, match=r"market\.prices: there is no price of trn1\.32xlarge in EUR"):
         ledger_of(pool, currency="EUR", prices={TRN2: "30"})
     assert Market(currency="EUR", prices={TRN2: "30"}).price_per_h(TRN1) is None
@@ -101,7 +101,7 @@ def test_another_currency_needs_prices_in_it() -> None:
 def test_the_fee_is_what_was_offered_and_paid_extensions() -> None:
     """A block costs its offering's fee, and each extension's once that is paid."""
     ledger = ledger_of(pool_of((TRN2, "a", 2)))
-    bought = buy(ledger, Asked(1, TRN2, starts_from_ns=NEXT_END_NS))
+    bought = buy(ledger, SearchRequest(1, TRN2, starts_from_ns=NEXT_END_NS))
     ledger.advance(NOW_NS + 300 * SECOND_NS)
     offering = ledger.extension_offerings(bought.id, 1)[0]
     assert ledger.extend(offering.id).fee == bought.fee

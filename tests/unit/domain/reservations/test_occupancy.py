@@ -4,7 +4,7 @@ import pytest
 from support.sim.capacity_account import DAY_NS, TRN2, TRN2U, at, enter, ledger_of, pool_of
 
 from trnfleet.domain.reservations.occupancy import Occupancy
-from trnfleet.domain.reservations.search_request import Goods
+from trnfleet.domain.reservations.search_request import OfferingKind
 from trnfleet.domain.reservations.states import HOLDING, BlockState
 
 DAY = at("2026-01-07 11:30")
@@ -69,9 +69,14 @@ def test_what_is_free_is_chosen() -> None:
     """Instances are chosen that nobody holds, as soon as a block is there, and none where too few are left."""
     ledger = ledger_of(pool_of((TRN2, "a", 2), ultraservers=["a"]))
     occupancy = Occupancy(ledger.pool, ledger.blocks)
-    one, two = Goods(TRN2, 1, is_ultraserver=False), Goods(TRN2, 2, is_ultraserver=False)
+    one, two = OfferingKind(TRN2, 1, is_ultraserver=False), OfferingKind(TRN2, 2, is_ultraserver=False)
     assert occupancy.choose(two, "a", DAY, DAY + DAY_NS) == (4, 5)
     enter(ledger, TRN2, (4,), "2026-01-07 11:30", "2026-01-08 11:30")
     assert occupancy.choose(two, "a", DAY, DAY + DAY_NS) is None
     assert occupancy.choose(one, "a", DAY, DAY + DAY_NS) == (5,)
-    assert occupancy.choose(Goods(TRN2U, 4, is_ultraserver=True), "a", DAY, DAY + DAY_NS) == (0, 1, 2, 3)
+    assert occupancy.choose(OfferingKind(TRN2U, 4, is_ultraserver=True), "a", DAY, DAY + DAY_NS) == (
+        0,
+        1,
+        2,
+        3,
+    )

@@ -16,14 +16,14 @@ from support.sim.capacity_account import (
 
 from trnfleet.domain.reservations import offers
 from trnfleet.domain.reservations.rules import Rule, utc
-from trnfleet.domain.reservations.search_request import Asked
+from trnfleet.domain.reservations.search_request import SearchRequest
 
 
 @pytest.mark.parametrize(("off_ns", "is_refused"), [(-1, False), (0, True), (1, True)])
 def test_an_offering_lasts_a_day(off_ns: int, is_refused: bool) -> None:
     """An offering can be bought for less than a day after it was looked for."""
     ledger = small()
-    offering = ledger.offerings(Asked(1, TRN2, starts_from_ns=at("2026-01-07 11:30")))[0]
+    offering = ledger.offerings(SearchRequest(1, TRN2, starts_from_ns=at("2026-01-07 11:30")))[0]
     ledger.advance(NOW_NS + DAY_NS + off_ns)
     if is_refused:
         rule, text = refused(lambda: ledger.buy(offering.id))
@@ -46,7 +46,7 @@ def test_what_was_never_offered(offering: str) -> None:
 def test_an_extension_is_no_block_and_a_block_no_extension() -> None:
     """An offering of a block does not extend one, and an extension's buys no block."""
     ledger = small()
-    offering = ledger.offerings(Asked(1, TRN2))[0]
+    offering = ledger.offerings(SearchRequest(1, TRN2))[0]
     block = ledger.buy(offering.id)
     ledger.advance(NOW_NS + PAID_NS)
     longer = ledger.extension_offerings(block.id, 1)[0]
@@ -58,18 +58,18 @@ def test_old_offerings_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many offerings are remembered and no more; the oldest goes first."""
     monkeypatch.setattr(offers, "MOST_OFFERED", 6)
     ledger = small()
-    first = ledger.offerings(Asked(1, TRN2))
+    first = ledger.offerings(SearchRequest(1, TRN2))
     ledger.buy(first[5].id)
-    ledger.offerings(Asked(7, ultraservers=1))
+    ledger.offerings(SearchRequest(7, ultraservers=1))
     assert refused(lambda: ledger.buy(first[4].id))[0] is Rule.OFFERING
 
 
 def test_an_offering_s_id_stands_for_its_price() -> None:
     """What is looked for again at the same instant at another price is another offering, and the first keeps its own."""
     ledger = ledger_of(pool_of((TRN2, "a", 4)))
-    cheap = ledger.offerings(Asked(1, TRN2))[0]
-    buy(ledger, Asked(7, TRN2, 2))
-    dear = ledger.offerings(Asked(1, TRN2))[0]
+    cheap = ledger.offerings(SearchRequest(1, TRN2))[0]
+    buy(ledger, SearchRequest(7, TRN2, 2))
+    dear = ledger.offerings(SearchRequest(1, TRN2))[0]
     assert dear.fee.amount > cheap.fee.amount
     assert dear.id != cheap.id
     assert ledger.buy(cheap.id).fee == cheap.fee

@@ -20,7 +20,7 @@ from support.sim.capacity_account import (
 )
 
 from trnfleet.domain.reservations.blocks import ChangeKind
-from trnfleet.domain.reservations.search_request import Asked
+from trnfleet.domain.reservations.search_request import SearchRequest
 from trnfleet.domain.reservations.states import BlockState
 
 # Payment
@@ -39,7 +39,7 @@ from trnfleet.domain.reservations.states import BlockState
 def test_a_payment_arrives_within_its_window_or_not_at_all(window_s: float, state: str, at_ns: int) -> None:
     """A payment that arrives before the window closes counts; one at its end, or after, has failed by then."""
     ledger = small(payment_window_s=window_s)
-    block = buy(ledger, Asked(1, TRN2))
+    block = buy(ledger, SearchRequest(1, TRN2))
     assert ledger.next_change_ns() == NOW_NS + at_ns
     if at_ns:
         assert ledger.advance(NOW_NS + at_ns - 1) == []
@@ -60,14 +60,14 @@ def test_a_payment_arrives_within_its_window_or_not_at_all(window_s: float, stat
 def test_the_payment_window(from_ns: int, pay_by_ns: int) -> None:
     """A block is paid within 12 hours, and before it starts; then it has failed, and what it held is free again."""
     ledger = small(failing_payments=1.0)
-    block = buy(ledger, Asked(2, ultraservers=1, starts_from_ns=NOW_NS + from_ns))
+    block = buy(ledger, SearchRequest(2, ultraservers=1, starts_from_ns=NOW_NS + from_ns))
     assert block.pay_by_ns == NOW_NS + pay_by_ns
     assert ledger.next_change_ns() == block.pay_by_ns
     assert ledger.advance(block.pay_by_ns - 1) == []
     ((change, after),) = ledger.advance(block.pay_by_ns)
     assert (change.kind, after.state) == (ChangeKind.PAYMENT_FAILED, BlockState.PAYMENT_FAILED)
     assert ledger.next_change_ns() is None
-    assert ledger.offerings(Asked(2, ultraservers=1))[0].start_ns == ledger.now_ns + 30 * MINUTE_NS
+    assert ledger.offerings(SearchRequest(2, ultraservers=1))[0].start_ns == ledger.now_ns + 30 * MINUTE_NS
 
 
 def test_some_payments_fail_and_the_seed_says_which() -> None:
@@ -76,7 +76,7 @@ def test_some_payments_fail_and_the_seed_says_which() -> None:
     def failed(seed: int) -> list[bool]:
         ledger = ledger_of(pool_of((TRN2, "a", 200)), seed=seed, failing_payments=0.5)
         for _ in range(100):
-            buy(ledger, Asked(1, TRN2, starts_from_ns=at("2026-01-08 11:30")))
+            buy(ledger, SearchRequest(1, TRN2, starts_from_ns=at("2026-01-08 11:30")))
         ledger.advance(NOW_NS + DAY_NS)
         return [block.state is BlockState.PAYMENT_FAILED for block in ledger.blocks.values()]
 
@@ -89,27 +89,34 @@ def test_some_payments_fail_and_the_seed_says_which() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "market", "warned_ns", "terminated_ns"),
+    ("search_request", "market", "warned_ns", "terminated_ns"),
     [
-        (Asked(1, TRN2), {}, 40 * MINUTE_NS, 30 * MINUTE_NS),
-        (Asked(1, ultraservers=1), {}, 40 * MINUTE_NS, 30 * MINUTE_NS),
+        (SearchRequest(1, TRN2), {}, 40 * MINUTE_NS, 30 * MINUTE_NS),
+        (SearchRequest(1, ultraservers=1), {}, 40 * MINUTE_NS, 30 * MINUTE_NS),
         (
-            Asked(1, ultraservers=1),
+            SearchRequest(1, ultraservers=1),
             {"ultraserver_termination_before_end_s": 3_600.0},
             40 * MINUTE_NS,
             60 * MINUTE_NS,
         ),
-        (Asked(1, TRN2), {"ultraserver_termination_before_end_s": 3_600.0}, 40 * MINUTE_NS, 30 * MINUTE_NS),
-        (Asked(1, TRN2), {"termination_before_end_s": 0.0}, 40 * MINUTE_NS, 0),
-        (Asked(1, TRN2), {"warning_before_end_s": 1_800.0}, 30 * MINUTE_NS, 30 * MINUTE_NS),
-        (Asked(1, TRN2), {"warning_before_end_s": 0.0, "termination_before_end_s": 0.0}, 0, 0),
-        (Asked(1, TRN2), {"warning_before_end_s": 0.5}, SECOND_NS // 2, 30 * MINUTE_NS),
+        (
+            SearchRequest(1, TRN2),
+            {"ultraserver_termination_before_end_s": 3_600.0},
+            40 * MINUTE_NS,
+            30 * MINUTE_NS,
+        ),
+        (SearchRequest(1, TRN2), {"termination_before_end_s": 0.0}, 40 * MINUTE_NS, 0),
+        (SearchRequest(1, TRN2), {"warning_before_end_s": 1_800.0}, 30 * MINUTE_NS, 30 * MINUTE_NS),
+        (SearchRequest(1, TRN2), {"warning_before_end_s": 0.0, "termination_before_end_s": 0.0}, 0, 0),
+        (SearchRequest(1, TRN2), {"warning_before_end_s": 0.5}, SECOND_NS // 2, 30 * MINUTE_NS),
     ],
 )
-def test_a_block_s_life(asked: Asked, market: dict[str, Any], warned_ns: int, terminated_ns: int) -> None:
+def test_a_block_s_life(
+    search_request: SearchRequest, market: dict[str, Any], warned_ns: int, terminated_ns: int
+) -> None:
     """Each change comes at its instant and not a nanosecond before, warning and termination as long before the end as set."""
     ledger = small(**market)
-    block = buy(ledger, asked._replace(starts_from_ns=at("2026-01-06 11:30")))
+    block = buy(ledger, search_request._replace(starts_from_ns=at("2026-01-06 11:30")))
     assert ledger.terminates_ns(block) == block.end_ns - terminated_ns
     expected = [
         (NOW_NS + PAID_NS, "paid"),
@@ -133,7 +140,7 @@ def test_a_block_s_life(asked: Asked, market: dict[str, Any], warned_ns: int, te
 def test_states_change_at_start_and_end() -> None:
     """A block is active from its start on, and expired from its end on."""
     ledger = small()
-    block = buy(ledger, Asked(1, TRN2, starts_from_ns=at("2026-01-06 11:30")))
+    block = buy(ledger, SearchRequest(1, TRN2, starts_from_ns=at("2026-01-06 11:30")))
     states = []
     for when_ns in (block.start_ns - 1, block.start_ns, block.end_ns - 1, block.end_ns):
         ledger.advance(when_ns)
@@ -144,7 +151,7 @@ def test_states_change_at_start_and_end() -> None:
 def test_a_warning_longer_than_the_block_comes_with_its_delivery() -> None:
     """Where warning is due before the block begins, it comes right after the delivery, and time is not turned back."""
     ledger = small(warning_before_end_s=86_400.0, termination_before_end_s=7_200.0)
-    block = buy(ledger, Asked(1, TRN2))
+    block = buy(ledger, SearchRequest(1, TRN2))
     assert block.end_ns - block.start_ns == HOUR_NS
     got = [(change.kind.value, change.time_ns) for change, _ in ledger.advance(block.start_ns)]
     assert got == [
@@ -168,9 +175,10 @@ def test_what_was_missed_is_due_now() -> None:
 def test_one_block_ends_before_the_next_begins() -> None:
     """At the instant at which one block follows another on its instances, the end of the first comes first."""
     ledger = small()
-    follower = buy(ledger, Asked(1, ultraservers=1, starts_from_ns=at("2026-01-07 11:30")))
+    follower = buy(ledger, SearchRequest(1, ultraservers=1, starts_from_ns=at("2026-01-07 11:30")))
     first = buy(
-        ledger, Asked(2, ultraservers=1, ends_by_ns=follower.start_ns, starts_from_ns=at("2026-01-05 11:30"))
+        ledger,
+        SearchRequest(2, ultraservers=1, ends_by_ns=follower.start_ns, starts_from_ns=at("2026-01-05 11:30")),
     )
     got = [(change.block_id, change.kind.value) for change, _ in ledger.advance(follower.start_ns)]
     assert got[-2:] == [(first.id, "expired"), (follower.id, "delivered")]

@@ -21,7 +21,7 @@ from support.sim.capacity_account import (
 )
 
 from trnfleet.domain.reservations.rules import Rule
-from trnfleet.domain.reservations.search_request import Asked
+from trnfleet.domain.reservations.search_request import SearchRequest
 from trnfleet.domain.reservations.states import BlockState, ExtensionState, InterconnectStatus
 
 if TYPE_CHECKING:
@@ -236,8 +236,8 @@ def test_what_is_there_is_not_sold_and_can_be_extended() -> None:
     """Entered blocks hold their instances as those that are bought do."""
     ledger = ledger_of(pool_of((TRN2, "b", 2)))
     block = enter(ledger, TRN2, (0,), "2026-01-04 11:30", "2026-01-11 11:30")
-    assert buy(ledger, Asked(7, TRN2, starts_from_ns=at("2026-01-05 11:30"))).places == (1,)
-    during = Asked(1, TRN2, ends_by_ns=at("2026-01-11 11:30"), starts_from_ns=at("2026-01-05 11:30"))
+    assert buy(ledger, SearchRequest(7, TRN2, starts_from_ns=at("2026-01-05 11:30"))).places == (1,)
+    during = SearchRequest(1, TRN2, ends_by_ns=at("2026-01-11 11:30"), starts_from_ns=at("2026-01-05 11:30"))
     assert refused(lambda: ledger.offerings(during))[0] is Rule.CAPACITY
     assert ledger.extend(ledger.extension_offerings(block.id, 1)[0].id).held_until_ns == at(
         "2026-01-12 11:30"

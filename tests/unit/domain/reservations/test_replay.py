@@ -25,7 +25,7 @@ from support.sim.capacity_account import (
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.blocks import ChangeKind, apply
 from trnfleet.domain.reservations.rules import Refusal, Rule
-from trnfleet.domain.reservations.search_request import Asked
+from trnfleet.domain.reservations.search_request import SearchRequest
 from trnfleet.domain.reservations.states import (
     EXTENDABLE,
     HOLDING,
@@ -65,7 +65,7 @@ STARTS = (
 )
 ENDS = st.none() | st.none() | st.integers(1, 40).map(lambda days: NOW_NS + days * DAY_NS)
 LOOKS = st.builds(
-    Asked,
+    SearchRequest,
     days=DAYS,
     instance_type=st.just(TRN2),
     instances=st.integers(1, 4),
@@ -74,7 +74,7 @@ LOOKS = st.builds(
     starts_from_ns=STARTS,
     ends_by_ns=ENDS,
 ) | st.builds(
-    Asked,
+    SearchRequest,
     days=DAYS,
     instance_type=st.none(),
     instances=st.none(),
@@ -129,46 +129,46 @@ class Run:
         assert str(refused).startswith(f"{refused.rule.value}: ")
         assert len(self.ledger.changes) == before
 
-    def look(self, asked: Asked) -> None:
+    def look(self, search_request: SearchRequest) -> None:
         try:
-            found = self.ledger.offerings(asked)
+            found = self.ledger.offerings(search_request)
         except Refusal as refusal:
-            self.check_fit(asked, refusal)
+            self.check_fit(search_request, refusal)
             raise
         assert 1 <= len(found) <= rules.MOST_OFFERINGS
         assert [each.start_ns for each in found] == sorted(each.start_ns for each in found)
         for each in found:
             assert rules.is_end(each.end_ns)
-            assert rules.days_of(each.start_ns, each.end_ns) == asked.days
+            assert rules.days_of(each.start_ns, each.end_ns) == search_request.days
             assert each.start_ns >= self.ledger.now_ns + 30 * MINUTE_NS
             assert each.start_ns <= self.ledger.now_ns + 56 * DAY_NS
             assert each.end_ns - each.start_ns >= HOUR_NS
-            assert asked.starts_from_ns is None or each.start_ns >= asked.starts_from_ns
-            assert asked.ends_by_ns is None or each.end_ns <= asked.ends_by_ns
-            assert asked.zone in {None, each.zone}
+            assert search_request.starts_from_ns is None or each.start_ns >= search_request.starts_from_ns
+            assert search_request.ends_by_ns is None or each.end_ns <= search_request.ends_by_ns
+            assert search_request.zone in {None, each.zone}
         self.offered = [each.id for each in found] + self.offered[:10]
 
-    def check_fit(self, asked: Asked, refusal: Refusal) -> None:
+    def check_fit(self, search_request: SearchRequest, refusal: Refusal) -> None:
         """Hold what a refusal names against the ledger: it is for sale."""
         found = re.search(r"(\d+) (days|instances) from (\S+ \S+) UTC on would fit", str(refusal))
         if found is None:
             return
-        days, instances = asked.days, asked.instances
+        days, instances = search_request.days, search_request.instances
         if found[2] == "days":
             days = int(found[1])
-            assert days < asked.days
+            assert days < search_request.days
         else:
             instances = int(found[1])
-            assert instances < (asked.instances or 0)
-        fit = asked._replace(days=days, instances=instances, starts_from_ns=at(found[3]))
+            assert instances < (search_request.instances or 0)
+        fit = search_request._replace(days=days, instances=instances, starts_from_ns=at(found[3]))
         assert self.ledger.offerings(fit)[0].start_ns == at(found[3])
 
     def buy(self, pick: int) -> None:
         if pick < len(self.offered):
             self.ledger.buy(self.offered[pick])
 
-    def look_and_buy(self, asked: Asked) -> None:
-        self.look(asked)
+    def look_and_buy(self, search_request: SearchRequest) -> None:
+        self.look(search_request)
         self.buy(0)
 
     def look_longer_and_extend(self, pick: int, days: int) -> None:
@@ -360,7 +360,9 @@ def test_the_next_change_is_the_next(market: dict[str, Any], program: list[Step]
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(PROGRAMS, LOOKS)
-def test_what_a_pending_extension_holds_is_sold_to_nobody(program: list[Step], asked: Asked) -> None:
+def test_what_a_pending_extension_holds_is_sold_to_nobody(
+    program: list[Step], search_request: SearchRequest
+) -> None:
     """Nothing is offered that lies on a block's instances before its end, nor before that of an extension not paid yet."""
     market = {"payment_s": 40_000.0}
     with patch.object(rules, "MOST_INSTANCES", MOST_INSTANCES):
@@ -369,7 +371,7 @@ def test_what_a_pending_extension_holds_is_sold_to_nobody(program: list[Step], a
             run.take(step)
         ledger = run.ledger
         try:
-            found = ledger.offerings(asked)
+            found = ledger.offerings(search_request)
         except Refusal:
             return
         for each in found:

@@ -21,7 +21,7 @@ from support.sim.capacity_account import (
 )
 
 from trnfleet.domain.reservations.rules import Refusal, Rule
-from trnfleet.domain.reservations.search_request import Asked
+from trnfleet.domain.reservations.search_request import SearchRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,13 +47,13 @@ class Look(NamedTuple):
     start: str | None = None
     end: str | None = None
 
-    def asked(self) -> Asked:
+    def search_request(self) -> SearchRequest:
         start, end = (None if each is None else at(each) for each in (self.start, self.end))
         kind = None if self.ultraservers is not None and self.instance_type == TRN2 else self.instance_type
-        return Asked(self.days, kind, self.instances, self.ultraservers, self.zone, start, end)
+        return SearchRequest(self.days, kind, self.instances, self.ultraservers, self.zone, start, end)
 
     def ask(self, account: Account) -> None:
-        assert account.ledger.offerings(self.asked())
+        assert account.ledger.offerings(self.search_request())
 
 
 class Buy(NamedTuple):
@@ -64,7 +64,7 @@ class Buy(NamedTuple):
 
     def ask(self, account: Account) -> None:
         ledger = account.ledger
-        account.ledger.buy(account.ids.get("offering") or ledger.offerings(self.look.asked())[0].id)
+        account.ledger.buy(account.ids.get("offering") or ledger.offerings(self.look.search_request())[0].id)
 
 
 class Named(NamedTuple):
@@ -106,7 +106,7 @@ Request = Look | Buy | Named | Longer | Cancel
 class Row(NamedTuple):
     """A request, the time of 2026 at which it is made, the rule that refuses it, and figures that the refusal names."""
 
-    request: Request
+    search_request: Request
     now: str = "01-05 10:00"
     rule: Rule | None = None
     says: tuple[str, ...] = ()
@@ -236,17 +236,17 @@ ROWS = [
 
 
 def called(row: Row) -> str:
-    return f"{type(row.request).__name__.lower()}-{row.rule.value if row.rule else 'accepted'}"
+    return f"{type(row.search_request).__name__.lower()}-{row.rule.value if row.rule else 'accepted'}"
 
 
 def prepare(row: Row) -> Account:
     """Open the account, and let time pass to the row's."""
     opened = account()
-    request = row.request
-    if isinstance(request, Buy):
-        opened.ids["offering"] = opened.ledger.offerings(request.look.asked())[0].id
-        if request.after is not None:
-            buy(opened.ledger, request.after.asked())
+    search_request = row.search_request
+    if isinstance(search_request, Buy):
+        opened.ids["offering"] = opened.ledger.offerings(search_request.look.search_request())[0].id
+        if search_request.after is not None:
+            buy(opened.ledger, search_request.after.search_request())
     opened.ledger.advance(at(f"2026-{row.now}"))
     return opened
 
@@ -256,40 +256,40 @@ UTC = r"(\d{4}-\d\d-\d\d \d\d:\d\d) UTC"
 
 def fits(row: Row, text: str) -> Iterator[tuple[str, Request]]:
     """Yield what a refusal says would be accepted, as time and request."""
-    request, now = row.request, row.now
-    if isinstance(request, Longer):
+    search_request, now = row.search_request, row.now
+    if isinstance(search_request, Longer):
         for days in re.findall(r"(\d+)(?= or \d+ would fit| would fit| more days would fit)", text):
-            yield now, request._replace(days=int(days))
+            yield now, search_request._replace(days=int(days))
         if found := re.search(rf"on, which is {UTC}", text):
-            yield found[1].removeprefix("2026-"), request
-    elif isinstance(request, Buy) and re.search("look( for offerings)? again", text):
-        yield now, request.look._replace(start=None)
-    elif isinstance(request, Look):
-        yield from ((now, each) for each in looks(request, row.rule, text))
+            yield found[1].removeprefix("2026-"), search_request
+    elif isinstance(search_request, Buy) and re.search("look( for offerings)? again", text):
+        yield now, search_request.look._replace(start=None)
+    elif isinstance(search_request, Look):
+        yield from ((now, each) for each in looks(search_request, row.rule, text))
 
 
-def looks(request: Look, rule: Rule | None, text: str) -> Iterator[Look]:
+def looks(search_request: Look, rule: Rule | None, text: str) -> Iterator[Look]:
     """Yield what a refusal says could be looked for."""
     if rule is Rule.BLOCK_SIZE:
-        yield request._replace(instances=int(re.findall(r"(\d+) would fit", text)[0]))
+        yield search_request._replace(instances=int(re.findall(r"(\d+) would fit", text)[0]))
     elif rule in {Rule.DURATION, Rule.DATES}:
         for days in re.findall(r"(\d+)(?= or \d+ would fit| would fit)", text):
-            yield request._replace(days=int(days))
+            yield search_request._replace(days=int(days))
     elif found := re.search(rf"{UTC} (would fit|is the latest)", text):
-        yield request._replace(start=found[1])
+        yield search_request._replace(start=found[1])
     elif found := re.search(rf"(\d+) days from {UTC} on would fit", text):
-        yield request._replace(days=int(found[1]), start=found[2])
+        yield search_request._replace(days=int(found[1]), start=found[2])
     elif found := re.search(rf"(\d+) instances from {UTC} on would fit", text):
-        yield request._replace(instances=int(found[1]), start=found[2])
+        yield search_request._replace(instances=int(found[1]), start=found[2])
     elif rule in {Rule.INSTANCE_TYPE, Rule.SINGLE_ZONE}:
         key = "zone" if rule is Rule.SINGLE_ZONE else "instance_type"
         names = re.findall(r"did you mean '([^']+)'", text) or re.findall(r"choose from (.+)", text)
         for name in names[0].split(", ") if names else ():
-            yield request._replace(**{key: name})
+            yield search_request._replace(**{key: name})
     elif rule is Rule.ONE_ULTRASERVER:
-        yield request._replace(ultraservers=1)
+        yield search_request._replace(ultraservers=1)
     elif rule is Rule.ULTRASERVER_ONLY:
-        yield request._replace(instance_type=None, instances=None, ultraservers=1)
+        yield search_request._replace(instance_type=None, instances=None, ultraservers=1)
 
 
 def test_there_are_enough_rows() -> None:
@@ -305,18 +305,18 @@ def test_a_request(row: Row) -> None:
     """A request is accepted, or refused by its rule; what the refusal says would fit is accepted when asked for."""
     opened = prepare(row)
     if row.rule is None:
-        row.request.ask(opened)
+        row.search_request.ask(opened)
         return
     changes = len(opened.ledger.changes)
     with pytest.raises(Refusal) as caught:
-        row.request.ask(opened)
+        row.search_request.ask(opened)
     text = str(caught.value)
     assert caught.value.rule is row.rule
     assert text.startswith(f"{row.rule.value}: ")
     assert [part for part in row.says if part not in text] == [], text
     assert len(opened.ledger.changes) == changes
-    for now, request in fits(row, text):
-        request.ask(prepare(row._replace(now=now)))
+    for now, search_request in fits(row, text):
+        search_request.ask(prepare(row._replace(now=now)))
 
 
 NAMING = ("would fit", "is the latest", "did you mean", "choose from", "look again", "which is 2026")
@@ -327,9 +327,11 @@ def test_no_fit_is_left_out(row: Row) -> None:
     """Whatever a refusal of a look or an extension names as possible is among what is asked again above."""
     opened = prepare(row)
     with pytest.raises(Refusal) as caught:
-        row.request.ask(opened)
+        row.search_request.ask(opened)
     text = str(caught.value)
-    asks_for_capacity = isinstance(row.request, (Look, Longer, Buy)) and row.rule is not Rule.NO_SUCH_BLOCK
+    asks_for_capacity = (
+        isinstance(row.search_request, (Look, Longer, Buy)) and row.rule is not Rule.NO_SUCH_BLOCK
+    )
     if asks_for_capacity and any(part in text for part in NAMING):
         assert list(fits(row, text))
 

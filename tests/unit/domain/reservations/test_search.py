@@ -17,19 +17,19 @@ from support.sim.capacity_account import (
 )
 
 from trnfleet.domain.reservations.rules import Rule
-from trnfleet.domain.reservations.search_request import Asked
+from trnfleet.domain.reservations.search_request import SearchRequest
 
 
 def test_offerings_come_earliest_first_and_six_at_most() -> None:
     """Six offerings are returned where there are more: the soonest start, then each end of a day, zone by zone."""
-    got = [(each.start_ns, each.zone) for each in small().offerings(Asked(1, TRN2))]
+    got = [(each.start_ns, each.zone) for each in small().offerings(SearchRequest(1, TRN2))]
     starts = [at("2026-01-05 10:30"), at("2026-01-05 11:30"), at("2026-01-06 11:30")]
     assert got == [(start, zone) for start in starts for zone in "ab"]
 
 
 def test_offerings_end_at_half_past_eleven() -> None:
     """An offering that starts at once has a partial first day, and all end at 11:30 UTC."""
-    first, *others = small().offerings(Asked(2, TRN2, zone="a"))
+    first, *others = small().offerings(SearchRequest(2, TRN2, zone="a"))
     assert first.end_ns - first.start_ns == 25 * HOUR_NS
     assert {each.end_ns - each.start_ns for each in others} == {2 * DAY_NS}
 
@@ -37,8 +37,8 @@ def test_offerings_end_at_half_past_eleven() -> None:
 def test_what_is_held_is_not_offered() -> None:
     """A block that begins when another ends is offered, and none that would overlap it by any time."""
     ledger = small()
-    held = buy(ledger, Asked(3, TRN2, 2, starts_from_ns=at("2026-01-07 11:30")))
-    spans = [(each.start_ns, each.end_ns) for each in ledger.offerings(Asked(2, TRN2, 2))]
+    held = buy(ledger, SearchRequest(3, TRN2, 2, starts_from_ns=at("2026-01-07 11:30")))
+    spans = [(each.start_ns, each.end_ns) for each in ledger.offerings(SearchRequest(2, TRN2, 2))]
     assert [pair for pair in spans if pair[0] < held.end_ns] == [
         (at("2026-01-05 10:30"), at("2026-01-06 11:30")),
         (at("2026-01-05 11:30"), held.start_ns),
@@ -47,29 +47,29 @@ def test_what_is_held_is_not_offered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("search_request", "told"),
     [
         (
-            Asked(4, TRN2, 2, ends_by_ns=at("2026-01-10 11:30")),
+            SearchRequest(4, TRN2, 2, ends_by_ns=at("2026-01-10 11:30")),
             "; 3 days from 2026-01-05 10:30 UTC on would fit",
         ),
         (
-            Asked(1, TRN2, 3, ends_by_ns=at("2026-01-09 11:30")),
+            SearchRequest(1, TRN2, 3, ends_by_ns=at("2026-01-09 11:30")),
             "; 2 instances from 2026-01-05 10:30 UTC on would fit",
         ),
-        (Asked(1, TRN2, 64), "; 2 instances from 2026-01-05 10:30 UTC on would fit"),
+        (SearchRequest(1, TRN2, 64), "; 2 instances from 2026-01-05 10:30 UTC on would fit"),
         (
-            Asked(14, TRN2, 2, ends_by_ns=at("2026-02-04 11:30")),
+            SearchRequest(14, TRN2, 2, ends_by_ns=at("2026-02-04 11:30")),
             "; 3 days from 2026-01-05 10:30 UTC on would fit",
         ),
-        (Asked(1, TRN1, 2), "; 1 instances from 2026-01-05 10:30 UTC on would fit"),
+        (SearchRequest(1, TRN1, 2), "; 1 instances from 2026-01-05 10:30 UTC on would fit"),
     ],
 )
-def test_the_nearest_that_fits_is_named(asked: Asked, told: str) -> None:
+def test_the_nearest_that_fits_is_named(search_request: SearchRequest, told: str) -> None:
     """Where nothing is free, the longest shorter time is named, or where there is none the most instances."""
     ledger = ledger_of(pool_of((TRN2, "a", 2), (TRN2, "b", 1), (TRN1, "b", 1)))
     enter(ledger, TRN2, (0, 1), "2026-01-07 11:30", "2026-02-04 11:30")
-    rule, text = refused(lambda: ledger.offerings(asked))
+    rule, text = refused(lambda: ledger.offerings(search_request))
     assert rule is Rule.CAPACITY
     assert text.endswith(told)
 
@@ -78,16 +78,16 @@ def test_an_ultraserver_has_no_part() -> None:
     """Where no UltraServer is free a shorter time is named, and never fewer instances."""
     ledger = small()
     enter(ledger, TRN2U, (0, 1, 2, 3), "2026-01-01 11:30", "2026-02-26 11:30")
-    buy(ledger, Asked(1, ultraservers=1, starts_from_ns=at("2026-02-28 11:30")))
+    buy(ledger, SearchRequest(1, ultraservers=1, starts_from_ns=at("2026-02-28 11:30")))
     rule, text = refused(
-        lambda: ledger.offerings(Asked(7, ultraservers=1, ends_by_ns=at("2026-03-04 11:30")))
+        lambda: ledger.offerings(SearchRequest(7, ultraservers=1, ends_by_ns=at("2026-03-04 11:30")))
     )
     assert rule is Rule.CAPACITY
     assert text.endswith(
         "an UltraServer is not free for 7 days; 3 days from 2026-03-01 11:30 UTC on would fit"
     )
     rule, text = refused(
-        lambda: ledger.offerings(Asked(1, ultraservers=1, ends_by_ns=at("2026-02-26 11:30")))
+        lambda: ledger.offerings(SearchRequest(1, ultraservers=1, ends_by_ns=at("2026-02-26 11:30")))
     )
     assert text.endswith("nor is less of it or a shorter time")
 
@@ -95,7 +95,7 @@ def test_an_ultraserver_has_no_part() -> None:
 def test_no_partial_day_is_named_that_is_too_short() -> None:
     """45 minutes before the end of the day are not named as the day that is left: nobody could buy them."""
     ledger = ledger_of(pool_of((TRN2, "a", 1)), at("2026-01-05 10:15"))
-    buy(ledger, Asked(7, TRN2, starts_from_ns=at("2026-01-05 11:30")))
-    rule, text = refused(lambda: ledger.offerings(Asked(2, TRN2, ends_by_ns=at("2026-01-12 11:30"))))
+    buy(ledger, SearchRequest(7, TRN2, starts_from_ns=at("2026-01-05 11:30")))
+    rule, text = refused(lambda: ledger.offerings(SearchRequest(2, TRN2, ends_by_ns=at("2026-01-12 11:30"))))
     assert rule is Rule.CAPACITY
     assert text.endswith("1 x trn2.48xlarge is not free for 2 days, nor is less of it or a shorter time")

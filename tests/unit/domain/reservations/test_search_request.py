@@ -18,7 +18,14 @@ from support.sim.capacity_account import (
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.reservations.pool import Pool
 from trnfleet.domain.reservations.rules import Rule, utc
-from trnfleet.domain.reservations.search_request import Asked, Goods, goods_of, spans_of, starts_of, zones_of
+from trnfleet.domain.reservations.search_request import (
+    OfferingKind,
+    SearchRequest,
+    offering_kind_of,
+    spans_of,
+    starts_of,
+    zones_of,
+)
 
 POOL = pool_of((TRN2, "a", 3), (TRN2, "b", 1), (TRN1, "b", 2), ultraservers=["a", "c"])
 SOONEST_NS = NOW_NS + 30 * MINUTE_NS
@@ -28,64 +35,70 @@ LATEST_NS = NOW_NS + 56 * DAY_NS
 @pytest.mark.parametrize("count", [1, 64])
 def test_a_block_has_up_to_64_instances(count: int) -> None:
     """1 and 64 instances are a block, and one is what is meant where no number is told."""
-    assert goods_of(Asked(1, TRN2, count), POOL) == Goods(TRN2, count, is_ultraserver=False)
-    assert goods_of(Asked(1, TRN2), POOL) == Goods(TRN2, 1, is_ultraserver=False)
+    assert offering_kind_of(SearchRequest(1, TRN2, count), POOL) == OfferingKind(
+        TRN2, count, is_ultraserver=False
+    )
+    assert offering_kind_of(SearchRequest(1, TRN2), POOL) == OfferingKind(TRN2, 1, is_ultraserver=False)
 
 
 @pytest.mark.parametrize(("count", "near"), [(-1, 1), (0, 1), (65, 64), (10**6, 64)])
 def test_other_numbers_are_refused(count: int, near: int) -> None:
     """No instance, or 65, are refused with the nearest number that is possible."""
-    rule, text = refused(lambda: goods_of(Asked(1, TRN2, count), POOL))
+    rule, text = refused(lambda: offering_kind_of(SearchRequest(1, TRN2, count), POOL))
     assert rule is Rule.BLOCK_SIZE
     assert text.endswith(f"a block has 1 to 64 instances, not {count}; {near} would fit")
 
 
 @pytest.mark.parametrize(
-    "asked",
-    [Asked(1, ultraservers=1), Asked(1, TRN2U, ultraservers=1), Asked(1, instances=4, ultraservers=1)],
+    "search_request",
+    [
+        SearchRequest(1, ultraservers=1),
+        SearchRequest(1, TRN2U, ultraservers=1),
+        SearchRequest(1, instances=4, ultraservers=1),
+    ],
 )
-def test_one_ultraserver_is_a_block(asked: Asked) -> None:
+def test_one_ultraserver_is_a_block(search_request: SearchRequest) -> None:
     """An UltraServer is four instances of its type, whether or not that is said."""
-    assert goods_of(asked, POOL) == Goods(TRN2U, 4, is_ultraserver=True)
+    assert offering_kind_of(search_request, POOL) == OfferingKind(TRN2U, 4, is_ultraserver=True)
 
 
 @pytest.mark.parametrize(
-    ("asked", "rule", "says"),
+    ("search_request", "rule", "says"),
     [
-        (Asked(1, ultraservers=0), Rule.ONE_ULTRASERVER, "one UltraServer, not 0"),
-        (Asked(1, ultraservers=2), Rule.ONE_ULTRASERVER, "one UltraServer, not 2"),
-        (Asked(1, instances=3, ultraservers=1), Rule.ULTRASERVER_ONLY, "has 4 instances, not 3"),
-        (Asked(1, instances=5, ultraservers=1), Rule.ULTRASERVER_ONLY, "has 4 instances, not 5"),
-        (Asked(1, TRN2, ultraservers=1), Rule.INSTANCE_TYPE, f"instances are {TRN2U}, not {TRN2}"),
-        (Asked(1, TRN2U), Rule.ULTRASERVER_ONLY, "sold as an UltraServer only"),
-        (Asked(1), Rule.INSTANCE_TYPE, "choose from trn1.32xlarge, trn2.48xlarge"),
+        (SearchRequest(1, ultraservers=0), Rule.ONE_ULTRASERVER, "one UltraServer, not 0"),
+        (SearchRequest(1, ultraservers=2), Rule.ONE_ULTRASERVER, "one UltraServer, not 2"),
+        (SearchRequest(1, instances=3, ultraservers=1), Rule.ULTRASERVER_ONLY, "has 4 instances, not 3"),
+        (SearchRequest(1, instances=5, ultraservers=1), Rule.ULTRASERVER_ONLY, "has 4 instances, not 5"),
+        (SearchRequest(1, TRN2, ultraservers=1), Rule.INSTANCE_TYPE, f"instances are {TRN2U}, not {TRN2}"),
+        (SearchRequest(1, TRN2U), Rule.ULTRASERVER_ONLY, "sold as an UltraServer only"),
+        (SearchRequest(1), Rule.INSTANCE_TYPE, "choose from trn1.32xlarge, trn2.48xlarge"),
         (
-            Asked(1, "trn2.48xlarg"),
+            SearchRequest(1, "trn2.48xlarg"),
             Rule.INSTANCE_TYPE,
             "there is no trn2.48xlarg here; did you mean 'trn2.48xlarge'?",
         ),
-        (Asked(1, ""), Rule.INSTANCE_TYPE, "choose from trn1.32xlarge, trn2.48xlarge"),
+        (SearchRequest(1, ""), Rule.INSTANCE_TYPE, "choose from trn1.32xlarge, trn2.48xlarge"),
     ],
 )
-def test_what_is_not_sold(asked: Asked, rule: Rule, says: str) -> None:
+def test_what_is_not_sold(search_request: SearchRequest, rule: Rule, says: str) -> None:
     """What nobody can buy is refused, and the types that are named instead can be bought by name."""
-    got, text = refused(lambda: goods_of(asked, POOL))
+    got, text = refused(lambda: offering_kind_of(search_request, POOL))
     assert got is rule
     assert says in text
 
 
 def test_no_ultraserver_where_there_is_none() -> None:
     """An UltraServer is not looked for in a fleet without one."""
-    rule, text = refused(lambda: goods_of(Asked(1, ultraservers=1), pool_of((TRN2, "a", 1))))
+    rule, text = refused(lambda: offering_kind_of(SearchRequest(1, ultraservers=1), pool_of((TRN2, "a", 1))))
     assert rule is Rule.INSTANCE_TYPE
     assert f"there is no {TRN2U} here" in text
 
 
 def test_zones_are_those_of_the_type() -> None:
     """Without a zone all that have the type are looked in, in order; with one, that alone."""
-    goods = goods_of(Asked(1, TRN2), POOL)
-    assert zones_of(Asked(1, TRN2), goods, POOL) == ["a", "b"]
-    assert zones_of(Asked(1, TRN2, zone="b"), goods, POOL) == ["b"]
+    kind = offering_kind_of(SearchRequest(1, TRN2), POOL)
+    assert zones_of(SearchRequest(1, TRN2), kind, POOL) == ["a", "b"]
+    assert zones_of(SearchRequest(1, TRN2, zone="b"), kind, POOL) == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +112,11 @@ def test_zones_are_those_of_the_type() -> None:
 )
 def test_no_block_spans_zones(zone: str, says: str) -> None:
     """A zone without the type, several at once, or all of them are refused."""
-    rule, text = refused(lambda: zones_of(Asked(1, TRN2, zone=zone), goods_of(Asked(1, TRN2), POOL), POOL))
+    rule, text = refused(
+        lambda: zones_of(
+            SearchRequest(1, TRN2, zone=zone), offering_kind_of(SearchRequest(1, TRN2), POOL), POOL
+        )
+    )
     assert rule is Rule.SINGLE_ZONE
     assert says in text
 
@@ -115,7 +132,7 @@ def test_no_block_spans_zones(zone: str, says: str) -> None:
 )
 def test_the_soonest_start_is_a_whole_minute(now_off_ns: int, start: str) -> None:
     """Where no start is asked for, the first whole minute that is 30 minutes ahead is taken."""
-    assert starts_of(Asked(1), NOW_NS + now_off_ns)[0] == at(start)
+    assert starts_of(SearchRequest(1), NOW_NS + now_off_ns)[0] == at(start)
 
 
 @pytest.mark.parametrize(
@@ -124,14 +141,14 @@ def test_the_soonest_start_is_a_whole_minute(now_off_ns: int, start: str) -> Non
 )
 def test_a_start_30_minutes_ahead(off_ns: int, first_ns: int) -> None:
     """From 30 minutes ahead on a start can be asked for; blocks then start at the next whole minute."""
-    assert starts_of(Asked(1, starts_from_ns=SOONEST_NS + off_ns), NOW_NS) == (first_ns, LATEST_NS)
+    assert starts_of(SearchRequest(1, starts_from_ns=SOONEST_NS + off_ns), NOW_NS) == (first_ns, LATEST_NS)
 
 
 @pytest.mark.parametrize("off_ns", [-1, -DAY_NS])
 def test_a_start_too_soon(off_ns: int) -> None:
     """A nanosecond less than 30 minutes ahead is too soon, and what is named instead is not."""
-    asked = Asked(1, starts_from_ns=SOONEST_NS + off_ns)
-    rule, text = refused(lambda: starts_of(asked, NOW_NS))
+    search_request = SearchRequest(1, starts_from_ns=SOONEST_NS + off_ns)
+    rule, text = refused(lambda: starts_of(search_request, NOW_NS))
     assert rule is Rule.STARTS_TOO_SOON
     assert f"not at {utc(SOONEST_NS + off_ns)}; 2026-01-05 10:30 UTC would fit" in text
 
@@ -139,16 +156,18 @@ def test_a_start_too_soon(off_ns: int) -> None:
 def test_what_is_named_instead_of_a_start_too_soon_is_late_enough() -> None:
     """Between two minutes the start that is named is the later one, which is not too soon itself."""
     now_ns = NOW_NS + SECOND_NS
-    rule, text = refused(lambda: starts_of(Asked(1, starts_from_ns=NOW_NS), now_ns))
+    rule, text = refused(lambda: starts_of(SearchRequest(1, starts_from_ns=NOW_NS), now_ns))
     assert rule is Rule.STARTS_TOO_SOON
     assert "2026-01-05 10:31 UTC would fit" in text
-    assert starts_of(Asked(1, starts_from_ns=at("2026-01-05 10:31")), now_ns)[0] == at("2026-01-05 10:31")
+    assert starts_of(SearchRequest(1, starts_from_ns=at("2026-01-05 10:31")), now_ns)[0] == at(
+        "2026-01-05 10:31"
+    )
 
 
 def test_a_start_8_weeks_ahead() -> None:
     """8 weeks ahead is the latest start; a nanosecond more is refused."""
-    assert starts_of(Asked(2, starts_from_ns=LATEST_NS), NOW_NS) == (LATEST_NS, LATEST_NS)
-    rule, text = refused(lambda: starts_of(Asked(2, starts_from_ns=LATEST_NS + 1), NOW_NS))
+    assert starts_of(SearchRequest(2, starts_from_ns=LATEST_NS), NOW_NS) == (LATEST_NS, LATEST_NS)
+    rule, text = refused(lambda: starts_of(SearchRequest(2, starts_from_ns=LATEST_NS + 1), NOW_NS))
     assert rule is Rule.STARTS_TOO_LATE
     assert text.endswith("not at 2026-03-02 10:01 UTC; 2026-03-02 10:00 UTC is the latest")
 
@@ -156,8 +175,8 @@ def test_a_start_8_weeks_ahead() -> None:
 def test_a_block_ends_by_when_it_is_asked_to() -> None:
     """A block that ends at the instant asked for is in time; asked for a nanosecond sooner there is none."""
     end_ns = at("2026-01-07 11:30")
-    assert starts_of(Asked(3, ends_by_ns=end_ns), NOW_NS)[0] == SOONEST_NS
-    rule, text = refused(lambda: starts_of(Asked(3, ends_by_ns=end_ns - 1), NOW_NS))
+    assert starts_of(SearchRequest(3, ends_by_ns=end_ns), NOW_NS)[0] == SOONEST_NS
+    rule, text = refused(lambda: starts_of(SearchRequest(3, ends_by_ns=end_ns - 1), NOW_NS))
     assert rule is Rule.DATES
     assert text.endswith(
         "3 days from 2026-01-05 10:30 UTC on end at 2026-01-07 11:30 UTC, after 2026-01-07 11:29 UTC; 2 would fit"
@@ -166,8 +185,10 @@ def test_a_block_ends_by_when_it_is_asked_to() -> None:
 
 def test_nothing_fits_before_its_start() -> None:
     """An end before the start is refused, and nothing is named that would fit."""
-    asked = Asked(1, starts_from_ns=at("2026-01-08 12:00"), ends_by_ns=at("2026-01-06 12:00"))
-    rule, text = refused(lambda: starts_of(asked, NOW_NS))
+    search_request = SearchRequest(
+        1, starts_from_ns=at("2026-01-08 12:00"), ends_by_ns=at("2026-01-06 12:00")
+    )
+    rule, text = refused(lambda: starts_of(search_request, NOW_NS))
     assert rule is Rule.DATES
     assert text.endswith("nothing fits in between")
 
@@ -176,34 +197,36 @@ def test_nothing_fits_before_its_start() -> None:
 def test_the_shortest_partial_day(minutes: int, expected: bool) -> None:
     """A partial day is sold alone from an hour on; with another day after it, however short it is."""
     start_ns = at("2026-01-06 11:30") - minutes * MINUTE_NS
-    assert ((start_ns, at("2026-01-06 11:30")) in spans_of(Asked(1), start_ns, LATEST_NS)) is expected
-    assert (start_ns, at("2026-01-07 11:30")) in spans_of(Asked(2), start_ns, LATEST_NS)
+    assert ((start_ns, at("2026-01-06 11:30")) in spans_of(SearchRequest(1), start_ns, LATEST_NS)) is expected
+    assert (start_ns, at("2026-01-07 11:30")) in spans_of(SearchRequest(2), start_ns, LATEST_NS)
 
 
 def test_a_partial_day_too_short_is_refused_by_name() -> None:
     """Where only a partial day under an hour could be sold, the refusal says how long it would be and what to ask for."""
-    asked = Asked(1, starts_from_ns=at("2026-01-06 10:45"), ends_by_ns=at("2026-01-06 11:30"))
-    rule, text = refused(lambda: starts_of(asked, NOW_NS))
+    search_request = SearchRequest(
+        1, starts_from_ns=at("2026-01-06 10:45"), ends_by_ns=at("2026-01-06 11:30")
+    )
+    rule, text = refused(lambda: starts_of(search_request, NOW_NS))
     assert rule is Rule.DURATION
     assert "a partial day is sold from 60 minutes on, not 45" in text
     late_ns = at("2026-03-02 11:15")
     now_ns = late_ns - 56 * DAY_NS
-    rule, text = refused(lambda: starts_of(Asked(1, starts_from_ns=late_ns), now_ns))
+    rule, text = refused(lambda: starts_of(SearchRequest(1, starts_from_ns=late_ns), now_ns))
     assert rule is Rule.DURATION
     assert text.endswith("not 15, and blocks end at 11:30 UTC; 2 would fit")
 
 
 def test_spans_go_on_from_day_to_day() -> None:
     """After the first start come the ends of days, up to and with the last start, and all end at 11:30 UTC."""
-    spans = spans_of(Asked(2), SOONEST_NS, at("2026-01-07 11:30"))
+    spans = spans_of(SearchRequest(2), SOONEST_NS, at("2026-01-07 11:30"))
     assert spans == [
         (SOONEST_NS, at("2026-01-06 11:30")),
         (at("2026-01-05 11:30"), at("2026-01-07 11:30")),
         (at("2026-01-06 11:30"), at("2026-01-08 11:30")),
         (at("2026-01-07 11:30"), at("2026-01-09 11:30")),
     ]
-    assert spans_of(Asked(2), SOONEST_NS, at("2026-01-07 11:30") - 1) == spans[:-1]
-    assert spans_of(Asked(2, ends_by_ns=at("2026-01-08 11:30")), SOONEST_NS, LATEST_NS) == spans[:3]
+    assert spans_of(SearchRequest(2), SOONEST_NS, at("2026-01-07 11:30") - 1) == spans[:-1]
+    assert spans_of(SearchRequest(2, ends_by_ns=at("2026-01-08 11:30")), SOONEST_NS, LATEST_NS) == spans[:3]
 
 
 def test_a_pool_knows_each_cluster_s_zone() -> None:
@@ -262,5 +285,7 @@ def test_what_is_in_use_on_demand_is_not_sold() -> None:
 def test_hours_are_what_was_seen() -> None:
     """Starts at 03:30 give 8 hours for one day and 32 for two, as in offerings that were seen."""
     start_ns = at("2026-01-06 03:30")
-    lasts = [end - start for days in (1, 2) for start, end in spans_of(Asked(days), start_ns, start_ns)]
+    lasts = [
+        end - start for days in (1, 2) for start, end in spans_of(SearchRequest(days), start_ns, start_ns)
+    ]
     assert lasts == [8 * HOUR_NS, 32 * HOUR_NS]

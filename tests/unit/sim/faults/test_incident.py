@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.sim.small_fleet import IDLE, SERVE, TRAIN, Trouble
+from support.sim.small_fleet import IDLE, SERVE, TRAIN, SmallFleet
 
 from trnfleet.domain.faults import FAULTS, Recovery
 from trnfleet.domain.targets import resolve
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 INSTANCE = f"{TRAIN}/trn2u-0001-2"
 CHIP = f"{INSTANCE}/chip05"
-TROUBLE = Trouble()
+TROUBLE = SmallFleet()
 
 
 def incident(

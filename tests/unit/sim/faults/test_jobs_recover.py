@@ -98,8 +98,8 @@ def test_a_training_job_comes_back_from_every_fault(engine: Engine, name: str) -
     links = engine.layout.links_mask[engine.layout.instance_of_chip]
     assert np.array_equal(engine.columns["links_up"], links)
     for pace in ("compute", "link", "efa", "storage", "capacity", "cohort"):
-        assert (getattr(incidents.paces, pace) == 1.0).all(), pace
-    assert not incidents.paces.halt.any()
+        assert (getattr(incidents.slowdowns, pace) == 1.0).all(), pace
+    assert not incidents.slowdowns.halt.any()
 
 
 @pytest.mark.parametrize("name", ON_ONE_INSTANCE)

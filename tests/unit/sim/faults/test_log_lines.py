@@ -1,30 +1,31 @@
 from __future__ import annotations
 
 import pytest
-from support.sim.small_fleet import IDLE, TRAIN, Trouble
+from support.sim.small_fleet import IDLE, TRAIN, SmallFleet
 
 from trnfleet.domain.faults import FAULTS, Reaction
 from trnfleet.domain.severity import Severity
 from trnfleet.domain.targets import resolve
-from trnfleet.sim.events import Occurrence
+from trnfleet.sim.events import SimEvent
 from trnfleet.sim.faults.incident import Incident, Step, make
-from trnfleet.sim.faults.log_lines import Teller
+from trnfleet.sim.faults.log_lines import LogWriter
 from trnfleet.sim.ids import ec2_id, serial_number
+from trnfleet.sim.rng import Rng
 
 INSTANCE = f"{TRAIN}/trn2u-0001-2"
 CHIP = f"{INSTANCE}/chip11"
-SEED = 7
-TROUBLE = Trouble(seed=SEED)
-TELLER = Teller(TROUBLE.layout, ("train", "serve"), SEED)
+RNG = Rng(7)
+FLEET = SmallFleet()
+WRITER = LogWriter(FLEET.layout, ("train", "serve"), RNG)
 
 
 def incident(fault: str, target: str = CHIP) -> Incident:
-    (found,) = resolve(TROUBLE.layout, FAULTS[fault], target, lambda count, _: list(range(count)))
-    return make(TROUBLE.layout, TROUBLE.placement, FAULTS[fault], found, 100.0)
+    (found,) = resolve(FLEET.layout, FAULTS[fault], target, lambda count, _: list(range(count)))
+    return make(FLEET.layout, FLEET.placement, FAULTS[fault], found, 100.0)
 
 
-def steps(each: Incident, generation: int = 0) -> list[Occurrence]:
-    return [event for at_s, step in each.steps() for event in TELLER.step(each, step, at_s, generation)]
+def steps(each: Incident, generation: int = 0) -> list[SimEvent]:
+    return [event for at_s, step in each.steps() for event in WRITER.step(each, step, at_s, generation)]
 
 
 @pytest.mark.parametrize(
@@ -41,15 +42,15 @@ def test_the_kernel_names_the_hardware_that_failed(
     fault: str, error: str, action: str, generation: int
 ) -> None:
     """Published: the driver's line with error, instance, host, device, serial number and action (nrt-troubleshoot)."""
-    (line,) = TELLER.begin(incident(fault), generation)
-    assert line == Occurrence(
+    (line,) = WRITER.begin(incident(fault), generation)
+    assert line == SimEvent(
         100.0,
         CHIP,
         "hardware",
         fault,
         Severity.CRITICAL,
-        f"NEURON_HW_ERR={error} instance-id={ec2_id(SEED, INSTANCE, generation)} hostname=trn2u-0001-2 nd-id=11 nc-id=0 "
-        f"serial-num={serial_number(SEED, CHIP, generation)} action={action}",
+        f"NEURON_HW_ERR={error} instance-id={ec2_id(RNG, INSTANCE, generation)} hostname=trn2u-0001-2 nd-id=11 nc-id=0 "
+        f"serial-num={serial_number(RNG, CHIP, generation)} action={action}",
         "train",
     )
 
@@ -68,7 +69,7 @@ def test_the_kernel_names_the_hardware_that_failed(
 )  # fmt: skip
 def test_the_runtime_says_how_executions_end(fault: str, name: str, words: str, status: str) -> None:
     """Published words and statuses (nrt-troubleshoot, nrt_status.h), for this device and the job that it concerns."""
-    (event,) = TELLER.failure(incident(fault), 130.0)
+    (event,) = WRITER.failure(incident(fault), 130.0)
     assert (event.time_s, event.path, event.source, event.name) == (130.0, CHIP, "runtime", name)
     assert (event.severity, event.job, event.nrt) == (Severity.CRITICAL, "train", FAULTS[fault].nrt)
     assert words in event.text
@@ -79,14 +80,14 @@ def test_the_runtime_says_how_executions_end(fault: str, name: str, words: str, 
 def test_where_no_job_runs_no_execution_fails(fault: str) -> None:
     """A runtime that is not there says nothing, and no job is named."""
     idle = incident(fault, f"{IDLE}/trn2-0001/chip03")
-    assert list(TELLER.failure(idle, 130.0)) == []
-    assert all(event.job is None and event.nrt is None for event in TELLER.begin(idle, 0))
+    assert list(WRITER.failure(idle, 130.0)) == []
+    assert all(event.job is None and event.nrt is None for event in WRITER.begin(idle, 0))
 
 
 @pytest.mark.parametrize("fault", [name for name, fault in FAULTS.items() if fault.reaction is Reaction.HANG])
 def test_no_log_tells_of_a_hang_when_it_begins(fault: str) -> None:
     """Nothing has failed yet: that comes with the timeout."""
-    assert list(TELLER.begin(incident(fault), 0)) == []
+    assert list(WRITER.begin(incident(fault), 0)) == []
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_no_log_tells_of_a_hang_when_it_begins(fault: str) -> None:
 )
 def test_each_fault_is_told_by_who_would_know(fault: str, target: str, source: str, text: str) -> None:
     """The driver, the network, EC2 (its event codes are published) or those who run the site."""
-    (event,) = TELLER.begin(incident(fault, target), 0)
+    (event,) = WRITER.begin(incident(fault, target), 0)
     assert (event.source, event.text, event.path) == (source, text, target.partition(":")[0])
     assert event.severity == FAULTS[fault].severity
 
@@ -120,7 +121,7 @@ def test_a_recovery_is_told_step_by_step() -> None:
     ]
     assert {event.path for event in told} == {INSTANCE}
     assert {event.severity for event in told} == {Severity.INFO}
-    assert told[3].text == f"{INSTANCE} is replaced by {ec2_id(SEED, INSTANCE, 1)}"
+    assert told[3].text == f"{INSTANCE} is replaced by {ec2_id(RNG, INSTANCE, 1)}"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +148,7 @@ def test_a_repair_names_the_link_itself() -> None:
 
 def test_an_end_is_told_of_the_target() -> None:
     """By who told of the begin."""
-    (event,) = TELLER.end(incident("nic_down", INSTANCE), 1_000.0)
+    (event,) = WRITER.end(incident("nic_down", INSTANCE), 1_000.0)
     assert (event.time_s, event.source, event.name, event.severity) == (
         1_000.0,
         "network",
@@ -160,4 +161,4 @@ def test_an_end_is_told_of_the_target() -> None:
 @pytest.mark.parametrize("step", [Step.BEGIN, Step.END])
 def test_only_steps_of_a_recovery_are_steps(step: Step) -> None:
     """Begin and end have words of their own."""
-    assert list(TELLER.step(incident("sram_uncorrectable"), step, 100.0, 0)) == []
+    assert list(WRITER.step(incident("sram_uncorrectable"), step, 100.0, 0)) == []

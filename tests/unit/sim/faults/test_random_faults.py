@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.sim.small_fleet import Trouble
+from support.sim.small_fleet import SmallFleet
 
 import trnfleet.sim.faults.random_faults as random_faults_module
 from trnfleet.domain.faults import FAULTS
 from trnfleet.domain.scenario import Rates
 from trnfleet.errors import ConfigError
-from trnfleet.sim.faults.random_faults import HIGHEST_MEAN, STRETCH_S, STRETCHES, Wear, WearProcess
-from trnfleet.sim.rng import Noise
+from trnfleet.sim.faults.random_faults import HIGHEST_MEAN, STRETCH_S, STRETCHES, RandomFault, RandomFaults
+from trnfleet.sim.rng import Rng
 
 DAY_S = 86_400.0
 BY_THEMSELVES = {name for name, fault in FAULTS.items() if fault.rate_per_device_day is not None}
@@ -20,11 +20,11 @@ BY_THEMSELVES = {name for name, fault in FAULTS.items() if fault.rate_per_device
 
 def process(
     acceleration: float = 1.0, chips: int = 16_384, seed: int = 3, **rates: tuple[str, ...]
-) -> WearProcess:
-    return WearProcess(Noise(seed), Rates(acceleration=acceleration, **rates), chips)
+) -> RandomFaults:
+    return RandomFaults(Rng(seed), Rates(acceleration=acceleration, **rates), chips)
 
 
-def drawn(wear: WearProcess, end_s: float, window_s: float) -> list[Wear]:
+def drawn(wear: RandomFaults, end_s: float, window_s: float) -> list[RandomFault]:
     """Return what comes until `end_s`, asked for window by window."""
     found, windows = [], round(end_s / window_s)
     for number in range(1, windows + 1):
@@ -135,7 +135,7 @@ def test_what_a_seed_brings_stays() -> None:
 
 def test_without_rates_nothing_comes() -> None:
     """A scenario without `[rates]` is quiet for ever."""
-    assert WearProcess(Noise(1), None, 1_000_000).until(1e9) == []
+    assert RandomFaults(Rng(1), None, 1_000_000).until(1e9) == []
 
 
 def test_too_high_an_acceleration_is_refused() -> None:
@@ -153,7 +153,7 @@ def test_too_high_an_acceleration_is_refused() -> None:
 def test_wear_hits_what_the_fleet_has_and_heals() -> None:
     """Faults of chance begin and end like any other, at addresses of their scope, and the same for any windows."""
     rates = {"acceleration": 20_000.0}
-    fine, coarse = Trouble(rates=rates), Trouble(rates=rates)
+    fine, coarse = SmallFleet(rates=rates), SmallFleet(rates=rates)
     fine.go(3_000.0, 5.0)
     coarse.go(3_000.0, 500.0)
     assert fine.told == coarse.told
@@ -167,7 +167,7 @@ def test_wear_hits_what_the_fleet_has_and_heals() -> None:
 
 def test_wear_of_a_jobs_own_faults_spares_idle_chips() -> None:
     """A runtime that does not run does not crash: nothing is told of it."""
-    trouble = Trouble(rates={"acceleration": 300_000.0, "only": ["runtime_crash", "hang_collectives"]})
+    trouble = SmallFleet(rates={"acceleration": 300_000.0, "only": ["runtime_crash", "hang_collectives"]})
     trouble.go(10_000.0, 100.0)
     crashed = [event for event in trouble.told if event.name in {"runtime_crash", "hang_collectives"}]
     assert len(crashed) > 20

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.sim.small_fleet import IDLE, SERVE, TRAIN, Trouble
+from support.sim.small_fleet import IDLE, SERVE, TRAIN, SmallFleet
 
 from trnfleet.domain.faults import FAULTS, FaultScope, Reaction, Recovery
 from trnfleet.sim.jobs.slowdown import Halt
@@ -53,7 +53,7 @@ def over_s(name: str) -> float:
 @pytest.mark.parametrize("name", PHYSICAL)
 def test_every_fault_shows_and_then_all_is_as_before(name: str, place: str) -> None:
     """From its begin to just before its end something is there; at its end nothing is left but counters."""
-    trouble = Trouble(entry(name, target_of(name, place)))
+    trouble = SmallFleet(entry(name, target_of(name, place)))
     trouble.go(BEGIN_S)
     assert trouble.incidents.active(), "it begins at its instant"
     assert not trouble.columns["health"].any()
@@ -68,18 +68,18 @@ def test_every_fault_shows_and_then_all_is_as_before(name: str, place: str) -> N
     assert trouble.incidents.active()
     trouble.go(over_s(name) + 1.0)
     assert trouble.is_well()
-    assert bool(trouble.told) == fault.is_told
+    assert bool(trouble.told) == fault.is_logged
 
 
 @pytest.mark.parametrize("name", RECOVERING)
 def test_nothing_recovers_at_once(name: str) -> None:
     """A job that a fault has stopped stands still until the last step, each of which comes at its time."""
     fault = FAULTS[name]
-    trouble = Trouble(entry(name))
+    trouble = SmallFleet(entry(name))
     seen: list[tuple[float, int]] = []
     while trouble.at_s < over_s(name) + 2.0:
         trouble.go(trouble.at_s + 1.0)
-        halt = int(trouble.incidents.paces.halt[TRAINING])
+        halt = int(trouble.incidents.slowdowns.halt[TRAINING])
         if not seen or seen[-1][1] != halt:
             seen.append((trouble.at_s, halt))
     assert seen[0] == (1.0, Halt.NONE)
@@ -94,27 +94,27 @@ def test_nothing_recovers_at_once(name: str) -> None:
 
 def test_a_replacement_goes_step_by_step() -> None:
     """Failed, noticed, quarantined, drained, replaced, returned: the job waits without the instance that it needs."""
-    trouble = Trouble(entry("hbm_uncorrectable"))
+    trouble = SmallFleet(entry("hbm_uncorrectable"))
     chip, instance = (trouble.row(f"{TRAIN}/trn2u-0001-2/chip05"), trouble.row(f"{TRAIN}/trn2u-0001-2"))
     stages = FAULTS["hbm_uncorrectable"].stages
     incidents = trouble.incidents
     trouble.go(BEGIN_S + 1.0)
-    assert incidents.paces.halt[TRAINING] == Halt.DOWN
+    assert incidents.slowdowns.halt[TRAINING] == Halt.DOWN
     assert trouble.columns["mem_ecc_uncorrected"][chip] == 1
     assert not incidents.silent.any()
     drained_s = BEGIN_S + stages.detect_s + stages.quarantine_s + stages.drain_s
     trouble.go(drained_s - 0.5)
-    assert incidents.paces.halt[TRAINING] == Halt.DOWN
+    assert incidents.slowdowns.halt[TRAINING] == Halt.DOWN
     trouble.go(drained_s)
-    assert incidents.paces.halt[TRAINING] == Halt.WAITING
+    assert incidents.slowdowns.halt[TRAINING] == Halt.WAITING
     assert np.flatnonzero(incidents.silent).tolist() == [instance]
     trouble.go(drained_s + stages.mend_s)
     assert not incidents.silent.any()
     assert incidents.generation[instance] == incidents.boots[instance] == 1
     assert incidents.generation.sum() == 1
-    assert incidents.paces.halt[TRAINING] == Halt.WAITING, "not before its checks"
+    assert incidents.slowdowns.halt[TRAINING] == Halt.WAITING, "not before its checks"
     trouble.go(drained_s + stages.mend_s + stages.return_s)
-    assert incidents.paces.halt[TRAINING] == Halt.NONE
+    assert incidents.slowdowns.halt[TRAINING] == Halt.NONE
     trouble.go(trouble.at_s + 1.0)
     assert trouble.columns["mem_ecc_uncorrected"][chip] == 0, "another chip, which has counted nothing"
     times = {event.name: event.time_s for event in trouble.told}
@@ -134,7 +134,7 @@ def test_a_replacement_goes_step_by_step() -> None:
 
 def test_a_rebooted_instance_is_the_same_one() -> None:
     """It is silent while it boots, keeps its EC2 id and its counters, and has booted once more."""
-    trouble = Trouble(entry("firmware_heartbeat_lost"), entry("ecc_corrected_storm", at=1.0, lasts=4.0))
+    trouble = SmallFleet(entry("firmware_heartbeat_lost"), entry("ecc_corrected_storm", at=1.0, lasts=4.0))
     chip = trouble.row(f"{TRAIN}/trn2u-0001-2/chip05")
     trouble.go(BEGIN_S + 100.0)
     assert trouble.incidents.silent.sum() == 1
@@ -146,14 +146,14 @@ def test_a_rebooted_instance_is_the_same_one() -> None:
 
 def test_a_watchdog_ends_a_hang() -> None:
     """A hung job hangs until it is noticed, is then stopped, and starts again; no instance is touched."""
-    trouble = Trouble(entry("hang_collectives"))
+    trouble = SmallFleet(entry("hang_collectives"))
     stages = FAULTS["hang_collectives"].stages
     trouble.go(BEGIN_S + stages.detect_s - 0.5)
-    assert trouble.incidents.paces.halt.tolist() == [Halt.HANG, Halt.NONE]
+    assert trouble.incidents.slowdowns.halt.tolist() == [Halt.HANG, Halt.NONE]
     trouble.go(BEGIN_S + stages.detect_s)
-    assert trouble.incidents.paces.halt.tolist() == [Halt.DOWN, Halt.NONE]
+    assert trouble.incidents.slowdowns.halt.tolist() == [Halt.DOWN, Halt.NONE]
     trouble.go(over_s("hang_collectives"))
-    assert trouble.incidents.paces.halt.tolist() == [Halt.NONE, Halt.NONE]
+    assert trouble.incidents.slowdowns.halt.tolist() == [Halt.NONE, Halt.NONE]
     assert not trouble.incidents.boots.any()
     assert trouble.told[0].nrt == 1200
     assert trouble.told[0].job == "train"
@@ -162,49 +162,51 @@ def test_a_watchdog_ends_a_hang() -> None:
 @pytest.mark.parametrize(("name", "errors"), [("hang_compute", 1), ("hang_collectives", 0)])
 def test_a_hang_is_told_of_when_it_times_out(name: str, errors: int) -> None:
     """Published: executions time out after 30 s (nrt-troubleshoot); before that no log says a word and none has failed."""
-    trouble = Trouble(entry(name))
+    trouble = SmallFleet(entry(name))
     trouble.go(BEGIN_S + 29.5)
     assert trouble.told == []
     assert trouble.columns["exec_errors"].sum() == 0
-    assert trouble.incidents.paces.halt[TRAINING] == Halt.HANG
+    assert trouble.incidents.slowdowns.halt[TRAINING] == Halt.HANG
     trouble.go(BEGIN_S + 30.0)
     assert [(event.time_s, event.name, event.nrt) for event in trouble.told] == [
         (BEGIN_S + 30.0, name, FAULTS[name].nrt),
         (BEGIN_S + 30.0, "fault_detected", None),
     ]
-    assert trouble.incidents.paces.halt[TRAINING] == Halt.DOWN
+    assert trouble.incidents.slowdowns.halt[TRAINING] == Halt.DOWN
     trouble.go(BEGIN_S + 31.0)
     assert trouble.columns["exec_errors"].sum() == errors
 
 
 def test_a_drained_instance_stops_all_its_replicas() -> None:
     """One chip stops its own replica of four chips; its instance, once drained, all four that run on it."""
-    trouble = Trouble(entry("hbm_uncorrectable", target_of("hbm_uncorrectable", SERVE)), chips_per_replica=4)
+    trouble = SmallFleet(
+        entry("hbm_uncorrectable", target_of("hbm_uncorrectable", SERVE)), chips_per_replica=4
+    )
     stages = FAULTS["hbm_uncorrectable"].stages
     drained_s = BEGIN_S + stages.detect_s + stages.quarantine_s + stages.drain_s
     trouble.go(drained_s - 1.0)
-    assert trouble.incidents.paces.capacity[SERVING] == pytest.approx(1 - 0.98 / 16)
+    assert trouble.incidents.slowdowns.capacity[SERVING] == pytest.approx(1 - 0.98 / 16)
     for until_s in (drained_s, drained_s + stages.mend_s, over_s("hbm_uncorrectable") - 1.0):
         trouble.go(until_s)
-        assert trouble.incidents.paces.capacity[SERVING] == pytest.approx(1 - 0.98 / 4)
+        assert trouble.incidents.slowdowns.capacity[SERVING] == pytest.approx(1 - 0.98 / 4)
     trouble.go(over_s("hbm_uncorrectable") + 1.0)
     assert trouble.is_well()
 
 
 def test_a_retirement_lets_the_job_go_on_until_it_is_drained() -> None:
     """The notice alone stops nothing."""
-    trouble = Trouble(entry("instance_retirement"))
+    trouble = SmallFleet(entry("instance_retirement"))
     stages = FAULTS["instance_retirement"].stages
     drained_s = BEGIN_S + stages.detect_s + stages.quarantine_s + stages.drain_s
     trouble.go(drained_s - 1.0)
-    assert trouble.incidents.paces.halt[TRAINING] == Halt.NONE
+    assert trouble.incidents.slowdowns.halt[TRAINING] == Halt.NONE
     trouble.go(drained_s + 1.0)
-    assert trouble.incidents.paces.halt[TRAINING] == Halt.WAITING
+    assert trouble.incidents.slowdowns.halt[TRAINING] == Halt.WAITING
 
 
 def test_a_repair_may_be_asked_to_take_another_time() -> None:
     """`for` stretches all steps alike, until all is as it was."""
-    trouble = Trouble(entry("hbm_uncorrectable", lasts=79.0))
+    trouble = SmallFleet(entry("hbm_uncorrectable", lasts=79.0))
     scale = 79.0 / FAULTS["hbm_uncorrectable"].stages.total_s
     trouble.go(BEGIN_S + 78.0)
     assert trouble.incidents.active()
@@ -216,26 +218,26 @@ def test_a_repair_may_be_asked_to_take_another_time() -> None:
 
 def test_a_serving_job_loses_a_replica_and_not_its_processes() -> None:
     """One of four replicas is out while its instance is; the job is never halted."""
-    trouble = Trouble(entry("sram_uncorrectable", target_of("sram_uncorrectable", SERVE)))
+    trouble = SmallFleet(entry("sram_uncorrectable", target_of("sram_uncorrectable", SERVE)))
     trouble.go(BEGIN_S + 100.0)
-    assert not trouble.incidents.paces.halt.any()
-    assert trouble.incidents.paces.capacity[SERVING] == pytest.approx(0.75, abs=0.01)
+    assert not trouble.incidents.slowdowns.halt.any()
+    assert trouble.incidents.slowdowns.capacity[SERVING] == pytest.approx(0.75, abs=0.01)
     assert trouble.incidents.apart == {trouble.row(f"{SERVE}/trn2u-0002-2")}
 
 
 @pytest.mark.parametrize(("chips_per_replica", "left"), [(16, 1.0), (32, 1.0), (64, 0.02)])
 def test_a_split_takes_only_replicas_that_reach_over_both_racks(chips_per_replica: int, left: float) -> None:
     """Instances 0 and 1 are in one rack, 2 and 3 in the other (the driver's election of node ids)."""
-    trouble = Trouble(entry("ultraserver_split", SERVE), chips_per_replica=chips_per_replica)
+    trouble = SmallFleet(entry("ultraserver_split", SERVE), chips_per_replica=chips_per_replica)
     trouble.go(BEGIN_S + 5.0)
-    assert trouble.incidents.paces.capacity[SERVING] == pytest.approx(left)
+    assert trouble.incidents.slowdowns.capacity[SERVING] == pytest.approx(left)
     trouble.go(over_s("ultraserver_split") + 1.0)
     assert trouble.is_well()
 
 
 def test_nothing_happens_to_what_is_switched_off() -> None:
     """An instance that is down cannot fail; what it shares with others can."""
-    trouble = Trouble(
+    trouble = SmallFleet(
         entry("instance_reboot"),
         entry("hbm_uncorrectable", at=BEGIN_S + 20.0),
         entry("straggler", at=BEGIN_S + 20.0),
@@ -255,7 +257,7 @@ def test_nothing_happens_to_what_is_switched_off() -> None:
 
 def test_new_hardware_ends_what_was_wrong_with_the_old() -> None:
     """A straggler and a lost link go with the instance, and that is told; one elsewhere stays."""
-    trouble = Trouble(
+    trouble = SmallFleet(
         entry("straggler", f"{TRAIN}/trn2u-0001-2/chip07", lasts="1d"),
         entry("chip_throttle", f"{TRAIN}/trn2u-0001-2/chip08", lasts="1d"),
         entry("straggler", f"{TRAIN}/trn2u-0001-1/chip07", magnitude=50.0, lasts="1d"),
@@ -264,7 +266,7 @@ def test_new_hardware_ends_what_was_wrong_with_the_old() -> None:
     )
     trouble.go(over_s("hbm_uncorrectable"))
     assert [each.address for each in trouble.incidents.active()] == [f"{TRAIN}/trn2u-0001-1/chip07"]
-    assert trouble.incidents.paces.compute[TRAINING] == 0.5
+    assert trouble.incidents.slowdowns.compute[TRAINING] == 0.5
     trouble.go(trouble.at_s + 600.0)
     assert not trouble.columns["mem_ecc_corrected"].any()
     over = [event for event in trouble.told if event.name == "fault_over"]
@@ -276,7 +278,7 @@ def test_new_hardware_ends_what_was_wrong_with_the_old() -> None:
 
 def test_one_replacement_is_enough_for_many_chips() -> None:
     """Sixteen chips that fail at once are one instance's, which is replaced once."""
-    trouble = Trouble(entry("dma_abort", f"{TRAIN}/trn2u-0001-2/*"))
+    trouble = SmallFleet(entry("dma_abort", f"{TRAIN}/trn2u-0001-2/*"))
     trouble.go(over_s("dma_abort") + 1.0)
     assert trouble.is_well()
     assert trouble.incidents.generation.max() == trouble.incidents.generation.sum() == 1
@@ -285,7 +287,7 @@ def test_one_replacement_is_enough_for_many_chips() -> None:
 
 def test_a_replaced_instance_can_fail_again() -> None:
     """However many failures took the old one down at a time, none of them still holds the new one for down."""
-    trouble = Trouble(
+    trouble = SmallFleet(
         *(entry("dma_abort", f"{TRAIN}/trn2u-0001-2/chip0{n}", at=BEGIN_S + n) for n in range(4))
     )
     trouble.go(over_s("dma_abort") + 4.0)
@@ -301,7 +303,7 @@ def test_a_replaced_instance_can_fail_again() -> None:
 )
 def test_one_reboot_or_reload_is_enough_for_many_chips(name: str, told: str) -> None:
     """Sixteen chips that need it at once get it once; other instances are none of it."""
-    trouble = Trouble(
+    trouble = SmallFleet(
         entry(name, f"{TRAIN}/trn2u-0001-2/*"), entry(name, f"{TRAIN}/trn2u-0001-3/chip00", at=12.0)
     )
     trouble.go(over_s(name) + 3.0)
@@ -314,7 +316,7 @@ def test_a_reboot_starts_the_agent_again() -> None:
     """An agent that was silent speaks once its instance is back; a straggler is none the better for it."""
     silent = entry("agent_silent", at=1.0, lasts="1d")
     slow = entry("straggler", f"{TRAIN}/trn2u-0001-2/chip09", at=1.0, lasts="1d")
-    trouble = Trouble(silent, slow, entry("instance_reboot"))
+    trouble = SmallFleet(silent, slow, entry("instance_reboot"))
     trouble.go(BEGIN_S + FAULTS["instance_reboot"].stages.mend_s - 1.0)
     assert trouble.incidents.silent.sum() == 1
     trouble.go(over_s("instance_reboot") + 1.0)
@@ -325,10 +327,10 @@ def test_a_reboot_starts_the_agent_again() -> None:
 @pytest.mark.parametrize("name", ["hbm_uncorrectable", "dma_abort", "hang_compute"])
 def test_an_idle_chip_fails_without_a_job(name: str) -> None:
     """Hardware shows its signature; no execution fails, and no job is told of."""
-    trouble = Trouble(entry(name, f"{IDLE}/trn2-0002/chip05"))
+    trouble = SmallFleet(entry(name, f"{IDLE}/trn2-0002/chip05"))
     trouble.go(over_s(name) - 100.0)
-    assert not trouble.incidents.paces.halt.any()
-    assert (trouble.incidents.paces.capacity == 1.0).all()
+    assert not trouble.incidents.slowdowns.halt.any()
+    assert (trouble.incidents.slowdowns.capacity == 1.0).all()
     assert not trouble.columns["exec_errors"].any()
     assert all(event.job is None and event.nrt is None for event in trouble.told)
     trouble.go(over_s(name) + 1.0)
@@ -339,9 +341,9 @@ def test_an_idle_chip_fails_without_a_job(name: str) -> None:
 def test_every_word_of_it_has_room_in_a_message(name: str) -> None:
     """No event of a fault's life is longer than a message's text may be, at the longest of addresses."""
     cluster = "c" * 64
-    trouble = Trouble(entry(name, target_of(name).replace("c", cluster, 1)), cluster=cluster)
+    trouble = SmallFleet(entry(name, target_of(name).replace("c", cluster, 1)), cluster=cluster)
     trouble.go(over_s(name) + 1.0)
-    assert bool(trouble.told) == FAULTS[name].is_told
+    assert bool(trouble.told) == FAULTS[name].is_logged
     assert all(0 < len(event.text) <= DEFAULT_LIMITS.text_chars for event in trouble.told)
 
 
@@ -364,7 +366,7 @@ def test_faults_that_overlap_leave_nothing_behind(
     hits: list[tuple[str, str, int, int, int | None]], window_s: float | None
 ) -> None:
     """Whatever comes upon whatever, and however long the windows are: in the end all is as before."""
-    trouble = Trouble(
+    trouble = SmallFleet(
         *(
             entry(name, target_of(name, ultraserver, place), at, lasts)
             for name, ultraserver, place, at, lasts in hits
@@ -386,7 +388,7 @@ def test_what_happens_does_not_depend_on_the_windows(
 ) -> None:
     """Events, counters and generations are those of any other division of time."""
     entries = [entry(name, target_of(name, us, place), at) for name, us, place, at, _ in hits]
-    fine, coarse = Trouble(*entries), Trouble(*entries)
+    fine, coarse = SmallFleet(*entries), SmallFleet(*entries)
     fine.go(1_500.0, 5.0)
     coarse.go(1_500.0, 1_500.0)
     assert fine.told == coarse.told
@@ -394,4 +396,6 @@ def test_what_happens_does_not_depend_on_the_windows(
     for name in ("mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_uncorrected", "exec_errors"):
         assert np.array_equal(fine.columns[name], coarse.columns[name]), name
     for name in ("compute", "link", "efa", "storage", "capacity", "halt"):
-        assert np.array_equal(getattr(fine.incidents.paces, name), getattr(coarse.incidents.paces, name))
+        assert np.array_equal(
+            getattr(fine.incidents.slowdowns, name), getattr(coarse.incidents.slowdowns, name)
+        )

@@ -14,7 +14,7 @@ from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS
 from trnfleet.monitor.store.findings import THROTTLE_PCT
 from trnfleet.sim.hardware.thermal import OFFSET_C, Throttled
 from trnfleet.sim.jobs.activity import ACTIVITY, QUANTITIES, Phase, ramp_loss
-from trnfleet.sim.rng import Noise, Stream
+from trnfleet.sim.rng import Rng, Stream
 
 ONE = "c/standalone/trn2-0001"
 WRITTEN = [metric for metric in CHIP_METRICS if metric.name not in {"links_up", "health", "exec_errors"}]
@@ -341,7 +341,7 @@ def test_offsets_belong_to_chips_not_to_parts() -> None:
     fleet = make_fleet(instances=4)
     offsets = Chips(fleet).physics._rest_c
     assert np.array_equal(Chips(fleet, own=range(2, 4)).physics._rest_c, offsets[32:])
-    lanes = Noise(7).lanes(Stream.THERMAL_OFFSET, 0, 32).take(4, np.uint16).reshape(-1)
+    lanes = Rng(7).lanes(Stream.THERMAL_OFFSET, 0, 32).take(4, np.uint16).reshape(-1)
     assert (np.argsort(lanes) == np.argsort(offsets, kind="stable")).mean() > 0.95
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trnfleet.sim.hardware.ecc import RATES_PER_CHIP_DAY, CorrectedErrors
-from trnfleet.sim.rng import Noise
+from trnfleet.sim.rng import Rng
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +20,7 @@ def columns(chips: int) -> dict[str, NDArray[Any]]:
 
 def errors(sizes: list[int], seed: int = 5) -> tuple[CorrectedErrors, dict[str, NDArray[Any]]]:
     start = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    return CorrectedErrors(Noise(seed), start), columns(int(start[-1]))
+    return CorrectedErrors(Rng(seed), start), columns(int(start[-1]))
 
 
 @pytest.mark.parametrize(("ticks", "elapsed_s"), [(288, 300.0), (24, 3_600.0), (1, DAY_S)])

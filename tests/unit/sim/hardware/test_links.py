@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
-from support.sim.small_fleet import IDLE, SERVE, TRAIN, Trouble
+from support.sim.small_fleet import IDLE, SERVE, TRAIN, SmallFleet
 
 from trnfleet.domain.hardware import topology
 from trnfleet.domain.metrics import BY_NAME
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trnfleet.sim.hardware.links import Patches
     from trnfleet.sim.jobs.window import JobTick
 
-TROUBLE = Trouble()
+TROUBLE = SmallFleet()
 CHIP = f"{TRAIN}/trn2u-0001-2/chip05"
 NORTH, SOUTH, WEST, EAST, Z_PREV, Z_NEXT = range(6)
 PEAK = BY_NAME["link_tx_bytes_per_s"].scale
@@ -27,9 +27,9 @@ def link(chip: str, direction: int, capacity: float = 0.25) -> SlowLink:
     return SlowLink.of(TROUBLE.layout, TROUBLE.placement, TROUBLE.row(chip), direction, capacity)
 
 
-def tick(asked: float) -> JobTick:
+def tick(demand: float) -> JobTick:
     """Return a window in which every job asks its links for a share of their time at peak, all in one phase."""
-    work = (np.array([asked, 0.0]), np.array([1.0, 0.0]))
+    work = (np.array([demand, 0.0]), np.array([1.0, 0.0]))
     return cast("JobTick", SimpleNamespace(link_work=lambda _job, _axis: work))
 
 
@@ -73,12 +73,12 @@ def test_a_link_belongs_to_the_job_on_both_its_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    ("capacity", "asked", "share"),
+    ("capacity", "demand", "share"),
     [(0.25, 0.1, 1.0), (0.25, 0.5, 0.25 * LINK_CEILING / 0.5), (0.0, 0.5, 0.0), (0.0, 0.0, 0.0), (0.25, 0.0, 1.0)],
 )  # fmt: skip
-def test_a_link_carries_what_its_bandwidth_lets_through(capacity: float, asked: float, share: float) -> None:
+def test_a_link_carries_what_its_bandwidth_lets_through(capacity: float, demand: float, share: float) -> None:
     """All of little traffic, a part of much, nothing when it is down."""
-    assert link(CHIP, EAST, capacity).carried(tick(asked)) == pytest.approx(share)
+    assert link(CHIP, EAST, capacity).carried(tick(demand)) == pytest.approx(share)
 
 
 def test_what_a_link_cannot_carry_goes_round_its_ring() -> None:

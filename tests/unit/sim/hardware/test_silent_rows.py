@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from trnfleet.domain.metrics import BY_NAME, Scope
-from trnfleet.sim.hardware.silent_rows import Silence
+from trnfleet.sim.hardware.silent_rows import SilentRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ def rows_of(engine: Engine, name: str, instance: int) -> slice:
 def test_silent_rows_say_not_available_and_no_other_does(engine: Engine, silent: int) -> None:
     """Every metric of the instance and of its chips has its top code in all lanes; the rest is untouched."""
     before = copy(engine.columns)
-    Silence(engine.layout, engine.columns).fall(flags(3, silent), range(3))
+    SilentRows(engine.layout, engine.columns).hide(flags(3, silent), range(3))
     for name, column in engine.columns.items():
         hidden = rows_of(engine, name, silent)
         assert (column[hidden] == BY_NAME[name].top).all(), name
@@ -61,10 +61,10 @@ def test_silent_rows_say_not_available_and_no_other_does(engine: Engine, silent:
 
 def test_what_is_hidden_comes_back_and_goes_on(engine: Engine) -> None:
     """Between two falls the columns hold what they held, so that counters go on underneath."""
-    silence, before = Silence(engine.layout, engine.columns), copy(engine.columns)
+    silence, before = SilentRows(engine.layout, engine.columns), copy(engine.columns)
     for passed in range(1, 4):
-        silence.fall(flags(3, 0, 2), range(3))
-        silence.lift()
+        silence.hide(flags(3, 0, 2), range(3))
+        silence.restore()
         assert engine.columns["mem_ecc_corrected"][0] == before["mem_ecc_corrected"][0] + passed - 1
         engine.columns["mem_ecc_corrected"][0] += 1
     assert engine.columns["mem_ecc_corrected"][0] == before["mem_ecc_corrected"][0] + 3
@@ -74,21 +74,21 @@ def test_what_is_hidden_comes_back_and_goes_on(engine: Engine) -> None:
 
 def test_lifting_twice_takes_nothing_back(engine: Engine) -> None:
     """What was given back once is not written over what came after."""
-    silence = Silence(engine.layout, engine.columns)
-    silence.fall(flags(3, 0), range(3))
-    silence.lift()
+    silence = SilentRows(engine.layout, engine.columns)
+    silence.hide(flags(3, 0), range(3))
+    silence.restore()
     engine.columns["exec_errors"][0] = 77
-    silence.lift()
+    silence.restore()
     assert engine.columns["exec_errors"][0] == 77
 
 
 def test_another_shards_instances_are_none_of_ours(engine: Engine) -> None:
     """Only own rows are hidden; an empty shard hides none."""
     before = copy(engine.columns)
-    silence = Silence(engine.layout, engine.columns)
-    silence.fall(flags(3, 0, 2), range(1, 2))
-    silence.fall(flags(3, 0, 2), range(3, 3))
+    silence = SilentRows(engine.layout, engine.columns)
+    silence.hide(flags(3, 0, 2), range(1, 2))
+    silence.hide(flags(3, 0, 2), range(3, 3))
     assert all(np.array_equal(engine.columns[name], before[name]) for name in before)
-    silence.fall(flags(3, 0, 2), range(2, 3))
+    silence.hide(flags(3, 0, 2), range(2, 3))
     assert (engine.columns["exec_errors"][17:] == BY_NAME["exec_errors"].top).all()
     assert np.array_equal(engine.columns["exec_errors"][:17], before["exec_errors"][:17])

@@ -12,7 +12,7 @@ from trnfleet.domain.layout import Layout
 from trnfleet.errors import ConfigError
 from trnfleet.sim.hardware.thermal import LEAST_PACE, Throttling
 from trnfleet.sim.jobs.activity import Phase
-from trnfleet.sim.rng import Noise
+from trnfleet.sim.rng import Rng
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,7 @@ class Stand:
     def __init__(self, fleet: FleetFile | None = None) -> None:
         self.fleet = fleet or make_fleet()
         self.layout = Layout.of(expand(self.fleet))
-        self.throttling = Throttling(self.layout, self.fleet, Noise(7))
+        self.throttling = Throttling(self.layout, self.fleet, Rng(7))
         count = len(self.layout.instances)
         self.power_w = np.full(count, TRAINING_W)
         self.inlet_delta_c = np.zeros(count, np.float32)
@@ -65,13 +65,13 @@ class Stand:
 
     def run(self, plant: Plant, elapsed_s: float, windows: int, *, ahead: bool = False) -> list[float]:
         """Let the power follow the pace, as jobs do, and return the first instance's paces."""
-        paces = []
+        slowdowns = []
         for _ in range(windows):
             if ahead:
                 self.throttling.limit(elapsed_s, self.inlet_delta_c, self.cap_share)
             self.power_w[:] = [plant(pace) for pace in self.throttling.pace.tolist()]
-            paces.append(self.advance(elapsed_s))
-        return paces
+            slowdowns.append(self.advance(elapsed_s))
+        return slowdowns
 
 
 @pytest.mark.parametrize(("kind", "most_w"), [("trn2.48xlarge", 500.0), ("trn1.32xlarge", 200.0)])
@@ -111,15 +111,15 @@ def test_heat_settles_without_swinging(elapsed_s: float, plant: Plant, *, ahead:
     stand = Stand()
     stand.run(plant, elapsed_s, 2)
     stand.inlet_delta_c[:] = 35
-    paces = stand.run(plant, elapsed_s, max(40, round(300 / elapsed_s)), ahead=ahead)
-    moves = np.diff(paces)
+    slowdowns = stand.run(plant, elapsed_s, max(40, round(300 / elapsed_s)), ahead=ahead)
+    moves = np.diff(slowdowns)
     ways = np.sign(moves[np.abs(moves) > 2e-4])
     # Told a window late, a long window sinks too far once; nothing goes back and forth.
     assert np.count_nonzero(np.diff(ways)) <= (0 if ahead else 1)
-    assert np.abs(np.diff(paces)[-20:]).max() < 1e-3
-    hottest_c = 27 + 35 + 0.11 * plant(paces[-1]) + float(stand.throttling._most_offset_c[0])
-    assert paces[-1] < 0.95
-    assert paces[-1] == pytest.approx(1 - 0.04 * (hottest_c - 85), abs=5e-3)
+    assert np.abs(np.diff(slowdowns)[-20:]).max() < 1e-3
+    hottest_c = 27 + 35 + 0.11 * plant(slowdowns[-1]) + float(stand.throttling._most_offset_c[0])
+    assert slowdowns[-1] < 0.95
+    assert slowdowns[-1] == pytest.approx(1 - 0.04 * (hottest_c - 85), abs=5e-3)
 
 
 @pytest.mark.parametrize("elapsed_s", [0.1, 1.0, 10.0, 60.0, 600.0, 3_600.0])
@@ -129,13 +129,13 @@ def test_a_cap_settles_without_swinging(elapsed_s: float, plant: Plant) -> None:
     stand = Stand()
     stand.run(plant, elapsed_s, 2)
     stand.cap_share[:] = 0.5
-    paces = stand.run(plant, elapsed_s, 80)
-    assert (np.diff(paces) <= 1e-6).all()
-    assert np.abs(np.diff(paces)[-20:]).max() < 1e-6
+    slowdowns = stand.run(plant, elapsed_s, 80)
+    assert (np.diff(slowdowns) <= 1e-6).all()
+    assert np.abs(np.diff(slowdowns)[-20:]).max() < 1e-6
     if plant is stays:
-        assert paces[-1] == pytest.approx((250 - BACKGROUND_W) / DYNAMIC_W)
+        assert slowdowns[-1] == pytest.approx((250 - BACKGROUND_W) / DYNAMIC_W)
     else:
-        assert plant(paces[-1]) == pytest.approx(250, rel=1e-3)
+        assert plant(slowdowns[-1]) == pytest.approx(250, rel=1e-3)
 
 
 def test_recovery_is_as_steady_as_the_onset() -> None:
@@ -145,10 +145,10 @@ def test_recovery_is_as_steady_as_the_onset() -> None:
     stand.inlet_delta_c[:] = 25
     stand.run(falls_with_pace, 1.0, 600)
     stand.inlet_delta_c[:] = 0
-    paces = stand.run(falls_with_pace, 1.0, 200)
-    assert paces[0] < 0.9
-    assert (np.diff(paces) >= 0).all()
-    assert paces[-1] == 1.0
+    slowdowns = stand.run(falls_with_pace, 1.0, 200)
+    assert slowdowns[0] < 0.9
+    assert (np.diff(slowdowns) >= 0).all()
+    assert slowdowns[-1] == 1.0
     assert not len(stand.throttling.throttled.rows)
 
 
@@ -194,7 +194,7 @@ def test_hottest_chips_throttle_first_and_most() -> None:
 def test_chips_show_the_temperature_that_throttling_goes_by() -> None:
     """Noise apart, the mean of an instance's chips is the instance's temperature, on the way as well as at the end."""
     chips = Chips(make_fleet("c/standalone/trn2-0001"))
-    throttling = Throttling(chips.layout, chips.fleet, chips.noise)
+    throttling = Throttling(chips.layout, chips.fleet, chips.rng)
     none, cap = np.zeros(2, np.float32), np.ones(2)
     for which in (Phase.CHECKPOINT, *[Phase.COMPUTE] * 20):
         jobs = doing(phase(which))
@@ -275,9 +275,9 @@ def test_a_window_can_be_limited_ahead() -> None:
     stand.inlet_delta_c[:] = 25
     stand.throttling.limit(3_600.0, stand.inlet_delta_c, stand.cap_share)
     ahead = float(stand.throttling.pace[0])
-    paces = stand.run(falls_with_pace, 3_600.0, 1)
+    slowdowns = stand.run(falls_with_pace, 3_600.0, 1)
     assert ahead < 0.8
-    assert paces[0] == pytest.approx(ahead, abs=1e-3)
+    assert slowdowns[0] == pytest.approx(ahead, abs=1e-3)
     assert stand.throttling.temperature_c.max() < 95
 
 

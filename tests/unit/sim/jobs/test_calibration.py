@@ -200,7 +200,7 @@ def test_jobs_do_not_move_with_each_other() -> None:
     jobs = JobRun(shipped("demo"), seed=0)
     watts = []
     for second in range(600):
-        jobs.paces.compute[1], jobs.paces.link[0] = (
+        jobs.slowdowns.compute[1], jobs.slowdowns.link[0] = (
             (0.82 if second > 20 else 1.0),
             (0.4 if second > 40 else 1.0),
         )

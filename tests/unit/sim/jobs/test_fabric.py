@@ -29,8 +29,8 @@ def test_a_small_fabric_slows_all_collectives_of_its_cluster_alike() -> None:
     """Two jobs ask for more than it has: their EFA phases stretch by one factor, and efa_tx falls with them."""
     jobs = [train("a", "c/standalone/trn2-0001..trn2-0004"), train("b", "c/standalone/trn2-0005..trn2-0006")]
     wide = JobRun(fleet_of(*jobs, instances=6)).advance(4_000.0)
-    asked = (4 * 0.68 + 2 * (0.72 * 0.01 + 0.20 * 0.68 + 0.08 * 0.01)) * EFA_BYTES_PER_S
-    narrow = JobRun(fleet_of(*jobs, instances=6, fabric_bits_per_s=8 * asked / 4)).advance(4_000.0)
+    demand = (4 * 0.68 + 2 * (0.72 * 0.01 + 0.20 * 0.68 + 0.08 * 0.01)) * EFA_BYTES_PER_S
+    narrow = JobRun(fleet_of(*jobs, instances=6, fabric_bits_per_s=8 * demand / 4)).advance(4_000.0)
     for job in (0, 1):
         assert figure(wide, "step_time_s", job) == pytest.approx(4.0)
         assert figure(narrow, "step_time_s", job) == pytest.approx(4.0 * (0.8 + 0.2 / 0.25), rel=1e-3)
@@ -74,7 +74,7 @@ def test_an_instance_without_its_share_of_efa_slows_only_jobs_that_span() -> Non
     """The 11x cliff of a lost affinity stretches collectives between UltraServers; a job on one does not notice."""
     jobs = [train("in", "c/us-0001"), train("out", "c/us-0002..us-0003")]
     run = JobRun(fleet_of(*jobs, instances=0, ultraservers=3))
-    run.paces.efa[:] = 1 / 11
+    run.slowdowns.efa[:] = 1 / 11
     tick = run.advance(4_000.0)
     assert figure(tick, "step_time_s", 0) == pytest.approx(4.0)
     assert figure(tick, "step_time_s", 1) == pytest.approx(4.0 * (0.8 + 0.2 * 11 * 0.68 / EFA_CEILING))

@@ -10,7 +10,7 @@ from trnfleet.domain.fleet import Inference
 from trnfleet.domain.hardware.catalogue import TRAINIUM2
 from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.inference import InferenceJobs
-from trnfleet.sim.rng import Noise
+from trnfleet.sim.rng import Rng
 
 ONE = np.ones(1)
 JOB: dict[str, Any] = {"kind": "inference", "name": "s", "on": ["c/standalone/trn2-0001"]}
@@ -18,7 +18,7 @@ JOB: dict[str, Any] = {"kind": "inference", "name": "s", "on": ["c/standalone/tr
 
 def jobs(chips: int = 16, **rest: Any) -> InferenceJobs:
     job = Inference.model_validate({"kind": "inference", "name": "s", "on": ("c",)} | rest)
-    return InferenceJobs([job], np.array([0], np.intp), np.array([chips]), [TRAINIUM2], Noise(4))
+    return InferenceJobs([job], np.array([0], np.intp), np.array([chips]), [TRAINIUM2], Rng(4))
 
 
 def test_traffic_rises_with_the_batch_up_to_the_ceiling() -> None:

@@ -12,9 +12,9 @@ from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.activity import EFA_CEILING, LINK_CEILING, QUANTITIES, TRAINING, Phase
 from trnfleet.sim.jobs.slowdown import Halt
-from trnfleet.sim.jobs.training import EXECUTIONS_PER_STEP, TrainingJobs, Window
-from trnfleet.sim.jobs.training_plan import Plan, Site, plan
-from trnfleet.sim.rng import Noise
+from trnfleet.sim.jobs.training import EXECUTIONS_PER_STEP, TrainingJobs, TrainingWork
+from trnfleet.sim.jobs.training_plan import JobSite, StepPlan, plan
+from trnfleet.sim.rng import Rng
 
 ONE = np.ones(1)
 JOB: dict[str, Any] = {"kind": "training", "name": "t", "on": ["c/standalone/trn2-0001"]}
@@ -29,17 +29,17 @@ LLAMA: dict[str, Any] = {
 }
 
 
-def site(chips: int = 16, **rest: Any) -> Site:
+def site(chips: int = 16, **rest: Any) -> JobSite:
     settings: dict[str, Any] = {
         "domain_chips": 64 if chips >= 64 else 16,
         "efa_bytes_per_s": 25e9,
         "spans": chips > 64,
         "latency_s": 15e-6,
     }
-    return Site(chips=chips, kind=TRAINIUM2, **(settings | rest))
+    return JobSite(chips=chips, kind=TRAINIUM2, **(settings | rest))
 
 
-def planned(chips: int = 192, **rest: Any) -> Plan:
+def planned(chips: int = 192, **rest: Any) -> StepPlan:
     job = Training(kind="training", name="t", on=("c",), **(LLAMA | rest))
     return plan(job, site(chips))
 
@@ -50,16 +50,16 @@ class Jobs:
     def __init__(self, **rest: Any) -> None:
         settings: dict[str, Any] = {"step_time_s": 8.0, "checkpoint_every_steps": 5, "checkpoint_s": 12.0}
         job = Training(kind="training", name="t", on=("c",), **(settings | rest))
-        self.jobs = TrainingJobs([job], [plan(job, site())], np.array([0], np.intp), Noise(4))
+        self.jobs = TrainingJobs([job], [plan(job, site())], np.array([0], np.intp), Rng(4))
 
     def advance(
         self, elapsed_s: float, compute: float = 1.0, link: float = 1.0, storage: float = 1.0
-    ) -> Window:
+    ) -> TrainingWork:
         pace = self.jobs.pace(ONE * compute, ONE * link, ONE, ONE * storage)
         return self.jobs.advance(elapsed_s, ONE * elapsed_s, pace)
 
 
-def at(window: Window, phase: Phase) -> float:
+def at(window: TrainingWork, phase: Phase) -> float:
     return float(window.time[0, TRAINING.index(phase)])
 
 
@@ -168,7 +168,7 @@ def test_a_whole_step_has_the_mfu_of_the_file(mfu: float, seconds: float) -> Non
 def test_mfu_falls_as_steps_get_longer() -> None:
     """With a straggler MFU, step rate and FLOP/s fall by step time over effective step time."""
     jobs = run(step_time_s=4.0, checkpoint_every_steps=0)
-    jobs.paces.compute[0] = 0.6
+    jobs.slowdowns.compute[0] = 0.6
     tick = jobs.advance(1_000.0)
     assert figure(tick, "mfu") == pytest.approx(0.40 / (0.72 / 0.6 + 0.28))
     assert tick.peak_flops_share[0] == pytest.approx(figure(tick, "mfu"), rel=0.01)

@@ -98,7 +98,7 @@ def test_a_start_climbs_from_nothing(job: int) -> None:
 def test_a_start_waits_for_storage() -> None:
     """At half the bandwidth of the shared storage it takes twice as long."""
     jobs = run(TRAINING | {"startup_s": 20.0, "starts_at_s": 0.0, "data_stall_every_steps": 0})
-    jobs.paces.storage[:] = 0.5
+    jobs.slowdowns.storage[:] = 0.5
     assert [state(tick) for tick in (jobs.advance(39.0), jobs.advance(2.0))] == ["starting", "running"]
 
 
@@ -156,7 +156,7 @@ def test_training_averages_are_the_same_for_any_window(fleet: str) -> None:
     found = []
     for elapsed_s in (1.0, 7.0, 60.0):
         jobs = JobRun(file)
-        jobs.paces.compute[:], jobs.paces.link[:], jobs.paces.storage[:] = 0.9, 0.6, 0.8
+        jobs.slowdowns.compute[:], jobs.slowdowns.link[:], jobs.slowdowns.storage[:] = 0.9, 0.6, 0.8
         ticks = jobs.until(840.0, elapsed_s)
         values = [np.mean([getattr(tick, name)[rows] for tick in ticks], axis=0) for name in ("work", "time")]
         values += [
@@ -175,7 +175,7 @@ def test_traffic_of_links_is_the_jobs_own() -> None:
     }  # fmt: skip  # a job reads as a line
     jobs = run({"kind": "training", "name": "t", "on": ["c/standalone/trn2-0001"]} | job)
     tick = jobs.advance(100.0)
-    asked, time = tick.link_work(0, "rows")
-    assert asked.sum() == pytest.approx(mean(tick, "rows"))
-    assert asked[Phase.COLLECTIVE] == 0 < asked[Phase.COMPUTE] < time[Phase.COMPUTE]
+    demand, time = tick.link_work(0, "rows")
+    assert demand.sum() == pytest.approx(mean(tick, "rows"))
+    assert demand[Phase.COLLECTIVE] == 0 < demand[Phase.COMPUTE] < time[Phase.COMPUTE]
     assert tick.activity.shape[1:] == (len(Phase), len(QUANTITIES))

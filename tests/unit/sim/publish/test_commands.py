@@ -65,7 +65,7 @@ class FakeControl:
         return self.active
 
 
-class Stage:
+class SimulationRun:
     """Commands of fleet `demo` with a fake simulation behind."""
 
     def __init__(self, *, allowed: bool = True, **options: Any) -> None:
@@ -112,7 +112,7 @@ class Stage:
 
 def test_inject_is_carried_out_and_answered() -> None:
     """A good command has its effect once, and its answer goes to the asker's own topic, at QoS 1, not retained."""
-    stage = Stage()
+    stage = SimulationRun()
     args = {"fault": "straggler", "for_s": 300, "magnitude": 0.5}
     (answer,) = stage.send(id="42", path="uc1/us-0001", args=args)
     assert stage.control.done == [("inject", "straggler", "uc1/us-0001", 300.0, 0.5, "alice")]
@@ -130,7 +130,7 @@ def test_inject_is_carried_out_and_answered() -> None:
 
 def test_the_other_actions() -> None:
     """Time jumps, faults are listed, and state is published again."""
-    stage = Stage()
+    stage = SimulationRun()
     assert stage.reply(action="jump", target=None, args={"by_s": 3600}).reason == "jumped"
     assert stage.reply(action="rebirth", target=None, args=None).reason == "announced"
     listed = stage.reply(action="faults", target=None, args=None)
@@ -140,7 +140,7 @@ def test_the_other_actions() -> None:
 
 def test_without_leave_nothing_is_done() -> None:
     """Commands are off by default: the answer says how to start the simulator, and only a rebirth is carried out."""
-    stage = Stage(allowed=False)
+    stage = SimulationRun(allowed=False)
     for action, args in (("inject", {"fault": "straggler"}), ("jump", {"by_s": 60}), ("faults", {})):
         reply = stage.reply(action=action, args=args)
         assert (reply.ok, reply.reason) == (False, HOW_TO_ALLOW)
@@ -152,7 +152,7 @@ def test_without_leave_nothing_is_done() -> None:
 
 def test_a_retained_command_does_nothing() -> None:
     """A command that somebody retained is counted, and neither carried out nor answered."""
-    stage = Stage()
+    stage = SimulationRun()
     assert stage.send(retain=True) == []
     assert stage.control.done == []
     assert stage.counted() == {"retained": 1}
@@ -170,7 +170,7 @@ def test_a_retained_command_does_nothing() -> None:
 )
 def test_expiry(expires: str, reason: str) -> None:
     """A command is good until its expiry, not at it, and for an hour at most; else the answer says why not."""
-    stage = Stage()
+    stage = SimulationRun()
     reply = stage.reply(expires=expires)
     assert not reply.ok
     assert reason in reply.reason
@@ -181,12 +181,12 @@ def test_expiry(expires: str, reason: str) -> None:
 @pytest.mark.parametrize("ahead_ns", [1_000_000, 3_600 * NS_PER_S])
 def test_a_moment_before_expiry_is_in_time(ahead_ns: int) -> None:
     """The last millisecond counts, and so does a whole hour."""
-    assert Stage().reply(expires=format_rfc3339(WALL_NS + ahead_ns)).ok
+    assert SimulationRun().reply(expires=format_rfc3339(WALL_NS + ahead_ns)).ok
 
 
 def test_a_repeated_command_is_carried_out_once() -> None:
     """The same client's same id has no second effect and no second answer; another client's is another command."""
-    stage = Stage()
+    stage = SimulationRun()
     raw = stage.payload()
     assert len(stage.send(raw=raw)) == 1
     assert stage.send(raw=raw) == []
@@ -198,7 +198,7 @@ def test_a_repeated_command_is_carried_out_once() -> None:
 
 def test_ids_are_remembered_for_as_long_as_commands_are_good() -> None:
     """At the full rate for an hour, the first command of the hour is still known, and memory has an end."""
-    stage = Stage()
+    stage = SimulationRun()
     first = stage.payload()
     stage.send(raw=first)
     topic = "trnfleet/v1/demo/command/fleet"
@@ -218,7 +218,7 @@ def test_ids_are_remembered_for_as_long_as_commands_are_good() -> None:
 
 def test_a_flood_is_limited() -> None:
     """Beyond a burst and two a second commands are counted, not parsed, carried out or answered."""
-    stage = Stage()
+    stage = SimulationRun()
     topic = "trnfleet/v1/demo/command/fleet"
 
     def flood(count: int, now_s: float) -> int:
@@ -258,7 +258,7 @@ def test_a_flood_is_limited() -> None:
 )
 def test_what_is_not_understood_is_refused(change: dict[str, Any], reason: str) -> None:
     """Whoever asks for what there is not is told what there is, and nothing is done."""
-    stage = Stage()
+    stage = SimulationRun()
     reply = stage.reply(**change)
     assert not reply.ok
     assert reason in reply.reason
@@ -285,7 +285,7 @@ def test_what_is_not_understood_is_refused(change: dict[str, Any], reason: str) 
 )
 def test_no_answer_leaves_the_reply_prefix(change: dict[str, Any]) -> None:
     """An id or a client that is not one segment gets no answer at all, so nothing is published outside `reply/`."""
-    stage = Stage()
+    stage = SimulationRun()
     assert stage.send(**change) == []
     assert stage.control.done == []
     assert stage.counted() == {"undecodable": 1}
@@ -306,7 +306,7 @@ def test_no_answer_leaves_the_reply_prefix(change: dict[str, Any]) -> None:
 )
 def test_garbage_is_counted(raw: bytes) -> None:
     """Whatever bytes come, nothing is raised and nothing is done."""
-    stage = Stage()
+    stage = SimulationRun()
     replies = stage.send(raw=raw)
     assert stage.control.done == []
     assert sum(stage.counted().values()) == 1
@@ -319,14 +319,14 @@ def test_garbage_is_counted(raw: bytes) -> None:
 )
 def test_other_topics_are_not_commands(topic: str) -> None:
     """Only the fleet's own command topics count, whatever a source was subscribed to."""
-    stage = Stage()
+    stage = SimulationRun()
     assert stage.commands.handle(Envelope(topic, stage.payload(), 1), WALL_NS) == []
     assert stage.counted() == {"undecodable": 1}
 
 
 def test_size_comes_before_parsing() -> None:
     """A payload over the limit is counted and dropped; one at the limit is read."""
-    stage = Stage()
+    stage = SimulationRun()
     raw = stage.payload()
     assert stage.send(raw=raw + b" " * (MAX_COMMAND_BYTES - len(raw) + 1)) == []
     assert stage.counted() == {"oversize": 1}
@@ -335,7 +335,7 @@ def test_size_comes_before_parsing() -> None:
 
 def test_a_bug_in_a_command_stops_nothing() -> None:
     """A command that breaks the simulation's code is answered, without what broke, and the next one works."""
-    stage = Stage()
+    stage = SimulationRun()
     reply = stage.reply(args={"fault": "bug"})
     assert not reply.ok
     assert "Zero" not in reply.reason
@@ -345,14 +345,14 @@ def test_a_bug_in_a_command_stops_nothing() -> None:
 
 def test_a_silent_shard_acts_and_does_not_answer() -> None:
     """A shard that leaves the answering to another one carries the command out all the same."""
-    stage = Stage(answers=False)
+    stage = SimulationRun(answers=False)
     assert stage.send() == []
     assert len(stage.control.done) == 1
 
 
 def test_the_root_is_kept() -> None:
     """Under another root, filters and replies have it too."""
-    stage = Stage(root="site/a")
+    stage = SimulationRun(root="site/a")
     assert stage.commands.filters() == [("site/a/v1/demo/command/#", 1)]
     (answer,) = stage.commands.handle(Envelope("site/a/v1/demo/command/uc1", stage.payload(), 1), WALL_NS)
     assert answer.topic == "site/a/v1/demo/reply/ops/id-1"
@@ -360,7 +360,7 @@ def test_the_root_is_kept() -> None:
 
 def test_a_long_answer_is_cut() -> None:
     """A reason has a limit, and a result that no message holds is left out and said to be."""
-    stage = Stage(limits=Limits(payload_bytes=1_000))
+    stage = SimulationRun(limits=Limits(payload_bytes=1_000))
     stage.control.says = "x" * 5_000
     reply = stage.reply()
     assert len(reply.reason) == LONGEST_REASON
@@ -376,7 +376,7 @@ def test_nothing_of_a_command_is_raw_in_log_or_answer(tmp_path: Path) -> None:
     file = tmp_path / "log"
     stream = logs.configure(file=file)
     try:
-        stage = Stage()
+        stage = SimulationRun()
         replies = [
             *stage.send(by=NASTY, target="uc1/us-0001", action=NASTY),
             *stage.send(by=NASTY, target=NASTY),
@@ -406,7 +406,7 @@ def test_a_flood_does_not_fill_the_log(tmp_path: Path) -> None:
     file = tmp_path / "log"
     stream = logs.configure(file=file)
     try:
-        stage = Stage()
+        stage = SimulationRun()
         for _ in range(2_000):
             stage.send(retain=True)
     finally:
@@ -418,7 +418,7 @@ def test_a_flood_does_not_fill_the_log(tmp_path: Path) -> None:
 async def test_serve_takes_and_answers() -> None:
     """Over a bus, commands are carried out by the clock's wall time and answered; a retained one is not."""
     clock = ManualClock(WALL_NS)
-    bus, stage = MemoryBus(clock), Stage()
+    bus, stage = MemoryBus(clock), SimulationRun()
     publisher, asker = bus.publisher("sim-1"), bus.publisher("ops")
     asker.connect()
     topic = "trnfleet/v1/demo/command/fleet"
@@ -442,7 +442,7 @@ async def test_serve_takes_and_answers() -> None:
 @pytest.mark.parametrize("action", ["reserve_offerings", "reserve_extension_offerings"])
 def test_looking_at_offerings_needs_no_leave(action: str) -> None:
     """What buys nothing is answered by every simulator."""
-    stage = Stage(allowed=False)
+    stage = SimulationRun(allowed=False)
     answer = stage.reply(action=action, target="", args={"days": 7.0})
     assert (answer.ok, answer.reason) == (True, "reserved")
     assert answer.result == {"offerings": [], "simulator": "sim-1"}
@@ -452,15 +452,15 @@ def test_looking_at_offerings_needs_no_leave(action: str) -> None:
 @pytest.mark.parametrize("action", ["reserve_buy", "reserve_extend"])
 def test_buying_needs_leave(action: str) -> None:
     """What costs money is refused unless commands are allowed."""
-    stage = Stage(allowed=False)
+    stage = SimulationRun(allowed=False)
     answer = stage.reply(action=action, target="", args={"offering": "cbo-1"})
     assert (answer.ok, answer.reason) == (False, HOW_TO_ALLOW)
     assert stage.control.done == []
-    assert Stage().reply(action=action, target="", args={"offering": "cbo-1"}).ok
+    assert SimulationRun().reply(action=action, target="", args={"offering": "cbo-1"}).ok
 
 
 def test_a_request_with_an_unknown_argument() -> None:
     """An argument that the action has not is refused with the nearest that it has."""
-    answer = Stage().reply(action="reserve_buy", target="", args={"ofering": "cbo-1"})
+    answer = SimulationRun().reply(action="reserve_buy", target="", args={"ofering": "cbo-1"})
     assert not answer.ok
     assert "'ofering': did you mean 'offering'?" in answer.reason

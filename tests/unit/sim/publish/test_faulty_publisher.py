@@ -12,7 +12,8 @@ from trnfleet.domain.faults import FAULTS
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.store.store import Freshness, stored_equal
 from trnfleet.sim.publish import faulty_publisher
-from trnfleet.sim.publish.faulty_publisher import TransportControl, TransportFault, UnreliablePublisher
+from trnfleet.sim.publish.faulty_publisher import FaultyPublisher, TransportControl, TransportFault
+from trnfleet.sim.rng import Rng
 from trnfleet.transport.memory import MemoryBus
 from trnfleet.wire.ports import Envelope
 
@@ -23,7 +24,7 @@ TICKS = 60
 TOPICS = 4
 
 
-class Stage:
+class SimulationRun:
     """A fed fleet that publishes through faults over a bus, a tick a second, to its monitor."""
 
     def __init__(self, *faults: TransportFault, seed: int = 7, parts: int = 1) -> None:
@@ -36,14 +37,14 @@ class Stage:
         self.tick = 0
         self.parts = parts
         self.received: list[Envelope] = []
-        self.publisher = UnreliablePublisher(
-            self.inner, faults, clock=self.clock, seed=seed, now_s=lambda: float(self.tick)
+        self.publisher = FaultyPublisher(
+            self.inner, faults, clock=self.clock, rng=Rng(seed), now_s=lambda: float(self.tick)
         )
         self.publisher.on_connect(self.feed.announcements)
         self.source.connect()
         self.tasks = [asyncio.create_task(self.inner.run()), asyncio.create_task(self.publisher.run())]
 
-    async def run(self, ticks: int = TICKS) -> Stage:
+    async def run(self, ticks: int = TICKS) -> SimulationRun:
         """Publish ticks; the monitor takes in what comes after each."""
         await self.clock.advance(0)
         for _ in range(ticks):
@@ -79,8 +80,8 @@ class Stage:
         return {name: value for name, value in counts.items() if value and name not in {"messages", "chips"}}
 
 
-async def ran(*faults: TransportFault, ticks: int = TICKS, **options: Any) -> Stage:
-    stage = await Stage(*faults, **options).run(ticks)
+async def ran(*faults: TransportFault, ticks: int = TICKS, **options: Any) -> SimulationRun:
+    stage = await SimulationRun(*faults, **options).run(ticks)
     await stage.end()
     return stage
 
@@ -149,7 +150,7 @@ async def test_delay_keeps_order_and_what_its_end_overtakes_is_late() -> None:
 
 async def test_a_delay_ends_between_two_ticks() -> None:
     """Delayed messages go out when their time has come, not with the next tick."""
-    stage = Stage(fault("delay", 0.25, 0, 500))
+    stage = SimulationRun(fault("delay", 0.25, 0, 500))
     await stage.clock.advance(0)
     await stage.publisher.publish(stage.feed.telemetry())
     assert stage.publisher.held == TOPICS
@@ -163,7 +164,7 @@ async def test_a_delay_ends_between_two_ticks() -> None:
 
 async def test_a_lost_connection_takes_everything_and_announces_again() -> None:
     """While it is away the last will speaks and nothing goes out; then all is announced, and what went is lost."""
-    stage = Stage(fault("late_reconnect", from_s=10, until_s=20))
+    stage = SimulationRun(fault("late_reconnect", from_s=10, until_s=20))
     await stage.run(15)
     assert not stage.publisher.status.connected
     assert stage.feed.monitor.store.count(Freshness.OFFLINE) == 64
@@ -180,7 +181,7 @@ async def test_a_fast_simulation_is_away_for_as_long_as_it_simulates() -> None:
     clock = ManualClock(START_NS)
     inner = MemoryBus(clock).publisher()
     lost = [fault("late_reconnect", from_s=0, until_s=100)]
-    publisher = UnreliablePublisher(inner, lost, clock=clock, seed=7, now_s=lambda: 0.0, speed=10.0)
+    publisher = FaultyPublisher(inner, lost, clock=clock, rng=Rng(7), now_s=lambda: 0.0, speed=10.0)
     running = asyncio.create_task(inner.run())
     await clock.advance(1)
     await publisher.publish([])
@@ -210,7 +211,7 @@ async def test_state_and_events_are_not_touched() -> None:
     bus = MemoryBus(clock)
     inner, source = bus.publisher(), bus.source([("#", 1)])
     faults = [fault("drop", 1.0, 0, 10), fault("delay", 5.0, 0, 10)]
-    publisher = UnreliablePublisher(inner, faults, clock=clock, seed=7, now_s=lambda: 0.0)
+    publisher = FaultyPublisher(inner, faults, clock=clock, rng=Rng(7), now_s=lambda: 0.0)
     inner.connect()
     source.connect()
     state, event = Envelope("node/a", b"1", 1, retain=True), Envelope("event/a", b"2", 1)
@@ -246,7 +247,7 @@ async def test_topics_are_chosen_by_pattern() -> None:
 
 async def test_faults_come_at_run_time() -> None:
     """A fault that is added begins at its time or at once, and one that is over is forgotten."""
-    stage = Stage(fault("drop", 1.0, 0, 2))
+    stage = SimulationRun(fault("drop", 1.0, 0, 2))
     await stage.run(5)
     stage.publisher.add(fault("duplicate", 1.0, 0, 8))
     assert [each.kind for each in stage.publisher.active()] == ["duplicate"]
@@ -259,7 +260,7 @@ async def test_faults_come_at_run_time() -> None:
 async def test_what_is_held_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the limit messages go out at once, and are counted."""
     monkeypatch.setattr(faulty_publisher, "MOST_HELD_BYTES", 20_000)
-    stage = Stage(fault("delay", 50, 0, 500))
+    stage = SimulationRun(fault("delay", 50, 0, 500))
     await stage.run(10)
     assert 0 < stage.publisher.held < 20
     assert stage.publisher._held_bytes <= 20_000
@@ -312,7 +313,7 @@ def test_faults_are_named_by_the_table() -> None:
 )
 async def test_faults_that_cannot_be(name: str, target: str, values: dict[str, float], why: str) -> None:
     """What the table does not have, or where nothing publishes, is refused with what there is."""
-    stage = await Stage().run(1)
+    stage = await SimulationRun().run(1)
     with pytest.raises(ConfigError, match=why):
         stage.publisher.inject(name, target, **values)
     assert stage.publisher.active() == []
@@ -321,7 +322,7 @@ async def test_faults_that_cannot_be(name: str, target: str, values: dict[str, f
 
 async def test_an_injected_fault_says_what_it_does() -> None:
     """The answer names fault, size, target and duration; the fault is there at once, a lost connection after a tick."""
-    stage = await Stage().run(3)
+    stage = await SimulationRun().run(3)
     done = stage.publisher.inject("transport_drop", "uc1/us-0001", lasts_s=5.0, magnitude=1.0)
     assert done == "transport_drop of 100 % of the messages on uc1/us-0001 for 5 s of simulated time"
     assert stage.publisher.inject("transport_delay", "*").startswith("transport_delay of 2 s on * for 60 s")
@@ -340,8 +341,8 @@ async def test_an_injected_fault_says_what_it_does() -> None:
 
 def test_faults_have_a_limit() -> None:
     """Commands cannot pile up faults without end."""
-    publisher = UnreliablePublisher(
-        MemoryBus(clock := ManualClock(START_NS)).publisher(), clock=clock, seed=7, now_s=lambda: 0.0
+    publisher = FaultyPublisher(
+        MemoryBus(clock := ManualClock(START_NS)).publisher(), clock=clock, rng=Rng(7), now_s=lambda: 0.0
     )
     for _ in range(faulty_publisher.MOST_FAULTS):
         publisher.inject("transport_drop", "*")
@@ -390,7 +391,7 @@ class Rest:
 def test_commands_reach_the_way_and_the_fleet() -> None:
     """Transport faults are injected at the publisher, everything else in the simulation, and both are listed."""
     clock = ManualClock(START_NS)
-    publisher = UnreliablePublisher(MemoryBus(clock).publisher(), clock=clock, seed=7, now_s=lambda: 0.0)
+    publisher = FaultyPublisher(MemoryBus(clock).publisher(), clock=clock, rng=Rng(7), now_s=lambda: 0.0)
     control = TransportControl(Rest(), publisher)
     told = control.inject("transport_duplicate", "*", lasts_s=9.0, magnitude=1.0, by="alice")
     assert told.startswith("transport_duplicate of 100 %")

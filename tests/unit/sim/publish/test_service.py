@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.sim.simulation import BOOT, WALL_NS, Stage
+from support.sim.simulation import BOOT, WALL_NS, SimulationRun
 
 from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.fleet import Publishing
 from trnfleet.errors import ConfigError
 from trnfleet.sim.ids import ec2_id
 from trnfleet.sim.publish.state import new_boot, will_envelope
+from trnfleet.sim.rng import Rng
 from trnfleet.wire.frames import FrameDecoder
 from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import Descriptor, JobMessage, PublisherMessage, decode_message
@@ -35,11 +36,11 @@ def jobs(training: Job, inference: Job) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def stage(make_engine: Callable[..., Engine], jobs: list[dict[str, Any]]) -> Stage:
-    return Stage(make_engine(*jobs, ultraservers=1))
+def stage(make_engine: Callable[..., Engine], jobs: list[dict[str, Any]]) -> SimulationRun:
+    return SimulationRun(make_engine(*jobs, ultraservers=1))
 
 
-async def test_ticks_go_out_on_an_absolute_schedule(stage: Stage) -> None:
+async def test_ticks_go_out_on_an_absolute_schedule(stage: SimulationRun) -> None:
     """One tick a period from the start, each dated by the wall clock and numbered by its topic from 0."""
     await stage.run(10.0, ticks=4)
     telemetry = stage.publisher.of(TopicClass.TELEMETRY)
@@ -60,7 +61,7 @@ async def test_ticks_go_out_on_an_absolute_schedule(stage: Stage) -> None:
         assert parse_topic(envelope.topic).path == decode_sample(envelope.payload).path
 
 
-async def test_state_is_announced_first_retained_and_complete(stage: Stage) -> None:
+async def test_state_is_announced_first_retained_and_complete(stage: SimulationRun) -> None:
     """Online, a descriptor an instance, then telemetry and a message for each job in each tick; offline at the end."""
     await stage.run(10.0, ticks=3)
     envelopes = [envelope for _, envelope in stage.publisher.sent]
@@ -86,7 +87,7 @@ async def test_state_is_announced_first_retained_and_complete(stage: Stage) -> N
     assert re.fullmatch(r"i-0[0-9a-f]{16}", described.instances[0].ec2_id or "")
 
 
-async def test_jobs_say_where_they_run_and_how_they_fare(stage: Stage) -> None:
+async def test_jobs_say_where_they_run_and_how_they_fare(stage: SimulationRun) -> None:
     """Figures of a job's kind are numbers, the others null."""
     await stage.run(5.0, ticks=1)
     train, serve = (
@@ -101,7 +102,7 @@ async def test_jobs_say_where_they_run_and_how_they_fare(stage: Stage) -> None:
     assert serve.mfu is serve.step_time_s is serve.steps_per_s is None
 
 
-async def test_a_new_connection_gets_all_state_while_it_runs(stage: Stage) -> None:
+async def test_a_new_connection_gets_all_state_while_it_runs(stage: SimulationRun) -> None:
     """Before the run there is nothing to say; during it everything; after it nothing, so that offline stays."""
     assert not list(stage.publisher.announce())
     task = asyncio.create_task(stage.simulation.run())
@@ -115,7 +116,7 @@ async def test_a_new_connection_gets_all_state_while_it_runs(stage: Stage) -> No
     assert not list(stage.publisher.announce())
 
 
-async def test_descriptors_are_repeated_within_a_minute(stage: Stage) -> None:
+async def test_descriptors_are_repeated_within_a_minute(stage: SimulationRun) -> None:
     """Each comes again within 60 s, spread over the ticks."""
     await stage.run(61.0)
     repeated = stage.publisher.of(TopicClass.NODE)[6:]
@@ -129,7 +130,7 @@ async def test_descriptors_are_repeated_within_a_minute(stage: Stage) -> None:
 async def test_many_jobs_take_turns(make_engine: Callable[..., Engine], training: Job) -> None:
     """Beyond 64 jobs all come in the first tick, and then each again within 10 s."""
     many = [training(name=f"job-{n}", on=[f"c/standalone/trn2-{n:04d}"]) for n in range(1, 81)]
-    stage = Stage(
+    stage = SimulationRun(
         make_engine(*many, instances=80), publishing=Publishing(format="cbor", granularity="instance")
     )
     await stage.run(10.5)
@@ -140,13 +141,13 @@ async def test_many_jobs_take_turns(make_engine: Callable[..., Engine], training
     assert {times.count(second) for second in range(1, 11)} == {8}
 
 
-async def test_a_duration_ends_the_run(stage: Stage) -> None:
+async def test_a_duration_ends_the_run(stage: SimulationRun) -> None:
     """Three seconds are three ticks: at 0, 1 and 2."""
     await stage.run(10.0, duration_s=3.0)
     assert stage.simulation.published == 3
 
 
-async def test_a_late_machine_leaves_ticks_out_and_counts_them(stage: Stage) -> None:
+async def test_a_late_machine_leaves_ticks_out_and_counts_them(stage: SimulationRun) -> None:
     """Numbers go on by one, times say the truth, and the schedule is kept."""
     task = asyncio.create_task(stage.simulation.run(ticks=6))
     await stage.clock.advance(1.5)
@@ -161,7 +162,7 @@ async def test_a_late_machine_leaves_ticks_out_and_counts_them(stage: Stage) -> 
     assert stage.simulation.published == 6
 
 
-async def test_a_slow_announcement_is_no_overrun(stage: Stage) -> None:
+async def test_a_slow_announcement_is_no_overrun(stage: SimulationRun) -> None:
     """The first tick waits until everything is announced and has the time of then."""
     stage.publisher.stall_s = 3.6
     await stage.run(10.0, ticks=2)
@@ -172,7 +173,7 @@ async def test_a_slow_announcement_is_no_overrun(stage: Stage) -> None:
 
 async def test_many_messages_are_spread_over_the_period(make_engine: Callable[..., Engine]) -> None:
     """Hundreds of messages go out in slices every 20 ms, within 70 % of the period, and all of them go."""
-    stage = Stage(make_engine(instances=40))
+    stage = SimulationRun(make_engine(instances=40))
     await stage.run(1.9, ticks=2)
     telemetry = stage.publisher.of(TopicClass.TELEMETRY)
     assert len(telemetry) == 2 * 40 * 17
@@ -188,7 +189,7 @@ async def test_frames_of_blocks(make_engine: Callable[..., Engine], jobs: list[d
     """A block's frame decodes by its descriptor to the rows of its UltraServers."""
     engine = make_engine(*jobs, ultraservers=3, instances=1)
     options = Publishing(format="cbor", granularity="block", block_ultraservers=2)
-    stage = Stage(engine, publishing=options, root="lab/fleets")
+    stage = SimulationRun(engine, publishing=options, root="lab/fleets")
     await stage.run(5.0, ticks=1)
     sent = [envelope for _, envelope in stage.publisher.sent]
     assert all(envelope.topic.startswith("lab/fleets/v1/f/") for envelope in sent)
@@ -218,17 +219,17 @@ def test_oversize_units_are_refused_at_the_start(make_engine: Callable[..., Engi
     """The largest allowed block fits; where a limit is lower the message says what to change."""
     engine = make_engine(instances=0, ultraservers=16)
     options = Publishing(format="cbor", granularity="block", block_ultraservers=16)
-    Stage(engine, publishing=options)
+    SimulationRun(engine, publishing=options)
     with pytest.raises(ConfigError, match=r"frame of c/block-0001 has \d+ bytes, over the limit of 65536"):
-        Stage(engine, publishing=options, limits=replace(DEFAULT_LIMITS, payload_bytes=65_536))
+        SimulationRun(engine, publishing=options, limits=replace(DEFAULT_LIMITS, payload_bytes=65_536))
     with pytest.raises(ConfigError, match=r"descriptor of c/block-0001"):
-        Stage(engine, publishing=options, limits=replace(DEFAULT_LIMITS, payload_bytes=4_096))
+        SimulationRun(engine, publishing=options, limits=replace(DEFAULT_LIMITS, payload_bytes=4_096))
 
 
 def test_ids_are_plausible_and_follow_from_seed_and_path() -> None:
     """EC2 ids have 17 digits and repeat; boots of live runs never do."""
-    assert re.fullmatch(r"i-0[0-9a-f]{16}", ec2_id(1, "c/us-0001/a"))
-    assert ec2_id(1, "c/us-0001/a") == ec2_id(1, "c/us-0001/a")
-    assert len({ec2_id(1, "a"), ec2_id(2, "a"), ec2_id(1, "b")}) == 3
+    assert re.fullmatch(r"i-0[0-9a-f]{16}", ec2_id(Rng(1), "c/us-0001/a"))
+    assert ec2_id(Rng(1), "c/us-0001/a") == ec2_id(Rng(1), "c/us-0001/a")
+    assert len({ec2_id(Rng(1), "a"), ec2_id(Rng(2), "a"), ec2_id(Rng(1), "b")}) == 3
     assert new_boot() != new_boot()
     assert json.loads(will_envelope("f", "sim-1", BOOT).payload)["state"] == "offline"

@@ -8,8 +8,9 @@ from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile, Publishing
 from trnfleet.domain.scenario import Scenario
 from trnfleet.sim.engine import Engine, to_ns
+from trnfleet.sim.ids import boot_after
 from trnfleet.sim.publish.partition import partition
-from trnfleet.sim.publish.state import Starts, boot_after
+from trnfleet.sim.publish.state import Boots
 from trnfleet.sim.sharding import WHOLE, Shard
 
 BOOT = "00112233aabbccdd"
@@ -46,7 +47,7 @@ class Run:
         self.engine = Engine(fleet, 7, period_s, to_ns(fleet.start), scenario=scenario, shard=shard)
         options = Publishing(format="cbor", granularity=granularity)
         self.units = partition(self.engine.layout, options, self.engine.own, shard)
-        self.starts = Starts(self.engine, BOOT, self.units)
+        self.starts = Boots(self.engine, BOOT, self.units)
         self.renewed: list[tuple[int, str]] = []
         """Ticks, with the paths of the units that were described again."""
         self.seq = -1

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.sim.simulation import BOOT, Stage
+from support.sim.simulation import BOOT, SimulationRun
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.config import find_file, load_model, validate
 from trnfleet.domain.fleet import FleetFile
-from trnfleet.domain.reservations.search_request import Asked
+from trnfleet.domain.reservations.search_request import SearchRequest
 from trnfleet.domain.reservations.states import BlockState, InterconnectStatus
 from trnfleet.errors import ConfigError
 from trnfleet.sim.engine import Engine, to_ns
-from trnfleet.sim.publish.telemetry import Include, Telling, stdout_lines
+from trnfleet.sim.publish.telemetry import Include, ShardMessages, stdout_lines
 from trnfleet.sim.reservations.messages import answer
 from trnfleet.sim.sharding import Shard
 from trnfleet.wire.topics import TopicClass
@@ -74,7 +74,7 @@ ULTRASERVER = {"on": ["uc1/us-0001"], "days": 7, "ends_after_days": 0}
 
 
 def states(engine: Engine) -> list[str]:
-    return [block.state.value for block in engine.holdings.blocks]
+    return [block.state.value for block in engine.account.blocks]
 
 
 def told(engine: Engine, ticks: int) -> list[tuple[float, str]]:
@@ -84,7 +84,7 @@ def told(engine: Engine, ticks: int) -> list[tuple[float, str]]:
 
 
 def block_on(engine: Engine, place: str) -> Block:
-    return next(each for each in engine.holdings.blocks if engine.holdings.on(each) == (place,))
+    return next(each for each in engine.account.blocks if engine.account.on(each) == (place,))
 
 
 def state_of(engine: Engine, job: int, ticks: int = 1) -> int:
@@ -98,8 +98,8 @@ def test_the_demo_opens_with_blocks_in_many_states() -> None:
     assert states(engine) == [
         "active", "active", "active", "active", "expired", "active", "scheduled", "payment-pending",
     ]  # fmt: skip  # in the file's order
-    holdings = engine.holdings
-    assert [holdings.launched(block) for block in holdings.blocks] == [4, 4, 2, 1, 0, 0, 0, 0]
+    account = engine.account
+    assert [account.launched(block) for block in account.blocks] == [4, 4, 2, 1, 0, 0, 0, 0]
     assert block_on(engine, "uc1/us-0001").end_ns == to_ns(demo().start) + round(END_S * NS_PER_S)
 
 
@@ -127,7 +127,7 @@ def test_chips_are_idle_from_termination_on() -> None:
     first, other = rows["uc1/us-0001/trn2u-0001-0"], rows["uc1/us-0002/trn2u-0002-0"]
     assert power[25][first] < 0.5 * power[20][first]
     assert power[25][other] > 0.8 * power[20][other]
-    assert engine.holdings.launched(block_on(engine, "uc1/us-0001")) == 0
+    assert engine.account.launched(block_on(engine, "uc1/us-0001")) == 0
 
 
 def test_a_job_waits_for_its_block() -> None:
@@ -174,9 +174,9 @@ def test_what_is_bought_is_delivered_to_idle_instances() -> None:
     """An UltraServer whose block has ended is sold again, and its job comes back with the new block."""
     engine = engine_of(small(ULTRASERVER, jobs=(TRAINING,)), 600.0)
     engine.step()
-    ledger = engine.holdings.ledger
-    offering = ledger.offerings(Asked(1, ultraservers=1))[0]
-    said, result = answer(engine.holdings, "reserve_buy", {"offering": offering.id}, "boot-1")
+    ledger = engine.account.ledger
+    offering = ledger.offerings(SearchRequest(1, ultraservers=1))[0]
+    said, result = answer(engine.account, "reserve_buy", {"offering": offering.id}, "boot-1")
     assert result["reservation"]["id"] in said
     assert result["reservation"]["state"] == "payment-pending"
     got = told(engine, 20)
@@ -196,14 +196,14 @@ def test_an_extension_keeps_the_job_running() -> None:
     """A block that is extended in time neither warns nor terminates at its former end."""
     engine = engine_of(small(ULTRASERVER, jobs=(TRAINING,)), 600.0)
     engine.step()
-    block = engine.holdings.blocks[0]
-    offering = engine.holdings.ledger.extension_offerings(block.id, 1)[0]
-    answer(engine.holdings, "reserve_extend", {"offering": offering.id}, "boot-1")
+    block = engine.account.blocks[0]
+    offering = engine.account.ledger.extension_offerings(block.id, 1)[0]
+    answer(engine.account, "reserve_extend", {"offering": offering.id}, "boot-1")
     assert told(engine, 20) == [
         (0.0, "capacity_block_extension_purchased"),
         (300.0, "capacity_block_extension_paid"),
     ]
-    assert engine.holdings.blocks[0].end_ns == block.end_ns + DAY_S * NS_PER_S
+    assert engine.account.blocks[0].end_ns == block.end_ns + DAY_S * NS_PER_S
 
 
 @pytest.mark.parametrize(
@@ -225,10 +225,10 @@ def test_lost_links_impair_the_interconnect(fault: str, target: str, impaired: b
     names = [event.name for event in first.events if event.name.startswith("capacity_block")]
     assert names == (["capacity_block_interconnect_impaired"] if impaired else [])
     expected = InterconnectStatus.IMPAIRED if impaired else InterconnectStatus.OK
-    assert engine.holdings.blocks[0].interconnect is expected
+    assert engine.account.blocks[0].interconnect is expected
     for _ in range(60):
         engine.step()
-    assert engine.holdings.blocks[0].interconnect is InterconnectStatus.OK
+    assert engine.account.blocks[0].interconnect is InterconnectStatus.OK
 
 
 def test_an_instance_that_is_down_is_unavailable() -> None:
@@ -241,7 +241,7 @@ def test_an_instance_that_is_down_is_unavailable() -> None:
     seen = []
     for _ in range(100):
         engine.step()
-        seen.append([(each.state, each.unavailable) for each in engine.holdings.blocks])
+        seen.append([(each.state, each.unavailable) for each in engine.account.blocks])
     assert [(BlockState.ACTIVE, 1), (BlockState.UNAVAILABLE, 1)] in seen
     assert seen[-1] == [(BlockState.ACTIVE, 0), (BlockState.ACTIVE, 0)]
 
@@ -280,7 +280,7 @@ def test_instances_on_demand_are_not_for_sale() -> None:
     job = {"kind": "training", "name": "train", "on": ["uc1/standalone/trn2-0001..trn2-0003"]}
     engine = engine_of(small(jobs=(job,)))
     engine.begin()
-    offered = engine.holdings.ledger.offerings(Asked(1, "trn2.48xlarge"))
+    offered = engine.account.ledger.offerings(SearchRequest(1, "trn2.48xlarge"))
     assert {each.zone for each in offered} == {"us-east-2a"}
 
 
@@ -305,7 +305,7 @@ def test_the_same_start_gives_the_same_ids() -> None:
         fleet = demo().model_copy(update={"start": demo().start.fromisoformat(f"{day}T17:00:00+00:00")})
         engine = engine_of(fleet)
         engine.begin()
-        ids.append([block.id for block in engine.holdings.blocks])
+        ids.append([block.id for block in engine.account.blocks])
     assert ids[0] == ids[1]
     assert len(set(ids[0])) == 8
 
@@ -314,10 +314,10 @@ def test_messages_say_what_a_block_is() -> None:
     """A block's message has EC2's names and figures, where it is, and how many changes came before."""
     engine = engine_of(demo())
     tick = engine.step()
-    telling = Telling(engine, "boot-1")
-    assert list(telling.reservations(tick)) == []
-    messages = {message.on: message for message in telling.all_reservations()}
-    message = messages["uc1/us-0001",]
+    messages = ShardMessages(engine, "boot-1")
+    assert list(messages.reservations(tick)) == []
+    by_path = {message.on: message for message in messages.all_reservations()}
+    message = by_path["uc1/us-0001",]
     assert (message.ultraserver_type, message.instance_type, message.instances) == (
         "u-trn2x64", "trn2u.48xlarge", 4,
     )  # fmt: skip  # as a pair of tuples
@@ -328,7 +328,7 @@ def test_messages_say_what_a_block_is() -> None:
     # 14 days of four instances at the price that was seen.
     assert (message.fee, message.currency) == ("48061.44", "USD")
     assert message.boot == "boot-1"
-    pending = next(each for each in messages.values() if each.state == "payment-pending")
+    pending = next(each for each in by_path.values() if each.state == "payment-pending")
     assert pending.pay_by == format_rfc3339(to_ns(demo().start) + 12 * 3_600 * NS_PER_S)
 
 
@@ -356,24 +356,24 @@ def test_requests_that_make_no_sense(action: str, args: dict[str, Any], said: st
     engine = engine_of(demo())
     engine.begin()
     with pytest.raises(ConfigError, match=said):
-        answer(engine.holdings, action, args, "boot-1")
+        answer(engine.account, action, args, "boot-1")
 
 
 def test_a_fleet_without_blocks_costs_and_says_nothing() -> None:
     """Without blocks there is nothing to tell, and telemetry is the same as ever."""
     engine = engine_of(small())
     assert engine.step().held == ()
-    assert list(Telling(engine, "b").all_reservations()) == []
+    assert list(ShardMessages(engine, "b").all_reservations()) == []
     assert np.isfinite(engine.now_s)
 
 
-def told_of(stage: Stage) -> list[dict[str, Any]]:
+def told_of(stage: SimulationRun) -> list[dict[str, Any]]:
     return [json.loads(envelope.payload) for _, envelope in stage.publisher.of(TopicClass.RESERVATION)]
 
 
 async def test_reservations_are_announced_and_told_once() -> None:
     """All blocks are told before the first tick, retained, and from then on only what changes, in order."""
-    stage = Stage(engine_of(demo(), 3_600.0), speed=3_600.0, is_dated=True)
+    stage = SimulationRun(engine_of(demo(), 3_600.0), speed=3_600.0, is_dated=True)
     await stage.run(6.0, ticks=4)
     told = told_of(stage)
     assert len({each["id"] for each in told[:8]}) == 8
@@ -392,7 +392,7 @@ async def test_reservations_are_announced_and_told_once() -> None:
 
 async def test_a_jump_tells_every_state_and_no_event() -> None:
     """What a jump passes over is told as state, each change once, while its events are not."""
-    stage = Stage(engine_of(demo(), 60.0), is_dated=True, speed=60.0)
+    stage = SimulationRun(engine_of(demo(), 60.0), is_dated=True, speed=60.0)
     task = asyncio.create_task(stage.simulation.run(ticks=4))
     await stage.clock.advance(1.5)
     assert "what happens in between is not told" in stage.simulation.jump(3 * 3_600.0)
@@ -406,7 +406,7 @@ async def test_a_jump_tells_every_state_and_no_event() -> None:
 
 async def test_what_is_bought_is_told_with_the_next_tick() -> None:
     """A purchase over the simulation's commands is a message and an event of the next tick."""
-    stage = Stage(engine_of(small(), 60.0), is_dated=True, speed=60.0)
+    stage = SimulationRun(engine_of(small(), 60.0), is_dated=True, speed=60.0)
     task = asyncio.create_task(stage.simulation.run(ticks=8))
     await stage.clock.advance(0.5)
     _, found = stage.simulation.reserve("reserve_offerings", {"days": 1.0, "ultraservers": 1.0})
