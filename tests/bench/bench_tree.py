@@ -105,7 +105,7 @@ async def view_costs(servers: int, size: tuple[int, int]) -> None:
         # The cluster begins open: close it, then open all of it.
         tree.action_all()
         tree.action_all()
-        tree.go_to(tree.index.rows // 2)
+        tree.point(tree.index.rows // 2)
         random = np.random.default_rng(3)
 
         def change() -> None:

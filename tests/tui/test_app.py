@@ -92,9 +92,9 @@ async def test_an_idle_app_paints_nothing() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await tick(app, pilot, feed)
         await tick(app, pilot, feed)
-        before = fleet(app).map.lines_painted, fleet(app).worst.lines_painted
+        before = fleet(app).map.lines_painted, fleet(app).findings.lines_painted
         await tick(app, pilot, feed)
-        assert (fleet(app).map.lines_painted, fleet(app).worst.lines_painted) == before
+        assert (fleet(app).map.lines_painted, fleet(app).findings.lines_painted) == before
 
 
 async def test_arrows_move_and_breadcrumbs_follow() -> None:

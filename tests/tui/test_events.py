@@ -92,20 +92,20 @@ async def test_the_cursor_stays_on_its_event() -> None:
         await pilot.press("9")
         events = view(app).list
         await tick(app, pilot, feed)
-        assert events.event is not None
-        assert events.event.text == "event 059"
+        assert events.picked is not None
+        assert events.picked.text == "event 059"
         told(feed, 1)
         await tick(app, pilot, feed)
-        assert events.event.text == "event 000"
+        assert events.picked.text == "event 000"
         await pilot.press(*["down"] * 30)
-        assert events.event.text == "event 030"
+        assert events.picked.text == "event 030"
         row = events.row - events.top
         told(feed, 5)
         await tick(app, pilot, feed)
-        assert events.event.text == "event 030"
+        assert events.picked.text == "event 030"
         assert events.row - events.top == row
         await pilot.press("end")
-        assert (events.row, events.event.text) == (65, "event 000")
+        assert (events.row, events.picked.text) == (65, "event 000")
         await pilot.press("home")
         assert events.row == 0
 
@@ -121,9 +121,9 @@ async def test_dropped_events_leave_the_list() -> None:
         told(feed, 4)
         await tick(app, pilot, feed)
         events = view(app).list
-        assert events.found == 10
-        assert events.event is not None
-        assert events.event.number == 5
+        assert events.count == 10
+        assert events.picked is not None
+        assert events.picked.number == 5
         assert "4 older ones dropped" in "\n".join(screen(app))
 
 
@@ -136,19 +136,19 @@ async def test_the_filter() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("9", "slash", *"WARN", "enter")
         events = view(app).list
-        assert events.found == 1
+        assert events.count == 1
         feed.monitor.apply(
             [feed.event(CHIP, "hot", severity="warning"), feed.event(CHIP, "mere information")]
         )
         await tick(app, pilot, feed)
-        assert events.found == 2
+        assert events.count == 2
         assert "/WARN 1/2" in "\n".join(screen(app))
         await pilot.press("slash", *["backspace"] * 4, *"!warn", "enter")
-        assert events.found == 6
+        assert events.count == 6
         await pilot.press("slash", *["backspace"] * 5, "x", "y", "enter")
         assert "Nothing matches xy" in "\n".join(screen(app))
         await pilot.press("escape")
-        assert events.found == 8
+        assert events.count == 8
         assert isinstance(app.page, EventsView)
         await pilot.press("escape")
         assert app.page.title == "Fleet"
@@ -217,7 +217,7 @@ async def test_help_knows_the_view() -> None:
         await pilot.press("9", "question_mark")
         text = "\n".join(screen(app))
         assert re.search(r"9 +Events", text)
-        for part in ("Older event", "Filter by part of what an event says", "Go to the event"):
+        for part in ("Next line", "Filter by part of what an event says", "Go to the event"):
             assert part in text
 
 

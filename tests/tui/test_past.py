@@ -107,8 +107,8 @@ async def test_the_cursor_stays_on_its_event() -> None:
         await pilot.press("9", "down")
         assert isinstance(app.page, EventsView)
         chosen = app.page.list
-        assert chosen.event is not None
-        assert chosen.event.text == "third"
+        assert chosen.picked is not None
+        assert chosen.picked.text == "third"
         for monitor, wanted in (
             (later.monitor, "third"),
             (earlier.monitor, "second"),
@@ -116,8 +116,8 @@ async def test_the_cursor_stays_on_its_event() -> None:
         ):
             deck.show(monitor, START_NS + MIN)
             await tick(app, pilot, feed)
-            assert chosen.event is not None
-            assert chosen.event.text == wanted
+            assert chosen.picked is not None
+            assert chosen.picked.text == wanted
 
 
 async def test_ages_stand_while_the_past_does() -> None:

@@ -143,7 +143,7 @@ async def test_from_a_place_to_its_reservation() -> None:
         await pilot.press("r")
         await pilot.pause()
         assert app.page.title == RESERVATIONS
-        chosen = view(app).table.chosen
+        chosen = view(app).table.picked
         assert chosen is not None
         assert chosen.message.id == "cb-alone"
         await pilot.press("escape")
@@ -151,7 +151,7 @@ async def test_from_a_place_to_its_reservation() -> None:
         app.go(f"{US}/trn2u-0001-2", HIERARCHY)
         await pilot.press("r")
         await pilot.pause()
-        chosen = view(app).table.chosen
+        chosen = view(app).table.picked
         assert chosen is not None
         assert chosen.message.id == "cb-ultra"
 
@@ -200,9 +200,9 @@ async def test_sorting_keeps_the_cursor_on_its_reservation() -> None:
         await pilot.press("s")
         table = view(app).table
         assert SORTS[table.sort] == "idle cost"
-        assert [each.message.id for each in table.shown][:2] == ["cb-alone", "cb-ultra"]
-        assert table.chosen is not None
-        assert table.chosen.message.id == "cb-ultra"
+        assert [each.message.id for each in table.rows][:2] == ["cb-alone", "cb-ultra"]
+        assert table.picked is not None
+        assert table.picked.message.id == "cb-ultra"
         assert rows(app, "by idle cost")
 
 
@@ -218,7 +218,7 @@ async def test_nothing_is_reserved() -> None:
         assert rows(app, "Nothing is reserved")
         assert rows(app, "trnfleet bridge")
         await pilot.press("enter", "s", "down")
-        assert view(app).table.chosen is None
+        assert view(app).table.picked is None
 
 
 async def test_whoever_has_gone_is_not_drawn_as_live() -> None:
@@ -244,19 +244,19 @@ async def test_the_filter() -> None:
         await pilot.press("7")
         await tick(app, pilot, feed)
         await pilot.press("slash", *"idle")
-        assert [each.message.id for each in view(app).table.shown] == ["cb-alone"]
+        assert [each.message.id for each in view(app).table.rows] == ["cb-alone"]
         await pilot.press("enter")
         assert rows(app, "/idle 1 found")
         assert not rows(app, "cb-ultra")
         await pilot.press("escape")
         assert app.page.title == RESERVATIONS
-        assert len(view(app).table.shown) == 4
+        assert len(view(app).table.rows) == 4
         await pilot.press("slash", *"zzz", "enter")
         assert rows(app, "Nothing that is reserved matches")
         app.go(US, HIERARCHY)
         await pilot.press("r")
         await pilot.pause()
-        chosen = view(app).table.chosen
+        chosen = view(app).table.picked
         assert chosen is not None
         assert chosen.message.id == "cb-ultra"
         assert view(app).table.pattern == ""
@@ -366,6 +366,6 @@ async def test_a_click_on_the_timeline_chooses() -> None:
         await tick(app, pilot, feed)
         await pilot.click(view(app).timeline, offset=(30, 1))
         await pilot.pause()
-        chosen = view(app).table.chosen
+        chosen = view(app).table.picked
         assert chosen is not None
         assert chosen.message.id == "cb-alone"

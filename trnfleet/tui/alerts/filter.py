@@ -13,6 +13,7 @@ from trnfleet.domain.alerts.alert import address_of
 from trnfleet.domain.alerts.matchers import Matcher, all_match
 from trnfleet.errors import ConfigError
 from trnfleet.tui.state.alerts import touches
+from trnfleet.tui.widgets.text_filter import TextFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,10 +31,7 @@ class AlertFilter(NamedTuple):
 
     matchers: tuple[Matcher, ...] = ()
     place: str = ""
-    part: str = ""
-    """Lower case."""
-    is_inverse: bool = False
-    """Whether what has the part goes."""
+    text: TextFilter = TextFilter()
     problem: str = ""
     """What is wrong with it, in a line; such a filter leaves what the rest of it leaves."""
 
@@ -48,7 +46,7 @@ class AlertFilter(NamedTuple):
             return False
         if self.matchers and not all_match(self.matchers, alert.labels):
             return False
-        return not self.part or (self.part in said()) is not self.is_inverse
+        return self.text.is_empty or self.text.keeps_lower(said())
 
 
 def read_filter(pattern: str) -> AlertFilter:
@@ -65,8 +63,7 @@ def read_filter(pattern: str) -> AlertFilter:
             tokens.append(Matcher.parse(token))
         except ConfigError as error:
             problem = str(error)
-    text = rest.strip().lower()
-    return AlertFilter(tuple(tokens), place, text.removeprefix("!"), text.startswith("!"), problem)
+    return AlertFilter(tuple(tokens), place, TextFilter.of(rest.strip()), problem)
 
 
 def split_matchers(text: str) -> list[str]:

@@ -25,10 +25,10 @@ from trnfleet.tui.format.alerts import (
     where_text,
 )
 from trnfleet.tui.widgets.cells import fit, right
-from trnfleet.tui.widgets.cursor_list import PickList
+from trnfleet.tui.widgets.cursor_list import K, R, RowList
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Sequence
 
     from rich.style import Style
 
@@ -158,7 +158,23 @@ def _lead(severity: Severity, age: str, plan: AlertPlan, ink: Inks, *, selected:
     ]
 
 
-class AlertList(PickList):
+class TabList(RowList[K, R]):
+    """The list of a tab."""
+
+    IS_FEED = True
+
+    def __init__(self, board: AlertBoard) -> None:
+        super().__init__()
+        self._board = board
+        self.words: list[str] = []
+        """Said where there is no row."""
+
+    def empty_lines(self) -> Sequence[tuple[str, Style]]:
+        """Return what is said where there is no row."""
+        return [("", theme.QUIET), *((f" {text}", theme.QUIET) for text in self.words)]
+
+
+class AlertList(TabList[str, "Row"]):
     """Alerts, one a line, many of one rule in one."""
 
     HELP_TITLE = "Alerts"
@@ -167,12 +183,9 @@ class AlertList(PickList):
     ]
 
     def __init__(self, board: AlertBoard) -> None:
-        super().__init__()
-        self._board = board
+        super().__init__(board)
         self.shows_standing = False
         """Whether who has what in hand is told of every alert, because all are listed."""
-        self.words: list[str] = []
-        """Said where there is no row."""
 
     @property
     def plan(self) -> AlertPlan:
@@ -182,7 +195,7 @@ class AlertList(PickList):
     def _plan(self, width: int) -> AlertPlan:
         return AlertPlan.of(width, shows_standing=self.shows_standing)
 
-    def key_of(self, row: Row) -> Hashable:
+    def key_of(self, row: Row) -> str:
         """Return the alert's fingerprint, or its group's key."""
         return row.key
 
@@ -190,25 +203,17 @@ class AlertList(PickList):
         """Return the line."""
         return alert_parts(row, self._plan(width), self._board, selected=selected)
 
-    def nothing(self) -> list[str]:
-        """Return what is said where there is none."""
-        return self.words
 
-    def action_enter(self) -> None:
-        """Ask for what is under the cursor."""
-        self.post_message(self.Entered())
-
-
-class SilenceList(PickList):
+class SilenceList(TabList[str, "Silence"]):
     """Silences, one a line: what is active first."""
 
     def __init__(self, board: AlertBoard) -> None:
-        super().__init__()
-        self._board = board
+        super().__init__(board)
+        self.words = ["No silence. z silences what is like the alert under the cursor."]
         self.hidden: dict[str, int] = {}
         """How many alerts each silence hides now."""
 
-    def key_of(self, row: Silence) -> Hashable:
+    def key_of(self, row: Silence) -> str:
         """Return its id."""
         return row.id
 
@@ -226,10 +231,6 @@ class SilenceList(PickList):
             (f"{fit(plain(row.why), why)} ", body),
             (silence_text(row), quiet),
         ]
-
-    def nothing(self) -> list[str]:
-        """Return what is said where there is none."""
-        return ["No silence. z silences what is like the alert under the cursor."]
 
 
 def silence_columns(width: int) -> tuple[int, int]:
@@ -251,20 +252,14 @@ class Told(NamedTuple):
     happening: Happening
 
 
-class HistoryList(PickList):
+class HistoryList(TabList["tuple[int, str, str]", "Told"]):
     """What happened to alerts, the newest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "enter", "go to the alert's place"),
     ]
 
-    def __init__(self, board: AlertBoard) -> None:
-        super().__init__()
-        self._board = board
-        self.words: list[str] = []
-        """Said where there is no row."""
-
-    def key_of(self, row: Told) -> Hashable:
+    def key_of(self, row: Told) -> tuple[int, str, str]:
         """Return what happened to which alert and when; numbers are each monitor's own."""
         happened = row.happening
         return happened.at_ns, happened.kind, happened.alert.fingerprint
@@ -288,14 +283,6 @@ class HistoryList(PickList):
             (f"{fit(where_text(alert, where), where)} ", ink.body),
             (plain(happened.summary, 400), ink.quiet),
         ]
-
-    def nothing(self) -> list[str]:
-        """Return what is said where there is none."""
-        return self.words
-
-    def action_enter(self) -> None:
-        """Ask for what is under the cursor."""
-        self.post_message(self.Entered())
 
 
 def history_columns(width: int) -> tuple[int, int]:

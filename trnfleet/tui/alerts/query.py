@@ -13,6 +13,7 @@ from trnfleet.monitor.alerting.silences import Standing
 from trnfleet.tui.alerts.filter import AlertFilter, read_filter
 from trnfleet.tui.alerts.lists import Told
 from trnfleet.tui.format.alerts import standing_text
+from trnfleet.tui.widgets.text_filter import TextFilter
 
 if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
@@ -77,12 +78,8 @@ class AlertSift:
     def silences(self) -> list[Silence]:
         """Return the silences that are left: active ones first, and of these what ends first."""
         now_ns = self._board.now_ns
-        part = self._pattern.lower()
-        left = [
-            each
-            for each in self._board.alerts.quieting.silences
-            if not part or (part.removeprefix("!") in silence_said(each)) is not part.startswith("!")
-        ]
+        text = TextFilter.of(self._pattern)
+        left = [each for each in self._board.alerts.quieting.silences if text.keeps_lower(silence_said(each))]
         return sorted(left, key=lambda each: (_RANK[each.span(now_ns)], each.ends_ns, each.id))
 
     def hidden(self) -> dict[str, int]:

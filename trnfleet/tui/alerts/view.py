@@ -46,7 +46,7 @@ from trnfleet.tui.filtering import FilteredView
 from trnfleet.tui.format.alerts import where_text
 from trnfleet.tui.view import ALERTS, View
 from trnfleet.tui.widgets.bar import Bar
-from trnfleet.tui.widgets.cursor_list import PickList
+from trnfleet.tui.widgets.cursor_list import CursorList
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -76,8 +76,8 @@ class AlertsView(FilteredView):
     AlertsView { layout: vertical; }
     AlertsView > #alert-body { height: 1fr; layout: vertical; }
     AlertsView > #alert-body > #alert-side { height: 1fr; width: 1fr; layout: vertical; }
-    AlertsView PickList { display: none; }
-    AlertsView PickList.shown { display: block; }
+    AlertsView CursorList { display: none; }
+    AlertsView CursorList.shown { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("t,tab", "tab(1)", "next of: active, all, silences, history"),
@@ -161,9 +161,11 @@ class AlertsView(FilteredView):
     # What is shown
 
     @property
-    def current(self) -> PickList:
+    def current(self) -> AlertList | SilenceList | HistoryList:
         """The list of the tab."""
-        return {SILENCES: self.silences, HISTORY: self.history}.get(self.tab, self.list)
+        if self.tab == SILENCES:
+            return self.silences
+        return self.history if self.tab == HISTORY else self.list
 
     @property
     def picked_alerts(self) -> list[Alert]:
@@ -407,16 +409,16 @@ class AlertsView(FilteredView):
 
     # Messages of the lists
 
-    @on(PickList.Changed)
-    def _changed(self, event: PickList.Changed) -> None:
+    @on(CursorList.Changed)
+    def _changed(self, event: CursorList.Changed) -> None:
         event.stop()
         self.note = ""
         self._write()
         self.details.tick()
         self.post_message(View.Moved(self.place))
 
-    @on(PickList.Entered)
-    def _entered(self, event: PickList.Entered) -> None:
+    @on(CursorList.Entered)
+    def _entered(self, event: CursorList.Entered) -> None:
         event.stop()
         picked = self.current.picked
         if isinstance(picked, Row) and picked.group is not None:

@@ -5,10 +5,10 @@ Only the window's lines are made. What matches is kept and followed, so that a t
 
 from __future__ import annotations
 
+import bisect
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
-from textual.message import Message
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.text import plain
@@ -16,10 +16,13 @@ from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import shortened
 from trnfleet.tui.view import View
 from trnfleet.tui.widgets.cells import fit
-from trnfleet.tui.widgets.line_view import Line, LineView, text_line
+from trnfleet.tui.widgets.cursor_list import CursorList
+from trnfleet.tui.widgets.text_filter import TextFilter
 
 if TYPE_CHECKING:
-    from textual import events
+    from collections.abc import Sequence
+
+    from rich.style import Style
 
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.events import Event
@@ -88,30 +91,19 @@ def row(event: Event, plan: EventPlan, *, selected: bool) -> Parts:
     ]
 
 
-def matches(event: Event, pattern: str) -> bool:
-    """Say whether a pattern leaves an event: a part of anything that it says, or with `!` none of it; case is nothing."""
-    text = pattern.removeprefix("!").lower()
-    said = (event.severity.value, event.source, event.name, event.path, event.job, event.text)
-    return not text or any(text in each.lower() for each in said) is not pattern.startswith("!")
+def texts_of(event: Event) -> tuple[str, ...]:
+    """Return everything of an event that a filter looks at."""
+    return event.severity.value, event.source, event.name, event.path, event.job, event.text
 
 
-class EventList(LineView):
-    """Events, one a line; at the newest one, the cursor goes on to newer ones."""
+class EventList(CursorList["Event"]):
+    """Events, one a line."""
 
     HELP_TITLE = "Events"
-    DEFAULT_CSS = "EventList { height: 1fr; scrollbar-gutter: stable; overflow-x: hidden; }"
+    IS_FEED = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "newer event"),
-        Binding("down,j", "move(1)", "older event"),
-        Binding("pageup", "page(-1)", "page up"),
-        Binding("pagedown", "page(1)", "page down"),
-        Binding("home,g", "move(-1000000)", "newest event"),
-        Binding("end,G", "move(1000000)", "oldest event"),
         Binding("enter", "enter", "go to the event's place, or its job's"),
     ]
-
-    class Changed(Message):
-        """Says that a key or click changed the cursor."""
 
     def __init__(self, monitor: FleetState) -> None:
         super().__init__()
@@ -120,86 +112,71 @@ class EventList(LineView):
         """What the filter leaves, oldest first."""
         self._looked_at = 0
         """Number of the newest event that the filter has seen."""
-        self._chosen = 0
-        """Number of the event under the cursor; 0 for the newest, whichever that is."""
-        self._row = 0
-        self._lost: Event | None = None
-        """What the cursor goes to as soon as it is there; None for nothing."""
+        self._filter = TextFilter()
         self.pattern = ""
-        """The filter."""
+        """The filter as it was typed."""
 
     @property
-    def event(self) -> Event | None:
-        """The event under the cursor."""
-        return self._found[-1 - self._row] if self._row < len(self._found) else None
+    def picked(self) -> Event | None:
+        """The event under the cursor; None in an empty list."""
+        return self._found[-1 - self.row] if self.row < len(self._found) else None
 
     @property
-    def row(self) -> int:
-        """The cursor's row."""
-        return self._row
-
-    @property
-    def found(self) -> int:
+    def count(self) -> int:
         """How many events the filter leaves."""
         return len(self._found)
+
+    def key_at(self, number: int) -> Event:
+        """Return the event of a row."""
+        return self._found[-1 - number]
+
+    def find(self, key: Event) -> int | None:
+        """Return the row of an event of this monitor, or of the next newer one where it is gone."""
+        newer = bisect.bisect_left(self._found, key.number, key=lambda event: event.number)
+        return max(0, len(self._found) - 1 - newer)
 
     def filter(self, pattern: str) -> None:
         """Leave what matches a pattern; an empty one leaves everything."""
         if pattern != self.pattern:
-            self.pattern = pattern
+            self.pattern, self._filter = pattern, TextFilter.of(pattern)
             self._found.clear()
             self._looked_at = 0
             self.tick()
 
     def renew(self) -> None:
-        """Read all events anew, because another monitor is shown.
+        """Read all events again, because another monitor is shown.
 
         The cursor stays on its event; where that has not happened yet, it is on the one before until it has.
         """
-        if self._chosen:
-            self.hold()
+        self.hold()
         self._found.clear()
         self._looked_at = 0
-
-    def hold(self) -> None:
-        """Go back to the event under the cursor, should it be gone for a while, unless somebody moves the cursor."""
-        self._lost = self._lost or self.event
 
     def tick(self, limit: int | None = None) -> int:
         """Follow what came, then paint what changed."""
         self._follow()
         return super().tick(limit)
 
-    def lines(self, top: int, height: int, width: int) -> list[Line]:
-        """Return the events in the window."""
-        found = self._found
-        if not found:
-            return [
-                text_line([("", theme.QUIET)], width),
-                text_line([(self._nothing(), theme.QUIET)], width),
-            ]
-        plan = EventPlan.of(width)
-        made: list[Line] = []
-        for number in range(top, min(top + height, len(found))):
-            selected = number == self._row
-            fill = theme.SELECTED_QUIET if selected else theme.BASE
-            made.append(text_line(row(found[-1 - number], plan, selected=selected), width, fill))
-        return made
+    def row_parts(self, number: int, width: int, *, selected: bool) -> Parts:
+        """Return the line of an event."""
+        return row(self.key_at(number), EventPlan.of(width), selected=selected)
 
-    def _nothing(self) -> str:
+    def empty_lines(self) -> Sequence[tuple[str, Style]]:
+        """Return why there is nothing to list."""
+        text = " No event has come yet; those from before this program began to listen are not kept by the broker"
         if self.pattern and len(self._monitor.events):
-            return f" Nothing matches {plain(self.pattern, 60)}"
-        return " No event has come yet; those from before this program began to listen are not kept by the broker"
+            text = f" Nothing matches {plain(self.pattern, 60)}"
+        return [("", theme.QUIET), (text, theme.QUIET)]
 
     def _follow(self) -> None:
         """Take on new events that match, and let go of those that made room."""
         ring = self._monitor.events
-        fresh: list[Event] = []
         if ring.received != self._looked_at:
+            fresh: list[Event] = []
             for event in ring.newest_first():
                 if event.number <= self._looked_at:
                     break
-                if matches(event, self.pattern):
+                if self._filter.keeps(*texts_of(event)):
                     fresh.append(event)
             self._looked_at = ring.received
             gone = 0
@@ -207,52 +184,28 @@ class EventList(LineView):
                 gone += 1
             self._found[:gone] = []
             self._found.extend(reversed(fresh))
-            self._look_for_lost()
-        self.set_extent(0, len(self._found))
-        self._take_row()
+            self._look_for_awaited()
+        self.sync()
 
-    def _look_for_lost(self) -> None:
-        """Put the cursor on the event that was lost, or on the last one before it."""
-        lost = self._lost
+    def _look_for_awaited(self) -> None:
+        """Put the cursor on the event that it awaits, or on the last one before that."""
+        lost = self._awaited
         if lost is None:
             return
         # Numbers and times of arrival are each monitor's own.
         found = next((event for event in reversed(self._found) if event[2:] == lost[2:]), None)
         if found is not None:
-            self._lost = None
+            self._awaited = None
         else:
             found = next((event for event in reversed(self._found) if event.ts_ns <= lost.ts_ns), None)
-        self._chosen = 0 if found is None else found.number
+        self._key = found
 
-    def _take_row(self) -> None:
-        """Find the row of the cursor's event again, or of the next newer one where that is gone."""
-        if not self._chosen:
-            self._row = 0
-            return
-        low, high = 0, len(self._found)
-        while low < high:
-            middle = (low + high) // 2
-            if self._found[middle].number < self._chosen:
-                low = middle + 1
-            else:
-                high = middle
-        before, self._row = self._row, max(0, len(self._found) - 1 - low)
-        if before != self._row and 0 <= before - self.top < self._height():
-            # The window goes with the cursor, so that what is read stands still.
-            self.scroll_to(y=self.top + self._row - before, animate=False, force=True)
-
-    def action_move(self, step: int) -> None:
-        """Move the cursor."""
-        if self._found:
-            self._point(min(max(self._row + step, 0), len(self._found) - 1))
-
-    def action_page(self, step: int) -> None:
-        """Move the cursor by what is visible."""
-        self.action_move(step * max(1, self._height() - 1))
+    def _go_back(self) -> None:
+        """Do nothing: what is awaited is looked for when events come."""
 
     def action_enter(self) -> None:
         """Go where the event happened."""
-        event = self.event
+        event = self.picked
         address = self.address_of(event) if event else ""
         if address:
             self.post_message(View.Open(address))
@@ -263,25 +216,3 @@ class EventList(LineView):
             return event.path
         job = self._monitor.ingest.jobs.get(event.job)
         return job.on[0].partition("..")[0] if job and job.on else ""
-
-    def on_click(self, event: events.Click) -> None:
-        """Put the cursor on the event under the pointer; go there on the second click."""
-        number = self.top + event.y
-        if number < len(self._found):
-            self._point(number)
-            if event.chain == 2:
-                self.action_enter()
-
-    def _point(self, number: int) -> None:
-        self._row, self._lost = number, None
-        self._chosen = self._found[-1 - number].number if number else 0
-        height = self._height()
-        if number < self.top:
-            self.scroll_to(y=number, animate=False, force=True)
-        elif number >= self.top + height:
-            self.scroll_to(y=number - height + 1, animate=False, force=True)
-        self.tick()
-        self.post_message(self.Changed())
-
-    def _height(self) -> int:
-        return max(1, self.scrollable_content_region.height)

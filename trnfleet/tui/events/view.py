@@ -65,7 +65,7 @@ class EventsView(FilteredView):
     @property
     def place(self) -> str:
         """The address of the event under the cursor, or of its job."""
-        event = self.list.event
+        event = self.list.picked
         return self.list.address_of(event) if event else ""
 
     def show_place(self, address: str) -> None:
@@ -79,10 +79,10 @@ class EventsView(FilteredView):
 
     def action_moment(self) -> None:
         """Ask the app to go to the moment of the event under the cursor."""
-        event = self.list.event
+        event = self.list.picked
         if event is not None:
             # A little before that moment it has not happened yet.
-            self.list.hold()
+            self.list.hold(is_asked=True)
             self.post_message(View.GoTo(event.ts_ns))
 
     def tick(self, allowance: int) -> int:
@@ -124,7 +124,7 @@ class EventFoot(LineView, can_focus=False):
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         """Return the lines: the last one always says how many events there are."""
         del top
-        event, counts = self._events.event, self._counts()
+        event, counts = self._events.picked, self._counts()
         texts = wrapped(plain(event.text, 256) if event else "", width - 2, height - 1)
         about = fit(about_text(event) if event else "", max(0, width - width_of(counts) - 2)).rstrip()
         return [
@@ -139,7 +139,7 @@ class EventFoot(LineView, can_focus=False):
             parts.append((f"/{plain(events.pattern, 30)} ", theme.HEAD_ACCENT))
         if ring.dropped:
             parts.append((f"{count(ring.dropped)} older ones dropped  ", theme.HEAD))
-        parts.append((f"{count(min(events.row + 1, events.found))}/{count(events.found)} ", theme.HEAD))
+        parts.append((f"{count(min(events.row + 1, events.count))}/{count(events.count)} ", theme.HEAD))
         return parts
 
 

@@ -17,7 +17,7 @@ from trnfleet.domain.quantities import with_unit
 from trnfleet.monitor.store import fields
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.fleet.findings import WorstList, title
+from trnfleet.tui.fleet.findings import FindingsList, title
 from trnfleet.tui.fleet.heatmap import HeatMap
 from trnfleet.tui.fleet.heatmap_pixels import Trust, is_count
 from trnfleet.tui.fleet.heatmap_style import MISSING_GLYPH, OFFLINE_GLYPH, PARTLY_GLYPH, STALE_GLYPH
@@ -64,14 +64,14 @@ class FleetView(View):
     def __init__(self, monitor: FleetState, clock: Clock) -> None:
         super().__init__(monitor, clock)
         self.map = HeatMap(monitor, id="map")
-        self.worst = WorstList(monitor, id="worst")
+        self.findings = FindingsList(monitor, id="findings")
         self.jobs = JobList(monitor, id="jobs")
         self.trends = Trends(monitor, id="trends")
         self._map_side = Container(id="map-side")
         self._lent_rows = 0
         self._legend = Bar(id="legend")
         self._selection = Bar(id="selection")
-        self._worst_head = Bar(id="worst-head")
+        self._findings_head = Bar(id="findings-head")
         self._jobs_head = Bar(id="jobs-head")
         self._mapped_s = -math.inf
         self._mapped = (-1, -1, -1)
@@ -85,8 +85,8 @@ class FleetView(View):
             yield self.trends
             yield self._selection
         with Container(id="list-side"):
-            yield self._worst_head
-            yield self.worst
+            yield self._findings_head
+            yield self.findings
             yield self._jobs_head
             yield self.jobs
 
@@ -107,7 +107,7 @@ class FleetView(View):
     @property
     def place(self) -> str:
         """What the map's cursor is on, or the finding that it follows, which may be deeper than the map shows."""
-        finding = self.worst.finding if self.worst.has_focus else None
+        finding = self.findings.picked if self.findings.has_focus else None
         return self.map.place if finding is None else finding.path
 
     def show_place(self, address: str) -> None:
@@ -131,7 +131,7 @@ class FleetView(View):
         if mark == self._mapped:
             # Nothing here shows an age.
             return 0
-        painted = self.worst.tick(allowance) + self.jobs.tick(allowance)
+        painted = self.findings.tick(allowance) + self.jobs.tick(allowance)
         now_s = self.clock.monotonic_s()
         if allowance > painted and now_s - self._mapped_s >= MAP_EVERY_S:
             self._mapped_s, self._mapped = now_s, mark
@@ -161,8 +161,8 @@ class FleetView(View):
 
     def action_switch(self) -> None:
         """Move the focus between map and findings."""
-        if self.map.has_focus and self.worst.region.height:
-            self.worst.focus(scroll_visible=False)
+        if self.map.has_focus and self.findings.region.height:
+            self.findings.focus(scroll_visible=False)
         else:
             self.map.focus(scroll_visible=False)
 
@@ -171,18 +171,20 @@ class FleetView(View):
         self._share_space()
         self._write()
 
-    @on(WorstList.Pointed)
-    def _pointed(self, message: WorstList.Pointed) -> None:
+    @on(FindingsList.Changed)
+    def _pointed(self, message: FindingsList.Changed) -> None:
         message.stop()
-        self.map.show_place(message.address)
-        self._write()
-        self.post_message(View.Moved(message.address))
+        finding = self.findings.picked
+        if finding is not None:
+            self.map.show_place(finding.path)
+            self._write()
+            self.post_message(View.Moved(finding.path))
 
     def _write(self) -> None:
         self._legend.show(lambda width: [legend(self.map, width)])
         held = self.alert_board.touching(self.map.place)
         self._selection.show(lambda width: [selection(self.map, width, held)])
-        self._worst_head.show(lambda width: [title(self.monitor.findings, width - 15)])
+        self._findings_head.show(lambda width: [title(self.monitor.findings, width - 15)])
         jobs = len(self.monitor.ingest.jobs)
         # The head's columns are those of the lines below it, which a scroll bar may make narrower.
         self._jobs_head.show(lambda _width: [self.jobs.head(jobs)])

@@ -272,19 +272,3 @@ def extension_text(reservation: Reservation) -> str:
     if reservation.can_extend:
         return "can be extended"
     return f"no: {plain(reservation.why_not, 40)}" if not is_ended(reservation) else ""
-
-
-def matches(reservation: Reservation, pattern: str) -> bool:
-    """Say whether a pattern leaves it: a part of id, state, type, zone or place, or with `!` none of them; case is nothing."""
-    text = pattern.removeprefix("!").lower()
-    message = reservation.message
-    said = (
-        message.id,
-        message.state.value,
-        state_text(reservation),
-        what_text(reservation),
-        message.instance_type,
-        message.zone,
-        *message.on,
-    )
-    return not text or any(text in each.lower() for each in said) is not pattern.startswith("!")

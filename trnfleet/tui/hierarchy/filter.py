@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.address import Level, format_chip
+from trnfleet.tui.widgets.text_filter import TextFilter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,8 +46,7 @@ def select(layout: Layout, pattern: str) -> Selection | None:
 
     Case does not matter. Instances whose address has the pattern are left whole.
     """
-    inverse = pattern.startswith("!")
-    text = pattern.removeprefix("!").lower()
+    text, inverse = TextFilter.of(pattern)
     if not text:
         return None
     sizes = np.diff(layout.chip_start)

@@ -10,8 +10,7 @@ import math
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
-from textual.binding import Binding
-from textual.message import Message
+from textual.binding import Binding, BindingType
 
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
@@ -22,7 +21,8 @@ from trnfleet.tui.hierarchy import filter as treefilter
 from trnfleet.tui.hierarchy.index import Expansion, TreeIndex, find_node, node_path
 from trnfleet.tui.hierarchy.rows import TreeRows, triangle_at
 from trnfleet.tui.view import View
-from trnfleet.tui.widgets.line_view import Line, LineView, make_strip, text_line
+from trnfleet.tui.widgets.cursor_list import CursorList
+from trnfleet.tui.widgets.line_view import Line, make_strip, text_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,28 +59,18 @@ class Sorting(NamedTuple):
         return Sorting(self.key, not self.descending)
 
 
-class TreeTable(LineView):
-    """The rows of the tree."""
+class TreeTable(CursorList[str]):
+    """The rows of the tree; the key of a row is its address."""
 
-    DEFAULT_CSS = "TreeTable { height: 1fr; scrollbar-gutter: stable; overflow-x: hidden; }"
-    BINDINGS: ClassVar = [
-        Binding("down,j", "move(1)", "Next row", show=False),
-        Binding("up,k", "move(-1)", "Previous row", show=False),
-        Binding("pagedown", "page(1)", "A page down", show=False),
-        Binding("pageup", "page(-1)", "A page up", show=False),
-        Binding("home", "jump(0)", "First row", show=False),
-        Binding("end", "jump(-1)", "Last row", show=False),
-        Binding("right,l", "open", "Open, or go to the first below", show=False),
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right,l", "open", "open, or go to the first below", show=False),
         Binding("left,h", "close", "Close, or go to the parent", show=False),
-        Binding("enter", "deeper", "Open; the chip's own view on a chip"),
+        Binding("enter", "enter", "Open; the chip's own view on a chip"),
         Binding("x", "all", "Open or close everything below"),
         Binding("asterisk", "level", "Open one more level of everything below", show=False),
         Binding("s", "sort(1)", "Sort by the next column"),
         Binding("S", "reverse", "Reverse the order"),
     ]
-
-    class Changed(Message):
-        """Says that a key or click changed cursor, order, filter or what is open."""
 
     def __init__(self, monitor: FleetState, clock: Clock, descriptions: Descriptions) -> None:
         super().__init__()
@@ -92,11 +82,8 @@ class TreeTable(LineView):
         self._selection: Selection | None = None
         self._index = TreeIndex(EMPTY_LAYOUT, self._expansion)
         self._sorted_s = 0.0
-        self._row = 0
         self._reveal_due = False
         self.sorting = Sorting()
-        self.cursor = ""
-        """The address under the cursor; empty where there is no row."""
         self.pattern = ""
         """The filter."""
 
@@ -124,9 +111,23 @@ class TreeTable(LineView):
         return self._index
 
     @property
-    def row(self) -> int:
-        """The cursor's row."""
-        return self._row
+    def cursor(self) -> str:
+        """The address under the cursor; empty where there is no row."""
+        return self._key or ""
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return self._index.rows
+
+    def key_at(self, number: int) -> str:
+        """Return the address of a row."""
+        here = self._index.at(number)
+        return self.cursor if here is None else node_path(self._index.layout, here.node)
+
+    def find(self, key: str) -> int:
+        """Return the row that shows an address, or the deepest thing above it that is shown."""
+        return self._index.nearest(key)
 
     @property
     def matches(self) -> int:
@@ -216,12 +217,11 @@ class TreeTable(LineView):
         if not self.cursor:
             self._take_cursor()
         if keep_visible:
-            self._scroll_to_cursor()
+            self.reveal()
 
     def _take_cursor(self) -> None:
         """Take on the address of the cursor's row."""
-        here = self._index.at(self._row)
-        before, self.cursor = self.cursor, node_path(self._index.layout, here.node) if here else self.cursor
+        before, self._key = self.cursor, self.key_at(self._row)
         if before != self.cursor:
             self.post_message(View.Moved(self.cursor))
 
@@ -241,12 +241,12 @@ class TreeTable(LineView):
 
     # Where the cursor goes
 
-    def go_to(self, row: int) -> None:
-        """Put the cursor on a row, or on the nearest there is, and show it."""
-        self._row = max(0, min(self._index.rows - 1, row))
+    def point(self, number: int) -> None:
+        """Put the cursor on a row, or on the nearest there is, show it, and report that."""
+        self._row = max(0, min(self._index.rows - 1, number))
         self._take_cursor()
         before = self.top
-        self._scroll_to_cursor()
+        self.reveal()
         # A window that moved has been painted by that.
         self._paint(is_done=self.top != before)
 
@@ -254,9 +254,9 @@ class TreeTable(LineView):
         """Put the cursor on an address, opening what is above it; wait for it where it is not known yet."""
         self._follow_layout()
         if not path or path == self.cursor:
-            self._scroll_to_cursor()
+            self.reveal()
             return
-        self.cursor = path
+        self._key = path
         known = self._index.layout.find(path) is not None
         self._reveal_due = not known
         if known:
@@ -264,7 +264,8 @@ class TreeTable(LineView):
         self._take_row(keep_visible=True)
         self.tick()
 
-    def _scroll_to_cursor(self) -> None:
+    def reveal(self) -> None:
+        """Move the window, at once, so that the cursor is in it."""
         height = self._visible_size().height
         if height <= 0:
             return
@@ -275,7 +276,7 @@ class TreeTable(LineView):
 
     def resized(self) -> None:
         """Keep the cursor on the screen."""
-        self._scroll_to_cursor()
+        self.reveal()
 
     # What can be asked for
 
@@ -304,7 +305,7 @@ class TreeTable(LineView):
                     self._row = number
                     self._take_cursor()
                     break
-        self._scroll_to_cursor()
+        self.reveal()
 
     def sort_by(self, key: str) -> None:
         """Sort siblings by a column; the largest first, but names from A to Z and states from the worst."""
@@ -331,23 +332,11 @@ class TreeTable(LineView):
             self.tick()
         self.post_message(self.Changed())
 
-    def action_move(self, by: int) -> None:
-        """Move by rows."""
-        self.go_to(self._row + by)
-
-    def action_page(self, by: int) -> None:
-        """Move by pages."""
-        self.go_to(self._row + by * max(1, self._visible_size().height - 1))
-
-    def action_jump(self, to: int) -> None:
-        """Go to the first row (0) or the last (-1)."""
-        self.go_to(to % max(1, self._index.rows))
-
     def action_open(self) -> None:
         """Open what the cursor is on; go to the first below where it is open."""
         here = self._index.at(self._row)
         if here is not None and here.is_open:
-            self.go_to(self._row + 1)
+            self.point(self._row + 1)
         elif here is not None:
             self._change(Expansion.toggle)
 
@@ -357,9 +346,9 @@ class TreeTable(LineView):
         if here is not None and here.is_open:
             self._change(Expansion.toggle)
         elif here is not None and here.node.level is not Level.CLUSTER:
-            self.go_to(self._index.nearest(address.parent(node_path(self._index.layout, here.node))))
+            self.point(self._index.nearest(address.parent(node_path(self._index.layout, here.node))))
 
-    def action_deeper(self) -> None:
+    def action_enter(self) -> None:
         """Open what the cursor is on; ask for the chip's own view on a chip or core."""
         here = self._index.at(self._row)
         if here is None:
@@ -395,16 +384,14 @@ class TreeTable(LineView):
         """Reverse the order."""
         self.sort_by(self.sorting.key)
 
-    def on_click(self, event: events.Click) -> None:
-        """Select a row; a click on its triangle opens or closes it, two on its name go deeper."""
-        row = self._index.at(self.top + event.y)
-        if row is None:
-            return
-        self.go_to(self.top + event.y)
-        if event.x in triangle_at(row):
+    def click_row(self, number: int, event: events.Click) -> None:
+        """Put the cursor on a row; a click on its triangle opens or closes it, two on its name go deeper."""
+        row = self._index.at(number)
+        if row is not None and event.x in triangle_at(row):
+            self.point(number)
             self._change(Expansion.toggle)
-        elif event.chain == 2:
-            self.action_deeper()
+        else:
+            super().click_row(number, event)
 
 
 def _maker(parts: FixedParts, width: int) -> Callable[[], Strip]:

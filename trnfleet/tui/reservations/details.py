@@ -193,7 +193,7 @@ class ReservationDetails(LineView, can_focus=False):
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         """Return chart and facts, as far as there is room."""
         del top
-        chosen = self._table.chosen
+        chosen = self._table.picked
         if chosen is None:
             return []
         told = facts(chosen, self._monitor.store.layout)

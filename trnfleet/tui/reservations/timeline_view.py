@@ -87,13 +87,13 @@ class TimelineView(LineView, can_focus=False):
     def on_click(self, event: events.Click) -> None:
         """Put the cursor on what is under the pointer."""
         number = self.top + event.y
-        if number < len(self._table.shown):
+        if number < len(self._table.rows):
             self._table.point(number)
 
     def tick(self, limit: int | None = None) -> int:
         """Keep the table's cursor in the window, and paint what changed."""
         self._asked = 0
-        shown = self._table.shown
+        shown = self._table.rows
         self.set_extent(0, len(shown))
         height = max(1, self.scrollable_content_region.height)
         top = min(max(self.top, self._table.row - height + 1), self._table.row)
@@ -105,11 +105,11 @@ class TimelineView(LineView, can_focus=False):
         """Return the reservations in the window."""
         window = self.window()
         made: list[Line] = []
-        for number in range(top, min(top + height, len(self._table.shown))):
-            each = self._table.shown[number]
+        for number in range(top, min(top + height, len(self._table.rows))):
+            each = self._table.rows[number]
             watched = self.watched(each.message.id)
             parts = timeline.line(each, watched, window, selected=number == self._table.row)
             made.append(text_line(parts, width))
-        if self._table.shown and len(made) < height:
+        if self._table.rows and len(made) < height:
             made.append(text_line([(" " * (LABEL + 1) + timeline.LEGEND, theme.GHOST)], width))
         return made

@@ -111,7 +111,7 @@ class ReservationsView(FilteredView):
     @property
     def place(self) -> str:
         """The first address of the reservation under the cursor."""
-        chosen = self.table.chosen
+        chosen = self.table.picked
         return "" if chosen is None else place_of(chosen, self.monitor.store.layout)
 
     def show_place(self, address: str) -> None:
@@ -122,11 +122,11 @@ class ReservationsView(FilteredView):
     def show_reservation(self, reservation_id: str) -> None:
         """Put the cursor on a reservation; a filter that hides it goes."""
         self._note = ""
-        self.table.point_at(reservation_id)
-        chosen = self.table.chosen
+        self.table.choose(reservation_id)
+        chosen = self.table.picked
         if self.table.pattern and (chosen is None or chosen.message.id != reservation_id):
             self.table.pattern = ""
-            self.table.point_at(reservation_id)
+            self.table.choose(reservation_id)
         self.tick(MOST_LINES)
 
     def tell(self, note: str) -> None:
@@ -172,8 +172,8 @@ class ReservationsView(FilteredView):
         self.table.sort = (self.table.sort + 1) % len(SORTS)
         self.tick(MOST_LINES)
 
-    @on(ReservationTable.Pointed)
-    def _pointed(self, event: ReservationTable.Pointed) -> None:
+    @on(ReservationTable.Changed)
+    def _pointed(self, event: ReservationTable.Changed) -> None:
         event.stop()
         self._note = ""
         self.tick(MOST_LINES)
@@ -217,12 +217,10 @@ class ReservationsView(FilteredView):
             ]
         )
         table, known, note = self.table, self.monitor.reservations.table(), self._note
-        order, chosen = SORTS[table.sort], table.chosen
+        order, chosen = SORTS[table.sort], table.picked
         layout = self.monitor.store.layout
         held = [] if chosen is None else alerts_of(self.alert_board, chosen)
-        self._summary.show(
-            lambda width: [summary(known, len(table.shown), order, table.pattern, note, width)]
-        )
+        self._summary.show(lambda width: [summary(known, len(table.rows), order, table.pattern, note, width)])
         self._foot.show(lambda width: foot(chosen, layout, width, held))
 
 

@@ -1,8 +1,13 @@
-"""A list with a cursor that stays on what it is on while others come and go; subclasses say what stands on its lines."""
+"""The one list with a cursor: its keys, its pointer, and a cursor that keeps to its row's key while rows come and go.
+
+`CursorList` asks its subclass how many rows there are and which key each has, so that a list of a million rows need not exist.
+`RowList` keeps its rows; most lists are of that kind.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from textual.binding import Binding, BindingType
 from textual.message import Message
@@ -11,114 +16,94 @@ from trnfleet.tui import theme
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Sequence
 
+    from rich.style import Style
     from textual import events
 
     from trnfleet.tui.widgets.cells import Parts
 
+K = TypeVar("K")
+"""Key of a row: tells it from others, and stays the same while what the row says changes."""
+R = TypeVar("R")
+"""A row."""
+FIRST, LAST = -1_000_000_000, 1_000_000_000
+"""Steps that end at the first and at the last row."""
 
-class PickList(LineView):
-    """Lines to pick one of; at the first one, the cursor goes on to whatever comes first.
 
-    Subclasses implement `key_of`, `parts_of` and `nothing`, and hand their rows to `put`.
-    """
+class CursorList(LineView, Generic[K]):
+    """Lines to pick one of."""
 
-    DEFAULT_CSS = "PickList { height: 1fr; scrollbar-gutter: stable; overflow-x: hidden; }"
+    DEFAULT_CSS = "CursorList { height: 1fr; scrollbar-gutter: stable; overflow-x: hidden; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "previous line"),
         Binding("down,j", "move(1)", "next line"),
         Binding("pageup", "page(-1)", "page up"),
         Binding("pagedown", "page(1)", "page down"),
-        Binding("home,g", "move(-1000000)", "first line"),
-        Binding("end,G", "move(1000000)", "last line"),
+        Binding("home,g", f"move({FIRST})", "first line"),
+        Binding("end,G", f"move({LAST})", "last line"),
     ]
+    IS_FEED: ClassVar[bool] = False
+    """Whether new rows come in at the top, as in a feed.
+
+    There a cursor on the first row has no key but goes on to whatever comes first; anywhere else the window moves with the cursor, so that
+    what is read stands still.
+    """
 
     class Changed(Message):
-        """Says that a key or click changed the cursor."""
+        """A key or click changed the cursor, or what it is on."""
 
     class Entered(Message):
-        """Says that what is under the cursor was asked for."""
+        """What is under the cursor was asked for."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows: list[Any] = []
-        """What is listed."""
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+        super().__init__(id=id)
         self._row = 0
-        self._chosen: Hashable = None
-        """Key of what the cursor is on; None for the first line, whatever that is."""
-        self._wanted: Hashable = None
+        self._key: K | None = None
+        """Key of what the cursor is on; None for the first row, whatever that is."""
+        self._awaited: K | None = None
         """Key of what the cursor goes to as soon as it is there; None for nothing."""
 
-    def key_of(self, row: Any) -> Hashable:
-        """Return what tells a row from others and stays."""
-        raise TypeError(f"{type(self).__name__} does not implement key_of({row!r})")
+    # What subclasses say
 
-    def parts_of(self, row: Any, width: int, *, selected: bool) -> Parts:
-        """Return a row's line."""
-        raise TypeError(f"{type(self).__name__} does not implement parts_of({row!r}, {width}, {selected})")
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """How many rows there are."""
 
-    def nothing(self) -> list[str]:
-        """Return what is said where there is no row."""
+    @abstractmethod
+    def key_at(self, number: int) -> K:
+        """Return the key of a row that there is."""
+
+    def find(self, key: K) -> int | None:
+        """Return the row of a key, or the row that stands in for it; None where neither is there."""
+        if self._row < self.count and self.key_at(self._row) == key:
+            return self._row
+        return next((number for number in range(self.count) if self.key_at(number) == key), None)
+
+    def row_lines(self, rows: range, width: int) -> list[Line]:
+        """Return the lines of rows that there are."""
+        made: list[Line] = []
+        for number in rows:
+            selected = number == self._row
+            fill = theme.SELECTED_QUIET if selected else theme.BASE
+            made.append(text_line(self.row_parts(number, width, selected=selected), width, fill))
+        return made
+
+    def row_parts(self, number: int, width: int, *, selected: bool) -> Parts:
+        """Return the line of a row, for lists whose lines do not depend on each other."""
+        raise TypeError(f"{type(self).__name__} does not implement row_parts({number}, {width}, {selected})")
+
+    def empty_lines(self) -> Sequence[tuple[str, Style]]:
+        """Return the lines of a list without rows."""
         return []
+
+    # The cursor
 
     @property
     def row(self) -> int:
         """The cursor's row."""
         return self._row
-
-    @property
-    def picked(self) -> Any:
-        """What is under the cursor; None for nothing."""
-        return self.rows[self._row] if self._row < len(self.rows) else None
-
-    def put(self, rows: list[Any]) -> None:
-        """Take new rows; the cursor stays on its own, or near where that was, and the window goes with it."""
-        self.rows = rows
-        self.set_extent(0, len(rows))
-        before = self._row
-        if self._wanted is not None and any(self.key_of(row) == self._wanted for row in rows):
-            self._chosen, self._wanted = self._wanted, None
-        if self._chosen is None:
-            self._row = 0
-        elif not (before < len(rows) and self.key_of(rows[before]) == self._chosen):
-            found = next((at for at, row in enumerate(rows) if self.key_of(row) == self._chosen), None)
-            self._row = min(before, max(0, len(rows) - 1)) if found is None else found
-            if found is None:
-                self._chosen = self.key_of(rows[self._row]) if self._row and rows else None
-        if before != self._row and 0 <= before - self.top < self.rows_visible:
-            self.scroll_to(y=max(0, self.top + self._row - before), animate=False, force=True)
-
-    def hold(self, *, is_asked: bool = False) -> None:
-        """Go back to what the cursor is on, should it be gone for a while, unless somebody moves the cursor.
-
-        Args:
-            is_asked: Whether that is meant for the first line, too, where the cursor goes on to whatever comes first.
-        """
-        if is_asked:
-            self._wanted = self.key_of(self.picked) if self.picked is not None else None
-        elif self._wanted is None:
-            self._wanted = self._chosen
-
-    def point_at(self, key: Hashable) -> bool:
-        """Put the cursor on the row of a key; say whether there is one."""
-        for number, row in enumerate(self.rows):
-            if self.key_of(row) == key:
-                self._point(number)
-                return True
-        return False
-
-    def lines(self, top: int, height: int, width: int) -> list[Line]:
-        """Return the rows in the window."""
-        if not self.rows:
-            said = [("", theme.QUIET), *((f" {text}", theme.QUIET) for text in self.nothing())]
-            return [text_line([part], width) for part in said]
-        made: list[Line] = []
-        for number in range(top, min(top + height, len(self.rows))):
-            selected = number == self._row
-            fill = theme.SELECTED_QUIET if selected else theme.BASE
-            made.append(text_line(self.parts_of(self.rows[number], width, selected=selected), width, fill))
-        return made
 
     @property
     def rows_visible(self) -> int:
@@ -127,33 +112,141 @@ class PickList(LineView):
 
     @property
     def line_width(self) -> int:
-        """Cells of its lines."""
+        """Cells of a line."""
         return self._visible_size().width
 
+    def sync(self) -> None:
+        """Find the cursor's row again after rows have come or gone, or the nearest to it where its own is gone."""
+        self.set_extent(0, self.count)
+        before = self._row
+        self._go_back()
+        if self._key is None:
+            self._row = 0
+            return
+        found = self.find(self._key)
+        if found is None:
+            found = max(0, min(before, self.count - 1))
+            self._key = self._kept_key(found)
+        self._row = found
+        if self.IS_FEED and found != before and 0 <= before - self.top < self.rows_visible:
+            self.scroll_to(y=max(0, self.top + found - before), animate=False, force=True)
+
+    def _go_back(self) -> None:
+        """Put the cursor back on what it awaits, once that is there."""
+        if self._awaited is not None and self.find(self._awaited) is not None:
+            self._key, self._awaited = self._awaited, None
+
+    def hold(self, *, is_asked: bool = False) -> None:
+        """Await what the cursor is on, should it be gone for a while; moving the cursor ends that.
+
+        Args:
+            is_asked: Whether that is meant for the first row of a feed, too, where the cursor goes on to whatever comes first.
+        """
+        if is_asked:
+            self._awaited = self.key_at(self._row) if self._row < self.count else None
+        elif self._awaited is None:
+            self._awaited = self._key
+
+    def point(self, number: int) -> None:
+        """Put the cursor on a row, show it, and report that."""
+        self._row, self._awaited = number, None
+        self._key = self._kept_key(number)
+        self.reveal()
+        self.tick()
+        self.post_message(self.Changed())
+
+    def point_at(self, key: K) -> bool:
+        """Put the cursor on the row of a key; return whether there is one."""
+        number = self.find(key)
+        if number is not None:
+            self.point(number)
+        return number is not None
+
+    def reveal(self) -> None:
+        """Move the window so that the cursor is in it."""
+        height = self.rows_visible
+        if self._row < self.top:
+            self.scroll_to(y=self._row, animate=False, force=True)
+        elif self._row >= self.top + height:
+            self.scroll_to(y=self._row - height + 1, animate=False, force=True)
+
+    def _kept_key(self, number: int) -> K | None:
+        """Return the key that the cursor keeps to on a row."""
+        return None if number >= self.count or (self.IS_FEED and not number) else self.key_at(number)
+
+    # Painting
+
+    def lines(self, top: int, height: int, width: int) -> list[Line]:
+        """Return the rows in the window."""
+        count = self.count
+        if not count:
+            return [text_line([part], width) for part in self.empty_lines()]
+        # Until the list is laid out again it is scrolled to where a longer one ended.
+        top = max(0, min(top, count - height))
+        return self.row_lines(range(top, min(top + height, count)), width)
+
+    # Keys and pointer
+
     def action_move(self, step: int) -> None:
-        """Move the cursor."""
-        if self.rows:
-            self._point(min(max(self._row + step, 0), len(self.rows) - 1))
+        """Move the cursor by rows."""
+        if self.count:
+            self.point(min(max(self._row + step, 0), self.count - 1))
 
     def action_page(self, step: int) -> None:
         """Move the cursor by what is visible."""
         self.action_move(step * max(1, self.rows_visible - 1))
 
-    def on_click(self, event: events.Click) -> None:
-        """Put the cursor on the row under the pointer; ask for it on the second click."""
-        number = self.top + event.y
-        if number < len(self.rows):
-            self._point(number)
-            if event.chain == 2:
-                self.post_message(self.Entered())
+    def action_enter(self) -> None:
+        """Ask for what is under the cursor."""
+        self.post_message(self.Entered())
 
-    def _point(self, number: int) -> None:
-        self._row, self._wanted = number, None
-        self._chosen = self.key_of(self.rows[number]) if number else None
-        height = self.rows_visible
-        if number < self.top:
-            self.scroll_to(y=number, animate=False, force=True)
-        elif number >= self.top + height:
-            self.scroll_to(y=number - height + 1, animate=False, force=True)
-        self.tick()
-        self.post_message(self.Changed())
+    def on_click(self, event: events.Click) -> None:
+        """Take a click on a row."""
+        number = self.top + event.y
+        if number < self.count:
+            self.click_row(number, event)
+
+    def click_row(self, number: int, event: events.Click) -> None:
+        """Put the cursor on the row under the pointer; ask for it on the second click."""
+        self.point(number)
+        if event.chain == 2:
+            self.action_enter()
+
+
+class RowList(CursorList[K], Generic[K, R]):
+    """A list that keeps its rows; subclasses implement `key_of` and `parts_of` and hand their rows to `put`."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+        super().__init__(id=id)
+        self.rows: Sequence[R] = ()
+
+    @abstractmethod
+    def key_of(self, row: R) -> K:
+        """Return a row's key."""
+
+    def parts_of(self, row: R, width: int, *, selected: bool) -> Parts:
+        """Return a row's line, for lists whose lines do not depend on each other."""
+        raise TypeError(f"{type(self).__name__} does not implement parts_of({row!r}, {width}, {selected})")
+
+    @property
+    def picked(self) -> R | None:
+        """The row under the cursor; None in an empty list."""
+        return self.rows[self._row] if self._row < len(self.rows) else None
+
+    def put(self, rows: Sequence[R]) -> None:
+        """Take new rows; the cursor keeps to its key, or goes to the nearest row where that is gone."""
+        self.rows = rows
+        self.sync()
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return len(self.rows)
+
+    def key_at(self, number: int) -> K:
+        """Return the key of a row that there is."""
+        return self.key_of(self.rows[number])
+
+    def row_parts(self, number: int, width: int, *, selected: bool) -> Parts:
+        """Return the line of a row."""
+        return self.parts_of(self.rows[number], width, selected=selected)

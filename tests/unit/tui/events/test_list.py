@@ -7,9 +7,10 @@ import pytest
 from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.events import Event
-from trnfleet.tui.events.list import EventPlan, head, matches, row
+from trnfleet.tui.events.list import EventPlan, head, row, texts_of
 from trnfleet.tui.events.view import about_text
 from trnfleet.tui.widgets.cells import text_of, width_of, wrapped
+from trnfleet.tui.widgets.text_filter import TextFilter
 
 CHIP = "uc1/us-0002/trn2u-0002-1/chip05"
 EVENT = Event(
@@ -51,7 +52,7 @@ def test_what_has_no_address_is_about_the_fleet_or_a_job() -> None:
 )  # fmt: skip  # a table
 def test_filters(pattern: str, found: bool) -> None:
     """A filter is a part of anything that an event says, in any case; with ! it is turned round."""
-    assert matches(EVENT, pattern) is found
+    assert TextFilter.of(pattern).keeps(*texts_of(EVENT)) is found
 
 
 def test_all_of_an_event_in_a_line() -> None:

@@ -14,7 +14,6 @@ from trnfleet.tui.format.reservations import (
     countdown,
     extension_text,
     head,
-    matches,
     money,
     row,
     severity,
@@ -141,20 +140,6 @@ def test_what_a_reservation_holds() -> None:
     assert what_text(made(message={"ultraserver_type": "u-trn2x64"})) == "UltraServer"
     assert what_text(made()) == "2 x trn2.48xlarge"
     assert what_text(made(), 11) == "2 x trn2"
-
-
-@pytest.mark.parametrize("pattern", ["89ABC", "active", "trn2.48", "us-east-2b", "!us-west", "! ", "", "!"])
-def test_the_filter_leaves(pattern: str) -> None:
-    """Any part of id, state, type, zone or place is enough, in either case; `!` turns it round."""
-    assert matches(made(), pattern) is (pattern != "! ")
-
-
-def test_the_filter_hides() -> None:
-    """What says nothing of the pattern is hidden, and so is what says it where `!` stands before it."""
-    assert not matches(made(), "us-west")
-    assert not matches(made(), "!active")
-    assert matches(made(message={"on": ("uc1/us-0001",)}, is_idle=True), "US-0001")
-    assert matches(made(is_idle=True), "idle")
 
 
 def test_ids_keep_their_end() -> None:

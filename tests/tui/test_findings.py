@@ -13,7 +13,7 @@ from trnfleet.tui.fleet.view import FleetView
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
-    from trnfleet.tui.fleet.findings import WorstList
+    from trnfleet.tui.fleet.findings import FindingsList
 
 
 def fed(count: int = 1) -> Feed:
@@ -24,15 +24,15 @@ def fed(count: int = 1) -> Feed:
     return feed
 
 
-def listed(app: FleetApp) -> WorstList:
+def listed(app: FleetApp) -> FindingsList:
     assert isinstance(app.page, FleetView)
-    return app.page.worst
+    return app.page.findings
 
 
 def lines(app: FleetApp) -> list[str]:
     """Return the list's visible lines that are not empty."""
-    worst = listed(app)
-    texts = (worst.render_line(y).text.rstrip() for y in range(worst.scrollable_content_region.height))
+    shown = listed(app)
+    texts = (shown.render_line(y).text.rstrip() for y in range(shown.scrollable_content_region.height))
     return [text for text in texts if text]
 
 
@@ -71,7 +71,7 @@ async def test_a_list_that_shrinks_above_its_window(left: int) -> None:
 
 
 def under_cursor(app: FleetApp) -> tuple[str, str]:
-    finding = listed(app).finding
+    finding = listed(app).picked
     assert finding is not None
     return finding.path.rpartition("/")[2], finding.what
 
