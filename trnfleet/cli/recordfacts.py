@@ -13,7 +13,8 @@ from trnfleet.cli.recording import fleets_of
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.errors import WireError
-from trnfleet.monitor.ingest.sequence import Pipeline, SequenceTracker
+from trnfleet.monitor.ingest.sequence import SequenceTracker
+from trnfleet.monitor.pipeline import PipelineCounts
 from trnfleet.wire.frame_head import frame_head, is_cbor
 from trnfleet.wire.messages import Descriptor, decode_message, parse_json_object
 from trnfleet.wire.topics import TopicClass, parse_topic
@@ -54,7 +55,7 @@ class _Reading:
         self.described: dict[str, dict[str, Descriptor]] = {}
         """By fleet and path."""
         self.fleets: set[str] = set()
-        self.pipelines: dict[str, Pipeline] = {}
+        self.pipelines: dict[str, PipelineCounts] = {}
         """By fleet."""
         self._trackers: dict[tuple[str, str, str], SequenceTracker] = {}
         """By fleet, path and boot id."""
@@ -86,7 +87,7 @@ class _Reading:
                 if len(self._trackers) >= MOST_STARTS:
                     return
                 tracker = self._trackers[fleet, path, boot] = SequenceTracker()
-            tracker.accept(seq, self.pipelines.setdefault(fleet, Pipeline()))
+            tracker.accept(seq, self.pipelines.setdefault(fleet, PipelineCounts()))
 
 
 def gather(files: Sequence[str], recording: Recording) -> dict[str, Any]:

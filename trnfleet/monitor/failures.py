@@ -15,7 +15,7 @@ from trnfleet.monitor.slices import LayoutChanged
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trnfleet.monitor.ingest.sequence import Pipeline
+    from trnfleet.monitor.pipeline import PipelineCounts
     from trnfleet.monitor.slices import Slices
 
 log = logs.get_logger(__name__)
@@ -27,7 +27,7 @@ MOST_KINDS = 1_000
 _SUBJECT_CHARS = 200
 
 
-def fail(counts: Pipeline, stage: str, error: Exception, subject: str = "") -> None:
+def fail(counts: PipelineCounts, stage: str, error: Exception, subject: str = "") -> None:
     """Count a failure, and log the first of its kind with its traceback.
 
     Args:
@@ -51,7 +51,7 @@ def fail(counts: Pipeline, stage: str, error: Exception, subject: str = "") -> N
 
 
 @contextlib.contextmanager
-def guard(counts: Pipeline, stage: str) -> Iterator[None]:
+def guard(counts: PipelineCounts, stage: str) -> Iterator[None]:
     """Run a stage in one go; where it fails, what follows goes on with what the stage left."""
     try:
         yield
@@ -59,7 +59,7 @@ def guard(counts: Pipeline, stage: str) -> Iterator[None]:
         fail(counts, stage, error)
 
 
-def guarded(counts: Pipeline | None, stage: str, work: Iterator[None]) -> Slices[None]:
+def guarded(counts: PipelineCounts | None, stage: str, work: Iterator[None]) -> Slices[None]:
     """Run a stage in slices; where it fails, what follows goes on with what the stage left. Without counts it raises.
 
     Raises:

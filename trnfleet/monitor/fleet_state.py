@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.ingest.ingest import Ingest
-    from trnfleet.monitor.ingest.sequence import Pipeline
     from trnfleet.monitor.monitor import Monitor, RackPower, Summary
+    from trnfleet.monitor.pipeline import PipelineCounts
     from trnfleet.monitor.reservations.table import Reservations
     from trnfleet.monitor.sources.clocks import Moment
     from trnfleet.monitor.store.events import Events
@@ -66,7 +66,7 @@ class FleetState(Protocol):
         """What came in: descriptors, jobs, publishers."""
 
     @property
-    def counts(self) -> Pipeline:
+    def counts(self) -> PipelineCounts:
         """What went wrong on the way here."""
 
     @property
@@ -168,7 +168,7 @@ class Shown:
         return self._at.ingest
 
     @property
-    def counts(self) -> Pipeline:
+    def counts(self) -> PipelineCounts:
         """What went wrong on the way here."""
         return self._at.counts
 
@@ -220,7 +220,8 @@ def _renumber(monitor: Monitor, base: int) -> None:
     store, rollups = monitor.store, monitor.rollups
     store.revision = base + store.revision % APART
     rollups.revision = base + rollups.revision % APART
-    monitor.ingest.jobs_revision = base + monitor.ingest.jobs_revision % APART
+    jobs = monitor.ingest.job_table
+    jobs.placements = base + jobs.placements % APART
     monitor.alerts.revision = base + monitor.alerts.revision % APART
     monitor.alerts.quieting.revision = base + monitor.alerts.quieting.revision % APART
     monitor.reservations.revision = base + monitor.reservations.revision % APART

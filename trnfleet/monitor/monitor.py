@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.inputs import Instant
-    from trnfleet.monitor.ingest.sequence import Pipeline
+    from trnfleet.monitor.pipeline import PipelineCounts
     from trnfleet.monitor.reservations.table import Reservation, Reservations
     from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.clocks import Moment
@@ -227,7 +227,7 @@ class Monitor:
         return self.ingest.store
 
     @property
-    def counts(self) -> Pipeline:
+    def counts(self) -> PipelineCounts:
         """What went wrong on the way here."""
         counts = self.ingest.counts
         status = self._source.status

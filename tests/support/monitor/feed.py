@@ -13,6 +13,7 @@ from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.wire.frames import FrameEncoder
+from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import (
     STANDARD_COLUMNS,
     ClockSpec,
@@ -74,10 +75,11 @@ class Feed:
         period_s: float = 1.0,
         json: bool = False,
         grouped: bool = False,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.fleet = fleet
         self.clock = ManualClock(wall_ns=START_NS, monotonic_s=1_000.0)
-        self.monitor = Monitor(SilentSource(), fleet, clock=self.clock)
+        self.monitor = Monitor(SilentSource(), fleet, clock=self.clock, limits=limits)
         self.layout = Layout.of(instances)
         self.columns: dict[str, NDArray[Any]] = {}
         for metric in METRICS:

@@ -13,8 +13,8 @@ from trnfleet.monitor import failures
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.failures import LOGGED_EACH, fail, guard, guarded
 from trnfleet.monitor.ingest.ingest import Ingest
-from trnfleet.monitor.ingest.sequence import Pipeline
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.pipeline import PipelineCounts
 from trnfleet.monitor.reservations.table import Reservations
 from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.history import History
@@ -182,7 +182,7 @@ async def test_a_clock_that_fails_costs_one_message(monkeypatch: pytest.MonkeyPa
 
 def test_each_kind_is_logged_once_and_then_seldom(log: Log) -> None:
     """The first of a kind comes with its traceback; a flood of the same is no flood of lines."""
-    counts = Pipeline()
+    counts = PipelineCounts()
     for _ in range(3 * LOGGED_EACH):
         with guard(counts, "findings"):
             broken()
@@ -202,7 +202,7 @@ def test_each_kind_is_logged_once_and_then_seldom(log: Log) -> None:
 
 def test_a_cancellation_is_no_failure() -> None:
     """What ends a task goes through a guard; and where nothing counts, a failure does, too."""
-    counts = Pipeline()
+    counts = PipelineCounts()
 
     def raising(error: BaseException) -> Iterator[None]:
         yield

@@ -66,5 +66,5 @@ def test_what_is_refused_takes_nothing_away() -> None:
     assert monitor.ingest.jobs == jobs
     assert [each.message for each in monitor.reservations.table()] == held != []
     assert monitor.alerts.quieting.count() == quieting == (1, 1)
-    assert len(monitor.ingest.told) == 1
+    assert len(monitor.ingest.alert_messages) == 1
     assert monitor.counts.undecodable == len(refused)

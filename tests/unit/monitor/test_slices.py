@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trnfleet.monitor.failures import guarded
-from trnfleet.monitor.ingest.sequence import Pipeline
+from trnfleet.monitor.pipeline import PipelineCounts
 from trnfleet.monitor.slices import LayoutChanged, checkpoint, finish, require
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def test_work_on_rows_of_another_layout_does_not_begin() -> None:
 
 
 def test_a_new_layout_is_no_failure_of_the_guarded_stage() -> None:
-    rows, counts = Rows(), Pipeline()
+    rows, counts = Rows(), PipelineCounts()
 
     def stage() -> Slices[None]:
         yield from doubled(rows, 2)

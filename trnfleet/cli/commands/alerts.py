@@ -208,7 +208,7 @@ async def look(asking: Asking) -> Seen:
         await clock.sleep(max(0.0, FIRST_LOOK_S - publishers.watched_s))
         return Seen(
             fleet,
-            dict(monitor.ingest.told),
+            dict(monitor.ingest.alert_messages),
             monitor.alerts.quieting,
             monitor.moment().time_ns,
             publishers.watches,

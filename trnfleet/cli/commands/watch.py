@@ -416,7 +416,7 @@ class Speaker:
         alerts = self._monitor.alerts
         firing = [alert for alert in alerts.active() if alert.fired_ns is not None]
         if self.role == "speaks":
-            ledger, told = self._ledger, self._monitor.ingest.told
+            ledger, told = self._ledger, self._monitor.ingest.alert_messages
             now = self._now()
             # What is retained may come late, behind a large fleet's descriptors.
             ledger.take_late(told.values(), now)
@@ -516,7 +516,7 @@ class Speaker:
         if role == self.role and speaker == self._speaker:
             return
         if role == "speaks":
-            self._ledger.take_over(self._monitor.ingest.told.values(), self._now())
+            self._ledger.take_over(self._monitor.ingest.alert_messages.values(), self._now())
         else:
             self._ledger.stand_by()
         self.role, self._speaker = role, speaker

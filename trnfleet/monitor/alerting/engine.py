@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.book import Happening
-    from trnfleet.monitor.ingest.sequence import Pipeline
+    from trnfleet.monitor.pipeline import PipelineCounts
     from trnfleet.wire.alerts import AlertMessage
     from trnfleet.wire.messages import JobMessage
 
@@ -170,7 +170,7 @@ class Alerts:
     # Evaluation
 
     def evaluate(
-        self, readings: Readings, jobs: Mapping[str, JobMessage], counts: Pipeline | None = None
+        self, readings: Readings, jobs: Mapping[str, JobMessage], counts: PipelineCounts | None = None
     ) -> Iterator[None]:
         """Hold every rule against an instant, giving way after each slice; alerts change as it goes.
 

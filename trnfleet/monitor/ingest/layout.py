@@ -1,4 +1,4 @@
-"""What descriptors say, written into the store: its layout, and each instance's row."""
+"""The store's layout and its rows of instances, written from descriptors."""
 
 from __future__ import annotations
 
@@ -17,58 +17,60 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.monitor.sources.descriptors import Described
+    from trnfleet.monitor.sources.descriptors import CompactDescriptor
     from trnfleet.monitor.sources.publishers import Publishers
     from trnfleet.monitor.store.store import Store
 
 log = logs.get_logger(__name__)
 
 
-def lay_out(store: Store, descriptors: Iterable[Described], publishers: Publishers, now_s: float) -> None:
-    """Give the store the layout of all that is described, and write what is said of every instance.
+def rebuild_layout(
+    store: Store, descriptors: Iterable[CompactDescriptor], publishers: Publishers, now_s: float
+) -> None:
+    """Give the store the layout of all that is descriptor, and write what is said of every instance.
 
     Args:
         store: The store.
         descriptors: All of the fleet.
         publishers: Those that the descriptors name, as they are numbered now.
-        now_s: Monotonic seconds, from which on new instances are described.
+        now_s: Monotonic seconds, from which on new instances are descriptor.
     """
     types: dict[str, str] = {}
     # Where two describe the same instance, the one with the narrower path knows better.
     widest_first = sorted(
         descriptors,
-        key=lambda described: (described.path.count("/"), "/block-" not in described.path),
+        key=lambda descriptor: (descriptor.path.count("/"), "/block-" not in descriptor.path),
     )
-    for described in widest_first:
-        types.update(zip(described.instances, described.types, strict=True))
+    for descriptor in widest_first:
+        types.update(zip(descriptor.instances, descriptor.types, strict=True))
     # Rows get their publisher from the descriptors, and then from whoever writes them.
     store.publisher_of[:] = -1
     layout = Layout.of(types.items())
     store.replace_layout(layout)
     store.described_s[np.isinf(store.described_s)] = now_s
-    for described in widest_first:
-        describe(store, described, publishers)
+    for descriptor in widest_first:
+        write_descriptor(store, descriptor, publishers)
     log.info(
         "layout_rebuilt", chips=layout.chips, instances=len(layout.instances), generation=store.generation
     )
 
 
-def describe(store: Store, described: Described, publishers: Publishers) -> None:
+def write_descriptor(store: Store, descriptor: CompactDescriptor, publishers: Publishers) -> None:
     """Write what a descriptor says into the rows of its instances, all of which the layout has."""
-    rows = np.array([store.layout.instance_index[path] for path in described.instances])
-    store.period_s[rows] = described.period_s
-    publisher = publishers.find(described.publisher, described.boot)
+    rows = np.array([store.layout.instance_index[path] for path in descriptor.instances])
+    store.period_s[rows] = descriptor.period_s
+    publisher = publishers.find(descriptor.publisher, descriptor.boot)
     if publisher is not None:
         # Two may describe the same instance, one of them long gone: the one that lives has it.
         is_online = publishers.is_online(publisher)
         store.publisher_of[rows if is_online else rows[store.publisher_of[rows] < 0]] = publisher.number
-    if described.columns is not STANDARD_COLUMNS:
-        _blank_columns(store, described, rows)
+    if descriptor.columns is not STANDARD_COLUMNS:
+        _blank_columns(store, descriptor, rows)
 
 
-def _blank_columns(store: Store, described: Described, rows: NDArray[np.int64]) -> None:
+def _blank_columns(store: Store, descriptor: CompactDescriptor, rows: NDArray[np.int64]) -> None:
     """Make what a descriptor does not announce not available, so that no former value is drawn as live."""
-    names = {column.name for column in described.columns if is_known(column)}
+    names = {column.name for column in descriptor.columns if is_known(column)}
     chips = store.layout.chip_rows(rows)
     for metric in (*CHIP_METRICS, *INSTANCE_METRICS):
         if metric.name not in names:

@@ -1,131 +1,297 @@
-"""Statements: what is told besides telemetry and descriptors, held against its topic and the limits, then kept.
+"""Handlers of messages other than telemetry: `MESSAGE_HANDLERS` has one for each class of topic.
 
-Each function takes one class of topic: the payload of a message and whoever keeps such messages. An empty payload clears
-what stood there. All of them raise `WireError` for what is refused, and then nothing has changed.
+Most classes are retained state, and their handler is a row of that table: the model, the name that the topic repeats, the
+limits, and the collection of `Receiver` that keeps the messages. An empty payload clears a topic and removes its message.
+To add a class, add its model (`wire/`), its `TopicClass` (`wire/topics.py`) and a row here without a collection of its own;
+readers find the messages as `ingest.retained[TheModel].by_key`.
+
+A handler raises `WireError` for a message that it rejects, and has changed nothing then.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from trnfleet.monitor.ingest.rejects import MisplacedError, RejectedError
+from trnfleet.monitor.sources.descriptors import CompactDescriptor
+from trnfleet.monitor.store.retained import RetainedCollection
 from trnfleet.wire.alerts import AckMessage, AlertMessage, SilenceMessage
-from trnfleet.wire.messages import EventMessage, JobMessage, PublisherMessage, decode_message
+from trnfleet.wire.messages import EventMessage, JobMessage, Message, PublisherMessage, decode_message
 from trnfleet.wire.reservations import ReservationMessage
-from trnfleet.wire.topics import FLEET_PATH
+from trnfleet.wire.topics import FLEET_PATH, TopicClass
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.alerting.silences import Quieting
     from trnfleet.monitor.reservations.table import Reservations
     from trnfleet.monitor.sources.clocks import Timebase
+    from trnfleet.monitor.sources.descriptors import Descriptors
     from trnfleet.monitor.sources.publishers import Publishers
     from trnfleet.monitor.store.events import Events
     from trnfleet.monitor.store.jobs import Jobs
     from trnfleet.wire.limits import Limits
     from trnfleet.wire.ports import Envelope
 
-
-def take_job(jobs: Jobs, name: str, payload: bytes, limits: Limits) -> None:
-    """Take what a publisher tells of a job."""
-    if not payload:
-        jobs.remove(name)
-        return
-    message = decode_message(payload, JobMessage, limits)
-    if message.job != name:
-        raise MisplacedError("the job's name is not its topic's")
-    if name not in jobs.by_name and len(jobs.by_name) >= limits.jobs:
-        raise RejectedError(f"more than {limits.jobs} jobs")
-    if jobs.places_with(message) > limits.job_places:
-        raise RejectedError(f"jobs name over {limits.job_places} places")
-    jobs.put(message)
+M = TypeVar("M", bound=Message)
+M_contra = TypeVar("M_contra", contravariant=True)
 
 
-def take_event(events: Events, path: str, envelope: Envelope, limits: Limits, now_s: float) -> None:
-    """Take an event that came at monotonic `now_s`; it happens once, so that a retained one is none."""
+class Receiver(Protocol):
+    """The collections that handlers write to, and the limits: an `Ingest`."""
+
+    limits: Limits
+    alerts: Alerts
+    descriptors: Descriptors
+    events: Events
+    job_table: Jobs
+    publishers: Publishers
+    reservations: Reservations
+    retained: dict[type[Message], RetainedCollection[Any]]
+    timebase: Timebase
+
+    def put_descriptor(self, descriptor: CompactDescriptor) -> None:
+        """Replace a path's descriptor, and bring layout and topics up to date with it."""
+
+    def remove_descriptor(self, path: str) -> None:
+        """Remove a path's descriptor."""
+
+
+class MessageHandler(Protocol):
+    """Handles the messages of one class of topic."""
+
+    def __call__(self, receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> None:
+        """Apply a message.
+
+        Args:
+            receiver: The collections.
+            path: The part of its topic after the class.
+            envelope: The message.
+            now_s: Monotonic seconds at which it came.
+
+        Raises:
+            WireError: it is rejected.
+        """
+
+
+class Collection(Protocol[M_contra]):
+    """The messages of one retained class, by the path of their topic."""
+
+    def __len__(self) -> int: ...
+
+    def __contains__(self, key: object, /) -> bool: ...
+
+    def put(self, message: M_contra, /) -> object:
+        """Add or replace a message."""
+
+    def remove(self, key: str, /) -> object:
+        """Remove a message that was cleared."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedHandler(Generic[M]):
+    """The handler of one class of retained messages."""
+
+    model: type[M]
+    noun: str
+    """The thing that a message is about, for errors; with `s` for its plural."""
+    key: str
+    """The model's field that the topic's path repeats."""
+    most: Callable[[Limits], int]
+    """Messages that are kept at most."""
+    collection: Callable[[Receiver], Collection[M]] | None = None
+    """Where messages are kept; in `Receiver.retained` if not given."""
+    before_put: Callable[[Receiver, M], None] | None = None
+    """Called before a message is put; raises `WireError` to reject it."""
+    after_remove: Callable[[Receiver, str], None] | None = None
+    """Called after a message has been removed."""
+
+    def __call__(self, receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> None:  # noqa: ARG002  as every handler
+        """Put or remove a message."""
+        collection: Collection[M]
+        collection = receiver.retained[self.model] if self.collection is None else self.collection(receiver)
+        if not envelope.payload:
+            collection.remove(path)
+            if self.after_remove is not None:
+                self.after_remove(receiver, path)
+            return
+        message = decode_message(envelope.payload, self.model, receiver.limits)
+        if getattr(message, self.key) != path:
+            identity = "name" if self.key == self.noun else self.key
+            raise MisplacedError(f"the {self.noun}'s {identity} is not its topic's")
+        if path not in collection and len(collection) >= (most := self.most(receiver.limits)):
+            raise RejectedError(f"more than {most} {self.noun}s")
+        if self.before_put is not None:
+            self.before_put(receiver, message)
+        collection.put(message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Acks:
+    """The acknowledgements among what people have said of alerts."""
+
+    quieting: Quieting
+
+    def __len__(self) -> int:
+        return self.quieting.count()[0]
+
+    def __contains__(self, key: object) -> bool:
+        return self.quieting.has_ack(str(key))
+
+    def put(self, message: AckMessage) -> None:
+        """Add or replace an acknowledgement."""
+        self.quieting.put_ack(message)
+
+    def remove(self, key: str) -> None:
+        """Remove an acknowledgement that was cleared."""
+        self.quieting.remove_ack(key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Silences:
+    """The silences among what people have said of alerts."""
+
+    quieting: Quieting
+
+    def __len__(self) -> int:
+        return self.quieting.count()[1]
+
+    def __contains__(self, key: object) -> bool:
+        return self.quieting.silence(str(key)) is not None
+
+    def put(self, message: SilenceMessage) -> None:
+        """Add or replace a silence."""
+        self.quieting.put_silence(message)
+
+    def remove(self, key: str) -> None:
+        """Remove a silence that was cleared."""
+        self.quieting.remove_silence(key)
+
+
+def _check_job(receiver: Receiver, message: JobMessage) -> None:
+    most = receiver.limits.job_places
+    if receiver.job_table.places_with(message) > most:
+        raise RejectedError(f"jobs name over {most} places")
+
+
+def _check_reservation(receiver: Receiver, message: ReservationMessage) -> None:
+    most = receiver.limits.reservation_places
+    if receiver.reservations.places_with(message) > most:
+        raise RejectedError(f"reservations name over {most} places")
+
+
+def handle_event(receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> None:
+    """Add an event; it happens once, so that a retained one is rejected."""
     if envelope.retain:
         raise RejectedError("a retained event")
-    message = decode_message(envelope.payload, EventMessage, limits)
+    message = decode_message(envelope.payload, EventMessage, receiver.limits)
     if (message.path or FLEET_PATH) != path:
         raise MisplacedError("the event's path is not its topic's")
-    events.add(message, now_s)
+    receiver.events.add(message, now_s)
 
 
-def take_reservation(reservations: Reservations, name: str, payload: bytes, limits: Limits) -> None:
-    """Take what a publisher tells of a reservation."""
-    if not payload:
-        reservations.remove(name)
-        return
-    message = decode_message(payload, ReservationMessage, limits)
-    if message.id != name:
-        raise MisplacedError("the reservation's id is not its topic's")
-    if name not in reservations and len(reservations) >= limits.reservations:
-        raise RejectedError(f"more than {limits.reservations} reservations")
-    if reservations.places_with(message) > limits.reservation_places:
-        raise RejectedError(f"reservations name over {limits.reservation_places} places")
-    reservations.put(message)
-
-
-def take_alert(
-    told: dict[str, AlertMessage], alerts: Alerts, fingerprint: str, payload: bytes, limits: Limits
-) -> None:
-    """Take what a `watch` says of an alert, for whoever asks by its fingerprint and for the alerts seen here."""
-    if not payload:
-        told.pop(fingerprint, None)
-        alerts.forget(fingerprint)
-        return
-    message = decode_message(payload, AlertMessage, limits)
-    if message.fingerprint != fingerprint:
-        raise MisplacedError("the alert's fingerprint is not its topic's")
-    if fingerprint not in told and len(told) >= limits.alerts:
-        raise RejectedError(f"more than {limits.alerts} alerts")
-    alerts.remember(message)
-    told[fingerprint] = message
-
-
-def take_ack(quieting: Quieting, fingerprint: str, payload: bytes, limits: Limits) -> None:
-    """Take an acknowledgement."""
-    if not payload:
-        quieting.remove_ack(fingerprint)
-        return
-    message = decode_message(payload, AckMessage, limits)
-    if message.fingerprint != fingerprint:
-        raise MisplacedError("the acknowledgement's fingerprint is not its topic's")
-    if quieting.count()[0] >= limits.acks and not quieting.has_ack(fingerprint):
-        raise RejectedError(f"more than {limits.acks} acknowledgements")
-    quieting.put_ack(message)
-
-
-def take_silence(quieting: Quieting, silence_id: str, payload: bytes, limits: Limits) -> None:
-    """Take a silence."""
-    if not payload:
-        quieting.remove_silence(silence_id)
-        return
-    message = decode_message(payload, SilenceMessage, limits)
-    if message.id != silence_id:
-        raise MisplacedError("the silence's id is not its topic's")
-    if quieting.count()[1] >= limits.silences and quieting.silence(silence_id) is None:
-        raise RejectedError(f"more than {limits.silences} silences")
-    quieting.put_silence(message)
-
-
-def take_publisher(
-    publishers: Publishers, timebase: Timebase, client: str, payload: bytes, limits: Limits
-) -> None:
-    """Take what a publisher, or its last will, says of itself."""
-    if not payload:
+def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> None:  # noqa: ARG001  as every handler
+    """Apply the presence of a publisher, as it or its last will announces it."""
+    publishers, limits = receiver.publishers, receiver.limits
+    if not envelope.payload:
         # A cleared message says nothing any more, so nothing is offline by it.
-        publishers.clear(client)
+        publishers.clear(path)
         return
-    message = decode_message(payload, PublisherMessage, limits)
-    if message.client != client:
+    message = decode_message(envelope.payload, PublisherMessage, limits)
+    if message.client != path:
         raise MisplacedError("the publisher's name is not its topic's")
     if message.role == "watch":
-        # It publishes no telemetry: whether it is there says nothing of what is known.
+        # It publishes no telemetry: no chip is offline because of it.
         return
-    state = publishers.number(client, message.boot, limit=limits.publishers)
+    state = publishers.number(path, message.boot, limit=limits.publishers)
     if state is None:
         raise RejectedError(f"more than {limits.publishers} publishers")
-    if publishers.say(state, online=message.state == "online"):
-        # Another start may have begun its time anew.
-        timebase.restart(client)
+    if publishers.announce(state, online=message.state == "online"):
+        # A new boot may have begun its time again.
+        receiver.timebase.restart(path)
+
+
+def handle_descriptor(receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> None:  # noqa: ARG001  as every handler
+    """Put or remove a descriptor."""
+    payload, limits, descriptors = envelope.payload, receiver.limits, receiver.descriptors
+    if not payload:
+        receiver.remove_descriptor(path)
+        return
+    known = descriptors.get(path)
+    if known is not None and known.mark == hash(payload):
+        # Descriptors are repeated every minute; one that has not changed is not parsed again.
+        return
+    descriptor = CompactDescriptor.of(payload, limits)
+    if descriptor.path != path:
+        raise MisplacedError("the descriptor's path is not its topic's")
+    others = descriptors.instances - (len(known.instances) if known else 0)
+    if others + len(descriptor.instances) > limits.fleet_instances:
+        raise RejectedError(f"over {limits.fleet_instances} instances")
+    if descriptors.size_bytes + len(descriptor.rest) > limits.descriptors_bytes:
+        raise RejectedError(f"over {limits.descriptors_bytes} bytes of descriptors")
+    receiver.put_descriptor(descriptor)
+
+
+def ignore(receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> None:
+    """Ignore a message between clients and simulators; a recording of all topics has them, too."""
+
+
+MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
+    TopicClass.NODE: handle_descriptor,
+    TopicClass.EVENT: handle_event,
+    TopicClass.PUBLISHER: handle_publisher,
+    TopicClass.JOB: RetainedHandler(
+        JobMessage,
+        "job",
+        "job",
+        collection=lambda receiver: receiver.job_table,
+        most=lambda limits: limits.jobs,
+        before_put=_check_job,
+    ),
+    TopicClass.RESERVATION: RetainedHandler(
+        ReservationMessage,
+        "reservation",
+        "id",
+        collection=lambda receiver: receiver.reservations,
+        most=lambda limits: limits.reservations,
+        before_put=_check_reservation,
+    ),
+    TopicClass.ALERT: RetainedHandler(
+        AlertMessage,
+        "alert",
+        "fingerprint",
+        most=lambda limits: limits.alerts,
+        # The alerts that are evaluated here are dated by it.
+        before_put=lambda receiver, message: receiver.alerts.remember(message),
+        after_remove=lambda receiver, fingerprint: receiver.alerts.forget(fingerprint),
+    ),
+    TopicClass.ACK: RetainedHandler(
+        AckMessage,
+        "acknowledgement",
+        "fingerprint",
+        collection=lambda receiver: _Acks(receiver.alerts.quieting),
+        most=lambda limits: limits.acks,
+    ),
+    TopicClass.SILENCE: RetainedHandler(
+        SilenceMessage,
+        "silence",
+        "id",
+        collection=lambda receiver: _Silences(receiver.alerts.quieting),
+        most=lambda limits: limits.silences,
+    ),
+    TopicClass.COMMAND: ignore,
+    TopicClass.REPLY: ignore,
+}
+"""By class; telemetry goes another way, many messages at once (`telemetry.py`)."""
+
+
+def retained_collections() -> dict[type[Message], RetainedCollection[Any]]:
+    """Return an empty collection for each class that has none of its own."""
+    return {
+        handler.model: RetainedCollection(attrgetter(handler.key))
+        for handler in MESSAGE_HANDLERS.values()
+        if isinstance(handler, RetainedHandler) and handler.collection is None
+    }

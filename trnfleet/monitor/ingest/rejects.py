@@ -1,22 +1,37 @@
-"""What is not taken: why a message is refused, and how that is counted and logged."""
+"""Messages that are not applied: reasons for a rejection, and the buffer for telemetry without a descriptor."""
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
 from trnfleet.errors import WireError
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.ingest.sequence import Pipeline
+    from trnfleet.monitor.pipeline import PipelineCounts
     from trnfleet.wire.ports import Envelope
 
 log = logs.get_logger(__name__)
 
-LOGGED_OF_A_KIND = 100
-"""So many refused messages of a kind are logged one by one, later ones each time that many more have come."""
+LOGGED_EACH = 100
+"""The first rejected messages of a reason, up to this number, are logged one by one; later ones once in this number."""
+MOST_PENDING = 10_000
+MOST_PENDING_BYTES = 64 * 2**20
+"""Messages, and bytes of their payloads, that wait for a descriptor."""
 _TOPIC_CHARS = 200
-"""So much of a topic is said."""
+"""Characters of a topic that are logged."""
+
+
+class RejectReason(enum.StrEnum):
+    """Reasons for a rejection, each with a counter of its name in `PipelineCounts`."""
+
+    UNDECODABLE = "undecodable"
+    """It is not what the protocol says."""
+    MISPLACED = "misplaced"
+    """Its payload names another identity than its topic."""
+    REJECTED = "rejected"
+    """It goes beyond a limit, or was retained although its class is not."""
 
 
 class MisplacedError(WireError):
@@ -24,35 +39,62 @@ class MisplacedError(WireError):
 
 
 class RejectedError(WireError):
-    """A limit is reached, or a broker kept what it should have passed on."""
+    """A limit is reached, or a broker retained a message that it should only have passed on."""
 
 
-_KINDS: dict[type[Exception], str] = {MisplacedError: "misplaced", RejectedError: "rejected"}
-"""What is counted for an error; for any other it is `undecodable`."""
+_REASONS: dict[type[Exception], RejectReason] = {
+    MisplacedError: RejectReason.MISPLACED,
+    RejectedError: RejectReason.REJECTED,
+}
+"""For any other error it is `UNDECODABLE`."""
 
 
-def refuse(counts: Pipeline, envelope: Envelope, error: Exception) -> None:
-    """Count a message that is not taken, and log it with its topic.
+def reject(counts: PipelineCounts, envelope: Envelope, error: Exception) -> None:
+    """Count a message that is not applied, and log it with its topic.
 
     Args:
-        counts: Where it is counted, by the kind of the error.
+        counts: The counters.
         envelope: The message.
-        error: Why it is not taken; anything but a `WireError` is a bug, and is logged with its traceback.
+        error: Why it is not applied; anything but a `WireError` is a bug, and is logged with its traceback.
     """
-    kind = _KINDS.get(type(error), "undecodable")
-    count = getattr(counts, kind) + 1
-    setattr(counts, kind, count)
+    reason = _REASONS.get(type(error), RejectReason.UNDECODABLE)
+    count = getattr(counts, reason) + 1
+    setattr(counts, reason, count)
     is_expected = isinstance(error, WireError)
-    said = str(error) if is_expected else type(error).__name__
+    text = str(error) if is_expected else type(error).__name__
     topic = envelope.topic[:_TOPIC_CHARS]
-    counts.last_problem = f"{topic}: {said}"
-    if count <= LOGGED_OF_A_KIND or count % LOGGED_OF_A_KIND == 0:
-        # A flood of refused messages must not become a flood of log lines.
+    counts.last_problem = f"{topic}: {text}"
+    if count <= LOGGED_EACH or count % LOGGED_EACH == 0:
+        # A flood of rejected messages must not become a flood of log lines.
         log.warning(
-            "message_refused",
-            kind=kind,
+            "message_rejected",
+            reason=reason.value,
             count=count,
             topic=topic,
-            error=said,
+            error=text,
             exc_info=None if is_expected else error,
         )
+
+
+class PendingTelemetry:
+    """Telemetry that came before its descriptor's layout: a bounded buffer in the order of arrival."""
+
+    def __init__(self, most_messages: int = MOST_PENDING, most_bytes: int = MOST_PENDING_BYTES) -> None:
+        self._most_messages = most_messages
+        self._most_bytes = most_bytes
+        self._messages: list[Envelope] = []
+        self._bytes = 0
+
+    def hold(self, envelope: Envelope) -> bool:
+        """Append a message; return False, and leave it out, where there is no room."""
+        size = len(envelope.payload)
+        if self._bytes + size > self._most_bytes or len(self._messages) >= self._most_messages:
+            return False
+        self._messages.append(envelope)
+        self._bytes += size
+        return True
+
+    def release(self) -> list[Envelope]:
+        """Return all messages, and empty the buffer."""
+        messages, self._messages, self._bytes = self._messages, [], 0
+        return messages

@@ -1,9 +1,12 @@
-"""Sequence numbers of one telemetry topic: what was lost, late or there twice."""
+"""Sequence numbers of one telemetry topic: loss, reordering and duplicates."""
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trnfleet.monitor.pipeline import PipelineCounts
 
 WINDOW = 64
 """How many ticks back a message can still be told to be late (first time) or a duplicate."""
@@ -21,37 +24,6 @@ class Verdict(enum.Enum):
     """Not seen before, but something newer has been: count it, keep the newer values."""
     DUPLICATE = "duplicate"
     """Seen before: count it."""
-
-
-@dataclass(slots=True)
-class Pipeline:
-    """Counts of what went wrong between publishers and the store; all only grow, but `lost`, which late ones mend."""
-
-    messages: int = 0
-    """Telemetry messages that were applied."""
-    chips: int = 0
-    """Chip updates in them."""
-    lost: int = 0
-    """Ticks of a topic that never came."""
-    late: int = 0
-    """Messages that came after a newer one of their topic, or from a publisher's former start."""
-    duplicates: int = 0
-    undescribed: int = 0
-    """Telemetry for which no descriptor, or none of its start and revision, was known; it is not lost."""
-    undecodable: int = 0
-    """Payloads or topics that are not what the protocol says."""
-    misplaced: int = 0
-    """Payloads whose identity is not their topic's."""
-    rejected: int = 0
-    """What was refused because a limit was reached."""
-    dropped: int = 0
-    """Messages that the transport dropped before they were read: queue full, or too large."""
-    internal_errors: int = 0
-    """Failures of the monitor's own work."""
-    last_problem: str = ""
-    """The last undecodable, misplaced or rejected message, or failure, in one line of plain text."""
-    failed_kinds: dict[str, int] = field(default_factory=dict, init=False)
-    """How often each kind of failure has been counted."""
 
 
 class SequenceTracker:
@@ -73,7 +45,7 @@ class SequenceTracker:
         twin.last, twin.seen, twin.first = self.last, self.seen, self.first
         return twin
 
-    def accept(self, seq: int, counts: Pipeline) -> Verdict:
+    def accept(self, seq: int, counts: PipelineCounts) -> Verdict:
         """Take note of a message and say what it is; `counts` gets what was lost, late or double.
 
         The first message sets where counting begins: what a publisher sent before somebody listened is not lost.

@@ -1,24 +1,29 @@
-"""From telemetry to rows: frames are written as they come, JSON samples many at once."""
+"""Telemetry written into rows: frames as they come, JSON samples many at once.
+
+Rows without any value are left out: of an instance that boots, or whose agent hangs, all values are not available in a
+message. The store keeps the last values of such a row with the time at which they came, so that they turn stale.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Scope
 from trnfleet.errors import WireError
 from trnfleet.monitor.ingest.rejects import MisplacedError, RejectedError
-from trnfleet.monitor.ingest.silence import speaking
 from trnfleet.wire.frame_head import is_cbor
 from trnfleet.wire.frames import to_store_codes
 from trnfleet.wire.telemetry import decode_sample, split_codes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
-    from trnfleet.monitor.ingest.sequence import Pipeline
     from trnfleet.monitor.ingest.topics import TopicState
+    from trnfleet.monitor.pipeline import PipelineCounts
     from trnfleet.monitor.store.store import Store
     from trnfleet.wire.limits import Limits
     from trnfleet.wire.ports import Envelope
@@ -27,12 +32,55 @@ if TYPE_CHECKING:
 _NOT_ITS_OWN = "identity in the payload is not the topic's"
 
 
+_TOPS = {size: (1 << 8 * size) - 1 for size in (1, 2, 4, 8)}
+"""The code that means not available, by a wire type's bytes."""
+
+
+class ReportingRows(NamedTuple):
+    """The rows of a message that have any value."""
+
+    rows: slice | NDArray[np.int64]
+    """Where they are in the store."""
+    mask: NDArray[np.bool_] | None
+    """Which rows of the message they are; None for all."""
+
+    def of(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return an array's rows that have any value."""
+        return array if self.mask is None else array[self.mask]
+
+
+def reporting_rows(columns: Mapping[str, NDArray[Any]], rows: slice | NDArray[np.int64]) -> ReportingRows:
+    """Return the rows of a message in which any value is available.
+
+    Args:
+        columns: Wire codes of a message, (rows,) or (rows, width) each; without columns every row reports.
+        rows: Where the message's rows are in the store.
+    """
+    silent: NDArray[np.bool_] | None = None
+    for codes in columns.values():
+        missing = codes == _TOPS[codes.dtype.itemsize]
+        # As a rule the first column has all its values.
+        if not missing.any():
+            return ReportingRows(rows, None)
+        if missing.ndim > 1:
+            missing = missing.all(axis=1)
+        silent = missing if silent is None else silent & missing
+        if not silent.any():
+            return ReportingRows(rows, None)
+    if silent is None:
+        return ReportingRows(rows, None)
+    reports = ~silent
+    return ReportingRows(
+        np.arange(rows.start, rows.stop)[reports] if isinstance(rows, slice) else rows[reports], reports
+    )
+
+
 class TelemetryBatch:
     """Writes the telemetry of one batch into a store."""
 
     __slots__ = ("_counts", "_limits", "_now_s", "_samples", "_store")
 
-    def __init__(self, store: Store, counts: Pipeline, limits: Limits, now_s: float) -> None:
+    def __init__(self, store: Store, counts: PipelineCounts, limits: Limits, now_s: float) -> None:
         """Begin a batch.
 
         Args:
@@ -90,20 +138,20 @@ class TelemetryBatch:
                 metric.name: each
                 for metric, each in split_codes([sample.codes for _, sample in chosen], metrics)
             }
-            told = speaking(codes, places)
+            reporting = reporting_rows(codes, places)
             for name, each in codes.items():
-                store.columns[name][told.rows] = told.of(each)
+                store.columns[name][reporting.rows] = reporting.of(each)
             if is_chip:
-                store.chip_seen_s[told.rows] = now_s
-                store.chip_ts_ns[told.rows] = told.of(
+                store.chip_seen_s[reporting.rows] = now_s
+                store.chip_ts_ns[reporting.rows] = reporting.of(
                     np.array([sample.head.ts_ns for _, sample in chosen], np.int64)
                 )
                 store.publisher_of[store.layout.instance_of_chip[places]] = [
                     topic.publisher for topic, _ in chosen
                 ]
-                self._counts.chips += len(chosen) if told.mask is None else int(told.mask.sum())
+                self._counts.chips += len(chosen) if reporting.mask is None else int(reporting.mask.sum())
             else:
-                store.instance_seen_s[told.rows] = now_s
+                store.instance_seen_s[reporting.rows] = now_s
 
     def _write_frame(self, topic: TopicState, payload: bytes) -> Head | None:
         descriptor, decoder = topic.descriptor, topic.decoder
@@ -120,7 +168,10 @@ class TelemetryBatch:
             return None
         store, now_s = self._store, self._now_s
         columns = store.columns
-        chips, instances = speaking(frame.chip, topic.chips), speaking(frame.instance, topic.instances)
+        chips, instances = (
+            reporting_rows(frame.chip, topic.chips),
+            reporting_rows(frame.instance, topic.instances),
+        )
         for name in topic.same_chip:
             columns[name][chips.rows] = chips.of(frame.chip[name])
         for name in topic.same_instance:

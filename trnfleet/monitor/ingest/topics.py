@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.ingest.sequence import Pipeline
+    from trnfleet.monitor.pipeline import PipelineCounts
     from trnfleet.monitor.sources.clocks import SourceClock, Timebase
-    from trnfleet.monitor.sources.descriptors import Described, Descriptors
+    from trnfleet.monitor.sources.descriptors import CompactDescriptor, Descriptors
     from trnfleet.monitor.sources.publishers import Publishers
     from trnfleet.wire.telemetry import Head
 
@@ -38,7 +38,7 @@ class TopicState:
 
     path: str
     tracker: SequenceTracker = field(default_factory=SequenceTracker)
-    descriptor: Described | None = None
+    descriptor: CompactDescriptor | None = None
     """None until a descriptor covers the topic."""
     former_boot: str = ""
     """The publisher's start before the present one."""
@@ -66,7 +66,7 @@ class TopicState:
         twin.same_chip, twin.same_instance, twin.foreign = self.same_chip, self.same_instance, self.foreign
         return twin
 
-    def is_newest(self, head: Head, counts: Pipeline) -> bool:
+    def is_newest(self, head: Head, counts: PipelineCounts) -> bool:
         """Say whether a message is of the described start and newer than what has come; count it where it is not."""
         if self.descriptor is None or head.boot != self.descriptor.boot:
             if head.boot == self.former_boot:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.monitor.ingest.sequence import Pipeline
+from trnfleet.monitor.pipeline import PipelineCounts
 from trnfleet.monitor.slices import batch_slices
 from trnfleet.wire.ports import RECORDING, LinkStatus
 from trnfleet.wire.topics import TopicClass, build_topic
@@ -80,7 +80,7 @@ class Past:
         keyframe = self._tape.keyframe(before_ns)
         if keyframe is not None:
             yield from self._apply_keyframe(keyframe, before_ns)
-            self.monitor.ingest.counts = Pipeline()
+            self.monitor.ingest.counts = PipelineCounts()
         self._clock.position_ns = self._heard_ns = before_ns
 
     def resume(self, snapshot: Snapshot, position_ns: int) -> None:
@@ -102,7 +102,7 @@ class Past:
         read = self._tape.read(after_ns, position_ns)
         yield from self._apply_newest(read)
         self._clock.position_ns = position_ns
-        self.monitor.ingest.counts = Pipeline()
+        self.monitor.ingest.counts = PipelineCounts()
         yield from self.settle()
 
     def advance(self, until_ns: int) -> Slices[None]:

@@ -18,7 +18,7 @@ SLICE = 128
 """Places that are found between two turns of other tasks."""
 
 
-class Holding:
+class ReservationMembers:
     """The instance rows of every reservation."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from trnfleet.domain.reservations.extension import why_not_extendable
 from trnfleet.domain.reservations.states import ENDED, BlockState, ExtensionState
 from trnfleet.errors import WireError
 from trnfleet.monitor.failures import fail
-from trnfleet.monitor.reservations.members import Holding
+from trnfleet.monitor.reservations.members import ReservationMembers
 from trnfleet.monitor.reservations.usage import Look, Usage
 from trnfleet.monitor.slices import checkpoint, require
 from trnfleet.monitor.store import fields
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from trnfleet.monitor.ingest.sequence import Pipeline
+    from trnfleet.monitor.pipeline import PipelineCounts
     from trnfleet.monitor.reservations.usage import UsageHour
     from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.clocks import Moment
@@ -147,7 +147,7 @@ class Reservations:
         self.places = 0
         """Addresses, EC2 ids and extensions that all messages name."""
         self._kept: dict[str, _Kept] = {}
-        self._holding = Holding()
+        self._members = ReservationMembers()
         self._table: list[Reservation] = []
         self._of_instances: NDArray[np.int32] = np.zeros(0, np.int32)
 
@@ -155,7 +155,7 @@ class Reservations:
         """Return how many reservations are known."""
         return len(self._kept)
 
-    def __contains__(self, reservation_id: str) -> bool:
+    def __contains__(self, reservation_id: object) -> bool:
         return reservation_id in self._kept
 
     def places_with(self, message: ReservationMessage) -> int:
@@ -181,7 +181,7 @@ class Reservations:
         kept = _keep(message)
         self.places = self.places_with(message)
         self._kept[message.id] = kept
-        self._holding.put(message)
+        self._members.put(message)
         self.revision += 1
         return True
 
@@ -190,7 +190,7 @@ class Reservations:
         gone = self._kept.pop(reservation_id, None)
         if gone is not None:
             self.places -= _places(gone.message)
-            self._holding.remove(reservation_id)
+            self._members.remove(reservation_id)
             self.history.forget(reservation_id)
             self.revision += 1
 
@@ -220,7 +220,7 @@ class Reservations:
         moment: Moment,
         boots_online: Collection[str],
         descriptors: Descriptors,
-        counts: Pipeline | None = None,
+        counts: PipelineCounts | None = None,
     ) -> Slices[None]:
         """Bring the table up to date in slices; it changes all at once at the end.
 
@@ -236,7 +236,7 @@ class Reservations:
             LayoutChanged: the store has another layout now; the table is as before.
         """
         layout, generation = store.layout, store.generation
-        yield from self._holding.find(layout, generation, descriptors)
+        yield from self._members.find(layout, generation, descriptors)
         require(store, generation)
         count = len(layout.instances)
         util = np.full(count, np.nan)
@@ -249,7 +249,7 @@ class Reservations:
         table: list[Reservation] = []
         holder = np.full(count, -1, np.int32)
         for number, kept in enumerate(sorted(self._kept.values(), key=lambda each: each.sort_key)):
-            rows = self._holding.rows.get(kept.message.id, ())
+            rows = self._members.rows.get(kept.message.id, ())
             try:
                 table.append(self._look(kept, rows, sums, moment, boots_online))
             except Exception as error:

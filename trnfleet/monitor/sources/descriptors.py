@@ -1,4 +1,4 @@
-"""What publishers have described: which instances they speak for, and how their frames are laid out.
+"""Descriptors of publishers: which instances they speak for, and how their frames are laid out.
 
 A large fleet has tens of thousands of instances, so what every tick needs is kept small and the rest (EC2 ids, versions)
 stays encoded until somebody asks.
@@ -36,13 +36,13 @@ SLICE = 8
 _EC2_ID = re.compile(rb'"ec2_id":"([^"\\]*)"')
 
 
-class Described(NamedTuple):
+class CompactDescriptor(NamedTuple):
     """A descriptor, in short."""
 
     path: str
     publisher: str
     boot: str
-    """The publisher's start that it speaks of; telemetry of another start is not described by it."""
+    """The publisher's boot that it describes; it does not describe telemetry of another one."""
     revision: int
     period_s: float
     instances: tuple[str, ...]
@@ -56,12 +56,12 @@ class Described(NamedTuple):
     mark: int
     """Hash of the bytes that came, by which a repetition is told."""
 
-    def __deepcopy__(self, _memo: object) -> Described:
+    def __deepcopy__(self, _memo: object) -> CompactDescriptor:
         """Return itself: it never changes."""
         return self
 
     @staticmethod
-    def of(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Described:
+    def of(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> CompactDescriptor:
         """Decode and shorten a descriptor.
 
         Raises:
@@ -74,7 +74,7 @@ class Described(NamedTuple):
             if not _is_below(instance.path, descriptor.path):
                 raise WireError("describes an instance that is not below its path")
         columns = descriptor.columns
-        return Described(
+        return CompactDescriptor(
             descriptor.path,
             descriptor.publisher,
             descriptor.boot,
@@ -94,7 +94,7 @@ class Described(NamedTuple):
             hash(payload),
         )
 
-    def same_hardware(self, other: Described | None) -> bool:
+    def same_hardware(self, other: CompactDescriptor | None) -> bool:
         """Say whether another descriptor covers the same instances in the same order."""
         return other is not None and self.instances == other.instances and self.types == other.types
 
@@ -103,7 +103,7 @@ class Descriptors:
     """The descriptors of a fleet by path."""
 
     def __init__(self) -> None:
-        self._by_path: dict[str, Described] = {}
+        self._by_path: dict[str, CompactDescriptor] = {}
         self.instances = 0
         """Instances in all of them."""
         self.size_bytes = 0
@@ -114,19 +114,19 @@ class Descriptors:
     def __len__(self) -> int:
         return len(self._by_path)
 
-    def __iter__(self) -> Iterator[Described]:
+    def __iter__(self) -> Iterator[CompactDescriptor]:
         return iter(self._by_path.values())
 
-    def get(self, path: str) -> Described | None:
+    def get(self, path: str) -> CompactDescriptor | None:
         """Return the descriptor of a path, in short."""
         return self._by_path.get(path)
 
-    def put(self, described: Described) -> None:
+    def put(self, descriptor: CompactDescriptor) -> None:
         """Keep a descriptor in the place of the one that its path had."""
-        self.remove(described.path)
-        self._by_path[described.path] = described
-        self.instances += len(described.instances)
-        self.size_bytes += len(described.rest)
+        self.remove(descriptor.path)
+        self._by_path[descriptor.path] = descriptor
+        self.instances += len(descriptor.instances)
+        self.size_bytes += len(descriptor.rest)
         self.changes += 1
 
     def remove(self, path: str) -> bool:
@@ -147,15 +147,15 @@ class Descriptors:
             wanted: EC2 ids.
             found: Where addresses are put.
         """
-        for number, described in enumerate(list(self._by_path.values())):
+        for number, descriptor in enumerate(list(self._by_path.values())):
             if len(found) == len(wanted):
                 return
             if number % SLICE == SLICE - 1:
                 yield
-            told = {each.decode(errors="replace") for each in _EC2_ID.findall(described.rest)}
-            if told.isdisjoint(wanted):
+            ec2_ids = {each.decode(errors="replace") for each in _EC2_ID.findall(descriptor.rest)}
+            if ec2_ids.isdisjoint(wanted):
                 continue
-            for instance in decode_message(described.rest, Descriptor).instances:
+            for instance in decode_message(descriptor.rest, Descriptor).instances:
                 if instance.ec2_id in wanted:
                     found[instance.ec2_id] = instance.path
 
@@ -163,14 +163,14 @@ class Descriptors:
         """Return the full descriptor that covers an instance, and the instance's part of it; None if there is none."""
         cluster, _, rest = instance.partition("/")
         ultraserver = f"{cluster}/{rest.partition('/')[0]}"
-        described = self._by_path.get(instance) or self._by_path.get(ultraserver)
-        if described is None or instance not in described.instances:
+        compact = self._by_path.get(instance) or self._by_path.get(ultraserver)
+        if compact is None or instance not in compact.instances:
             # Blocks are not part of an address, and are few.
-            described = next((each for each in self._by_path.values() if instance in each.instances), None)
-        if described is None:
+            compact = next((each for each in self._by_path.values() if instance in each.instances), None)
+        if compact is None:
             return None
-        descriptor = _decode(described.rest).model_copy(update={"columns": described.columns})
-        return descriptor, descriptor.instances[described.instances.index(instance)]
+        descriptor = _decode(compact.rest).model_copy(update={"columns": compact.columns})
+        return descriptor, descriptor.instances[compact.instances.index(instance)]
 
 
 def _is_below(instance: str, path: str) -> bool:

@@ -71,7 +71,7 @@ class Publishers:
         self._starts[client, boot] = state
         return state
 
-    def say(self, state: PublisherState, *, online: bool) -> bool:
+    def announce(self, state: PublisherState, *, online: bool) -> bool:
         """Take note of what a start has announced; return whether that is the first that is heard of it."""
         is_first = not state.announced
         state.online, state.announced = online, True

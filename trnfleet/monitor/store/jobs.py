@@ -1,23 +1,26 @@
-"""Jobs as they were told, and the instances on which they run."""
+"""Jobs as published, and the instances on which they run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trnfleet.monitor.store.retained import RetainedCollection
+from trnfleet.wire.messages import JobMessage
+
 if TYPE_CHECKING:
     from trnfleet.monitor.store.store import Store
-    from trnfleet.wire.messages import JobMessage
 
 PLACE_EVERY_S = 1.0
 """Jobs are placed on instances at most so often."""
 
 
-class Jobs:
-    """The jobs of one fleet."""
+class Jobs(RetainedCollection[JobMessage]):
+    """The jobs of one fleet; rows of the store name a job by its place in `by_key`."""
 
     def __init__(self) -> None:
-        self.by_name: dict[str, JobMessage] = {}
-        """Rows of the store name a job by its place in here."""
+        super().__init__(lambda message: message.job)
+        self.placements = 0
+        """Goes up whenever jobs are placed."""
         self._places = 0
         """Addresses and ranges that all jobs name."""
         self._have_moved = False
@@ -27,30 +30,31 @@ class Jobs:
         self._placed_s = -PLACE_EVERY_S
 
     def places_with(self, message: JobMessage) -> int:
-        """Return how many addresses and ranges all jobs would name if a message was taken."""
-        known = self.by_name.get(message.job)
+        """Return how many addresses and ranges all jobs would name if a message was put."""
+        known = self.by_key.get(message.job)
         return self._places + len(message.on) - (0 if known is None else len(known.on))
 
     def put(self, message: JobMessage) -> None:
-        """Take what is told of a job."""
-        known = self.by_name.get(message.job)
+        """Replace the message of the same job."""
+        known = self.by_key.get(message.job)
         self._places = self.places_with(message)
-        self.by_name[message.job] = message
         if known is None or known.on != message.on:
             self._have_moved = True
+        super().put(message)
 
-    def remove(self, name: str) -> None:
-        """Forget a job whose message was cleared."""
-        gone = self.by_name.pop(name, None)
-        if gone is not None:
-            self._places -= len(gone.on)
+    def remove(self, key: str) -> None:
+        """Remove a job whose message was cleared."""
+        known = self.by_key.get(key)
+        if known is not None:
+            self._places -= len(known.on)
             self._have_moved = True
+        super().remove(key)
 
     def place(self, store: Store, now_s: float, *, at_once: bool) -> bool:
         """Write into the store which job has each instance, where that is due; return whether it was.
 
         Args:
-            store: Whose rows are told; a new layout of it is due at once.
+            store: The rows; a new layout of it is due at once.
             now_s: Monotonic seconds.
             at_once: Whether what has changed is due even if jobs were placed a moment ago.
         """
@@ -60,12 +64,13 @@ class Jobs:
             return False
         self._have_moved, self._generation, self._placed_s = False, store.generation, now_s
         store.job_of[:] = -1
-        # Where two jobs claim an instance, the one told of last has it: a former run's may still be retained.
-        for number, job in sorted(enumerate(self.by_name.values()), key=lambda pair: pair[1].ts):
+        # Where two jobs claim an instance, the one dated last has it: a former run's may still be retained.
+        for number, job in sorted(enumerate(self.by_key.values()), key=lambda pair: pair[1].ts):
             for target in job.on:
                 # A job may be known before the hardware it runs on; placement is done again with the layout.
                 covered = store.layout.find_instances(target)
                 if covered:
                     store.job_of[covered.start : covered.stop] = number
         store.revision += 1
+        self.placements += 1
         return True

@@ -10,7 +10,7 @@ from trnfleet.text import plain
 if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.monitor.sources.descriptors import Described as Short
+    from trnfleet.monitor.sources.descriptors import CompactDescriptor
     from trnfleet.wire.messages import Descriptor, InstanceSpec
 
 
@@ -27,7 +27,7 @@ class Descriptions:
     def __init__(self, monitor: FleetState) -> None:
         self._monitor = monitor
         self._layout: Layout | None = None
-        self._known: dict[str, tuple[Short, Described]] = {}
+        self._known: dict[str, tuple[CompactDescriptor, Described]] = {}
         self._jobs_revision = -1
         self._jobs: tuple[str, ...] = ()
 

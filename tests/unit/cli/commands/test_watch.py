@@ -56,7 +56,7 @@ class House:
         self.election = Election("watch-m", BEGIN_NS)
         monitor: Any = SimpleNamespace(
             alerts=self.alerts,
-            ingest=SimpleNamespace(told=self.told),
+            ingest=SimpleNamespace(alert_messages=self.told),
             moment=lambda: Moment(self.clock.wall_ns(), 1.0, is_wall=True),
         )
         watch: Any = SimpleNamespace(monitor=monitor, source=source)

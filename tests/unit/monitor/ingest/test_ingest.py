@@ -91,9 +91,8 @@ def test_last_will() -> None:
 
 def test_limits_hold() -> None:
     """More instances, jobs, publishers or topics than allowed are refused and counted."""
-    feed = Feed(DEMO)
+    feed = Feed(DEMO, limits=Limits(fleet_instances=3, jobs=2, topics=4))
     feed.jobs = {f"job-{number}": ("uc1",) for number in range(5)}
-    feed.monitor.ingest._limits = Limits(fleet_instances=3, jobs=2, topics=4)
     feed.monitor.apply([*feed.announcements(), *feed.telemetry()])
     feed.monitor.compute()
     assert len(feed.monitor.store.layout.instances) == 3
@@ -163,7 +162,7 @@ def test_state_is_bounded_in_bytes() -> None:
     feed.monitor.apply(messages)
     feed.monitor.compute()
     assert feed.monitor.ingest.descriptors.size_bytes == plain < 12 * 1_000
-    feed.monitor.ingest._limits = Limits(job_places=5)
+    feed.monitor.ingest.limits = Limits(job_places=5)
     feed.jobs = {"a": ("uc1/us-0001",) * 3, "b": ("uc1/us-0001",) * 3}
     feed.describe()
     assert list(feed.monitor.ingest.jobs) == ["a"]

@@ -1,4 +1,4 @@
-"""Messages that are not taken: how they are counted, and how many of them are logged."""
+"""Rejected messages, and telemetry that waits for its descriptor."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ import pytest
 
 from trnfleet.errors import WireError
 from trnfleet.monitor.ingest import rejects
-from trnfleet.monitor.ingest.rejects import LOGGED_OF_A_KIND, MisplacedError, RejectedError, refuse
-from trnfleet.monitor.ingest.sequence import Pipeline
+from trnfleet.monitor.ingest.rejects import (
+    LOGGED_EACH,
+    MisplacedError,
+    PendingTelemetry,
+    RejectedError,
+    reject,
+)
+from trnfleet.monitor.pipeline import PipelineCounts
 from trnfleet.wire.ports import Envelope
 
 
@@ -41,17 +47,17 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     ],
 )
 def test_each_kind_has_its_count(log: Log, error: WireError, kind: str) -> None:
-    """A refused message is counted once, by what is wrong with it."""
-    counts = Pipeline()
-    refuse(counts, Envelope("a/topic", b""), error)
-    assert counts == Pipeline(**{kind: 1}, last_problem="a/topic: no")
-    assert log.lines == [{"kind": kind, "count": 1, "topic": "a/topic", "error": "no", "exc_info": None}]
+    """A rejected message is counted once, by what is wrong with it."""
+    counts = PipelineCounts()
+    reject(counts, Envelope("a/topic", b""), error)
+    assert counts == PipelineCounts(**{kind: 1}, last_problem="a/topic: no")
+    assert log.lines == [{"reason": kind, "count": 1, "topic": "a/topic", "error": "no", "exc_info": None}]
 
 
 def test_a_bug_is_named_by_its_type_and_logged_whole(log: Log) -> None:
     """What nobody foresaw may quote the message: the screen gets its type, the log its traceback."""
-    counts, bug = Pipeline(), ZeroDivisionError("of secrets")
-    refuse(counts, Envelope("t" * 1_000, b""), bug)
+    counts, bug = PipelineCounts(), ZeroDivisionError("of secrets")
+    reject(counts, Envelope("t" * 1_000, b""), bug)
     assert counts.undecodable == 1
     assert counts.last_problem == "t" * 200 + ": ZeroDivisionError"
     assert log.lines[0]["exc_info"] is bug
@@ -59,9 +65,28 @@ def test_a_bug_is_named_by_its_type_and_logged_whole(log: Log) -> None:
 
 def test_a_flood_is_no_flood_of_lines(log: Log) -> None:
     """The first of a kind are logged one by one, then one of each hundred; another kind begins anew."""
-    counts = Pipeline()
-    for _ in range(3 * LOGGED_OF_A_KIND + 5):
-        refuse(counts, Envelope("t", b""), RejectedError("no"))
-    assert len(log.lines) == LOGGED_OF_A_KIND + 2
-    refuse(counts, Envelope("t", b""), MisplacedError("no"))
-    assert len(log.lines) == LOGGED_OF_A_KIND + 3
+    counts = PipelineCounts()
+    for _ in range(3 * LOGGED_EACH + 5):
+        reject(counts, Envelope("t", b""), RejectedError("no"))
+    assert len(log.lines) == LOGGED_EACH + 2
+    reject(counts, Envelope("t", b""), MisplacedError("no"))
+    assert len(log.lines) == LOGGED_EACH + 3
+
+
+def test_what_was_held_is_released_once_and_in_order() -> None:
+    """Messages come out as they came in, and then no more."""
+    held = PendingTelemetry()
+    messages = [Envelope(f"t/{number}", b"x") for number in range(5)]
+    assert all(held.hold(each) for each in messages)
+    assert held.release() == messages
+    assert held.release() == []
+
+
+def test_room_is_bounded_by_number_and_by_bytes() -> None:
+    """Beyond either bound nothing is held, and what was released makes room."""
+    held = PendingTelemetry(most_messages=3, most_bytes=10)
+    assert [held.hold(Envelope("t", b"x")) for _ in range(4)] == [True, True, True, False]
+    held.release()
+    assert [held.hold(Envelope("t", b"x" * size)) for size in (6, 5, 4, 1)] == [True, False, True, False]
+    assert [len(each.payload) for each in held.release()] == [6, 4]
+    assert held.hold(Envelope("t", b"x" * 10))

@@ -3,11 +3,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trnfleet.monitor.ingest.sequence import WINDOW, Pipeline, SequenceTracker, Verdict
+from trnfleet.monitor.ingest.sequence import WINDOW, SequenceTracker, Verdict
+from trnfleet.monitor.pipeline import PipelineCounts
 
 
-def feed(numbers: list[int]) -> tuple[Pipeline, list[Verdict]]:
-    tracker, counts = SequenceTracker(), Pipeline()
+def feed(numbers: list[int]) -> tuple[PipelineCounts, list[Verdict]]:
+    tracker, counts = SequenceTracker(), PipelineCounts()
     return counts, [tracker.accept(seq, counts) for seq in numbers]
 
 
@@ -15,7 +16,7 @@ def test_in_order() -> None:
     """What comes in order is newest, and nothing is counted."""
     counts, verdicts = feed([3, 4, 5])
     assert set(verdicts) == {Verdict.NEWEST}
-    assert counts == Pipeline()
+    assert counts == PipelineCounts()
 
 
 def test_a_gap_is_lost_and_a_late_one_mends_it() -> None:

@@ -33,7 +33,7 @@ def test_booting_again_and_again_uses_no_numbers_up() -> None:
     publishers = Publishers()
     run = publishers.number("sim", "run", limit=9)
     assert run is not None
-    publishers.say(run, online=True)
+    publishers.announce(run, online=True)
     former = "run"
     for boot in map(str, range(50)):
         state = publishers.number("sim", boot, limit=9, former_boot=former)
@@ -43,7 +43,7 @@ def test_booting_again_and_again_uses_no_numbers_up() -> None:
     assert len(publishers) == 2
     assert publishers.find("sim", "run") is run
     assert publishers.online().tolist() == [True, True, True]
-    publishers.say(run, online=False)
+    publishers.announce(run, online=False)
     assert publishers.online().tolist() == [False, False, True]
 
 
@@ -61,11 +61,11 @@ def test_what_is_forgotten_is_numbered_anew() -> None:
     for client in "abc":
         state = publishers.number(client, "1", limit=9)
         assert state is not None
-        publishers.say(state, online=client != "a")
+        publishers.announce(state, online=client != "a")
     publishers.keep({("b", "1")})
     assert publishers.clients() == {"b": True, "c": True}
     assert publishers.online().tolist() == [True] * 3
     state = publishers.find("b", "1")
     assert state is not None
-    publishers.say(state, online=False)
+    publishers.announce(state, online=False)
     assert publishers.online().tolist() == [False, True, True]

@@ -1,0 +1,36 @@
+"""Counts of the way from publishers to the store: what was applied, and what went wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class PipelineCounts:
+    """Counts since the start; all only grow, but `lost`, which late messages mend."""
+
+    messages: int = 0
+    """Telemetry messages that were applied."""
+    chips: int = 0
+    """Chip updates in them."""
+    lost: int = 0
+    """Ticks of a topic that never came."""
+    late: int = 0
+    """Messages that came after a newer one of their topic, or from a publisher's former boot."""
+    duplicates: int = 0
+    undescribed: int = 0
+    """Telemetry for which no descriptor, or none of its boot and revision, was known; it is not lost."""
+    undecodable: int = 0
+    """Payloads or topics that are not what the protocol says."""
+    misplaced: int = 0
+    """Payloads whose identity is not their topic's."""
+    rejected: int = 0
+    """Messages beyond a limit, and retained ones of a class that is not retained."""
+    dropped: int = 0
+    """Messages that the transport dropped before they were read: queue full, or too large."""
+    internal_errors: int = 0
+    """Failures of the monitor's own work."""
+    last_problem: str = ""
+    """The last rejected message or failure, in one line of plain text."""
+    failed_kinds: dict[str, int] = field(default_factory=dict, init=False)
+    """Failures of each kind."""
