@@ -11,7 +11,7 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.rules import Rule
 from trnfleet.errors import BrokerError
 from trnfleet.monitor.alerting.engine import Alerts
-from trnfleet.monitor.alerting.operator import Desk
+from trnfleet.monitor.alerting.operator import OperatorActions
 from trnfleet.tui import pacing
 from trnfleet.tui.alerts.actions import READ_ONLY
 from trnfleet.tui.alerts.view import NOTE_S, AlertsView
@@ -97,7 +97,7 @@ def rows(feed: Feed, address: str) -> slice:
 
 def made(feed: Feed, *, can_write: bool = True, is_loud: bool = False) -> tuple[FleetApp, Loopback]:
     publisher = Loopback(feed.monitor)
-    desk = Desk("demo", publisher=publisher if can_write else None, owner="ann")  # type: ignore[arg-type]
+    desk = OperatorActions("demo", publisher=publisher if can_write else None, owner="ann")  # type: ignore[arg-type]
     return FleetApp(feed.monitor, clock=feed.clock, desk=desk, bell=is_loud, notify=is_loud), publisher
 
 
@@ -603,7 +603,7 @@ async def test_texts_of_others_are_shown_plainly() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("8")
         await tick(app, pilot, feed)
-        desk = Desk("demo", publisher=Loopback(feed.monitor), owner=NASTY)  # type: ignore[arg-type]
+        desk = OperatorActions("demo", publisher=Loopback(feed.monitor), owner=NASTY)  # type: ignore[arg-type]
         alert = feed.monitor.alerts.active()[0]
         now_ns = feed.monitor.moment().time_ns
         await desk.acknowledge(alert, now_ns=now_ns, lasts_s=60.0, note=NASTY)

@@ -8,7 +8,7 @@ from support.tui.fake_playback import START_NS
 from support.tui.past_app import MIN, SIZES, burn, burning, fed, made, text, tick
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.monitor.alerting.operator import Desk
+from trnfleet.monitor.alerting.operator import OperatorActions
 from trnfleet.monitor.replay.playback import Mode
 from trnfleet.tui.alerts.actions import PAST, RECORDED
 from trnfleet.tui.alerts.view import AlertsView
@@ -142,7 +142,7 @@ async def test_ages_stand_while_the_past_does() -> None:
 async def test_the_past_is_not_written_to() -> None:
     """Acknowledging and silencing say why not; in the present they open their forms."""
     feed = await burning(3)
-    desk = Desk("demo", publisher=None, owner="ann")
+    desk = OperatorActions("demo", publisher=None, owner="ann")
     for is_file, words in ((False, PAST), (True, RECORDED)):
         app, deck = made(feed, is_file=is_file, desk=desk)
         async with app.run_test(size=(120, 40)) as pilot:

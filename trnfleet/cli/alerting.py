@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.alerting.operator import Desk
+    from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.transport.mqtt import MqttPublisher
     from trnfleet.transport.url import BrokerUrl, Password
 
@@ -39,7 +39,7 @@ class Alerting(NamedTuple):
 class DeskAndWriter(NamedTuple):
     """Where people's words about alerts are written, and the connection that must run for it; None where they are not."""
 
-    desk: Desk
+    desk: OperatorActions
     writer: MqttPublisher | None
 
 
@@ -94,7 +94,7 @@ def make_desk(
         may_write: Whether anything may be written at all.
         protocol: Speak only this version of MQTT.
     """
-    from trnfleet.monitor.alerting.operator import Desk  # noqa: PLC0415  --help stays quick
+    from trnfleet.monitor.alerting.operator import OperatorActions  # noqa: PLC0415  --help stays quick
     from trnfleet.transport.mqtt import MqttPublisher  # noqa: PLC0415  --help stays quick
 
     writer = None
@@ -102,6 +102,8 @@ def make_desk(
         client = f"trnfleet-desk-{secrets.token_hex(6)}"
         writer = MqttPublisher(url, client_id=client, password=password, clock=clock, protocol=protocol)
     return DeskAndWriter(
-        Desk(fleet, publisher=writer, owner=(owner or user_name("somebody"))[:LONGEST_USER], root=root),
+        OperatorActions(
+            fleet, publisher=writer, owner=(owner or user_name("somebody"))[:LONGEST_USER], root=root
+        ),
         writer,
     )

@@ -223,5 +223,5 @@ def _renumber(monitor: Monitor, base: int) -> None:
     jobs = monitor.ingest.job_table
     jobs.placements = base + jobs.placements % APART
     monitor.alerts.revision = base + monitor.alerts.revision % APART
-    monitor.alerts.quieting.revision = base + monitor.alerts.quieting.revision % APART
+    monitor.alerts.silences.revision = base + monitor.alerts.silences.revision % APART
     monitor.reservations.revision = base + monitor.reservations.revision % APART

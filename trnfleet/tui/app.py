@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from textual.filter import LineFilter
 
     from trnfleet.clock import Clock
-    from trnfleet.monitor.alerting.operator import Desk
+    from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.replay.playback import Deck
     from trnfleet.monitor.store.events import Event
@@ -125,7 +125,7 @@ class FleetApp(TimeKeys):
         clock: Clock,
         broker_kind: str = "",
         title: str = "trnfleet",
-        desk: Desk | None = None,
+        desk: OperatorActions | None = None,
         bell: bool = False,
         notify: bool = False,
         deck: Deck | None = None,
@@ -374,7 +374,7 @@ class FleetApp(TimeKeys):
             monitor.reservations.revision,
             monitor.link.connected,
             monitor.alerts.revision,
-            monitor.alerts.quieting.revision,
+            monitor.alerts.silences.revision,
             self._watch.revision,
         )
         if news != self._news:

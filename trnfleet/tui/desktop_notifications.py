@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import summary
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.alerting.silences import Standing
 from trnfleet.tui.format.alerts import alarm_text, where_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.tui.state.alerts import Held
+    from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
 
 ALARM_EVERY_S = 10.0
 """Seconds between two alarms: what comes meanwhile is told together."""
@@ -38,17 +38,17 @@ class AlertNews:
         self._told: dict[str, int] = {}
         """When each active alert began to fire that was told, by fingerprint."""
         self._newest: tuple[float, Alert, int | None, Notice] | None = None
-        self._waiting: list[Held] = []
+        self._waiting: list[AlertWithStatus] = []
         self._alarm_s = -ALARM_EVERY_S
 
-    def take(self, held: Iterable[Held], now_s: float) -> list[Held]:
+    def take(self, held: Iterable[AlertWithStatus], now_s: float) -> list[AlertWithStatus]:
         """Look at the alerts of the moment; return the critical and warning ones that are new and not quieted.
 
         Args:
             held: All active ones.
             now_s: Monotonic seconds.
         """
-        fresh: list[Held] = []
+        fresh: list[AlertWithStatus] = []
         told: dict[str, int] = {}
         for each in held:
             alert = each.alert
@@ -56,7 +56,7 @@ class AlertNews:
             if fired_ns is None:
                 continue
             known = self._told.get(alert.fingerprint) == fired_ns
-            is_loud = each.standing is Standing.FIRING and each.severity <= Severity.WARNING
+            is_loud = each.status is AlertStatus.FIRING and each.severity <= Severity.WARNING
             if known or is_loud:
                 told[alert.fingerprint] = fired_ns
             if is_loud and not known:
@@ -71,7 +71,7 @@ class AlertNews:
             self._newest = now_s, worst.alert, worst.alert.fired_ns, notice
         return fresh
 
-    def know(self, held: Iterable[Held]) -> None:
+    def know(self, held: Iterable[AlertWithStatus]) -> None:
         """Take alerts as they are for told: another moment is shown."""
         fired = ((each.alert.fingerprint, each.alert.fired_ns) for each in held)
         self._told = {fingerprint: fired_ns for fingerprint, fired_ns in fired if fired_ns is not None}

@@ -87,7 +87,7 @@ def test_every_wire_class_of_version_1_0_is_read(fleet: str) -> None:
     played = check(KEPT, fleet, expected["instants"])
     counts = played.monitor.counts
     assert {name: getattr(counts, name) for name in expected["counts"]} == expected["counts"]
-    assert played.monitor.alerts.quieting.count() == tuple(expected["silences_and_acknowledgements"])
+    assert played.monitor.alerts.silences.count() == tuple(expected["silences_and_acknowledgements"])
     assert dict(Counter(each.name for each in played.monitor.events.newest_first())) == expected["events"]
 
 

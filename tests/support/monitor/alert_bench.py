@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.alerting.book import Happening
+    from trnfleet.monitor.alerting.lifecycle import AlertTransition
 
 START_NS = 1_767_571_200 * NS_PER_S
 US = "uc1/us-0001"
@@ -160,7 +160,7 @@ class AlertBench:
         (alert,) = self.alerts.active()
         return alert
 
-    def _take(self, news: list[Happening]) -> None:
+    def _take(self, news: list[AlertTransition]) -> None:
         self._news += [
             News((each.at_ns - START_NS) / NS_PER_S, each.kind, each.alert.name, each.alert.target)
             for each in news

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.alerting.book import Happening
+    from trnfleet.monitor.alerting.lifecycle import AlertTransition
     from trnfleet.wire.ports import Envelope
 
 CLIENT = "sim-1"
@@ -159,7 +159,7 @@ class AlertRun:
             left_s -= self.evaluates_every_s
         await self.clock.advance(left_s)
 
-    def _take(self, news: list[Happening]) -> None:
+    def _take(self, news: list[AlertTransition]) -> None:
         self.told += [
             Told(
                 (each.at_ns - self._start_ns) / 1e9,

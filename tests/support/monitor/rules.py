@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from trnfleet.config import validate
 from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
 from trnfleet.domain.alerts.rules import RuleFile
-from trnfleet.domain.alerts.states import AlertState
+from trnfleet.domain.alerts.status import AlertState
 
 if TYPE_CHECKING:
     from trnfleet.domain.alerts.rules import Rule

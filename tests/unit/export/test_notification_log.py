@@ -56,7 +56,7 @@ class Ear(Receiver):
             self.confirm(each)
 
 
-class Book:
+class LogBench:
     """A ledger whose alerts are named by numbers, at seconds."""
 
     def __init__(self, *ears: Ear, client: str = "watch-1") -> None:
@@ -88,7 +88,7 @@ class Book:
 def test_an_alert_is_told_once_and_its_end_once() -> None:
     """A beginning and an end go to a receiver once each, however often they are seen; what has arrived is retained."""
     ear = Ear()
-    book = Book(ear)
+    book = LogBench(ear)
     book.step(1, 1)
     book.step(2, 1)
     assert ear.states() == [("firing", "1")]
@@ -117,7 +117,7 @@ def test_an_alert_is_told_once_and_its_end_once() -> None:
 def test_the_next_beginning_is_told_again() -> None:
     """An alert that comes back is another notice."""
     ear = Ear()
-    book = Book(ear)
+    book = LogBench(ear)
     book.step(1, 1)
     book.step(2)
     book.step(10, 1, fired_s=9)
@@ -127,7 +127,7 @@ def test_the_next_beginning_is_told_again() -> None:
 def test_a_late_word_on_what_is_over_is_no_beginning() -> None:
     """What is remembered under the same beginning stays over; where its condition is seen again, it begins anew."""
     ear = Ear()
-    book = Book(ear)
+    book = LogBench(ear)
     book.step(1, 1)
     book.step(2)
     book.step(3, 1, is_unseen=True)
@@ -140,7 +140,7 @@ def test_a_late_word_on_what_is_over_is_no_beginning() -> None:
 def test_what_is_quiet_is_told_when_it_no_longer_is() -> None:
     """A silenced or inhibited alert is published and not told; its end is told to nobody who did not know of it."""
     ear = Ear()
-    book = Book(ear)
+    book = LogBench(ear)
     book.step(1, 1, 2, is_quiet=True)
     assert set(book.published()) == {fingerprint(1), fingerprint(2)}
     assert ear.heard == []
@@ -153,7 +153,7 @@ def test_what_is_quiet_is_told_when_it_no_longer_is() -> None:
 def test_what_is_told_and_then_silenced_has_its_end_told() -> None:
     """Whoever knows of a beginning hears of the end, silenced or not."""
     ear = Ear()
-    book = Book(ear)
+    book = LogBench(ear)
     book.step(1, 1)
     book.step(2, 1, is_quiet=True)
     book.step(3)
@@ -162,7 +162,7 @@ def test_what_is_told_and_then_silenced_has_its_end_told() -> None:
 
 def test_figures_are_refreshed_now_and_then() -> None:
     """A new value is published after `REFRESHED_EVERY_S`, a new cause at once; labels stay what others know it by."""
-    book = Book()
+    book = LogBench()
     book.step(1, 1, value=40.0)
     book.published()
     book.step(2, 1, figures=1, value=41.0)
@@ -183,7 +183,7 @@ def test_figures_are_refreshed_now_and_then() -> None:
 def test_whoever_goes_on_repeats_nothing_and_loses_nothing(client: str) -> None:
     """A restarted or another watch tells what was not noted, what began and what ended meanwhile, and nothing else."""
     ear = Ear()
-    book = Book(ear, client=client)
+    book = LogBench(ear, client=client)
     fired = "firing@2026-01-05T08:00:00.000Z"
     retained = [
         alert_message(1, told={"webhook": fired}),
@@ -203,7 +203,7 @@ def test_whoever_goes_on_repeats_nothing_and_loses_nothing(client: str) -> None:
 def test_a_receiver_that_repeats_is_given_what_it_knows() -> None:
     """After a restart Alertmanager is kept informed of what it was told before; standing by ends that."""
     ear = Ear("alertmanager", repeats=True)
-    book = Book(ear)
+    book = LogBench(ear)
     told = {"alertmanager": "firing@2026-01-05T08:00:00.000Z"}
     book.ledger.take_over([alert_message(1, told=told)], book.now(10))
     book.step(11, 1)
@@ -219,7 +219,7 @@ def test_a_receiver_that_repeats_is_given_what_it_knows() -> None:
 def test_what_is_over_is_cleared() -> None:
     """A resolved alert is cleared after 15 min, later where a receiver still owes its end, and at last in any case."""
     ear = Ear()
-    book = Book(ear)
+    book = LogBench(ear)
     book.step(0, 1, 2)
     ear.confirm_all()
     book.step(1, 2)
@@ -238,7 +238,7 @@ def test_what_is_over_is_cleared() -> None:
 def test_what_there_is_no_room_for_is_counted_and_offered_again() -> None:
     """A full receiver loses no alert that still fires when there is room again; each is counted once."""
     ear = Ear(room=1)
-    book = Book(ear)
+    book = LogBench(ear)
     book.step(1, 1, 2, 3)
     assert (len(ear.heard), ear.tally.dropped) == (1, 2)
     ear.room = 0
@@ -260,7 +260,7 @@ def test_wall_clock_of_a_simulated_fleet() -> None:
 def test_what_others_left_may_come_late() -> None:
     """A retained alert that comes after it began to speak is taken; its own echo is not."""
     ear = Ear()
-    book = Book(ear)
+    book = LogBench(ear)
     fired = {"webhook": "firing@2026-01-05T08:00:00.000Z"}
     book.ledger.take_late(
         [alert_message(1, told=fired, watch="watch-9"), alert_message(2, told=fired, watch="watch-1")],

@@ -19,7 +19,7 @@ def revisions(shown: Shown | Monitor) -> tuple[int, ...]:
         shown.rollups.revision,
         shown.ingest.jobs_revision,
         shown.alerts.revision,
-        shown.alerts.quieting.revision,
+        shown.alerts.silences.revision,
         shown.reservations.revision,
     )
 

@@ -58,13 +58,13 @@ def test_what_is_refused_takes_nothing_away() -> None:
     monitor.compute()
     layout, jobs = monitor.store.layout, dict(monitor.ingest.jobs)
     held = [each.message for each in monitor.reservations.table()]
-    quieting = monitor.alerts.quieting.count()
+    silences = monitor.alerts.silences.count()
     refused = [each._replace(payload=b'{"v":1,"speed":1e300}') for each in hostile]
     monitor.apply(refused)
     monitor.compute()
     assert monitor.store.layout is layout
     assert monitor.ingest.jobs == jobs
     assert [each.message for each in monitor.reservations.table()] == held != []
-    assert monitor.alerts.quieting.count() == quieting == (1, 1)
+    assert monitor.alerts.silences.count() == silences == (1, 1)
     assert len(monitor.ingest.alert_messages) == 1
     assert monitor.counts.undecodable == len(refused)

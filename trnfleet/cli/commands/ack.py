@@ -64,8 +64,8 @@ async def _acknowledge(
     seen = await look(asking)
     warn_without_watch(seen)
     if withdraw:
-        fingerprint = which if seen.quieting.has_ack(which) else find(seen, which).fingerprint
-        if not seen.quieting.has_ack(fingerprint):
+        fingerprint = which if seen.silences.has_ack(which) else find(seen, which).fingerprint
+        if not seen.silences.has_ack(fingerprint):
             raise BrokerError(f"nobody has {which!r} in hand")
     else:
         found = find(seen, which)

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.monitor.alerting.operator import Desk
-    from trnfleet.monitor.alerting.silences import Quieting, Standing
+    from trnfleet.domain.alerts.status import AlertStatus
+    from trnfleet.monitor.alerting.operator import OperatorActions
+    from trnfleet.monitor.alerting.silences import Silences
     from trnfleet.transport.url import BrokerUrl, Password
     from trnfleet.wire.alerts import AlertMessage
     from trnfleet.wire.messages import WatchMessage
@@ -65,7 +66,7 @@ class Seen(NamedTuple):
     fleet: str
     told: dict[str, AlertMessage]
     """What a watch says, by fingerprint."""
-    quieting: Quieting
+    silences: Silences
     now_ns: int
     """The fleet's time."""
     watches: tuple[str, ...]
@@ -85,9 +86,9 @@ class Seen(NamedTuple):
         )
         return f"no watch publishes alerts of fleet {self.fleet}{gone}; start `trnfleet watch`"
 
-    def standing(self, message: AlertMessage) -> Standing:
+    def status(self, message: AlertMessage) -> AlertStatus:
         """Return what is to be done about an alert."""
-        return self.quieting.standing(alert_of(message), self.now_ns)
+        return self.silences.status(alert_of(message), self.now_ns)
 
 
 def asking_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,11 +135,11 @@ def command(ctx: click.Context, /, everything: bool, as_json: bool, **common: An
     Exit status: 0 nothing critical is left to do, 3 a critical alert fires that nobody has acknowledged and that is neither
     silenced nor inhibited, 1 a failure explained in one line, also where no watch publishes alerts, 2 wrong use.
     """
-    from trnfleet.monitor.alerting.silences import Standing  # noqa: PLC0415  --help stays quick
+    from trnfleet.domain.alerts.status import AlertStatus  # noqa: PLC0415  --help stays quick
 
     seen = asyncio.run(look(take_asking(common)))
     found = [
-        (message, seen.standing(message))
+        (message, seen.status(message))
         for message in seen.told.values()
         if everything or message.state == "firing"
     ]
@@ -150,7 +151,7 @@ def command(ctx: click.Context, /, everything: bool, as_json: bool, **common: An
             "watched": bool(seen.watches),
             "watches": list(seen.watches),
             "gone": list(seen.gone),
-            "alerts": [_alert_facts(message, standing, seen) for message, standing in found],
+            "alerts": [_alert_facts(message, status, seen) for message, status in found],
             "silences": silence_facts(seen),
         }
         click.echo(json.dumps(facts, indent=2))
@@ -159,18 +160,18 @@ def command(ctx: click.Context, /, everything: bool, as_json: bool, **common: An
         for line in text_lines(found, seen):
             click.echo(line)
     is_left = any(
-        message.severity is Severity.CRITICAL and standing is Standing.FIRING for message, standing in found
+        message.severity is Severity.CRITICAL and status is AlertStatus.FIRING for message, status in found
     )
     if not seen.watches:
         ctx.exit(UNKNOWN)
     ctx.exit(UNHANDLED if is_left else 0)
 
 
-def text_lines(found: Sequence[tuple[AlertMessage, Standing]], seen: Seen) -> list[str]:
+def text_lines(found: Sequence[tuple[AlertMessage, AlertStatus]], seen: Seen) -> list[str]:
     """Return alerts for people; without a watch under a line that says so, as last known and with the age of each."""
     from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
 
-    rows = [_row(message, standing, seen) for message, standing in found]
+    rows = [_row(message, status, seen) for message, status in found]
     if seen.watches:
         return table([("ALERT", "SEVERITY", "STATE", "FOR", "WHAT"), *rows]) if rows else ["nothing fires"]
     if not rows:
@@ -209,7 +210,7 @@ async def look(asking: Asking) -> Seen:
         return Seen(
             fleet,
             dict(monitor.ingest.alert_messages),
-            monitor.alerts.quieting,
+            monitor.alerts.silences,
             monitor.moment().time_ns,
             publishers.watches,
             publishers.gone,
@@ -293,7 +294,7 @@ def _time_ns(text: str | None) -> int | None:
 
 
 @contextlib.asynccontextmanager
-async def desk_of(asking: Asking, fleet: str, owner: str | None = None) -> AsyncIterator[Desk]:
+async def desk_of(asking: Asking, fleet: str, owner: str | None = None) -> AsyncIterator[OperatorActions]:
     """Give a desk that is connected, at which what people say about a fleet's alerts is written."""
     from trnfleet.cli.alerting import make_desk  # noqa: PLC0415  --help stays quick
     from trnfleet.tasks import background  # noqa: PLC0415  --help stays quick
@@ -326,7 +327,7 @@ def alert_of(message: AlertMessage) -> Alert:
     """Return what a watch says as an alert, with a rule that has only the name and the severity of its own."""
     from trnfleet.clock import parse_rfc3339  # noqa: PLC0415  --help stays quick
     from trnfleet.domain.alerts.alert import Alert  # noqa: PLC0415  --help stays quick
-    from trnfleet.domain.alerts.states import AlertState  # noqa: PLC0415  --help stays quick
+    from trnfleet.domain.alerts.status import AlertState  # noqa: PLC0415  --help stays quick
 
     is_firing = message.state == "firing"
     return Alert(
@@ -379,7 +380,7 @@ def silence_facts(seen: Seen) -> list[dict[str, Any]]:
                 message.state == "firing" and silence.covers(message.labels) for message in seen.told.values()
             ),
         }
-        for silence in sorted(seen.quieting.silences, key=lambda each: each.ends_ns)
+        for silence in sorted(seen.silences.known, key=lambda each: each.ends_ns)
         if silence.span(seen.now_ns) is not Span.OVER
     ]
 
@@ -396,18 +397,18 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _order(found: tuple[AlertMessage, Standing]) -> tuple[bool, int, str, str]:
+def _order(found: tuple[AlertMessage, AlertStatus]) -> tuple[bool, int, str, str]:
     message, _ = found
     return message.state != "firing", message.severity.rank, message.rule, message.target
 
 
-def _row(message: AlertMessage, standing: Standing, seen: Seen) -> tuple[str, ...]:
+def _row(message: AlertMessage, status: AlertStatus, seen: Seen) -> tuple[str, ...]:
     from trnfleet.clock import parse_rfc3339  # noqa: PLC0415  --help stays quick
     from trnfleet.domain.quantities import duration  # noqa: PLC0415  --help stays quick
 
     alert = alert_of(message)
     said = message.summary
-    ack = seen.quieting.ack_of(alert, seen.now_ns)
+    ack = seen.silences.ack_of(alert, seen.now_ns)
     if ack is not None and message.state == "firing":
         said += f" [{ack.owner}{': ' if ack.note else ''}{ack.note}]"
     until_ns = seen.now_ns if message.resolved is None else parse_rfc3339(message.resolved)
@@ -415,20 +416,20 @@ def _row(message: AlertMessage, standing: Standing, seen: Seen) -> tuple[str, ..
     return (
         message.fingerprint,
         message.severity.value,
-        standing.value,
+        status.value,
         duration(lasted_s),
         f"{message.rule}: {said}",
     )
 
 
-def _alert_facts(message: AlertMessage, standing: Standing, seen: Seen) -> dict[str, Any]:
+def _alert_facts(message: AlertMessage, status: AlertStatus, seen: Seen) -> dict[str, Any]:
     from trnfleet.clock import parse_rfc3339  # noqa: PLC0415  --help stays quick
 
-    ack = seen.quieting.ack_of(alert_of(message), seen.now_ns)
-    silences = seen.quieting.silences_of(alert_of(message), seen.now_ns)
+    ack = seen.silences.ack_of(alert_of(message), seen.now_ns)
+    silences = seen.silences.silences_of(alert_of(message), seen.now_ns)
     return {
         **message.model_dump(mode="json", exclude={"v"}),
-        "standing": standing.value,
+        "standing": status.value,
         "last_known": not seen.watches,
         "age_s": max(0.0, (seen.now_ns - parse_rfc3339(message.fired)) / NS_PER_S),
         "ack": None

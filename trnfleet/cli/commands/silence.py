@@ -122,8 +122,8 @@ async def _add(
 
 async def _expire(asking: Asking, silence: str) -> str:
     seen = await look(asking)
-    if seen.quieting.silence(silence) is None:
-        known = [each.id for each in seen.quieting.silences]
+    if seen.silences.silence(silence) is None:
+        known = [each.id for each in seen.silences.known]
         raise BrokerError(f"no silence {silence!r}: {nearest(silence, known)}")
     async with desk_of(asking, seen.fleet) as desk:
         await desk.expire(silence)

@@ -422,13 +422,13 @@ class Speaker:
             ledger.take_late(told.values(), now)
             ledger.step(map(self._firing, firing), self._resolved_ns, now)
         if self._exit_on is not None and not self.found:
-            from trnfleet.monitor.alerting.silences import Standing  # noqa: PLC0415  --help stays quick
+            from trnfleet.domain.alerts.status import AlertStatus  # noqa: PLC0415  --help stays quick
 
             worst = next(
                 (
                     alert
                     for alert in firing
-                    if alert.severity <= self._exit_on and alerts.standing(alert) is Standing.FIRING
+                    if alert.severity <= self._exit_on and alerts.status(alert) is AlertStatus.FIRING
                 ),
                 None,
             )
@@ -532,14 +532,14 @@ class Speaker:
         return Now(fleet_ns, moment.speed, moment.is_wall, clock.wall_ns(), clock.monotonic_s())
 
     def _firing(self, alert: Alert) -> Firing:
+        from trnfleet.domain.alerts.status import AlertStatus  # noqa: PLC0415  --help stays quick
         from trnfleet.export.notification_log import Firing  # noqa: PLC0415  --help stays quick
-        from trnfleet.monitor.alerting.silences import Standing  # noqa: PLC0415  --help stays quick
 
-        standing = self._monitor.alerts.standing(alert)
+        status = self._monitor.alerts.status(alert)
         return Firing(
             alert.fingerprint,
             alert.fired_ns or 0,
-            is_quiet=standing in {Standing.SILENCED, Standing.INHIBITED},
+            is_quiet=status in {AlertStatus.SILENCED, AlertStatus.INHIBITED},
             is_unseen=alert.is_silent,
             urgent=(alert.inhibited_by, alert.is_flapping, alert.cause),
             figures=(alert.revision, alert.fired_ns),
@@ -561,9 +561,9 @@ class Speaker:
         if self.role == "speaks":
             envelope = self._identity.envelope
             outgoing += [envelope(TopicClass.ALERT, path, each) for path, each in self._ledger.take_changes()]
-            quieting = self._monitor.alerts.quieting
+            silences = self._monitor.alerts.silences
             ended, self._ledger.ended = self._ledger.ended, []
-            outgoing += [envelope(TopicClass.ACK, each, None) for each in ended if quieting.has_ack(each)]
+            outgoing += [envelope(TopicClass.ACK, each, None) for each in ended if silences.has_ack(each)]
         if not outgoing:
             return
         sent = self._links.publisher.publish(outgoing)
@@ -576,12 +576,12 @@ class Speaker:
         """Yield what clears words of people that are long over, and what dead watches have left."""
         from trnfleet.wire.topics import TopicClass  # noqa: PLC0415  --help stays quick
 
-        quieting, envelope = self._monitor.alerts.quieting, self._identity.envelope
+        silences, envelope = self._monitor.alerts.silences, self._identity.envelope
         over_ns = self._monitor.moment().time_ns - KEPT_NS
-        for ack in quieting.acks:
+        for ack in silences.acks:
             if ack.ends_ns <= over_ns:
                 yield envelope(TopicClass.ACK, ack.fingerprint, None)
-        for silence in quieting.silences:
+        for silence in silences.known:
             if silence.ends_ns <= over_ns:
                 yield envelope(TopicClass.SILENCE, silence.id, None)
         for client, since_s in self._gone.items():

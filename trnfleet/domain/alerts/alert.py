@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
-from trnfleet.domain.alerts.states import AlertState
+from trnfleet.domain.alerts.status import AlertState
 
 if TYPE_CHECKING:
     from trnfleet.domain.alerts.rules import Rule

@@ -1,4 +1,4 @@
-"""What an alert says of itself at an instant: how many members it has and where, what runs there, and what caused it."""
+"""Annotations of an alert: members, place, value, the job that runs there, and the probable cause of a job's trouble."""
 
 from __future__ import annotations
 
@@ -6,21 +6,33 @@ import math
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.domain.alerts.alert import common_place
+from trnfleet.domain.address import Level, level_of
+from trnfleet.domain.alerts.alert import address_of, common_place
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
-from trnfleet.monitor.alerting.causes import find_cause
+from trnfleet.domain.alerts.templates import value_text
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.grouping import row_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.domain.layout import Layout
     from trnfleet.monitor.alerting.grouping import Groups
     from trnfleet.monitor.alerting.inputs import Readings
+    from trnfleet.monitor.store.events import Events
     from trnfleet.wire.messages import JobMessage
 
 CAUSE_FOR_NS = 120 * NS_PER_S
 """A job's cause is looked for until so long after its alert began."""
+BEFORE_NS = 120 * NS_PER_S
+"""A cause shows so long before its effect at most."""
+_EFFECTS = frozenset({"job", "scheduler"})
+"""Sources of events that say what became of a job, not why."""
+AFTER_NS = 60 * NS_PER_S
+"""And so long after it: a counter or an alert may show what a job has felt already."""
+MOST_ALERTS = 2_000
+"""Alerts that are looked through for one job."""
 
 
 def describe(
@@ -87,3 +99,46 @@ def _job_at(readings: Readings, place: str) -> str:
     if len(numbers) != 1 or not 0 <= (number := numbers.pop()) < len(names):
         return ""
     return str(names[number])
+
+
+def find_cause(alert: Alert, job: JobMessage, layout: Layout, events: Events, alerts: Iterable[Alert]) -> str:
+    """Return the place and words of what came first among a job's instances, around the time at which its alert began.
+
+    Publishers' own words about a chip of the job win over what was measured; empty where nothing is known.
+    """
+    from_ns, until_ns = alert.since_ns - BEFORE_NS, alert.since_ns + AFTER_NS
+    told = [
+        event
+        for event in events.newest_first()
+        if event.job == job.job
+        and event.severity is not Severity.INFO
+        and event.source not in _EFFECTS
+        and level_of(event.path) >= Level.INSTANCE
+        and from_ns <= event.ts_ns <= until_ns
+    ]
+    if told:
+        # Of one instant the deepest place says most.
+        first = min(told, key=lambda event: (event.ts_ns, -level_of(event.path), event.number))
+        return f"{first.path} ({first.name})"
+    places = [each for each in (layout.find_instances(target) for target in job.on) if each]
+    best: tuple[int, int, Alert] | None = None
+    for number, other in enumerate(alerts):
+        if number >= MOST_ALERTS:
+            break
+        if other.rule.scope not in LEVEL_OF or not from_ns <= other.since_ns <= until_ns:
+            continue
+        address = address_of(other)
+        node = layout.find(address) if address else None
+        if node is None or node.level < Level.INSTANCE:
+            continue
+        instance = layout.instance_range(node).start
+        if any(instance in place for place in places):
+            key = other.since_ns, -int(node.level), other
+            if best is None or key[:2] < best[:2]:
+                best = key
+    if best is None:
+        return ""
+    found = best[2]
+    return (
+        f"{found.worst or address_of(found)} ({found.name} {value_text(found.rule, found.value, found.text)})"
+    )

@@ -1,7 +1,7 @@
 """The alerts of one fleet: rules held against the store at whole seconds, and what people see of the alerts they make.
 
-It evaluates when it is told to and reads no clock. What there is and what happened is in the `book`, how an alert begins
-and ends is its `course`'s; what a `watch` says is `hearsay`'s and what people say `quieting`'s.
+It evaluates when it is told to and reads no clock. What there is and what happened is in the `store`, how an alert begins
+and ends is its `lifecycle`'s; what a `watch` says is `published`'s and what people say `silences`'s.
 """
 
 from __future__ import annotations
@@ -12,20 +12,18 @@ import numpy as np
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.rules import inhibitors
-from trnfleet.domain.alerts.states import AlertState
+from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.annotate import describe
-from trnfleet.monitor.alerting.book import Book
 from trnfleet.monitor.alerting.conditions import Counters
 from trnfleet.monitor.alerting.grouping import Groups, changed, target_of
 from trnfleet.monitor.alerting.inhibition import inhibit
 from trnfleet.monitor.alerting.inputs import Instant, Readings
-from trnfleet.monitor.alerting.lifecycle import Course
-from trnfleet.monitor.alerting.published import Hearsay
-from trnfleet.monitor.alerting.rule_state import Followed
-from trnfleet.monitor.alerting.silences import Quieting, Standing
-from trnfleet.monitor.alerting.stepping import step
+from trnfleet.monitor.alerting.lifecycle import AlertLifecycle, AlertStore
+from trnfleet.monitor.alerting.published import PublishedAlerts
+from trnfleet.monitor.alerting.rule_state import RuleState, step
+from trnfleet.monitor.alerting.silences import Silences
 from trnfleet.monitor.failures import guarded
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.alerting.book import Happening
+    from trnfleet.monitor.alerting.lifecycle import AlertTransition
     from trnfleet.monitor.pipeline import PipelineCounts
     from trnfleet.wire.alerts import AlertMessage
     from trnfleet.wire.messages import JobMessage
@@ -80,20 +78,22 @@ class Alerts:
             detects_flapping: Whether alerts that come and go are held until they have been quiet.
         """
         self.rules = tuple(rules)
-        self.quieting = Quieting()
+        self.silences = Silences()
         self.revision = 0
         """Goes up with every evaluation that changed anything."""
         self.evaluations = 0
         self.instant = Instant(0, 0)
         """Of the last evaluation."""
-        self.listener: Callable[[list[Happening]], None] | None = None
+        self.listener: Callable[[list[AlertTransition]], None] | None = None
         """Called after each evaluation with what happened in it."""
-        self._book = Book(fleet)
-        self._hearsay = Hearsay(self._book, self.rules if adopts else ())
-        self._course = Course(self._book, self._hearsay, self.quieting, detects_flapping=detects_flapping)
+        self._store = AlertStore(fleet)
+        self._published = PublishedAlerts(self._store, self.rules if adopts else ())
+        self._lifecycle = AlertLifecycle(
+            self._store, self._published, self.silences, detects_flapping=detects_flapping
+        )
         self._counters = Counters()
-        self._followed = [Followed(rule, self._counters) for rule in self.rules]
-        self._by_name = {each.rule.name: each for each in self._followed}
+        self._rule_states = [RuleState(rule, self._counters) for rule in self.rules]
+        self._by_name = {each.rule.name: each for each in self._rule_states}
         self._inhibitors = inhibitors(self.rules)
         self._layout: Layout = EMPTY_LAYOUT
         self._generation = -1
@@ -103,18 +103,18 @@ class Alerts:
     # What others read
 
     @property
-    def history(self) -> deque[Happening]:
+    def history(self) -> deque[AlertTransition]:
         """What happened, oldest first."""
-        return self._book.history
+        return self._store.history
 
     @property
     def happened(self) -> int:
         """Everything that ever went into the history."""
-        return self._book.happened
+        return self._store.happened
 
     def active(self) -> list[Alert]:
         """Return the active alerts: firing before pending, inhibited after others, then by severity, the newest first."""
-        active = self._book.active
+        active = self._store.active
         key = (self.revision, len(active))
         if self._sorted[:2] != key:
             self._sorted = (*key, sorted(active.values(), key=_order))
@@ -122,50 +122,50 @@ class Alerts:
 
     def recently_resolved(self) -> list[Alert]:
         """Return alerts that have resolved, the last one first."""
-        return list(reversed(self._book.resolved))
+        return list(reversed(self._store.resolved))
 
     def find(self, fingerprint: str) -> Alert | None:
         """Return an alert that is active, or that has resolved lately."""
-        return self._book.find(fingerprint)
+        return self._store.find(fingerprint)
 
-    def standing(self, alert: Alert) -> Standing:
+    def status(self, alert: Alert) -> AlertStatus:
         """Return what is to be done about an alert now."""
-        return self.quieting.standing(alert, self.instant.now_ns)
+        return self.silences.status(alert, self.instant.now_ns)
 
     def counts(self) -> Counts:
         """Return how many there are, by what is to be done about them."""
         by_severity = {severity.value: 0 for severity in Severity}
-        by_standing = dict.fromkeys(Standing, 0)
-        for alert in self._book.active.values():
-            standing = self.standing(alert)
-            by_standing[standing] += 1
-            if standing is Standing.FIRING:
+        by_status = dict.fromkeys(AlertStatus, 0)
+        for alert in self._store.active.values():
+            status = self.status(alert)
+            by_status[status] += 1
+            if status is AlertStatus.FIRING:
                 by_severity[alert.severity.value] += 1
         return Counts(
             **by_severity,
-            acked=by_standing[Standing.ACKED],
-            silenced=by_standing[Standing.SILENCED],
-            inhibited=by_standing[Standing.INHIBITED],
-            pending=by_standing[Standing.PENDING],
+            acked=by_status[AlertStatus.ACKED],
+            silenced=by_status[AlertStatus.SILENCED],
+            inhibited=by_status[AlertStatus.INHIBITED],
+            pending=by_status[AlertStatus.PENDING],
         )
 
     def members(self, alert: Alert, most: int = 64) -> list[tuple[str, float, bool]]:
         """Return an alert's members, firing ones first: name, value (NaN for none), and whether it fires; at most `most`."""
-        followed = self._by_name.get(alert.name)
-        if followed is None or alert.state is AlertState.RESOLVED:
+        state = self._by_name.get(alert.name)
+        if state is None or alert.state is AlertState.RESOLVED:
             return []
-        return followed.members(alert, self._layout, most)
+        return state.members(alert, self._layout, most)
 
     # What publishers and people say
 
     def remember(self, message: AlertMessage) -> None:
         """Take note of what a `watch` says of an alert: since when it fires, wherever that is seen here, too."""
-        if self._hearsay.take(message):
+        if self._published.take(message):
             self.revision += 1
 
     def forget(self, fingerprint: str) -> None:
         """Take note that a `watch` has cleared what it said of an alert."""
-        self._hearsay.forget(fingerprint)
+        self._published.forget(fingerprint)
 
     # Evaluation
 
@@ -192,43 +192,43 @@ class Alerts:
         self.instant = readings.instant
         self._counters.take(readings)
         yield
-        for followed in self._followed:
-            stage = f"rule {followed.rule.name}"
-            yield from guarded(counts, stage, self._evaluate_rule(followed, readings, jobs))
+        for state in self._rule_states:
+            stage = f"rule {state.rule.name}"
+            yield from guarded(counts, stage, self._evaluate_rule(state, readings, jobs))
             if store.generation != generation:
                 return
             yield
             if store.generation != generation:
                 return
         yield from guarded(counts, "alerts of another watch", self._settle(readings))
-        inhibiting = inhibit(self._followed, self._inhibitors, readings)
+        inhibiting = inhibit(self._rule_states, self._inhibitors, readings)
         for _ in guarded(counts, "inhibition", inhibiting):
             yield
             if store.generation != generation:
                 return
         self.evaluations += 1
         self.revision += 1
-        news, self._book.news = self._book.news, []
+        news, self._store.news = self._store.news, []
         if self.listener is not None:
             self.listener(news)
 
     def _settle(self, readings: Readings) -> Iterator[None]:
         """End the alerts of another watch that could be seen here, and were not."""
-        for alert in self._hearsay.settle(self._followed, readings):
-            if not self._course.end(alert, readings.instant.now_ns):
+        for alert in self._published.settle(self._rule_states, readings):
+            if not self._lifecycle.end(alert, readings.instant.now_ns):
                 # It flaps: it goes on until it has been quiet for long enough, still without being seen.
-                self._hearsay.hold(alert.fingerprint)
+                self._published.hold(alert.fingerprint)
         yield
 
     def _evaluate_rule(
-        self, followed: Followed, readings: Readings, jobs: Mapping[str, JobMessage]
+        self, state: RuleState, readings: Readings, jobs: Mapping[str, JobMessage]
     ) -> Iterator[None]:
         store = readings.store
         generation = store.generation
-        groups = yield from step(followed, readings)
+        groups = yield from step(state, readings)
         if groups is None:
             return
-        for number, _ in enumerate(self._take_groups(followed, groups, readings, jobs)):
+        for number, _ in enumerate(self._take_groups(state, groups, readings, jobs)):
             if number % GROUPS_A_SLICE == GROUPS_A_SLICE - 1:
                 yield
                 if store.generation != generation:
@@ -262,15 +262,15 @@ class Alerts:
             return
         if instant.now_ns < self.instant.now_ns:
             # Nothing has begun later than now.
-            for alert in self._book.active.values():
+            for alert in self._store.active.values():
                 alert.since_ns = min(alert.since_ns, instant.now_ns)
                 alert.fired_ns = None if alert.fired_ns is None else min(alert.fired_ns, instant.now_ns)
         passed_ns = instant.flow_ns - self.instant.flow_ns
         excess_ns = instant.now_ns - self.instant.now_ns - passed_ns
         if excess_ns > UNWATCHED_S * NS_PER_S + passed_ns:
-            for followed in self._followed:
-                if not followed.is_flowing:
-                    followed.track.shift(excess_ns)
+            for state in self._rule_states:
+                if not state.is_flowing:
+                    state.track.shift(excess_ns)
 
     def _take_layout(self, layout: Layout) -> None:
         """Give every target its number in a new layout; alerts keep their identity, which is an address."""
@@ -281,51 +281,48 @@ class Alerts:
         to = np.array([new for new, _ in pairs], np.int64)
         source = np.array([was for _, was in pairs], np.int64)
         self._counters.move(layout.chip_rows(to), old.chip_rows(source), layout.chips)
-        for followed in self._followed:
-            for alert in followed.move(old, layout):
+        for state in self._rule_states:
+            for alert in state.move(old, layout):
                 # `_take_groups` does not see it any more, so it ends here.
-                self._course.end(alert, self.instant.now_ns, is_gone=True)
+                self._lifecycle.end(alert, self.instant.now_ns, is_gone=True)
 
     def _take_groups(
-        self, followed: Followed, groups: Groups, readings: Readings, jobs: Mapping[str, JobMessage]
+        self, state: RuleState, groups: Groups, readings: Readings, jobs: Mapping[str, JobMessage]
     ) -> Iterator[None]:
         """Bring a rule's alerts up to date with its groups."""
         instant = readings.instant
-        lag_ns = instant.now_ns - followed.now_ns(instant)
+        lag_ns = instant.now_ns - state.now_ns(instant)
         present = set(groups.ids.tolist())
-        for number in followed.alerts.keys() - present:
-            alert = followed.alerts[number]
-            if self._hearsay.holds(alert.fingerprint):
+        for number in state.alerts.keys() - present:
+            alert = state.alerts[number]
+            if self._published.holds(alert.fingerprint):
                 # It was taken over, and ends before it was seen for long enough to fire here.
-                self._hearsay.lose(alert.fingerprint, instant.flow_ns)
-                del followed.alerts[number]
-            elif self._course.end(alert, instant.now_ns):
-                del followed.alerts[number]
+                self._published.lose(alert.fingerprint, instant.flow_ns)
+                del state.alerts[number]
+            elif self._lifecycle.end(alert, instant.now_ns):
+                del state.alerts[number]
             yield
-        for place in changed(followed.before, groups):
+        for place in changed(state.before, groups):
             number, since_ns = int(groups.ids[place]), int(groups.since_ns[place]) + lag_ns
-            alert = followed.alerts.get(number) or self._open(followed, number, since_ns, readings.layout)
+            alert = state.alerts.get(number) or self._open(state, number, since_ns, readings.layout)
             job = alert.job
-            describe(alert, groups, place, readings, jobs, self._book.all())
+            describe(alert, groups, place, readings, jobs, self._store.all())
             if alert.job != job:
-                self._book.relabel(alert)
+                self._store.relabel(alert)
             if groups.firing[place]:
                 fired_ns = min(int(groups.fired_ns[place]) + lag_ns, instant.now_ns)
-                self._course.fire(alert, since_ns, fired_ns)
+                self._lifecycle.fire(alert, since_ns, fired_ns)
             else:
-                self._course.wait(alert, instant.now_ns)
+                self._lifecycle.wait(alert, instant.now_ns)
             alert.revision += 1
             yield
-        followed.before = groups
+        state.before = groups
 
-    def _open(self, followed: Followed, number: int, since_ns: int, layout: Layout) -> Alert:
+    def _open(self, state: RuleState, number: int, since_ns: int, layout: Layout) -> Alert:
         """Return the alert of a group that a rule has none for yet."""
-        if followed.row_watch is not None:
-            target = target_of(followed.rule, number, layout)
-        else:
-            target = followed.names[number]
-        alert = followed.alerts[number] = self._book.open(followed.rule, target, since_ns)
-        alert.text = followed.texts.pop(target, alert.text)
+        target = target_of(state.rule, number, layout) if state.row_watch is not None else state.names[number]
+        alert = state.alerts[number] = self._store.open(state.rule, target, since_ns)
+        alert.text = state.texts.pop(target, alert.text)
         return alert
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.alerts.signals import Scope
-    from trnfleet.domain.alerts.states import Track
+    from trnfleet.domain.alerts.status import Track
 
 _ROOM = 1 << 20
 """Instances of one standalone segment at most, for numbering them beside UltraServers."""

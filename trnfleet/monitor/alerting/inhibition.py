@@ -18,41 +18,41 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.monitor.alerting.inputs import Readings
-    from trnfleet.monitor.alerting.rule_state import Followed
+    from trnfleet.monitor.alerting.rule_state import RuleState
 
 ALERTS_A_SLICE = 5_000
 """Alerts that are looked at between two turns of other tasks."""
 
 
 def inhibit(
-    rules: Sequence[Followed], inhibitors: Mapping[str, tuple[str, ...]], readings: Readings
+    rules: Sequence[RuleState], inhibitors: Mapping[str, tuple[str, ...]], readings: Readings
 ) -> Iterator[None]:
     """Work out for every active alert whether another one inhibits it; an alert all of whose members are covered is.
 
     It gives way between slices; a layout that changes meanwhile ends it for whoever calls.
 
     Args:
-        rules: All rules that are followed.
+        rules: All rules that are state.
         inhibitors: For each rule the names of those that inhibit it.
         readings: The instant.
     """
-    by_name = {followed.rule.name: followed for followed in rules}
+    by_name = {state.rule.name: state for state in rules}
     covered: dict[str, NDArray[np.bool_] | None] = {}
     over: dict[str, _Over] = {}
-    for followed in rules:
-        if not followed.alerts:
+    for state in rules:
+        if not state.alerts:
             continue
-        sources = [by_name[name] for name in inhibitors[followed.rule.name]]
+        sources = [by_name[name] for name in inhibitors[state.rule.name]]
         # Where several would, the one that stands first in the pack does.
         by: dict[int, str] = {}
         for source in sources:
             if not any(alert.fired_ns is not None for alert in source.alerts.values()):
                 continue
-            if source.rule.scope is Scope.PUBLISHER and followed.row_watch is not None:
-                by = _of_publishers(followed, source, readings) | by
+            if source.rule.scope is Scope.PUBLISHER and state.row_watch is not None:
+                by = _of_publishers(state, source, readings) | by
                 continue
-            if followed.row_watch is None or source.row_watch is None:
-                by = _same_name(followed, source) | by
+            if state.row_watch is None or source.row_watch is None:
+                by = _same_name(state, source) | by
                 continue
             name = source.rule.name
             if name not in covered:
@@ -62,9 +62,9 @@ def inhibit(
                 if name not in over:
                     over[name] = _Over(source, readings)
                 yield
-                by = _covered(followed, over[name], flags, readings) | by
+                by = _covered(state, over[name], flags, readings) | by
                 yield
-        for place, (number, alert) in enumerate(list(followed.alerts.items())):
+        for place, (number, alert) in enumerate(list(state.alerts.items())):
             if place % ALERTS_A_SLICE == ALERTS_A_SLICE - 1:
                 yield
             inhibitor = by.get(number, "")
@@ -73,14 +73,14 @@ def inhibit(
                 alert.revision += 1
 
 
-def _covered(followed: Followed, over: _Over, flags: NDArray[np.bool_], readings: Readings) -> dict[int, str]:
+def _covered(state: RuleState, over: _Over, flags: NDArray[np.bool_], readings: Readings) -> dict[int, str]:
     """Return the alerts of a rule all of whose members are covered by another's, with that one's fingerprint."""
-    first_chips = _covered_groups(followed, flags, readings)
+    first_chips = _covered_groups(state, flags, readings)
     found = {number: over.find(chip) for number, chip in first_chips.items()}
     return {number: by for number, by in found.items() if by}
 
 
-def _of_publishers(followed: Followed, source: Followed, readings: Readings) -> dict[int, str]:
+def _of_publishers(state: RuleState, source: RuleState, readings: Readings) -> dict[int, str]:
     """Return the alerts all of whose members are silent because their publisher is offline, with that one's alert."""
     owner, store = readings.layout.instance_of_chip, readings.store
     by_client = {
@@ -88,20 +88,20 @@ def _of_publishers(followed: Followed, source: Followed, readings: Readings) -> 
     }
     found: dict[int, str] = {}
     flags = store.chip_state == Freshness.OFFLINE
-    for number, chip in _covered_groups(followed, flags, readings).items():
+    for number, chip in _covered_groups(state, flags, readings).items():
         client = readings.publishers.get(int(store.publisher_of[owner[chip]]), "")
         if client in by_client:
             found[number] = by_client[client]
     return found
 
 
-def _covered_groups(followed: Followed, flags: NDArray[np.bool_], readings: Readings) -> dict[int, int]:
+def _covered_groups(state: RuleState, flags: NDArray[np.bool_], readings: Readings) -> dict[int, int]:
     """Return the groups of a rule all of whose members are flagged, each with its first chip."""
-    layout, track = readings.layout, followed.track
-    level = LEVEL_OF[followed.rule.scope]
+    layout, track = readings.layout, state.track
+    level = LEVEL_OF[state.rule.scope]
     rows = track.rows
     if level is Level.CHIP:
-        chips = readings.chips_of(followed.rule.scope, rows)
+        chips = readings.chips_of(state.rule.scope, rows)
         inside = flags[chips]
         first = chips
     else:
@@ -113,7 +113,7 @@ def _covered_groups(followed: Followed, flags: NDArray[np.bool_], readings: Read
         inside = sizes[rows]
         instances = layout.ultraserver_start[rows] if level is Level.ULTRASERVER else rows
         first = layout.chip_start[instances]
-    ids = group_ids(followed.rule, rows, layout, readings.ultraserver_of)
+    ids = group_ids(state.rule, rows, layout, readings.ultraserver_of)
     if not inside.any():
         return {}
     starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
@@ -124,7 +124,7 @@ def _covered_groups(followed: Followed, flags: NDArray[np.bool_], readings: Read
 class _Over:
     """A rule's firing alerts by the chips that they are about."""
 
-    def __init__(self, source: Followed, readings: Readings) -> None:
+    def __init__(self, source: RuleState, readings: Readings) -> None:
         layout = readings.layout
         spans: list[tuple[int, int, str]] = []
         for alert in source.alerts.values():
@@ -143,11 +143,11 @@ class _Over:
         return self._spans[place][2]
 
 
-def _same_name(followed: Followed, source: Followed) -> dict[int, str]:
+def _same_name(state: RuleState, source: RuleState) -> dict[int, str]:
     """Return the alerts about the same job, reservation or publisher that another rule's firing alert is about."""
-    if followed.rule.scope is not source.rule.scope:
+    if state.rule.scope is not source.rule.scope:
         return {}
     names = {
         alert.target: alert.fingerprint for alert in source.alerts.values() if alert.fired_ns is not None
     }
-    return {number: names[alert.target] for number, alert in followed.alerts.items() if alert.target in names}
+    return {number: names[alert.target] for number, alert in state.alerts.items() if alert.target in names}

@@ -1,39 +1,140 @@
-"""The course of alerts: pending, firing, resolved, and what holds them on their way.
+"""Alerts from pending over firing to resolved: the store that holds them and the transitions between their states.
 
-An alert that flaps is held until it has been quiet, and one that fires on somebody's word until it could be seen.
+`AlertStore` holds the alerts of one fleet by fingerprint, with those that resolved lately and the history of transitions.
+`AlertLifecycle` takes them through their states. Two things delay an end: an alert that flaps goes on until it has been quiet,
+and one that another `watch` published goes on until its condition could be seen here.
 """
 
 from __future__ import annotations
 
+import copy
+from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.domain.alerts import flapping
+from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
 from trnfleet.domain.alerts.flapping import Flaps
-from trnfleet.domain.alerts.states import AlertState
+from trnfleet.domain.alerts.status import AlertState, AlertStatus
+from trnfleet.domain.alerts.templates import summary
 
 if TYPE_CHECKING:
-    from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.monitor.alerting.book import Book
-    from trnfleet.monitor.alerting.published import Hearsay
-    from trnfleet.monitor.alerting.silences import Quieting
+    from collections.abc import Iterator
+
+    from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.domain.severity import Severity
+    from trnfleet.monitor.alerting.published import PublishedAlerts
+    from trnfleet.monitor.alerting.silences import Silences
+
+KEPT_HISTORY = 10_000
+KEPT_RESOLVED = 1_000
 
 
-class Course:
-    """Takes the alerts of one fleet through their states, and tells the book."""
+class AlertTransition(NamedTuple):
+    """One line of the history."""
 
-    def __init__(self, book: Book, hearsay: Hearsay, quieting: Quieting, *, detects_flapping: bool) -> None:
-        """Make a course.
+    at_ns: int
+    kind: str
+    """firing, resolved, or flapping."""
+    alert: Alert
+    summary: str
+    """The alert in one line, as it was then."""
+
+
+class AlertWithStatus(NamedTuple):
+    """An alert and what is to be done about it."""
+
+    alert: Alert
+    status: AlertStatus
+
+    @property
+    def severity(self) -> Severity:
+        """The severity of its rule."""
+        return self.alert.severity
+
+
+class AlertStore:
+    """Alerts, and their history."""
+
+    def __init__(self, fleet: str) -> None:
+        """Begin an empty store.
 
         Args:
-            book: The alerts.
-            hearsay: What a `watch` says of them.
-            quieting: What people say of them: an acknowledgement ends with its alert.
+            fleet: The fleet's name, part of every fingerprint.
+        """
+        self.fleet = fleet
+        self.active: dict[str, Alert] = {}
+        """Pending and firing alerts by fingerprint."""
+        self.resolved: deque[Alert] = deque(maxlen=KEPT_RESOLVED)
+        """The one that resolved last is the last."""
+        self.history: deque[AlertTransition] = deque(maxlen=KEPT_HISTORY)
+        """What happened, oldest first."""
+        self.happened = 0
+        """Everything that ever went into the history."""
+        self.news: list[AlertTransition] = []
+        """What happened and was not passed on yet."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> AlertStore:
+        """Return a copy that goes on on its own; of what is over, which may be much and never changes, it has the same."""
+        twin = copy.copy(self)
+        memo[id(self)] = twin
+        twin.active = {name: copy.deepcopy(alert, memo) for name, alert in self.active.items()}
+        twin.resolved = self.resolved.copy()
+        twin.history = deque(_retold(self.history, memo), self.history.maxlen)
+        twin.news = list(_retold(self.news, memo))
+        return twin
+
+    def find(self, fingerprint: str) -> Alert | None:
+        """Return an alert that is active, or that has resolved lately."""
+        found = self.active.get(fingerprint)
+        if found is not None:
+            return found
+        return next((each for each in reversed(self.resolved) if each.fingerprint == fingerprint), None)
+
+    def all(self) -> Iterator[Alert]:
+        """Yield all alerts, active ones first."""
+        yield from self.active.values()
+        yield from self.resolved
+
+    def open(self, rule: Rule, target: str, since_ns: int) -> Alert:
+        """Return the active alert of a rule about a target: a new one, pending since then, where there is none."""
+        fingerprint = fingerprint_of(self.fleet, rule.name, target)
+        alert = self.active.get(fingerprint)
+        if alert is None:
+            labels = labels_of(self.fleet, rule, target)
+            alert = Alert(rule, target, fingerprint, since_ns=since_ns, labels=labels)
+            self.active[fingerprint] = alert
+        return alert
+
+    def relabel(self, alert: Alert) -> None:
+        """Give an alert its labels again, because another job runs there."""
+        alert.labels = labels_of(self.fleet, alert.rule, alert.target, alert.job)
+
+    def tell(self, kind: str, alert: Alert, at_ns: int) -> None:
+        """Write down what has just happened to an alert."""
+        transition = AlertTransition(at_ns, kind, alert, summary(alert))
+        self.history.append(transition)
+        self.news.append(transition)
+        self.happened += 1
+
+
+class AlertLifecycle:
+    """Takes the alerts of one fleet through their states, and tells the store."""
+
+    def __init__(
+        self, store: AlertStore, published: PublishedAlerts, silences: Silences, *, detects_flapping: bool
+    ) -> None:
+        """Make a lifecycle.
+
+        Args:
+            store: The alerts.
+            published: What a `watch` says of them.
+            silences: What people say of them: an acknowledgement ends with its alert.
             detects_flapping: Whether alerts that come and go are held until they have been quiet.
         """
-        self._book = book
-        self._hearsay = hearsay
-        self._quieting = quieting
+        self._store = store
+        self._published = published
+        self._silences = silences
         self._detects_flapping = detects_flapping
         self._flaps = Flaps()
         self._quiet_since: dict[str, int] = {}
@@ -48,20 +149,20 @@ class Course:
             fired_ns: When it fired; not later than now.
         """
         self._quiet_since.pop(alert.fingerprint, None)
-        self._hearsay.confirm(alert.fingerprint)
+        self._published.confirm(alert.fingerprint)
         if alert.state is AlertState.FIRING:
             return
-        said = self._hearsay.times(alert.fingerprint, fired_ns)
+        said = self._published.times(alert.fingerprint, fired_ns)
         if said is not None:
             since_ns, fired_ns = said
         alert.state, alert.resolved_ns = AlertState.FIRING, None
         alert.since_ns, alert.fired_ns = since_ns, fired_ns
         alert.times = self._flaps.begin(alert.fingerprint, fired_ns)
-        self._book.tell("firing", alert, fired_ns)
+        self._store.tell("firing", alert, fired_ns)
         was = alert.is_flapping
         alert.is_flapping = self._detects_flapping and flapping.is_flapping(alert.times, was=was)
         if alert.is_flapping and not was:
-            self._book.tell("flapping", alert, fired_ns)
+            self._store.tell("flapping", alert, fired_ns)
 
     def wait(self, alert: Alert, now_ns: int) -> None:
         """Take an active alert that has only pending members: one that has fired resolves, and is pending again."""
@@ -70,17 +171,17 @@ class Course:
             if self._is_held(alert, now_ns):
                 return
             self._resolve(alert, now_ns)
-            self._book.resolved.append(replace(alert))
+            self._store.resolved.append(replace(alert))
             self._forget(alert)
             alert.state, alert.since_ns, alert.fired_ns = AlertState.PENDING, now_ns, None
             alert.resolved_ns = None
             return
-        said = self._hearsay.times(alert.fingerprint, now_ns)
+        said = self._published.times(alert.fingerprint, now_ns)
         if said is not None:
             # Somebody has seen it for long enough.
             alert.state = AlertState.FIRING
             alert.since_ns, alert.fired_ns = said
-            self._hearsay.hold(alert.fingerprint)
+            self._published.hold(alert.fingerprint)
 
     def end(self, alert: Alert, now_ns: int, *, is_gone: bool = False) -> bool:
         """Take an active alert of which nothing is seen any more; say whether that ended it.
@@ -94,14 +195,14 @@ class Course:
             if not is_gone and self._is_held(alert, now_ns):
                 return False
             self._resolve(alert, now_ns)
-            self._book.resolved.append(alert)
+            self._store.resolved.append(alert)
         self._forget(alert)
-        self._book.active.pop(alert.fingerprint, None)
+        self._store.active.pop(alert.fingerprint, None)
         return True
 
     def _is_held(self, alert: Alert, now_ns: int) -> bool:
         """Say whether a firing alert goes on although nothing is wrong; what flaps does so until it has been quiet."""
-        if self._hearsay.holds(alert.fingerprint):
+        if self._published.holds(alert.fingerprint):
             return True
         if alert.is_flapping:
             quiet_ns = min(self._quiet_since.get(alert.fingerprint, now_ns), now_ns)
@@ -113,9 +214,18 @@ class Course:
         alert.state, alert.resolved_ns = AlertState.RESOLVED, now_ns
         alert.inhibited_by = ""
         alert.revision += 1
-        self._book.tell("resolved", alert, now_ns)
-        self._quieting.resolve(alert, now_ns)
+        self._store.tell("resolved", alert, now_ns)
+        self._silences.resolve(alert, now_ns)
 
     def _forget(self, alert: Alert) -> None:
         self._quiet_since.pop(alert.fingerprint, None)
-        self._hearsay.end(alert.fingerprint)
+        self._published.end(alert.fingerprint)
+
+
+def _retold(
+    told: deque[AlertTransition] | list[AlertTransition], memo: dict[int, Any]
+) -> Iterator[AlertTransition]:
+    """Yield what happened with the copies of alerts that have been copied; what is over is its own copy."""
+    for each in told:
+        twin = memo.get(id(each.alert))
+        yield each if twin is None else AlertTransition(each.at_ns, each.kind, twin, each.summary)

@@ -28,7 +28,7 @@ LONGEST_S = 90 * 86_400.0
 LONGEST_NOTE = 1_000
 
 
-class Desk:
+class OperatorActions:
     """Writes acknowledgements and silences of one fleet."""
 
     def __init__(

@@ -12,16 +12,16 @@ from trnfleet.clock import NS_PER_S, parse_rfc3339
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.alert import fingerprint_of
 from trnfleet.domain.alerts.signals import LEVEL_OF
-from trnfleet.domain.alerts.states import AlertState
+from trnfleet.domain.alerts.status import AlertState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.alerting.book import Book
     from trnfleet.monitor.alerting.inputs import Readings
-    from trnfleet.monitor.alerting.rule_state import Followed
+    from trnfleet.monitor.alerting.lifecycle import AlertStore
+    from trnfleet.monitor.alerting.rule_state import RuleState
     from trnfleet.wire.alerts import AlertMessage
 
 GONE_AFTER_NS = 60 * NS_PER_S
@@ -29,17 +29,17 @@ GONE_AFTER_NS = 60 * NS_PER_S
 _NOT_YET = -1
 
 
-class Hearsay:
+class PublishedAlerts:
     """What was said of one fleet's alerts."""
 
-    def __init__(self, book: Book, adopted: Sequence[Rule] = ()) -> None:
+    def __init__(self, store: AlertStore, adopted: Sequence[Rule] = ()) -> None:
         """Listen.
 
         Args:
-            book: The fleet's alerts.
+            store: The fleet's alerts.
             adopted: Rules whose alerts are taken over even before their condition is seen.
         """
-        self._book = book
+        self._store = store
         self._adopted = {rule.name: rule for rule in adopted}
         self._times: dict[str, tuple[int, int]] = {}
         """Since and fired of alerts that a `watch` says are firing."""
@@ -55,17 +55,17 @@ class Hearsay:
         if message.state != "firing":
             self.forget(fingerprint)
             return False
-        known = self._book.find(fingerprint)
+        known = self._store.find(fingerprint)
         if known is not None and known.state is AlertState.RESOLVED and known.fired_ns == fired_ns:
             # A late word, such as our own that comes back: that alert is over.
             return False
         self._times[fingerprint] = since_ns, fired_ns
         rule = self._adopted.get(message.rule)
-        if rule is None or fingerprint in self._book.active:
+        if rule is None or fingerprint in self._store.active:
             return False
-        if fingerprint_of(self._book.fleet, message.rule, message.target) != fingerprint:
+        if fingerprint_of(self._store.fleet, message.rule, message.target) != fingerprint:
             return False
-        alert = self._book.open(rule, message.target, since_ns)
+        alert = self._store.open(rule, message.target, since_ns)
         alert.state, alert.fired_ns, alert.is_silent = AlertState.FIRING, fired_ns, True
         alert.value, alert.members, alert.chips = message.value, message.members, message.chips
         alert.place, alert.cause, alert.times = message.place, message.cause, message.times
@@ -105,22 +105,22 @@ class Hearsay:
         self._held.pop(fingerprint, None)
         self._times.pop(fingerprint, None)
 
-    def settle(self, rules: Sequence[Followed], readings: Readings) -> list[Alert]:
+    def settle(self, rules: Sequence[RuleState], readings: Readings) -> list[Alert]:
         """Return the alerts that were held, and that could be seen for long enough without being seen; they are so no more.
 
         Args:
-            rules: All rules that are followed.
+            rules: All rules that are state.
             readings: The instant.
         """
         if not self._held:
             return []
         flow_ns = readings.instant.flow_ns
-        seen = {alert.fingerprint for followed in rules for alert in followed.alerts.values()}
+        seen = {alert.fingerprint for state in rules for alert in state.alerts.values()}
         over = []
         for fingerprint, lost_ns in list(self._held.items()):
             if fingerprint in seen:
                 continue
-            alert = self._book.active[fingerprint]
+            alert = self._store.active[fingerprint]
             is_known = _is_known(alert, readings)
             if lost_ns == _NOT_YET or is_known is False:
                 self._held[fingerprint] = flow_ns

@@ -80,7 +80,7 @@ class Difference(NamedTuple):
     got: tuple[str, ...]
 
 
-class Trial:
+class RuleTest:
     """One test and the engine that it is played through."""
 
     def __init__(
@@ -367,7 +367,7 @@ def play(case: Case, rules: Sequence[Rule], file: CaseFile) -> list[Difference]:
             raise ConfigError(
                 f"test {case.name!r}: there is no rule {expected.rule!r}: {nearest(expected.rule, known)}"
             )
-    trial = Trial(
+    trial = RuleTest(
         case, rules, interval_s=file.interval, stale_after_s=file.stale_after_s, flapping=file.flapping
     )
     found: list[Difference] = []
@@ -395,7 +395,7 @@ def frames(
     case: Case, rules: Sequence[Rule], *, interval_s: float, stale_after_s: float, flapping: bool = True
 ) -> Iterator[Frame]:
     """Yield the active alerts at every interval from 0 on, for ever."""
-    trial = Trial(case, rules, interval_s=interval_s, stale_after_s=stale_after_s, flapping=flapping)
+    trial = RuleTest(case, rules, interval_s=interval_s, stale_after_s=stale_after_s, flapping=flapping)
     while True:
         yield trial.advance()
 

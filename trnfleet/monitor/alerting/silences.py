@@ -1,17 +1,16 @@
 """What people have said about alerts, as it stands on the broker: acknowledgements and silences.
 
-It takes their messages as they come; whoever shows alerts asks it what an alert's standing is.
+It takes their messages as they come; whoever shows alerts asks it what an alert's status is.
 """
 
 from __future__ import annotations
 
-import enum
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.alerts.matchers import parse_matchers
 from trnfleet.domain.alerts.silences import Ack, Silence, Span
-from trnfleet.domain.alerts.states import AlertState
+from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.errors import ConfigError, WireError
 
 if TYPE_CHECKING:
@@ -25,20 +24,7 @@ MOST_COVERING = 50_000
 """Alerts whose silences are remembered."""
 
 
-class Standing(enum.Enum):
-    """What is to be done about an alert, most urgent first."""
-
-    FIRING = "firing"
-    """It fires, and nobody has it in hand."""
-    ACKED = "acknowledged"
-    SILENCED = "silenced"
-    INHIBITED = "inhibited"
-    """Another alert says more."""
-    PENDING = "pending"
-    RESOLVED = "resolved"
-
-
-class Quieting:
+class Silences:
     """The acknowledgements and silences of one fleet."""
 
     def __init__(self) -> None:
@@ -57,7 +43,7 @@ class Quieting:
         return self._acks.values()
 
     @property
-    def silences(self) -> Iterable[Silence]:
+    def known(self) -> Iterable[Silence]:
         """All that are known, also those that are over or to come."""
         return self._silences.values()
 
@@ -139,17 +125,17 @@ class Quieting:
             self._covering[alert.fingerprint] = kept
         return [silence for silence in kept[1] if silence.span(now_ns) is Span.ACTIVE]
 
-    def standing(self, alert: Alert, now_ns: int) -> Standing:
+    def status(self, alert: Alert, now_ns: int) -> AlertStatus:
         """Return what is to be done about an alert: the one function that says so."""
         if alert.state is AlertState.PENDING:
-            return Standing.PENDING
+            return AlertStatus.PENDING
         if alert.state is not AlertState.FIRING:
-            return Standing.RESOLVED
+            return AlertStatus.RESOLVED
         if alert.inhibited_by:
-            return Standing.INHIBITED
+            return AlertStatus.INHIBITED
         if self.silences_of(alert, now_ns):
-            return Standing.SILENCED
-        return Standing.ACKED if self.ack_of(alert, now_ns) is not None else Standing.FIRING
+            return AlertStatus.SILENCED
+        return AlertStatus.ACKED if self.ack_of(alert, now_ns) is not None else AlertStatus.FIRING
 
 
 def _span(begins: str, ends: str, model: str) -> tuple[int, int]:

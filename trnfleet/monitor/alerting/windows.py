@@ -1,6 +1,6 @@
 """Windows: what a counter or a figure did over the last while, ending at the present: `(now - window, now]`.
 
-Counters of chips are followed in columns: only what changed is kept, and each window has a running total. Figures of
+Counters of chips are state in columns: only what changed is kept, and each window has a running total. Figures of
 jobs, reservations and the like are few, so each has its own samples.
 """
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trnfleet.monitor.alerting.engine import Alerts
-    from trnfleet.monitor.alerting.silences import Quieting
+    from trnfleet.monitor.alerting.silences import Silences
     from trnfleet.monitor.reservations.table import Reservations
     from trnfleet.monitor.sources.clocks import Timebase
     from trnfleet.monitor.sources.descriptors import Descriptors
@@ -133,42 +133,42 @@ class RetainedHandler(Generic[M]):
 class _Acks:
     """The acknowledgements among what people have said of alerts."""
 
-    quieting: Quieting
+    silences: Silences
 
     def __len__(self) -> int:
-        return self.quieting.count()[0]
+        return self.silences.count()[0]
 
     def __contains__(self, key: object) -> bool:
-        return self.quieting.has_ack(str(key))
+        return self.silences.has_ack(str(key))
 
     def put(self, message: AckMessage) -> None:
         """Add or replace an acknowledgement."""
-        self.quieting.put_ack(message)
+        self.silences.put_ack(message)
 
     def remove(self, key: str) -> None:
         """Remove an acknowledgement that was cleared."""
-        self.quieting.remove_ack(key)
+        self.silences.remove_ack(key)
 
 
 @dataclass(frozen=True, slots=True)
 class _Silences:
     """The silences among what people have said of alerts."""
 
-    quieting: Quieting
+    silences: Silences
 
     def __len__(self) -> int:
-        return self.quieting.count()[1]
+        return self.silences.count()[1]
 
     def __contains__(self, key: object) -> bool:
-        return self.quieting.silence(str(key)) is not None
+        return self.silences.silence(str(key)) is not None
 
     def put(self, message: SilenceMessage) -> None:
         """Add or replace a silence."""
-        self.quieting.put_silence(message)
+        self.silences.put_silence(message)
 
     def remove(self, key: str) -> None:
         """Remove a silence that was cleared."""
-        self.quieting.remove_silence(key)
+        self.silences.remove_silence(key)
 
 
 def _check_job(receiver: Receiver, message: JobMessage) -> None:
@@ -272,14 +272,14 @@ MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
         AckMessage,
         "acknowledgement",
         "fingerprint",
-        collection=lambda receiver: _Acks(receiver.alerts.quieting),
+        collection=lambda receiver: _Acks(receiver.alerts.silences),
         most=lambda limits: limits.acks,
     ),
     TopicClass.SILENCE: RetainedHandler(
         SilenceMessage,
         "silence",
         "id",
-        collection=lambda receiver: _Silences(receiver.alerts.quieting),
+        collection=lambda receiver: _Silences(receiver.alerts.silences),
         most=lambda limits: limits.silences,
     ),
     TopicClass.COMMAND: ignore,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.silences import Silence
-    from trnfleet.monitor.alerting.operator import Desk
+    from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.replay.playback import Deck
 
@@ -61,7 +61,7 @@ class InHand(Vertical):
         """Says that a form was closed, so that the keys are somebody else's."""
 
     def __init__(
-        self, monitor: FleetState, desk: Callable[[], Desk | None], deck: Callable[[], Deck | None]
+        self, monitor: FleetState, desk: Callable[[], OperatorActions | None], deck: Callable[[], Deck | None]
     ) -> None:
         """Make it with both forms closed.
 
@@ -142,8 +142,8 @@ class InHand(Vertical):
         refusal, desk = self._refusal(), self._desk()
         if refusal or desk is None:
             return refusal
-        quieting = self._monitor.alerts.quieting
-        acked = [alert.fingerprint for alert in alerts if quieting.has_ack(alert.fingerprint)]
+        silences = self._monitor.alerts.silences
+        acked = [alert.fingerprint for alert in alerts if silences.has_ack(alert.fingerprint)]
         if not acked:
             return "nobody has acknowledged this"
         self._write(_each(desk.withdraw_ack(each) for each in acked[:MOST_AT_ONCE]), "given out of hand")
@@ -195,7 +195,7 @@ class InHand(Vertical):
         else:
             self._write(writing, done, form)
 
-    def _acknowledgement(self, desk: Desk) -> tuple[Writing, str]:
+    def _acknowledgement(self, desk: OperatorActions) -> tuple[Writing, str]:
         """Return what writes what the form asks for, and the words for when that is done.
 
         Raises:
@@ -206,7 +206,7 @@ class InHand(Vertical):
         writing = _each(desk.acknowledge(each, now_ns=now_ns, lasts_s=lasts_s, note=note) for each in alerts)
         return writing, f"acknowledged for {age_text(lasts_s)}: {named(alerts)}"
 
-    def _silencing(self, desk: Desk) -> tuple[Writing, str]:
+    def _silencing(self, desk: OperatorActions) -> tuple[Writing, str]:
         """Return what writes what the form asks for, and the words for when that is done.
 
         Raises:

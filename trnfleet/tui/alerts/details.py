@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import address_of
+from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import fill, summary, value_text
 from trnfleet.domain.quantities import count, duration
-from trnfleet.monitor.alerting.silences import Standing
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.alerts import chart
@@ -36,10 +36,11 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.silences import Silence
     from trnfleet.monitor.alerting.engine import Alerts
+    from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.tui.alerts.chart import Past
     from trnfleet.tui.alerts.rows import Group
-    from trnfleet.tui.state.alerts import AlertBoard, Held
+    from trnfleet.tui.state.alerts import AlertBoard
 
     Subject = Row | Told | Silence | None
 
@@ -64,7 +65,7 @@ class Fact(NamedTuple):
     style: Style = theme.BASE
 
 
-def alert_facts(held: Held, alerts: Alerts) -> list[Fact]:
+def alert_facts(held: AlertWithStatus, alerts: Alerts) -> list[Fact]:
     """Return everything of an alert, what one has to know first; its summary names its cause."""
     alert, rule, now_ns = held.alert, held.alert.rule, alerts.instant.now_ns
     sign = severity_text(held.severity)
@@ -91,7 +92,7 @@ def group_facts(group: Group, now_ns: int) -> list[Fact]:
     """Return what alerts have in common that are collapsed into one line."""
     rule = group.members[0].alert.rule
     begun = sorted(each.alert.fired_ns or each.alert.since_ns for each in group.members)
-    word = group.standing.value if group.standing is not Standing.FIRING else "firing"
+    word = group.status.value if group.status is not AlertStatus.FIRING else "firing"
     amount = f"{count(len(group.members))} alerts {word}"
     chips = f", {count(group.chips)} chips" if group.chips else ""
     facts = [Fact(severity_text(group.severity), f"{plain(group.name)}: {amount}{chips}", theme.STRONG)]
@@ -135,7 +136,7 @@ def told_facts(told: Told, alerts: Alerts) -> list[Fact]:
     facts = [
         Fact(severity_text(alert.severity), plain(happened.summary, _LONGEST), theme.STRONG),
         Fact("then", f"{word} at {_second(happened.at_ns)} UTC, {ago} ago"),
-        Fact("now", alerts.standing(alert).value),
+        Fact("now", alerts.status(alert).value),
     ]
     if alert.resolved_ns is not None and alert.fired_ns is not None:
         lasted = duration((alert.resolved_ns - alert.fired_ns) / NS_PER_S)
@@ -225,7 +226,7 @@ class AlertDetails(LineView, can_focus=False):
         made_of = (
             subject,
             board.revision,
-            board.alerts.quieting.revision,
+            board.alerts.silences.revision,
             self._monitor.history.samples,
             width,
             height,
@@ -253,17 +254,17 @@ class AlertDetails(LineView, can_focus=False):
         return silence_facts(subject, hidden, self._board.now_ns), None
 
 
-def _in_hand(held: Held, alerts: Alerts, now_ns: int) -> list[Fact]:
+def _in_hand(held: AlertWithStatus, alerts: Alerts, now_ns: int) -> list[Fact]:
     """Return who has an alert in hand, and all that keeps it from being told."""
-    alert, quieting = held.alert, alerts.quieting
+    alert, silences = held.alert, alerts.silences
     facts: list[Fact] = []
-    ack = quieting.ack_of(alert, now_ns)
+    ack = silences.ack_of(alert, now_ns)
     if ack is not None:
         note = f": {plain(ack.note, _LONGEST)}" if ack.note else ""
         facts.append(
             Fact("in hand", f"{plain(ack.owner)} until {time_text(ack.ends_ns, now_ns)}{note}", theme.LINK)
         )
-    for silence in quieting.silences_of(alert, now_ns)[:2]:
+    for silence in silences.silences_of(alert, now_ns)[:2]:
         why = f": {plain(silence.why, _LONGEST)}" if silence.why else ""
         facts.append(
             Fact(

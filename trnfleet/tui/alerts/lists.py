@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
 
+from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import value_text
 from trnfleet.domain.quantities import count
-from trnfleet.monitor.alerting.silences import Standing
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import shortened
@@ -20,7 +20,7 @@ from trnfleet.tui.format.alerts import (
     severity_text,
     silence_state,
     silence_text,
-    standing_text,
+    status_text,
     time_text,
     where_text,
 )
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.silences import Silence
     from trnfleet.domain.severity import Severity
-    from trnfleet.monitor.alerting.book import Happening
+    from trnfleet.monitor.alerting.lifecycle import AlertTransition
     from trnfleet.tui.alerts.rows import Group, Row
     from trnfleet.tui.state.alerts import AlertBoard
     from trnfleet.tui.widgets.cells import Parts
@@ -53,27 +53,27 @@ class AlertPlan(NamedTuple):
     value: int
     amount: int
     job: int
-    standing: int
+    status: int
     is_short: bool
 
     @staticmethod
-    def of(width: int, *, shows_standing: bool) -> AlertPlan:
+    def of(width: int, *, shows_status: bool) -> AlertPlan:
         """Return the columns for a width in cells.
 
         Args:
             width: Of a line.
-            shows_standing: Whether who has what in hand is told of every alert.
+            shows_status: Whether who has what in hand is told of every alert.
         """
         medium, wide = width >= MEDIUM, width >= WIDE
         severity = 10 if medium else 6
         rule = 22 if medium else 18
-        value, amount = (10 if medium else 9), (11 if medium else 9 if not shows_standing else 0)
-        job = 18 if wide else 12 if medium and not shows_standing else 0
-        standing = (26 if wide else 22 if medium else 19) if shows_standing else 10 if medium else 0
-        cells = (severity, AGE, 2 + rule, value, amount, job, standing)
+        value, amount = (10 if medium else 9), (11 if medium else 9 if not shows_status else 0)
+        job = 18 if wide else 12 if medium and not shows_status else 0
+        status = (26 if wide else 22 if medium else 19) if shows_status else 10 if medium else 0
+        cells = (severity, AGE, 2 + rule, value, amount, job, status)
         # The last column has no space behind it, unless it is empty.
-        used = 1 + sum(each + 1 for each in cells if each) + (not standing)
-        return AlertPlan(severity, rule, max(1, width - used), value, amount, job, standing, not medium)
+        used = 1 + sum(each + 1 for each in cells if each) + (not status)
+        return AlertPlan(severity, rule, max(1, width - used), value, amount, job, status, not medium)
 
 
 def alert_head(plan: AlertPlan) -> Parts:
@@ -83,7 +83,7 @@ def alert_head(plan: AlertPlan) -> Parts:
     text += f"{right('value', plan.value)} "
     text += f"{right('how many', plan.amount)} " if plan.amount else ""
     text += f"{fit('job', plan.job)} " if plan.job else ""
-    return [(text + fit("in hand", plan.standing), theme.HEAD)]
+    return [(text + fit("in hand", plan.status), theme.HEAD)]
 
 
 class Inks(NamedTuple):
@@ -112,9 +112,9 @@ def alert_parts(row: Row, plan: AlertPlan, board: AlertBoard, *, selected: bool)
     if held is None:
         return []
     alert = held.alert
-    ink = Inks.of(held.severity, selected=selected, is_loud=held.standing is Standing.FIRING)
+    ink = Inks.of(held.severity, selected=selected, is_loud=held.status is AlertStatus.FIRING)
     value = compact(value_text(alert.rule, alert.value, plain(alert.text)))
-    standing = standing_text(held, board.alerts, board.now_ns)
+    status = status_text(held, board.alerts, board.now_ns)
     parts = _lead(held.severity, age_text(age_s(alert, board.now_ns)), plan, ink, selected=selected)
     parts += [
         (f"{'│' if row.is_inside else ' '} ", ink.quiet),
@@ -124,16 +124,16 @@ def alert_parts(row: Row, plan: AlertPlan, board: AlertBoard, *, selected: bool)
     ]
     if plan.amount:
         # Where who has it in hand has no column, what is odd about it is told instead of the amount.
-        amount = (not plan.standing and standing) or amount_text(alert)
+        amount = (not plan.status and status) or amount_text(alert)
         parts.append((f"{right(amount, plan.amount)} ", ink.quiet))
     if plan.job:
         parts.append((f"{fit(plain(alert.job), plan.job)} ", ink.quiet))
-    parts.append((fit(standing, plan.standing), ink.quiet))
+    parts.append((fit(status, plan.status), ink.quiet))
     return parts
 
 
 def _group_parts(group: Group, plan: AlertPlan, now_ns: int, *, selected: bool) -> Parts:
-    ink = Inks.of(group.severity, selected=selected, is_loud=group.standing is Standing.FIRING)
+    ink = Inks.of(group.severity, selected=selected, is_loud=group.status is AlertStatus.FIRING)
     amount = f"{count(len(group.members))} alerts"
     room = plan.value + (1 + plan.amount if plan.amount else 0)
     parts = _lead(group.severity, age_text(age_s(group.newest.alert, now_ns)), plan, ink, selected=selected)
@@ -146,8 +146,8 @@ def _group_parts(group: Group, plan: AlertPlan, now_ns: int, *, selected: bool) 
     if plan.job:
         jobs = {each.alert.job for each in group.members}
         parts.append((f"{fit(plain(jobs.pop()) if len(jobs) == 1 else '', plan.job)} ", ink.quiet))
-    word = "" if group.standing is Standing.FIRING else group.standing.value
-    return [*parts, (fit(word, plan.standing), ink.quiet)]
+    word = "" if group.status is AlertStatus.FIRING else group.status.value
+    return [*parts, (fit(word, plan.status), ink.quiet)]
 
 
 def _lead(severity: Severity, age: str, plan: AlertPlan, ink: Inks, *, selected: bool) -> Parts:
@@ -184,7 +184,7 @@ class AlertList(TabList[str, "Row"]):
 
     def __init__(self, board: AlertBoard) -> None:
         super().__init__(board)
-        self.shows_standing = False
+        self.shows_status = False
         """Whether who has what in hand is told of every alert, because all are listed."""
 
     @property
@@ -193,7 +193,7 @@ class AlertList(TabList[str, "Row"]):
         return self._plan(max(1, self.line_width))
 
     def _plan(self, width: int) -> AlertPlan:
-        return AlertPlan.of(width, shows_standing=self.shows_standing)
+        return AlertPlan.of(width, shows_status=self.shows_status)
 
     def key_of(self, row: Row) -> str:
         """Return the alert's fingerprint, or its group's key."""
@@ -249,7 +249,7 @@ class Told(NamedTuple):
 
     number: int
     """Counts what ever happened, from 1."""
-    happening: Happening
+    happening: AlertTransition
 
 
 class HistoryList(TabList["tuple[int, str, str]", "Told"]):

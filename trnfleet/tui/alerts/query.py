@@ -8,18 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.alerts.silences import Span
+from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import summary
-from trnfleet.monitor.alerting.silences import Standing
 from trnfleet.tui.alerts.filter import AlertFilter, read_filter
 from trnfleet.tui.alerts.lists import Told
-from trnfleet.tui.format.alerts import standing_text
+from trnfleet.tui.format.alerts import status_text
 from trnfleet.tui.widgets.text_filter import TextFilter
 
 if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.silences import Silence
-    from trnfleet.monitor.alerting.book import Happening
-    from trnfleet.tui.state.alerts import AlertBoard, Held
+    from trnfleet.monitor.alerting.lifecycle import AlertTransition, AlertWithStatus
+    from trnfleet.tui.state.alerts import AlertBoard
 
 MOST_SAID = 50_000
 """Alerts of which it is kept what they say; beyond that all are read anew."""
@@ -34,7 +34,7 @@ class AlertSift:
         self._board = board
         self._pattern = ""
         self._filter = AlertFilter()
-        self._said: dict[str, tuple[tuple[int, Standing, int], str]] = {}
+        self._said: dict[str, tuple[tuple[int, AlertStatus, int], str]] = {}
         """By fingerprint: what an alert says, and what of it that was made of."""
         self._told: list[Told] = []
         """What happened and the filter leaves, the newest first."""
@@ -62,7 +62,7 @@ class AlertSift:
         self._said.clear()
         self._told, self._seen = [], 0
 
-    def held(self, *, only_firing: bool) -> list[Held]:
+    def held(self, *, only_firing: bool) -> list[AlertWithStatus]:
         """Return the alerts that are left, in the board's order.
 
         Args:
@@ -70,7 +70,7 @@ class AlertSift:
         """
         held = self._board.held
         if only_firing:
-            held = [each for each in held if each.standing is Standing.FIRING]
+            held = [each for each in held if each.status is AlertStatus.FIRING]
         if self._pattern:
             held = [each for each in held if self._keeps(each)]
         return held
@@ -79,16 +79,16 @@ class AlertSift:
         """Return the silences that are left: active ones first, and of these what ends first."""
         now_ns = self._board.now_ns
         text = TextFilter.of(self._pattern)
-        left = [each for each in self._board.alerts.quieting.silences if text.keeps_lower(silence_said(each))]
+        left = [each for each in self._board.alerts.silences.known if text.keeps_lower(silence_said(each))]
         return sorted(left, key=lambda each: (_RANK[each.span(now_ns)], each.ends_ns, each.id))
 
     def hidden(self) -> dict[str, int]:
         """Return how many alerts each silence hides now, by its id; whether the filter leaves them does not matter."""
-        quieting, now_ns = self._board.alerts.quieting, self._board.now_ns
+        silences, now_ns = self._board.alerts.silences, self._board.now_ns
         hidden: dict[str, int] = {}
         for each in self._board.held:
-            if each.standing is Standing.SILENCED:
-                for silence in quieting.silences_of(each.alert, now_ns):
+            if each.status is AlertStatus.SILENCED:
+                for silence in silences.silences_of(each.alert, now_ns):
                     hidden[silence.id] = hidden.get(silence.id, 0) + 1
         return hidden
 
@@ -108,28 +108,28 @@ class AlertSift:
         self._seen = alerts.happened
         return self._told
 
-    def _keeps(self, held: Held) -> bool:
+    def _keeps(self, held: AlertWithStatus) -> bool:
         return self._filter.keeps(held.alert, lambda: self._all_said(held))
 
-    def _keeps_happening(self, happening: Happening) -> bool:
+    def _keeps_happening(self, happening: AlertTransition) -> bool:
         return self._filter.keeps(
             happening.alert, lambda: alert_said(happening.alert, happening.kind, happening.summary)
         )
 
-    def _all_said(self, held: Held) -> str:
+    def _all_said(self, held: AlertWithStatus) -> str:
         """Return what an alert says, kept until it says something else."""
         alert, alerts = held.alert, self._board.alerts
-        of = (alert.revision, held.standing, alerts.quieting.revision)
+        of = (alert.revision, held.status, alerts.silences.revision)
         known = self._said.get(alert.fingerprint)
         if known is None or known[0] != of:
             if len(self._said) > MOST_SAID:
                 self._said.clear()
-            standing = f"{held.standing.value} {standing_text(held, alerts, self._board.now_ns)}"
-            known = self._said[alert.fingerprint] = of, alert_said(alert, standing, summary(alert))
+            status = f"{held.status.value} {status_text(held, alerts, self._board.now_ns)}"
+            known = self._said[alert.fingerprint] = of, alert_said(alert, status, summary(alert))
         return known[1]
 
 
-def alert_said(alert: Alert, standing: str, told: str) -> str:
+def alert_said(alert: Alert, status: str, told: str) -> str:
     """Return all that an alert says, in lower case, for a filter."""
     labels = " ".join(f"{name}={value}" for name, value in alert.labels.items())
     said = [
@@ -139,7 +139,7 @@ def alert_said(alert: Alert, standing: str, told: str) -> str:
         alert.place,
         alert.worst,
         alert.job,
-        standing,
+        status,
         told,
         labels,
     ]

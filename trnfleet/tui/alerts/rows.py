@@ -1,6 +1,6 @@
 """Rows of the list of alerts: in an order, and many of one rule collapsed into one line, so that a storm stays readable.
 
-Pure: from alerts with their standing to rows. Every alert is in exactly one row, its own or its group's.
+Pure: from alerts with their status to rows. Every alert is in exactly one row, its own or its group's.
 """
 
 from __future__ import annotations
@@ -8,26 +8,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.alerts.alert import address_of, common_place
-from trnfleet.monitor.alerting.silences import Standing
+from trnfleet.domain.alerts.status import AlertStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from collections.abc import Set as AbstractSet
 
     from trnfleet.domain.severity import Severity
-    from trnfleet.tui.state.alerts import Held
+    from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
 
 COLLAPSE_FROM = 6
-"""Alerts of one rule and standing that are one line, until it is opened."""
+"""Alerts of one rule and status that are one line, until it is opened."""
 SORTS = ("severity", "age", "place")
-_RANK = {standing: number for number, standing in enumerate(Standing)}
+_RANK = {status: number for number, status in enumerate(AlertStatus)}
 
 
 class Group(NamedTuple):
-    """Alerts of one rule (so of one severity) and one standing."""
+    """Alerts of one rule (so of one severity) and one status."""
 
     key: str
-    members: list[Held]
+    members: list[AlertWithStatus]
     """In the order of the list."""
     is_open: bool
 
@@ -37,9 +37,9 @@ class Group(NamedTuple):
         return self.members[0].severity
 
     @property
-    def standing(self) -> Standing:
+    def status(self) -> AlertStatus:
         """What is to be done about them."""
-        return self.members[0].standing
+        return self.members[0].status
 
     @property
     def name(self) -> str:
@@ -52,7 +52,7 @@ class Group(NamedTuple):
         return sum(each.alert.chips for each in self.members)
 
     @property
-    def newest(self) -> Held:
+    def newest(self) -> AlertWithStatus:
         """The one that began last."""
         return max(self.members, key=lambda each: each.alert.fired_ns or each.alert.since_ns)
 
@@ -70,17 +70,17 @@ class Row(NamedTuple):
     key: str
     """What the cursor stays on."""
     group: Group | None
-    held: Held | None
+    held: AlertWithStatus | None
     is_inside: bool = False
     """Whether it is of the open group above it."""
 
 
-def group_key(held: Held) -> str:
+def group_key(held: AlertWithStatus) -> str:
     """Return what alerts have in common that collapse."""
-    return f"{held.standing.value}/{held.alert.name}"
+    return f"{held.status.value}/{held.alert.name}"
 
 
-def in_order(held: Iterable[Held], sort: str) -> list[Held]:
+def in_order(held: Iterable[AlertWithStatus], sort: str) -> list[AlertWithStatus]:
     """Return alerts in an order; they come firing first, by severity, the newest first, and keep that among equals.
 
     Args:
@@ -91,17 +91,17 @@ def in_order(held: Iterable[Held], sort: str) -> list[Held]:
         return sorted(held, key=lambda each: -(each.alert.fired_ns or each.alert.since_ns))
     if sort == "place":
         return sorted(held, key=lambda each: address_of(each.alert) or each.alert.target)
-    return sorted(held, key=lambda each: _RANK[each.standing])
+    return sorted(held, key=lambda each: _RANK[each.status])
 
 
-def arrange(held: list[Held], opened: AbstractSet[str]) -> list[Row]:
+def arrange(held: list[AlertWithStatus], opened: AbstractSet[str]) -> list[Row]:
     """Return the rows: what collapses stands where the first of it would.
 
     Args:
         held: Alerts in their order.
         opened: Keys of the groups that are open.
     """
-    groups: dict[str, list[Held]] = {}
+    groups: dict[str, list[AlertWithStatus]] = {}
     keys = [group_key(each) for each in held]
     for key, each in zip(keys, held, strict=True):
         groups.setdefault(key, []).append(each)

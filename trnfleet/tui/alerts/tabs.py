@@ -28,7 +28,7 @@ def tab_parts(board: AlertBoard, tab: str) -> Parts:
     numbers = {
         ACTIVE: board.counts.firing,
         ALL: len(board.held),
-        SILENCES: board.alerts.quieting.count()[1],
+        SILENCES: board.alerts.silences.count()[1],
         HISTORY: len(board.alerts.history),
     }
     parts: Parts = [(" ", theme.BASE)]

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.monitor.alerting.operator import Desk
+    from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.tui.alerts.rows import Group
     from trnfleet.tui.state.alerts import AlertBoard
@@ -109,7 +109,7 @@ class AlertsView(FilteredView):
             clock,
             placeholder="part of anything, severity=critical, job=~pre.*, at=uc1/us-0001; !part for all others",
         )
-        self.desk: Desk | None = None
+        self.desk: OperatorActions | None = None
         """Where to write; None for a screen that only reads."""
         self.tab = ACTIVE
         self.sort = SORTS[0]
@@ -253,7 +253,7 @@ class AlertsView(FilteredView):
             self.pattern,
             frozenset(self._opened),
             alerts.happened,
-            alerts.quieting.revision,
+            alerts.silences.revision,
         )
         if of == self._listed:
             return
@@ -268,7 +268,7 @@ class AlertsView(FilteredView):
             self.history.put(self._sift.history())
             return
         held = self._sift.held(only_firing=self.tab == ACTIVE)
-        self.list.shows_standing = self.tab == ALL
+        self.list.shows_status = self.tab == ALL
         self.list.words = words
         self.list.put(arrange(in_order(held, self.sort), self._opened))
 

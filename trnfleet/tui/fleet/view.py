@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from trnfleet.clock import Clock
+    from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
     from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.tui.state.alerts import AlertBoard, Held
+    from trnfleet.tui.state.alerts import AlertBoard
     from trnfleet.tui.state.highlight import Highlight
 
 MAP_EVERY_S = 0.25
@@ -215,7 +216,7 @@ def end_text(value: float, unit: str) -> str:
     return with_unit(value, unit)
 
 
-def selection(heat: HeatMap, width: int, held: Sequence[Held] = ()) -> Parts:
+def selection(heat: HeatMap, width: int, held: Sequence[AlertWithStatus] = ()) -> Parts:
     """Return what the cursor is on: its address, its value, whether that is live, alerts, and more where there is room.
 
     Args:

@@ -13,10 +13,10 @@ from trnfleet.domain.alerts.alert import address_of
 from trnfleet.domain.alerts.matchers import Matcher
 from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF
 from trnfleet.domain.alerts.silences import Span
+from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import condition_text
 from trnfleet.domain.quantities import count, duration
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.alerting.silences import Standing
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import shortened
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.alerts.silences import Preview, Silence
     from trnfleet.monitor.alerting.engine import Alerts, Counts
-    from trnfleet.tui.state.alerts import Held
+    from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
     from trnfleet.tui.widgets.cells import Parts
 
 _SHORT = {Severity.CRITICAL: "crit", Severity.WARNING: "warn", Severity.INFO: "info"}
@@ -97,22 +97,22 @@ def compact(text: str) -> str:
     return _DURATION.sub(lambda found: found[1] + found[2][0], text) if " " in text else text
 
 
-def standing_text(held: Held, alerts: Alerts, now_ns: int) -> str:
+def status_text(held: AlertWithStatus, alerts: Alerts, now_ns: int) -> str:
     """Return who has an alert in hand and for how long, or why it is not told; what is odd about it where it is."""
-    alert, quieting = held.alert, alerts.quieting
-    if held.standing is Standing.ACKED:
-        ack = quieting.ack_of(alert, now_ns)
+    alert, silences = held.alert, alerts.silences
+    if held.status is AlertStatus.ACKED:
+        ack = silences.ack_of(alert, now_ns)
         return "" if ack is None else f"acked {plain(ack.owner, 20)}, {_left(ack.ends_ns, now_ns)}"
-    if held.standing is Standing.SILENCED:
-        silences = quieting.silences_of(alert, now_ns)
-        if not silences:
+    if held.status is AlertStatus.SILENCED:
+        hiding = silences.silences_of(alert, now_ns)
+        if not hiding:
             return "silenced"
-        last = max(silences, key=lambda each: each.ends_ns)
+        last = max(hiding, key=lambda each: each.ends_ns)
         return f"silenced {plain(last.who, 20)}, {_left(last.ends_ns, now_ns)}"
-    if held.standing is Standing.INHIBITED:
+    if held.status is AlertStatus.INHIBITED:
         other = alerts.find(alert.inhibited_by)
         return f"see {plain(other.name)}" if other is not None else "inhibited"
-    if held.standing is Standing.PENDING:
+    if held.status is AlertStatus.PENDING:
         return f"pending {age_text(age_s(alert, now_ns))} of {age_text(alert.rule.for_s)}"
     if alert.is_flapping:
         return f"flaps {alert.times}x"
@@ -176,7 +176,7 @@ def counts_parts(
     return parts
 
 
-def alerts_line(held: list[Held], now_ns: int, room: int, *, most: int = 8) -> Parts:
+def alerts_line(held: list[AlertWithStatus], now_ns: int, room: int, *, most: int = 8) -> Parts:
     """Return alerts beside each other, worst first, as far as there is room: sign, rule and age of each, then how many more.
 
     Args:
@@ -201,7 +201,7 @@ def alerts_line(held: list[Held], now_ns: int, room: int, *, most: int = 8) -> P
     return parts
 
 
-def tally_text(held: list[Held]) -> str:
+def tally_text(held: list[AlertWithStatus]) -> str:
     """Return how many alerts there are of each severity, worst first, such as `✖ 2 ▲ 5`; empty for none."""
     counted = [sum(each.severity is severity for each in held) for severity in Severity]
     return " ".join(
@@ -211,7 +211,7 @@ def tally_text(held: list[Held]) -> str:
     )
 
 
-def worst_of(held: list[Held]) -> Severity:
+def worst_of(held: list[AlertWithStatus]) -> Severity:
     """Return the worst severity of some alerts, of which there is at least one."""
     return min(each.severity for each in held)
 
@@ -257,7 +257,7 @@ def silence_text(silence: Silence) -> str:
     return " ".join(plain(str(matcher)) for matcher in silence.matchers)
 
 
-def alarm_text(fresh: list[Held]) -> str:
+def alarm_text(fresh: list[AlertWithStatus]) -> str:
     """Return new alerts in a line for a notification: worst first, no control characters."""
     ordered = sorted(fresh, key=lambda each: each.severity)
     noun = "new alert" if len(ordered) == 1 else "new alerts"

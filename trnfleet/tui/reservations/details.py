@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.tui.reservations.table import ReservationTable
     from trnfleet.tui.reservations.timeline_view import TimelineView
-    from trnfleet.tui.state.alerts import AlertBoard, Held
+    from trnfleet.tui.state.alerts import AlertBoard
     from trnfleet.wire.reservations import ExtensionSpec
 
 _NEAR_H = round(NEAR_END_S / 3_600)
@@ -91,7 +92,9 @@ def idle_texts(table: list[Reservation]) -> list[str]:
     return [money(amounts[currency], currency) for currency in sorted(amounts)]
 
 
-def foot(chosen: Reservation | None, layout: Layout, width: int, held: Sequence[Held] = ()) -> list[Parts]:
+def foot(
+    chosen: Reservation | None, layout: Layout, width: int, held: Sequence[AlertWithStatus] = ()
+) -> list[Parts]:
     """Return the two lines about the chosen reservation: what it is, then its alerts and what is due first.
 
     Args:
@@ -125,7 +128,7 @@ def foot(chosen: Reservation | None, layout: Layout, width: int, held: Sequence[
     return [[(fit(first, width), theme.HEAD_STRONG)], [(fit(second, width), theme.HEAD)]]
 
 
-def alerts_of(board: AlertBoard, reservation: Reservation) -> list[Held]:
+def alerts_of(board: AlertBoard, reservation: Reservation) -> list[AlertWithStatus]:
     """Return the alerts of a reservation, then those of its instances, which nobody has in hand."""
     own = board.of_reservation(reservation.message.id)
     return [*own, *board.on_instances(reservation.rows)]

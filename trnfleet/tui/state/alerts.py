@@ -1,4 +1,4 @@
-"""The alerts of the moment with their standing, counted and marked: read once for all that the screen tells of them.
+"""The alerts of the moment with their status, counted and marked: read once for all that the screen tells of them.
 
 Every view asks here, so that header, lists and marks say the same. It reads the monitor and draws nothing.
 """
@@ -6,13 +6,14 @@ Every view asks here, so that header, lists and marks say the same. It reads the
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.alert import address_of, is_below
+from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.engine import Counts
-from trnfleet.monitor.alerting.silences import Standing
+from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
 from trnfleet.tui.state.alert_marks import NO_MARKS, Marks, mark
 
 if TYPE_CHECKING:
@@ -26,24 +27,12 @@ EVERY_S = 0.5
 NO_COUNTS = Counts(0, 0, 0, 0, 0, 0, 0)
 
 
-class Held(NamedTuple):
-    """An alert with what is to be done about it."""
-
-    alert: Alert
-    standing: Standing
-
-    @property
-    def severity(self) -> Severity:
-        """How bad it is."""
-        return self.alert.severity
-
-
 class AlertBoard:
     """What there is of alerts, as of the last reading."""
 
     def __init__(self, monitor: FleetState) -> None:
         self._monitor = monitor
-        self.held: list[Held] = []
+        self.held: list[AlertWithStatus] = []
         """Pending and firing alerts: firing ones first, then by severity, the newest first."""
         self.counts = NO_COUNTS
         self.marks: Marks = NO_MARKS
@@ -54,9 +43,9 @@ class AlertBoard:
         self._of: tuple[int, int, int] = (-1, -1, -1)
         self._nodes: dict[str, Node | None] = {}
         self._layout: Layout | None = None
-        self._by_name: dict[tuple[str, str], list[Held]] = {}
-        self._touching: tuple[int, str, list[Held]] = (-1, "", [])
-        self._on_instances: tuple[int, tuple[range, ...], list[Held]] = (-1, (), [])
+        self._by_name: dict[tuple[str, str], list[AlertWithStatus]] = {}
+        self._touching: tuple[int, str, list[AlertWithStatus]] = (-1, "", [])
+        self._on_instances: tuple[int, tuple[range, ...], list[AlertWithStatus]] = (-1, (), [])
 
     @property
     def alerts(self) -> Alerts:
@@ -80,13 +69,13 @@ class AlertBoard:
             now_s: Monotonic seconds.
         """
         alerts, store = self._monitor.alerts, self._monitor.store
-        of = (alerts.revision, alerts.quieting.revision, store.generation)
+        of = (alerts.revision, alerts.silences.revision, store.generation)
         if of == self._of or now_s - self._read_s < EVERY_S:
             return False
         self._of, self._read_s = of, now_s
-        self.held = [Held(alert, alerts.standing(alert)) for alert in alerts.active()]
+        self.held = [AlertWithStatus(alert, alerts.status(alert)) for alert in alerts.active()]
         self.counts = _counted(self.held)
-        loud = [each for each in self.held if each.standing is Standing.FIRING]
+        loud = [each for each in self.held if each.status is AlertStatus.FIRING]
         layout = store.layout
         if layout is not self._layout:
             self._layout, self._nodes = layout, {}
@@ -104,26 +93,26 @@ class AlertBoard:
         """Read anew at the next chance, whenever the last reading was: another monitor is shown."""
         self._read_s = -math.inf
 
-    def touching(self, place: str) -> list[Held]:
+    def touching(self, place: str) -> list[AlertWithStatus]:
         """Return what fires, and nobody has in hand, at an address, below it or above it; the fleet's own only there."""
         if self._touching[:2] != (self.revision, place):
             found = [
                 each
                 for each in self.held
-                if each.standing is Standing.FIRING and touches(address_of(each.alert), place)
+                if each.status is AlertStatus.FIRING and touches(address_of(each.alert), place)
             ]
             self._touching = (self.revision, place, found)
         return self._touching[2]
 
-    def of_job(self, job: str) -> list[Held]:
+    def of_job(self, job: str) -> list[AlertWithStatus]:
         """Return what fires, and nobody has in hand, of a job or where it runs."""
         return self._by_name.get(("job", job), [])
 
-    def of_reservation(self, reservation_id: str) -> list[Held]:
+    def of_reservation(self, reservation_id: str) -> list[AlertWithStatus]:
         """Return what fires, and nobody has in hand, of a reservation itself."""
         return self._by_name.get(("reservation", reservation_id), [])
 
-    def on_instances(self, rows: tuple[range, ...]) -> list[Held]:
+    def on_instances(self, rows: tuple[range, ...]) -> list[AlertWithStatus]:
         """Return what fires, and nobody has in hand, at some instances or below one of them.
 
         Args:
@@ -132,9 +121,9 @@ class AlertBoard:
         if not rows or self._layout is None or self._layout is not self._monitor.store.layout:
             return []
         if self._on_instances[:2] != (self.revision, rows):
-            found: list[Held] = []
+            found: list[AlertWithStatus] = []
             for each in self.held:
-                node = self._node(each.alert, self._layout) if each.standing is Standing.FIRING else None
+                node = self._node(each.alert, self._layout) if each.status is AlertStatus.FIRING else None
                 if node is None or node.level < Level.INSTANCE:
                     continue
                 first = self._layout.instance_range(node).start
@@ -157,17 +146,17 @@ def touches(address: str, place: str) -> bool:
     return is_below(address, place) or (bool(address) and is_below(place, address))
 
 
-def _counted(held: list[Held]) -> Counts:
-    by_standing = dict.fromkeys(Standing, 0)
+def _counted(held: list[AlertWithStatus]) -> Counts:
+    by_status = dict.fromkeys(AlertStatus, 0)
     by_severity = {severity.value: 0 for severity in Severity}
     for each in held:
-        by_standing[each.standing] += 1
-        if each.standing is Standing.FIRING:
+        by_status[each.status] += 1
+        if each.status is AlertStatus.FIRING:
             by_severity[each.severity.value] += 1
     return Counts(
         **by_severity,
-        acked=by_standing[Standing.ACKED],
-        silenced=by_standing[Standing.SILENCED],
-        inhibited=by_standing[Standing.INHIBITED],
-        pending=by_standing[Standing.PENDING],
+        acked=by_status[AlertStatus.ACKED],
+        silenced=by_status[AlertStatus.SILENCED],
+        inhibited=by_status[AlertStatus.INHIBITED],
+        pending=by_status[AlertStatus.PENDING],
     )

@@ -14,7 +14,7 @@ from trnfleet.cli.commands.silence import list_all
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.alerting.silences import Quieting
+from trnfleet.monitor.alerting.silences import Silences
 from trnfleet.wire.alerts import AlertMessage
 from trnfleet.wire.messages import PublisherMessage, WatchMessage, encode_message
 from trnfleet.wire.ports import Envelope, LinkStatus
@@ -144,7 +144,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
     ) -> tuple[int, str, str]:
         async def look(_: object) -> Seen:
             known = {each.fingerprint: each for each in told}
-            return Seen("demo", known, Quieting(), BEGIN_NS, **{"watches": (), **seen})
+            return Seen("demo", known, Silences(), BEGIN_NS, **{"watches": (), **seen})
 
         monkeypatch.setattr("trnfleet.cli.commands.alerts.look", look)
         monkeypatch.setattr("trnfleet.cli.commands.silence.look", look)

@@ -13,7 +13,7 @@ from trnfleet.cli.commands.watch import LISTEN_S, Identity, Links, Speaker, comm
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
 from trnfleet.domain.alerts.rules import Rule
-from trnfleet.domain.alerts.states import AlertState
+from trnfleet.domain.alerts.status import AlertState
 from trnfleet.errors import ConfigError
 from trnfleet.export.election import Election
 from trnfleet.export.notification_log import Ledger
@@ -80,10 +80,10 @@ class House:
             name = fingerprint_of("demo", "down", target)
             alert = Alert(RULE, target, name, state=AlertState.FIRING, since_ns=now_ns, fired_ns=now_ns)
             alert.labels = labels_of("demo", RULE, target)
-            self.alerts._book.active.setdefault(name, alert)
-        for name, alert in list(self.alerts._book.active.items()):
+            self.alerts._store.active.setdefault(name, alert)
+        for name, alert in list(self.alerts._store.active.items()):
             if alert.target not in firing:
-                del self.alerts._book.active[name]
+                del self.alerts._store.active[name]
         self.alerts.revision += 1
         assert self.alerts.listener is not None
         self.alerts.listener([])
@@ -170,12 +170,12 @@ async def test_it_is_deaf_while_a_connection_is_down() -> None:
 async def test_words_of_people_that_are_over_are_cleared() -> None:
     """An acknowledgement goes with its alert; silences and acknowledgements an hour after their end."""
     house = House()
-    quieting = house.alerts.quieting
+    silences = house.alerts.silences
     begin, end = format_rfc3339(BEGIN_NS), format_rfc3339(BEGIN_NS + 60 * NS_PER_S)
     mine = fingerprint_of("demo", "down", "a")
-    quieting.put_ack(AckMessage(fingerprint=mine, owner="ann", at=begin, until=end))
-    quieting.put_ack(AckMessage(fingerprint="0" * 16, owner="ann", at=begin, until=end))
-    quieting.put_silence(SilenceMessage(id="s-1", matchers=('a="b"',), starts=begin, until=end, who="ann"))
+    silences.put_ack(AckMessage(fingerprint=mine, owner="ann", at=begin, until=end))
+    silences.put_ack(AckMessage(fingerprint="0" * 16, owner="ann", at=begin, until=end))
+    silences.put_silence(SilenceMessage(id="s-1", matchers=('a="b"',), starts=begin, until=end, who="ann"))
     async with running(house.speaker.run()):
         await house.pass_by(3, "a")
         await house.pass_by(1)
@@ -194,7 +194,7 @@ async def test_the_severity_at_which_it_ends(exit_on: str, ends: bool) -> None:
     """An alert of that severity or a worse one ends it; one that is silenced does not."""
     house = House(exit_on)
     begin, end = format_rfc3339(BEGIN_NS), format_rfc3339(BEGIN_NS + 60 * NS_PER_S)
-    house.alerts.quieting.put_silence(
+    house.alerts.silences.put_silence(
         SilenceMessage(id="s-1", matchers=('publisher="quiet"',), starts=begin, until=end, who="ann")
     )
     async with running(house.speaker.run()):

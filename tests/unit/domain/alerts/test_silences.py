@@ -5,7 +5,7 @@ from support.monitor.rules import alert_of
 
 from trnfleet.domain.alerts.matchers import parse_matchers
 from trnfleet.domain.alerts.silences import Ack, Silence, Span, preview, span_at
-from trnfleet.domain.alerts.states import AlertState
+from trnfleet.domain.alerts.status import AlertState
 
 S = 1_000_000_000
 

@@ -7,8 +7,7 @@ from support.monitor.rules import rule_of, rules_of
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.signals import Scope
-from trnfleet.domain.alerts.states import AlertState
-from trnfleet.monitor.alerting.silences import Standing
+from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.monitor.store.store import Freshness
 
 HOT = rule_of(**{"for": "2s", "keep_firing_for": "2s", "clear": 80})
@@ -110,7 +109,7 @@ def test_chips_of_a_dead_instance_are_not_told() -> None:
     by_target = {alert.target: alert for alert in bench.alerts.active()}
     dead = by_target[HOST]
     assert by_target[CHIP].inhibited_by == dead.fingerprint
-    assert bench.alerts.standing(by_target[CHIP]) is Standing.INHIBITED
+    assert bench.alerts.status(by_target[CHIP]) is AlertStatus.INHIBITED
     assert by_target[CHIP].is_silent
     assert by_target[other].inhibited_by == ""
     assert bench.alerts.counts()._asdict() == {
@@ -120,7 +119,7 @@ def test_chips_of_a_dead_instance_are_not_told() -> None:
     bench.silence(bench.rows(HOST), Freshness.LIVE)
     bench.play(2)
     assert by_target[CHIP].inhibited_by == ""
-    assert bench.alerts.standing(by_target[CHIP]) is Standing.FIRING
+    assert bench.alerts.status(by_target[CHIP]) is AlertStatus.FIRING
 
 
 def test_an_alert_that_is_only_partly_covered_is_told() -> None:

@@ -1,19 +1,19 @@
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
 import pytest
-from support.monitor.alert_bench import CHIP, AlertBench, News, hot
+from support.monitor.alert_bench import CHIP, HOST, AlertBench, News, hot
 from support.monitor.feed import ultraservers
 from support.monitor.rules import rule_of
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.flapping import FLAPS_FROM, QUIET_NS
-from trnfleet.domain.alerts.states import AlertState
-from trnfleet.monitor.alerting.book import Book
-from trnfleet.monitor.alerting.lifecycle import Course
-from trnfleet.monitor.alerting.published import Hearsay
-from trnfleet.monitor.alerting.silences import Quieting
+from trnfleet.domain.alerts.status import AlertState
+from trnfleet.monitor.alerting.lifecycle import AlertLifecycle, AlertStore
+from trnfleet.monitor.alerting.published import PublishedAlerts
+from trnfleet.monitor.alerting.silences import Silences
 
 if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
@@ -21,14 +21,59 @@ if TYPE_CHECKING:
 QUICK = rule_of()
 
 
-def begin(*, detects_flapping: bool = True) -> tuple[Book, Hearsay, Course]:
-    book = Book("demo")
-    hearsay = Hearsay(book)
-    return book, hearsay, Course(book, hearsay, Quieting(), detects_flapping=detects_flapping)
+def test_one_alert_a_rule_and_target() -> None:
+    """What is active is opened again, with the time at which it began."""
+    store = AlertStore("demo")
+    alert = store.open(QUICK, CHIP, 1)
+    assert store.open(QUICK, CHIP, 2) is alert
+    assert store.open(QUICK, HOST, 2) is not alert
+    assert (alert.state, alert.since_ns) == (AlertState.PENDING, 1)
+    assert store.find(alert.fingerprint) is alert
+    assert len(list(store.all())) == 2
 
 
-def told(book: Book) -> list[tuple[str, int]]:
-    return [(each.kind, each.at_ns) for each in book.history]
+def test_an_alert_is_labelled_with_the_job_that_runs_there() -> None:
+    store = AlertStore("demo")
+    alert = store.open(QUICK, CHIP, 1)
+    before = alert.labels
+    alert.job = "train"
+    store.relabel(alert)
+    assert alert.labels == {**before, "job": "train"}
+    assert "job" not in before
+
+
+def test_a_copy_goes_on_on_its_own_with_what_is_active() -> None:
+    """Its history and its news are about its own alerts; what is over it shares."""
+    store = AlertStore("demo")
+    over, goes_on = store.open(QUICK, CHIP, 1), store.open(QUICK, HOST, 1)
+    for alert in (over, goes_on):
+        alert.state = AlertState.FIRING
+        store.tell("firing", alert, 1)
+    over.state = AlertState.RESOLVED
+    del store.active[over.fingerprint]
+    store.resolved.append(over)
+
+    twin = copy.deepcopy(store)
+
+    assert vars(twin).keys() == vars(store).keys()
+    mine = twin.active[goes_on.fingerprint]
+    assert mine is not goes_on
+    assert [each.alert for each in twin.history] == [over, mine]
+    assert [each.alert for each in twin.news] == [over, mine]
+    assert twin.resolved[0] is over
+    twin.tell("resolved", mine, 2)
+    assert (len(store.history), len(store.news), store.happened) == (2, 2, 2)
+    assert (twin.history.maxlen, twin.resolved.maxlen) == (store.history.maxlen, store.resolved.maxlen)
+
+
+def begin(*, detects_flapping: bool = True) -> tuple[AlertStore, PublishedAlerts, AlertLifecycle]:
+    store = AlertStore("demo")
+    published = PublishedAlerts(store)
+    return store, published, AlertLifecycle(store, published, Silences(), detects_flapping=detects_flapping)
+
+
+def told(store: AlertStore) -> list[tuple[str, int]]:
+    return [(each.kind, each.at_ns) for each in store.history]
 
 
 def times(alert: Alert) -> tuple[int, int | None, int | None]:
@@ -37,60 +82,60 @@ def times(alert: Alert) -> tuple[int, int | None, int | None]:
 
 def test_what_fires_ends_in_the_book() -> None:
     """It is told once that it fires, however often that is seen, and once that it is over."""
-    book, _, course = begin()
-    alert = book.open(QUICK, CHIP, 1)
-    course.fire(alert, 1, 2)
-    course.fire(alert, 1, 3)
+    store, _, lifecycle = begin()
+    alert = store.open(QUICK, CHIP, 1)
+    lifecycle.fire(alert, 1, 2)
+    lifecycle.fire(alert, 1, 3)
     assert (alert.state, times(alert)) == (AlertState.FIRING, (1, 2, None))
-    assert course.end(alert, 5)
+    assert lifecycle.end(alert, 5)
     assert (alert.state, times(alert)) == (AlertState.RESOLVED, (1, 2, 5))
-    assert told(book) == [("firing", 2), ("resolved", 5)]
-    assert (book.active, list(book.resolved)) == ({}, [alert])
+    assert told(store) == [("firing", 2), ("resolved", 5)]
+    assert (store.active, list(store.resolved)) == ({}, [alert])
 
 
 def test_what_is_pending_ends_without_a_word() -> None:
-    book, _, course = begin()
-    alert = book.open(QUICK, CHIP, 1)
-    course.wait(alert, 2)
+    store, _, lifecycle = begin()
+    alert = store.open(QUICK, CHIP, 1)
+    lifecycle.wait(alert, 2)
     assert alert.state is AlertState.PENDING
-    assert course.end(alert, 3)
-    assert (book.active, list(book.resolved), told(book)) == ({}, [], [])
+    assert lifecycle.end(alert, 3)
+    assert (store.active, list(store.resolved), told(store)) == ({}, [], [])
 
 
 def test_what_has_only_pending_members_left_resolves_and_goes_on() -> None:
     """What is remembered of it is as it was when it resolved; the alert itself is pending since then."""
-    book, _, course = begin()
-    alert = book.open(QUICK, CHIP, 1)
-    course.fire(alert, 1, 2)
-    course.wait(alert, 5)
+    store, _, lifecycle = begin()
+    alert = store.open(QUICK, CHIP, 1)
+    lifecycle.fire(alert, 1, 2)
+    lifecycle.wait(alert, 5)
     assert (alert.state, times(alert)) == (AlertState.PENDING, (5, None, None))
-    assert book.active == {alert.fingerprint: alert}
-    (was,) = book.resolved
+    assert store.active == {alert.fingerprint: alert}
+    (was,) = store.resolved
     assert was is not alert
     assert (was.state, times(was)) == (AlertState.RESOLVED, (1, 2, 5))
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_what_fires_on_a_word_is_held_unless_its_target_is_gone(is_gone: bool) -> None:
-    book, hearsay, course = begin()
-    alert = book.open(QUICK, CHIP, 1)
-    course.fire(alert, 1, 2)
-    hearsay.hold(alert.fingerprint)
-    assert course.end(alert, 3, is_gone=is_gone) == is_gone
-    assert hearsay.holds(alert.fingerprint) == (not is_gone)
+    store, published, lifecycle = begin()
+    alert = store.open(QUICK, CHIP, 1)
+    lifecycle.fire(alert, 1, 2)
+    published.hold(alert.fingerprint)
+    assert lifecycle.end(alert, 3, is_gone=is_gone) == is_gone
+    assert published.holds(alert.fingerprint) == (not is_gone)
     assert (alert.state is AlertState.RESOLVED) == is_gone
 
 
 @pytest.mark.parametrize("detects_flapping", [False, True])
 def test_what_begins_often_flaps_where_that_is_looked_for(*, detects_flapping: bool) -> None:
-    book, _, course = begin(detects_flapping=detects_flapping)
+    store, _, lifecycle = begin(detects_flapping=detects_flapping)
     for second in range(FLAPS_FROM):
-        alert = book.open(QUICK, CHIP, 10 * second)
-        course.fire(alert, 10 * second, 10 * second)
-        ended = course.end(alert, 10 * second + 5)
+        alert = store.open(QUICK, CHIP, 10 * second)
+        lifecycle.fire(alert, 10 * second, 10 * second)
+        ended = lifecycle.end(alert, 10 * second + 5)
     assert ended == (not detects_flapping)
     assert alert.is_flapping == detects_flapping
-    assert ("flapping" in dict(told(book))) == detects_flapping
+    assert ("flapping" in dict(told(store))) == detects_flapping
 
 
 def flap(bench: AlertBench, times: int) -> list[News]:

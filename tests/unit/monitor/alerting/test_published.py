@@ -8,10 +8,10 @@ from support.monitor.rules import rule_of
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
 from trnfleet.domain.alerts.flapping import QUIET_NS
-from trnfleet.domain.alerts.states import AlertState
+from trnfleet.domain.alerts.status import AlertState
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.alerting.book import Book
-from trnfleet.monitor.alerting.published import GONE_AFTER_NS, Hearsay
+from trnfleet.monitor.alerting.lifecycle import AlertStore
+from trnfleet.monitor.alerting.published import GONE_AFTER_NS, PublishedAlerts
 from trnfleet.wire.alerts import AlertMessage
 
 HOT = rule_of(**{"for": "2s", "keep_firing_for": "2s", "clear": 80})
@@ -127,28 +127,28 @@ def test_times_are_those_that_were_said_and_are_not_of_later() -> None:
     """What is said to fire only later, or was taken back, says nothing of now."""
     bench = AlertBench(ultraservers(1), ())
     message = said(bench, since_s=-10.0)
-    hearsay = Hearsay(Book("demo"))
-    assert not hearsay.take(message)
+    published = PublishedAlerts(AlertStore("demo"))
+    assert not published.take(message)
     since_ns, fired_ns = bench.now_ns - 10 * NS_PER_S, bench.now_ns - 8 * NS_PER_S
-    assert hearsay.times(message.fingerprint, fired_ns) == (since_ns, fired_ns)
-    assert hearsay.times(message.fingerprint, fired_ns - 1) is None
-    hearsay.forget(message.fingerprint)
-    assert hearsay.times(message.fingerprint, bench.now_ns) is None
+    assert published.times(message.fingerprint, fired_ns) == (since_ns, fired_ns)
+    assert published.times(message.fingerprint, fired_ns - 1) is None
+    published.forget(message.fingerprint)
+    assert published.times(message.fingerprint, bench.now_ns) is None
 
 
 def test_what_is_taken_over_is_held_until_it_is_seen() -> None:
-    """It is in the book as it was said, and its own condition takes its word's place."""
+    """It is in the store as it was said, and its own condition takes its word's place."""
     bench = AlertBench(ultraservers(1), ())
-    book = Book("demo")
-    hearsay = Hearsay(book, (HOT,))
+    store = AlertStore("demo")
+    published = PublishedAlerts(store, (HOT,))
     message = said(bench)
-    assert hearsay.take(message)
-    alert = book.active[message.fingerprint]
+    assert published.take(message)
+    alert = store.active[message.fingerprint]
     assert (alert.state, alert.target, alert.is_silent) == (AlertState.FIRING, CHIP, True)
-    assert not hearsay.take(message)
-    assert hearsay.holds(message.fingerprint)
-    hearsay.confirm(message.fingerprint)
-    assert not hearsay.holds(message.fingerprint)
-    assert hearsay.times(message.fingerprint, bench.now_ns) is not None
-    hearsay.end(message.fingerprint)
-    assert hearsay.times(message.fingerprint, bench.now_ns) is None
+    assert not published.take(message)
+    assert published.holds(message.fingerprint)
+    published.confirm(message.fingerprint)
+    assert not published.holds(message.fingerprint)
+    assert published.times(message.fingerprint, bench.now_ns) is not None
+    published.end(message.fingerprint)
+    assert published.times(message.fingerprint, bench.now_ns) is None

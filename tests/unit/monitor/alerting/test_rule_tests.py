@@ -8,7 +8,7 @@ from support.monitor.rules import rule_of
 from trnfleet.config import validate
 from trnfleet.domain.alerts.rule_tests import CaseFile
 from trnfleet.errors import ConfigError
-from trnfleet.monitor.alerting.rule_tests import Frame, Trial, play
+from trnfleet.monitor.alerting.rule_tests import Frame, RuleTest, play
 
 US = "uc1/us-0001"
 HOST = f"{US}/trn2u-0"
@@ -22,7 +22,7 @@ def file_of(expect: list[dict[str, Any]], **keys: Any) -> CaseFile:
 
 def frames_of(*rules: Any, steps: int, stale_after_s: float = 30.0, **keys: Any) -> list[Frame]:
     file = file_of([{"at": 0, "rule": rules[0].name}], **keys)
-    trial = Trial(file.tests[0], rules, interval_s=10.0, stale_after_s=stale_after_s)
+    trial = RuleTest(file.tests[0], rules, interval_s=10.0, stale_after_s=stale_after_s)
     return [trial.advance() for _ in range(steps)]
 
 

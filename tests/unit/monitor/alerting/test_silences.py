@@ -6,9 +6,9 @@ import pytest
 from support.monitor.rules import alert_of
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.domain.alerts.states import AlertState
+from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.errors import WireError
-from trnfleet.monitor.alerting.silences import Quieting, Standing
+from trnfleet.monitor.alerting.silences import Silences
 from trnfleet.wire.alerts import AckMessage, SilenceMessage
 
 T0 = 1_767_571_200 * NS_PER_S
@@ -45,10 +45,10 @@ def silence(*matchers: str, begins: float = 0, ends: float = 100, key: str = "s-
 )
 def test_a_silence_is_for_its_time(second: float, expected: str) -> None:
     """`[starts, until)`: at its end an alert is told again."""
-    quieting = Quieting()
-    quieting.put_silence(silence(begins=10))
+    silences = Silences()
+    silences.put_silence(silence(begins=10))
 
-    assert quieting.standing(alert_of("hot", CHIP), at(second)) is Standing[expected]
+    assert silences.status(alert_of("hot", CHIP), at(second)) is AlertStatus[expected]
 
 
 @pytest.mark.parametrize(
@@ -56,84 +56,84 @@ def test_a_silence_is_for_its_time(second: float, expected: str) -> None:
 )
 def test_an_acknowledgement_is_until_its_end(second: float, expected: str) -> None:
     """It ends at its end; one from a clock ahead of ours counts at once."""
-    quieting = Quieting()
-    quieting.put_ack(ack())
+    silences = Silences()
+    silences.put_ack(ack())
 
-    assert quieting.standing(alert_of("hot", CHIP), at(second)) is Standing[expected]
+    assert silences.status(alert_of("hot", CHIP), at(second)) is AlertStatus[expected]
 
 
 def test_an_acknowledgement_ends_when_the_alert_resolves() -> None:
     """The same alert that fires anew is nobody's, until somebody takes it again; a new word counts."""
-    quieting, alert = Quieting(), alert_of("hot", CHIP)
-    quieting.put_ack(ack())
-    quieting.resolve(alert, at(20))
-    assert quieting.standing(alert, at(30)) is Standing.FIRING
-    assert quieting.has_ack(alert.fingerprint)
+    silences, alert = Silences(), alert_of("hot", CHIP)
+    silences.put_ack(ack())
+    silences.resolve(alert, at(20))
+    assert silences.status(alert, at(30)) is AlertStatus.FIRING
+    assert silences.has_ack(alert.fingerprint)
 
-    quieting.put_ack(ack(30))
-    assert quieting.standing(alert, at(40)) is Standing.ACKED
-    quieting.remove_ack(alert.fingerprint)
-    assert quieting.standing(alert, at(40)) is Standing.FIRING
+    silences.put_ack(ack(30))
+    assert silences.status(alert, at(40)) is AlertStatus.ACKED
+    silences.remove_ack(alert.fingerprint)
+    assert silences.status(alert, at(40)) is AlertStatus.FIRING
 
 
 def test_an_acknowledgement_after_the_alert_resolved_is_for_the_next() -> None:
     """What was given later than the instant of resolving is not over with it."""
-    quieting, alert = Quieting(), alert_of("hot", CHIP)
-    quieting.put_ack(ack(30))
+    silences, alert = Silences(), alert_of("hot", CHIP)
+    silences.put_ack(ack(30))
 
-    quieting.resolve(alert, at(20))
+    silences.resolve(alert, at(20))
 
-    assert quieting.standing(alert, at(40)) is Standing.ACKED
+    assert silences.status(alert, at(40)) is AlertStatus.ACKED
 
 
-def test_what_matters_most_is_the_standing() -> None:
+def test_what_matters_most_is_the_status() -> None:
     """Pending and resolved are that; inhibited before silenced before acknowledged before firing."""
-    quieting = Quieting()
+    silences = Silences()
     alert = alert_of("hot", CHIP)
-    steps: list[tuple[Any, Standing]] = [
-        (lambda: None, Standing.FIRING),
-        (lambda: quieting.put_ack(ack()), Standing.ACKED),
-        (lambda: quieting.put_silence(silence()), Standing.SILENCED),
-        (lambda: setattr(alert, "inhibited_by", "f" * 16), Standing.INHIBITED),
-        (lambda: setattr(alert, "state", AlertState.PENDING), Standing.PENDING),
-        (lambda: setattr(alert, "state", AlertState.RESOLVED), Standing.RESOLVED),
+    steps: list[tuple[Any, AlertStatus]] = [
+        (lambda: None, AlertStatus.FIRING),
+        (lambda: silences.put_ack(ack()), AlertStatus.ACKED),
+        (lambda: silences.put_silence(silence()), AlertStatus.SILENCED),
+        (lambda: setattr(alert, "inhibited_by", "f" * 16), AlertStatus.INHIBITED),
+        (lambda: setattr(alert, "state", AlertState.PENDING), AlertStatus.PENDING),
+        (lambda: setattr(alert, "state", AlertState.RESOLVED), AlertStatus.RESOLVED),
     ]
     for change, expected in steps:
         change()
-        assert quieting.standing(alert, at(5)) is expected
+        assert silences.status(alert, at(5)) is expected
 
 
 def test_several_silences_of_one_alert() -> None:
     """All that hide it are told; those of other alerts are not."""
-    quieting = Quieting()
+    silences = Silences()
     for number, matcher in enumerate(["alertname=hot", "cluster=uc1", "cluster=uc2", 'chip=~".*chip00"']):
-        quieting.put_silence(silence(matcher, key=f"s-{number}"))
+        silences.put_silence(silence(matcher, key=f"s-{number}"))
 
-    hiding = quieting.silences_of(alert_of("hot", CHIP), at(5))
+    hiding = silences.silences_of(alert_of("hot", CHIP), at(5))
 
     assert [each.id for each in hiding] == ["s-0", "s-1", "s-3"]
 
 
 def test_the_revision_goes_up_with_what_is_new() -> None:
     """A message that comes again changes nothing; each that is new or gone does."""
-    quieting = Quieting()
+    silences = Silences()
     counts = []
     steps: list[Any] = [
-        lambda: quieting.put_ack(ack()),
-        lambda: quieting.put_ack(ack()),
-        lambda: quieting.put_ack(ack(owner="bob")),
-        lambda: quieting.put_silence(silence()),
-        lambda: quieting.put_silence(silence()),
-        lambda: quieting.remove_silence("s-2"),
-        lambda: quieting.remove_silence("s-1"),
-        lambda: quieting.remove_ack("0" * 16),
+        lambda: silences.put_ack(ack()),
+        lambda: silences.put_ack(ack()),
+        lambda: silences.put_ack(ack(owner="bob")),
+        lambda: silences.put_silence(silence()),
+        lambda: silences.put_silence(silence()),
+        lambda: silences.remove_silence("s-2"),
+        lambda: silences.remove_silence("s-1"),
+        lambda: silences.remove_ack("0" * 16),
     ]
     for step in steps:
         step()
-        counts.append(quieting.revision)
+        counts.append(silences.revision)
 
     assert counts == [1, 1, 2, 3, 3, 3, 4, 4]
-    assert quieting.count() == (1, 0)
+    assert silences.count() == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -148,11 +148,11 @@ def test_the_revision_goes_up_with_what_is_new() -> None:
 )
 def test_what_makes_no_sense_is_refused(message: AckMessage | SilenceMessage, said: str) -> None:
     """A message from the wire that is none is refused in one line, and nothing is taken."""
-    quieting = Quieting()
+    silences = Silences()
 
-    put: Any = quieting.put_ack if isinstance(message, AckMessage) else quieting.put_silence
+    put: Any = silences.put_ack if isinstance(message, AckMessage) else silences.put_silence
     with pytest.raises(WireError, match=r"AckMessage|SilenceMessage") as caught:
         put(message)
 
     assert said in str(caught.value)
-    assert quieting.count() == (0, 0)
+    assert silences.count() == (0, 0)

@@ -12,11 +12,11 @@ from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
 from trnfleet.domain.alerts.matchers import parse_matchers
 from trnfleet.domain.alerts.rules import Rule
 from trnfleet.domain.alerts.silences import Ack, Silence, preview
-from trnfleet.domain.alerts.states import AlertState
+from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.alerting.engine import Alerts, Counts
 from trnfleet.monitor.alerting.inputs import Instant
-from trnfleet.monitor.alerting.silences import Standing
+from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.tui.alerts.chart import LEAST_ROWS, Past, cell_s, chart, mark
 from trnfleet.tui.alerts.details import BESIDE_FROM, Fact, about_lines, fact_lines
@@ -25,7 +25,7 @@ from trnfleet.tui.alerts.lists import AlertPlan, alert_head, alert_parts, silenc
 from trnfleet.tui.alerts.rows import COLLAPSE_FROM, arrange, in_order
 from trnfleet.tui.desktop_notifications import ALARM_EVERY_S, AlertNews
 from trnfleet.tui.format import alerts as words
-from trnfleet.tui.state.alerts import Held, touches
+from trnfleet.tui.state.alerts import touches
 from trnfleet.tui.widgets.cells import text_of, width_of
 
 NOW_NS = 1_767_600_000 * NS_PER_S
@@ -40,19 +40,19 @@ def held(
     target: str = "uc1/us-0001/trn2u-0001-0/chip05",
     *,
     of: Rule | None = None,
-    standing: Standing = Standing.FIRING,
+    status: AlertStatus = AlertStatus.FIRING,
     age_s: float = 60.0,
     **rest: Any,
-) -> Held:
+) -> AlertWithStatus:
     of = of or rule()
     begun_ns = NOW_NS - round(age_s * NS_PER_S)
     alert = Alert(of, target, fingerprint_of("demo", of.name, target), labels=labels_of("demo", of, target))
     alert.since_ns, alert.value, alert.chips, alert.place = begun_ns, 95.0, 1, target
-    if standing is not Standing.PENDING:
+    if status is not AlertStatus.PENDING:
         alert.state, alert.fired_ns = AlertState.FIRING, begun_ns
     for name, value in rest.items():
         setattr(alert, name, value)
-    return Held(alert, standing)
+    return AlertWithStatus(alert, status)
 
 
 class Board:
@@ -64,7 +64,7 @@ class Board:
         self.now_ns = NOW_NS
 
 
-def storm(count: int, **rest: Any) -> list[Held]:
+def storm(count: int, **rest: Any) -> list[AlertWithStatus]:
     return [
         held(f"uc1/us-{number:04d}/trn2u-{number:04d}-0/chip00", **rest) for number in range(1, count + 1)
     ]
@@ -89,7 +89,7 @@ def test_few_alerts_stay_lines_and_many_collapse() -> None:
 
 def test_standings_collapse_apart() -> None:
     """What fires is never hidden in a line with what is acknowledged, though the rule is the same."""
-    both = [*storm(10), *storm(20, standing=Standing.ACKED)]
+    both = [*storm(10), *storm(20, status=AlertStatus.ACKED)]
     counts = [len(row.group.members) for row in arrange(both, set()) if row.group is not None]
     assert counts == [10, 20]
 
@@ -97,8 +97,8 @@ def test_standings_collapse_apart() -> None:
 def test_orders() -> None:
     """By severity what nobody has in hand is first; by age the newest; by place the addresses."""
     old = held("uc1/us-0002", age_s=500, place="uc1/us-0002")
-    new = held("uc1/us-0003", age_s=5, place="uc1/us-0003", standing=Standing.ACKED)
-    first = held("uc1/us-0001", age_s=50, place="uc1/us-0001", standing=Standing.SILENCED)
+    new = held("uc1/us-0003", age_s=5, place="uc1/us-0003", status=AlertStatus.ACKED)
+    first = held("uc1/us-0001", age_s=50, place="uc1/us-0001", status=AlertStatus.SILENCED)
     given = [new, old, first]
     assert in_order(given, "severity") == [old, new, first]
     assert in_order(given, "age") == [new, first, old]
@@ -106,14 +106,14 @@ def test_orders() -> None:
 
 
 @pytest.mark.parametrize("width", [39, 79, 99, 119, 129, 159, 239])
-@pytest.mark.parametrize("shows_standing", [False, True])
-def test_lines_are_as_wide_as_their_head(width: int, *, shows_standing: bool) -> None:
+@pytest.mark.parametrize("shows_status", [False, True])
+def test_lines_are_as_wide_as_their_head(width: int, *, shows_status: bool) -> None:
     """At every width, alerts, collapsed ones and the head take the same cells; what is too long is cut."""
-    plan = AlertPlan.of(width, shows_standing=shows_standing)
+    plan = AlertPlan.of(width, shows_status=shows_status)
     given = [
         *storm(8),
         held(of=rule("a-rule-with-a-very-long-name-indeed", "warning"), job="j" * 40, chips=1_000_000),
-        held(of=rule("quiet"), standing=Standing.PENDING),
+        held(of=rule("quiet"), status=AlertStatus.PENDING),
     ]
     board: Any = Board()
     lines = [alert_parts(row, plan, board, selected=False) for row in arrange(given, set())]
@@ -140,20 +140,20 @@ def test_standing_in_words() -> None:
     """Who has it and for how long, what hides it, what it waits for, what is odd about it."""
     alerts = Board().alerts
     hour_ns = 3_600 * NS_PER_S
-    mine = held(standing=Standing.ACKED)
-    alerts.quieting._acks[mine.alert.fingerprint] = Ack(
+    mine = held(status=AlertStatus.ACKED)
+    alerts.silences._acks[mine.alert.fingerprint] = Ack(
         mine.alert.fingerprint, "ann\x1b", "", NOW_NS, NOW_NS + 2 * hour_ns
     )
-    assert words.standing_text(mine, alerts, NOW_NS) == "acked ann\\u001b, 2h00 left"
+    assert words.status_text(mine, alerts, NOW_NS) == "acked ann\\u001b, 2h00 left"
     matchers = parse_matchers(["alertname=hot"])
-    alerts.quieting._silences["s"] = Silence("s", matchers, NOW_NS, NOW_NS + hour_ns, "bob", "why")
-    assert words.standing_text(held(standing=Standing.SILENCED), alerts, NOW_NS) == "silenced bob, 1h00 left"
-    pending = held(of=rule(**{"for": "30s"}), standing=Standing.PENDING, age_s=12)
-    assert words.standing_text(pending, alerts, NOW_NS) == "pending 12s of 30s"
-    assert words.standing_text(held(is_flapping=True, times=5), alerts, NOW_NS) == "flaps 5x"
-    assert words.standing_text(held(is_silent=True), alerts, NOW_NS) == "last known"
-    assert words.standing_text(held(standing=Standing.INHIBITED), alerts, NOW_NS) == "inhibited"
-    assert words.standing_text(held(), alerts, NOW_NS) == ""
+    alerts.silences._silences["s"] = Silence("s", matchers, NOW_NS, NOW_NS + hour_ns, "bob", "why")
+    assert words.status_text(held(status=AlertStatus.SILENCED), alerts, NOW_NS) == "silenced bob, 1h00 left"
+    pending = held(of=rule(**{"for": "30s"}), status=AlertStatus.PENDING, age_s=12)
+    assert words.status_text(pending, alerts, NOW_NS) == "pending 12s of 30s"
+    assert words.status_text(held(is_flapping=True, times=5), alerts, NOW_NS) == "flaps 5x"
+    assert words.status_text(held(is_silent=True), alerts, NOW_NS) == "last known"
+    assert words.status_text(held(status=AlertStatus.INHIBITED), alerts, NOW_NS) == "inhibited"
+    assert words.status_text(held(), alerts, NOW_NS) == ""
 
 
 def test_amounts_and_places() -> None:
@@ -180,7 +180,7 @@ def test_matchers_of_an_alert() -> None:
 def test_the_preview_in_words() -> None:
     """How many fire, how many of them are critical, how many are pending, and the first by name."""
     alerts = [each.alert for each in storm(5)]
-    pending = held("uc1/us-0009", of=rule("soon"), standing=Standing.PENDING).alert
+    pending = held("uc1/us-0009", of=rule("soon"), status=AlertStatus.PENDING).alert
     told = words.preview_text(preview(parse_matchers(['cluster="uc1"']), [*alerts, pending]))
     assert told.startswith("would hide 5 firing (5 critical), 1 pending: hot trn2u-0001-0/chip00, hot ")
     assert told.endswith(", …")
@@ -310,15 +310,15 @@ def test_news_are_told_once() -> None:
     """What begins to fire is new once, again when it begins again; quiet and informal things never are."""
     news = AlertNews()
     loud, info = held(), held(of=rule("odd", "info"))
-    quiet = held("uc1/us-0002", standing=Standing.SILENCED)
+    quiet = held("uc1/us-0002", status=AlertStatus.SILENCED)
     assert news.take([loud, info, quiet], 0.0) == [loud]
     assert news.take([loud, info, quiet], 1.0) == []
-    acked = Held(loud.alert, Standing.ACKED)
+    acked = AlertWithStatus(loud.alert, AlertStatus.ACKED)
     assert news.take([acked], 2.0) == []
     assert news.take([loud], 3.0) == []
     again = held(age_s=5)
     assert news.take([again], 4.0) == [again]
-    loud_now = Held(quiet.alert, Standing.FIRING)
+    loud_now = AlertWithStatus(quiet.alert, AlertStatus.FIRING)
     assert news.take([again, loud_now], 5.0) == [loud_now]
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trnfleet.domain.alerts.states import NEVER, NEXT_STATES, AlertState, Track
+from trnfleet.domain.alerts.status import NEVER, NEXT_STATES, AlertState, Track
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -33,6 +33,19 @@ class AlertState(enum.IntEnum):
     """It has fired, and what was wrong is over."""
 
 
+class AlertStatus(enum.Enum):
+    """What is to be done about an alert, most urgent first."""
+
+    FIRING = "firing"
+    """It fires, and is neither acknowledged nor hidden."""
+    ACKED = "acknowledged"
+    SILENCED = "silenced"
+    INHIBITED = "inhibited"
+    """Another alert says more."""
+    PENDING = "pending"
+    RESOLVED = "resolved"
+
+
 NEXT_STATES: Mapping[AlertState, frozenset[AlertState]] = MappingProxyType(
     {
         AlertState.INACTIVE: frozenset({AlertState.PENDING, AlertState.FIRING}),
