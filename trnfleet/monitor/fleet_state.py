@@ -1,41 +1,45 @@
-"""What is looked at: the present, or a moment of the past, behind one interface that views read.
+"""The state of a fleet that views read: the live monitor's, or that of a moment of the past, behind one interface.
 
-Views keep a `Shown` and never the monitor in it, so that going back in time is an exchange in one place.
+A view keeps a `FleetState` and never the monitor in it, so that going back in time is an exchange in one place
+(`LiveOrPast.at`). A `Monitor` is a `FleetState`, too, for whoever never goes back.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.ingest.ingest import Ingest
-    from trnfleet.monitor.monitor import Monitor, RackPower, Summary
+    from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.pipeline import PipelineCounts
     from trnfleet.monitor.reservations.table import Reservations
+    from trnfleet.monitor.revision import MonitorRevision
     from trnfleet.monitor.sources.clocks import Moment
     from trnfleet.monitor.store.events import Events
     from trnfleet.monitor.store.findings import Findings
     from trnfleet.monitor.store.history import History
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store
+    from trnfleet.monitor.summary import RackPower, Summary
     from trnfleet.wire.ports import LinkStatus
 
-APART = 1_000_000_000
-"""Distance of the revisions of one exchange from those of the next; more than any monitor makes in years."""
+T = TypeVar("T")
 
 
 class FleetState(Protocol):
     """What is known of one fleet at a moment, as views read it."""
 
     @property
-    def turn(self) -> int:
-        """Goes up with every exchange for another monitor."""
+    def revision(self) -> MonitorRevision:
+        """Revisions of its parts; its `source` tells another monitor from the one before."""
 
     @property
     def fleet_name(self) -> str:
-        """Which fleet."""
+        """Name of the fleet."""
 
     @property
     def pue(self) -> float:
@@ -59,31 +63,31 @@ class FleetState(Protocol):
 
     @property
     def findings(self) -> Findings:
-        """What needs a look."""
+        """Findings, the worst first."""
 
     @property
     def ingest(self) -> Ingest:
-        """What came in: descriptors, jobs, publishers."""
+        """Descriptors, jobs, publishers."""
 
     @property
     def counts(self) -> PipelineCounts:
-        """What went wrong on the way here."""
+        """Counts of the way from publishers to the store."""
 
     @property
     def events(self) -> Events:
-        """What publishers have told."""
+        """Events of publishers."""
 
     @property
     def reservations(self) -> Reservations:
-        """What is reserved."""
+        """Reserved capacity."""
 
     @property
     def alerts(self) -> Alerts:
-        """What rules say."""
+        """Rules and their alerts."""
 
     @property
     def link(self) -> LinkStatus:
-        """How the connection fares."""
+        """State of the connection."""
 
     @property
     def message_rate(self) -> float:
@@ -100,128 +104,63 @@ class FleetState(Protocol):
         """Return the power of every rack."""
 
     def moment(self) -> Moment:
-        """Return what time it is for the fleet."""
+        """Return the fleet's time."""
 
 
-class Shown:
-    """A monitor that may be exchanged for another one of the same fleet.
+class _Of(Generic[T]):
+    """A property of the monitor that is shown at present."""
 
-    Every exchange makes all revisions higher than any that were shown before; a layout is told from another by its identity.
-    """
+    def __init__(self, read: Callable[[Monitor], T]) -> None:
+        self._read = read
+
+    @overload
+    def __get__(self, state: None, _owner: type[LiveOrPast]) -> _Of[T]: ...
+
+    @overload
+    def __get__(self, state: LiveOrPast, _owner: type[LiveOrPast]) -> T: ...
+
+    def __get__(self, state: LiveOrPast | None, _owner: type[LiveOrPast]) -> Any:
+        return self if state is None else self._read(state.at)
+
+
+class LiveOrPast:
+    """A `FleetState` whose monitor may be exchanged for another one of the same fleet."""
 
     def __init__(self, monitor: Monitor) -> None:
         self._at = monitor
-        self.turn = 0
-        """Goes up with every exchange."""
+        self._exchanges = 0
 
     @property
     def at(self) -> Monitor:
-        """What is looked at now."""
+        """The monitor that is shown."""
         return self._at
 
     @at.setter
     def at(self, monitor: Monitor) -> None:
-        if monitor is self._at:
-            return
-        self._at = monitor
-        self.turn += 1
-        _renumber(monitor, self.turn * APART)
+        if monitor is not self._at:
+            self._at = monitor
+            self._exchanges += 1
 
     @property
-    def fleet_name(self) -> str:
-        """Which fleet."""
-        return self._at.fleet_name
+    def revision(self) -> MonitorRevision:
+        """Revisions of its parts; never those of a monitor that was shown before."""
+        return self._at.revision._replace(source=self._exchanges)
 
-    @property
-    def pue(self) -> float:
-        """Power usage effectiveness of the site."""
-        return self._at.pue
-
-    @property
-    def clock(self) -> Clock:
-        """The time that data goes by."""
-        return self._at.clock
-
-    @property
-    def store(self) -> Store:
-        """The newest values."""
-        return self._at.store
-
-    @property
-    def rollups(self) -> Rollups:
-        """Sums and means of every level."""
-        return self._at.rollups
-
-    @property
-    def history(self) -> History:
-        """Samples for charts."""
-        return self._at.history
-
-    @property
-    def findings(self) -> Findings:
-        """What needs a look."""
-        return self._at.findings
-
-    @property
-    def ingest(self) -> Ingest:
-        """What came in."""
-        return self._at.ingest
-
-    @property
-    def counts(self) -> PipelineCounts:
-        """What went wrong on the way here."""
-        return self._at.counts
-
-    @property
-    def events(self) -> Events:
-        """What publishers have told."""
-        return self._at.events
-
-    @property
-    def reservations(self) -> Reservations:
-        """What is reserved."""
-        return self._at.reservations
-
-    @property
-    def alerts(self) -> Alerts:
-        """What rules say."""
-        return self._at.alerts
-
-    @property
-    def link(self) -> LinkStatus:
-        """How the connection fares."""
-        return self._at.link
-
-    @property
-    def message_rate(self) -> float:
-        """Telemetry messages a second."""
-        return self._at.message_rate
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more comes."""
-        return self._at.ended
-
-    def summary(self) -> Summary:
-        """Return the fleet in a few figures."""
-        return self._at.summary()
-
-    def racks(self) -> list[RackPower]:
-        """Return the power of every rack."""
-        return self._at.racks()
-
-    def moment(self) -> Moment:
-        """Return what time it is for the fleet."""
-        return self._at.moment()
-
-
-def _renumber(monitor: Monitor, base: int) -> None:
-    """Lift everything by which views tell what they have drawn above all that was shown before."""
-    store, rollups = monitor.store, monitor.rollups
-    store.revision = base + store.revision % APART
-    rollups.revision = base + rollups.revision % APART
-    jobs = monitor.ingest.job_table
-    jobs.placements = base + jobs.placements % APART
-    monitor.alerts.revision = base + monitor.alerts.revision % APART
-    monitor.alerts.silences.revision = base + monitor.alerts.silences.revision % APART
-    monitor.reservations.revision = base + monitor.reservations.revision % APART
+    fleet_name = _Of(lambda monitor: monitor.fleet_name)
+    pue = _Of(lambda monitor: monitor.pue)
+    clock = _Of(lambda monitor: monitor.clock)
+    store = _Of(lambda monitor: monitor.store)
+    rollups = _Of(lambda monitor: monitor.rollups)
+    history = _Of(lambda monitor: monitor.history)
+    findings = _Of(lambda monitor: monitor.findings)
+    ingest = _Of(lambda monitor: monitor.ingest)
+    counts = _Of(lambda monitor: monitor.counts)
+    events = _Of(lambda monitor: monitor.events)
+    reservations = _Of(lambda monitor: monitor.reservations)
+    alerts = _Of(lambda monitor: monitor.alerts)
+    link = _Of(lambda monitor: monitor.link)
+    message_rate = _Of(lambda monitor: monitor.message_rate)
+    ended = _Of(lambda monitor: monitor.ended)
+    summary = _Of(lambda monitor: monitor.summary)
+    racks = _Of(lambda monitor: monitor.racks)
+    moment = _Of(lambda monitor: monitor.moment)

@@ -8,27 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet import logs
-from trnfleet.clock import format_rfc3339
-from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import Scope
-from trnfleet.domain.hardware.power import PUE, Racks, facility_w
-from trnfleet.domain.reservations.states import ENDED, BlockState
+from trnfleet.domain.hardware.power import PUE
 from trnfleet.monitor.alerting import named_targets
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Readings
 from trnfleet.monitor.failures import guard, guarded
 from trnfleet.monitor.ingest.ingest import Ingest
+from trnfleet.monitor.revision import MonitorRevision
 from trnfleet.monitor.slices import LayoutChanged, batch_slices, finish
-from trnfleet.monitor.store import fields, findings
+from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.history import History
 from trnfleet.monitor.store.rollup import Rollups
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.summary import rack_powers, summarize
 from trnfleet.tasks import background
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.topics import DEFAULT_ROOT
@@ -40,12 +35,13 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.inputs import Instant
     from trnfleet.monitor.pipeline import PipelineCounts
-    from trnfleet.monitor.reservations.table import Reservation, Reservations
+    from trnfleet.monitor.reservations.table import Reservations
     from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.clocks import Moment
     from trnfleet.monitor.store.events import Events
     from trnfleet.monitor.store.findings import Findings
     from trnfleet.monitor.store.store import Store
+    from trnfleet.monitor.summary import RackPower, Summary
     from trnfleet.wire.ports import Envelope, LinkStatus, Source
 
 log = logs.get_logger(__name__)
@@ -66,74 +62,6 @@ PASS_EVERY_S = (0.2, 1.0)
 """Shortest and longest time between the beginnings of two passes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """A fleet in a few figures; sums over live chips. None where nothing is known."""
-
-    fleet: str
-    chips: int
-    instances: int
-    ultraservers: int
-    live_chips: int
-    stale_chips: int
-    """Stale and offline ones together."""
-    offline_chips: int
-    unknown_chips: int
-    jobs: int
-    publishers_online: int
-    publishers: int
-    nc_util_pct: float | None
-    mfu_pct: float | None
-    power_w: float | None
-    """Chips only."""
-    host_power_w: float | None
-    it_power_w: float | None
-    """Chips and hosts together."""
-    facility_power_w: float | None
-    """IT power with what cooling and conversion take on top."""
-    pue: float
-    tflops: float | None
-    tflops_per_w: float | None
-    hbm_traffic_bytes_per_s: float | None
-    hbm_bw_util_pct: float | None
-    link_tx_bytes_per_s: float | None
-    temperature_c: float | None
-    """The hottest chip's."""
-    findings: int
-    messages: int
-    lost: int
-    late: int
-    duplicates: int
-    undescribed: int
-    undecodable: int
-    misplaced: int
-    rejected: int
-    dropped: int
-    lag_s: float
-    """Wall seconds from source to here, as far as the clocks tell."""
-    clock_skew_s: float = 0.0
-    """By how much a source's clock is ahead of ours (behind: negative), 0 where none is off by more than 5 s."""
-    monitor_time: str = ""
-    """RFC 3339: the wall clock, or the time of a simulated or replayed fleet."""
-    speed: float = 1.0
-    """Its seconds a wall second."""
-    is_wall_time: bool = True
-    events: int = 0
-    """Events that have come."""
-    events_dropped: int = 0
-    """Events that had to make room for newer ones."""
-    reservations: int = 0
-    """Reservations that have not ended."""
-    reserved_instances: int = 0
-    """Instances of the active ones."""
-    reserved_idle_per_h: str | None = None
-    """What an hour of those of them costs that do nothing, decimal text; None where nothing is active, its fee or use is not
-    known, or currencies differ."""
-    reserved_currency: str | None = None
-    internal_errors: int = 0
-    """Failures of the monitor's own work: what failed shows what was known before, or leaves one object out."""
-
-
 class Snapshot(NamedTuple):
     """All that a monitor knew at a moment, apart from what a pass makes anew and from history; never changed."""
 
@@ -148,18 +76,8 @@ class Snapshot(NamedTuple):
     events_seen: int
 
 
-class RackPower(NamedTuple):
-    """What a rack draws."""
-
-    rack: str
-    power_w: float
-
-
 class Monitor:
     """Everything that is known of one fleet."""
-
-    turn = 0
-    """A monitor stands for itself: see `Shown`."""
 
     def __init__(
         self,
@@ -215,6 +133,11 @@ class Monitor:
         """Monotonic seconds of history's last sample; negative before the first."""
         self._rate_mark = (0.0, 0)
         self._events_seen = 0
+
+    @property
+    def revision(self) -> MonitorRevision:
+        """Revisions of all that can be drawn."""
+        return MonitorRevision.of(0, self.ingest, self.rollups, self.findings, self.link)
 
     @property
     def alerts(self) -> Alerts:
@@ -307,90 +230,19 @@ class Monitor:
 
     def summary(self) -> Summary:
         """Return the fleet in a few figures, from the last pass."""
-        store, layout, counts = self.store, self.store.layout, self.counts
-        states = store.chip_state
-        offline = store.count(Freshness.OFFLINE)
-        clients = self.ingest.publishers.clients()
-        moment = self.moment()
-
-        def figure(key: str) -> float | None:
-            if not self.rollups.ready or self.rollups.generation != store.generation or not len(states):
-                return None
-            value = float(fields.BY_KEY[key].values(store, self.rollups, Level.FLEET, None)[0])
-            return None if value != value else value  # noqa: PLR0124  NaN is the one value unlike itself
-
-        def host_power() -> float | None:
-            if figure("power_w") is None:
-                return None
-            value = float(self.rollups.value("host_power_w", Level.FLEET)[0])
-            return None if value != value else value  # noqa: PLR0124  NaN is the one value unlike itself
-
-        chips_w, hosts_w = figure("power_w"), host_power()
-        known_w = [each for each in (chips_w, hosts_w) if each is not None]
-        it_w = sum(known_w) if known_w else None
-        return Summary(
-            fleet=self.fleet_name,
-            chips=layout.chips,
-            instances=len(layout.instances),
-            ultraservers=layout.ultraserver_count,
-            live_chips=store.count(Freshness.LIVE),
-            stale_chips=store.count(Freshness.STALE) + offline,
-            offline_chips=offline,
-            unknown_chips=store.count(Freshness.UNKNOWN),
-            jobs=len(self.ingest.jobs),
-            publishers_online=sum(clients.values()),
-            publishers=len(clients),
-            nc_util_pct=figure("nc_util_pct"),
-            mfu_pct=figure("mfu_pct"),
-            power_w=chips_w,
-            host_power_w=hosts_w,
-            it_power_w=it_w,
-            facility_power_w=None if it_w is None else facility_w(it_w, self.pue),
+        return summarize(
+            self.ingest,
+            self.rollups,
+            self.findings,
+            self.counts,
+            self.moment(),
             pue=self.pue,
-            tflops=figure("tflops"),
-            tflops_per_w=figure("tflops_per_w"),
-            hbm_traffic_bytes_per_s=figure("hbm_traffic_bytes_per_s"),
-            hbm_bw_util_pct=figure("hbm_bw_util_pct"),
-            link_tx_bytes_per_s=figure("link_tx_bytes_per_s"),
-            temperature_c=figure("temperature_c"),
-            findings=self.findings.total,
-            messages=counts.messages,
-            lost=counts.lost,
-            late=counts.late,
-            duplicates=counts.duplicates,
-            undescribed=counts.undescribed,
-            undecodable=counts.undecodable,
-            misplaced=counts.misplaced,
-            rejected=counts.rejected,
-            dropped=counts.dropped,
-            lag_s=self.ingest.lag_s,
-            clock_skew_s=self.ingest.timebase.worst_skew_s(self.clock.monotonic_s()),
-            monitor_time=format_rfc3339(moment.time_ns),
-            speed=moment.speed,
-            is_wall_time=moment.is_wall,
-            events=self.ingest.events.received,
-            events_dropped=self.ingest.events.dropped,
-            internal_errors=counts.internal_errors,
-            **reserved(self.reservations.table()),
+            now_s=self.clock.monotonic_s(),
         )
 
     def racks(self) -> list[RackPower]:
         """Return the IT power of every rack of which all is live, in the order of addresses, from the last pass."""
-        rollups, layout = self.rollups, self.store.layout
-        if not layout.instances or rollups.generation != self.store.generation:
-            return []
-        chips_w = rollups.value("power_w", Level.INSTANCE)
-        hosts_w = rollups.value("host_power_w", Level.INSTANCE)
-        is_live = rollups.states(Level.INSTANCE)[:, Freshness.LIVE] == np.diff(layout.chip_start)
-        known = is_live & ~np.isnan(chips_w)
-        racks = Racks.of(layout)
-        # What a rack draws is not known while a part of it is silent.
-        whole = np.logical_and.reduceat(known, racks.start[:-1])
-        total_w = racks.total(np.where(known, chips_w + np.nan_to_num(hosts_w), np.nan))
-        return [
-            RackPower(racks.label(number), float(total_w[number]))
-            for number in np.flatnonzero(whole).tolist()
-        ]
+        return rack_powers(self.store, self.rollups)
 
     async def _read(self) -> None:
         while batch := await self._source.take():
@@ -544,21 +396,6 @@ class Monitor:
     async def _forever(self) -> None:
         while True:
             await self.clock.sleep(3600)
-
-
-def reserved(table: Sequence[Reservation]) -> dict[str, Any]:
-    """Return the summary's figures about reservations."""
-    ended = {state.value for state in ENDED}
-    active = [each for each in table if each.message.state.value == BlockState.ACTIVE.value]
-    idle = [(each.idle_per_h, each.message.currency) for each in active if each.idle_per_h is not None]
-    currencies = {currency for _, currency in idle}
-    is_known = len(currencies) == 1
-    return {
-        "reservations": sum(each.message.state.value not in ended for each in table),
-        "reserved_instances": sum(each.message.instances for each in active),
-        "reserved_idle_per_h": f"{sum(fee for fee, _ in idle):.2f}" if is_known else None,
-        "reserved_currency": currencies.pop() if is_known else None,
-    }
 
 
 def _copied(ingest: Ingest) -> Ingest:

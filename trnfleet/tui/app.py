@@ -167,7 +167,7 @@ class FleetApp(TimeKeys):
             if isinstance(page, AlertsView):
                 page.desk = desk
         self._watch = AlertWatch(self, self.alert_board, deck, rings=bell, notifies=notify)
-        self._turn = monitor.turn
+        self._source = monitor.revision.source
         """Which exchange the monitor is of that is on the screen."""
         self._time_drawn: Hashable = None
         """The deck's state that the seek bar shows."""
@@ -360,21 +360,14 @@ class FleetApp(TimeKeys):
         monitor, deck = self.monitor, self.deck
         self._watch.look_back()
         self.hear_deck()
-        if monitor.turn != self._turn:
-            self._turn = monitor.turn
+        revision = monitor.revision
+        if revision.source != self._source:
+            self._source = revision.source
             self._renew()
         news = (
             None if deck is None else (deck.revision, deck.mode),
             deck.position_ns // _PLAYED_NS if deck is not None and deck.shows_past else 0,
-            monitor.store.revision,
-            monitor.rollups.revision,
-            monitor.ingest.jobs_revision,
-            monitor.findings.total,
-            monitor.events.received,
-            monitor.reservations.revision,
-            monitor.link.connected,
-            monitor.alerts.revision,
-            monitor.alerts.silences.revision,
+            revision,
             self._watch.revision,
         )
         if news != self._news:
@@ -485,7 +478,7 @@ class FleetApp(TimeKeys):
     def _is_replay(self) -> bool:
         """Say whether what is shown says of itself that it is a replay; asked again when descriptors change."""
         descriptors = self.monitor.ingest.descriptors
-        of = (self._turn, descriptors.changes)
+        of = (self._source, descriptors.changes)
         if of != self._replay_of:
             first = next((each.instances[0] for each in descriptors if each.instances), "")
             whole = descriptors.whole(first)

@@ -13,7 +13,7 @@ from trnfleet.tui.widgets.cells import Parts, width_of
 
 if TYPE_CHECKING:
     from trnfleet.monitor.alerting.engine import Counts
-    from trnfleet.monitor.monitor import Summary
+    from trnfleet.monitor.summary import Summary
     from trnfleet.wire.ports import LinkStatus
 
 

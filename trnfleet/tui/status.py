@@ -15,7 +15,7 @@ from trnfleet.wire.ports import RECORDING
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from trnfleet.monitor.monitor import Summary
+    from trnfleet.monitor.summary import Summary
     from trnfleet.wire.ports import LinkStatus
 
 Hints = tuple[tuple[str, str], ...]

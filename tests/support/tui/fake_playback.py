@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.errors import TrnfleetError
-from trnfleet.monitor.fleet_state import Shown
+from trnfleet.monitor.fleet_state import LiveOrPast
 from trnfleet.monitor.replay.playback import RATES, Mode
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class FakeDeck:
     """The attributes of a deck, with 600 s of a tape, and every wish in `wishes`."""
 
     def __init__(self, monitor: Monitor, *, is_file: bool = False) -> None:
-        self.shown = Shown(monitor)
+        self.shown = LiveOrPast(monitor)
         self.live = None if is_file else monitor
         self.mode = Mode.PLAYING if is_file else Mode.LIVE
         self.rate = self.reached_rate = 1.0

@@ -1,58 +1,48 @@
-"""What is shown may be exchanged: views tell what they have drawn by revisions, which never come again."""
+"""The monitor behind views may be exchanged; revisions tell one monitor's state from another's."""
 
 from __future__ import annotations
 
-import itertools
-from typing import TYPE_CHECKING
-
 from support.monitor.feed import ready
 
-from trnfleet.monitor.fleet_state import Shown
-
-if TYPE_CHECKING:
-    from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.fleet_state import LiveOrPast
 
 
-def revisions(shown: Shown | Monitor) -> tuple[int, ...]:
-    return (
-        shown.store.revision,
-        shown.rollups.revision,
-        shown.ingest.jobs_revision,
-        shown.alerts.revision,
-        shown.alerts.silences.revision,
-        shown.reservations.revision,
-    )
-
-
-def test_every_exchange_lifts_all_revisions_above_those_shown_before() -> None:
-    """Two monitors that have done just the same are told apart, also when the first one comes back."""
+def test_monitors_that_have_done_the_same_are_told_apart() -> None:
+    """No revision that was shown before comes back, also when the first monitor does."""
     live, past = ready(), ready()
     for feed in (live, past):
         feed.tick()
-    assert revisions(live.monitor) == revisions(past.monitor)
-    shown = Shown(live.monitor)
-    seen = [revisions(shown)]
+    assert live.monitor.revision == past.monitor.revision
+    state = LiveOrPast(live.monitor)
+    seen = [state.revision]
     for monitor in (past.monitor, live.monitor, past.monitor):
-        shown.at = monitor
-        seen.append(revisions(shown))
-    for former, later in itertools.pairwise(seen):
-        assert all(was < now for was, now in zip(former, later, strict=True)), (former, later)
-    assert shown.turn == 3
+        state.at = monitor
+        assert state.store is monitor.store
+        seen.append(state.revision)
+    assert len(set(seen)) == 4
+    assert [each.source for each in seen] == [0, 1, 2, 3]
 
 
 def test_the_same_monitor_is_no_exchange() -> None:
     live = ready()
-    shown = Shown(live.monitor)
-    before = revisions(shown)
-    shown.at = live.monitor
-    assert (revisions(shown), shown.turn) == (before, 0)
+    state = LiveOrPast(live.monitor)
+    before = state.revision
+    state.at = live.monitor
+    assert state.revision == before
 
 
-def test_a_monitor_goes_on_counting_from_where_it_was_lifted_to() -> None:
-    live, past = ready(), ready()
-    shown = Shown(live.monitor)
-    shown.at = past.monitor
-    before = revisions(shown)
-    past.tick()
-    assert revisions(shown)[0] > before[0]
-    assert revisions(shown)[1] > before[1]
+def test_every_part_that_views_draw_has_a_revision() -> None:
+    """Values, events, jobs, reservations and the connection change the revision of their part, and of none else."""
+    feed = ready()
+    feed.tick()
+    monitor = feed.monitor
+    for name, messages in (("store", feed.telemetry()), ("events", [feed.event()])):
+        before = monitor.revision
+        monitor.apply(messages)
+        after = monitor.revision
+        changed = {field for field in after._fields if getattr(before, field) != getattr(after, field)}
+        assert name in changed
+        assert changed <= {"store", name}
+    before = monitor.revision
+    monitor.link.connects += 1
+    assert monitor.revision != before

@@ -8,9 +8,10 @@ from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.queue_source import QueueSource
 
 from trnfleet.clock import ManualClock
-from trnfleet.monitor.monitor import Monitor, RackPower
+from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.slices import batch_slices
 from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.summary import RackPower
 from trnfleet.wire.ports import Envelope
 
 

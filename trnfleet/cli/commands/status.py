@@ -26,8 +26,9 @@ from trnfleet.errors import BrokerError
 
 if TYPE_CHECKING:
     from trnfleet.clock import Clock
-    from trnfleet.monitor.monitor import Monitor, Summary
+    from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.store.events import Event
+    from trnfleet.monitor.summary import Summary
     from trnfleet.transport.url import BrokerUrl, Password
     from trnfleet.wire.messages import JobMessage
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S
 from trnfleet.errors import TrnfleetError
-from trnfleet.monitor.fleet_state import Shown
+from trnfleet.monitor.fleet_state import LiveOrPast
 from trnfleet.monitor.replay.charted import ChartedHistory
 from trnfleet.monitor.replay.clock import TapeClock
 from trnfleet.monitor.replay.marks import Timeline
@@ -168,10 +168,10 @@ class Deck:
             self._surveyor: Past | None = self._new_past(survey=True)
             self._surveyor.monitor.on_pass = self._surveyed
             self._wish_ns = begin_ns if begin_ns is not None else tape.start_ns
-            self.shown = Shown(self._new_past().monitor)
+            self.shown = LiveOrPast(self._new_past().monitor)
         else:
             self._surveyor = None
-            self.shown = Shown(live)
+            self.shown = LiveOrPast(live)
             live.on_pass = self._lived
 
     # What there is

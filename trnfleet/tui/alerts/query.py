@@ -34,7 +34,7 @@ class AlertSift:
         self._board = board
         self._pattern = ""
         self._filter = AlertFilter()
-        self._said: dict[str, tuple[tuple[int, AlertStatus, int], str]] = {}
+        self._said: dict[str, tuple[tuple[int, int, AlertStatus, int], str]] = {}
         """By fingerprint: what an alert says, and what of it that was made of."""
         self._told: list[Told] = []
         """What happened and the filter leaves, the newest first."""
@@ -119,7 +119,7 @@ class AlertSift:
     def _all_said(self, held: AlertWithStatus) -> str:
         """Return what an alert says, kept until it says something else."""
         alert, alerts = held.alert, self._board.alerts
-        of = (alert.revision, held.status, alerts.silences.revision)
+        of = (self._board.source, alert.revision, held.status, alerts.silences.revision)
         known = self._said.get(alert.fingerprint)
         if known is None or known[0] != of:
             if len(self._said) > MOST_SAID:

@@ -148,7 +148,7 @@ class HeatValues:
 
     def _whole(self, grid: Grid, field: Field, side: int) -> Image:
         rollups, store = self._monitor.rollups, self._monitor.store
-        mark = (id(grid), rollups.revision, store.generation)
+        mark = (id(grid), self._monitor.revision.source, rollups.revision, store.generation)
         kept = self._kept.get((field.key, side))
         if kept is None or kept[0] != mark:
             if len(self._kept) > 8:

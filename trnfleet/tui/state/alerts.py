@@ -39,8 +39,10 @@ class AlertBoard:
         """Of what fires and nobody has in hand."""
         self.revision = 0
         """Goes up with every reading."""
+        self.source = 0
+        """Which monitor was read last, as its `MonitorRevision` tells."""
         self._read_s = -math.inf
-        self._of: tuple[int, int, int] = (-1, -1, -1)
+        self._of: tuple[int, ...] = ()
         self._nodes: dict[str, Node | None] = {}
         self._layout: Layout | None = None
         self._by_name: dict[tuple[str, str], list[AlertWithStatus]] = {}
@@ -69,7 +71,8 @@ class AlertBoard:
             now_s: Monotonic seconds.
         """
         alerts, store = self._monitor.alerts, self._monitor.store
-        of = (alerts.revision, alerts.silences.revision, store.generation)
+        revision = self._monitor.revision
+        of = (revision.source, revision.layout, revision.alerts, revision.silences)
         if of == self._of or now_s - self._read_s < EVERY_S:
             return False
         self._of, self._read_s = of, now_s
@@ -86,6 +89,7 @@ class AlertBoard:
             for label in ("job", "reservation"):
                 if label in labels:
                     self._by_name.setdefault((label, labels[label]), []).append(each)
+        self.source = revision.source
         self.revision += 1
         return True
 

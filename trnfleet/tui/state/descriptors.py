@@ -10,6 +10,7 @@ from trnfleet.text import plain
 if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.ingest.ingest import Ingest
     from trnfleet.monitor.sources.descriptors import CompactDescriptor
     from trnfleet.wire.messages import Descriptor, InstanceSpec
 
@@ -28,6 +29,7 @@ class Descriptions:
         self._monitor = monitor
         self._layout: Layout | None = None
         self._known: dict[str, tuple[CompactDescriptor, Described]] = {}
+        self._ingest: Ingest | None = None
         self._jobs_revision = -1
         self._jobs: tuple[str, ...] = ()
 
@@ -66,7 +68,8 @@ class Descriptions:
     def job_name(self, number: int) -> str:
         """Return the name of the job with a number of the store's, fit for the screen; empty for none."""
         ingest = self._monitor.ingest
-        if ingest.jobs_revision != self._jobs_revision:
-            self._jobs_revision = ingest.jobs_revision
+        # Another monitor has another ingest; asked for every row, this is cheaper than all revisions.
+        if ingest is not self._ingest or ingest.jobs_revision != self._jobs_revision:
+            self._ingest, self._jobs_revision = ingest, ingest.jobs_revision
             self._jobs = tuple(plain(name, 64) for name in ingest.jobs)
         return self._jobs[number] if 0 <= number < len(self._jobs) else ""

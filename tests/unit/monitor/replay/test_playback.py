@@ -158,10 +158,10 @@ async def test_a_sought_place_is_what_it_was_alerts_and_all(second: int) -> None
     deck = file_deck(clock)
     async with background(deck=deck.run()):
         await surveyed(clock, deck)
-        turn_before = deck.shown.turn
+        turn_before = deck.shown.revision.source
         deck.seek(played().at(second))
         await turn(clock, 0.5)
-        assert deck.shown.turn > turn_before
+        assert deck.shown.revision.source > turn_before
         assert deck.position_ns == played().at(second)
         assert picture(deck.shown.at) == played().known[played().at(second)]
 

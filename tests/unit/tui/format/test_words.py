@@ -22,7 +22,7 @@ from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.wire.ports import LinkStatus
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.monitor import Summary
+    from trnfleet.monitor.summary import Summary
 
 LINK = LinkStatus(broker="mqtt://127.0.0.1:1883", connected=True, connects=1, protocol="5")
 HINTS = (("?", "help"), ("q", "quit"))
