@@ -17,7 +17,8 @@ from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import METRICS, Scope
 from trnfleet.errors import ConfigError
 from trnfleet.sim.events import SimEvent
-from trnfleet.sim.faults.timeline import RESTARTED_COUNTERS, IncidentTimeline
+from trnfleet.sim.faults.effects import RESTARTED_COUNTERS
+from trnfleet.sim.faults.timeline import IncidentTimeline
 from trnfleet.sim.hardware.chips import ChipPhysics
 from trnfleet.sim.hardware.ecc import CorrectedErrors
 from trnfleet.sim.hardware.hosts import HostPhysics
@@ -121,6 +122,7 @@ class Engine:
         silent instance's rows are not available."""
         rng = self.rng = Rng(seed)
         self.incidents = IncidentTimeline(self.layout, fleet, placement, rng, scenario)
+        self._effects = self.incidents.effects
         self._serves = np.array([*(isinstance(job, Inference) for job in fleet.jobs), False])
         self._placement = placement
         self._all_alike = Cohorts.of(self.layout, placement)
@@ -137,7 +139,7 @@ class Engine:
         self.silent = np.zeros(len(self.layout.instances), np.bool_)
         """Instances that published nothing in the last tick; shape (instances,)."""
         self._next = 0
-        self.incidents.bind(self._cohorts)
+        self._effects.bind(self._cohorts)
 
     @property
     def ticks(self) -> int:
@@ -191,7 +193,7 @@ class Engine:
         parts: list[tuple[JobTick, float]] = []
         events: list[SimEvent] = []
         held: list[BlockAllocation] = []
-        slowdowns = self.incidents.slowdowns
+        slowdowns = self._effects.slowdowns
         begin = begin_s
         for edge in (*self.incidents.boundaries(begin_s, end_s), end_s):
             while begin < edge:
@@ -210,15 +212,15 @@ class Engine:
             elapsed_s,
             jobs,
             slowdowns.cohort,
-            self.incidents.patches(jobs),
-            self.incidents.inlet_delta_c,
+            self._effects.patches(jobs),
+            self._effects.instances.inlet_delta_c,
             self._throttling.throttled,
         )
         self._hosts.fill(number, jobs, slowdowns.cohort)
-        self.incidents.mark(self.columns)
-        self.incidents.count(self.columns, begin_s, end_s, number)
+        self._effects.mark(self.columns)
+        self._effects.count(self.columns, end_s)
         self._errors.add(self.columns, number, elapsed_s)
-        self.silent = self.incidents.silent.copy()
+        self.silent = self._effects.instances.silent.copy()
         self._silent_rows.hide(self.silent, self.own)
         # What begins at the tick's very instant is told with it and shows in the next.
         self._move_to(max(end_s, 0.0))
@@ -275,9 +277,9 @@ class Engine:
 
     def _live_through(self, begin_s: float, end_s: float) -> tuple[JobTick, Slowdowns]:
         """Move jobs, heat and limits through a part of a window in which no fault changes; return the paces, too."""
-        incidents, throttling = self.incidents, self._throttling
+        effects, throttling = self._effects.instances, self._throttling
         elapsed_s, middle_s = end_s - begin_s, (begin_s + end_s) / 2.0
-        throttling.limit(elapsed_s, incidents.inlet_delta_c, incidents.cap_share)
+        throttling.limit(elapsed_s, effects.inlet_delta_c, effects.cap_share)
         self._group()
         slowdowns = self._paces()
         jobs = self._workloads.advance(elapsed_s, middle_s, self.moment_ns(middle_s), slowdowns)
@@ -285,8 +287,8 @@ class Engine:
         throttling.advance(
             elapsed_s,
             self._chips.cohort_power_w(jobs, slowdowns.cohort)[cohort],
-            incidents.inlet_delta_c,
-            incidents.cap_share,
+            effects.inlet_delta_c,
+            effects.cap_share,
             self._hosts.cohort_power_w(jobs)[cohort],
         )
         return jobs, slowdowns
@@ -294,18 +296,18 @@ class Engine:
     def _group(self) -> None:
         """Set those instances apart whose pace is not their job's, and bind the others together again."""
         slow = np.flatnonzero((self._throttling.pace < 1.0) & self._serves[self.job_of_instance])
-        apart = frozenset(self.incidents.apart).union(slow.tolist())
+        apart = frozenset(self._effects.apart).union(slow.tolist())
         if apart == self._apart:
             return
         self._apart = apart
         self._cohorts = self._all_alike.setting_apart(apart)
         self._chips.rebind(self._cohorts)
         self._hosts.rebind(self._cohorts)
-        self.incidents.bind(self._cohorts)
+        self._effects.bind(self._cohorts)
 
     def _paces(self) -> Slowdowns:
         """Return what faults leave of each job's speed, less what heat and power caps withhold."""
-        slowdowns = self.incidents.slowdowns
+        slowdowns = self._effects.slowdowns
         pace = self._throttling.pace
         slow = np.flatnonzero((pace < 1.0) & (self.job_of_instance != IDLE))
         if not len(slow):

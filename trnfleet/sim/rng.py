@@ -113,6 +113,11 @@ class Rng:
         return np.random.Philox(key=self._key, counter=counter)
 
 
+def part_of(name: str) -> int:
+    """Return the part of a stream whose words belong to a name, whatever other names there are."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
+
+
 def digest(*parts: object) -> str:
     """Return the first 16 hexadecimal digits of the SHA-256 of some parts, such as a run's boot id and a path."""
     return hashlib.sha256(_key(*parts)).hexdigest()[:16]

@@ -65,6 +65,7 @@ class SmallFleet:
         self.placement = Placement.of(self.layout, self.fleet)
         scenario = validate({"faults": list(faults), **rest}, Scenario, "scenario.toml")
         self.incidents = IncidentTimeline(self.layout, self.fleet, self.placement, Rng(seed), scenario)
+        self.effects = self.incidents.effects
         self.columns: dict[str, NDArray[Any]] = {
             metric.name: np.zeros(self.layout.chips, metric.dtype)
             for metric in METRICS
@@ -72,7 +73,7 @@ class SmallFleet:
         }
         self.columns["links_up"][:] = self.links_up
         self.at_s = 0.0
-        self.told: list[SimEvent] = []
+        self.events: list[SimEvent] = []
         self._cohorts = Cohorts.of(self.layout, self.placement)
         self.bind()
 
@@ -82,7 +83,7 @@ class SmallFleet:
         return self.layout.links_mask[self.layout.instance_of_chip]
 
     def bind(self) -> None:
-        self.incidents.bind(self._cohorts.setting_apart(self.incidents.apart))
+        self.effects.bind(self._cohorts.setting_apart(self.effects.apart))
 
     def go(self, until_s: float, window_s: float | None = None) -> None:
         """Move on to `until_s` in windows, of which each is cut where something changes, as an engine does."""
@@ -92,11 +93,11 @@ class SmallFleet:
                 if self.incidents.move_to(at_s):
                     self.bind()
             self.columns["throttle_pct"][:] = 0
-            self.incidents.mark(self.columns)
-            self.incidents.count(self.columns, self.at_s, end_s, 0)
+            self.effects.mark(self.columns)
+            self.effects.count(self.columns, end_s)
             if self.incidents.move_to(end_s):
                 self.bind()
-            self.told += self.incidents.drain()
+            self.events += self.incidents.drain()
             self.at_s = end_s
 
     def inject(self, fault: str, target: str, **rest: Any) -> str:
@@ -109,19 +110,19 @@ class SmallFleet:
         return node.number
 
     def names(self) -> list[str]:
-        return [event.name for event in self.told]
+        return [event.name for event in self.events]
 
     def is_well(self) -> bool:
         """Say whether nothing is left of any fault, but for what counters and generations say."""
         incidents, healthy = self.incidents, Slowdowns.healthy(2, len(self._cohorts.job))
         return (
             not incidents.active()
-            and not incidents.apart
-            and not incidents.silent.any()
-            and not incidents.inlet_delta_c.any()
-            and bool((incidents.cap_share == 1.0).all())
+            and not incidents.effects.apart
+            and not incidents.effects.instances.silent.any()
+            and not incidents.effects.instances.inlet_delta_c.any()
+            and bool((incidents.effects.instances.cap_share == 1.0).all())
             and all(
-                np.array_equal(getattr(incidents.slowdowns, name), getattr(healthy, name))
+                np.array_equal(getattr(incidents.effects.slowdowns, name), getattr(healthy, name))
                 for name in SLOWDOWNS
             )
             and not self.columns["health"].any()

@@ -1,4 +1,4 @@
-"""One fault on one thing: what it is about, and the steps of its life at their times."""
+"""One fault on one target, and the steps of its life at their times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Step(enum.Enum):
-    """What happens to an incident."""
+    """Steps of an incident's life."""
 
     BEGIN = "begin"
     END = "end"
@@ -31,7 +31,7 @@ class Step(enum.Enum):
 
 @dataclass(slots=True, eq=False)
 class Incident:
-    """A fault that is to come, is there, or is being dealt with."""
+    """A fault to come, under way, or in recovery."""
 
     fault: Fault
     target: Target
@@ -45,7 +45,7 @@ class Incident:
     path: str
     """Address for its events."""
     instances: tuple[int, ...]
-    """Instances that it is about."""
+    """Instances concerned."""
     rows: tuple[int, ...]
     """Chips whose health and counters show it."""
     jobs: tuple[int, ...]
@@ -57,18 +57,29 @@ class Incident:
     """Whether its effects are there."""
     is_over: bool = False
     halt: Halt = Halt.NONE
-    """What it does to its jobs at present."""
-    is_out: bool = False
+    """State of its jobs at present."""
+    is_down: bool = False
     """Whether its instances are down."""
     has_failed: bool = False
-    """Whether what it breaks has failed: a hang's executions fail when they time out."""
+    """Whether executions have failed: those of a hang do so when they time out."""
     counted: dict[str, int] = field(default_factory=dict)
     """Events added to each counter so far."""
 
     @property
     def counts(self) -> tuple[Count, ...]:
-        """What it adds to counters: executions fail only where a job has some."""
+        """Events added to counters: executions fail only where a job has some."""
         return tuple(count for count in self.fault.counts if self.jobs or count.metric != "exec_errors")
+
+    @property
+    def present_effect(self) -> Effect:
+        """The fault's effect while it is open, none before and after."""
+        return self.fault.effect if self.is_open else Effect.NONE
+
+    @property
+    def cuts_links(self) -> bool:
+        """Whether links between or within its instances are down at present."""
+        effect = self.present_effect
+        return effect is Effect.SPLIT or (effect is Effect.LINK_CAPACITY and self.magnitude <= 0.0)
 
     def steps(self) -> list[tuple[float, Step]]:
         """Return the steps of its life with their times, seconds after the start."""
@@ -97,7 +108,7 @@ class Incident:
         return self.fault.recovery in {Recovery.REBOOT, Recovery.REPLACE}
 
 
-def make(
+def make_incident(
     layout: Layout,
     placement: Placement,
     fault: Fault,
@@ -114,11 +125,11 @@ def make(
         layout: The fleet.
         placement: Where its jobs run.
         fault: Row of the table.
-        target: What it hits.
+        target: Where the fault is.
         begins_s: Seconds after the start.
-        lasts_s: How long it lasts, recovery included; what the table says if not given.
-        magnitude: How bad it is; the table's if not given.
-        is_logged: Whether events tell of it; what the table says if not given.
+        lasts_s: Its duration, recovery included; the table's if not given.
+        magnitude: Its magnitude; the table's if not given.
+        is_logged: Whether it has events; as in the table if not given.
     """
     instances = _instances(layout, fault, target)
     amount = fault.magnitude if magnitude is None else magnitude
@@ -178,7 +189,7 @@ def _jobs(
     if fault.scope is FaultScope.LINK:
         return (links[0].job,) if links[0].job >= 0 else ()
     if fault.effect is Effect.SPLIT:
-        # Only a job on both sides needs what is lost.
+        # Only a job on both sides needs the lost links.
         return tuple(sorted({job for job in owners[:2] if job >= 0 and job in owners[2:]}))
     return tuple(sorted({job for job in owners if job >= 0}))
 
@@ -188,15 +199,15 @@ def _between_racks(
 ) -> tuple[SlowLink, ...]:
     """Return the Z links from instance 1 to 2 and from 3 to 0 of an UltraServer."""
     found = []
-    for place, direction in ((1, Z_NEXT), (0, Z_PREV)):
-        first = int(layout.chip_start[instances[place]])
-        last = int(layout.chip_start[instances[place] + 1])
+    for member, direction in ((1, Z_NEXT), (0, Z_PREV)):
+        first = int(layout.chip_start[instances[member]])
+        last = int(layout.chip_start[instances[member] + 1])
         found += [SlowLink.of(layout, placement, chip, direction, capacity) for chip in range(first, last)]
     return tuple(found)
 
 
-def concerns(incident: Incident, instance: int) -> bool:
-    """Say whether new hardware in an instance's place ends an incident."""
+def is_on_hardware(incident: Incident, instance: int) -> bool:
+    """Return whether an incident is on an instance's own hardware, so that new hardware ends it."""
     return instance in incident.instances and incident.fault.scope in {
         FaultScope.CHIP,
         FaultScope.LINK,
@@ -205,11 +216,11 @@ def concerns(incident: Incident, instance: int) -> bool:
 
 
 def cures(recovery: Recovery, other: Incident, instance: int) -> bool:
-    """Say whether what a recovery does to an instance ends another incident that is there.
+    """Return whether the recovery of an instance also ends another incident on it.
 
-    New hardware ends all that is wrong with the old; a reboot also loads the driver and starts the agent.
+    New hardware ends every fault of the old; a reboot also loads the driver and starts the agent.
     """
-    if not concerns(other, instance):
+    if not is_on_hardware(other, instance):
         return False
     if recovery is Recovery.REPLACE:
         return True
@@ -220,6 +231,6 @@ def cures(recovery: Recovery, other: Incident, instance: int) -> bool:
     return recovery is Recovery.RELOAD and other.fault.recovery is Recovery.RELOAD
 
 
-def reacts(incident: Incident) -> Halt:
-    """Return what an incident does to its jobs when it begins."""
+def initial_halt(incident: Incident) -> Halt:
+    """Return the state of an incident's jobs after its begin."""
     return {Reaction.HANG: Halt.HANG, Reaction.CRASH: Halt.DOWN}.get(incident.fault.reaction, Halt.NONE)

@@ -1,12 +1,11 @@
-"""Faults that come by themselves: Poisson processes at the table's rates, drawn for fixed stretches of simulated time.
+"""Random faults: Poisson processes at the table's rates, drawn for fixed stretches of simulated time.
 
-A draw belongs to a stretch, never to a tick, so that the same faults come whatever a tick's length or the sharding. It
-also belongs to the fault's name, so that a new row in the table leaves what the others do with a seed alone.
+A draw belongs to a stretch, never to a tick, so that the same faults occur for any length of ticks and any sharding. It
+also belongs to the fault's name, so that a new row in the table does not change the other faults of a seed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from trnfleet.domain.faults import FAULTS, Fault, FaultScope
 from trnfleet.errors import ConfigError
-from trnfleet.sim.rng import Stream
+from trnfleet.sim.rng import Stream, part_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,19 +34,19 @@ _SECONDS_A_DAY = 86_400.0
 
 
 class RandomFault(NamedTuple):
-    """A fault that comes by itself."""
+    """A fault drawn at its rate."""
 
     time_s: float
     fault: Fault
-    place: int
-    """A random word of 64 bits that says where."""
+    word: int
+    """A random word of 64 bits, which decides the target."""
 
 
 class RandomFaults:
-    """Draws a fleet's faults, stretch after stretch."""
+    """The random faults of a fleet, drawn stretch after stretch."""
 
     def __init__(self, rng: Rng, rates: Rates | None, chips: int) -> None:
-        """Take the rates.
+        """Prepare a process for each fault of the table that has a rate and is chosen.
 
         Raises:
             ConfigError: the acceleration gives more faults than a stretch can hold.
@@ -72,11 +71,11 @@ class RandomFaults:
                     f"{STRETCH_S:g} s on {chips:,} chips; at most {most:.3g}"
                 )
             self._processes.append((fault, _steps(mean)))
-            self._parts.append(_part_of(fault.name))
+            self._parts.append(part_of(fault.name))
         self._least = np.array([steps[0] for _, steps in self._processes])
 
     def until(self, end_s: float) -> list[RandomFault]:
-        """Return what comes in the stretches that begin before `end_s` and were not drawn yet, in order of time."""
+        """Return the faults of the stretches that begin before `end_s` and were not drawn yet, in order of time."""
         if not self._processes:
             return []
         drawn: list[RandomFault] = []
@@ -96,7 +95,7 @@ class RandomFaults:
                         RandomFault((self._next + stretch + inside) * STRETCH_S, fault, own[2 + 2 * event])
                     )
             self._next = block * STRETCHES + last
-        return sorted(drawn, key=lambda wear: wear.time_s)
+        return sorted(drawn, key=lambda each: each.time_s)
 
     def _block(self, number: int) -> NDArray[np.uint64]:
         """Return the words of a block of stretches: shape (stretches, processes, words)."""
@@ -106,11 +105,6 @@ class RandomFaults:
             words = [self._rng.words(Stream.WEAR, number, count, part) for part in self._parts]
             self._words = np.stack([each.reshape(STRETCHES, _WORDS) for each in words], axis=1)
         return self._words
-
-
-def _part_of(name: str) -> int:
-    """Return the part of the stream of wear that a fault's draws are, the same whatever else is in the table."""
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
 
 
 def _steps(mean: float) -> list[float]:

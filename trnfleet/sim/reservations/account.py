@@ -13,7 +13,6 @@ import numpy as np
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import STANDALONE, Level
-from trnfleet.domain.faults import Effect
 from trnfleet.domain.fleet import instances_of
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.reservations import rules
@@ -184,17 +183,17 @@ class CapacityAccount:
 
     def _report_health(self, incidents: Iterable[Incident]) -> None:
         """Tell the ledger which blocks lack instances or links by now."""
-        ill = [each for each in incidents if each.is_out or _cuts(each)]
+        ill = [each for each in incidents if each.is_down or each.cuts_links]
         marks = frozenset(map(id, ill))
         if not ill and not self._ill:
             return
         self._ill = marks
-        down = {instance for each in ill if each.is_out for instance in each.instances}
+        down = {instance for each in ill if each.is_down for instance in each.instances}
         for block in list(self.ledger.blocks.values()):
             if block.state not in {BlockState.ACTIVE, BlockState.UNAVAILABLE}:
                 continue
             members = frozenset(block.places)
-            impaired = any(_cuts(each) and members.issuperset(each.instances) for each in ill)
+            impaired = any(each.cuts_links and members.issuperset(each.instances) for each in ill)
             self._tell(self.ledger.report_health(block.id, len(members & down), impaired=impaired))
 
 
@@ -215,13 +214,6 @@ def _spans(layout: Layout, block: Block) -> Iterator[str]:
     if block.offering.ultraserver_type is None:
         return spans_of(layout, block.places)
     return iter([layout.instances[block.places[0]].rpartition("/")[0]])
-
-
-def _cuts(incident: Incident) -> bool:
-    """Say whether an incident takes links between or within instances away altogether."""
-    effect = incident.fault.effect
-    is_cut = effect is Effect.SPLIT or (effect is Effect.LINK_CAPACITY and incident.magnitude <= 0.0)
-    return incident.is_open and is_cut
 
 
 def _members(layout: Layout, number: int, entry: BlockEntry) -> tuple[int, ...]:

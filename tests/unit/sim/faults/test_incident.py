@@ -7,7 +7,7 @@ from support.sim.small_fleet import IDLE, SERVE, TRAIN, SmallFleet
 
 from trnfleet.domain.faults import FAULTS, Recovery
 from trnfleet.domain.targets import resolve
-from trnfleet.sim.faults.incident import Step, concerns, cures, make, reacts
+from trnfleet.sim.faults.incident import Step, cures, initial_halt, is_on_hardware, make_incident
 from trnfleet.sim.jobs.slowdown import Halt
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def incident(
     magnitude: float | None = None,
 ) -> Incident:
     (found,) = resolve(TROUBLE.layout, FAULTS[fault], target, lambda count, _: list(range(count)))
-    return make(
+    return make_incident(
         TROUBLE.layout, TROUBLE.placement, FAULTS[fault], found, begins_s, lasts_s=lasts_s, magnitude=magnitude
     )  # fmt: skip  # one line an idea
 
@@ -113,21 +113,21 @@ def test_a_split_takes_every_link_between_the_racks() -> None:
 
 def test_hangs_and_crashes_stop_a_job_and_others_do_not() -> None:
     """What a fault does to its job at once."""
-    assert reacts(incident("hang_compute", CHIP)) is Halt.HANG
-    assert reacts(incident("runtime_crash", CHIP)) is Halt.DOWN
-    assert reacts(incident("link_down", f"{CHIP}:east")) is Halt.NONE
-    assert reacts(incident("instance_retirement", INSTANCE)) is Halt.NONE
+    assert initial_halt(incident("hang_compute", CHIP)) is Halt.HANG
+    assert initial_halt(incident("runtime_crash", CHIP)) is Halt.DOWN
+    assert initial_halt(incident("link_down", f"{CHIP}:east")) is Halt.NONE
+    assert initial_halt(incident("instance_retirement", INSTANCE)) is Halt.NONE
 
 
 def test_only_what_sits_in_an_instance_goes_with_it() -> None:
     """A chip's and an instance's faults do, a rack's heat and a file system do not; a cable has two instances."""
     here, next_to_it = TROUBLE.row(INSTANCE), TROUBLE.row(f"{TRAIN}/trn2u-0001-3")
-    assert concerns(incident("straggler", CHIP), here)
-    assert not concerns(incident("straggler", CHIP), next_to_it)
-    assert concerns(incident("z_link_down", f"{CHIP}:z_next"), next_to_it)
-    assert concerns(incident("agent_silent", INSTANCE), here)
+    assert is_on_hardware(incident("straggler", CHIP), here)
+    assert not is_on_hardware(incident("straggler", CHIP), next_to_it)
+    assert is_on_hardware(incident("z_link_down", f"{CHIP}:z_next"), next_to_it)
+    assert is_on_hardware(incident("agent_silent", INSTANCE), here)
     for fault, target in (("rack_overheat", INSTANCE), ("storage_slow", "c"), ("ultraserver_split", TRAIN)):
-        assert not concerns(incident(fault, target), here)
+        assert not is_on_hardware(incident(fault, target), here)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ MEMBER, SERVER, IDLE = "c/us-0001/trn2u-0001-2", "c/standalone/trn2-0001", "c/st
 
 
 @pytest.fixture
-def make(make_engine: Callable[..., Engine], training: Job, inference: Job) -> Callable[[], Engine]:
+def make_incident(make_engine: Callable[..., Engine], training: Job, inference: Job) -> Callable[[], Engine]:
     """Return a maker of a fleet: an UltraServer that trains, an instance that serves with four replicas, an idle one."""
     return lambda: make_engine(
         training(on=["c/us-0001"], startup_s=STARTUP_S, checkpoint_every_steps=5),
@@ -35,8 +35,8 @@ def make(make_engine: Callable[..., Engine], training: Job, inference: Job) -> C
 
 
 @pytest.fixture
-def engine(make: Callable[[], Engine]) -> Engine:
-    return make()
+def engine(make_incident: Callable[[], Engine]) -> Engine:
+    return make_incident()
 
 
 def target_of(name: str, instance: str) -> str:
@@ -90,22 +90,22 @@ def test_a_training_job_comes_back_from_every_fault(engine: Engine, name: str) -
         assert tick.figures["steps_lost"][TRAINING] == 0
     incidents = engine.incidents
     assert not incidents.active()
-    assert not incidents.apart
+    assert not incidents.effects.apart
     assert not engine.silent.any()
-    assert not incidents.inlet_delta_c.any()
-    assert (incidents.cap_share == 1.0).all()
+    assert not incidents.effects.instances.inlet_delta_c.any()
+    assert (incidents.effects.instances.cap_share == 1.0).all()
     assert not engine.columns["health"].any()
     links = engine.layout.links_mask[engine.layout.instance_of_chip]
     assert np.array_equal(engine.columns["links_up"], links)
     for pace in ("compute", "link", "efa", "storage", "capacity", "cohort"):
-        assert (getattr(incidents.slowdowns, pace) == 1.0).all(), pace
-    assert not incidents.slowdowns.halt.any()
+        assert (getattr(incidents.effects.slowdowns, pace) == 1.0).all(), pace
+    assert not incidents.effects.slowdowns.halt.any()
 
 
 @pytest.mark.parametrize("name", ON_ONE_INSTANCE)
-def test_a_serving_job_is_never_stopped(make: Callable[[], Engine], name: str) -> None:
+def test_a_serving_job_is_never_stopped(make_incident: Callable[[], Engine], name: str) -> None:
     """It serves with what is left of its replicas, is told of nothing, and has all its throughput in the end."""
-    engine, healthy = make(), make()
+    engine, healthy = make_incident(), make_incident()
     go(engine, 60.0)
     engine.inject(name, target_of(name, SERVER))
     states, names = go(engine, over_s(name))

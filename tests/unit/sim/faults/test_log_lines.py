@@ -7,7 +7,7 @@ from trnfleet.domain.faults import FAULTS, Reaction
 from trnfleet.domain.severity import Severity
 from trnfleet.domain.targets import resolve
 from trnfleet.sim.events import SimEvent
-from trnfleet.sim.faults.incident import Incident, Step, make
+from trnfleet.sim.faults.incident import Incident, Step, make_incident
 from trnfleet.sim.faults.log_lines import LogWriter
 from trnfleet.sim.ids import ec2_id, serial_number
 from trnfleet.sim.rng import Rng
@@ -21,7 +21,7 @@ WRITER = LogWriter(FLEET.layout, ("train", "serve"), RNG)
 
 def incident(fault: str, target: str = CHIP) -> Incident:
     (found,) = resolve(FLEET.layout, FAULTS[fault], target, lambda count, _: list(range(count)))
-    return make(FLEET.layout, FLEET.placement, FAULTS[fault], found, 100.0)
+    return make_incident(FLEET.layout, FLEET.placement, FAULTS[fault], found, 100.0)
 
 
 def steps(each: Incident, generation: int = 0) -> list[SimEvent]:
@@ -111,17 +111,17 @@ def test_each_fault_is_told_by_who_would_know(fault: str, target: str, source: s
 
 def test_a_recovery_is_told_step_by_step() -> None:
     """Noticed, quarantined, drained, replaced by a new EC2 id, returned: of the instance, by operators and EC2."""
-    told = steps(incident("sram_uncorrectable"), generation=1)
-    assert [(event.time_s, event.name, event.source) for event in told] == [
+    events = steps(incident("sram_uncorrectable"), generation=1)
+    assert [(event.time_s, event.name, event.source) for event in events] == [
         (115.0, "fault_detected", "operator"),
         (120.0, "instance_quarantined", "operator"),
         (135.0, "instance_drained", "operator"),
         (435.0, "instance_replaced", "ec2"),
         (495.0, "instance_returned", "operator"),
     ]
-    assert {event.path for event in told} == {INSTANCE}
-    assert {event.severity for event in told} == {Severity.INFO}
-    assert told[3].text == f"{INSTANCE} is replaced by {ec2_id(RNG, INSTANCE, 1)}"
+    assert {event.path for event in events} == {INSTANCE}
+    assert {event.severity for event in events} == {Severity.INFO}
+    assert events[3].text == f"{INSTANCE} is replaced by {ec2_id(RNG, INSTANCE, 1)}"
 
 
 @pytest.mark.parametrize(

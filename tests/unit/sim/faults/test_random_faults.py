@@ -92,8 +92,8 @@ def test_each_fault_has_a_place_of_its_own() -> None:
     found = process(0.99 * highest, only=("ecc_corrected_storm",)).until(DAY_S)
     stretches = Counter(int(wear.time_s // STRETCH_S) for wear in found)
     assert max(stretches.values()) > 2
-    assert len({wear.place for wear in found}) == len({wear.time_s for wear in found}) == len(found)
-    places = np.array([wear.place % 16_384 for wear in found])
+    assert len({wear.word for wear in found}) == len({wear.time_s for wear in found}) == len(found)
+    places = np.array([wear.word % 16_384 for wear in found])
     assert places.mean() == pytest.approx(16_384 / 2, rel=0.03)
 
 
@@ -126,7 +126,7 @@ def test_a_new_fault_leaves_the_others_alone(is_first: bool, monkeypatch: pytest
 def test_what_a_seed_brings_stays() -> None:
     """The first faults of a seed, with their times and places: what a recorded run was made of does not change."""
     first = process(2_000.0, seed=7).until(3_600.0)[:3]
-    assert [(round(wear.time_s, 3), wear.fault.name, wear.place % 16_384) for wear in first] == [
+    assert [(round(wear.time_s, 3), wear.fault.name, wear.word % 16_384) for wear in first] == [
         (2.489, "ecc_corrected_storm", 12_554),
         (2.593, "nic_down", 4_949),
         (3.831, "link_degraded", 3_872),
@@ -156,20 +156,20 @@ def test_wear_hits_what_the_fleet_has_and_heals() -> None:
     fine, coarse = SmallFleet(rates=rates), SmallFleet(rates=rates)
     fine.go(3_000.0, 5.0)
     coarse.go(3_000.0, 500.0)
-    assert fine.told == coarse.told
-    assert len({event.name for event in fine.told}) > 5
+    assert fine.events == coarse.events
+    assert len({event.name for event in fine.events}) > 5
     assert {each.address for each in fine.incidents.active()} == {
         each.address for each in coarse.incidents.active()
     }
-    for event in fine.told:
+    for event in fine.events:
         assert fine.layout.find(event.path) is not None, event.path
 
 
 def test_wear_of_a_jobs_own_faults_spares_idle_chips() -> None:
     """A runtime that does not run does not crash: nothing is told of it."""
-    trouble = SmallFleet(rates={"acceleration": 300_000.0, "only": ["runtime_crash", "hang_collectives"]})
-    trouble.go(10_000.0, 100.0)
-    crashed = [event for event in trouble.told if event.name in {"runtime_crash", "hang_collectives"}]
+    fleet = SmallFleet(rates={"acceleration": 300_000.0, "only": ["runtime_crash", "hang_collectives"]})
+    fleet.go(10_000.0, 100.0)
+    crashed = [event for event in fleet.events if event.name in {"runtime_crash", "hang_collectives"}]
     assert len(crashed) > 20
     assert all(event.job for event in crashed)
-    assert not any("standalone" in event.path for event in trouble.told)
+    assert not any("standalone" in event.path for event in fleet.events)

@@ -53,35 +53,35 @@ def over_s(name: str) -> float:
 @pytest.mark.parametrize("name", PHYSICAL)
 def test_every_fault_shows_and_then_all_is_as_before(name: str, place: str) -> None:
     """From its begin to just before its end something is there; at its end nothing is left but counters."""
-    trouble = SmallFleet(entry(name, target_of(name, place)))
-    trouble.go(BEGIN_S)
-    assert trouble.incidents.active(), "it begins at its instant"
-    assert not trouble.columns["health"].any()
-    trouble.go(BEGIN_S + 5.0)
+    fleet = SmallFleet(entry(name, target_of(name, place)))
+    fleet.go(BEGIN_S)
+    assert fleet.incidents.active(), "it begins at its instant"
+    assert not fleet.columns["health"].any()
+    fleet.go(BEGIN_S + 5.0)
     fault = FAULTS[name]
-    assert bool(trouble.columns["health"].any()) == bool(fault.health)
+    assert bool(fleet.columns["health"].any()) == bool(fault.health)
     # What hangs has not failed before it times out.
     has_failed = fault.reaction is not Reaction.HANG
     for count in fault.counts:
-        assert trouble.columns[count.metric].sum() == has_failed * count.at_once + 5.0 * count.per_s
-    trouble.go(over_s(name) - 0.5)
-    assert trouble.incidents.active()
-    trouble.go(over_s(name) + 1.0)
-    assert trouble.is_well()
-    assert bool(trouble.told) == fault.is_logged
+        assert fleet.columns[count.metric].sum() == has_failed * count.at_once + 5.0 * count.per_s
+    fleet.go(over_s(name) - 0.5)
+    assert fleet.incidents.active()
+    fleet.go(over_s(name) + 1.0)
+    assert fleet.is_well()
+    assert bool(fleet.events) == fault.is_logged
 
 
 @pytest.mark.parametrize("name", RECOVERING)
 def test_nothing_recovers_at_once(name: str) -> None:
     """A job that a fault has stopped stands still until the last step, each of which comes at its time."""
     fault = FAULTS[name]
-    trouble = SmallFleet(entry(name))
+    fleet = SmallFleet(entry(name))
     seen: list[tuple[float, int]] = []
-    while trouble.at_s < over_s(name) + 2.0:
-        trouble.go(trouble.at_s + 1.0)
-        halt = int(trouble.incidents.slowdowns.halt[TRAINING])
+    while fleet.at_s < over_s(name) + 2.0:
+        fleet.go(fleet.at_s + 1.0)
+        halt = int(fleet.effects.slowdowns.halt[TRAINING])
         if not seen or seen[-1][1] != halt:
-            seen.append((trouble.at_s, halt))
+            seen.append((fleet.at_s, halt))
     assert seen[0] == (1.0, Halt.NONE)
     if fault.reaction in {Reaction.CRASH, Reaction.HANG}:
         assert seen[1][0] == BEGIN_S
@@ -94,30 +94,30 @@ def test_nothing_recovers_at_once(name: str) -> None:
 
 def test_a_replacement_goes_step_by_step() -> None:
     """Failed, noticed, quarantined, drained, replaced, returned: the job waits without the instance that it needs."""
-    trouble = SmallFleet(entry("hbm_uncorrectable"))
-    chip, instance = (trouble.row(f"{TRAIN}/trn2u-0001-2/chip05"), trouble.row(f"{TRAIN}/trn2u-0001-2"))
+    fleet = SmallFleet(entry("hbm_uncorrectable"))
+    chip, instance = (fleet.row(f"{TRAIN}/trn2u-0001-2/chip05"), fleet.row(f"{TRAIN}/trn2u-0001-2"))
     stages = FAULTS["hbm_uncorrectable"].stages
-    incidents = trouble.incidents
-    trouble.go(BEGIN_S + 1.0)
-    assert incidents.slowdowns.halt[TRAINING] == Halt.DOWN
-    assert trouble.columns["mem_ecc_uncorrected"][chip] == 1
-    assert not incidents.silent.any()
+    incidents = fleet.incidents
+    fleet.go(BEGIN_S + 1.0)
+    assert incidents.effects.slowdowns.halt[TRAINING] == Halt.DOWN
+    assert fleet.columns["mem_ecc_uncorrected"][chip] == 1
+    assert not incidents.effects.instances.silent.any()
     drained_s = BEGIN_S + stages.detect_s + stages.quarantine_s + stages.drain_s
-    trouble.go(drained_s - 0.5)
-    assert incidents.slowdowns.halt[TRAINING] == Halt.DOWN
-    trouble.go(drained_s)
-    assert incidents.slowdowns.halt[TRAINING] == Halt.WAITING
-    assert np.flatnonzero(incidents.silent).tolist() == [instance]
-    trouble.go(drained_s + stages.mend_s)
-    assert not incidents.silent.any()
+    fleet.go(drained_s - 0.5)
+    assert incidents.effects.slowdowns.halt[TRAINING] == Halt.DOWN
+    fleet.go(drained_s)
+    assert incidents.effects.slowdowns.halt[TRAINING] == Halt.WAITING
+    assert np.flatnonzero(incidents.effects.instances.silent).tolist() == [instance]
+    fleet.go(drained_s + stages.mend_s)
+    assert not incidents.effects.instances.silent.any()
     assert incidents.generation[instance] == incidents.boots[instance] == 1
     assert incidents.generation.sum() == 1
-    assert incidents.slowdowns.halt[TRAINING] == Halt.WAITING, "not before its checks"
-    trouble.go(drained_s + stages.mend_s + stages.return_s)
-    assert incidents.slowdowns.halt[TRAINING] == Halt.NONE
-    trouble.go(trouble.at_s + 1.0)
-    assert trouble.columns["mem_ecc_uncorrected"][chip] == 0, "another chip, which has counted nothing"
-    times = {event.name: event.time_s for event in trouble.told}
+    assert incidents.effects.slowdowns.halt[TRAINING] == Halt.WAITING, "not before its checks"
+    fleet.go(drained_s + stages.mend_s + stages.return_s)
+    assert incidents.effects.slowdowns.halt[TRAINING] == Halt.NONE
+    fleet.go(fleet.at_s + 1.0)
+    assert fleet.columns["mem_ecc_uncorrected"][chip] == 0, "another chip, which has counted nothing"
+    times = {event.name: event.time_s for event in fleet.events}
     assert list(times) == [
         "hbm_uncorrectable",
         "execution_failed",
@@ -129,148 +129,146 @@ def test_a_replacement_goes_step_by_step() -> None:
     ]
     assert list(times.values()) == sorted(times.values())
     assert times["instance_drained"] == drained_s
-    assert {event.source for event in trouble.told} == {"hardware", "runtime", "operator", "ec2"}
+    assert {event.source for event in fleet.events} == {"hardware", "runtime", "operator", "ec2"}
 
 
 def test_a_rebooted_instance_is_the_same_one() -> None:
     """It is silent while it boots, keeps its EC2 id and its counters, and has booted once more."""
-    trouble = SmallFleet(entry("firmware_heartbeat_lost"), entry("ecc_corrected_storm", at=1.0, lasts=4.0))
-    chip = trouble.row(f"{TRAIN}/trn2u-0001-2/chip05")
-    trouble.go(BEGIN_S + 100.0)
-    assert trouble.incidents.silent.sum() == 1
-    trouble.go(over_s("firmware_heartbeat_lost"))
-    assert trouble.incidents.boots.sum() == 1
-    assert not trouble.incidents.generation.any()
-    assert trouble.columns["mem_ecc_corrected"][chip] == 48
+    fleet = SmallFleet(entry("firmware_heartbeat_lost"), entry("ecc_corrected_storm", at=1.0, lasts=4.0))
+    chip = fleet.row(f"{TRAIN}/trn2u-0001-2/chip05")
+    fleet.go(BEGIN_S + 100.0)
+    assert fleet.effects.instances.silent.sum() == 1
+    fleet.go(over_s("firmware_heartbeat_lost"))
+    assert fleet.incidents.boots.sum() == 1
+    assert not fleet.incidents.generation.any()
+    assert fleet.columns["mem_ecc_corrected"][chip] == 48
 
 
 def test_a_watchdog_ends_a_hang() -> None:
     """A hung job hangs until it is noticed, is then stopped, and starts again; no instance is touched."""
-    trouble = SmallFleet(entry("hang_collectives"))
+    fleet = SmallFleet(entry("hang_collectives"))
     stages = FAULTS["hang_collectives"].stages
-    trouble.go(BEGIN_S + stages.detect_s - 0.5)
-    assert trouble.incidents.slowdowns.halt.tolist() == [Halt.HANG, Halt.NONE]
-    trouble.go(BEGIN_S + stages.detect_s)
-    assert trouble.incidents.slowdowns.halt.tolist() == [Halt.DOWN, Halt.NONE]
-    trouble.go(over_s("hang_collectives"))
-    assert trouble.incidents.slowdowns.halt.tolist() == [Halt.NONE, Halt.NONE]
-    assert not trouble.incidents.boots.any()
-    assert trouble.told[0].nrt == 1200
-    assert trouble.told[0].job == "train"
+    fleet.go(BEGIN_S + stages.detect_s - 0.5)
+    assert fleet.effects.slowdowns.halt.tolist() == [Halt.HANG, Halt.NONE]
+    fleet.go(BEGIN_S + stages.detect_s)
+    assert fleet.effects.slowdowns.halt.tolist() == [Halt.DOWN, Halt.NONE]
+    fleet.go(over_s("hang_collectives"))
+    assert fleet.effects.slowdowns.halt.tolist() == [Halt.NONE, Halt.NONE]
+    assert not fleet.incidents.boots.any()
+    assert fleet.events[0].nrt == 1200
+    assert fleet.events[0].job == "train"
 
 
 @pytest.mark.parametrize(("name", "errors"), [("hang_compute", 1), ("hang_collectives", 0)])
 def test_a_hang_is_told_of_when_it_times_out(name: str, errors: int) -> None:
     """Published: executions time out after 30 s (nrt-troubleshoot); before that no log says a word and none has failed."""
-    trouble = SmallFleet(entry(name))
-    trouble.go(BEGIN_S + 29.5)
-    assert trouble.told == []
-    assert trouble.columns["exec_errors"].sum() == 0
-    assert trouble.incidents.slowdowns.halt[TRAINING] == Halt.HANG
-    trouble.go(BEGIN_S + 30.0)
-    assert [(event.time_s, event.name, event.nrt) for event in trouble.told] == [
+    fleet = SmallFleet(entry(name))
+    fleet.go(BEGIN_S + 29.5)
+    assert fleet.events == []
+    assert fleet.columns["exec_errors"].sum() == 0
+    assert fleet.effects.slowdowns.halt[TRAINING] == Halt.HANG
+    fleet.go(BEGIN_S + 30.0)
+    assert [(event.time_s, event.name, event.nrt) for event in fleet.events] == [
         (BEGIN_S + 30.0, name, FAULTS[name].nrt),
         (BEGIN_S + 30.0, "fault_detected", None),
     ]
-    assert trouble.incidents.slowdowns.halt[TRAINING] == Halt.DOWN
-    trouble.go(BEGIN_S + 31.0)
-    assert trouble.columns["exec_errors"].sum() == errors
+    assert fleet.effects.slowdowns.halt[TRAINING] == Halt.DOWN
+    fleet.go(BEGIN_S + 31.0)
+    assert fleet.columns["exec_errors"].sum() == errors
 
 
 def test_a_drained_instance_stops_all_its_replicas() -> None:
     """One chip stops its own replica of four chips; its instance, once drained, all four that run on it."""
-    trouble = SmallFleet(
-        entry("hbm_uncorrectable", target_of("hbm_uncorrectable", SERVE)), chips_per_replica=4
-    )
+    fleet = SmallFleet(entry("hbm_uncorrectable", target_of("hbm_uncorrectable", SERVE)), chips_per_replica=4)
     stages = FAULTS["hbm_uncorrectable"].stages
     drained_s = BEGIN_S + stages.detect_s + stages.quarantine_s + stages.drain_s
-    trouble.go(drained_s - 1.0)
-    assert trouble.incidents.slowdowns.capacity[SERVING] == pytest.approx(1 - 0.98 / 16)
+    fleet.go(drained_s - 1.0)
+    assert fleet.effects.slowdowns.capacity[SERVING] == pytest.approx(1 - 0.98 / 16)
     for until_s in (drained_s, drained_s + stages.mend_s, over_s("hbm_uncorrectable") - 1.0):
-        trouble.go(until_s)
-        assert trouble.incidents.slowdowns.capacity[SERVING] == pytest.approx(1 - 0.98 / 4)
-    trouble.go(over_s("hbm_uncorrectable") + 1.0)
-    assert trouble.is_well()
+        fleet.go(until_s)
+        assert fleet.effects.slowdowns.capacity[SERVING] == pytest.approx(1 - 0.98 / 4)
+    fleet.go(over_s("hbm_uncorrectable") + 1.0)
+    assert fleet.is_well()
 
 
 def test_a_retirement_lets_the_job_go_on_until_it_is_drained() -> None:
     """The notice alone stops nothing."""
-    trouble = SmallFleet(entry("instance_retirement"))
+    fleet = SmallFleet(entry("instance_retirement"))
     stages = FAULTS["instance_retirement"].stages
     drained_s = BEGIN_S + stages.detect_s + stages.quarantine_s + stages.drain_s
-    trouble.go(drained_s - 1.0)
-    assert trouble.incidents.slowdowns.halt[TRAINING] == Halt.NONE
-    trouble.go(drained_s + 1.0)
-    assert trouble.incidents.slowdowns.halt[TRAINING] == Halt.WAITING
+    fleet.go(drained_s - 1.0)
+    assert fleet.effects.slowdowns.halt[TRAINING] == Halt.NONE
+    fleet.go(drained_s + 1.0)
+    assert fleet.effects.slowdowns.halt[TRAINING] == Halt.WAITING
 
 
 def test_a_repair_may_be_asked_to_take_another_time() -> None:
     """`for` stretches all steps alike, until all is as it was."""
-    trouble = SmallFleet(entry("hbm_uncorrectable", lasts=79.0))
+    fleet = SmallFleet(entry("hbm_uncorrectable", lasts=79.0))
     scale = 79.0 / FAULTS["hbm_uncorrectable"].stages.total_s
-    trouble.go(BEGIN_S + 78.0)
-    assert trouble.incidents.active()
-    trouble.go(BEGIN_S + 80.0)
-    assert trouble.is_well()
-    replaced = next(event for event in trouble.told if event.name == "instance_replaced")
+    fleet.go(BEGIN_S + 78.0)
+    assert fleet.incidents.active()
+    fleet.go(BEGIN_S + 80.0)
+    assert fleet.is_well()
+    replaced = next(event for event in fleet.events if event.name == "instance_replaced")
     assert replaced.time_s == pytest.approx(BEGIN_S + scale * (15.0 + 5.0 + 15.0 + 300.0))
 
 
 def test_a_serving_job_loses_a_replica_and_not_its_processes() -> None:
     """One of four replicas is out while its instance is; the job is never halted."""
-    trouble = SmallFleet(entry("sram_uncorrectable", target_of("sram_uncorrectable", SERVE)))
-    trouble.go(BEGIN_S + 100.0)
-    assert not trouble.incidents.slowdowns.halt.any()
-    assert trouble.incidents.slowdowns.capacity[SERVING] == pytest.approx(0.75, abs=0.01)
-    assert trouble.incidents.apart == {trouble.row(f"{SERVE}/trn2u-0002-2")}
+    fleet = SmallFleet(entry("sram_uncorrectable", target_of("sram_uncorrectable", SERVE)))
+    fleet.go(BEGIN_S + 100.0)
+    assert not fleet.effects.slowdowns.halt.any()
+    assert fleet.effects.slowdowns.capacity[SERVING] == pytest.approx(0.75, abs=0.01)
+    assert fleet.effects.apart == {fleet.row(f"{SERVE}/trn2u-0002-2")}
 
 
 @pytest.mark.parametrize(("chips_per_replica", "left"), [(16, 1.0), (32, 1.0), (64, 0.02)])
 def test_a_split_takes_only_replicas_that_reach_over_both_racks(chips_per_replica: int, left: float) -> None:
     """Instances 0 and 1 are in one rack, 2 and 3 in the other (the driver's election of node ids)."""
-    trouble = SmallFleet(entry("ultraserver_split", SERVE), chips_per_replica=chips_per_replica)
-    trouble.go(BEGIN_S + 5.0)
-    assert trouble.incidents.slowdowns.capacity[SERVING] == pytest.approx(left)
-    trouble.go(over_s("ultraserver_split") + 1.0)
-    assert trouble.is_well()
+    fleet = SmallFleet(entry("ultraserver_split", SERVE), chips_per_replica=chips_per_replica)
+    fleet.go(BEGIN_S + 5.0)
+    assert fleet.effects.slowdowns.capacity[SERVING] == pytest.approx(left)
+    fleet.go(over_s("ultraserver_split") + 1.0)
+    assert fleet.is_well()
 
 
 def test_nothing_happens_to_what_is_switched_off() -> None:
     """An instance that is down cannot fail; what it shares with others can."""
-    trouble = SmallFleet(
+    fleet = SmallFleet(
         entry("instance_reboot"),
         entry("hbm_uncorrectable", at=BEGIN_S + 20.0),
         entry("straggler", at=BEGIN_S + 20.0),
         entry("storage_slow", at=BEGIN_S + 20.0, lasts=30.0),
         entry("power_cap", at=BEGIN_S + 20.0, lasts=30.0),
     )
-    trouble.go(BEGIN_S + 25.0)
-    assert {each.fault.name for each in trouble.incidents.active()} == {
+    fleet.go(BEGIN_S + 25.0)
+    assert {each.fault.name for each in fleet.incidents.active()} == {
         "instance_reboot",
         "storage_slow",
         "power_cap",
     }
-    assert not trouble.columns["mem_ecc_uncorrected"].any()
-    trouble.go(over_s("instance_reboot") + 1.0)
-    assert trouble.is_well()
+    assert not fleet.columns["mem_ecc_uncorrected"].any()
+    fleet.go(over_s("instance_reboot") + 1.0)
+    assert fleet.is_well()
 
 
 def test_new_hardware_ends_what_was_wrong_with_the_old() -> None:
     """A straggler and a lost link go with the instance, and that is told; one elsewhere stays."""
-    trouble = SmallFleet(
+    fleet = SmallFleet(
         entry("straggler", f"{TRAIN}/trn2u-0001-2/chip07", lasts="1d"),
         entry("chip_throttle", f"{TRAIN}/trn2u-0001-2/chip08", lasts="1d"),
         entry("straggler", f"{TRAIN}/trn2u-0001-1/chip07", magnitude=50.0, lasts="1d"),
         entry("ecc_corrected_storm", f"{TRAIN}/trn2u-0001-2/chip07", lasts="1d"),
         entry("hbm_uncorrectable"),
     )
-    trouble.go(over_s("hbm_uncorrectable"))
-    assert [each.address for each in trouble.incidents.active()] == [f"{TRAIN}/trn2u-0001-1/chip07"]
-    assert trouble.incidents.slowdowns.compute[TRAINING] == 0.5
-    trouble.go(trouble.at_s + 600.0)
-    assert not trouble.columns["mem_ecc_corrected"].any()
-    over = [event for event in trouble.told if event.name == "fault_over"]
-    replaced = next(event for event in trouble.told if event.name == "instance_replaced")
+    fleet.go(over_s("hbm_uncorrectable"))
+    assert [each.address for each in fleet.incidents.active()] == [f"{TRAIN}/trn2u-0001-1/chip07"]
+    assert fleet.effects.slowdowns.compute[TRAINING] == 0.5
+    fleet.go(fleet.at_s + 600.0)
+    assert not fleet.columns["mem_ecc_corrected"].any()
+    over = [event for event in fleet.events if event.name == "fault_over"]
+    replaced = next(event for event in fleet.events if event.name == "instance_replaced")
     assert [(event.path, event.time_s) for event in over] == [
         (f"{TRAIN}/trn2u-0001-2/chip08", replaced.time_s)
     ]
@@ -278,73 +276,73 @@ def test_new_hardware_ends_what_was_wrong_with_the_old() -> None:
 
 def test_one_replacement_is_enough_for_many_chips() -> None:
     """Sixteen chips that fail at once are one instance's, which is replaced once."""
-    trouble = SmallFleet(entry("dma_abort", f"{TRAIN}/trn2u-0001-2/*"))
-    trouble.go(over_s("dma_abort") + 1.0)
-    assert trouble.is_well()
-    assert trouble.incidents.generation.max() == trouble.incidents.generation.sum() == 1
-    assert trouble.names().count("instance_replaced") == 1
+    fleet = SmallFleet(entry("dma_abort", f"{TRAIN}/trn2u-0001-2/*"))
+    fleet.go(over_s("dma_abort") + 1.0)
+    assert fleet.is_well()
+    assert fleet.incidents.generation.max() == fleet.incidents.generation.sum() == 1
+    assert fleet.names().count("instance_replaced") == 1
 
 
 def test_a_replaced_instance_can_fail_again() -> None:
     """However many failures took the old one down at a time, none of them still holds the new one for down."""
-    trouble = SmallFleet(
+    fleet = SmallFleet(
         *(entry("dma_abort", f"{TRAIN}/trn2u-0001-2/chip0{n}", at=BEGIN_S + n) for n in range(4))
     )
-    trouble.go(over_s("dma_abort") + 4.0)
-    assert trouble.is_well()
-    trouble.inject("straggler", f"{TRAIN}/trn2u-0001-2/chip00")
-    trouble.go(trouble.at_s + 1.0)
-    assert len(trouble.incidents.active()) == 1
+    fleet.go(over_s("dma_abort") + 4.0)
+    assert fleet.is_well()
+    fleet.inject("straggler", f"{TRAIN}/trn2u-0001-2/chip00")
+    fleet.go(fleet.at_s + 1.0)
+    assert len(fleet.incidents.active()) == 1
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "events"),
     [("firmware_heartbeat_lost", "instance_rebooted"), ("hbm_uncorrectable_repairable", "driver_reloaded")],
 )
-def test_one_reboot_or_reload_is_enough_for_many_chips(name: str, told: str) -> None:
+def test_one_reboot_or_reload_is_enough_for_many_chips(name: str, events: str) -> None:
     """Sixteen chips that need it at once get it once; other instances are none of it."""
-    trouble = SmallFleet(
+    fleet = SmallFleet(
         entry(name, f"{TRAIN}/trn2u-0001-2/*"), entry(name, f"{TRAIN}/trn2u-0001-3/chip00", at=12.0)
     )
-    trouble.go(over_s(name) + 3.0)
-    assert trouble.is_well()
-    assert trouble.names().count(told) == 2
-    assert trouble.incidents.boots.max() == (told == "instance_rebooted")
+    fleet.go(over_s(name) + 3.0)
+    assert fleet.is_well()
+    assert fleet.names().count(events) == 2
+    assert fleet.incidents.boots.max() == (events == "instance_rebooted")
 
 
 def test_a_reboot_starts_the_agent_again() -> None:
     """An agent that was silent speaks once its instance is back; a straggler is none the better for it."""
     silent = entry("agent_silent", at=1.0, lasts="1d")
     slow = entry("straggler", f"{TRAIN}/trn2u-0001-2/chip09", at=1.0, lasts="1d")
-    trouble = SmallFleet(silent, slow, entry("instance_reboot"))
-    trouble.go(BEGIN_S + FAULTS["instance_reboot"].stages.mend_s - 1.0)
-    assert trouble.incidents.silent.sum() == 1
-    trouble.go(over_s("instance_reboot") + 1.0)
-    assert not trouble.incidents.silent.any()
-    assert [each.fault.name for each in trouble.incidents.active()] == ["straggler"]
+    fleet = SmallFleet(silent, slow, entry("instance_reboot"))
+    fleet.go(BEGIN_S + FAULTS["instance_reboot"].stages.mend_s - 1.0)
+    assert fleet.effects.instances.silent.sum() == 1
+    fleet.go(over_s("instance_reboot") + 1.0)
+    assert not fleet.effects.instances.silent.any()
+    assert [each.fault.name for each in fleet.incidents.active()] == ["straggler"]
 
 
 @pytest.mark.parametrize("name", ["hbm_uncorrectable", "dma_abort", "hang_compute"])
 def test_an_idle_chip_fails_without_a_job(name: str) -> None:
     """Hardware shows its signature; no execution fails, and no job is told of."""
-    trouble = SmallFleet(entry(name, f"{IDLE}/trn2-0002/chip05"))
-    trouble.go(over_s(name) - 100.0)
-    assert not trouble.incidents.slowdowns.halt.any()
-    assert (trouble.incidents.slowdowns.capacity == 1.0).all()
-    assert not trouble.columns["exec_errors"].any()
-    assert all(event.job is None and event.nrt is None for event in trouble.told)
-    trouble.go(over_s(name) + 1.0)
-    assert trouble.is_well()
+    fleet = SmallFleet(entry(name, f"{IDLE}/trn2-0002/chip05"))
+    fleet.go(over_s(name) - 100.0)
+    assert not fleet.effects.slowdowns.halt.any()
+    assert (fleet.effects.slowdowns.capacity == 1.0).all()
+    assert not fleet.columns["exec_errors"].any()
+    assert all(event.job is None and event.nrt is None for event in fleet.events)
+    fleet.go(over_s(name) + 1.0)
+    assert fleet.is_well()
 
 
 @pytest.mark.parametrize("name", PHYSICAL)
 def test_every_word_of_it_has_room_in_a_message(name: str) -> None:
     """No event of a fault's life is longer than a message's text may be, at the longest of addresses."""
     cluster = "c" * 64
-    trouble = SmallFleet(entry(name, target_of(name).replace("c", cluster, 1)), cluster=cluster)
-    trouble.go(over_s(name) + 1.0)
-    assert bool(trouble.told) == FAULTS[name].is_logged
-    assert all(0 < len(event.text) <= DEFAULT_LIMITS.text_chars for event in trouble.told)
+    fleet = SmallFleet(entry(name, target_of(name).replace("c", cluster, 1)), cluster=cluster)
+    fleet.go(over_s(name) + 1.0)
+    assert bool(fleet.events) == FAULTS[name].is_logged
+    assert all(0 < len(event.text) <= DEFAULT_LIMITS.text_chars for event in fleet.events)
 
 
 HITS = st.lists(
@@ -366,18 +364,18 @@ def test_faults_that_overlap_leave_nothing_behind(
     hits: list[tuple[str, str, int, int, int | None]], window_s: float | None
 ) -> None:
     """Whatever comes upon whatever, and however long the windows are: in the end all is as before."""
-    trouble = SmallFleet(
+    fleet = SmallFleet(
         *(
             entry(name, target_of(name, ultraserver, place), at, lasts)
             for name, ultraserver, place, at, lasts in hits
         )
     )
-    trouble.go(5_000.0, window_s)
-    trouble.go(5_001.0)
-    assert trouble.is_well()
-    replaced = trouble.incidents.generation
-    assert (replaced <= trouble.incidents.boots).all()
-    assert [event.time_s for event in trouble.told] == sorted(event.time_s for event in trouble.told)
+    fleet.go(5_000.0, window_s)
+    fleet.go(5_001.0)
+    assert fleet.is_well()
+    replaced = fleet.incidents.generation
+    assert (replaced <= fleet.incidents.boots).all()
+    assert [event.time_s for event in fleet.events] == sorted(event.time_s for event in fleet.events)
 
 
 @settings(max_examples=100, deadline=None)
@@ -391,11 +389,9 @@ def test_what_happens_does_not_depend_on_the_windows(
     fine, coarse = SmallFleet(*entries), SmallFleet(*entries)
     fine.go(1_500.0, 5.0)
     coarse.go(1_500.0, 1_500.0)
-    assert fine.told == coarse.told
+    assert fine.events == coarse.events
     assert np.array_equal(fine.incidents.generation, coarse.incidents.generation)
     for name in ("mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_uncorrected", "exec_errors"):
         assert np.array_equal(fine.columns[name], coarse.columns[name]), name
     for name in ("compute", "link", "efa", "storage", "capacity", "halt"):
-        assert np.array_equal(
-            getattr(fine.incidents.slowdowns, name), getattr(coarse.incidents.slowdowns, name)
-        )
+        assert np.array_equal(getattr(fine.effects.slowdowns, name), getattr(coarse.effects.slowdowns, name))

@@ -61,9 +61,9 @@ def test_a_straggler_slows_all_chips_of_its_job_in_the_same_tick_and_no_other(
         inference(),
     ]
     chip = "c/us-0001/trn2u-0001-2/chip05"
-    trouble = {"stragglers": [{"chip": chip, "throttle_pct": 40.0, "from_s": float(START)}]}
+    fleet = {"stragglers": [{"chip": chip, "throttle_pct": 40.0, "from_s": float(START)}]}
     healthy = make_engine(*jobs, ultraservers=2)
-    hurt = make_engine(*jobs, ultraservers=2, **trouble)
+    hurt = make_engine(*jobs, ultraservers=2, **fleet)
     rows = slice(32, 96)
     for number in range(START + 30):
         good, bad = healthy.step(), hurt.step()
@@ -189,7 +189,7 @@ def test_a_link_that_is_down_is_seen_from_both_ends(
 
 
 @pytest.mark.parametrize(
-    ("trouble", "message"),
+    ("fleet", "message"),
     [
         (
             {"stragglers": [{"chip": "c/standalone/trn2-0009/chip00"}]},
@@ -225,11 +225,11 @@ def test_a_link_that_is_down_is_seen_from_both_ends(
     ],
 )
 def test_what_points_nowhere_or_overlaps_is_refused(
-    make_engine: Callable[..., Engine], trouble: dict[str, Any], message: str
+    make_engine: Callable[..., Engine], fleet: dict[str, Any], message: str
 ) -> None:
     """The message names the key, the value and the nearest address or the other entry."""
     with pytest.raises(ConfigError, match=message):
-        make_engine(**trouble)
+        make_engine(**fleet)
 
 
 def test_entries_that_follow_each_other_are_accepted(make_engine: Callable[..., Engine]) -> None:

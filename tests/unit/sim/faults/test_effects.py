@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.sim.small_fleet import IDLE, SERVE, SLOWDOWNS, TRAIN, SmallFleet
+
+from trnfleet.domain.faults import FAULTS, Effect, Fault, FaultScope
+from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
+from trnfleet.sim.faults.effects import DETOUR_PACE
+from trnfleet.sim.jobs.slowdown import Halt
+
+TRAINING, SERVING = 0, 1
+CHIP = f"{TRAIN}/trn2u-0001-2/chip05"
+INSTANCE = f"{TRAIN}/trn2u-0001-2"
+
+
+def entry(
+    fault: str, target: str = CHIP, at: float = 10.0, lasts: float | str | None = None, **rest: Any
+) -> dict[str, Any]:
+    return {"fault": fault, "target": target, "at": at, **({} if lasts is None else {"for": lasts}), **rest}
+
+
+def bits(*names: str) -> int:
+    return sum(1 << HEALTH_BITS.index(name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("fault", "target", "pace", "left"),
+    [
+        ("straggler", CHIP, "compute", 0.7),
+        ("chip_throttle", CHIP, "compute", 0.6),
+        ("link_degraded", f"{CHIP}:east", "link", 0.25),
+        ("link_down", f"{CHIP}:east", "link", DETOUR_PACE),
+        ("z_link_down", f"{CHIP}:z_next", "link", DETOUR_PACE),
+        ("efa_affinity_lost", INSTANCE, "efa", 0.086),
+        ("nic_down", INSTANCE, "efa", 15 / 16),
+        ("storage_slow", "c", "storage", 0.08),
+    ],
+)
+def test_a_fault_slows_its_job_in_its_own_way(fault: str, target: str, pace: str, left: float) -> None:
+    """One pace of the one job, and of no other; a synchronous job waits for its slowest part."""
+    fleet = SmallFleet(entry(fault, target))
+    fleet.go(11.0)
+    slowdowns = fleet.effects.slowdowns
+    for name in ("compute", "link", "efa", "storage", "capacity"):
+        expected = np.ones(2)
+        if name == pace:
+            expected[TRAINING] = left
+            if fault == "storage_slow":
+                expected[SERVING] = left
+        assert getattr(slowdowns, name) == pytest.approx(expected), name
+
+
+def test_faults_on_one_job_combine_by_the_worst() -> None:
+    """One that ends gives back only what the other does not take."""
+    fleet = SmallFleet(
+        entry("straggler", at=0, magnitude=20.0, lasts=30),
+        entry("straggler", f"{TRAIN}/trn2u-0001-0/chip01", at=10, magnitude=50.0, lasts=10),
+        entry("straggler", at=15, magnitude=20.0, lasts=30),
+    )
+    seen = []
+    for until_s in (5.0, 12.0, 17.0, 25.0, 35.0, 50.0):
+        fleet.go(until_s)
+        seen.append(float(fleet.effects.slowdowns.compute[TRAINING]))
+    assert seen == pytest.approx([0.8, 0.5, 0.5, 0.8, 0.8, 1.0])
+    assert fleet.is_well()
+
+
+def test_a_job_stands_still_for_the_worst_of_its_faults() -> None:
+    """A crash or a hang adds nothing where the job waits for an instance, and its restart does not start it."""
+    fleet = SmallFleet(
+        entry("instance_reboot", at=0, target=INSTANCE),
+        entry("runtime_crash", f"{TRAIN}/trn2u-0001-0/chip01", at=10),
+        entry("hang_collectives", f"{TRAIN}/trn2u-0001-0/chip02", at=11),
+    )
+    for until_s in (5.0, 12.0, 30.0, 100.0, 269.0):
+        fleet.go(until_s)
+        assert fleet.effects.slowdowns.halt[TRAINING] == Halt.WAITING
+    fleet.go(271.0)
+    assert fleet.is_well()
+
+
+def test_two_faults_on_one_link_do_not_mend_each_other() -> None:
+    """A link that is down twice, from either end, is down until both are repaired."""
+    fleet = SmallFleet(
+        entry("link_down", f"{TRAIN}/trn2u-0001-2/chip05:east", at=0, lasts=100),
+        entry("link_down", f"{TRAIN}/trn2u-0001-2/chip06:west", at=50, lasts=100),
+    )
+    rows = [fleet.row(f"{TRAIN}/trn2u-0001-2/chip0{number}") for number in (5, 6)]
+    for until_s in (20.0, 120.0):
+        fleet.go(until_s)
+        assert [int(fleet.columns["links_up"][row]) for row in rows] == [0b110111, 0b111011]
+        assert (fleet.columns["health"][rows] == bits("link_intraserver")).all()
+        assert np.count_nonzero(fleet.columns["health"]) == 2
+    fleet.go(151.0)
+    assert fleet.is_well()
+
+
+def test_a_split_takes_the_links_between_the_racks() -> None:
+    """32 Z links, from instance 1 to 2 and from 3 to 0, are down at both ends; the job over all 64 chips fails and waits."""
+    fleet = SmallFleet(entry("ultraserver_split", TRAIN))
+    fleet.go(15.0)
+    first = fleet.row(f"{TRAIN}/trn2u-0001-0/chip00")
+    up = fleet.columns["links_up"][first : first + 64].reshape(4, 16)
+    no_prev, no_next = 0b101111, 0b011111
+    assert (up == np.array([no_prev, no_next, no_prev, no_next])[:, None]).all()
+    assert (fleet.columns["health"][first : first + 64] == bits("link_interserver")).all()
+    assert fleet.effects.slowdowns.halt[TRAINING] == Halt.DOWN
+
+
+def test_a_rack_is_half_an_ultraserver() -> None:
+    """Two instances of four are in one rack (the driver's election of node ids); one that stands alone has its own."""
+    fleet = SmallFleet(
+        entry("rack_overheat", f"{TRAIN}/trn2u-0001-3", magnitude=20.0),
+        entry("rack_overheat", f"{TRAIN}/trn2u-0001-2", magnitude=15.0),
+        entry("power_cap", f"{SERVE}/trn2u-0002-0", magnitude=0.5),
+        entry("power_cap", f"{IDLE}/trn2-0001", magnitude=0.7),
+    )
+    fleet.go(11.0)
+    first, second = fleet.row(f"{TRAIN}/trn2u-0001-0"), fleet.row(f"{SERVE}/trn2u-0002-0")
+    assert fleet.effects.instances.inlet_delta_c[first : first + 4].tolist() == [0.0, 0.0, 20.0, 20.0]
+    assert np.count_nonzero(fleet.effects.instances.inlet_delta_c) == 2
+    assert fleet.effects.instances.cap_share[second : second + 4].tolist() == [0.5, 0.5, 1.0, 1.0]
+    assert fleet.effects.instances.cap_share[fleet.row(f"{IDLE}/trn2-0001")] == np.float32(0.7)
+
+
+def test_a_link_slows_only_the_replica_that_uses_it() -> None:
+    """Replicas of one instance do not use the Z link between two of them; they use their torus."""
+    cable = SmallFleet(entry("z_link_down", f"{SERVE}/trn2u-0002-1/chip05:z_next"))
+    cable.go(11.0)
+    assert cable.effects.slowdowns.capacity[SERVING] == 1.0
+    assert not cable.effects.apart
+    torus = SmallFleet(entry("link_down", f"{SERVE}/trn2u-0002-1/chip05:east"))
+    torus.go(11.0)
+    assert 0.95 < torus.effects.slowdowns.capacity[SERVING] < 1.0
+    assert torus.effects.apart == {torus.row(f"{SERVE}/trn2u-0002-1")}
+    wide = SmallFleet(entry("z_link_down", f"{SERVE}/trn2u-0002-1/chip05:z_next"), chips_per_replica=64)
+    wide.go(11.0)
+    assert wide.effects.slowdowns.capacity[SERVING] < 0.9
+    assert len(wide.effects.apart) == 4
+
+
+def test_health_and_throttling_are_marked_over_what_is_there() -> None:
+    """Throttling is the larger of both; health bits of two faults on a chip add up and go one by one."""
+    fleet = SmallFleet(
+        entry("hang_compute", f"{IDLE}/trn2-0001/chip03", at=0),
+        entry("hbm_uncorrectable_repairable", f"{IDLE}/trn2-0001/chip03", at=5),
+        entry("straggler", at=0, magnitude=30.0),
+        entry("chip_throttle", at=0, magnitude=40.0, lasts=20.0),
+    )
+    row = fleet.row(f"{IDLE}/trn2-0001/chip03")
+    fleet.go(10.0)
+    assert fleet.columns["health"][row] == bits("firmware_service_processor", "hbm")
+    throttle, slow = BY_NAME["throttle_pct"], fleet.row(CHIP)
+    assert throttle.decode(fleet.columns["throttle_pct"])[slow] == 40.0
+    fleet.columns["throttle_pct"][:] = throttle.code_of(90.0)
+    fleet.effects.mark(fleet.columns)
+    assert throttle.decode(fleet.columns["throttle_pct"])[slow] == 90.0
+    fleet.go(30.0)
+    assert throttle.decode(fleet.columns["throttle_pct"])[slow] == 30.0
+    stages = FAULTS["hbm_uncorrectable_repairable"].stages
+    fleet.go(5.0 + stages.total_s)
+    fleet.go(fleet.at_s + 1.0)
+    assert fleet.columns["health"][row] == bits("firmware_service_processor")
+
+
+@pytest.mark.parametrize("window_s", [0.05, 0.3, 1.0, 7.0, 200.0])
+def test_a_storm_counts_the_same_in_any_windows(window_s: float) -> None:
+    """12 corrected errors a second for 60 s are 720 on its chip, whatever the windows' length."""
+    fleet = SmallFleet(entry("ecc_corrected_storm", at=10.25, lasts=60.0))
+    fleet.go(200.0, window_s)
+    counted = fleet.columns["mem_ecc_corrected"]
+    assert counted[fleet.row(CHIP)] == counted.sum() == 720
+
+
+def test_what_fails_and_is_replaced_within_one_window_counts_nothing() -> None:
+    """The new chip's counters begin at 0; another instance's stay."""
+    fleet = SmallFleet(
+        entry("sram_uncorrectable"), entry("sram_uncorrectable", f"{TRAIN}/trn2u-0001-0/chip00", at=900.0)
+    )
+    fleet.go(910.0, 910.0)
+    assert fleet.columns["sram_ecc_uncorrected"].sum() == 1
+    assert fleet.columns["sram_ecc_uncorrected"][fleet.row(f"{TRAIN}/trn2u-0001-0/chip00")] == 1
+
+
+def test_loads_multiply_while_they_last() -> None:
+    """Two surges at a time multiply; the load of another job is its own."""
+    surge = {"job": "serve", "at": 10, "for": 20, "factor": 2.0}
+    fleet = SmallFleet(loads=[surge, {**surge, "at": 20, "factor": 1.5}])
+    seen = []
+    for until_s in (5.0, 10.0, 25.0, 35.0, 45.0):
+        fleet.go(until_s)
+        seen.append(fleet.effects.slowdowns.load.tolist())
+    assert seen == [[1.0, 1.0], [1.0, 2.0], [1.0, 3.0], [1.0, 1.5], [1.0, 1.0]]
+
+
+def test_a_silent_agent_tells_nothing_and_stops_nothing() -> None:
+    """Only what it publishes is missing."""
+    fleet = SmallFleet(entry("agent_silent", INSTANCE, lasts=30))
+    fleet.go(20.0)
+    assert np.flatnonzero(fleet.effects.instances.silent).tolist() == [fleet.row(INSTANCE)]
+    assert not fleet.effects.slowdowns.halt.any()
+    fleet.go(41.0)
+    assert fleet.is_well()
+    assert fleet.events == []
+    assert not fleet.incidents.boots.any()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [each for each in FAULTS.values() if each.effect is not Effect.NONE and not each.is_transport],
+    ids=lambda each: each.name,
+)
+def test_every_effect_has_one(fault: Fault) -> None:
+    """An effect of the table that no row here carries out would be a fault that does nothing."""
+    targets = {
+        FaultScope.CHIP: CHIP,
+        FaultScope.LINK: f"{CHIP}:{fault.directions[0]}",
+        FaultScope.CLUSTER: "c",
+        FaultScope.ULTRASERVER: TRAIN,
+    }
+    fleet = SmallFleet(entry(fault.name, targets.get(fault.scope, INSTANCE), at=10.0))
+    fleet.go(9.0)
+    assert fleet.is_well()
+    fleet.go(11.0)
+    effects, healthy = fleet.effects, SmallFleet().effects
+    changed = [
+        name
+        for name in SLOWDOWNS
+        if name != "cohort"
+        and not np.array_equal(getattr(effects.slowdowns, name), getattr(healthy.slowdowns, name))
+    ]
+    changed += [
+        name
+        for name, values in effects.instances._asdict().items()
+        if not np.array_equal(values, getattr(healthy.instances, name))
+    ]
+    assert changed

@@ -1,0 +1,254 @@
+"""Effects of open incidents on jobs, instances, links and counters.
+
+`update` sums up all that is open; `mark` and `count` write it into a tick's columns, `patches` into its links. A new effect
+needs a member of `domain.faults.Effect` and a row in one of the two tables below. Of heat and power nothing is known here:
+which inlet is warm and which rack is capped is an input of `hardware.thermal`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.faults import Effect, FaultScope
+from trnfleet.domain.hardware import topology
+from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
+from trnfleet.sim.faults.incident import is_on_hardware
+from trnfleet.sim.faults.replicas import Replicas
+from trnfleet.sim.hardware.links import LANES, LinkPatches, Patches
+from trnfleet.sim.jobs.slowdown import Halt, Slowdowns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.fleet import FleetFile
+    from trnfleet.domain.layout import Layout
+    from trnfleet.sim.faults.incident import Incident
+    from trnfleet.sim.jobs.window import JobTick
+    from trnfleet.sim.placement import Cohorts, Placement
+
+DETOUR_PACE = 0.5
+"""Pace of collectives on a ring that has lost a link: the other way round carries both halves (derived)."""
+DECODE_COLLECTIVES = 0.15
+"""Share of a decode step spent in collectives, which a slow link stretches: assumed."""
+OUT_PACE = 0.02
+"""Activity left to the chips of an inference replica whose processes are gone (runtimes that wait): assumed."""
+RESTARTED_COUNTERS = (
+    "mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_corrected", "sram_ecc_uncorrected", "exec_errors",
+)  # fmt: skip  # one line is the list
+"""Counters of events, which are 0 on a new instance."""
+
+_HEALTH = {name: 1 << number for number, name in enumerate(HEALTH_BITS)}
+
+
+class JobPace(NamedTuple):
+    """Shares of a job's speed that one incident leaves."""
+
+    compute: float = 1.0
+    link: float = 1.0
+    efa: float = 1.0
+    storage: float = 1.0
+
+
+class InstanceEffects(NamedTuple):
+    """Effects on instances as a whole; arrays of shape (instances,)."""
+
+    silent: NDArray[np.bool_]
+    """Instances that publish nothing."""
+    inlet_delta_c: NDArray[np.float32]
+    """On top of the fleet's inlet temperature."""
+    cap_share: NDArray[np.float32]
+    """Share of the chips' maximum power that a cap allows, 1 without one."""
+
+    def clear(self) -> None:
+        """Return to a fleet without faults."""
+        self.silent[:] = False
+        self.inlet_delta_c[:] = 0.0
+        self.cap_share[:] = 1.0
+
+
+def _silence(state: InstanceEffects, instances: list[int], _magnitude: float) -> None:
+    state.silent[instances] = True
+
+
+def _warm(state: InstanceEffects, instances: list[int], degrees_c: float) -> None:
+    state.inlet_delta_c[instances] = np.maximum(state.inlet_delta_c[instances], degrees_c)
+
+
+def _cap(state: InstanceEffects, instances: list[int], share: float) -> None:
+    state.cap_share[instances] = np.minimum(state.cap_share[instances], share)
+
+
+_ON_JOBS: Mapping[Effect, Callable[[float], JobPace]] = {
+    Effect.CHIP_PACE: lambda withheld_pct: JobPace(compute=1.0 - withheld_pct / 100.0),
+    Effect.LINK_CAPACITY: lambda share: JobPace(link=share or DETOUR_PACE),
+    Effect.EFA_PACE: lambda share: JobPace(efa=share),
+    Effect.STORAGE_PACE: lambda share: JobPace(storage=share),
+}
+"""Effects that slow the jobs of an incident, by its magnitude."""
+_ON_INSTANCES: Mapping[Effect, Callable[[InstanceEffects, list[int], float], None]] = {
+    Effect.SILENT: _silence,
+    Effect.INLET: _warm,
+    Effect.POWER_CAP: _cap,
+}
+"""Effects on the instances of an incident, by its magnitude; of several on one instance the worst counts."""
+
+
+class FaultEffects:
+    """The sum of the effects of all open incidents."""
+
+    def __init__(self, layout: Layout, fleet: FleetFile, placement: Placement) -> None:
+        self._layout = layout
+        self._job_count = len(fleet.jobs)
+        self._replicas = Replicas(layout, placement, fleet)
+        count = len(layout.instances)
+        self.instances = InstanceEffects(
+            np.zeros(count, np.bool_), np.zeros(count, np.float32), np.ones(count, np.float32)
+        )
+        self.slowdowns = Slowdowns.healthy(self._job_count, 0)
+        """Speed left to each job and cohort; another object after every `update`."""
+        self.apart: set[int] = set()
+        """Instances whose pace is not their job's."""
+        self._cohorts: Cohorts | None = None
+        self._open: Sequence[Incident] = ()
+        self._links = LinkPatches(layout, ())
+        self._counting: list[Incident] = []
+        self._replaced: list[int] = []
+        self._marked: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._is_marked = True
+
+    def bind(self, cohorts: Cohorts) -> None:
+        """Use another grouping of the instances, after `apart` has changed."""
+        self._cohorts = cohorts
+        self._slow_cohorts()
+
+    def update(self, incidents: Sequence[Incident], load_factors: Iterable[tuple[int, float]]) -> None:
+        """Sum up the effects of incidents.
+
+        Args:
+            incidents: All that are open or in recovery, oldest first.
+            load_factors: Jobs whose offered load a scenario changes at present, each with a factor.
+        """
+        self._open = tuple(incidents)
+        slowdowns = self.slowdowns = Slowdowns.healthy(self._job_count, 0)
+        self.instances.clear()
+        self._replicas.clear()
+        for incident in self._open:
+            effect = incident.present_effect
+            if incident.is_down:
+                _silence(self.instances, list(incident.instances), 0.0)
+            if effect in _ON_INSTANCES:
+                _ON_INSTANCES[effect](self.instances, list(incident.instances), incident.magnitude)
+            pace = _ON_JOBS[effect](incident.magnitude) if effect in _ON_JOBS else JobPace()
+            for job in incident.jobs:
+                self._slow(slowdowns, incident, job, pace)
+        for job, factor in load_factors:
+            slowdowns.load[job] *= factor
+        slowdowns.capacity[:] = self._replicas.capacity()
+        self.apart = self._replicas.instances()
+        links = [link for incident in self._open if incident.is_open for link in incident.links]
+        self._links = LinkPatches(self._layout, links)
+        self._is_marked = False
+        self._slow_cohorts()
+
+    def start_counting(self, incident: Incident) -> None:
+        """Add an incident's events to counters from its begin on."""
+        if incident.fault.counts:
+            self._counting.append(incident)
+
+    def replace(self, instance: int) -> None:
+        """Restart the counters of a replaced instance at 0, and count no more of the faults of its old chips."""
+        self._replaced.append(instance)
+        self._counting = [each for each in self._counting if not is_on_hardware(each, instance)]
+
+    def mark(self, columns: dict[str, NDArray[Any]]) -> None:
+        """Write `health`, `links_up` and `throttle_pct` of the chips concerned over the columns of a tick.
+
+        Throttling is the larger of the column's value and the share that an incident withholds.
+        """
+        if not self._is_marked:
+            self._is_marked = True
+            links_up, health = columns["links_up"], columns["health"]
+            rows = self._marked
+            links_up[rows] = self._layout.links_mask[self._layout.instance_of_chip[rows]]
+            health[rows] = 0
+            touched: set[int] = set()
+            for incident in self._open:
+                touched.update(_mark(incident, links_up, health))
+            self._marked = np.array(sorted(touched), np.int64)
+        throttle, metric = columns["throttle_pct"], BY_NAME["throttle_pct"]
+        for incident in self._open:
+            if incident.present_effect is Effect.CHIP_PACE:
+                row = incident.rows[0]
+                throttle[row] = max(int(throttle[row]), metric.code_of(incident.magnitude))
+
+    def count(self, columns: dict[str, NDArray[Any]], end_s: float) -> None:
+        """Add the events up to `end_s` that are not counted yet to the counters; those of new instances begin at 0."""
+        if self._replaced:
+            rows = self._layout.chip_rows(np.array(self._replaced, np.int64))
+            for name in RESTARTED_COUNTERS:
+                columns[name][rows] = 0
+            self._replaced = []
+        for incident in self._counting:
+            until_s = min(end_s, incident.ends_s)
+            for count in incident.counts:
+                at_once = count.at_once if incident.has_failed else 0
+                events = at_once + math.floor(count.per_s * max(until_s - incident.begins_s, 0.0))
+                new = events - incident.counted.get(count.metric, 0)
+                incident.counted[count.metric] = events
+                for row in incident.rows if new > 0 else ():
+                    columns[count.metric][row] += new
+        self._counting = [each for each in self._counting if not each.is_over and each.ends_s > end_s]
+
+    def patches(self, jobs: JobTick) -> Patches:
+        """Return the lanes of NeuronLinks whose traffic differs from their cohort's in a tick."""
+        return self._links.of(jobs)
+
+    def _slow(self, slowdowns: Slowdowns, incident: Incident, job: int, pace: JobPace) -> None:
+        """Slow or halt one of an incident's jobs: a synchronous job as a whole, of a serving job the replicas concerned."""
+        slowdowns.efa[job] = min(slowdowns.efa[job], pace.efa)
+        slowdowns.storage[job] = min(slowdowns.storage[job], pace.storage)
+        if not self._replicas.serves(job):
+            slowdowns.compute[job] = min(slowdowns.compute[job], pace.compute)
+            slowdowns.link[job] = min(slowdowns.link[job], pace.link)
+            slowdowns.halt[job] = max(slowdowns.halt[job], incident.halt)
+            return
+        left = min(pace.compute, 1.0 / (1.0 - DECODE_COLLECTIVES + DECODE_COLLECTIVES / pace.link))
+        if incident.halt is not Halt.NONE:
+            left = OUT_PACE
+        if incident.fault.effect is Effect.SPLIT:
+            if incident.halt is not Halt.NONE:
+                self._replicas.slow_across(job, (incident.instances[:2], incident.instances[2:]), OUT_PACE)
+            return
+        if left < 1.0 and incident.fault.scope is FaultScope.LINK:
+            self._replicas.slow_between(job, incident.rows, left)
+        elif left < 1.0:
+            # One chip stops its own replica; an instance that is drained, all that run on it.
+            is_one_chips = incident.fault.scope is FaultScope.CHIP and incident.halt is not Halt.WAITING
+            chips = incident.rows if is_one_chips else ()
+            self._replicas.slow(job, incident.instances, chips, left)
+
+    def _slow_cohorts(self) -> None:
+        if self._cohorts is not None:
+            self.slowdowns.cohort = self._replicas.of_cohorts(self._cohorts)
+
+
+def _mark(incident: Incident, links_up: NDArray[Any], health: NDArray[Any]) -> tuple[int, ...]:
+    """Mark the chips of an open incident; return their rows."""
+    if not incident.is_open:
+        return ()
+    lost = [link for link in incident.links if link.capacity == 0]
+    for link in lost:
+        bit = _HEALTH["link_intraserver" if link.direction < topology.Z_PREV else "link_interserver"]
+        for lane in link.lanes:
+            row, direction = divmod(lane, LANES)
+            links_up[row] &= 0xFF ^ (1 << direction)
+            health[row] |= bit
+    if not incident.links:
+        bits = sum(_HEALTH[name] for name in incident.fault.health)
+        health[list(incident.rows)] |= bits
+    return incident.rows

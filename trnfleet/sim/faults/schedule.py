@@ -1,0 +1,257 @@
+"""The schedule of a run's faults: fleet file, scenario, rates and requests become incidents with a begin.
+
+Targets are resolved here, and drawn from the seed where they are random. What happens after an incident's begin is the
+timeline's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.faults import FAULTS, FaultScope, Recovery, check_use, find_fault
+from trnfleet.domain.fleet import Inference, chip_at, link_ends
+from trnfleet.domain.hardware import topology
+from trnfleet.domain.layout import Layout, Node
+from trnfleet.domain.targets import Target, resolve
+from trnfleet.errors import ConfigError, nearest
+from trnfleet.sim.faults.incident import Incident, make_incident
+from trnfleet.sim.faults.random_faults import RandomFaults
+from trnfleet.sim.rng import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from trnfleet.domain.faults import Fault
+    from trnfleet.domain.fleet import FleetFile, Job, Link, Straggler
+    from trnfleet.domain.scenario import FaultEntry, LoadEntry, Scenario
+    from trnfleet.sim.faults.random_faults import RandomFault
+    from trnfleet.sim.placement import Placement
+    from trnfleet.sim.rng import Rng
+
+_FIRST_REQUEST = 2**32 + 1
+"""Number of the first request's draw; a scenario's entries have the numbers below it."""
+
+
+class LoadChange(NamedTuple):
+    """A time in which a scenario multiplies an inference job's load."""
+
+    job: int
+    begins_s: float
+    ends_s: float
+    factor: float
+
+
+class FaultSchedule:
+    """The incidents of a run that are to begin, and the changes of load."""
+
+    def __init__(
+        self, layout: Layout, fleet: FleetFile, placement: Placement, rng: Rng, scenario: Scenario | None
+    ) -> None:
+        """Resolve the entries of both files.
+
+        Raises:
+            ConfigError: an address, link or job does not exist, a fault cannot hit it, or two entries of the fleet file
+                are active on the same thing at a time; the message names the nearest.
+        """
+        self._layout = layout
+        self._placement = placement
+        self._rng = rng
+        self._requests = itertools.count(_FIRST_REQUEST)
+        self.of_fleet_file = _from_fleet_file(layout, placement, fleet)
+        """The stragglers and links of the fleet file."""
+        self._repeats = [] if scenario is None else list(self._entries(scenario))
+        self.loads = [] if scenario is None else list(_loads(scenario.loads, fleet.jobs))
+        rates = None if scenario is None else scenario.rates
+        self._random = RandomFaults(rng, rates, layout.chips)
+
+    def until(self, end_s: float) -> Iterator[Incident]:
+        """Yield what begins up to `end_s` and was not yielded before: entries of the scenario, then random faults."""
+        for repeat in self._repeats:
+            while repeat.left and repeat.next_s <= end_s:
+                yield from repeat.take(self._layout, self._placement)
+        for drawn in self._random.until(end_s):
+            target = self._target(drawn)
+            if target is not None:
+                yield make_incident(self._layout, self._placement, drawn.fault, target, drawn.time_s)
+
+    def request(
+        self, fault: str, target: str, now_s: float, *, lasts_s: float | None, magnitude: float | None
+    ) -> list[Incident]:
+        """Return the incidents of a fault that begins at `now_s` because of a command; at least one.
+
+        Raises:
+            ConfigError: fault or target is unknown, or they do not go together; the message names the nearest.
+        """
+        row = find_fault(fault)
+        if row.is_transport:
+            raise ConfigError(
+                f"{fault} is a fault of the publisher's connection, which this simulator cannot reach"
+            )
+        check_use(row, lasts_s, magnitude)
+        targets = resolve(self._layout, row, target, self._draw(next(self._requests)))
+        return [
+            make_incident(
+                self._layout, self._placement, row, each, now_s, lasts_s=lasts_s, magnitude=magnitude
+            )
+            for each in targets
+        ]
+
+    def _entries(self, scenario: Scenario) -> Iterator[_Repeat]:
+        for number, (entry, begin_s) in enumerate(zip(scenario.faults, scenario.begins(), strict=True)):
+            fault = find_fault(entry.fault)
+            if fault.is_transport:
+                continue
+            try:
+                targets = resolve(self._layout, fault, entry.target, self._draw(number))
+            except ConfigError as error:
+                raise ConfigError(f"faults[{number}].target: {error}") from error
+            if fault.recovery is Recovery.RESTART_JOB and not any(
+                make_incident(self._layout, self._placement, fault, each, begin_s).jobs for each in targets
+            ):
+                raise ConfigError(
+                    f"faults[{number}].target = {entry.target!r}: {fault.name} needs a job, and none runs there"
+                )
+            yield _Repeat(entry, fault, targets, begin_s)
+
+    def _target(self, drawn: RandomFault) -> Target | None:
+        """Return the target of a random fault, None if the fleet has nothing of the kind there."""
+        layout, fault = self._layout, drawn.fault
+        chip = Node(Level.CHIP, drawn.word % layout.chips)
+        instance = layout.parent(chip)
+        if fault.scope is FaultScope.CHIP:
+            return Target(chip)
+        if fault.scope is FaultScope.LINK:
+            mask = int(layout.links_mask[instance.number])
+            ways = [way for way in map(topology.DIRECTIONS.index, fault.directions) if mask >> way & 1]
+            return Target(chip, ways[drawn.word // layout.chips % len(ways)]) if ways else None
+        if fault.scope is FaultScope.ULTRASERVER:
+            group = layout.parent(instance)
+            return None if layout.is_standalone[group.number] else Target(group)
+        return Target(instance)
+
+    def _draw(self, index: int) -> Callable[[int, int], list[int]]:
+        """Return a function that draws different numbers below a limit, from the seed and `index`."""
+        parts = itertools.count()
+
+        def draw(count: int, limit: int) -> list[int]:
+            chosen: dict[int, None] = {}
+            for part in parts:
+                words = self._rng.words(Stream.FAULT_TARGET, index, 4 * count + 16, part)
+                for word in words.tolist():
+                    chosen[word % limit] = None
+                    if len(chosen) == count:
+                        return sorted(chosen)
+            raise AssertionError("there is always another part")
+
+        return draw
+
+
+class _Repeat:
+    """An entry of a scenario with the times that are left."""
+
+    def __init__(self, entry: FaultEntry, fault: Fault, targets: list[Target], begin_s: float) -> None:
+        self._entry = entry
+        self._fault = fault
+        self._targets = targets
+        self.next_s = begin_s
+        self.left: float = 1 if entry.every is None else entry.times or math.inf
+
+    def take(self, layout: Layout, placement: Placement) -> Iterator[Incident]:
+        """Yield the incidents of the next time."""
+        begins_s, entry = self.next_s, self._entry
+        self.left -= 1
+        self.next_s += entry.every or 0.0
+        for target in self._targets:
+            yield make_incident(
+                layout, placement, self._fault, target, begins_s, lasts_s=entry.lasts_s, magnitude=entry.magnitude
+            )  # fmt: skip  # one line an idea
+
+
+def _loads(entries: Sequence[LoadEntry], jobs: Sequence[Job]) -> Iterator[LoadChange]:
+    """Yield a scenario's changes of load.
+
+    Raises:
+        ConfigError: a job is unknown, or none whose load can change; the message names the key.
+    """
+    names = [job.name for job in jobs]
+    for number, load in enumerate(entries):
+        if load.job not in names:
+            raise ConfigError(f"loads[{number}].job = {load.job!r}: {nearest(load.job, names)}")
+        job = names.index(load.job)
+        if not isinstance(jobs[job], Inference):
+            raise ConfigError(
+                f"loads[{number}].job = {load.job!r}: it is no inference job, whose load can change"
+            )
+        yield LoadChange(job, load.at, load.at + load.lasts_s, load.factor)
+
+
+def _from_fleet_file(layout: Layout, placement: Placement, fleet: FleetFile) -> list[Incident]:
+    """Return the stragglers and links of a fleet file, which write no log lines.
+
+    Raises:
+        ConfigError: an address or a link does not exist, or two entries are active on the same thing at a time.
+    """
+    stragglers = []
+    for number, each in enumerate(fleet.stragglers):
+        key = f"stragglers[{number}]"
+        chip = _chip(layout, f"{key}.chip", each.chip)
+        stragglers.append(
+            make_incident(
+                layout, placement, FAULTS["straggler"], Target(Node(Level.CHIP, chip)), each.from_s,
+                lasts_s=_until(key, each) - each.from_s, magnitude=each.throttle_pct, is_logged=False,
+            )
+        )  # fmt: skip  # one line an idea
+    links = []
+    for number, link in enumerate(fleet.links):
+        key = f"links[{number}]"
+        chip = _chip(layout, f"{key}.chip", link.chip)
+        direction = topology.DIRECTIONS.index(link.direction)
+        try:
+            link_ends(layout, chip, direction)
+        except ValueError as error:
+            raise ConfigError(f"{key}.direction = {link.direction!r}: {error}") from error
+        links.append(
+            make_incident(
+                layout, placement, FAULTS["link_degraded"], Target(Node(Level.CHIP, chip), direction), link.from_s,
+                lasts_s=_until(key, link) - link.from_s, magnitude=link.capacity, is_logged=False,
+            )
+        )  # fmt: skip  # one line an idea
+    _check_overlaps(layout, stragglers, "stragglers")
+    _check_overlaps(layout, links, "links")
+    return stragglers + links
+
+
+def _chip(layout: Layout, key: str, path: str) -> int:
+    try:
+        return chip_at(layout, path, key)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _until(key: str, given: Straggler | Link) -> float:
+    if given.until_s is None:
+        return math.inf
+    if given.until_s <= given.from_s:
+        raise ConfigError(f"{key}.until_s = {given.until_s:g}: must be after from_s, {given.from_s:g}")
+    return given.until_s
+
+
+def _check_overlaps(layout: Layout, incidents: list[Incident], key: str) -> None:
+    """Raise if two entries are for the same chip, or the same link from either end, at the same time.
+
+    Raises:
+        ConfigError: the message names both entries.
+    """
+    last: dict[tuple[int, ...], tuple[int, float]] = {}
+    for number, each in sorted(enumerate(incidents), key=lambda pair: pair[1].begins_s):
+        where = each.rows if not each.links else tuple(sorted(each.links[0].lanes))
+        other, until_s = last.get(where, (-1, 0.0))
+        if other >= 0 and each.begins_s < until_s:
+            path = layout.path(each.target.node)
+            raise ConfigError(
+                f"{key}[{number}].from_s = {each.begins_s:g}: {key}[{other}] is active on {path} at that time"
+            )
+        last[where] = (number, each.ends_s)
