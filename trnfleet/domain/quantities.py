@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 
 NOT_AVAILABLE = "n/a"
@@ -78,18 +79,48 @@ def in_three(value: float, unit: str) -> str:
     return (f"{scaled:.1f}" if 0 < scaled < 9.95 and unit == "events" else f"{scaled:.0f}") + prefix[0]
 
 
-def duration(seconds: float) -> str:
-    """Return a duration in its two largest units, such as `850 ms`, `12 s`, `3 min 05 s`, `2 h 10 min`, `14 d 3 h`."""
-    if seconds < 1:
+class DurationStyle(enum.Enum):
+    """How much room a duration has."""
+
+    LONG = enum.auto()
+    """Two largest units: `850 ms`, `12 s`, `3 min 05 s`, `2 h 10 min`, `14 d 3 h`."""
+    SHORT = enum.auto()
+    """The same in letters, at most seven cells: `12s`, `3m 05s`, `2h 10m`, `14d 03h`, `182d`."""
+    COARSE = enum.auto()
+    """Largest unit alone: `12 s`, `3 min`, `2 h`, `14 d`."""
+    NARROW = enum.auto()
+    """At most four cells: `12s`, `3m`, `2h10`, `14h`, `14d`."""
+    CLOCK = enum.auto()
+    """As players show it: `0:12`, `3:05`, `2:10:00`."""
+
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def duration(seconds: float, style: DurationStyle = DurationStyle.LONG) -> str:
+    """Return a duration without its smaller units; negative ones are zero."""
+    if style is DurationStyle.LONG and seconds < 1:
         return f"{max(0.0, seconds) * 1000:.0f} ms"
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3_600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    if whole < 86_400:
-        return f"{whole // 3_600} h {whole % 3_600 // 60:02d} min"
-    return f"{whole // 86_400} d {whole % 86_400 // 3_600} h"
+    whole = max(0, int(seconds))
+    if style is DurationStyle.CLOCK:
+        hours, minutes = whole // 3_600, whole % 3_600 // 60
+        return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
+    place = next((place for place, (size, _) in enumerate(_UNITS) if whole >= size), len(_UNITS) - 1)
+    size, unit = _UNITS[place]
+    first, rest = divmod(whole, size)
+    if style is DurationStyle.COARSE:
+        return f"{min(999, first)} {unit}"
+    next_size, next_unit = _UNITS[min(place + 1, len(_UNITS) - 1)]
+    second = rest // next_size
+    if style is DurationStyle.LONG:
+        if size == 1:
+            return f"{first} s"
+        return f"{first} {unit} {second:{'' if unit == 'd' else '02'}d} {next_unit}"
+    if style is DurationStyle.NARROW:
+        return f"{first}h{second:02d}" if unit == "h" and first < 10 else f"{min(999, first)}{unit[0]}"
+    if size == 1 or first >= 100:
+        return f"{first}{unit[0]}"
+    return f"{first}{unit[0]} {second:02d}{next_unit[0]}"
 
 
 def count(number: int) -> str:

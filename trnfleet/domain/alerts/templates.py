@@ -6,15 +6,24 @@ import math
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.alerts.signals import FIGURES
-from trnfleet.domain.quantities import duration, with_unit
+from trnfleet.domain.quantities import DurationStyle, duration, with_unit
 
 if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Condition, Rule
 
 
-def value_text(rule: Rule, value: float | None, text: str = "") -> str:
-    """Return a rule's value as people read it, with its unit."""
+def value_text(
+    rule: Rule, value: float | None, text: str = "", style: DurationStyle = DurationStyle.LONG
+) -> str:
+    """Return a rule's value as people read it, with its unit.
+
+    Args:
+        rule: The rule.
+        value: Its value; None or NaN for none.
+        text: Text that stands for the value; empty for none.
+        style: Form of durations.
+    """
     if text:
         return text
     if value is None or math.isnan(value):
@@ -22,12 +31,14 @@ def value_text(rule: Rule, value: float | None, text: str = "") -> str:
     if rule.share_of_median_of is not None:
         return f"{100 * value:.0f} %"
     if rule.figure is None:
-        return duration(value)
+        return duration(value, style)
     unit = FIGURES[rule.scope][rule.figure].unit
     if rule.window == "rate_over":
         return f"{value:.3g} {unit or ''}".rstrip() + "/s"
     if unit == "s":
-        return duration(value) if value >= 60 else f"{value:.3g} s"
+        if value >= 60:
+            return duration(value, style)
+        return f"{value:.3g}{' ' if style is DurationStyle.LONG else ''}s"
     if rule.minus_median_of is not None:
         return f"{'+' if value >= 0 else '-'}{with_unit(abs(value), unit)}"
     return with_unit(value, unit)

@@ -15,11 +15,11 @@ from textual.message import Message
 from trnfleet.domain.alerts.matchers import parse_matchers
 from trnfleet.domain.alerts.silences import preview
 from trnfleet.domain.durations import parse_duration_s
-from trnfleet.domain.quantities import count
+from trnfleet.domain.quantities import DurationStyle, count, duration
 from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.text import plain
 from trnfleet.tui.alerts.filter import split_matchers
-from trnfleet.tui.format.alerts import age_text, matchers_of, preview_text, where_text
+from trnfleet.tui.format.alerts import matchers_of, preview_text, where_text
 from trnfleet.tui.widgets.form import FieldSpec, Form
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class InHand(Vertical):
         values, now_ns = self.ack_form.values, self._monitor.moment().time_ns
         alerts, lasts_s, note = self._subjects, parse_duration_s(values["for"]), values["note"]
         writing = _each(desk.acknowledge(each, now_ns=now_ns, lasts_s=lasts_s, note=note) for each in alerts)
-        return writing, f"acknowledged for {age_text(lasts_s)}: {named(alerts)}"
+        return writing, f"acknowledged for {duration(lasts_s, DurationStyle.NARROW)}: {named(alerts)}"
 
     def _silencing(self, desk: OperatorActions) -> tuple[Writing, str]:
         """Return what writes what the form asks for, and the words for when that is done.
@@ -220,7 +220,7 @@ class InHand(Vertical):
         if not why:
             raise ConfigError("say why: others want to know before they end it")
         writing = desk.silence(matchers, now_ns=now_ns, lasts_s=lasts_s, why=why)
-        return writing, f"silenced for {age_text(lasts_s)}"
+        return writing, f"silenced for {duration(lasts_s, DurationStyle.NARROW)}"
 
     def _preview(self) -> None:
         """Say what the silence that is written at present would hide."""

@@ -8,15 +8,13 @@ from textual.binding import Binding, BindingType
 
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import value_text
-from trnfleet.domain.quantities import count
+from trnfleet.domain.quantities import DurationStyle, count
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import shortened
 from trnfleet.tui.format.alerts import (
-    age_s,
     age_text,
     amount_text,
-    compact,
     severity_text,
     silence_state,
     silence_text,
@@ -113,9 +111,9 @@ def alert_parts(row: Row, plan: AlertPlan, board: AlertBoard, *, selected: bool)
         return []
     alert = held.alert
     ink = Inks.of(held.severity, selected=selected, is_loud=held.status is AlertStatus.FIRING)
-    value = compact(value_text(alert.rule, alert.value, plain(alert.text)))
+    value = value_text(alert.rule, alert.value, plain(alert.text), DurationStyle.SHORT)
     status = status_text(held, board.alerts, board.now_ns)
-    parts = _lead(held.severity, age_text(age_s(alert, board.now_ns)), plan, ink, selected=selected)
+    parts = _lead(held.severity, age_text(alert, board.now_ns), plan, ink, selected=selected)
     parts += [
         (f"{'│' if row.is_inside else ' '} ", ink.quiet),
         (f"{fit(plain(alert.name), plan.rule)} ", ink.quiet if row.is_inside else ink.strong),
@@ -136,7 +134,7 @@ def _group_parts(group: Group, plan: AlertPlan, now_ns: int, *, selected: bool) 
     ink = Inks.of(group.severity, selected=selected, is_loud=group.status is AlertStatus.FIRING)
     amount = f"{count(len(group.members))} alerts"
     room = plan.value + (1 + plan.amount if plan.amount else 0)
-    parts = _lead(group.severity, age_text(age_s(group.newest.alert, now_ns)), plan, ink, selected=selected)
+    parts = _lead(group.severity, age_text(group.newest.alert, now_ns), plan, ink, selected=selected)
     parts += [
         (f"{'▾' if group.is_open else '▸'} ", ink.body),
         (f"{fit(plain(group.name), plan.rule)} ", ink.strong),

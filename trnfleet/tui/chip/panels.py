@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.metrics import BY_NAME, ENGINES
-from trnfleet.domain.quantities import NOT_AVAILABLE, count, with_unit
+from trnfleet.domain.quantities import NOT_AVAILABLE, DurationStyle, count, duration, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.fields import BY_KEY
@@ -244,7 +244,7 @@ def chart(facts: ChipFacts, key: str, width: int, height: int) -> Panel:
     values = charts.bucket(facts.series[key], width, CELL_S, facts.samples)
     known = values[~np.isnan(values)]
     now = float(facts.series[key][-1]) if len(facts.series[key]) else math.nan
-    span = _span(width * CELL_S) + ("" if facts.speed == 1.0 else " wall")
+    span = duration(width * CELL_S, DurationStyle.COARSE) + ("" if facts.speed == 1.0 else " wall")
     # On a narrow panel the lower end, then the scale as a whole, has to go.
     top = with_unit(high, field.unit)
     used = len(f"{field.title}  {with_unit(now, field.unit)}  ")
@@ -386,7 +386,3 @@ def _bracket(core: int, lnc: int) -> str:
 
 def _short_percent(value: float) -> str:
     return NOT_AVAILABLE if math.isnan(value) else f"{value:.1f}"
-
-
-def _span(seconds: int) -> str:
-    return f"{seconds // 60} min" if seconds >= 120 else f"{seconds} s"

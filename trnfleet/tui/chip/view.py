@@ -9,12 +9,13 @@ from textual.binding import Binding
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
+from trnfleet.domain.quantities import DurationStyle, duration
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
 from trnfleet.tui.chip import panels
 from trnfleet.tui.chip.reading import CHARTED, CounterRates, chip_at, read_chip
 from trnfleet.tui.format.alerts import alerts_line
-from trnfleet.tui.format.freshness import describe, short_age
+from trnfleet.tui.format.freshness import describe
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.view import View
 from trnfleet.tui.widgets.cells import Column, beside, width_of
@@ -280,7 +281,7 @@ def _head(facts: ChipFacts, width: int) -> list[Line]:
     when = f"{format_rfc3339(facts.ts_ns)[:19]}Z".replace("T", " ") if facts.ts_ns else ""
     right: list[tuple[str, Style]] = [(state.text, state.style)]
     if facts.freshness is Freshness.LIVE:
-        right.append((f" {short_age(facts.age_s)} ago", theme.QUIET))
+        right.append((f" {duration(facts.age_s, DurationStyle.COARSE)} ago", theme.QUIET))
     right.append((f"  {when} ", theme.QUIET))
     left = ((" " + facts.address, theme.STRONG),)
     room = max(1, width - width_of(left) - width_of(tuple(right)))

@@ -5,7 +5,6 @@ What they return is fit for the screen: texts of rules, people and the wire go t
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
@@ -15,7 +14,7 @@ from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF
 from trnfleet.domain.alerts.silences import Span
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import condition_text
-from trnfleet.domain.quantities import count, duration
+from trnfleet.domain.quantities import DurationStyle, count, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
@@ -35,7 +34,6 @@ _SHORT = {Severity.CRITICAL: "crit", Severity.WARNING: "warn", Severity.INFO: "i
 _PLACES = ("chip", "instance", "ultraserver", "cluster", "job", "reservation", "publisher")
 """Labels that say where an alert is, the deepest first."""
 _MOST_NAMES = 3
-_DURATION = re.compile(r"\b(\d+) (s|min|h|d)\b")
 
 
 def severity_text(severity: Severity, *, short: bool = False) -> str:
@@ -43,23 +41,14 @@ def severity_text(severity: Severity, *, short: bool = False) -> str:
     return f"{theme.SEVERITY_GLYPH[severity]} {_SHORT[severity] if short else severity.value}"
 
 
-def age_text(seconds: float) -> str:
-    """Return how long something lasts in at most four cells: `59s`, `9m`, `1h05`, `23h`, `14d`."""
-    whole = max(0, int(seconds))
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3_600:
-        return f"{whole // 60}m"
-    if whole < 36_000:
-        return f"{whole // 3_600}h{whole % 3_600 // 60:02d}"
-    if whole < 86_400:
-        return f"{whole // 3_600}h"
-    return f"{min(999, whole // 86_400)}d"
-
-
 def age_s(alert: Alert, now_ns: int) -> float:
     """Return for how long an alert fires, or is pending."""
     return (now_ns - (alert.since_ns if alert.fired_ns is None else alert.fired_ns)) / NS_PER_S
+
+
+def age_text(alert: Alert, now_ns: int) -> str:
+    """Return for how long an alert fires, or is pending, in at most four cells."""
+    return duration(age_s(alert, now_ns), DurationStyle.NARROW)
 
 
 def time_text(instant_ns: int, now_ns: int) -> str:
@@ -92,11 +81,6 @@ def amount_text(alert: Alert) -> str:
     return f"{count(alert.members)} {scope.value}s" if alert.members > 1 else ""
 
 
-def compact(text: str) -> str:
-    """Return a value's text with its durations written short, such as `2m 05s`."""
-    return _DURATION.sub(lambda found: found[1] + found[2][0], text) if " " in text else text
-
-
 def status_text(held: AlertWithStatus, alerts: Alerts, now_ns: int) -> str:
     """Return who has an alert in hand and for how long, or why it is not told; what is odd about it where it is."""
     alert, silences = held.alert, alerts.silences
@@ -113,7 +97,7 @@ def status_text(held: AlertWithStatus, alerts: Alerts, now_ns: int) -> str:
         other = alerts.find(alert.inhibited_by)
         return f"see {plain(other.name)}" if other is not None else "inhibited"
     if held.status is AlertStatus.PENDING:
-        return f"pending {age_text(age_s(alert, now_ns))} of {age_text(alert.rule.for_s)}"
+        return f"pending {age_text(alert, now_ns)} of {duration(alert.rule.for_s, DurationStyle.NARROW)}"
     if alert.is_flapping:
         return f"flaps {alert.times}x"
     return "last known" if alert.is_silent else ""
@@ -189,7 +173,9 @@ def alerts_line(held: list[AlertWithStatus], now_ns: int, room: int, *, most: in
     parts: Parts = []
     used = 0
     for number, each in enumerate(ordered):
-        text = f"{theme.SEVERITY_GLYPH[each.severity]} {plain(each.alert.name)} {age_text(age_s(each.alert, now_ns))}"
+        text = (
+            f"{theme.SEVERITY_GLYPH[each.severity]} {plain(each.alert.name)} {age_text(each.alert, now_ns)}"
+        )
         left = len(ordered) - number
         more = f"+{count(left)} more"
         if number >= most or used + len(text) + 2 + (len(more) + 2 if left > 1 else 0) > room:
@@ -248,7 +234,7 @@ def silence_state(silence: Silence, now_ns: int) -> str:
     if span is Span.ACTIVE:
         return f"{_left(silence.ends_ns, now_ns)}"
     if span is Span.TO_COME:
-        return f"in {age_text((silence.starts_ns - now_ns) / NS_PER_S)}"
+        return f"in {_between(now_ns, silence.starts_ns)}"
     return "over"
 
 
@@ -273,4 +259,8 @@ def _names(texts: Iterable[str]) -> str:
 
 
 def _left(ends_ns: int, now_ns: int) -> str:
-    return f"{age_text((ends_ns - now_ns) / NS_PER_S)} left"
+    return f"{_between(now_ns, ends_ns)} left"
+
+
+def _between(start_ns: int, end_ns: int) -> str:
+    return duration((end_ns - start_ns) / NS_PER_S, DurationStyle.NARROW)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.domain.quantities import DurationStyle, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
@@ -21,17 +22,6 @@ class State(NamedTuple):
     text: str
     """At most 16 cells, glyph first."""
     style: Style
-
-
-def short_age(seconds: float) -> str:
-    """Return an age in its largest unit, such as `12 s`, `3 min`, `2 h`, `14 d`; empty where it is not known."""
-    if not math.isfinite(seconds):
-        return ""
-    whole = max(0, int(seconds))
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if whole >= size:
-            return f"{min(999, whole // size)} {unit}"
-    return f"{whole} s"
 
 
 def overall(counts: tuple[int, ...]) -> Freshness:
@@ -60,5 +50,7 @@ def describe(counts: tuple[int, ...], age_s: float) -> State:
         return State(freshness, f"◐ {share} live", theme.SEVERITY_STYLE[Severity.WARNING])
     if freshness is Freshness.UNKNOWN:
         return State(freshness, f"{glyph} no data yet", theme.STATE_STYLE[freshness])
-    word = freshness.name.lower()
-    return State(freshness, f"{glyph} {word} {short_age(age_s)}".rstrip(), theme.STATE_STYLE[freshness])
+    text = f"{glyph} {freshness.name.lower()}"
+    if math.isfinite(age_s):
+        text += f" {duration(age_s, DurationStyle.COARSE)}"
+    return State(freshness, text, theme.STATE_STYLE[freshness])

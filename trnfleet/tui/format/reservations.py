@@ -6,6 +6,7 @@ import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.domain.quantities import DurationStyle, duration
 from trnfleet.domain.reservations.states import ENDED, BlockState, InterconnectStatus
 from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
@@ -22,7 +23,6 @@ _ENDED = frozenset(state.value for state in ENDED) | {"unsupported"}
 _WAITS = frozenset(
     {BlockState.SCHEDULED.value, BlockState.PAYMENT_PENDING.value, "pending", "assessing", "delayed"}
 )
-_HOUR_S, _DAY_S = 3_600, 86_400
 _DOUBTFUL = frozenset({BlockState.PAYMENT_PENDING.value, "delayed", "cancelling"})
 PICKED = "◆"
 """Stands before the reservation that is picked out, and what holds an instance of it."""
@@ -88,18 +88,9 @@ def state_text(reservation: Reservation) -> str:
 
 
 def countdown(seconds: float) -> str:
-    """Return a time to come in at most seven cells: `12d 03h`, `2h 05m`, `9m 07s`; `over` where it has passed."""
-    if seconds < 0:
-        return "over"
+    """Return the time left in at most seven cells: `12d 03h`, `2h 05m`, `9m 07s`; `over` where it has passed."""
     # The last second is counted down to nothing.
-    whole = math.ceil(seconds)
-    if whole >= 100 * _DAY_S:
-        return f"{whole // _DAY_S}d"
-    if whole >= _DAY_S:
-        return f"{whole // _DAY_S}d {whole % _DAY_S // _HOUR_S:02d}h"
-    if whole >= _HOUR_S:
-        return f"{whole // _HOUR_S}h {whole % _HOUR_S // 60:02d}m"
-    return f"{whole // 60}m {whole % 60:02d}s"
+    return "over" if seconds < 0 else duration(math.ceil(seconds), DurationStyle.SHORT)
 
 
 def until_text(reservation: Reservation) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnfleet.domain.quantities import duration
+from trnfleet.domain.quantities import DurationStyle, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.replay.playback import Mode
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.playback.seek_bar_format import clock_text, span_text
+from trnfleet.tui.playback.seek_bar_format import clock_text
 from trnfleet.tui.widgets.cells import Parts, width_of
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from trnfleet.monitor.replay.playback import Deck
     from trnfleet.tui.playback.seek_track import Seek
     from trnfleet.tui.status import Hints
+
+_HOUR_S = 3_600
 
 
 def past_hints(deck: Deck) -> Hints:
@@ -43,7 +45,7 @@ def past_banner(seek: Seek, before: Counts | None, now: Counts | None, present: 
         width: Cells.
     """
     when = clock_text(seek.position_ns)
-    ago = f", {span_text(seek.behind_s)} ago" if seek.behind_s >= 1 else ""
+    ago = f", {duration(seek.behind_s)} ago" if seek.behind_s >= 1 else ""
     fires = _fires(before, now)
     for text in (
         f" ◀ you are looking at {when}{ago}; {present}; End returns ",
@@ -89,12 +91,6 @@ def kept_text(deck: Deck) -> tuple[str, bool]:
         return f"not recording: {plain(problem, 60)}", True
     if not deck.is_live_possible or not deck.is_recording:
         return "", False
-    return f"kept {_kept_text(deck.window_s)}", False
-
-
-def _kept_text(seconds: float) -> str:
-    """Return how much is kept, in the unit in which that rarely changes."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    return f"{whole // 60} min" if whole < 7_200 else duration(float(whole))
+    # Seconds would change all the time.
+    style = DurationStyle.COARSE if deck.window_s < _HOUR_S else DurationStyle.LONG
+    return f"kept {duration(deck.window_s, style)}", False

@@ -9,7 +9,7 @@ import bisect
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.domain.quantities import duration
+from trnfleet.domain.quantities import DurationStyle, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.replay.playback import Mode
 from trnfleet.text import plain
@@ -60,16 +60,11 @@ def clock_text(time_ns: int, *, with_date: bool = False) -> str:
     return f"{day} {time}" if with_date else time
 
 
-def span_text(seconds: float) -> str:
-    """Return a duration in whole seconds."""
-    return duration(float(int(seconds))) if seconds >= 1 else "0 s"
-
-
 def back_text(seek: Seek) -> str:
     """Return how far back from the present one is, or how far into a file."""
     if seek.is_live_possible:
-        return f"{span_text(seek.behind_s)} back" if seek.behind_s >= 1 else "now"
-    return f"{_short(seek.position_ns - seek.start_ns)} of {_short(seek.span_ns)}"
+        return f"{duration(seek.behind_s)} back" if seek.behind_s >= 1 else "now"
+    return f"{_clock(seek.position_ns - seek.start_ns)} of {_clock(seek.span_ns)}"
 
 
 def _longest_back(seek: Seek) -> int:
@@ -164,15 +159,12 @@ def _end_text(time_ns: int, seek: Seek) -> str:
 
 def _short_back(seek: Seek) -> str:
     if seek.is_live_possible:
-        return f"-{_short(seek.end_ns - seek.position_ns)}"
-    return _short(seek.position_ns - seek.start_ns)
+        return f"-{_clock(seek.end_ns - seek.position_ns)}"
+    return _clock(seek.position_ns - seek.start_ns)
 
 
-def _short(span_ns: int) -> str:
-    """Return a length of time as clocks of players do, such as `4:49` or `1:02:03`."""
-    minutes, seconds = divmod(max(0, span_ns) // NS_PER_S, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+def _clock(span_ns: int) -> str:
+    return duration(span_ns // NS_PER_S, DurationStyle.CLOCK)
 
 
 def _told(seek: Seek, marks: Sequence[Mark], room: int) -> tuple[str, Style]:

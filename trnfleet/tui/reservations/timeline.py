@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.clock import NS_PER_S, parse_rfc3339
+from trnfleet.domain.quantities import DurationStyle, duration
 from trnfleet.domain.reservations.states import BlockState, ExtensionState
 from trnfleet.monitor.reservations.usage import HOUR_NS
 from trnfleet.tui import theme
@@ -302,7 +303,4 @@ def _text(instant_ns: int, pattern: str) -> str:
 
 def cell_text(window: Window) -> str:
     """Return how long a cell is."""
-    seconds = window.cell_s
-    if seconds < 3_600:
-        return f"{seconds // 60} min"
-    return f"{seconds // 3_600} h" if seconds < _DAY_S else f"{seconds // _DAY_S} d"
+    return duration(window.cell_s, DurationStyle.COARSE)

@@ -7,6 +7,7 @@ from support.monitor.rules import alert_of, rule_of
 
 from trnfleet.domain.alerts.alert import address_of, common_place, fingerprint_of, is_below, labels_of
 from trnfleet.domain.alerts.templates import fill, limit_text, summary, value_text
+from trnfleet.domain.quantities import DurationStyle
 
 CHIP = "uc1/us-0001/trn2u-0001-0/chip05"
 
@@ -127,6 +128,20 @@ def test_a_value_is_told_with_its_unit(
 ) -> None:
     """As people read it: percent, degrees, times; n/a where there is none."""
     assert value_text(rule_of(**changed), value) == expected
+
+
+@pytest.mark.parametrize(
+    ("changed", "value", "expected"),
+    [
+        ({}, 93.0, "93.0 °C"),
+        ({"figure": None, "above": None, "absent": True}, 75.0, "1m 15s"),
+        ({"scope": "pipeline", "figure": "lag_s"}, 1.5, "1.5s"),
+        ({"scope": "pipeline", "figure": "lag_s"}, 6_840.0, "1h 54m"),
+    ],
+)
+def test_a_value_has_short_durations(changed: dict[str, object], value: float, expected: str) -> None:
+    """A narrow column has durations in letters, other values as ever."""
+    assert value_text(rule_of(**changed), value, style=DurationStyle.SHORT) == expected
 
 
 @pytest.mark.parametrize(

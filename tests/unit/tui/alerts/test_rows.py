@@ -126,16 +126,6 @@ def test_lines_are_as_wide_as_their_head(width: int, *, shows_status: bool) -> N
     assert width_of(silence_head(width)) > 0
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0s"), (59.9, "59s"), (60, "1m"), (3_599, "59m"), (3_600, "1h00"), (35_999, "9h59"), (36_000, "10h"),
-     (86_399, "23h"), (86_400, "1d"), (1e9, "999d"), (-5, "0s")],
-)  # fmt: skip  # pairs
-def test_ages(seconds: float, text: str) -> None:
-    """Ages take at most four cells."""
-    assert words.age_text(seconds) == text
-
-
 def test_standing_in_words() -> None:
     """Who has it and for how long, what hides it, what it waits for, what is odd about it."""
     alerts = Board().alerts
@@ -165,9 +155,6 @@ def test_amounts_and_places() -> None:
     assert words.where_text(held("", place="").alert) == "fleet"
     assert words.where_text(held().alert, 20) == "trn2u-0001-0/chip05"
     assert words.where_text(held().alert, 15) == "…-0001-0/chip05"
-    assert words.compact("2 min 05 s") == "2m 05s"
-    assert words.compact("1 h 54 min") == "1h 54m"
-    assert words.compact("95.0 °C") == "95.0 °C"
 
 
 def test_matchers_of_an_alert() -> None:

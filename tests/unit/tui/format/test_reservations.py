@@ -70,9 +70,9 @@ def made(*, message: dict[str, Any] | None = None, **change: Any) -> Reservation
     ("seconds", "text"),
     [
         (-0.1, "over"),
-        (0.0, "0m 00s"),
-        (0.2, "0m 01s"),
-        (59.0, "0m 59s"),
+        (0.0, "0s"),
+        (0.2, "1s"),
+        (59.0, "59s"),
         (3_599.0, "59m 59s"),
         (3_600.0, "1h 00m"),
         (86_399.0, "23h 59m"),

@@ -7,7 +7,7 @@ import pytest
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.store.store import Freshness
-from trnfleet.tui.format.freshness import describe, short_age
+from trnfleet.tui.format.freshness import describe
 from trnfleet.tui.hierarchy.columns import CHIPS, JOB, SPARK, attention, cell, plan
 
 
@@ -57,5 +57,4 @@ def test_states_in_words() -> None:
     assert describe((0, 0, 0, 16), math.inf).text == "· no data yet"
     assert describe((0, 3, 0, 1), math.inf).freshness is Freshness.STALE
     ages = (0, 59, 60, 3_600, 1e6, 1e12)
-    assert [short_age(age) for age in ages] == ["0 s", "59 s", "1 min", "1 h", "11 d", "999 d"]
     assert max(len(describe((0, 0, 1, 0), age).text) for age in ages) <= 16
