@@ -27,6 +27,7 @@ from trnfleet.tui.chip.view import ChipView
 from trnfleet.tui.hierarchy.filter import select
 from trnfleet.tui.hierarchy.index import Expansion, TreeIndex
 from trnfleet.tui.hierarchy.view import HierarchyView
+from trnfleet.tui.state.context import UiContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,8 +91,8 @@ async def view_costs(servers: int, size: tuple[int, int]) -> None:
 
     class Host(App[None]):
         def compose(self) -> ComposeResult:
-            self.rows = HierarchyView(monitor, monitor.clock)
-            self.chip = ChipView(monitor, monitor.clock)
+            self.rows = HierarchyView(UiContext.of(monitor, monitor.clock))
+            self.chip = ChipView(UiContext.of(monitor, monitor.clock))
             yield self.rows
             yield self.chip
 
@@ -158,7 +159,7 @@ async def sort_costs(instances: int) -> None:
 
     class Host(App[None]):
         def compose(self) -> ComposeResult:
-            self.rows = HierarchyView(monitor, monitor.clock)
+            self.rows = HierarchyView(UiContext.of(monitor, monitor.clock))
             yield self.rows
 
     app = Host()

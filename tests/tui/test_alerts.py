@@ -98,7 +98,7 @@ def rows(feed: Feed, address: str) -> slice:
 def made(feed: Feed, *, can_write: bool = True, is_loud: bool = False) -> tuple[FleetApp, Loopback]:
     publisher = Loopback(feed.monitor)
     desk = OperatorActions("demo", publisher=publisher if can_write else None, owner="ann")  # type: ignore[arg-type]
-    return FleetApp(feed.monitor, clock=feed.clock, desk=desk, bell=is_loud, notify=is_loud), publisher
+    return FleetApp(feed.monitor, clock=feed.clock, operator=desk, bell=is_loud, notify=is_loud), publisher
 
 
 def screen(app: FleetApp) -> list[str]:
@@ -119,7 +119,7 @@ def view(app: FleetApp) -> AlertsView:
 async def tick(app: FleetApp, pilot: Pilot[None], feed: Feed, seconds: float = 1.0) -> None:
     await feed.clock.advance(seconds)
     feed.tick()
-    app._tick()
+    app.tick()
     await pilot.pause()
 
 
@@ -270,7 +270,7 @@ async def test_the_form_says_what_is_wrong() -> None:
         await pilot.press("escape")
         assert not form.is_open
         assert view(app).list.has_focus
-        assert app.page.title == "Alerts"
+        assert app.entry.title == "Alerts"
         assert not publisher.sent
 
 
@@ -414,9 +414,9 @@ async def test_the_filter() -> None:
         assert "▲ matcher" in text(app)
         await pilot.press("escape")
         assert view(app).pattern == ""
-        assert app.page.title == "Alerts"
+        assert app.entry.title == "Alerts"
         await pilot.press("escape")
-        assert app.page.title == "Fleet"
+        assert app.entry.title == "Fleet"
 
 
 async def test_the_order() -> None:
@@ -463,7 +463,7 @@ async def test_from_an_alert_to_its_place_and_back() -> None:
             view(app).filter(key)
             await pilot.press("home", "enter")
             await pilot.pause()
-            assert (app.page.title, app.page.place) == at
+            assert (app.entry.title, app.page.place) == at
         await pilot.press("escape")
         view(app).filter("")
         app.go(CHIP)
@@ -473,7 +473,7 @@ async def test_from_an_alert_to_its_place_and_back() -> None:
         assert view(app).pattern == f"at={CHIP}"
         assert [row.held.alert.place for row in view(app).list.rows if row.held is not None] == [CHIP]
         await pilot.press("escape", "escape")
-        assert app.page.title == "Chip"
+        assert app.entry.title == "Chip"
 
 
 async def test_other_views_mark_what_has_alerts() -> None:

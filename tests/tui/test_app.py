@@ -51,7 +51,7 @@ def fleet(app: FleetApp) -> FleetView:
 async def tick(app: FleetApp, pilot: Pilot[None], feed: Feed) -> None:
     """Let half a second pass and the app paint."""
     await feed.clock.advance(0.5)
-    app._tick()
+    app.tick()
     await pilot.pause()
 
 
@@ -189,7 +189,7 @@ async def test_findings_lead_to_their_place() -> None:
         assert app.place == hot
         assert fleet(app).map.place == hot
         await pilot.press("enter")
-        assert app.page.title == "Chip"
+        assert app.entry.title == "Chip"
         assert app.page.place == hot
         assert "chip" in app.query_one("#crumbs", Bar).text
         await pilot.press("escape")
@@ -205,15 +205,15 @@ async def test_places_are_kept_from_view_to_view() -> None:
         await pilot.press("right")
         place = app.place
         await pilot.press("2")
-        assert (app.page.title, app.page.place) == ("Hierarchy", place)
+        assert (app.entry.title, app.page.place) == ("Hierarchy", place)
         await pilot.press("4")
-        assert (app.page.title, app.page.place) == ("Chip", place)
+        assert (app.entry.title, app.page.place) == ("Chip", place)
         await pilot.press("1")
-        assert (app.page.title, fleet(app).map.place) == ("Fleet", place)
+        assert (app.entry.title, fleet(app).map.place) == ("Fleet", place)
         titles = []
         for _ in range(3):
             await pilot.press("escape")
-            titles.append(app.page.title)
+            titles.append(app.entry.title)
         assert titles == ["Chip", "Hierarchy", "Fleet"]
 
 
@@ -223,12 +223,12 @@ async def test_enter_opens_what_is_selected() -> None:
     app = made(feed)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("enter")
-        assert app.page.title == "Chip"
+        assert app.entry.title == "Chip"
         await pilot.press("escape")
         while fleet(app).map.place.count("/") > 2:
             await pilot.press("minus")
         await pilot.press("enter")
-        assert (app.page.title, app.page.place) == ("Hierarchy", "uc1/us-0001/trn2u-0001-0")
+        assert (app.entry.title, app.page.place) == ("Hierarchy", "uc1/us-0001/trn2u-0001-0")
 
 
 async def test_the_mouse_selects_and_opens() -> None:
@@ -242,7 +242,7 @@ async def test_the_mouse_selects_and_opens() -> None:
         await pilot.click(heat, offset=at)
         assert app.place == "uc1/us-0001/trn2u-0001-0/chip06"
         await pilot.click(heat, offset=at, times=2)
-        assert app.page.title == "Chip"
+        assert app.entry.title == "Chip"
 
 
 async def test_help_lists_the_bindings() -> None:

@@ -9,6 +9,7 @@ from textual.app import App
 
 from trnfleet.tui.chip.reading import CounterRates, neighbour
 from trnfleet.tui.chip.view import ChipView
+from trnfleet.tui.state.context import UiContext
 from trnfleet.wire.messages import Descriptor, decode_message, encode_message
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Host(App[None]):
         self.feed = feed
 
     def compose(self) -> ComposeResult:
-        self.view = ChipView(self.feed.monitor, self.feed.clock)
+        self.view = ChipView(UiContext.of(self.feed.monitor, self.feed.clock))
         yield self.view
 
     def on_mount(self) -> None:

@@ -49,7 +49,7 @@ def view(app: FleetApp) -> EventsView:
 
 async def tick(app: FleetApp, pilot: Pilot[None], feed: Feed, seconds: float = 0.5) -> None:
     await feed.clock.advance(seconds)
-    app._tick()
+    app.tick()
     await pilot.pause()
 
 
@@ -151,7 +151,7 @@ async def test_the_filter() -> None:
         assert events.count == 8
         assert isinstance(app.page, EventsView)
         await pilot.press("escape")
-        assert app.page.title == "Fleet"
+        assert app.entry.title == "Fleet"
 
 
 async def test_enter_goes_to_the_place() -> None:
@@ -169,9 +169,9 @@ async def test_enter_goes_to_the_place() -> None:
             await pilot.press("9", "home")
             await tick(app, pilot, feed)
             await pilot.press("enter")
-            assert (app.page.title, app.page.place) == at
+            assert (app.entry.title, app.page.place) == at
         await pilot.press("escape")
-        assert app.page.title != "Events"
+        assert app.entry.title != "Events"
 
 
 async def test_the_mouse_selects_and_opens() -> None:
@@ -184,7 +184,7 @@ async def test_the_mouse_selects_and_opens() -> None:
         await pilot.click(view(app).list, offset=(5, 1))
         assert app.place == CHIP
         await pilot.click(view(app).list, offset=(5, 1), times=2)
-        assert app.page.title == "Chip"
+        assert app.entry.title == "Chip"
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -40,7 +40,7 @@ async def tick(app: FleetApp, pilot: Pilot[None], feed: Feed) -> None:
     """Let a tick's telemetry come and the app paint."""
     await feed.clock.advance(0.5)
     feed.tick()
-    app._tick()
+    app.tick()
     await pilot.pause()
 
 
@@ -101,13 +101,13 @@ async def test_the_cursor_stays_when_stale_becomes_offline() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await feed.advance(10)
         feed.tick(["uc1/us-0001/trn2u-0001-0"])
-        app._tick()
+        app.tick()
         await pilot.pause()
         await pilot.press("w", "end", "up")
         assert under_cursor(app) == ("us-0002", "stale")
         feed.monitor.apply([feed.publisher_envelope("offline")])
         feed.monitor.compute()
-        app._tick()
+        app.tick()
         await pilot.pause()
         assert under_cursor(app) == ("us-0002", "offline")
 

@@ -11,6 +11,7 @@ from textual.app import App
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.quantities import bare
 from trnfleet.tui.hierarchy.view import HierarchyView
+from trnfleet.tui.state.context import UiContext
 from trnfleet.wire.messages import Descriptor, InstanceSpec, decode_message, encode_message
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Host(App[None]):
         self.moved: list[str] = []
 
     def compose(self) -> ComposeResult:
-        self.view = HierarchyView(self.feed.monitor, self.feed.clock)
+        self.view = HierarchyView(UiContext.of(self.feed.monitor, self.feed.clock))
         yield self.view
 
     def on_mount(self) -> None:

@@ -10,7 +10,7 @@ from support.monitor.rules import HOT, rules_of
 from tui.test_app import fed, made, screen_text, tick
 
 from trnfleet.monitor.alerting.engine import Alerts
-from trnfleet.tui.app import view_classes
+from trnfleet.tui.views import VIEWS
 
 PLACES = ("", f"{CLUSTER}/us-0001/trn2u-0001-0/chip05", "uc1/us-0001", "cr-evil")
 
@@ -23,12 +23,12 @@ async def test_every_view_is_drawn_whatever_has_come(seed: int) -> None:
     feed.monitor.ingest.alerts = Alerts("demo", rules_of(HOT), adopts=True)
     app = made(feed)
     async with app.run_test(size=(120, 40)) as pilot:
-        for kind in [*view_classes(), *view_classes()]:
+        for entry in (*VIEWS, *VIEWS):
             hostile = originals(evil)
             feed.monitor.apply([mutated(random.choice(hostile), random) for _ in range(60)])
             feed.monitor.apply(evil.telemetry())
             feed.tick()
-            app.go(random.choice(PLACES), kind.title)
+            app.go(random.choice(PLACES), entry.title)
             await tick(app, pilot, feed)
             await pilot.press("down", "down", "enter", "end")
             await tick(app, pilot, feed)

@@ -30,7 +30,7 @@ async def test_nothing_of_another_moment_stays(size: tuple[int, int], count: int
     async with fresh.run_test(size=size) as pilot:
         await pilot.press(view)
         await tick(fresh, pilot, then, 0.0)
-        fresh.alert_board.renew()
+        fresh.context.alerts.renew()
         await tick(fresh, pilot, then, 0.0)
         wanted = text(fresh)
     app, deck = made(feed, is_file=True)
@@ -39,9 +39,9 @@ async def test_nothing_of_another_moment_stays(size: tuple[int, int], count: int
         await tick(app, pilot, feed)
         assert text(app) != wanted
         deck.show(then.monitor, deck.start_ns)
-        app._tick()
+        app.tick()
         await pilot.pause()
-        app._tick()
+        app.tick()
         await pilot.pause()
         assert text(app).splitlines() == wanted.splitlines()
 
@@ -56,12 +56,12 @@ async def test_a_fleet_of_another_shape(view: str) -> None:
         for monitor in (then.monitor, feed.monitor, then.monitor):
             deck.show(monitor, START_NS + MIN)
             await pilot.press("down", "right", "up", "s", "left")
-            app._tick()
+            app.tick()
             await pilot.pause()
             chips = monitor.store.layout.chips
             assert f"{chips} chips" in app.query_one("#header", Bar).text
         await pilot.press("end")
-        app._tick()
+        app.tick()
         assert "240 chips" in app.query_one("#header", Bar).text
 
 
@@ -144,7 +144,7 @@ async def test_the_past_is_not_written_to() -> None:
     feed = await burning(3)
     desk = OperatorActions("demo", publisher=None, owner="ann")
     for is_file, words in ((False, PAST), (True, RECORDED)):
-        app, deck = made(feed, is_file=is_file, desk=desk)
+        app, deck = made(feed, is_file=is_file, operator=desk)
         async with app.run_test(size=(120, 40)) as pilot:
             deck.show(feed.monitor, START_NS + MIN)
             await pilot.press("8")

@@ -67,7 +67,7 @@ def view(app: FleetApp) -> ReservationsView:
 async def tick(app: FleetApp, pilot: Pilot[None], feed: Feed, seconds: float = 1.0) -> None:
     await feed.clock.advance(seconds)
     feed.tick()
-    app._tick()
+    app.tick()
     await pilot.pause()
 
 
@@ -115,7 +115,7 @@ async def test_a_reservation_is_picked_out_in_every_view() -> None:
     async with app.run_test(size=(160, 48)) as pilot:
         await pilot.press("7", "enter")
         await tick(app, pilot, feed)
-        assert app.page.title == FLEET
+        assert app.entry.title == FLEET
         assert app.place.startswith(US)
         assert rows(app, "◆ cb-ultra")
         heat = app.query_one("#map")
@@ -130,7 +130,7 @@ async def test_a_reservation_is_picked_out_in_every_view() -> None:
         await pilot.press("u")
         await tick(app, pilot, feed)
         assert not rows(app, "◆")
-        assert app.highlight.reservation_id == ""
+        assert app.context.highlight.reservation_id == ""
 
 
 async def test_from_a_place_to_its_reservation() -> None:
@@ -142,12 +142,12 @@ async def test_from_a_place_to_its_reservation() -> None:
         app.go(f"{ALONE}/chip03")
         await pilot.press("r")
         await pilot.pause()
-        assert app.page.title == RESERVATIONS
+        assert app.entry.title == RESERVATIONS
         chosen = view(app).table.picked
         assert chosen is not None
         assert chosen.message.id == "cb-alone"
         await pilot.press("escape")
-        assert app.page.title != RESERVATIONS
+        assert app.entry.title != RESERVATIONS
         app.go(f"{US}/trn2u-0001-2", HIERARCHY)
         await pilot.press("r")
         await pilot.pause()
@@ -162,7 +162,7 @@ async def test_what_is_picked_out_does_not_stand_in_for_another() -> None:
     app = made(feed)
     async with app.run_test(size=(120, 40)) as pilot:
         await tick(app, pilot, feed)
-        app.highlight.reservation_id = "cb-ultra"
+        app.context.highlight.reservation_id = "cb-ultra"
         for place, expected in ((ALONE, "cb-alone"), ("", "cb-ultra"), ("uc1/us-0002", "no reservation")):
             app.go(place, HIERARCHY)
             app.place = place
@@ -229,7 +229,7 @@ async def test_whoever_has_gone_is_not_drawn_as_live() -> None:
         await pilot.press("7")
         feed.monitor.apply([feed.publisher_envelope("offline")])
         await feed.advance(1)
-        app._tick()
+        app.tick()
         await pilot.pause()
         assert rows(app, "? active")
         assert not rows(app, "▲ ending")
@@ -249,7 +249,7 @@ async def test_the_filter() -> None:
         assert rows(app, "/idle 1 found")
         assert not rows(app, "cb-ultra")
         await pilot.press("escape")
-        assert app.page.title == RESERVATIONS
+        assert app.entry.title == RESERVATIONS
         assert len(view(app).table.rows) == 4
         await pilot.press("slash", *"zzz", "enter")
         assert rows(app, "Nothing that is reserved matches")
@@ -304,7 +304,7 @@ async def test_hostile_places_lead_nowhere() -> None:
         assert rows(app, "[red]\\u001b[2J")
         await pilot.press("enter")
         await tick(app, pilot, feed)
-        assert app.page.title == FLEET
+        assert app.entry.title == FLEET
         assert app.place == ""
         assert rows(app, "◆ cb-0nasty (place not known)")
         for key in "1247":

@@ -9,14 +9,13 @@ from support.monitor.rules import HOT, rules_of
 from tui.test_app import fed, made, tick
 
 from trnfleet.monitor.alerting.engine import Alerts
-from trnfleet.tui.app import view_classes
+from trnfleet.tui.views import VIEWS
 
 if TYPE_CHECKING:
     from support.monitor.feed import Feed
     from textual.pilot import Pilot
 
     from trnfleet.tui.app import FleetApp
-    from trnfleet.tui.view import View
 
 SIZES = [
     (1, 1), (1, 3), (2, 1), (2, 2), (3, 1), (3, 3), (1, 40), (5, 1), (5, 5), (10, 2), (20, 5), (200, 1),
@@ -45,27 +44,27 @@ async def test_every_view_is_drawn_at_every_size(size: tuple[int, int]) -> None:
     feed = full()
     app = made(feed)
     async with app.run_test(size=size) as pilot:
-        for kind in view_classes():
-            await pilot.press(kind.key)
+        for entry in VIEWS:
+            await pilot.press(entry.key)
             await draw(app, pilot, feed)
             await pilot.press(*KEYS)
             await draw(app, pilot, feed)
-            app.go("uc1/us-0001/trn2u-0001-0/chip05", kind.title)
+            app.go("uc1/us-0001/trn2u-0001-0/chip05", entry.title)
             await draw(app, pilot, feed)
         await pilot.press("question_mark", "escape")
         assert app._exception is None
         assert feed.monitor.alerts.active()
 
 
-@pytest.mark.parametrize("kind", view_classes(), ids=lambda kind: kind.title)
-async def test_a_view_follows_a_terminal_that_shrinks_and_grows(kind: type[View]) -> None:
+@pytest.mark.parametrize("title", [entry.title for entry in VIEWS])
+async def test_a_view_follows_a_terminal_that_shrinks_and_grows(title: str) -> None:
     """A terminal is made as small as can be and large again, while a view is on the screen."""
     feed = full()
     app = made(feed)
     async with app.run_test(size=(120, 40)) as pilot:
-        app.go("", kind.title)
+        app.go("", title)
         for size in ((1, 1), (3, 3), (120, 40), (2, 1), (1, 3), (20, 5), (3, 1), (120, 40)):
             await pilot.resize_terminal(*size)
             await draw(app, pilot, feed)
         assert app._exception is None
-        assert app.page.title == kind.title
+        assert app.entry.title == title

@@ -79,10 +79,10 @@ async def run_app(
         showing.state,
         clock=clock,
         broker_kind=broker_kind,
-        desk=None if desk is None else desk.desk,
+        operator=None if desk is None else desk.desk,
         bell=calling is not None and calling.bell,
         notify=calling is not None and calling.notify,
-        deck=showing.deck,
+        playback=showing.deck,
     )
     running = dict(showing.running)
     if desk is not None and desk.writer is not None:

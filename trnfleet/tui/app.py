@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import signal
 from collections import deque
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from textual import on
@@ -25,12 +25,8 @@ from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.alerts.view import AlertsView
 from trnfleet.tui.breadcrumbs import breadcrumbs
-from trnfleet.tui.chip.view import ChipView
-from trnfleet.tui.events.view import EventsView
-from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.header import header
 from trnfleet.tui.help import HelpScreen, Key, Section, help_title, sections, sign_section
-from trnfleet.tui.hierarchy.view import HierarchyView
 from trnfleet.tui.notifications import AlertWatch
 from trnfleet.tui.pacing import Pacer
 from trnfleet.tui.playback.keys import NOTE_S, TimeKeys
@@ -38,10 +34,11 @@ from trnfleet.tui.playback.past_banner import kept_text, past_banner, past_hints
 from trnfleet.tui.playback.seek_track import SIGNS, Seek
 from trnfleet.tui.reservations.table import ReservationTable
 from trnfleet.tui.reservations.view import ReservationsView
-from trnfleet.tui.state.alerts import AlertBoard
-from trnfleet.tui.state.highlight import Highlight, holders
+from trnfleet.tui.state.context import UiContext
+from trnfleet.tui.state.highlight import holders
 from trnfleet.tui.status import Hints, banner, note_line, status
-from trnfleet.tui.view import ALERTS, CHIP, FLEET, HIERARCHY, RESERVATIONS, View
+from trnfleet.tui.view import CHIP, HIERARCHY, View
+from trnfleet.tui.views import VIEWS, ViewEntry
 from trnfleet.tui.widgets.bar import Bar
 
 if TYPE_CHECKING:
@@ -60,6 +57,7 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
+V = TypeVar("V", bound=View)
 TICK_S = 0.1
 BARS_EVERY_S = 0.4
 """Seconds between two readings of the fleet's figures: nobody reads faster."""
@@ -79,10 +77,8 @@ _HINTS: Hints = (
     ("Enter", "deeper"),
     ("Esc", "back"),
     ("A", "alerts"),
-    ("m", "metric"),
-    ("+ -", "zoom"),
-    ("w", "findings"),
 )
+"""Of every view; its own come after these."""
 _LIVE_HINTS: Hints = (*_HINTS[:4], ("[ ]", "in time"), *_HINTS[4:])
 _PLAYED_NS = 500_000_000
 """What is played counts as news from so much on."""
@@ -125,24 +121,25 @@ class FleetApp(TimeKeys):
         clock: Clock,
         broker_kind: str = "",
         title: str = "trnfleet",
-        desk: OperatorActions | None = None,
+        operator: OperatorActions | None = None,
         bell: bool = False,
         notify: bool = False,
-        deck: Deck | None = None,
+        playback: Deck | None = None,
     ) -> None:
         """Make the app for a monitor.
 
         Args:
-            monitor: What is shown; somebody else runs it. Given a deck, what that shows.
+            monitor: What is shown; the caller runs it. With a playback, what that shows.
             clock: The real one, by which painting is paced; ages go by the monitor's own.
             broker_kind: The broker's name and version, for the status line.
             title: The terminal window's title.
-            desk: Where acknowledgements and silences are written; None for a screen that only reads.
+            operator: Where acknowledgements and silences are written; None for a screen that only reads.
             bell: Whether the terminal rings for new alerts.
             notify: Whether the terminal is asked for a desktop notification of new alerts.
-            deck: What goes back in time; somebody else runs it. None where nothing is kept.
+            playback: What goes back in time; the caller runs it. None where nothing is kept.
         """
-        super().__init__(deck)
+        super().__init__(playback)
+        self.context = UiContext.of(monitor, clock, playback=playback, operator=operator)
         self.monitor = monitor
         self.clock = clock
         self.broker_kind = broker_kind
@@ -157,24 +154,17 @@ class FleetApp(TimeKeys):
         self._banner = Bar(fill=theme.BAR_DOWN, id="banner")
         self._past_banner = Bar(fill=theme.BAR_PAST, id="past")
         self._status = Bar(fill=theme.BAR, id="status")
-        self._pages: dict[str, View] = {kind.title: kind(monitor, clock) for kind in view_classes()}
-        self.highlight = Highlight(monitor)
-        self.alert_board = AlertBoard(monitor)
-        for page in self._pages.values():
-            page.set_highlight(self.highlight)
-            page.set_board(self.alert_board)
-            page.deck = deck
-            if isinstance(page, AlertsView):
-                page.desk = desk
-        self._watch = AlertWatch(self, self.alert_board, deck, rings=bell, notifies=notify)
+        self._pages: dict[str, View] = {entry.title: entry.kind(self.context) for entry in VIEWS}
+        self._watch = AlertWatch(self, self.context, rings=bell, notifies=notify)
         self._source = monitor.revision.source
         """Which exchange the monitor is of that is on the screen."""
         self._time_drawn: Hashable = None
-        """The deck's state that the seek bar shows."""
+        """The playback's state that the seek bar shows."""
         self._note_until_s = -np.inf
         self._replay_of: tuple[int, int] | None = None
         self._replay = False
-        self._page = self._pages[FLEET]
+        self._entry = VIEWS[0]
+        """The view on the screen."""
         self._event: Event | Notice | None = None
         """What is told for a while between breadcrumbs and views."""
         self._news: Hashable = None
@@ -197,12 +187,12 @@ class FleetApp(TimeKeys):
 
     def on_mount(self) -> None:
         """Start: the first view and the one timer."""
-        for page in self._pages.values():
-            self.bind(page.key, f"view('{page.title}')", show=False)
-        self._page.add_class("-shown")
+        for entry in VIEWS:
+            self.bind(entry.key, f"view('{entry.title}')", show=False)
+        self.page.add_class("-shown")
         self._write_bars()
         self._write_crumbs()
-        self._page.take_focus()
+        self.page.take_focus()
         # A worker costs half of what a Textual timer does, and one that fails ends the app.
         self.run_worker(self._keep_ticking(), name="ticks", exit_on_error=True)
         if not self.is_headless:
@@ -215,9 +205,14 @@ class FleetApp(TimeKeys):
     # Places and views
 
     @property
+    def entry(self) -> ViewEntry:
+        """Title, key and hints of the view on the screen."""
+        return self._entry
+
+    @property
     def page(self) -> View:
         """The view on the screen."""
-        return self._page
+        return self._pages[self._entry.title]
 
     def go(self, address: str, view: str | None = None) -> None:
         """Go to an address in a view and remember where one was; None: the usual view for what the address names."""
@@ -226,7 +221,7 @@ class FleetApp(TimeKeys):
         if view not in self._pages:
             self.bell()
             return
-        here = Stop(self._page.title, self.place)
+        here = Stop(self._entry.title, self.place)
         if here != Stop(view, address):
             self._been.append(here)
         self._show(Stop(view, address))
@@ -238,19 +233,20 @@ class FleetApp(TimeKeys):
 
     def action_view(self, title: str) -> None:
         """Open a view at the present place."""
-        if title != self._page.title:
+        if title != self._entry.title:
             self.go(self.place, title)
 
     def action_help(self) -> None:
         """List the keys."""
         parts: list[tuple[str, type[DOMNode]]] = []
-        for view in (self._page, *(page for page in self._pages.values() if page is not self._page)):
-            parts.append((view.title, type(view)))
-            parts.extend((help_title(type(widget), view.title), type(widget)) for widget in view.query("*"))
-        views = Section("Views", [Key(page.key, page.title) for page in self._pages.values()])
+        for entry in (self._entry, *(entry for entry in VIEWS if entry is not self._entry)):
+            widgets = self._pages[entry.title].query("*")
+            parts.append((entry.title, entry.kind))
+            parts.extend((help_title(type(widget), entry.title), type(widget)) for widget in widgets)
+        views = Section("Views", [Key(entry.key, entry.title) for entry in VIEWS])
         everywhere: list[tuple[str, type[DOMNode]]] = [("Everywhere", type(self))]
         signs: list[Section] = []
-        if self.deck is not None:
+        if self.playback is not None:
             everywhere.append((TimeKeys.HELP_TITLE, TimeKeys))
             signs.append(sign_section("On the time bar", SIGNS))
         self.push_screen(HelpScreen([views, *sections([*everywhere, *parts]), *signs]))
@@ -258,57 +254,56 @@ class FleetApp(TimeKeys):
     def action_reservation(self) -> None:
         """Go to the reservation that holds the present place; from the fleet, to the one that is picked out."""
         place = self.place
-        chosen = self.highlight.reservation_id
+        chosen = self.context.highlight.reservation_id
         if place:
             held = holders(self.monitor.reservations.table(), self.monitor.store.layout, place)
             chosen = chosen if chosen in held else next(iter(held), "")
-        self.go(place, RESERVATIONS)
-        page = self._page
-        if isinstance(page, ReservationsView):
-            if chosen:
-                page.show_reservation(chosen)
-            elif place:
-                page.tell(f"no reservation holds {plain(place, 60)}")
+        reservations = self._open(ReservationsView)
+        if chosen:
+            reservations.show_reservation(chosen)
+        elif place:
+            reservations.tell(f"no reservation holds {plain(place, 60)}")
 
     def action_alerts(self) -> None:
         """Go to the alerts of the present place; from the fleet, to all of them."""
         place = self.place
-        self.go(place, ALERTS)
-        page = self._page
-        if isinstance(page, AlertsView):
-            page.show_at(place)
+        self._open(AlertsView).show_at(place)
 
     @on(AlertsView.OpenReservation)
     def _reservation_asked(self, message: AlertsView.OpenReservation) -> None:
         message.stop()
-        self.go(self.place, RESERVATIONS)
-        page = self._page
-        if isinstance(page, ReservationsView):
-            page.show_reservation(message.reservation_id)
+        self._open(ReservationsView).show_reservation(message.reservation_id)
+
+    def _open(self, kind: type[V]) -> V:
+        """Go to the view of a class at the present place, and return it."""
+        title, page = next((title, page) for title, page in self._pages.items() if isinstance(page, kind))
+        self.go(self.place, title)
+        return page
 
     def action_unpick(self) -> None:
         """Pick nothing out any more."""
-        if self.highlight.reservation_id:
+        if self.context.highlight.reservation_id:
             self._pick("")
 
     def _pick(self, reservation_id: str) -> None:
-        self.highlight.reservation_id = reservation_id
+        self.context.highlight.reservation_id = reservation_id
         self._news = None
         self._write_crumbs()
-        self._page.tick(MOST_LINES)
+        self.page.tick(MOST_LINES)
 
     @on(ReservationTable.Picked)
     def _picked(self, message: ReservationTable.Picked) -> None:
         message.stop()
-        self.highlight.reservation_id = message.reservation_id
-        self.go(self.highlight.place(), FLEET)
+        highlight = self.context.highlight
+        highlight.reservation_id = message.reservation_id
+        self.go(highlight.place(), VIEWS[0].title)
 
     def _handle_exception(self, error: Exception) -> None:
         """Write what ends the app to its log, too: the terminal's scrollback is all that Textual leaves it in."""
         cause = error.error if isinstance(error, WorkerFailed) else error
         log.error(
             "app_failed",
-            view=self._page.title,
+            view=self._entry.title,
             width=self.size.width,
             height=self.size.height,
             exc_info=cause,
@@ -326,10 +321,10 @@ class FleetApp(TimeKeys):
     def _show(self, stop: Stop) -> None:
         view = self._pages[stop.view]
         self.place = stop.address
-        if view is not self._page:
-            self._page.remove_class("-shown")
+        if view is not self.page:
+            self.page.remove_class("-shown")
             view.add_class("-shown")
-            self._page = view
+            self._entry = next(entry for entry in VIEWS if entry.title == stop.view)
         view.show_place(stop.address)
         view.take_focus()
         # Its widgets know their size only after the layout; then it paints, not at the next tick.
@@ -344,7 +339,7 @@ class FleetApp(TimeKeys):
     @on(View.Moved)
     def _moved(self) -> None:
         # What the view says now: the message may be from before one came here.
-        self.place = self._page.place
+        self.place = self.page.place
         self._write_crumbs()
 
     # Painting
@@ -352,21 +347,34 @@ class FleetApp(TimeKeys):
     async def _keep_ticking(self) -> None:
         while True:
             await self.clock.sleep(TICK_S)
-            self._tick()
+            self.tick()
 
-    def _tick(self) -> None:
-        """Paint what changed, as much as the terminal takes."""
+    def tick(self) -> None:
+        """Look for news once, and paint what changed, as much of it as the terminal takes.
+
+        The one worker of the app calls this ten times a second, tests call it by hand, and it calls `View.tick` of the view on the
+        screen alone, which calls `LineView.tick` of its widgets. Nothing else paints without a key, a click or a resize.
+
+        Revisions are polled, and nothing is pushed: a monitor takes thousands of messages a second and has no idea of a screen, Textual's
+        reactive attributes would cost a message for each change, and what is not on the screen would be told of it, too. Comparing a dozen
+        integers costs microseconds, however much came in, and views read the newest columns once for all that changed since.
+
+        Without news a tick is over after that comparison, but for one tick a second, by which ages go on. With news it may take some
+        milliseconds: views make only the lines in the window, in one pass over columns, and remake only those that changed; the pacer
+        leaves ticks out while the terminal is behind. `SETTLE_S` after the last news ticks go on, because a view may put off what it
+        was not allowed to paint.
+        """
         now_s = self.clock.monotonic_s()
-        monitor, deck = self.monitor, self.deck
+        monitor, playback = self.monitor, self.playback
         self._watch.look_back()
-        self.hear_deck()
+        self.follow_playback()
         revision = monitor.revision
         if revision.source != self._source:
             self._source = revision.source
             self._renew()
         news = (
-            None if deck is None else (deck.revision, deck.mode),
-            deck.position_ns // _PLAYED_NS if deck is not None and deck.shows_past else 0,
+            None if playback is None else (playback.revision, playback.mode),
+            playback.position_ns // _PLAYED_NS if playback is not None and playback.shows_past else 0,
             revision,
             self._watch.revision,
         )
@@ -392,20 +400,20 @@ class FleetApp(TimeKeys):
             monitor.store.chip_state,
             monitor.findings.total,
             monitor.link.connected,
-            self.alert_board.counts,
+            self.context.alerts.counts,
         )
         before = self._bars_turn
         has_turned = turn[0] is not before[0] or turn[1:] != before[1:]
         if has_turned or now_s - self._bars_s >= BARS_EVERY_S:
             self._bars_turn = turn
             self._write_bars()
-        elif deck is not None and (deck.revision, deck.mode) != self._time_drawn:
+        elif playback is not None and (playback.revision, playback.mode) != self._time_drawn:
             self._write_time()
-        self._page.tick(allowance)
+        self.page.tick(allowance)
 
     def _renew(self) -> None:
         """Drop what is kept of the monitor that was shown before: nothing of it may stay on the screen."""
-        self.alert_board.renew()
+        self.context.alerts.renew()
         self._watch.renew()
         for page in self._pages.values():
             page.renew()
@@ -414,7 +422,7 @@ class FleetApp(TimeKeys):
         self._write_crumbs()
 
     def repaint_time(self) -> None:
-        """Show at once what a key or the pointer has changed of the deck."""
+        """Show at once what a key or the pointer has changed of the playback."""
         self._news = None
         self._write_bars()
 
@@ -425,7 +433,7 @@ class FleetApp(TimeKeys):
 
     def focus_page(self) -> None:
         """Give the keys back to the view."""
-        self._page.take_focus()
+        self.page.take_focus()
 
     @property
     def fleet_name(self) -> str:
@@ -435,16 +443,19 @@ class FleetApp(TimeKeys):
     def _write_bars(self) -> None:
         monitor, link = self.monitor, self.monitor.link
         self._bars_s = now_s = self.clock.monotonic_s()
-        deck = self.deck
+        playback = self.playback
         summary = monitor.summary()
-        counts = self.alert_board.counts if self.alert_board.has_rules else None
+        alerts = self.context.alerts
+        counts = alerts.counts if alerts.has_rules else None
         is_replay = self._is_replay()
         self._header.show(
             lambda width: header(summary, link, width, counts, is_replay=is_replay), fill=theme.HEAD
         )
         kind, rate = self.broker_kind, monitor.message_rate
-        hints = _HINTS if deck is None else past_hints(deck) if deck.shows_past else _LIVE_HINTS
-        kept = ("", False) if deck is None else kept_text(deck)
+        hints = (*(_HINTS if playback is None else _LIVE_HINTS), *self._entry.hints)
+        if playback is not None and playback.shows_past:
+            hints = past_hints(playback)
+        kept = ("", False) if playback is None else kept_text(playback)
         if self.note and now_s < self._note_until_s:
             note, is_problem = self.note, self.is_problem
             self._status.show(lambda width: [note_line(note, width, is_problem=is_problem)])
@@ -460,19 +471,19 @@ class FleetApp(TimeKeys):
 
     def _write_time(self) -> None:
         """Write where in time one is: the seek bar, and in the past of a live fleet the banner that says so."""
-        deck = self.deck
-        if deck is None:
+        playback = self.playback
+        if playback is None:
             return
-        self._time_drawn = deck.revision, deck.mode
-        in_past = deck.shows_past
+        self._time_drawn = playback.revision, playback.mode
+        in_past = playback.shows_past
         self.seek_bar.set_class(in_past, "-shown")
         if in_past:
             self.seek_bar.follow()
-        live = deck.live
+        live = playback.live
         self._past_banner.set_class(in_past and live is not None, "-shown")
         if in_past and live is not None:
-            seek, (before, now) = Seek.of(deck), self._watch.present()
-            present = present_text(is_recording=deck.is_recording, is_connected=live.link.connected)
+            seek, (before, now) = Seek.of(playback), self._watch.present()
+            present = present_text(is_recording=playback.is_recording, is_connected=live.link.connected)
             self._past_banner.show(lambda width: [past_banner(seek, before, now, present, width)])
 
     def _is_replay(self) -> bool:
@@ -491,16 +502,11 @@ class FleetApp(TimeKeys):
         return float(seen.max()) if len(seen) else -np.inf
 
     def _write_crumbs(self) -> None:
-        views = [(page.key, page.title) for page in self._pages.values()]
-        active = self._page.title
+        views = [(entry.key, entry.title) for entry in VIEWS]
+        active = self._entry.title
         event = self._event
-        told = self.highlight.words()
-        self._crumbs.show(lambda width: [breadcrumbs(self.place, views, active, width, event, told)])
-
-
-def view_classes() -> tuple[type[View], ...]:
-    """Return the views that there are, in the order of their keys."""
-    return FleetView, HierarchyView, ChipView, ReservationsView, AlertsView, EventsView
+        picked = self.context.highlight.words()
+        self._crumbs.show(lambda width: [breadcrumbs(self.place, views, active, width, event, picked)])
 
 
 def _spare_the_collector() -> None:

@@ -9,37 +9,34 @@ from typing import TYPE_CHECKING, Any
 
 from trnfleet.tui.desktop_notifications import AlertNews
 from trnfleet.tui.pacing import send_notification
-from trnfleet.tui.state.alerts import AlertBoard
+from trnfleet.tui.state.alerts import AlertSnapshot
 
 if TYPE_CHECKING:
     from textual.app import App
 
     from trnfleet.monitor.alerting.engine import Counts
-    from trnfleet.monitor.replay.playback import Deck
     from trnfleet.tui.desktop_notifications import Notice
+    from trnfleet.tui.state.context import UiContext
 
 
 class AlertWatch:
     """What is new among the alerts of the present, and among those of a past that is played."""
 
-    def __init__(
-        self, app: App[Any], board: AlertBoard, deck: Deck | None, *, rings: bool, notifies: bool
-    ) -> None:
+    def __init__(self, app: App[Any], context: UiContext, *, rings: bool, notifies: bool) -> None:
         """Make it.
 
         Args:
             app: Whose terminal rings.
-            board: What is shown of alerts.
-            deck: What goes back in time; None where the present alone is shown.
+            context: What is shown.
             rings: Whether the terminal rings.
             notifies: Whether it is asked for a desktop notification.
         """
         self._app = app
-        self._board = board
-        self._deck = deck
+        self._context = context
+        self._board = context.alerts
         self._rings, self._notifies = rings, notifies
-        live = None if deck is None else deck.live
-        self._live_board = None if live is None else AlertBoard(live)
+        live = None if context.playback is None else context.playback.live
+        self._live_board = None if live is None else AlertSnapshot(live)
         """Of the present; read only while the past is shown."""
         self._news = AlertNews()
         """Of the present."""
@@ -58,8 +55,7 @@ class AlertWatch:
 
     def look_back(self) -> None:
         """Take note of whether the present has been left, before what is shown of it is dropped."""
-        before, deck = self._is_past, self._deck
-        self._is_past = deck is not None and deck.shows_past
+        before, self._is_past = self._is_past, self._context.shows_past
         if self._is_past and not before:
             self._left = self._board.counts if self._live_board is not None else None
 
@@ -73,7 +69,7 @@ class AlertWatch:
         Args:
             now_s: Real monotonic seconds.
         """
-        present: AlertBoard | None = self._board
+        present: AlertSnapshot | None = self._board
         has_changed = self._board.refresh(now_s)
         if self._is_past:
             if has_changed and self._knows_past:

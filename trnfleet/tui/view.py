@@ -6,18 +6,15 @@ screen is ticked. A view owns no timers and keeps no rows across layout generati
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
+from textual import on
 from textual.message import Message
 from textual.widget import Widget
-
-from trnfleet.tui.state.alerts import AlertBoard
+from textual.widgets import Input
 
 if TYPE_CHECKING:
-    from trnfleet.clock import Clock
-    from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.monitor.replay.playback import Deck
-    from trnfleet.tui.state.highlight import Highlight
+    from trnfleet.tui.state.context import UiContext
 
 
 FLEET, HIERARCHY, CHIP = "Fleet", "Hierarchy", "Chip"
@@ -28,16 +25,11 @@ RESERVATIONS, ALERTS, EVENTS = "Reservations", "Alerts", "Events"
 class View(Widget):
     """One full-screen view between breadcrumbs and status line.
 
-    Subclasses compose their widgets, name themselves in `title` and `key`, and give every binding that the help is to
-    list a description (`show` does not matter). `title` is what other toolkits call name, which Textual has taken.
+    Subclasses compose their widgets, and give every binding that the help is to list a description (`show` does not matter). Title and
+    key stand in `views.VIEWS`.
     """
 
     DEFAULT_CSS = "View { width: 1fr; height: 1fr; background: #0e1116; }"
-
-    title: ClassVar[str] = ""
-    """Its title, such as `Fleet`; also what `Open.view` means."""
-    key: ClassVar[str] = ""
-    """The number key that opens it."""
 
     class Open(Message):
         """Asks the app to go to an address."""
@@ -64,30 +56,11 @@ class View(Widget):
             super().__init__()
             self.address = address
 
-    def __init__(self, monitor: FleetState, clock: Clock) -> None:
-        """Make the view of a monitor.
-
-        Args:
-            monitor: What is shown; another one may be behind it at any time.
-            clock: The real one, which paces painting; ages go by the monitor's own.
-        """
+    def __init__(self, context: UiContext) -> None:
         super().__init__()
-        self.monitor = monitor
-        self.clock = clock
-        self.highlight: Highlight | None = None
-        """What is picked out in every view; the app's."""
-        self.alert_board = AlertBoard(monitor)
-        """What there is of alerts; the app's."""
-        self.deck: Deck | None = None
-        """What goes back in time; the app's, None where there is none."""
-
-    def set_highlight(self, highlight: Highlight) -> None:
-        """Take the app's highlight, which all views share."""
-        self.highlight = highlight
-
-    def set_board(self, board: AlertBoard) -> None:
-        """Take the app's board of alerts, which all views share."""
-        self.alert_board = board
+        self.context = context
+        self.monitor = context.monitor
+        self.clock = context.clock
 
     @property
     def place(self) -> str:
@@ -124,3 +97,60 @@ class View(Widget):
             if widget.focusable:
                 widget.focus(scroll_visible=False)
                 return
+
+
+class FilteredView(View):
+    """A view whose `prompt` asks for a pattern; subclasses yield it last, bind `ask` and `clear`, and know the pattern."""
+
+    DEFAULT_CSS = """
+    FilteredView Input {
+        display: none; height: 1; padding: 0 1; border: none; background: #1c232d; color: #f0f4f8;
+    }
+    FilteredView.asking Input { display: block; }
+    """
+
+    def __init__(self, context: UiContext, *, placeholder: str) -> None:
+        super().__init__(context)
+        self.prompt = Input(placeholder=placeholder, max_length=120, select_on_focus=False, compact=True)
+
+    @property
+    def pattern(self) -> str:
+        """The filter; empty where everything is shown."""
+        raise TypeError(f"{type(self).__name__} does not implement pattern")
+
+    def filter(self, pattern: str) -> None:
+        """Leave what matches a pattern, and paint it."""
+        raise TypeError(f"{type(self).__name__} does not implement filter({pattern!r})")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Say that there is nothing to clear without a filter, so that Escape is the app's."""
+        del parameters
+        return action != "clear" or bool(self.pattern) or self.has_class("asking")
+
+    def action_ask(self) -> None:
+        """Open the filter's prompt."""
+        self.add_class("asking")
+        self.prompt.value = self.pattern
+        self.prompt.cursor_position = len(self.prompt.value)
+        self.prompt.focus(scroll_visible=False)
+
+    def action_clear(self) -> None:
+        """Show everything again."""
+        self.close_prompt("")
+
+    def close_prompt(self, pattern: str) -> None:
+        """Take a pattern, and give the keys back to the view."""
+        self.remove_class("asking")
+        self.filter(pattern)
+        self.take_focus()
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        if self.has_class("asking"):
+            self.filter(event.value.strip())
+
+    @on(Input.Submitted)
+    def _accepted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.close_prompt(event.value.strip())

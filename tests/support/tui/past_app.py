@@ -59,7 +59,7 @@ async def burn(feed: Feed, chip: int) -> None:
 
 def made(feed: Feed, *, is_file: bool = False, **rest: Any) -> tuple[FleetApp, FakeDeck]:
     deck = FakeDeck(feed.monitor, is_file=is_file)
-    return FleetApp(deck.shown, clock=feed.clock, deck=cast("Deck", deck), **rest), deck
+    return FleetApp(deck.shown, clock=feed.clock, playback=cast("Deck", deck), **rest), deck
 
 
 def text(app: FleetApp) -> str:
@@ -71,5 +71,5 @@ def text(app: FleetApp) -> str:
 async def tick(app: FleetApp, pilot: Pilot[None], feed: Feed, seconds: float = 0.6) -> None:
     """Let time pass for the present, and the app paint."""
     await feed.clock.advance(seconds)
-    app._tick()
+    app.tick()
     await pilot.pause()

@@ -1,6 +1,6 @@
 """How people take alerts in hand: the forms that acknowledge and silence, with their preview, and the taking back of either.
 
-The desk writes, in the background, and what was written counts when it comes back. It lists no alerts; whoever does hands them over
+`OperatorActions` writes, in the background, and what was written counts when it comes back. It lists no alerts; whoever does hands them over
 and says what came of it.
 """
 
@@ -23,15 +23,14 @@ from trnfleet.tui.format.alerts import matchers_of, preview_text, where_text
 from trnfleet.tui.widgets.form import FieldSpec, Form
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+    from collections.abc import Awaitable, Coroutine, Iterable
 
     from textual.app import ComposeResult
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.silences import Silence
     from trnfleet.monitor.alerting.operator import OperatorActions
-    from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.monitor.replay.playback import Deck
+    from trnfleet.tui.state.context import UiContext
 
     Writing = Coroutine[Any, Any, object]
 
@@ -60,20 +59,10 @@ class InHand(Vertical):
     class Closed(Message):
         """Says that a form was closed, so that the keys are somebody else's."""
 
-    def __init__(
-        self, monitor: FleetState, desk: Callable[[], OperatorActions | None], deck: Callable[[], Deck | None]
-    ) -> None:
-        """Make it with both forms closed.
-
-        Args:
-            monitor: Whose alerts are taken in hand.
-            desk: Returns where to write; None for a screen that only reads.
-            deck: Returns what goes back in time; None where there is none.
-        """
+    def __init__(self, context: UiContext) -> None:
         super().__init__()
-        self._monitor = monitor
-        self._desk = desk
-        self._deck = deck
+        self.context = context
+        self._monitor = context.monitor
         self.ack_form = Form(
             [[FieldSpec("for", "for", ACK_FOR, 8), FieldSpec("note", "note", "what others should know")]]
         )
@@ -139,29 +128,29 @@ class InHand(Vertical):
 
     def withdraw(self, alerts: list[Alert]) -> str:
         """Take acknowledgements back; return why that cannot be, empty where it is being done."""
-        refusal, desk = self._refusal(), self._desk()
-        if refusal or desk is None:
+        refusal, operator = self._refusal(), self.context.operator
+        if refusal or operator is None:
             return refusal
         silences = self._monitor.alerts.silences
         acked = [alert.fingerprint for alert in alerts if silences.has_ack(alert.fingerprint)]
         if not acked:
             return "nobody has acknowledged this"
-        self._write(_each(desk.withdraw_ack(each) for each in acked[:MOST_AT_ONCE]), "given out of hand")
+        self._write(_each(operator.withdraw_ack(each) for each in acked[:MOST_AT_ONCE]), "given out of hand")
         return ""
 
     def end(self, silence: Silence | None) -> str:
         """End a silence, if there is one; return why that cannot be, empty where it is being done."""
-        refusal, desk = self._refusal(), self._desk()
-        if not refusal and desk is not None and silence is not None:
-            self._write(desk.expire(silence.id), "the silence is over")
+        refusal, operator = self._refusal(), self.context.operator
+        if not refusal and operator is not None and silence is not None:
+            self._write(operator.expire(silence.id), "the silence is over")
         return refusal
 
     def _refusal(self) -> str:
         """Return why nothing can be written now; empty where it can."""
-        deck, desk = self._deck(), self._desk()
-        if deck is not None and deck.shows_past:
-            return PAST if deck.is_live_possible else RECORDED
-        return "" if desk is not None and desk.can_write else READ_ONLY
+        playback, operator = self.context.playback, self.context.operator
+        if playback is not None and playback.shows_past:
+            return PAST if playback.is_live_possible else RECORDED
+        return "" if operator is not None and operator.can_write else READ_ONLY
 
     # What the forms say
 
@@ -181,21 +170,21 @@ class InHand(Vertical):
     @on(Form.Submitted)
     def _submitted(self, event: Form.Submitted) -> None:
         event.stop()
-        form, desk, deck = event.form, self._desk(), self._deck()
-        if desk is None or not form.is_open:
+        form, operator = event.form, self.context.operator
+        if operator is None or not form.is_open:
             return
-        if deck is not None and deck.shows_past:
+        if self.context.shows_past:
             form.tell(PAST, is_problem=True)
             return
         prepare = self._acknowledgement if form is self.ack_form else self._silencing
         try:
-            writing, done = prepare(desk)
+            writing, done = prepare(operator)
         except (ValueError, TrnfleetError) as error:
             form.tell(plain(str(error)), is_problem=True)
         else:
             self._write(writing, done, form)
 
-    def _acknowledgement(self, desk: OperatorActions) -> tuple[Writing, str]:
+    def _acknowledgement(self, operator: OperatorActions) -> tuple[Writing, str]:
         """Return what writes what the form asks for, and the words for when that is done.
 
         Raises:
@@ -203,10 +192,12 @@ class InHand(Vertical):
         """
         values, now_ns = self.ack_form.values, self._monitor.moment().time_ns
         alerts, lasts_s, note = self._subjects, parse_duration_s(values["for"]), values["note"]
-        writing = _each(desk.acknowledge(each, now_ns=now_ns, lasts_s=lasts_s, note=note) for each in alerts)
+        writing = _each(
+            operator.acknowledge(each, now_ns=now_ns, lasts_s=lasts_s, note=note) for each in alerts
+        )
         return writing, f"acknowledged for {duration(lasts_s, DurationStyle.NARROW)}: {named(alerts)}"
 
-    def _silencing(self, desk: OperatorActions) -> tuple[Writing, str]:
+    def _silencing(self, operator: OperatorActions) -> tuple[Writing, str]:
         """Return what writes what the form asks for, and the words for when that is done.
 
         Raises:
@@ -219,7 +210,7 @@ class InHand(Vertical):
         parse_matchers(matchers)
         if not why:
             raise ConfigError("say why: others want to know before they end it")
-        writing = desk.silence(matchers, now_ns=now_ns, lasts_s=lasts_s, why=why)
+        writing = operator.silence(matchers, now_ns=now_ns, lasts_s=lasts_s, why=why)
         return writing, f"silenced for {duration(lasts_s, DurationStyle.NARROW)}"
 
     def _preview(self) -> None:

@@ -37,10 +37,9 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.silences import Silence
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
-    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.tui.alerts.chart import Past
     from trnfleet.tui.alerts.rows import Group
-    from trnfleet.tui.state.alerts import AlertBoard
+    from trnfleet.tui.state.context import UiContext
 
     Subject = Row | Told | Silence | None
 
@@ -210,10 +209,10 @@ class AlertDetails(LineView, can_focus=False):
 
     DEFAULT_CSS = "AlertDetails { height: 6; overflow: hidden; }"
 
-    def __init__(self, monitor: FleetState, board: AlertBoard, subject: Callable[[], Subject]) -> None:
+    def __init__(self, context: UiContext, subject: Callable[[], Subject]) -> None:
         super().__init__()
-        self._monitor = monitor
-        self._board = board
+        self._monitor = context.monitor
+        self._board = context.alerts
         self._subject = subject
         self._made_of: tuple[object, ...] = ()
         self._content: list[Line] = []

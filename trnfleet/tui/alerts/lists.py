@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.severity import Severity
     from trnfleet.monitor.alerting.lifecycle import AlertTransition
     from trnfleet.tui.alerts.rows import Group, Row
-    from trnfleet.tui.state.alerts import AlertBoard
+    from trnfleet.tui.state.alerts import AlertSnapshot
     from trnfleet.tui.widgets.cells import Parts
 
 MEDIUM, WIDE = 100, 130
@@ -102,7 +102,7 @@ class Inks(NamedTuple):
         return Inks(theme.BASE, theme.QUIET, theme.SEVERITY_STYLE[severity], theme.STRONG)
 
 
-def alert_parts(row: Row, plan: AlertPlan, board: AlertBoard, *, selected: bool) -> Parts:
+def alert_parts(row: Row, plan: AlertPlan, board: AlertSnapshot, *, selected: bool) -> Parts:
     """Return the line of an alert, or of several that are collapsed into it."""
     if row.group is not None:
         return _group_parts(row.group, plan, board.now_ns, selected=selected)
@@ -161,7 +161,7 @@ class TabList(RowList[K, R]):
 
     IS_FEED = True
 
-    def __init__(self, board: AlertBoard) -> None:
+    def __init__(self, board: AlertSnapshot) -> None:
         super().__init__()
         self._board = board
         self.words: list[str] = []
@@ -180,7 +180,7 @@ class AlertList(TabList[str, "Row"]):
         Binding("enter", "enter", "go to the alert's place; open what is collapsed"),
     ]
 
-    def __init__(self, board: AlertBoard) -> None:
+    def __init__(self, board: AlertSnapshot) -> None:
         super().__init__(board)
         self.shows_status = False
         """Whether who has what in hand is told of every alert, because all are listed."""
@@ -205,7 +205,7 @@ class AlertList(TabList[str, "Row"]):
 class SilenceList(TabList[str, "Silence"]):
     """Silences, one a line: what is active first."""
 
-    def __init__(self, board: AlertBoard) -> None:
+    def __init__(self, board: AlertSnapshot) -> None:
         super().__init__(board)
         self.words = ["No silence. z silences what is like the alert under the cursor."]
         self.hidden: dict[str, int] = {}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.silences import Silence
     from trnfleet.monitor.alerting.lifecycle import AlertTransition, AlertWithStatus
-    from trnfleet.tui.state.alerts import AlertBoard
+    from trnfleet.tui.state.alerts import AlertSnapshot
 
 MOST_SAID = 50_000
 """Alerts of which it is kept what they say; beyond that all are read anew."""
@@ -27,10 +27,10 @@ _RANK = {Span.ACTIVE: 0, Span.TO_COME: 1, Span.OVER: 2}
 """Order of silences: what hides something first."""
 
 
-class AlertSift:
+class AlertQuery:
     """A filter, and what it leaves of what a board and its monitor know."""
 
-    def __init__(self, board: AlertBoard) -> None:
+    def __init__(self, board: AlertSnapshot) -> None:
         self._board = board
         self._pattern = ""
         self._filter = AlertFilter()

@@ -15,7 +15,7 @@ from trnfleet.tui.widgets.bar import justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
 
 if TYPE_CHECKING:
-    from trnfleet.tui.state.alerts import AlertBoard
+    from trnfleet.tui.state.alerts import AlertSnapshot
 
 ACTIVE, ALL, SILENCES, HISTORY = TABS = ("active", "all", "silences", "history")
 _LEAST_PROBLEM = 20
@@ -23,7 +23,7 @@ _LEAST_PROBLEM = 20
 _AMBER = theme.SEVERITY_STYLE[Severity.WARNING]
 
 
-def tab_parts(board: AlertBoard, tab: str) -> Parts:
+def tab_parts(board: AlertSnapshot, tab: str) -> Parts:
     """Return the tabs beside each other, each with how many it has, the shown one in brackets."""
     numbers = {
         ACTIVE: board.counts.firing,
@@ -67,7 +67,7 @@ def with_order(tabs: Parts, tab: str, sort: str, width: int) -> Parts:
     return justified(tabs, right, width, theme.BASE)
 
 
-def nothing_words(board: AlertBoard, tab: str, pattern: str) -> list[str]:
+def nothing_words(board: AlertSnapshot, tab: str, pattern: str) -> list[str]:
     """Return what is said where a tab of alerts, or the history, lists nothing."""
     if not board.has_rules:
         return ["No rules are loaded, so there are no alerts."]

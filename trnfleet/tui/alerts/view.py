@@ -27,7 +27,7 @@ from trnfleet.tui.alerts.lists import (
     history_head,
     silence_head,
 )
-from trnfleet.tui.alerts.query import AlertSift
+from trnfleet.tui.alerts.query import AlertQuery
 from trnfleet.tui.alerts.rows import SORTS, Row, arrange, in_order
 from trnfleet.tui.alerts.tabs import (
     ACTIVE,
@@ -42,21 +42,17 @@ from trnfleet.tui.alerts.tabs import (
     with_order,
     with_problem,
 )
-from trnfleet.tui.filtering import FilteredView
 from trnfleet.tui.format.alerts import where_text
-from trnfleet.tui.view import ALERTS, View
+from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cursor_list import CursorList
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from trnfleet.clock import Clock
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.monitor.alerting.operator import OperatorActions
-    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.tui.alerts.rows import Group
-    from trnfleet.tui.state.alerts import AlertBoard
+    from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
 
 NOTE_S = 10.0
@@ -70,8 +66,6 @@ BESIDE_FROM = 160
 class AlertsView(FilteredView):
     """Tabs, a list, and what is under the cursor at length."""
 
-    title = ALERTS
-    key = "8"
     DEFAULT_CSS = """
     AlertsView { layout: vertical; }
     AlertsView > #alert-body { height: 1fr; layout: vertical; }
@@ -103,20 +97,17 @@ class AlertsView(FilteredView):
             super().__init__()
             self.reservation_id = reservation_id
 
-    def __init__(self, monitor: FleetState, clock: Clock) -> None:
+    def __init__(self, context: UiContext) -> None:
         super().__init__(
-            monitor,
-            clock,
+            context,
             placeholder="part of anything, severity=critical, job=~pre.*, at=uc1/us-0001; !part for all others",
         )
-        self.desk: OperatorActions | None = None
-        """Where to write; None for a screen that only reads."""
         self.tab = ACTIVE
         self.sort = SORTS[0]
         self.note = ""
         """Said in the first line until the cursor moves, or for a while."""
         self._note_s = 0.0
-        self.in_hand = InHand(monitor, lambda: self.desk, lambda: self.deck)
+        self.in_hand = InHand(context)
         self._opened: set[str] = set()
         """Keys of the groups that are open."""
         self._listed: tuple[object, ...] = ()
@@ -127,19 +118,11 @@ class AlertsView(FilteredView):
         """Whether the details have most of the space."""
         self._shared: tuple[int, int, bool] = (0, 0, False)
         """Size, and whether the details are large, that the space is shared out for."""
-        self._make_lists()
-
-    def _make_lists(self) -> None:
-        self._sift = AlertSift(self.alert_board)
-        self.list = AlertList(self.alert_board)
-        self.silences = SilenceList(self.alert_board)
-        self.history = HistoryList(self.alert_board)
-        self.details = AlertDetails(self.monitor, self.alert_board, lambda: self.current.picked)
-
-    def set_board(self, board: AlertBoard) -> None:
-        """Take the app's board, which all views share; before the view is on the screen."""
-        super().set_board(board)
-        self._make_lists()
+        self._query = AlertQuery(context.alerts)
+        self.list = AlertList(context.alerts)
+        self.silences = SilenceList(context.alerts)
+        self.history = HistoryList(context.alerts)
+        self.details = AlertDetails(context, lambda: self.current.picked)
 
     def compose(self) -> ComposeResult:
         """Put tabs, head, list, details, forms and prompt below each other."""
@@ -209,7 +192,7 @@ class AlertsView(FilteredView):
         for each in (self.list, self.silences, self.history):
             each.hold()
         self._listed = ()
-        self._sift.renew()
+        self._query.renew()
 
     def tick(self, allowance: int) -> int:
         """Paint what changed."""
@@ -245,9 +228,9 @@ class AlertsView(FilteredView):
 
     def _list(self) -> None:
         """Read the tab's rows anew where anything changed."""
-        alerts, board = self.monitor.alerts, self.alert_board
+        alerts, snapshot = self.monitor.alerts, self.context.alerts
         of = (
-            board.revision,
+            snapshot.revision,
             self.tab,
             self.sort,
             self.pattern,
@@ -259,15 +242,15 @@ class AlertsView(FilteredView):
             return
         self._listed = of
         if self.tab == SILENCES:
-            self.silences.hidden = self._sift.hidden()
-            self.silences.put(self._sift.silences())
+            self.silences.hidden = self._query.hidden()
+            self.silences.put(self._query.silences())
             return
-        words = nothing_words(board, self.tab, self.pattern)
+        words = nothing_words(snapshot, self.tab, self.pattern)
         if self.tab == HISTORY:
             self.history.words = words
-            self.history.put(self._sift.history())
+            self.history.put(self._query.history())
             return
-        held = self._sift.held(only_firing=self.tab == ACTIVE)
+        held = self._query.held(only_firing=self.tab == ACTIVE)
         self.list.shows_status = self.tab == ALL
         self.list.words = words
         self.list.put(arrange(in_order(held, self.sort), self._opened))
@@ -286,11 +269,11 @@ class AlertsView(FilteredView):
             self._head.show(lambda _width: [alert_head(self.list.plan)])
 
     def _first_line(self, width: int) -> Parts:
-        tabs = tab_parts(self.alert_board, self.tab)
+        tabs = tab_parts(self.context.alerts, self.tab)
         if self.note:
             return with_note(tabs, self.note, width)
-        if self._sift.problem:
-            return with_problem(tabs, self._sift.problem, width)
+        if self._query.problem:
+            return with_problem(tabs, self._query.problem, width)
         if self.pattern:
             return with_found(tabs, self.pattern, self._found(), width)
         return with_order(tabs, self.tab, self.sort, width)
@@ -440,11 +423,11 @@ class AlertsView(FilteredView):
     @property
     def pattern(self) -> str:
         """The filter."""
-        return self._sift.pattern
+        return self._query.pattern
 
     def filter(self, pattern: str) -> None:
         """Leave what matches a pattern, and paint it."""
-        self._sift.filter(pattern)
+        self._query.filter(pattern)
         self.tick(MOST_LINES)
 
     def _show_tab(self) -> None:

@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual.app import ComposeResult
 
-    from trnfleet.clock import Clock
-    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.tui.chip.panels import Panel
     from trnfleet.tui.chip.reading import ChipFacts
-    from trnfleet.tui.state.alerts import AlertBoard
+    from trnfleet.tui.state.context import UiContext
 
 MEDIUM, WIDE = 110, 200
 """Widths from which there are three columns, and four with provenance beside the rest."""
@@ -41,8 +39,6 @@ _HEAD_ROWS = 2
 class ChipView(View):
     """One chip."""
 
-    title = "Chip"
-    key = "4"
     BINDINGS: ClassVar = [
         Binding("right,n", "step(1)", "Next chip"),
         Binding("left,N", "step(-1)", "Previous chip"),
@@ -51,14 +47,9 @@ class ChipView(View):
         Binding("up,k", "scroll(-1)", "Up", show=False),
     ]
 
-    def __init__(self, monitor: FleetState, clock: Clock) -> None:
-        super().__init__(monitor, clock)
-        self.board = ChipBoard(monitor)
-
-    def set_board(self, board: AlertBoard) -> None:
-        """Let the chip tell of its alerts."""
-        super().set_board(board)
-        self.board.alert_board = board
+    def __init__(self, context: UiContext) -> None:
+        super().__init__(context)
+        self.board = ChipBoard(context)
 
     def compose(self) -> ComposeResult:
         """Show the board."""
@@ -100,17 +91,16 @@ class ChipBoard(LineView):
 
     DEFAULT_CSS = "ChipBoard { height: 1fr; overflow-x: hidden; }"
 
-    def __init__(self, monitor: FleetState) -> None:
+    def __init__(self, context: UiContext) -> None:
         super().__init__()
-        self._monitor = monitor
-        self._descriptions = Descriptions(monitor)
+        self._monitor = context.monitor
+        self._alerts = context.alerts
+        self._descriptions = Descriptions(context.monitor)
         self._rates = CounterRates()
         self._shows_provenance = False
         self._wanted = ""
         self._made_of: tuple[object, ...] = ()
         self._content: list[Line] = []
-        self.alert_board: AlertBoard | None = None
-        """What there is of alerts; the app's."""
 
     @property
     def place(self) -> str:
@@ -170,17 +160,17 @@ class ChipBoard(LineView):
         facts = read_chip(
             self._monitor, self._descriptions, chip, self._monitor.clock.monotonic_s(), self._rates
         )
-        alerts = self._alerts(facts.address, width)
+        alerts = self._alert_lines(facts.address, width)
         made = arrange(facts, width, height - len(alerts), provenance=self._shows_provenance)
         self._content = [*made[:_HEAD_ROWS], *alerts, *made[_HEAD_ROWS:]]
 
-    def _alerts(self, address: str, width: int) -> list[Line]:
+    def _alert_lines(self, address: str, width: int) -> list[Line]:
         """Return a line with the alerts of the chip and of what it is part of; none where there are none."""
-        board = self.alert_board
-        held = board.touching(address) if board is not None else []
-        if board is None or not held:
+        held = self._alerts.touching(address)
+        if not held:
             return []
-        return [text_line([(" alerts: ", theme.QUIET), *alerts_line(held, board.now_ns, width - 10)], width)]
+        words = alerts_line(held, self._alerts.now_ns, width - 10)
+        return [text_line([(" alerts: ", theme.QUIET), *words], width)]
 
 
 def arrange(facts: ChipFacts, width: int, height: int, *, provenance: bool) -> list[Line]:

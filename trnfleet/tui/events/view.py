@@ -12,8 +12,7 @@ from trnfleet.domain.quantities import count
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.events.list import EventList, head
-from trnfleet.tui.filtering import FilteredView
-from trnfleet.tui.view import EVENTS, View
+from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets.bar import Bar, justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
@@ -21,16 +20,14 @@ from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from trnfleet.clock import Clock
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.events import Event
+    from trnfleet.tui.state.context import UiContext
 
 
 class EventsView(FilteredView):
     """The list with its head, its foot and the filter's prompt."""
 
-    title = EVENTS
-    key = "9"
     DEFAULT_CSS = """
     EventsView { layout: vertical; }
     """
@@ -40,15 +37,14 @@ class EventsView(FilteredView):
         Binding("escape", "clear", "Clear the filter"),
     ]
 
-    def __init__(self, monitor: FleetState, clock: Clock) -> None:
+    def __init__(self, context: UiContext) -> None:
         super().__init__(
-            monitor,
-            clock,
+            context,
             placeholder="part of an event, such as critical, us-0003 or EFA; !part for all others",
         )
-        self.list = EventList(monitor)
+        self.list = EventList(self.monitor)
         self._head = Bar(fill=theme.HEAD)
-        self.foot = EventFoot(monitor, self.list)
+        self.foot = EventFoot(self.monitor, self.list)
 
     def compose(self) -> ComposeResult:
         """Put head, events, foot and prompt below each other."""

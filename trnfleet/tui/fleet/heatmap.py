@@ -42,12 +42,10 @@ if TYPE_CHECKING:
     from rich.style import Style
     from textual import events
 
-    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.fields import Field
     from trnfleet.tui.fleet.heatmap_grid import Grid
     from trnfleet.tui.fleet.heatmap_style import Span
-    from trnfleet.tui.state.alerts import AlertBoard
-    from trnfleet.tui.state.highlight import Highlight
+    from trnfleet.tui.state.context import UiContext
 
 _FIRST = (
     "nc_util_pct",
@@ -88,9 +86,11 @@ class HeatMap(LineView):
         Binding("M", "field(-1)", "previous metric"),
     ]
 
-    def __init__(self, monitor: FleetState, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+    def __init__(self, context: UiContext, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
-        self.monitor = monitor
+        self.monitor = monitor = context.monitor
+        self._alerts = context.alerts
+        self._highlight = context.highlight
         self.values = HeatValues(monitor)
         self.ink = Ink()
         self.field = SHOWN[0]
@@ -98,10 +98,6 @@ class HeatMap(LineView):
         self._layout = monitor.store.layout
         """The layout that the zoom level was chosen for."""
         self._level = 0
-        self.highlight: Highlight | None = None
-        """What is picked out; the app's."""
-        self.alert_board: AlertBoard | None = None
-        """What there is of alerts; the app's."""
         self._alerted: tuple[int, Grid | None, NDArray[np.int8]] = (-1, None, np.zeros(0, np.int8))
         """Worst severity of the alerts in each group, with the revision of the alerts and the grid that it is of."""
         self.room_rows = 0
@@ -189,7 +185,7 @@ class HeatMap(LineView):
         if not len(columns) or not len(rows):
             return codes, image
         pixels = codes_of(image, self.scale(), counts=is_count(self.field))
-        mask = self.highlight.mask() if self.highlight is not None else None
+        mask = self._highlight.mask()
         if mask is not None:
             inside = self.values.inside(self.grid, mask, self.zoom.chips, columns, rows)
             # What is silent stays to be seen wherever it is.
@@ -233,18 +229,20 @@ class HeatMap(LineView):
 
     def _group_marks(self) -> NDArray[np.int8]:
         """Return the worst severity of the alerts in each group of the map; `NONE` where there is none."""
-        board, grid, layout = self.alert_board, self.grid, self.monitor.store.layout
-        if board is None or not board.has_rules or len(board.marks.instances) != len(layout.instances):
+        alerts, grid, layout = self._alerts, self.grid, self.monitor.store.layout
+        if not alerts.has_rules or len(alerts.marks.instances) != len(layout.instances):
             return np.zeros(0, np.int8)
         revision, of = self._alerted[:2]
-        if revision != board.revision or of is not grid:
+        if revision != alerts.revision or of is not grid:
             marks = np.full(grid.groups, NONE, np.int8)
-            np.minimum.at(marks, grid.tile_group[grid.piece_tile], board.marks.instances[grid.piece_instance])
+            np.minimum.at(
+                marks, grid.tile_group[grid.piece_tile], alerts.marks.instances[grid.piece_instance]
+            )
             # A segment of standalone instances is no group of its own.
             is_server = ~layout.is_standalone[grid.group_ultraserver]
-            servers = board.marks.ultraservers[grid.group_ultraserver]
+            servers = alerts.marks.ultraservers[grid.group_ultraserver]
             marks[is_server] = np.minimum(marks, servers)[is_server]
-            self._alerted = board.revision, grid, marks
+            self._alerted = alerts.revision, grid, marks
         return self._alerted[2]
 
     def _group_name(self, group: int, width: int) -> str:

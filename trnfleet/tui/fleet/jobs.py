@@ -15,8 +15,7 @@ from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.tui.state.alerts import AlertBoard
+    from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
     from trnfleet.wire.messages import JobMessage
 
@@ -108,11 +107,10 @@ def head(jobs: int, plan: JobPlan) -> Parts:
 class JobList(LineView, can_focus=False):
     """Jobs, one a line, in the order of their names."""
 
-    def __init__(self, monitor: FleetState, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+    def __init__(self, context: UiContext, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
-        self.monitor = monitor
-        self.alert_board: AlertBoard | None = None
-        """What there is of alerts; the app's."""
+        self.monitor = context.monitor
+        self._alerts = context.alerts
 
     @property
     def line_width(self) -> int:
@@ -126,8 +124,7 @@ class JobList(LineView, can_focus=False):
     @property
     def _room_of_alerts(self) -> int:
         """Cells at the end of a line in which alerts are told; 0 where there are no rules."""
-        board = self.alert_board
-        return ALERTS if board is not None and board.has_rules else 0
+        return ALERTS if self._alerts.has_rules else 0
 
     def head(self, jobs: int) -> Parts:
         """Return the list's head at the present width."""
@@ -150,12 +147,13 @@ class JobList(LineView, can_focus=False):
             return [text_line([(" no jobs", theme.GHOST)], width)]
         plan = self.plan(width)
         return [
-            text_line([*row(jobs[name], plan), *self._alerts(name, width, plan)], width) for name in names
+            text_line([*row(jobs[name], plan), *self._alert_parts(name, width, plan)], width)
+            for name in names
         ]
 
-    def _alerts(self, name: str, width: int, plan: JobPlan) -> Parts:
+    def _alert_parts(self, name: str, width: int, plan: JobPlan) -> Parts:
         """Return the alerts of a job, at the end of its line: the worst one's sign, and how many there are."""
-        held = self.alert_board.of_job(name) if self.alert_board is not None else []
+        held = self._alerts.of_job(name)
         if not held:
             return []
         worst = worst_of(held)

@@ -24,7 +24,7 @@ from trnfleet.tui.fleet.heatmap_style import MISSING_GLYPH, OFFLINE_GLYPH, PARTL
 from trnfleet.tui.fleet.jobs import JobList
 from trnfleet.tui.fleet.trends import LEAST_ROWS, MOST_ROWS, Trends
 from trnfleet.tui.format.alerts import tally_text, worst_of
-from trnfleet.tui.view import FLEET, View
+from trnfleet.tui.view import View
 from trnfleet.tui.widgets.bar import Bar, justified
 from trnfleet.tui.widgets.cells import Parts, width_of
 
@@ -33,11 +33,8 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
-    from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.tui.state.alerts import AlertBoard
-    from trnfleet.tui.state.highlight import Highlight
+    from trnfleet.tui.state.context import UiContext
 
 MAP_EVERY_S = 0.25
 """Seconds between two repaints of the map for new values; keys repaint it at once."""
@@ -56,18 +53,16 @@ TRUST_WORDS = {
 class FleetView(View):
     """The first thing the eye meets."""
 
-    title = FLEET
-    key = "1"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("w,tab", "switch", "between heat map and findings"),
     ]
 
-    def __init__(self, monitor: FleetState, clock: Clock) -> None:
-        super().__init__(monitor, clock)
-        self.map = HeatMap(monitor, id="map")
-        self.findings = FindingsList(monitor, id="findings")
-        self.jobs = JobList(monitor, id="jobs")
-        self.trends = Trends(monitor, id="trends")
+    def __init__(self, context: UiContext) -> None:
+        super().__init__(context)
+        self.map = HeatMap(context, id="map")
+        self.findings = FindingsList(self.monitor, id="findings")
+        self.jobs = JobList(context, id="jobs")
+        self.trends = Trends(self.monitor, id="trends")
         self._map_side = Container(id="map-side")
         self._lent_rows = 0
         self._legend = Bar(id="legend")
@@ -95,16 +90,6 @@ class FleetView(View):
         """Write the heads."""
         self._write()
 
-    def set_highlight(self, highlight: Highlight) -> None:
-        """Let the map show what is picked out."""
-        super().set_highlight(highlight)
-        self.map.highlight = highlight
-
-    def set_board(self, board: AlertBoard) -> None:
-        """Let map and jobs mark what has alerts."""
-        super().set_board(board)
-        self.map.alert_board = self.jobs.alert_board = board
-
     @property
     def place(self) -> str:
         """What the map's cursor is on, or the finding that it follows, which may be deeper than the map shows."""
@@ -128,7 +113,7 @@ class FleetView(View):
         """Paint what changed: lists first, which are short, then the map, which is not painted every time."""
         self._share_space()
         store, rollups = self.monitor.store, self.monitor.rollups
-        mark = store.revision, rollups.revision, self.alert_board.revision
+        mark = store.revision, rollups.revision, self.context.alerts.revision
         if mark == self._mapped:
             # Nothing here shows an age.
             return 0
@@ -183,7 +168,7 @@ class FleetView(View):
 
     def _write(self) -> None:
         self._legend.show(lambda width: [legend(self.map, width)])
-        held = self.alert_board.touching(self.map.place)
+        held = self.context.alerts.touching(self.map.place)
         self._selection.show(lambda width: [selection(self.map, width, held)])
         self._findings_head.show(lambda width: [title(self.monitor.findings, width - 15)])
         jobs = len(self.monitor.ingest.jobs)

@@ -28,14 +28,12 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.layout import Layout, Node
     from trnfleet.domain.severity import Severity
-    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.fields import Field
     from trnfleet.tui.format.freshness import State
     from trnfleet.tui.hierarchy.columns import Plan, TreeColumn
     from trnfleet.tui.hierarchy.index import Row
-    from trnfleet.tui.state.alerts import AlertBoard
+    from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.descriptors import Descriptions
-    from trnfleet.tui.state.highlight import Highlight
     from trnfleet.tui.widgets.cells import FixedParts
 
     Group = tuple[list[int], NDArray[np.int64]]
@@ -48,13 +46,11 @@ _CURSOR = Style(bgcolor=theme.CURSOR)
 class TreeRows:
     """Reads what rows show."""
 
-    def __init__(self, monitor: FleetState, descriptions: Descriptions) -> None:
-        self._monitor = monitor
+    def __init__(self, context: UiContext, descriptions: Descriptions) -> None:
+        self._monitor = context.monitor
+        self._alerts = context.alerts
+        self._highlight = context.highlight
         self._descriptions = descriptions
-        self.highlight: Highlight | None = None
-        """What is picked out; the app's."""
-        self.alert_board: AlertBoard | None = None
-        """What there is of alerts; the app's."""
         self._sparks: dict[Node, str] = {}
         self._sparks_of: tuple[Layout | None, int, int] = (None, -1, 0)
 
@@ -209,7 +205,7 @@ class TreeRows:
 
     def _mark(self, node: Node) -> str:
         """Return the sign of what is picked out, or a space."""
-        mask = self.highlight.mask() if self.highlight is not None else None
+        mask = self._highlight.mask()
         if mask is None:
             return " "
         below = self._monitor.store.layout.instance_range(node)
@@ -217,7 +213,7 @@ class TreeRows:
 
     def _alert(self, node: Node) -> Severity | None:
         """Return the worst severity of the alerts at or below a node that nobody has in hand."""
-        return None if self.alert_board is None else self.alert_board.marks.at(node)
+        return self._alerts.marks.at(node)
 
     def _name_style(self, node: Node, state: State) -> Style | None:
         if state.freshness is not Freshness.LIVE:

@@ -31,13 +31,10 @@ if TYPE_CHECKING:
     from textual import events
     from textual.strip import Strip
 
-    from trnfleet.clock import Clock
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.tui.hierarchy.filter import Selection
-    from trnfleet.tui.state.alerts import AlertBoard
+    from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.descriptors import Descriptions
-    from trnfleet.tui.state.highlight import Highlight
     from trnfleet.tui.widgets.cells import FixedParts
 
 RESORT_EVERY_S = 1.0
@@ -72,11 +69,11 @@ class TreeTable(CursorList[str]):
         Binding("S", "reverse", "Reverse the order"),
     ]
 
-    def __init__(self, monitor: FleetState, clock: Clock, descriptions: Descriptions) -> None:
+    def __init__(self, context: UiContext, descriptions: Descriptions) -> None:
         super().__init__()
-        self._monitor = monitor
-        self._clock = clock
-        self._rows = TreeRows(monitor, descriptions)
+        self._monitor = context.monitor
+        self._clock = context.clock
+        self._rows = TreeRows(context, descriptions)
         self._expansion = Expansion()
         self._found_expansion: Expansion | None = None
         self._selection: Selection | None = None
@@ -86,14 +83,6 @@ class TreeTable(CursorList[str]):
         self.sorting = Sorting()
         self.pattern = ""
         """The filter."""
-
-    def set_highlight(self, highlight: Highlight) -> None:
-        """Mark the instances that are picked out."""
-        self._rows.highlight = highlight
-
-    def set_board(self, board: AlertBoard) -> None:
-        """Mark what has alerts."""
-        self._rows.alert_board = board
 
     @property
     def plan(self) -> columns.Plan:

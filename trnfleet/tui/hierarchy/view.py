@@ -13,22 +13,19 @@ from trnfleet.domain.address import LEVEL_NAMES, Level
 from trnfleet.domain.quantities import count
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.filtering import FilteredView
 from trnfleet.tui.format.alerts import tally_text, worst_of
 from trnfleet.tui.hierarchy.head import TreeHead
 from trnfleet.tui.hierarchy.table import TreeTable
 from trnfleet.tui.state.descriptors import Descriptions
+from trnfleet.tui.view import FilteredView
 from trnfleet.tui.widgets.cells import fit, width_of
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from trnfleet.clock import Clock
     from trnfleet.domain.layout import Node
-    from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.tui.state.alerts import AlertBoard
-    from trnfleet.tui.state.highlight import Highlight
+    from trnfleet.tui.state.context import UiContext
 
 
 _ON_SURFACE = Style(bgcolor=theme.SURFACE)
@@ -37,8 +34,6 @@ _ON_SURFACE = Style(bgcolor=theme.SURFACE)
 class HierarchyView(FilteredView):
     """The tree-table with its head, its foot and the filter's prompt."""
 
-    title = "Hierarchy"
-    key = "2"
     DEFAULT_CSS = """
     HierarchyView { layout: vertical; }
     HierarchyView.asking TreeFoot { display: none; }
@@ -48,27 +43,15 @@ class HierarchyView(FilteredView):
         Binding("escape", "clear", "Clear the filter"),
     ]
 
-    def __init__(self, monitor: FleetState, clock: Clock) -> None:
+    def __init__(self, context: UiContext) -> None:
         super().__init__(
-            monitor,
-            clock,
+            context,
             placeholder="part of an address, such as us-0003 or chip05; !part for all others",
         )
-        self.descriptions = Descriptions(monitor)
-        self.table = TreeTable(monitor, clock, self.descriptions)
+        self.descriptions = Descriptions(context.monitor)
+        self.table = TreeTable(context, self.descriptions)
         self.head = TreeHead(self.table)
-        self.foot = TreeFoot(monitor, self.table, self.descriptions)
-
-    def set_highlight(self, highlight: Highlight) -> None:
-        """Let the tree mark what is picked out."""
-        super().set_highlight(highlight)
-        self.table.set_highlight(highlight)
-
-    def set_board(self, board: AlertBoard) -> None:
-        """Let the tree mark what has alerts."""
-        super().set_board(board)
-        self.table.set_board(board)
-        self.foot.alert_board = board
+        self.foot = TreeFoot(context, self.table, self.descriptions)
 
     def compose(self) -> ComposeResult:
         """Put head, rows, foot and prompt below each other."""
@@ -128,13 +111,12 @@ class TreeFoot(LineView, can_focus=False):
 
     DEFAULT_CSS = "TreeFoot { height: 1; background: #151a21; }"
 
-    def __init__(self, monitor: FleetState, table: TreeTable, descriptions: Descriptions) -> None:
+    def __init__(self, context: UiContext, table: TreeTable, descriptions: Descriptions) -> None:
         super().__init__()
-        self._monitor = monitor
+        self._monitor = context.monitor
+        self._alerts = context.alerts
         self._table = table
         self._descriptions = descriptions
-        self.alert_board: AlertBoard | None = None
-        """What there is of alerts; the app's."""
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         """Return the line."""
@@ -144,7 +126,7 @@ class TreeFoot(LineView, can_focus=False):
         if table.pattern:
             right.append((f"/{plain(table.pattern, 30)} ", theme.HEAD_ACCENT))
             right.append((f"{count(table.matches)} found  ", theme.HEAD))
-        held = self.alert_board.touching(table.cursor) if self.alert_board is not None else []
+        held = self._alerts.touching(table.cursor)
         if held:
             right.append((f"{tally_text(held)}  ", theme.SEVERITY_STYLE[worst_of(held)] + _ON_SURFACE))
         rows = table.index.rows

@@ -1,6 +1,6 @@
-"""The keys that go back and forth in time, as an app has them that was given a deck; without one they do nothing.
+"""The keys that go back and forth in time, as an app has them that was given a playback; without one they do nothing.
 
-It wishes of the deck and asks for times and names of files. What is painted is the app's.
+It wishes of the playback and asks for times and names of files. What is painted is the app's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TIME, FILE = "go to", "save as"
 """What is asked for."""
 ALERTS_ALONE = ("alert",)
 ANY = ("alert", "resolved", "event")
-NO_DECK = "nothing is recorded here (--past 0), so there is no going back"
+NO_PLAYBACK = "nothing is recorded here (--past 0), so there is no going back"
 
 
 class TimeKeys(App[None]):
@@ -63,25 +63,25 @@ class TimeKeys(App[None]):
         Binding("W", "time_save", "save what is kept as a recording"),
     ]
 
-    deck: Deck | None = None
+    playback: Deck | None = None
     """What goes back in time; None where nothing is kept."""
     note = ""
     """Said in the status line for a while."""
     is_problem = False
     """Whether it is about something that went wrong."""
 
-    def __init__(self, deck: Deck | None) -> None:
+    def __init__(self, playback: Deck | None) -> None:
         super().__init__()
-        self.deck = deck
-        self.seek_bar = SeekBar(deck, id="seek")
+        self.playback = playback
+        self.seek_bar = SeekBar(playback, id="seek")
         self.ask_line = AskLine(id="ask")
         self._heard = ""
-        """What the deck said last."""
+        """What the playback said last."""
 
     # What subclasses do
 
     def repaint_time(self) -> None:
-        """Show at once what a key or the pointer has changed of the deck."""
+        """Show at once what a key or the pointer has changed of the playback."""
 
     def tell(self, note: str, *, is_problem: bool = False) -> None:
         """Say something in the status line for a while; printable characters only."""
@@ -106,56 +106,56 @@ class TimeKeys(App[None]):
         del parameters
         if not action.startswith("time_"):
             return True
-        deck = self.deck
+        playback = self.playback
         if isinstance(self.screen, ModalScreen):
             return False
         if action == "time_end":
-            if deck is None:
+            if playback is None:
                 return False
-            is_there = not deck.is_live_possible and deck.position_ns >= deck.end_ns
-            return deck.shows_past and not is_there and not isinstance(self.focused, Input)
+            is_there = not playback.is_live_possible and playback.position_ns >= playback.end_ns
+            return playback.shows_past and not is_there and not isinstance(self.focused, Input)
         return True
 
-    def _asked_deck(self) -> Deck | None:
+    def _asked_playback(self) -> Deck | None:
         """Return what goes back in time; where there is none, say so."""
-        if self.deck is None:
-            self._say(NO_DECK)
-        return self.deck
+        if self.playback is None:
+            self._say(NO_PLAYBACK)
+        return self.playback
 
     def action_time_step(self, seconds: float) -> None:
         """Go back or forth."""
-        deck = self._asked_deck()
-        if deck is not None:
-            deck.step(seconds)
+        playback = self._asked_playback()
+        if playback is not None:
+            playback.step(seconds)
             self._wished()
 
     def action_time_nudge(self, seconds: float) -> None:
         """Go back or forth and stand still there."""
-        deck = self._asked_deck()
-        if deck is not None and (deck.shows_past or seconds < 0):
-            deck.pause()
-            deck.step(seconds)
+        playback = self._asked_playback()
+        if playback is not None and (playback.shows_past or seconds < 0):
+            playback.pause()
+            playback.step(seconds)
             self._wished()
 
     def action_time_toggle(self) -> None:
         """Pause, or go on."""
-        deck = self._asked_deck()
-        if deck is not None:
-            deck.toggle()
+        playback = self._asked_playback()
+        if playback is not None:
+            playback.toggle()
             self._wished()
 
     def action_time_rate(self, direction: int) -> None:
         """Play slower or faster; the present goes at its own pace."""
-        deck = self._asked_deck()
-        if deck is None:
+        playback = self._asked_playback()
+        if playback is None:
             return
-        if not deck.shows_past:
+        if not playback.shows_past:
             self._say("the present goes at its own pace; [ goes back")
             return
         if direction < 0:
-            deck.slower()
+            playback.slower()
         else:
-            deck.faster()
+            playback.faster()
         self._wished()
 
     def action_time_alert(self, direction: int) -> None:
@@ -167,56 +167,58 @@ class TimeKeys(App[None]):
         self._go_to_mark(ANY, direction)
 
     def _go_to_mark(self, kinds: tuple[str, ...], direction: int) -> None:
-        deck = self._asked_deck()
-        if deck is None:
+        playback = self._asked_playback()
+        if playback is None:
             return
-        is_there = deck.next_mark(kinds, direction)
+        is_there = playback.next_mark(kinds, direction)
         self._wished()
         if not is_there:
             what = "alert" if kinds == ALERTS_ALONE else "mark"
-            is_looking = direction > 0 and not deck.is_live_possible and deck.surveyed_ns < deck.end_ns
+            is_looking = (
+                direction > 0 and not playback.is_live_possible and playback.surveyed_ns < playback.end_ns
+            )
             so_far = " so far: the recording is still being looked through" if is_looking else ""
             self._say(f"no {'earlier' if direction < 0 else 'later'} {what} is known{so_far}")
 
     def action_time_end(self) -> None:
         """Go back to the present, or to a file's end."""
-        if self.deck is not None:
-            self.deck.go_live_or_end()
+        if self.playback is not None:
+            self.playback.go_live_or_end()
             self._wished()
 
     def action_time_start(self) -> None:
         """Go to the begin of what is kept."""
-        deck = self._asked_deck()
-        if deck is not None:
-            deck.go_start()
+        playback = self._asked_playback()
+        if playback is not None:
+            playback.go_start()
             self._wished()
 
     def action_time_loop(self) -> None:
         """Begin anew at the end, or don't."""
-        deck = self._asked_deck()
-        if deck is None:
+        playback = self._asked_playback()
+        if playback is None:
             return
-        if deck.is_live_possible:
+        if playback.is_live_possible:
             self._say("what is kept ends with the present; only a recording begins anew")
             return
-        deck.toggle_loop()
+        playback.toggle_loop()
         self._wished()
-        self._say("begins anew at the end" if deck.loops else "stops at the end")
+        self._say("begins anew at the end" if playback.loops else "stops at the end")
 
     def action_time_ask(self) -> None:
         """Ask for a time."""
-        if self._asked_deck() is not None:
+        if self._asked_playback() is not None:
             self.ask_line.ask(TIME, hint=UNDERSTOOD)
 
     def action_time_save(self) -> None:
         """Ask under what name what is kept is to be saved."""
-        deck = self._asked_deck()
-        if deck is None:
+        playback = self._asked_playback()
+        if playback is None:
             return
-        if not deck.is_live_possible:
+        if not playback.is_live_possible:
             self._say("this is a recording already; `trnfleet convert` makes others of it")
             return
-        self.ask_line.ask(FILE, value=default_name(self.fleet_name, deck.end_ns))
+        self.ask_line.ask(FILE, value=default_name(self.fleet_name, playback.end_ns))
 
     # Answers
 
@@ -228,25 +230,25 @@ class TimeKeys(App[None]):
     @on(AskLine.Answered)
     def _answered(self, message: AskLine.Answered) -> None:
         message.stop()
-        deck, text = self.deck, message.text
-        if deck is None or not text:
+        playback, text = self.playback, message.text
+        if playback is None or not text:
             self._left()
             return
         try:
             if message.asked == FILE:
-                self._save(deck, free_path(text))
+                self._save(playback, free_path(text))
             else:
-                deck.seek(parse_time(text, deck.position_ns, deck.start_ns, deck.end_ns))
+                playback.seek(parse_time(text, playback.position_ns, playback.start_ns, playback.end_ns))
                 self._wished()
         except ValueError as error:
             self._say(str(error), is_problem=True)
         else:
             self._left()
 
-    def _save(self, deck: Deck, path: Path) -> None:
+    def _save(self, playback: Deck, path: Path) -> None:
         async def save() -> None:
             try:
-                messages = await deck.save(path)
+                messages = await playback.save(path)
             except (TrnfleetError, OSError) as error:
                 self._say(f"not saved: {error}", is_problem=True)
             else:
@@ -260,33 +262,33 @@ class TimeKeys(App[None]):
     @on(SeekBar.Sought)
     def _sought(self, message: SeekBar.Sought) -> None:
         message.stop()
-        deck = self.deck
-        if deck is not None:
+        playback = self.playback
+        if playback is not None:
             if message.is_end:
-                deck.go_live_or_end()
+                playback.go_live_or_end()
             else:
-                deck.seek(message.time_ns)
+                playback.seek(message.time_ns)
             self._wished()
 
     @on(View.GoTo)
     def _moment_asked(self, message: View.GoTo) -> None:
         message.stop()
-        deck = self.deck
-        place_ns = None if deck is None else deck.moment_of(message.fleet_ns)
-        if deck is None or place_ns is None:
-            where = "kept" if deck is not None and deck.is_live_possible else "in this recording"
-            self._say(NO_DECK if deck is None else f"that moment is not {where}")
+        playback = self.playback
+        place_ns = None if playback is None else playback.moment_of(message.fleet_ns)
+        if playback is None or place_ns is None:
+            where = "kept" if playback is not None and playback.is_live_possible else "in this recording"
+            self._say(NO_PLAYBACK if playback is None else f"that moment is not {where}")
             return
-        deck.seek(max(deck.start_ns, place_ns - round(LEAD_S * NS_PER_S)))
-        if deck.mode is Mode.PAUSED:
-            deck.play()
+        playback.seek(max(playback.start_ns, place_ns - round(LEAD_S * NS_PER_S)))
+        if playback.mode is Mode.PAUSED:
+            playback.play()
         self._wished()
 
     def _wished(self) -> None:
-        """Say what the deck says to a wish instead of what was said before, and show where it is going."""
+        """Say what the playback says to a wish instead of what was said before, and show where it is going."""
         self._heard = ""
         self.untell()
-        self.hear_deck()
+        self.follow_playback()
         self.repaint_time()
 
     def _say(self, note: str, *, is_problem: bool = False) -> None:
@@ -294,9 +296,9 @@ class TimeKeys(App[None]):
         self.tell(plain(note), is_problem=is_problem)
         self.repaint_time()
 
-    def hear_deck(self) -> None:
-        """Say what the deck says, once."""
-        note = "" if self.deck is None else self.deck.note
+    def follow_playback(self) -> None:
+        """Say what the playback says, once."""
+        note = "" if self.playback is None else self.playback.note
         if note != self._heard:
             self._heard = note
             if note:

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 _HOUR_S = 3_600
 
 
-def past_hints(deck: Deck) -> Hints:
+def past_hints(playback: Deck) -> Hints:
     """Return the keys of the past for the status line."""
     return (
         ("?", "help"),
-        ("Space", "go on" if deck.mode is Mode.PAUSED else "pause"),
+        ("Space", "go on" if playback.mode is Mode.PAUSED else "pause"),
         ("[ ]", "10 s"),
-        ("End", "the present" if deck.is_live_possible else "the end"),
+        ("End", "the present" if playback.is_live_possible else "the end"),
         ("( )", "alert"),
         ("< >", "rate"),
         ("@", "time"),
@@ -84,13 +84,13 @@ def _fires(before: Counts | None, now: Counts | None) -> Parts:
     return [(f" now firing: {' '.join(shown)} " if shown else " now nothing fires ", style)]
 
 
-def kept_text(deck: Deck) -> tuple[str, bool]:
+def kept_text(playback: Deck) -> tuple[str, bool]:
     """Return how much of the past is kept, for the status line, and whether something is wrong with that."""
-    problem = deck.recording_problem
+    problem = playback.recording_problem
     if problem:
         return f"not recording: {plain(problem, 60)}", True
-    if not deck.is_live_possible or not deck.is_recording:
+    if not playback.is_live_possible or not playback.is_recording:
         return "", False
     # Seconds would change all the time.
-    style = DurationStyle.COARSE if deck.window_s < _HOUR_S else DurationStyle.LONG
-    return f"kept {duration(deck.window_s, style)}", False
+    style = DurationStyle.COARSE if playback.window_s < _HOUR_S else DurationStyle.LONG
+    return f"kept {duration(playback.window_s, style)}", False

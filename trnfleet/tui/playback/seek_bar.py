@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SeekBar(Bar):
-    """A deck's line; it reads the deck whenever it is asked to, and wishes nothing of it itself."""
+    """A playback's line; it reads the playback whenever it is asked to, and wishes nothing of it itself."""
 
     DEFAULT_CSS = "SeekBar { display: none; } SeekBar.-shown { display: block; }"
 
@@ -36,9 +36,9 @@ class SeekBar(Bar):
             self.is_end = is_end
             """Whether it is the end, wherever that has moved meanwhile."""
 
-    def __init__(self, deck: Deck | None, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+    def __init__(self, playback: Deck | None, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(fill=theme.BAR_SEEK, id=id)
-        self._deck = deck
+        self._deck = playback
         self._track = range(0)
         self._drawn: Seek | None = None
         self._marked_marks: Sequence[Mark] = ()
@@ -50,10 +50,10 @@ class SeekBar(Bar):
         """What was drawn when the button went down: while it is held, a cell means the same time."""
 
     def follow(self) -> None:
-        """Show how the deck stands."""
-        deck = self._deck
-        if deck is not None:
-            self._drawn = Seek.of(deck)
+        """Show how the playback stands."""
+        playback = self._deck
+        if playback is not None:
+            self._drawn = Seek.of(playback)
             self.show(self._line)
 
     def _line(self, width: int) -> list[Parts]:

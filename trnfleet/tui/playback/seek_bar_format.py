@@ -1,4 +1,4 @@
-"""The seek bar's words at every width: pure functions from a deck's figures to styled texts.
+"""The seek bar's words at every width: pure functions from the playback's figures to styled texts.
 
 Times are the recorder's wall clock in UTC; the fleet's own time is the header's.
 """

@@ -1,4 +1,4 @@
-"""A deck at one moment, and the bar that shows where on its tape that is: cells, times, marks; pure functions."""
+"""A playback at one moment, and the bar that shows where on its tape that is: cells, times, marks; pure functions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _RESOLVED_RANK = 4
 
 
 class Seek(NamedTuple):
-    """A deck at one moment, as far as the seek bar tells of it."""
+    """A playback at one moment, as far as the seek bar tells of it."""
 
     mode: Mode
     is_live_possible: bool
@@ -62,21 +62,21 @@ class Seek(NamedTuple):
     surveyed_ns: int
 
     @staticmethod
-    def of(deck: Deck) -> Seek:
-        """Read a deck."""
+    def of(playback: Deck) -> Seek:
+        """Read a playback."""
         return Seek(
-            deck.mode,
-            deck.is_live_possible,
-            deck.rate,
-            deck.reached_rate,
-            deck.loops,
-            deck.seeking,
-            deck.is_exact,
-            deck.alerts_since_ns,
-            deck.position_ns,
-            deck.start_ns,
-            deck.end_ns,
-            deck.surveyed_ns,
+            playback.mode,
+            playback.is_live_possible,
+            playback.rate,
+            playback.reached_rate,
+            playback.loops,
+            playback.seeking,
+            playback.is_exact,
+            playback.alerts_since_ns,
+            playback.position_ns,
+            playback.start_ns,
+            playback.end_ns,
+            playback.surveyed_ns,
         )
 
     @property

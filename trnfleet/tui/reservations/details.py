@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
-    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.tui.reservations.table import ReservationTable
     from trnfleet.tui.reservations.timeline_view import TimelineView
-    from trnfleet.tui.state.alerts import AlertBoard
+    from trnfleet.tui.state.alerts import AlertSnapshot
+    from trnfleet.tui.state.context import UiContext
     from trnfleet.wire.reservations import ExtensionSpec
 
 _NEAR_H = round(NEAR_END_S / 3_600)
@@ -128,7 +128,7 @@ def foot(
     return [[(fit(first, width), theme.HEAD_STRONG)], [(fit(second, width), theme.HEAD)]]
 
 
-def alerts_of(board: AlertBoard, reservation: Reservation) -> list[AlertWithStatus]:
+def alerts_of(board: AlertSnapshot, reservation: Reservation) -> list[AlertWithStatus]:
     """Return the alerts of a reservation, then those of its instances, which nobody has in hand."""
     own = board.of_reservation(reservation.message.id)
     return [*own, *board.on_instances(reservation.rows)]
@@ -185,13 +185,12 @@ def facts(reservation: Reservation, layout: Layout) -> list[tuple[str, str]]:
 class ReservationDetails(LineView, can_focus=False):
     """The chosen reservation at length: how it was used, below the timeline and at its scale, and what is known of it."""
 
-    def __init__(self, monitor: FleetState, table: ReservationTable, timeline: TimelineView) -> None:
+    def __init__(self, context: UiContext, table: ReservationTable, timeline: TimelineView) -> None:
         super().__init__()
-        self._monitor = monitor
+        self._monitor = context.monitor
+        self._alerts = context.alerts
         self._table = table
         self._timeline = timeline
-        self.alert_board: AlertBoard | None = None
-        """What there is of alerts; the app's."""
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         """Return chart and facts, as far as there is room."""
@@ -200,9 +199,9 @@ class ReservationDetails(LineView, can_focus=False):
         if chosen is None:
             return []
         told = facts(chosen, self._monitor.store.layout)
-        held = [] if self.alert_board is None else alerts_of(self.alert_board, chosen)
-        if held and self.alert_board is not None:
-            line = alerts_line(held, self.alert_board.now_ns, max(0, width - _NAME))
+        held = alerts_of(self._alerts, chosen)
+        if held:
+            line = alerts_line(held, self._alerts.now_ns, max(0, width - _NAME))
             told.insert(0, ("alerts", "".join(text for text, _ in line)))
         # A blank line stands before each, and a title above the chart.
         made = self._chart(chosen, width) if height >= 1 + len(told) + 2 + _CHART_ROWS else []

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
     from rich.style import Style
 
-    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.reservations.table import Reservation
-    from trnfleet.tui.state.highlight import Highlight
+    from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
 
 SORTS = ("what is next", "idle cost", "utilisation", "id")
@@ -52,11 +51,10 @@ class ReservationTable(RowList[str, "Reservation"]):
             super().__init__()
             self.reservation_id = reservation_id
 
-    def __init__(self, monitor: FleetState) -> None:
+    def __init__(self, context: UiContext) -> None:
         super().__init__()
-        self._monitor = monitor
-        self.highlight: Highlight | None = None
-        """What is picked out; the app's."""
+        self._monitor = context.monitor
+        self._highlight = context.highlight
         self.pattern = ""
         """The filter."""
         self.sort = 0
@@ -94,7 +92,7 @@ class ReservationTable(RowList[str, "Reservation"]):
 
     def parts_of(self, row: Reservation, width: int, *, selected: bool) -> Parts:
         """Return the line of a reservation."""
-        highlighted = self.highlight.reservation_id if self.highlight else ""
+        highlighted = self._highlight.reservation_id
         return parts_of(
             row, ReservationPlan.of(width), selected=selected, picked=row.message.id == highlighted
         )

@@ -12,9 +12,8 @@ from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 if TYPE_CHECKING:
     from textual import events
 
-    from trnfleet.clock import Clock
-    from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.tui.reservations.table import ReservationTable
+    from trnfleet.tui.state.context import UiContext
 
 FRESH_S = 1.0
 """Wall seconds for which the hours of a reservation are not asked for again; longer where there are more than `FEW_HOURS`."""
@@ -30,10 +29,10 @@ class TimelineView(LineView, can_focus=False):
 
     DEFAULT_CSS = "TimelineView { scrollbar-gutter: stable; overflow-x: hidden; }"
 
-    def __init__(self, monitor: FleetState, clock: Clock, table: ReservationTable) -> None:
+    def __init__(self, context: UiContext, table: ReservationTable) -> None:
         super().__init__()
-        self._monitor = monitor
-        self._clock = clock
+        self._monitor = context.monitor
+        self._clock = context.clock
         self._watched: dict[str, tuple[float, Watched]] = {}
         """How visible reservations were used, and when that was asked for."""
         self._asked = 0

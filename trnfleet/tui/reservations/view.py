@@ -12,7 +12,6 @@ from textual.binding import Binding, BindingType
 from textual.css.scalar import Unit
 
 from trnfleet.tui import theme
-from trnfleet.tui.filtering import FilteredView
 from trnfleet.tui.format.reservations import head
 from trnfleet.tui.reservations import timeline
 from trnfleet.tui.reservations.details import ReservationDetails, alerts_of, foot, summary
@@ -20,17 +19,14 @@ from trnfleet.tui.reservations.table import NOTHING, SORTS, ReservationTable
 from trnfleet.tui.reservations.timeline import CELLS_S, LABEL
 from trnfleet.tui.reservations.timeline_view import TimelineView
 from trnfleet.tui.state.highlight import place_of
-from trnfleet.tui.view import RESERVATIONS, View
+from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import fit
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
-    from trnfleet.clock import Clock
-    from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.tui.state.alerts import AlertBoard
-    from trnfleet.tui.state.highlight import Highlight
+    from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.line_view import LineView
 
 MOST_LINES = 1_000
@@ -44,8 +40,6 @@ _LEAST_DETAILS = 9
 class ReservationsView(FilteredView):
     """Table above, timeline below, the chosen reservation in words at the foot."""
 
-    title = RESERVATIONS
-    key = "7"
     DEFAULT_CSS = """
     ReservationsView { layout: vertical; }
     ReservationTable { height: 1fr; }
@@ -63,15 +57,14 @@ class ReservationsView(FilteredView):
         Binding("escape", "clear", "clear the filter"),
     ]
 
-    def __init__(self, monitor: FleetState, clock: Clock) -> None:
+    def __init__(self, context: UiContext) -> None:
         super().__init__(
-            monitor,
-            clock,
+            context,
             placeholder="part of an id, state, type, zone or place, such as idle or us-0001; !part for all others",
         )
-        self.table = ReservationTable(monitor)
-        self.timeline = TimelineView(monitor, clock, self.table)
-        self.details = ReservationDetails(monitor, self.table, self.timeline)
+        self.table = ReservationTable(context)
+        self.timeline = TimelineView(context, self.table)
+        self.details = ReservationDetails(context, self.table, self.timeline)
         self._summary = Bar()
         self._head = Bar(fill=theme.HEAD)
         self._axis = Bar(fill=theme.HEAD)
@@ -97,16 +90,6 @@ class ReservationsView(FilteredView):
         # A column of the table is its scroll bar's.
         self._head.show(lambda width: [head(max(1, width - 1))])
         self._write()
-
-    def set_highlight(self, highlight: Highlight) -> None:
-        """Let the table mark what is picked out."""
-        super().set_highlight(highlight)
-        self.table.highlight = highlight
-
-    def set_board(self, board: AlertBoard) -> None:
-        """Let the details tell of alerts."""
-        super().set_board(board)
-        self.details.alert_board = board
 
     @property
     def place(self) -> str:
@@ -219,7 +202,7 @@ class ReservationsView(FilteredView):
         table, known, note = self.table, self.monitor.reservations.table(), self._note
         order, chosen = SORTS[table.sort], table.picked
         layout = self.monitor.store.layout
-        held = [] if chosen is None else alerts_of(self.alert_board, chosen)
+        held = [] if chosen is None else alerts_of(self.context.alerts, chosen)
         self._summary.show(lambda width: [summary(known, len(table.rows), order, table.pattern, note, width)])
         self._foot.show(lambda width: foot(chosen, layout, width, held))
 

@@ -27,7 +27,7 @@ EVERY_S = 0.5
 NO_COUNTS = Counts(0, 0, 0, 0, 0, 0, 0)
 
 
-class AlertBoard:
+class AlertSnapshot:
     """What there is of alerts, as of the last reading."""
 
     def __init__(self, monitor: FleetState) -> None:

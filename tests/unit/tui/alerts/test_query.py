@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from support.tui.past_app import burn, burning
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.tui.alerts.query import AlertSift
-from trnfleet.tui.state.alerts import AlertBoard
+from trnfleet.tui.alerts.query import AlertQuery
+from trnfleet.tui.state.alerts import AlertSnapshot
 from trnfleet.wire.alerts import SilenceMessage
 from trnfleet.wire.messages import encode_message
 from trnfleet.wire.ports import Envelope
@@ -40,20 +40,20 @@ async def test_alerts_with_and_without_those_in_hand() -> None:
     """What is silenced is left among all alerts alone; the filter holds for both."""
     feed = await burning(3)
     await burn(feed, 40)
-    board = AlertBoard(feed.monitor)
+    board = AlertSnapshot(feed.monitor)
     board.refresh(0.0)
-    sift = AlertSift(board)
+    query = AlertQuery(board)
     first = next(each for each in board.held if each.alert.place.endswith("chip03"))
     silence(feed.monitor, "s1", matcher=f'chip="{first.alert.place}"')
     board.refresh(1.0)
-    assert len(sift.held(only_firing=True)) == 1
-    assert len(sift.held(only_firing=False)) == 2
-    assert sift.hidden() == {"s1": 1}
-    sift.filter("silenced")
-    assert [each.alert for each in sift.held(only_firing=False)] == [first.alert]
-    assert not sift.held(only_firing=True)
-    sift.filter("!silenced")
-    assert len(sift.held(only_firing=False)) == 1
+    assert len(query.held(only_firing=True)) == 1
+    assert len(query.held(only_firing=False)) == 2
+    assert query.hidden() == {"s1": 1}
+    query.filter("silenced")
+    assert [each.alert for each in query.held(only_firing=False)] == [first.alert]
+    assert not query.held(only_firing=True)
+    query.filter("!silenced")
+    assert len(query.held(only_firing=False)) == 1
 
 
 async def test_silences_in_order() -> None:
@@ -65,29 +65,29 @@ async def test_silences_in_order() -> None:
         ("c", 0, 60, "fans"),
     ):
         silence(feed.monitor, name, matcher='severity="info"', why=why, begins_s=begins_s, lasts_s=lasts_s)
-    board = AlertBoard(feed.monitor)
+    board = AlertSnapshot(feed.monitor)
     board.refresh(0.0)
-    sift = AlertSift(board)
+    query = AlertQuery(board)
     for pattern, left in (("", "cba"), ("night", "b"), ("!night", "ca"), ("ann", "cba"), ("nobody", "")):
-        sift.filter(pattern)
-        assert "".join(each.id for each in sift.silences()) == left, pattern
+        query.filter(pattern)
+        assert "".join(each.id for each in query.silences()) == left, pattern
 
 
 async def test_the_history_is_followed() -> None:
     """What happens comes on top, as the filter leaves it; another filter, or another monitor, is looked at from the begin."""
     feed = await burning(3)
-    board = AlertBoard(feed.monitor)
-    sift = AlertSift(board)
-    (before,) = sift.history()
+    board = AlertSnapshot(feed.monitor)
+    query = AlertQuery(board)
+    (before,) = query.history()
     await burn(feed, 40)
-    after = sift.history()
+    after = query.history()
     assert after[1] is before
     assert [each.number for each in after] == [2, 1]
-    sift.filter("chip03")
-    assert [each.number for each in sift.history()] == [1]
-    sift.filter("")
-    sift.renew()
-    assert sift.history() == after
+    query.filter("chip03")
+    assert [each.number for each in query.history()] == [1]
+    query.filter("")
+    query.renew()
+    assert query.history() == after
 
 
 async def test_the_history_lets_go() -> None:
@@ -95,19 +95,19 @@ async def test_the_history_lets_go() -> None:
     happening = (await burning(3)).monitor.alerts.history[0]
     alerts = SimpleNamespace(history=deque([happening] * 3, maxlen=3), happened=3)
     board: Any = SimpleNamespace(alerts=alerts)
-    sift = AlertSift(board)
-    assert [each.number for each in sift.history()] == [3, 2, 1]
+    query = AlertQuery(board)
+    assert [each.number for each in query.history()] == [3, 2, 1]
     alerts.history.append(happening)
     alerts.happened += 1
-    assert [each.number for each in sift.history()] == [4, 3, 2]
+    assert [each.number for each in query.history()] == [4, 3, 2]
 
 
 async def test_what_is_wrong_with_a_filter() -> None:
     """A matcher that is none is told; the next filter is judged anew."""
     feed = await burning(3)
-    sift = AlertSift(AlertBoard(feed.monitor))
-    sift.filter("severity=~(")
-    assert sift.pattern == "severity=~("
-    assert sift.problem
-    sift.filter("severity=critical")
-    assert not sift.problem
+    query = AlertQuery(AlertSnapshot(feed.monitor))
+    query.filter("severity=~(")
+    assert query.pattern == "severity=~("
+    assert query.problem
+    query.filter("severity=critical")
+    assert not query.problem

@@ -18,13 +18,13 @@ from trnfleet.tui.alerts.tabs import (
     with_order,
     with_problem,
 )
-from trnfleet.tui.state.alerts import AlertBoard
+from trnfleet.tui.state.alerts import AlertSnapshot
 from trnfleet.tui.widgets.cells import text_of, width_of
 
 
 async def test_the_shown_tab_is_in_brackets() -> None:
     """Each tab tells how many it has, in the same cells whichever is shown."""
-    board = AlertBoard((await burning(3)).monitor)
+    board = AlertSnapshot((await burning(3)).monitor)
     board.refresh(0.0)
     assert text_of(tab_parts(board, ACTIVE)) == " [active 1]  all 1   silences 0   history 1  "
     assert text_of(tab_parts(board, HISTORY)) == "  active 1   all 1   silences 0  [history 1] "
@@ -34,7 +34,7 @@ async def test_the_shown_tab_is_in_brackets() -> None:
 @pytest.mark.parametrize("width", [80, 120, 240])
 def test_the_line_fills_its_width(width: int) -> None:
     """A note, a problem, a filter and an order stand at the line's end."""
-    tabs = tab_parts(AlertBoard(fed().monitor), ACTIVE)
+    tabs = tab_parts(AlertSnapshot(fed().monitor), ACTIVE)
     lines = [
         with_note(tabs, "done", width),
         with_problem(tabs, "no regex", width),
@@ -48,7 +48,7 @@ def test_the_line_fills_its_width(width: int) -> None:
 
 def test_where_there_is_little_room() -> None:
     """A long note takes the tabs' place; how many are found goes before the filter does; the order goes altogether."""
-    tabs = tab_parts(AlertBoard(fed().monitor), ACTIVE)
+    tabs = tab_parts(AlertSnapshot(fed().monitor), ACTIVE)
     width = width_of(tabs) + 6
     assert text_of(with_note(tabs, "a note " * 20, width)).startswith(" a note")
     assert text_of(with_found(tabs, "abc", 5, width)).endswith("/abc ")
@@ -57,7 +57,7 @@ def test_where_there_is_little_room() -> None:
 
 async def test_why_a_tab_is_empty() -> None:
     """Without rules, with a filter, without a history, and in a calm fleet."""
-    board = AlertBoard(fed().monitor)
+    board = AlertSnapshot(fed().monitor)
     board.refresh(0.0)
     assert nothing_words(board, ACTIVE, "") == ["Nothing fires that nobody has in hand. 1 rules watch.", ""]
     assert nothing_words(board, HISTORY, "") == ["Nothing has fired since this screen began to watch."]

@@ -1,0 +1,41 @@
+"""The table of views: the key and the hints of each; the app makes a view of every row.
+
+To add a view: a folder with its `view.py`, a subclass of `View` in it, a row here, and its keys in docs/app.md.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from trnfleet.tui.alerts.view import AlertsView
+from trnfleet.tui.chip.view import ChipView
+from trnfleet.tui.events.view import EventsView
+from trnfleet.tui.fleet.view import FleetView
+from trnfleet.tui.hierarchy.view import HierarchyView
+from trnfleet.tui.reservations.view import ReservationsView
+from trnfleet.tui.view import ALERTS, CHIP, EVENTS, FLEET, HIERARCHY, RESERVATIONS, View
+
+
+class ViewEntry(NamedTuple):
+    """A view."""
+
+    key: str
+    """The key that opens it, from every other view."""
+    title: str
+    """What the tabs call it, and what `View.Open` may ask for."""
+    kind: type[View]
+    hints: tuple[tuple[str, str], ...] = ()
+    """Keys with what they do, the most important first, for the status line while it is on the screen."""
+
+
+VIEWS = (
+    ViewEntry("1", FLEET, FleetView, (("m", "metric"), ("+ -", "zoom"), ("w", "findings"))),
+    ViewEntry("2", HIERARCHY, HierarchyView, (("/", "filter"), ("s", "sort"), ("x", "open all"))),
+    ViewEntry("4", CHIP, ChipView, (("← →", "chips"), ("p", "provenance"))),
+    ViewEntry("7", RESERVATIONS, ReservationsView, (("/", "filter"), ("s", "sort"), ("+ -", "zoom"))),
+    ViewEntry(
+        "8", ALERTS, AlertsView, (("t", "tabs"), ("a", "acknowledge"), ("z", "silence"), ("/", "filter"))
+    ),
+    ViewEntry("9", EVENTS, EventsView, (("/", "filter"), ("o", "moment"))),
+)
+"""In the order of their keys; the app begins with the first."""
