@@ -24,8 +24,7 @@ from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import METRICS, Kind
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.tui.chip.view import ChipView
-from trnfleet.tui.hierarchy.filter import select
-from trnfleet.tui.hierarchy.index import Expansion, TreeIndex
+from trnfleet.tui.hierarchy.index import Expansion, TreeIndex, select
 from trnfleet.tui.hierarchy.view import HierarchyView
 from trnfleet.tui.state.context import UiContext
 

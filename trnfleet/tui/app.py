@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.replay.playback import Deck
     from trnfleet.monitor.store.events import Event
-    from trnfleet.tui.desktop_notifications import Notice
+    from trnfleet.tui.notifications import Notice
 
 log = logs.get_logger(__name__)
 

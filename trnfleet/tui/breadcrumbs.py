@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from trnfleet.monitor.store.events import Event
-    from trnfleet.tui.desktop_notifications import Notice
+    from trnfleet.tui.notifications import Notice
 
 BETWEEN = " > "
 _NOTICE_FROM = 48

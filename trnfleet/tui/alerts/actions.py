@@ -18,7 +18,7 @@ from trnfleet.domain.durations import parse_duration_s
 from trnfleet.domain.quantities import DurationStyle, count, duration
 from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.text import plain
-from trnfleet.tui.alerts.filter import split_matchers
+from trnfleet.tui.alerts.query import split_matchers
 from trnfleet.tui.format.alerts import matchers_of, preview_text, where_text
 from trnfleet.tui.widgets.form import FieldSpec, Form
 

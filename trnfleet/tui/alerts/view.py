@@ -17,7 +17,6 @@ from trnfleet.domain.alerts.signals import Scope
 from trnfleet.tui import theme
 from trnfleet.tui.alerts.actions import InHand
 from trnfleet.tui.alerts.details import AlertDetails
-from trnfleet.tui.alerts.filter import AT
 from trnfleet.tui.alerts.lists import (
     AlertList,
     HistoryList,
@@ -27,7 +26,7 @@ from trnfleet.tui.alerts.lists import (
     history_head,
     silence_head,
 )
-from trnfleet.tui.alerts.query import AlertQuery
+from trnfleet.tui.alerts.query import AT, AlertQuery
 from trnfleet.tui.alerts.rows import SORTS, Row, arrange, in_order
 from trnfleet.tui.alerts.tabs import (
     ACTIVE,

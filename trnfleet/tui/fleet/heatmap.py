@@ -32,7 +32,7 @@ from trnfleet.tui.fleet.heatmap_pixels import (
 )
 from trnfleet.tui.fleet.heatmap_style import CURSOR_STYLE, RAMP_TEXT, Ink, bracket
 from trnfleet.tui.fleet.heatmap_zoom import WHOLE_CELL_ZOOMS, ZOOMS, Zoom, fitting
-from trnfleet.tui.state.alert_marks import NONE
+from trnfleet.tui.state.alerts import NONE
 from trnfleet.tui.theme import RAMP_STEPS
 from trnfleet.tui.view import HIERARCHY, View
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line

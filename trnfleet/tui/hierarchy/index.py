@@ -1,4 +1,4 @@
-"""Which row of the tree-table shows which node: arithmetic over the layout's ranges.
+"""Rows and nodes of the tree-table: arithmetic over the layout's ranges, with the instances and chips that a filter leaves.
 
 No object stands for a chip, and nothing loops over chips: rows are counted with sums over instances, and only parents
 that a window touches are looked at one by one. What is open is kept by address, so that it outlives a layout; nodes
@@ -13,18 +13,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain import address
-from trnfleet.domain.address import Level
+from trnfleet.domain.address import Level, format_chip
 from trnfleet.domain.layout import FLEET_NODE, Layout, Node
 from trnfleet.domain.metrics import BY_NAME
+from trnfleet.tui.widgets.text_filter import TextFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from trnfleet.tui.hierarchy.filter import Selection
-
     Order = Callable[[Level, NDArray[np.int64]], NDArray[np.intp] | None]
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.layout import Layout
 
 CORE_LANES = BY_NAME["nc_util_pct"].width
 """A core's number is its lane in the store's per-core columns: chip row x `CORE_LANES` + core."""
@@ -301,3 +303,57 @@ def find_node(layout: Layout, path: str) -> Node | None:
     if core is None or core >= len(layout.children(node)):
         return None
     return Node(Level.CORE, node.number * CORE_LANES + core)
+
+
+_CHIP = "chip"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The instances and chips that a filter leaves."""
+
+    chips: NDArray[np.int64]
+    """How many chips of each instance are left; an instance with none is hidden."""
+    some: NDArray[np.bool_]
+    """For each instance, whether only its chips `numbers` are left."""
+    numbers: NDArray[np.int64]
+    """Chip numbers within an instance, sorted."""
+    depth: Level
+    """The level that was searched."""
+
+    @property
+    def matches(self) -> int:
+        """How many instances (or chips, where the pattern names one) are left."""
+        return int(self.chips.sum() if self.depth is Level.CHIP else np.count_nonzero(self.chips))
+
+
+def select(layout: Layout, pattern: str) -> Selection | None:
+    """Return what a pattern leaves of a layout; None for an empty pattern, which leaves everything.
+
+    Case does not matter. Instances whose address has the pattern are left whole.
+    """
+    text, inverse = TextFilter.of(pattern)
+    if not text:
+        return None
+    sizes = np.diff(layout.chip_start)
+    whole = np.array([text in path.lower() for path in layout.instances], dtype=np.bool_)
+    before, chip, after = text.rpartition(_CHIP)
+    if not chip:
+        left = ~whole if inverse else whole
+        return Selection(
+            np.where(left, sizes, 0), np.zeros(len(sizes), np.bool_), np.zeros(0, np.int64), Level.INSTANCE
+        )
+    place, slash, _core = after.partition("/")
+    named = [
+        number
+        for number in range(int(sizes.max(initial=0)))
+        if (format_chip(number)[4:] == place if slash else format_chip(number)[4:].startswith(place))
+    ]
+    fits = np.array([f"{path.lower()}/".endswith(before) for path in layout.instances], dtype=np.bool_)
+    if inverse:
+        named = [number for number in range(int(sizes.max(initial=0))) if number not in named]
+    numbers = np.array(named, dtype=np.int64)
+    some = fits & ~whole
+    rest = ~whole if inverse else whole
+    chips = np.where(some, np.searchsorted(numbers, sizes), np.where(rest, sizes, 0))
+    return Selection(chips, some, numbers, Level.CHIP)

@@ -17,8 +17,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.layout import EMPTY_LAYOUT
 from trnfleet.tui import theme
 from trnfleet.tui.hierarchy import columns
-from trnfleet.tui.hierarchy import filter as treefilter
-from trnfleet.tui.hierarchy.index import Expansion, TreeIndex, find_node, node_path
+from trnfleet.tui.hierarchy.index import Expansion, TreeIndex, find_node, node_path, select
 from trnfleet.tui.hierarchy.rows import TreeRows, triangle_at
 from trnfleet.tui.view import View
 from trnfleet.tui.widgets.cursor_list import CursorList
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from trnfleet.domain.layout import Layout
-    from trnfleet.tui.hierarchy.filter import Selection
+    from trnfleet.tui.hierarchy.index import Selection
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.descriptors import Descriptions
     from trnfleet.tui.widgets.cells import FixedParts
@@ -176,7 +175,7 @@ class TreeTable(CursorList[str]):
     def _rebuild(self, layout: Layout) -> None:
         """Index a layout anew, with the filter."""
         was_visible = self._is_visible()
-        self._selection = treefilter.select(layout, self.pattern)
+        self._selection = select(layout, self.pattern)
         if self._selection is None:
             self._found_expansion = None
         elif self._found_expansion is None:

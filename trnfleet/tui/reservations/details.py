@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.tui.reservations.table import ReservationTable
-    from trnfleet.tui.reservations.timeline_view import TimelineView
+    from trnfleet.tui.reservations.timeline import TimelineView
     from trnfleet.tui.state.alerts import AlertSnapshot
     from trnfleet.tui.state.context import UiContext
     from trnfleet.wire.reservations import ExtensionSpec

@@ -16,8 +16,7 @@ from trnfleet.tui.format.reservations import head
 from trnfleet.tui.reservations import timeline
 from trnfleet.tui.reservations.details import ReservationDetails, alerts_of, foot, summary
 from trnfleet.tui.reservations.table import NOTHING, SORTS, ReservationTable
-from trnfleet.tui.reservations.timeline import CELLS_S, LABEL
-from trnfleet.tui.reservations.timeline_view import TimelineView
+from trnfleet.tui.reservations.timeline import CELLS_S, LABEL, TimelineView
 from trnfleet.tui.state.highlight import place_of
 from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets.bar import Bar

@@ -20,11 +20,11 @@ from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.tui.alerts.chart import LEAST_ROWS, Past, cell_s, chart, mark
 from trnfleet.tui.alerts.details import BESIDE_FROM, Fact, about_lines, fact_lines
-from trnfleet.tui.alerts.filter import read_filter, split_matchers
 from trnfleet.tui.alerts.lists import AlertPlan, alert_head, alert_parts, silence_head
+from trnfleet.tui.alerts.query import read_filter, split_matchers
 from trnfleet.tui.alerts.rows import COLLAPSE_FROM, arrange, in_order
-from trnfleet.tui.desktop_notifications import ALARM_EVERY_S, AlertNews
 from trnfleet.tui.format import alerts as words
+from trnfleet.tui.notifications import ALARM_EVERY_S, AlertNews
 from trnfleet.tui.state.alerts import touches
 from trnfleet.tui.widgets.cells import text_of, width_of
 

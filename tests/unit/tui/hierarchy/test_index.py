@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from trnfleet.domain.address import Level, format_chip, format_core, level_of, parent
 from trnfleet.domain.layout import Layout, Node
-from trnfleet.tui.hierarchy.filter import select
-from trnfleet.tui.hierarchy.index import Expansion, TreeIndex, find_node, node_path
+from trnfleet.tui.hierarchy.index import Expansion, TreeIndex, find_node, node_path, select
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,7 +7,7 @@ from support.monitor.feed import standalone, ultraservers
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import FLEET_NODE, Layout, Node
 from trnfleet.domain.severity import Severity
-from trnfleet.tui.state.alert_marks import NO_MARKS, mark
+from trnfleet.tui.state.alerts import NO_MARKS, mark
 
 CRITICAL, WARNING, INFO = Severity
 LAYOUT = Layout.of(ultraservers(3) + standalone(2) + ultraservers(1, "uc2"))
