@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
+from support.tui.pilot import SIZES, running
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.rules import Rule
@@ -25,11 +26,8 @@ from trnfleet.wire.topics import TopicClass, build_topic
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from textual.pilot import Pilot
-
     from trnfleet.monitor.monitor import Monitor
 
-SIZES = [(80, 24), (120, 40), (240, 70)]
 INSTANCE = "uc1/us-0001/trn2u-0001-2"
 CHIP = f"{INSTANCE}/chip05"
 NASTY = "\x1b]0;x\x07[@click=app.quit]x[/]"
@@ -101,26 +99,9 @@ def made(feed: Feed, *, can_write: bool = True, is_loud: bool = False) -> tuple[
     return FleetApp(feed.monitor, clock=feed.clock, operator=desk, bell=is_loud, notify=is_loud), publisher
 
 
-def screen(app: FleetApp) -> list[str]:
-    width, height = app.size
-    lines = app.screen._compositor.render_strips()
-    return ["".join(segment.text for segment in line)[:width] for line in lines[:height]]
-
-
-def text(app: FleetApp) -> str:
-    return "\n".join(screen(app))
-
-
 def view(app: FleetApp) -> AlertsView:
     assert isinstance(app.page, AlertsView)
     return app.page
-
-
-async def tick(app: FleetApp, pilot: Pilot[None], feed: Feed, seconds: float = 1.0) -> None:
-    await feed.clock.advance(seconds)
-    feed.tick()
-    app.tick()
-    await pilot.pause()
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -130,11 +111,11 @@ async def test_the_view_at_every_size(size: tuple[int, int]) -> None:
     feed.set("temperature_c", 95.0, rows(feed, CHIP))
     feed.set("throttle_pct", 20.0, rows(feed, f"{INSTANCE}/chip01"))
     app, _ = made(feed)
-    async with app.run_test(size=size) as pilot:
-        await tick(app, pilot, feed)
+    async with running(app, size=size) as pilot:
+        await pilot.telemetry(feed)
         await pilot.press("8")
-        await tick(app, pilot, feed)
-        shown = screen(app)
+        await pilot.telemetry(feed)
+        shown = pilot.screen()
         assert all(len(line) <= size[0] for line in shown)
         assert "[active 2]" in shown[3]
         first, second = shown[5], shown[6]
@@ -143,7 +124,7 @@ async def test_the_view_at_every_size(size: tuple[int, int]) -> None:
         assert "95.0 °C" in first
         assert "chip05" in first
         assert second.startswith(" ▲ warn")
-        said = text(app)
+        said = pilot.text()
         assert f"{CHIP} is at 95.0 °C" in said
         assert "Look at the fans." in said
         assert "temperature_c above 90 °C" in said
@@ -158,11 +139,11 @@ async def test_nothing_fires() -> None:
     """A calm fleet says so, and that rules watch."""
     feed = fed()
     app, _ = made(feed)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(app, size=(80, 24)) as pilot:
         await pilot.press("8")
-        await tick(app, pilot, feed)
-        assert "Nothing fires that nobody has in hand. 5 rules watch." in text(app)
-        assert "nothing fires" in screen(app)[0]
+        await pilot.telemetry(feed)
+        assert "Nothing fires that nobody has in hand. 5 rules watch." in pilot.text()
+        assert "nothing fires" in pilot.screen()[0]
         for key in ("a", "x", "e", "enter", "d", "d"):
             await pilot.press(key)
         await pilot.press("t", "t", "t", "s", "T")
@@ -175,19 +156,19 @@ async def test_a_storm_is_one_line() -> None:
     feed.set("throttle_pct", 20.0, slice(0, 1_000))
     feed.set("temperature_c", 95.0, rows(feed, CHIP))
     app, _ = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("8")
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         alerts = view(app).list
         assert len(alerts.rows) == 2
-        assert "[active 1,001]" in screen(app)[3]
-        assert "1,000 alerts" in screen(app)[6]
+        assert "[active 1,001]" in pilot.screen()[3]
+        assert "1,000 alerts" in pilot.screen()[6]
         await pilot.press("down")
-        assert "throttled: 1,000 alerts firing" in text(app)
+        assert "throttled: 1,000 alerts firing" in pilot.text()
         await pilot.press("enter")
         assert len(alerts.rows) == 2 + 1_000
         await pilot.press("end")
-        assert "│ throttled" in text(app)
+        assert "│ throttled" in pilot.text()
         before = alerts.lines_painted
         await pilot.press("up")
         assert alerts.lines_painted - before <= 40
@@ -198,7 +179,7 @@ async def test_a_storm_is_one_line() -> None:
         await pilot.press("E")
         assert len(alerts.rows) == 2 + 1_000
         await pilot.press("E", "a")
-        assert "at most 200 at once" in text(app)
+        assert "at most 200 at once" in pilot.text()
 
 
 async def test_the_cursor_stays_on_its_alert() -> None:
@@ -207,13 +188,13 @@ async def test_the_cursor_stays_on_its_alert() -> None:
     feed.set("throttle_pct", 20.0, rows(feed, f"{INSTANCE}/chip01"))
     feed.set("temperature_c", 95.0, rows(feed, CHIP))
     app, _ = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("8")
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         await pilot.press("down")
         assert view(app).place.endswith("chip01")
         feed.set("temperature_c", 95.0, rows(feed, "uc1/us-0002/trn2u-0002-1/chip01"))
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         assert view(app).place == f"{INSTANCE}/chip01"
         assert view(app).list.row == 2
 
@@ -223,33 +204,33 @@ async def test_acknowledging_and_taking_it_back() -> None:
     feed = fed()
     feed.set("temperature_c", 95.0, rows(feed, CHIP))
     app, publisher = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("8")
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         await pilot.press("a")
         form = view(app).in_hand.ack_form
         assert form.values == {"for": "2h", "note": ""}
-        assert "Acknowledge overheated at " in text(app)
+        assert "Acknowledge overheated at " in pilot.text()
         await pilot.press("tab", *"fans", "enter")
         await pilot.pause()
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         assert not form.is_open
         assert len(publisher.sent) == 1
-        assert "acknowledged for 2h00: overheated at " in screen(app)[3]
-        await tick(app, pilot, feed, NOTE_S + 1)
-        assert "[active 0]" in text(app)
-        assert "1 acknowledged: t shows them." in text(app)
-        assert "1 acked" in screen(app)[0]
+        assert "acknowledged for 2h00: overheated at " in pilot.screen()[3]
+        await pilot.telemetry(feed, NOTE_S + 1)
+        assert "[active 0]" in pilot.text()
+        assert "1 acknowledged: t shows them." in pilot.text()
+        assert "1 acked" in pilot.screen()[0]
         await pilot.press("t")
-        assert "acked ann, 1h59 left" in text(app)
-        assert "ann until 02:0" in text(app)
-        assert ": fans" in text(app)
+        assert "acked ann, 1h59 left" in pilot.text()
+        assert "ann until 02:0" in pilot.text()
+        assert ": fans" in pilot.text()
         await pilot.press("x")
         await pilot.pause()
-        await tick(app, pilot, feed)
-        assert "acked" not in screen(app)[0]
+        await pilot.telemetry(feed)
+        assert "acked" not in pilot.screen()[0]
         await pilot.press("T")
-        assert "[active 1]" in text(app)
+        assert "[active 1]" in pilot.text()
 
 
 async def test_the_form_says_what_is_wrong() -> None:
@@ -257,9 +238,9 @@ async def test_the_form_says_what_is_wrong() -> None:
     feed = fed()
     feed.set("temperature_c", 95.0, rows(feed, CHIP))
     app, publisher = made(feed)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(app, size=(80, 24)) as pilot:
         await pilot.press("8")
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         await pilot.press("a", *["backspace"] * 2, *"soon", "enter")
         form = view(app).in_hand.ack_form
         assert "'soon' is not a duration" in form.message
@@ -280,9 +261,9 @@ async def test_a_silence_with_its_preview() -> None:
     feed.set("temperature_c", 95.0, slice(0, 3))
     feed.set("throttle_pct", 20.0, slice(0, 1))
     app, publisher = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("8")
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         await pilot.press("z")
         form = view(app).in_hand.silence_form
         assert form.values["matchers"].startswith('alertname="overheated" chip="uc1/us-0001/')
@@ -302,20 +283,20 @@ async def test_a_silence_with_its_preview() -> None:
         field.value = 'severity="critical"'
         await pilot.press("tab", "tab", *"night work", "enter")
         await pilot.pause()
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         assert len(publisher.sent) == 1
         assert not form.is_open
-        assert "silenced for 4h00" in screen(app)[3]
-        assert "[active 1]" in text(app)
+        assert "silenced for 4h00" in pilot.screen()[3]
+        assert "[active 1]" in pilot.text()
         await pilot.press("t", "t")
-        line = next(line for line in screen(app) if "hides 3" in line)
+        line = next(line for line in pilot.screen() if "hides 3" in line)
         assert "night work" in line
         assert "ann" in line
         assert 'severity="critical"' in line
         await pilot.press("x")
         await pilot.pause()
-        await tick(app, pilot, feed)
-        assert "No silence." in text(app)
+        await pilot.telemetry(feed)
+        assert "No silence." in pilot.text()
         assert feed.monitor.alerts.counts().critical == 3
 
 
@@ -324,9 +305,9 @@ async def test_a_silence_of_a_storm_is_for_what_it_shares() -> None:
     feed = fed()
     feed.set("temperature_c", 95.0, rows(feed, INSTANCE))
     app, _ = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("8")
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         await pilot.press("z")
         form = view(app).in_hand.silence_form
         assert form.values["matchers"] == f'alertname="overheated" instance="{INSTANCE}"'
@@ -339,14 +320,14 @@ async def test_a_screen_that_only_reads(key: str) -> None:
     feed = fed()
     feed.set("temperature_c", 95.0, rows(feed, CHIP))
     for app in (made(feed, can_write=False)[0], FleetApp(feed.monitor, clock=feed.clock)):
-        async with app.run_test(size=(80, 24)) as pilot:
+        async with running(app, size=(80, 24)) as pilot:
             await pilot.press("8")
-            await tick(app, pilot, feed)
+            await pilot.telemetry(feed)
             await pilot.press(key)
-            assert READ_ONLY in text(app)
+            assert READ_ONLY in pilot.text()
             assert not view(app).in_hand.ack_form.is_open
             await pilot.press("down", "home")
-            assert READ_ONLY not in text(app)
+            assert READ_ONLY not in pilot.text()
 
 
 async def test_the_tabs() -> None:
@@ -354,30 +335,30 @@ async def test_the_tabs() -> None:
     feed = fed()
     feed.set("temperature_c", 95.0, rows(feed, CHIP))
     app, _ = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("8")
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         feed.set("power_w", 480.0, rows(feed, CHIP))
         feed.set("throttle_pct", 20.0, rows(feed, CHIP))
-        await tick(app, pilot, feed)
-        assert "[active 2]" in text(app)
+        await pilot.telemetry(feed)
+        assert "[active 2]" in pilot.text()
         await pilot.press("t")
-        assert "[all 3]" in text(app)
-        assert "pending 0s of 30s" in text(app)
-        assert "fires in 30 s if that lasts" not in text(app)
+        assert "[all 3]" in pilot.text()
+        assert "pending 0s of 30s" in pilot.text()
+        assert "fires in 30 s if that lasts" not in pilot.text()
         await pilot.press("end")
-        assert "fires in 30 s if that lasts" in text(app)
+        assert "fires in 30 s if that lasts" in pilot.text()
         feed.set("temperature_c", 50.0)
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         await pilot.press("t", "t")
-        assert "[history 3]" in text(app)
+        assert "[history 3]" in pilot.text()
         kinds = [told.happening.kind for told in view(app).history.rows]
         assert kinds == ["resolved", "firing", "firing"]
-        assert "resolved at 2026-01-05" in text(app)
+        assert "resolved at 2026-01-05" in pilot.text()
         await pilot.press("slash", *"throttled", "enter")
         assert len(view(app).history.rows) == 1
         feed.set("temperature_c", 95.0, rows(feed, CHIP))
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         assert len(view(app).history.rows) == 1
         await pilot.press("escape")
         assert len(view(app).history.rows) == 4
@@ -389,9 +370,9 @@ async def test_the_filter() -> None:
     feed.set("temperature_c", 95.0, rows(feed, CHIP))
     feed.set("throttle_pct", 20.0, rows(feed, INSTANCE))
     app, _ = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("8")
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         for pattern, found in (
             ("OVERHEAT", 1),
             ("!overheat", 16),
@@ -411,7 +392,7 @@ async def test_the_filter() -> None:
         await pilot.press("slash")
         view(app).prompt.value = "severity=~("
         await pilot.pause()
-        assert "▲ matcher" in text(app)
+        assert "▲ matcher" in pilot.text()
         await pilot.press("escape")
         assert view(app).pattern == ""
         assert app.entry.title == "Alerts"
@@ -424,11 +405,11 @@ async def test_the_order() -> None:
     feed = fed()
     feed.set("temperature_c", 95.0, rows(feed, "uc1/us-0002/trn2u-0002-1/chip01"))
     app, _ = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("8")
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         feed.set("throttle_pct", 20.0, rows(feed, CHIP))
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         names = []
         for _ in range(3):
             names.append([row.held.alert.name for row in view(app).list.rows if row.held is not None])
@@ -451,9 +432,9 @@ async def test_from_an_alert_to_its_place_and_back() -> None:
     feed.describe()
     feed.monitor.apply([feed.reservation("cb-1", "uc1/standalone/trn2-0001")])
     app, _ = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("8")
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         for key, at in (
             ("chip05", ("Chip", CHIP)),
             ("job-failed", ("Hierarchy", "uc1/us-0002/trn2u-0002-1")),
@@ -484,26 +465,26 @@ async def test_other_views_mark_what_has_alerts() -> None:
     feed.monitor.apply([feed.reservation("cb-1", INSTANCE)])
     feed.set("temperature_c", 95.0, rows(feed, CHIP))
     app, _ = made(feed)
-    async with app.run_test(size=(160, 48)) as pilot:
-        await tick(app, pilot, feed)
-        await tick(app, pilot, feed)
-        label = next(line for line in screen(app) if "us-0001" in line and "us-0002" in line)
+    async with running(app, size=(160, 48)) as pilot:
+        await pilot.telemetry(feed)
+        await pilot.telemetry(feed)
+        label = next(line for line in pilot.screen() if "us-0001" in line and "us-0002" in line)
         assert "us-0001 ✖" in label
         assert "us-0002 ✖" not in label
-        assert next(line for line in screen(app) if "llama" in line).rstrip().endswith("✖1")
+        assert next(line for line in pilot.screen() if "llama" in line).rstrip().endswith("✖1")
         await pilot.press("2")
-        await tick(app, pilot, feed)
-        marked = [line for line in screen(app)[3:-2] if "✖" in line]
+        await pilot.telemetry(feed)
+        marked = [line for line in pilot.screen()[3:-2] if "✖" in line]
         assert [line.split()[1] for line in marked] == ["uc1", "us-0001", "trn2u-0001-2"]
         app.go(CHIP)
-        await tick(app, pilot, feed)
-        assert "alerts: ✖ overheated" in text(app)
+        await pilot.telemetry(feed)
+        assert "alerts: ✖ overheated" in pilot.text()
         app.go(f"{INSTANCE}/chip06")
-        await tick(app, pilot, feed)
-        assert "alerts:" not in text(app)
+        await pilot.telemetry(feed)
+        assert "alerts:" not in pilot.text()
         await pilot.press("7")
-        await tick(app, pilot, feed)
-        assert "alerts: ✖ 1 • 1" in text(app)
+        await pilot.telemetry(feed)
+        assert "alerts: ✖ 1 • 1" in pilot.text()
         alert = next(each for each in feed.monitor.alerts.active() if each.name == "overheated")
         now_ns = feed.monitor.moment().time_ns
         message = AckMessage(
@@ -514,10 +495,10 @@ async def test_other_views_mark_what_has_alerts() -> None:
         )
         topic = build_topic("demo", TopicClass.ACK, alert.fingerprint)
         feed.monitor.apply([Envelope(topic, encode_message(message), qos=1, retain=True)])
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         await pilot.press("2")
-        await tick(app, pilot, feed)
-        assert not [line for line in screen(app)[3:-2] if "✖" in line]
+        await pilot.telemetry(feed)
+        assert not [line for line in pilot.screen()[3:-2] if "✖" in line]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -525,22 +506,22 @@ async def test_the_header_and_the_notice(size: tuple[int, int]) -> None:
     """The header counts what fires by severity, and a new alert is told for a while rather than an event."""
     feed = fed()
     app, _ = made(feed)
-    async with app.run_test(size=size) as pilot:
-        await tick(app, pilot, feed)
-        assert "nothing fires" in screen(app)[0]
+    async with running(app, size=size) as pilot:
+        await pilot.telemetry(feed)
+        assert "nothing fires" in pilot.screen()[0]
         feed.set("temperature_c", 95.0, rows(feed, CHIP))
         feed.set("throttle_pct", 20.0, slice(0, 5))
         feed.monitor.apply([feed.event("uc1/us-0002", "link down", severity="critical")])
-        await tick(app, pilot, feed)
-        await tick(app, pilot, feed)
-        head = screen(app)[0]
+        await pilot.telemetry(feed)
+        await pilot.telemetry(feed)
+        head = pilot.screen()[0]
         assert "✖ 1 crit" in head
         assert "▲ 5 warn" in head
         crumbs = app.query_one("#crumbs", Bar)
         assert "✖ " in crumbs.text
         assert "overheated" in crumbs.text
         assert "link down" not in crumbs.text
-        await tick(app, pilot, feed, NOTICE_S)
+        await pilot.telemetry(feed, NOTICE_S)
         assert "overheated" not in crumbs.text
 
 
@@ -552,22 +533,22 @@ async def test_bell_and_notification(monkeypatch: pytest.MonkeyPatch) -> None:
     app, _ = made(feed, is_loud=True)
     rung: list[int] = []
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await tick(app, pilot, feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.telemetry(feed)
         assert not said
         feed.set("temperature_c", 95.0, rows(feed, CHIP))
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         assert len(said) == len(rung) == 1
         assert said[0] == f"1 new alert: critical overheated {CHIP}"
         feed.set("throttle_pct", 20.0, slice(0, 5))
         for _ in range(8):
-            await tick(app, pilot, feed)
+            await pilot.telemetry(feed)
         assert len(said) == 1
-        await tick(app, pilot, feed, 3.0)
+        await pilot.telemetry(feed, 3.0)
         assert len(said) == len(rung) == 2
         assert said[1].startswith("5 new alerts: warning throttled")
         for _ in range(12):
-            await tick(app, pilot, feed)
+            await pilot.telemetry(feed)
         assert len(said) == 2
 
 
@@ -580,10 +561,10 @@ async def test_a_quiet_app_does_not_ring(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(
         "trnfleet.tui.notifications.send_notification", lambda _app, told: rung.append(len(told))
     )
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         feed.set("temperature_c", 95.0, rows(feed, CHIP))
-        await tick(app, pilot, feed)
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
+        await pilot.telemetry(feed)
         assert not rung
 
 
@@ -600,9 +581,9 @@ async def test_texts_of_others_are_shown_plainly() -> None:
     feed = fed()
     feed.set("temperature_c", 95.0, rows(feed, CHIP))
     app, _ = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("8")
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         desk = OperatorActions("demo", publisher=Loopback(feed.monitor), owner=NASTY)  # type: ignore[arg-type]
         alert = feed.monitor.alerts.active()[0]
         now_ns = feed.monitor.moment().time_ns
@@ -611,15 +592,15 @@ async def test_texts_of_others_are_shown_plainly() -> None:
             ["severity=warning", f'job!="{NASTY[:4]}"'], now_ns=now_ns, lasts_s=60.0, why=NASTY
         )
         for _ in range(4):
-            await tick(app, pilot, feed)
-            assert all(line.isprintable() for line in screen(app))
+            await pilot.telemetry(feed)
+            assert all(line.isprintable() for line in pilot.screen())
             await pilot.press("t")
 
 
 async def test_help_knows_the_view() -> None:
     """? lists the view and its keys."""
     app, _ = made(fed())
-    async with app.run_test(size=(160, 70)) as pilot:
+    async with running(app, size=(160, 70)) as pilot:
         await pilot.press("8", "question_mark")
         for part in (
             "8 ",
@@ -627,7 +608,7 @@ async def test_help_knows_the_view() -> None:
             "Silence what is like it",
             "The alerts of what you are",
         ):
-            assert part in text(app)
+            assert part in pilot.text()
 
 
 async def test_no_rules() -> None:
@@ -636,8 +617,8 @@ async def test_no_rules() -> None:
     feed.describe()
     feed.tick()
     app, _ = made(feed)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(app, size=(80, 24)) as pilot:
         await pilot.press("8")
-        await tick(app, pilot, feed)
-        assert "No rules are loaded" in text(app)
-        assert "nothing needs a look" in screen(app)[0]
+        await pilot.telemetry(feed)
+        assert "No rules are loaded" in pilot.text()
+        assert "nothing needs a look" in pilot.screen()[0]

@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
+from support.tui.pilot import SIZES, fleet_app, running
 
-from trnfleet.tui.app import FleetApp
 from trnfleet.tui.fleet.heatmap import SHOWN
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.help import HelpScreen, HelpText
 from trnfleet.tui.widgets.bar import Bar
 
 if TYPE_CHECKING:
-    from textual.pilot import Pilot
-
-SIZES = [(80, 24), (120, 40), (240, 70)]
+    from trnfleet.tui.app import FleetApp
 
 
 def fed(count: int = 2, alone: int = 4) -> Feed:
@@ -32,37 +30,19 @@ def fed(count: int = 2, alone: int = 4) -> Feed:
     return feed
 
 
-def made(feed: Feed) -> FleetApp:
-    return FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11")
-
-
-def screen_text(app: FleetApp) -> str:
-    """Return what is on the screen, line by line."""
-    width, height = app.size
-    lines = app.screen._compositor.render_strips()
-    return "\n".join("".join(segment.text for segment in line)[:width] for line in lines[:height])
-
-
 def fleet(app: FleetApp) -> FleetView:
     assert isinstance(app.page, FleetView)
     return app.page
-
-
-async def tick(app: FleetApp, pilot: Pilot[None], feed: Feed) -> None:
-    """Let half a second pass and the app paint."""
-    await feed.clock.advance(0.5)
-    app.tick()
-    await pilot.pause()
 
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_first_screen_has_real_content(size: tuple[int, int]) -> None:
     """Header, map, findings and status are there and say what the monitor knows."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=size) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=size) as pilot:
         await pilot.pause()
-        text = screen_text(app)
+        text = pilot.text()
         summary = feed.monitor.summary()
         assert f"{summary.nc_util_pct:.1f} %" in text
         assert "192 chips" in text
@@ -77,31 +57,31 @@ async def test_the_first_screen_has_real_content(size: tuple[int, int]) -> None:
 async def test_figures_follow_the_monitor() -> None:
     """New values reach the header within a second, without a key."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         feed.set("nc_util_pct", 12.5)
         feed.tick()
-        await tick(app, pilot, feed)
+        await pilot.tick(feed)
         assert "12.5 %" in app.query_one("#header", Bar).text
 
 
 async def test_an_idle_app_paints_nothing() -> None:
     """Without news no line is painted."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await tick(app, pilot, feed)
-        await tick(app, pilot, feed)
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.tick(feed)
+        await pilot.tick(feed)
         before = fleet(app).map.lines_painted, fleet(app).findings.lines_painted
-        await tick(app, pilot, feed)
+        await pilot.tick(feed)
         assert (fleet(app).map.lines_painted, fleet(app).findings.lines_painted) == before
 
 
 async def test_arrows_move_and_breadcrumbs_follow() -> None:
     """The cursor goes from chip to chip; its name and value are told."""
     feed = fed(1, 0)
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("right", "down")
         assert app.place == "uc1/us-0001/trn2u-0001-0/chip05"
         assert "chip05" in app.query_one("#crumbs", Bar).text
@@ -118,21 +98,21 @@ async def test_arrows_move_and_breadcrumbs_follow() -> None:
 async def test_the_cursor_is_seen_without_colour() -> None:
     """Brackets stand round what is selected."""
     feed = fed(2, 0)
-    app = made(feed)
-    async with app.run_test(size=(80, 24)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(80, 24)) as pilot:
         await pilot.pause()
-        row = screen_text(app).splitlines()[5]
+        row = pilot.text().splitlines()[5]
         assert row.startswith(" []")
         await pilot.press("minus")
-        text = screen_text(app).splitlines()
+        text = pilot.text().splitlines()
         assert (text[5][0], text[5][5], text[6][0]) == ("┌", "┐", "└")
 
 
 async def test_zoom_keeps_the_place() -> None:
     """From chip to UltraServer and back, the cursor is where it was."""
     feed = fed(3, 0)
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         heat = fleet(app).map
         nearest = heat.level
         await pilot.press("right", "right", "down")
@@ -151,8 +131,8 @@ async def test_zoom_keeps_the_place() -> None:
 async def test_from_afar_enter_zooms_in() -> None:
     """A pixel of several UltraServers cannot be opened, so it comes nearer."""
     feed = fed(9, 0)
-    app = made(feed)
-    async with app.run_test(size=(80, 24)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(80, 24)) as pilot:
         heat = fleet(app).map
         await pilot.press(*["minus"] * 8)
         assert heat.zoom.unit is None
@@ -164,8 +144,8 @@ async def test_from_afar_enter_zooms_in() -> None:
 async def test_m_walks_through_the_fields() -> None:
     """The legend names field and scale; M goes back."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         legend = app.query_one("#legend", Bar)
         assert "NC util" in legend.text
         assert "100 %" in legend.text
@@ -182,8 +162,8 @@ async def test_m_walks_through_the_fields() -> None:
 async def test_findings_lead_to_their_place() -> None:
     """W goes to the list, the map follows its cursor, Enter opens the place, Esc comes back."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("w")
         hot = feed.monitor.findings.shown[0].path
         assert app.place == hot
@@ -200,8 +180,8 @@ async def test_findings_lead_to_their_place() -> None:
 async def test_places_are_kept_from_view_to_view() -> None:
     """Number keys keep the place; Esc walks back through all of them."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("right")
         place = app.place
         await pilot.press("2")
@@ -220,8 +200,8 @@ async def test_places_are_kept_from_view_to_view() -> None:
 async def test_enter_opens_what_is_selected() -> None:
     """A chip opens in the Chip view, an instance in the Hierarchy."""
     feed = fed(1, 0)
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("enter")
         assert app.entry.title == "Chip"
         await pilot.press("escape")
@@ -234,8 +214,8 @@ async def test_enter_opens_what_is_selected() -> None:
 async def test_the_mouse_selects_and_opens() -> None:
     """A click selects the chip under it, a second one opens it."""
     feed = fed(1, 0)
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         heat = fleet(app).map
         rect = heat.zoom.rect(2, 1)
         at = (rect.left, rect.top // 2)
@@ -247,12 +227,12 @@ async def test_the_mouse_selects_and_opens() -> None:
 
 async def test_help_lists_the_bindings() -> None:
     """? shows keys of every view, Esc closes it."""
-    app = made(fed())
-    async with app.run_test(size=(160, 60)) as pilot:
+    app = fleet_app(fed())
+    async with running(app, size=(160, 60)) as pilot:
         await pilot.press("question_mark")
         assert isinstance(app.screen, HelpScreen)
         assert app.screen.query_one(HelpText).size.width > 100
-        text = screen_text(app)
+        text = pilot.text()
         for part in ("Next metric", "Zoom in", "Hierarchy", "Previous chip", "Quit", "Ctrl-c"):
             assert part in text
         await pilot.press("escape")
@@ -262,8 +242,8 @@ async def test_help_lists_the_bindings() -> None:
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
 async def test_quitting_is_a_success(key: str) -> None:
     """Q and ctrl+c end with 0."""
-    app = made(fed())
-    async with app.run_test(size=(80, 24)) as pilot:
+    app = fleet_app(fed())
+    async with running(app, size=(80, 24)) as pilot:
         await pilot.press(key)
     assert app.return_code == 0
 
@@ -271,8 +251,8 @@ async def test_quitting_is_a_success(key: str) -> None:
 @pytest.mark.parametrize(("number", "code"), [(15, 143), (1, 129), (2, 0)])
 async def test_signals_set_the_exit_status(number: int, code: int) -> None:
     """SIGTERM, SIGHUP and SIGINT end the app with the statuses that shells expect."""
-    app = made(fed())
-    async with app.run_test(size=(80, 24)) as pilot:
+    app = fleet_app(fed())
+    async with running(app, size=(80, 24)) as pilot:
         app.end(number)
         await pilot.pause()
     assert app.return_code == code
@@ -281,46 +261,46 @@ async def test_signals_set_the_exit_status(number: int, code: int) -> None:
 async def test_silence_is_never_drawn_as_live() -> None:
     """Stale tiles are hatched and counted; when all is silent a banner says so."""
     feed = fed(1, 0)
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.pause()
-        assert "░" not in screen_text(app).replace("░ stale", "")
+        assert "░" not in pilot.text().replace("░ stale", "")
         await feed.advance(5)
         feed.tick(list(feed.layout.instances[1:]))
-        await tick(app, pilot, feed)
+        await pilot.tick(feed)
         await pilot.pause()
-        assert "░░" in screen_text(app)
-        assert "48 live, 16 stale" in screen_text(app)
+        assert "░░" in pilot.text()
+        assert "48 live, 16 stale" in pilot.text()
         await feed.advance(5)
-        await tick(app, pilot, feed)
+        await pilot.tick(feed)
         await pilot.pause()
-        assert "all 64 chips are stale; values are the last known" in screen_text(app)
+        assert "all 64 chips are stale; values are the last known" in pilot.text()
 
 
 async def test_a_lost_connection_is_told_with_its_age() -> None:
     """The banner counts the seconds and goes when the connection is back."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         link = feed.monitor.link
         link.connected, link.changed_s, link.last_error = False, feed.clock.monotonic_s(), "broken pipe"
         await feed.advance(12)
-        await tick(app, pilot, feed)
-        assert "no connection to mqtt://127.0.0.1:1883 for 12 s" in screen_text(app)
+        await pilot.tick(feed)
+        assert "no connection to mqtt://127.0.0.1:1883 for 12 s" in pilot.text()
         assert "not connected" in app.query_one("#status", Bar).text
         link.connected = True
         feed.tick()
-        await tick(app, pilot, feed)
+        await pilot.tick(feed)
         await pilot.pause()
-        assert "no connection" not in screen_text(app)
+        assert "no connection" not in pilot.text()
 
 
 async def test_before_anything_has_come() -> None:
     """An empty monitor says what it waits for; no key does any harm."""
     feed = Feed(ultraservers(1))
-    app = made(feed)
-    async with app.run_test(size=(80, 24)) as pilot:
-        assert "waiting for the fleet" in screen_text(app)
+    app = fleet_app(feed)
+    async with running(app, size=(80, 24)) as pilot:
+        assert "waiting for the fleet" in pilot.text()
         keys = (
             "right",
             "down",
@@ -342,17 +322,17 @@ async def test_before_anything_has_come() -> None:
         await pilot.press("1")
         feed.describe()
         feed.tick()
-        await tick(app, pilot, feed)
+        await pilot.tick(feed)
         await pilot.pause()
-        assert "64 chips" in screen_text(app)
-        assert "us-0001" in screen_text(app)
+        assert "64 chips" in pilot.text()
+        assert "us-0001" in pilot.text()
 
 
 async def test_the_fleet_may_change_while_one_looks() -> None:
     """A place survives a new layout; one that is gone falls back to what is above it."""
     feed = fed(2, 0)
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         app.go("uc1/us-0002/trn2u-0002-3/chip09", "Fleet")
         await pilot.pause()
         bigger = Feed(ultraservers(12) + standalone(3))
@@ -361,13 +341,13 @@ async def test_the_fleet_may_change_while_one_looks() -> None:
         bigger.scatter()
         bigger.describe()
         bigger.tick()
-        await tick(app, pilot, feed)
+        await pilot.tick(feed)
         assert "uc1/us-0002/trn2u-0002-3/chip09".startswith(fleet(app).map.place)
         assert fleet(app).map.grid.groups == 13
         gone = [path for path in bigger.layout.instances if "us-0002" in path]
         feed.monitor.apply([each._replace(payload=b"") for each in bigger.announcements(gone)[1:]])
         feed.monitor.compute()
-        await tick(app, pilot, feed)
+        await pilot.tick(feed)
         assert fleet(app).map.place.startswith("uc1/")
         assert "us-0002" not in fleet(app).map.place
         await pilot.press("right", "down", "enter", "escape")
@@ -376,25 +356,25 @@ async def test_the_fleet_may_change_while_one_looks() -> None:
 async def test_a_resize_storm_raises_nothing() -> None:
     """Any size from 20x5 to 300x100, at any zoom level, in every view."""
     feed = fed(9, 5)
-    app = made(feed)
-    async with app.run_test(size=(80, 24)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(80, 24)) as pilot:
         for number in range(60):
             width, height = 20 + number * 97 % 281, 5 + number * 41 % 96
             await pilot.resize_terminal(width, height)
             if number % 5 == 0:
                 await pilot.press(["1", "minus", "plus", "w", "m", "2", "4", "1"][number // 5 % 8])
-            assert screen_text(app)
+            assert pilot.text()
         await pilot.press("1")
         await pilot.resize_terminal(80, 24)
-        assert "chips" in screen_text(app)
+        assert "chips" in pilot.text()
 
 
 @pytest.mark.parametrize("size", [(79, 24), (80, 19)])
 async def test_small_screens_leave_the_lists_out(size: tuple[int, int]) -> None:
     """Below 80 x 20 the map has all the room, and w stays there."""
-    app = made(fed())
-    async with app.run_test(size=size) as pilot:
-        assert "Needs a look" not in screen_text(app)
+    app = fleet_app(fed())
+    async with running(app, size=size) as pilot:
+        assert "Needs a look" not in pilot.text()
         await pilot.press("w")
         assert fleet(app).map.has_focus
 
@@ -405,10 +385,10 @@ async def test_no_color_is_read_as_digits(monkeypatch: pytest.MonkeyPatch) -> No
     feed = fed(1, 0)
     feed.set("nc_util_pct", 99.0)
     feed.tick()
-    app = made(feed)
-    async with app.run_test(size=(80, 24)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(80, 24)) as pilot:
         await pilot.pause()
-        text = screen_text(app)
+        text = pilot.text()
         assert "01234567" in text
         assert "77777777 77777777" in text
         assert "▀" not in text
@@ -424,27 +404,27 @@ async def test_remote_text_is_shown_plainly(text: str) -> None:
     feed.monitor.ingest.jobs[text] = hostile
     finding = feed.monitor.findings.shown[0]._replace(what=text)
     feed.monitor.findings = feed.monitor.findings._replace(shown=(finding,))
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await tick(app, pilot, feed)
-        shown = screen_text(app)
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.tick(feed)
+        shown = pilot.text()
         assert all(line.isprintable() for line in shown.splitlines())
         if text.isprintable():
             assert text[:6] in shown
         await pilot.press("w", "down", "enter", "escape", "2", "4", "1")
-        assert all(line.isprintable() for line in screen_text(app).splitlines())
+        assert all(line.isprintable() for line in pilot.text().splitlines())
     assert app.return_code in {None, 0}
 
 
 async def test_a_crash_is_not_a_success() -> None:
     """What goes wrong in the app shows in its return code."""
-    app = made(fed())
+    app = fleet_app(fed())
 
     def fail(*_: object) -> None:
         raise RuntimeError("broken on purpose")
 
     async def run() -> None:
-        async with app.run_test(size=(80, 24)) as pilot:
+        async with running(app, size=(80, 24)) as pilot:
             app.call_later(fail)
             await pilot.pause()
 
@@ -457,16 +437,16 @@ async def test_small_fleets_leave_room_for_trends() -> None:
     """Below the map of a small fleet stand the fleet's last minutes; zooming in takes the room back."""
     feed = fed(2, 4)
     feed.tick()
-    app = made(feed)
+    app = fleet_app(feed)
 
     def rows() -> int:
         trends = fleet(app).trends
         return trends.size.height if trends.display else 0
 
-    async with app.run_test(size=(120, 28)) as pilot:
+    async with running(app, size=(120, 28)) as pilot:
         await pilot.pause(0.2)
         assert rows() >= 6
-        text = screen_text(app)
+        text = pilot.text()
         assert "NC util" in text
         assert "power" in text
         before = fleet(app).map.zoom
@@ -481,8 +461,8 @@ async def test_small_fleets_leave_room_for_trends() -> None:
 
 async def test_no_trends_without_history_or_room() -> None:
     """Before the first second, and where the map needs the room, there are no trends."""
-    app = made(fed(2, 4))
-    async with app.run_test(size=(80, 24)) as pilot:
+    app = fleet_app(fed(2, 4))
+    async with running(app, size=(80, 24)) as pilot:
         await pilot.pause(0.2)
         assert not fleet(app).trends.display
 
@@ -495,12 +475,12 @@ async def test_trends_of_a_sped_up_fleet_say_wall() -> None:
         feed.scatter()
         feed.describe()
         feed.tick()
-        app = made(feed)
-        async with app.run_test(size=(120, 40)) as pilot:
-            await tick(app, pilot, feed)
+        app = fleet_app(feed)
+        async with running(app, size=(120, 40)) as pilot:
+            await pilot.tick(feed)
             await pilot.pause(0.2)
-            assert "last " in screen_text(app)
-            assert (" s wall" in screen_text(app)) is said
+            assert "last " in pilot.text()
+            assert (" s wall" in pilot.text()) is said
 
 
 @pytest.mark.parametrize("size", [(120, 40), (240, 70)])
@@ -509,10 +489,10 @@ async def test_jobs_are_told_with_their_state(size: tuple[int, int]) -> None:
     feed = fed()
     feed.states = {"llm-70b": "hung"}
     feed.describe()
-    app = made(feed)
-    async with app.run_test(size=size) as pilot:
-        await tick(app, pilot, feed)
-        text = screen_text(app)
+    app = fleet_app(feed)
+    async with running(app, size=size) as pilot:
+        await pilot.tick(feed)
+        text = pilot.text()
         assert "‖ llm-70b" in text
         assert "✖ " in text
         assert "llm-70b: job hung" in text

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 from support.monitor.feed import Feed, ultraservers
+from support.tui.pilot import SIZES, fleet_app, running
 
 from trnfleet.tui.app import NOTICE_S, FleetApp
 from trnfleet.tui.events.view import EventsView
 from trnfleet.tui.widgets.bar import Bar
 
-if TYPE_CHECKING:
-    from textual.pilot import Pilot
-
-SIZES = [(80, 24), (120, 40), (240, 70)]
 CHIP = "uc1/us-0001/trn2u-0001-2/chip11"
 
 
@@ -32,40 +28,24 @@ def told(feed: Feed, count: int) -> None:
     feed.monitor.apply([feed.event(CHIP, f"event {number:03d}") for number in range(count)])
 
 
-def made(feed: Feed) -> FleetApp:
-    return FleetApp(feed.monitor, clock=feed.clock)
-
-
-def screen(app: FleetApp) -> list[str]:
-    width, height = app.size
-    lines = app.screen._compositor.render_strips()
-    return ["".join(segment.text for segment in line)[:width] for line in lines[:height]]
-
-
 def view(app: FleetApp) -> EventsView:
     assert isinstance(app.page, EventsView)
     return app.page
-
-
-async def tick(app: FleetApp, pilot: Pilot[None], feed: Feed, seconds: float = 0.5) -> None:
-    await feed.clock.advance(seconds)
-    app.tick()
-    await pilot.pause()
 
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_newest_first_at_every_size(size: tuple[int, int]) -> None:
     """Key 9 opens the list: newest on top under its titles, the chosen one in full below, all within the screen."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=size) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=size) as pilot:
         await pilot.press("9")
-        assert "No event has come yet" in "\n".join(screen(app))
+        assert "No event has come yet" in pilot.text()
         told(feed, 3)
         long = "uncorrectable error in HBM, " * 4 + "at its end"
         feed.monitor.apply([feed.event(CHIP, long, severity="critical", job="llama", nrt=1201)])
-        await tick(app, pilot, feed)
-        lines = screen(app)
+        await pilot.tick(feed)
+        lines = pilot.screen()
         assert "[9" in lines[2]
         titles = lines[3]
         assert titles.split()[:4] == ["time", "severity", "source", "where"]
@@ -87,21 +67,21 @@ async def test_the_cursor_stays_on_its_event() -> None:
     """At the newest event it goes on to newer ones; elsewhere it stays, as does what is read, while others come."""
     feed = fed()
     told(feed, 60)
-    app = made(feed)
-    async with app.run_test(size=(80, 24)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(80, 24)) as pilot:
         await pilot.press("9")
         events = view(app).list
-        await tick(app, pilot, feed)
+        await pilot.tick(feed)
         assert events.picked is not None
         assert events.picked.text == "event 059"
         told(feed, 1)
-        await tick(app, pilot, feed)
+        await pilot.tick(feed)
         assert events.picked.text == "event 000"
         await pilot.press(*["down"] * 30)
         assert events.picked.text == "event 030"
         row = events.row - events.top
         told(feed, 5)
-        await tick(app, pilot, feed)
+        await pilot.tick(feed)
         assert events.picked.text == "event 030"
         assert events.row - events.top == row
         await pilot.press("end")
@@ -115,16 +95,16 @@ async def test_dropped_events_leave_the_list() -> None:
     feed = fed()
     feed.monitor.ingest.events = type(feed.monitor.events)(kept=10)
     told(feed, 10)
-    app = made(feed)
-    async with app.run_test(size=(80, 24)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(80, 24)) as pilot:
         await pilot.press("9", "end")
         told(feed, 4)
-        await tick(app, pilot, feed)
+        await pilot.tick(feed)
         events = view(app).list
         assert events.count == 10
         assert events.picked is not None
         assert events.picked.number == 5
-        assert "4 older ones dropped" in "\n".join(screen(app))
+        assert "4 older ones dropped" in pilot.text()
 
 
 async def test_the_filter() -> None:
@@ -132,21 +112,21 @@ async def test_the_filter() -> None:
     feed = fed()
     told(feed, 5)
     feed.monitor.apply([feed.event("uc1/us-0002", "link down", severity="warning")])
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("9", "slash", *"WARN", "enter")
         events = view(app).list
         assert events.count == 1
         feed.monitor.apply(
             [feed.event(CHIP, "hot", severity="warning"), feed.event(CHIP, "mere information")]
         )
-        await tick(app, pilot, feed)
+        await pilot.tick(feed)
         assert events.count == 2
-        assert "/WARN 1/2" in "\n".join(screen(app))
+        assert "/WARN 1/2" in pilot.text()
         await pilot.press("slash", *["backspace"] * 4, *"!warn", "enter")
         assert events.count == 6
         await pilot.press("slash", *["backspace"] * 5, "x", "y", "enter")
-        assert "Nothing matches xy" in "\n".join(screen(app))
+        assert "Nothing matches xy" in pilot.text()
         await pilot.press("escape")
         assert events.count == 8
         assert isinstance(app.page, EventsView)
@@ -157,8 +137,8 @@ async def test_the_filter() -> None:
 async def test_enter_goes_to_the_place() -> None:
     """A chip's event opens the Chip view, an instance's the Hierarchy, a job's where the job runs; the fleet's nothing."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         for path, job, at in (
             (CHIP, None, ("Chip", CHIP)),
             ("uc1/us-0002/trn2u-0002-0", None, ("Hierarchy", "uc1/us-0002/trn2u-0002-0")),
@@ -167,7 +147,7 @@ async def test_enter_goes_to_the_place() -> None:
         ):
             feed.monitor.apply([feed.event(path, job=job)])
             await pilot.press("9", "home")
-            await tick(app, pilot, feed)
+            await pilot.tick(feed)
             await pilot.press("enter")
             assert (app.entry.title, app.page.place) == at
         await pilot.press("escape")
@@ -178,8 +158,8 @@ async def test_the_mouse_selects_and_opens() -> None:
     """A click puts the cursor on an event, a second one goes there."""
     feed = fed()
     feed.monitor.apply([feed.event(CHIP), feed.event("uc1/us-0002")])
-    app = made(feed)
-    async with app.run_test(size=(80, 24)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(80, 24)) as pilot:
         await pilot.press("9")
         await pilot.click(view(app).list, offset=(5, 1))
         assert app.place == CHIP
@@ -191,31 +171,31 @@ async def test_the_mouse_selects_and_opens() -> None:
 async def test_a_fault_is_noticed_in_the_fleet_view(size: tuple[int, int]) -> None:
     """A critical event is told for a while beside the place, without taking a line from anything; information is not."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=size) as pilot:
-        await tick(app, pilot, feed)
-        crumbs, before = app.query_one("#crumbs", Bar), screen(app)
+    app = fleet_app(feed)
+    async with running(app, size=size) as pilot:
+        await pilot.tick(feed)
+        crumbs, before = app.query_one("#crumbs", Bar), pilot.screen()
         told(feed, 1)
-        await tick(app, pilot, feed)
+        await pilot.tick(feed)
         assert "event" not in crumbs.text
         feed.monitor.apply([feed.event(CHIP, "uncorrectable error in HBM", severity="critical")])
-        await tick(app, pilot, feed)
+        await pilot.tick(feed)
         assert "✖ trn2u-0001-2/chip11: uncorrectable" in crumbs.text
         assert "[1" in crumbs.text
-        after = screen(app)
+        after = pilot.screen()
         assert [line for number, line in enumerate(after) if number != 2] == [
             line for number, line in enumerate(before) if number != 2
         ]
-        await tick(app, pilot, feed, NOTICE_S)
+        await pilot.tick(feed, NOTICE_S)
         assert "uncorrectable" not in crumbs.text
 
 
 async def test_help_knows_the_view() -> None:
     """? lists the view and its keys."""
-    app = made(fed())
-    async with app.run_test(size=(160, 60)) as pilot:
+    app = fleet_app(fed())
+    async with running(app, size=(160, 60)) as pilot:
         await pilot.press("9", "question_mark")
-        text = "\n".join(screen(app))
+        text = pilot.text()
         assert re.search(r"9 +Events", text)
         for part in ("Next line", "Filter by part of what an event says", "Go to the event"):
             assert part in text
@@ -224,15 +204,15 @@ async def test_help_knows_the_view() -> None:
 async def test_remote_text_is_shown_plainly() -> None:
     """Markup is no markup, and nothing that a terminal acts upon leaves the app."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         for text in ("[@click=app.quit]x[/]", "[/nope]", "\x1b]0;x\x07", "a\u202eb", "\x9b31m"):
             feed.monitor.apply([feed.event(CHIP, text, severity="critical")])
-            await tick(app, pilot, feed)
-            assert all(line.isprintable() for line in screen(app))
+            await pilot.tick(feed)
+            assert all(line.isprintable() for line in pilot.screen())
             await pilot.press("9", "home")
-            await tick(app, pilot, feed)
-            assert all(line.isprintable() for line in screen(app))
+            await pilot.tick(feed)
+            assert all(line.isprintable() for line in pilot.screen())
             if text.isprintable():
-                assert text in "\n".join(screen(app))
+                assert text in pilot.text()
             await pilot.press("1")

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.monitor.feed import Feed, ultraservers
+from support.tui.pilot import running
 
 from trnfleet.tui.app import FleetApp
 from trnfleet.tui.fleet.view import FleetView
 
 if TYPE_CHECKING:
-    from textual.pilot import Pilot
-
     from trnfleet.tui.fleet.findings import FindingsList
 
 
@@ -36,14 +35,6 @@ def lines(app: FleetApp) -> list[str]:
     return [text for text in texts if text]
 
 
-async def tick(app: FleetApp, pilot: Pilot[None], feed: Feed) -> None:
-    """Let a tick's telemetry come and the app paint."""
-    await feed.clock.advance(0.5)
-    feed.tick()
-    app.tick()
-    await pilot.pause()
-
-
 @pytest.mark.parametrize("left", [0, 1, 3, 16])
 async def test_a_list_that_shrinks_above_its_window(left: int) -> None:
     """Scrolled to the end of 64 findings, the list shows the last of those that are left, with the cursor on one."""
@@ -51,14 +42,14 @@ async def test_a_list_that_shrinks_above_its_window(left: int) -> None:
     feed.set("health", 1)
     feed.tick()
     app = FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11")
-    async with app.run_test(size=(80, 24)) as pilot:
-        await tick(app, pilot, feed)
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.telemetry(feed)
         await pilot.press("w", "end")
         assert "trn2u-0001-3/chip15" in lines(app)[-1]
         assert listed(app).top > 16
         feed.set("health", 0)
         feed.set("health", 1, slice(0, left))
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         assert len(feed.monitor.findings.shown) == left
         if not left:
             assert lines(app) == [" nothing needs a look"]
@@ -83,14 +74,14 @@ async def test_the_cursor_stays_while_a_count_grows() -> None:
     feed.set("sram_ecc_uncorrected", 2, 21)
     feed.tick()
     app = FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11")
-    async with app.run_test(size=(80, 24)) as pilot:
-        await tick(app, pilot, feed)
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.telemetry(feed)
         await pilot.press("w", "down")
         assert under_cursor(app) == ("chip05", "2 uncorrected SRAM errors")
         for errors in (3, 10, 9):
             feed.set("mem_ecc_uncorrected", errors - 1, slice(12, 22))
             feed.set("sram_ecc_uncorrected", errors, 21)
-            await tick(app, pilot, feed)
+            await pilot.telemetry(feed)
             assert under_cursor(app) == ("chip05", f"{errors} uncorrected SRAM errors")
 
 
@@ -98,17 +89,15 @@ async def test_the_cursor_stays_when_stale_becomes_offline() -> None:
     """What is silent is the same finding when its last will comes, though three above it become one."""
     feed = fed(3)
     app = FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11")
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(app, size=(80, 24)) as pilot:
         await feed.advance(10)
         feed.tick(["uc1/us-0001/trn2u-0001-0"])
-        app.tick()
-        await pilot.pause()
+        await pilot.paint()
         await pilot.press("w", "end", "up")
         assert under_cursor(app) == ("us-0002", "stale")
         feed.monitor.apply([feed.publisher_envelope("offline")])
         feed.monitor.compute()
-        app.tick()
-        await pilot.pause()
+        await pilot.paint()
         assert under_cursor(app) == ("us-0002", "offline")
 
 
@@ -120,11 +109,11 @@ async def test_the_cursor_tells_jobs_at_one_place_apart() -> None:
     feed.describe()
     feed.tick()
     app = FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11")
-    async with app.run_test(size=(80, 24)) as pilot:
-        await tick(app, pilot, feed)
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.telemetry(feed)
         await pilot.press("w", "end")
         assert under_cursor(app)[1] == "a-task: job failed"
         feed.states["a-task"] = "hung"
         feed.describe()
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         assert under_cursor(app)[1].startswith("a-task: job hung")

@@ -7,7 +7,8 @@ from random import Random
 import pytest
 from support.monitor.mutations import CLUSTER, hostile_feed, mutated, originals
 from support.monitor.rules import HOT, rules_of
-from tui.test_app import fed, made, screen_text, tick
+from support.tui.pilot import fleet_app, running
+from tui.test_app import fed
 
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.tui.views import VIEWS
@@ -21,19 +22,19 @@ async def test_every_view_is_drawn_whatever_has_come(seed: int) -> None:
     random = Random(seed)  # noqa: S311  mutations, not secrets
     feed, evil = fed(), hostile_feed()
     feed.monitor.ingest.alerts = Alerts("demo", rules_of(HOT), adopts=True)
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         for entry in (*VIEWS, *VIEWS):
             hostile = originals(evil)
             feed.monitor.apply([mutated(random.choice(hostile), random) for _ in range(60)])
             feed.monitor.apply(evil.telemetry())
             feed.tick()
             app.go(random.choice(PLACES), entry.title)
-            await tick(app, pilot, feed)
+            await pilot.tick(feed)
             await pilot.press("down", "down", "enter", "end")
-            await tick(app, pilot, feed)
-            text = screen_text(app)
+            await pilot.tick(feed)
+            text = pilot.text()
             assert not set(text) & set("\x00\x1b\u202e")
-            assert app._exception is None
+            assert pilot.crash is None
     assert feed.monitor.counts.internal_errors == 0
     assert feed.monitor.counts.undecodable > 100

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 from support.tui.fake_playback import START_NS
-from support.tui.past_app import MIN, SIZES, burn, burning, fed, made, text, tick
+from support.tui.past_app import MIN, burn, burning, fed, made
+from support.tui.pilot import SIZES, running
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.monitor.alerting.operator import OperatorActions
@@ -27,23 +28,21 @@ async def test_nothing_of_another_moment_stays(size: tuple[int, int], count: int
     feed.monitor.apply([feed.event("uc1/us-0001", "the present", severity="warning")])
     then.monitor.apply([then.event("uc1/us-0001", "the past", severity="warning")])
     fresh, _ = made(then, is_file=True)
-    async with fresh.run_test(size=size) as pilot:
+    async with running(fresh, size=size) as pilot:
         await pilot.press(view)
-        await tick(fresh, pilot, then, 0.0)
+        await pilot.tick(then, 0.0)
         fresh.context.alerts.renew()
-        await tick(fresh, pilot, then, 0.0)
-        wanted = text(fresh)
+        await pilot.tick(then, 0.0)
+        wanted = pilot.text()
     app, deck = made(feed, is_file=True)
-    async with app.run_test(size=size) as pilot:
+    async with running(app, size=size) as pilot:
         await pilot.press(view)
-        await tick(app, pilot, feed)
-        assert text(app) != wanted
+        await pilot.tick(feed, 0.6)
+        assert pilot.text() != wanted
         deck.show(then.monitor, deck.start_ns)
-        app.tick()
-        await pilot.pause()
-        app.tick()
-        await pilot.pause()
-        assert text(app).splitlines() == wanted.splitlines()
+        await pilot.paint()
+        await pilot.paint()
+        assert pilot.text().splitlines() == wanted.splitlines()
 
 
 @pytest.mark.parametrize("view", ["1", "2", "4", "7", "8", "9"])
@@ -51,13 +50,12 @@ async def test_a_fleet_of_another_shape(view: str) -> None:
     """A moment before half of the fleet was there is shown, and the keys work at once; so does the way back."""
     feed, then = fed(ultraservers(3) + standalone(3)), fed(ultraservers(1))
     app, deck = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press(view, "end", "down", "s")
         for monitor in (then.monitor, feed.monitor, then.monitor):
             deck.show(monitor, START_NS + MIN)
             await pilot.press("down", "right", "up", "s", "left")
-            app.tick()
-            await pilot.pause()
+            await pilot.paint()
             chips = monitor.store.layout.chips
             assert f"{chips} chips" in app.query_one("#header", Bar).text
         await pilot.press("end")
@@ -70,16 +68,16 @@ async def test_the_cursor_stays_where_it_is() -> None:
     feed, then = fed(ultraservers(3)), fed(ultraservers(1))
     app, deck = made(feed)
     address = "uc1/us-0003/trn2u-0003-1"
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         app.go(address, "Hierarchy")
         await pilot.pause()
         page = app.page
         assert isinstance(page, HierarchyView)
         page.table.sort_by("nc_util_pct")
         deck.show(then.monitor, START_NS + MIN)
-        await tick(app, pilot, feed)
+        await pilot.tick(feed, 0.6)
         await pilot.press("end")
-        await tick(app, pilot, feed)
+        await pilot.tick(feed, 0.6)
         assert (page.place, page.table.sorting.key) == (address, "nc_util_pct")
         assert page.table.index.at(page.table.row) == page.table.index.at(page.table.index.nearest(address))
 
@@ -103,7 +101,7 @@ async def test_the_cursor_stays_on_its_event() -> None:
     tell(later, ["second", "third", "fourth"])
     tell(earlier, ["first", "second"])
     app, deck = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("9", "down")
         assert isinstance(app.page, EventsView)
         chosen = app.page.list
@@ -115,7 +113,7 @@ async def test_the_cursor_stays_on_its_event() -> None:
             (feed.monitor, "third"),
         ):
             deck.show(monitor, START_NS + MIN)
-            await tick(app, pilot, feed)
+            await pilot.tick(feed, 0.6)
             assert chosen.picked is not None
             assert chosen.picked.text == wanted
 
@@ -127,13 +125,13 @@ async def test_ages_stand_while_the_past_does() -> None:
     await then.clock.advance(40.0)
     then.monitor.compute()
     app, deck = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("2")
         deck.show(then.monitor, START_NS + MIN, Mode.PAUSED)
-        await tick(app, pilot, feed)
-        assert "stale 40 s" in text(app)
-        await tick(app, pilot, feed, 30.0)
-        assert "stale 40 s" in text(app)
+        await pilot.tick(feed, 0.6)
+        assert "stale 40 s" in pilot.text()
+        await pilot.tick(feed, 30.0)
+        assert "stale 40 s" in pilot.text()
 
 
 # Alerts
@@ -145,7 +143,7 @@ async def test_the_past_is_not_written_to() -> None:
     desk = OperatorActions("demo", publisher=None, owner="ann")
     for is_file, words in ((False, PAST), (True, RECORDED)):
         app, deck = made(feed, is_file=is_file, operator=desk)
-        async with app.run_test(size=(120, 40)) as pilot:
+        async with running(app, size=(120, 40)) as pilot:
             deck.show(feed.monitor, START_NS + MIN)
             await pilot.press("8")
             for key in ("a", "z", "x"):
@@ -162,18 +160,18 @@ async def test_the_bell_is_the_present_s(monkeypatch: pytest.MonkeyPatch) -> Non
     app, deck = made(feed, bell=True)
     rung: list[int] = []
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await tick(app, pilot, feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.tick(feed, 0.6)
         deck.show(then.monitor, START_NS + MIN)
-        await tick(app, pilot, feed)
+        await pilot.tick(feed, 0.6)
         assert "1 critical" in app.query_one("#header", Bar).text
         assert not rung
         await burn(feed, 3)
-        await tick(app, pilot, feed)
+        await pilot.tick(feed, 0.6)
         assert rung == [1]
         assert "now firing: ✖ 1" in app.query_one("#past", Bar).text
         await pilot.press("end")
-        await tick(app, pilot, feed, 15.0)
+        await pilot.tick(feed, 15.0)
         assert rung == [1]
 
 
@@ -183,10 +181,10 @@ async def test_a_file_does_not_ring(monkeypatch: pytest.MonkeyPatch) -> None:
     app, _ = made(feed, is_file=True, bell=True)
     rung: list[int] = []
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await tick(app, pilot, feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.tick(feed, 0.6)
         await burn(feed, 3)
-        await tick(app, pilot, feed)
+        await pilot.tick(feed, 0.6)
         assert "1 critical" in app.query_one("#header", Bar).text
         assert "overheated" in app.query_one("#crumbs", Bar).text, "that it fires now is told all the same"
         assert not rung
@@ -199,8 +197,8 @@ async def test_from_an_alert_to_its_moment() -> None:
     fired_ns = next(iter(feed.monitor.alerts.active())).fired_ns
     assert fired_ns is not None
     lead_ns = round(LEAD_S * NS_PER_S)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await tick(app, pilot, feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.tick(feed, 0.6)
         await pilot.press("8", "o")
         assert "that moment is not kept" in app.query_one("#status", Bar).text
         deck.moments[fired_ns] = START_NS + 5 * MIN
@@ -217,8 +215,8 @@ async def test_the_cursor_waits_for_its_alert() -> None:
     assert fired_ns is not None
     app, deck = made(feed)
     deck.moments[fired_ns] = START_NS + 5 * MIN
-    async with app.run_test(size=(120, 40)) as pilot:
-        await tick(app, pilot, feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.tick(feed, 0.6)
         await pilot.press("8")
         page = app.page
         assert isinstance(page, AlertsView)
@@ -226,16 +224,16 @@ async def test_the_cursor_waits_for_its_alert() -> None:
         await pilot.press("o")
         for monitor in (before.monitor, other.monitor):
             deck.show(monitor, START_NS + 5 * MIN)
-            await tick(app, pilot, feed)
+            await pilot.tick(feed, 0.6)
             assert page.place != wanted
         await burn(other, 3)
-        await tick(app, pilot, feed)
+        await pilot.tick(feed, 0.6)
         assert len(page.list.rows) == 2
         assert page.place == wanted
         deck.show(before.monitor, START_NS + 5 * MIN)
-        await tick(app, pilot, feed)
+        await pilot.tick(feed, 0.6)
         deck.show(other.monitor, START_NS + 6 * MIN)
-        await tick(app, pilot, feed)
+        await pilot.tick(feed, 0.6)
         assert page.place == wanted
 
 
@@ -245,7 +243,7 @@ async def test_from_an_event_to_its_moment() -> None:
     feed.monitor.apply([feed.event("uc1/us-0001", "it broke")])
     app, deck = made(feed)
     deck.moments[feed.clock.wall_ns()] = START_NS + NS_PER_S
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("9", "o")
         assert deck.wishes == [("seek", START_NS)]
 
@@ -255,6 +253,6 @@ async def test_without_a_deck_o_says_so() -> None:
     feed = fed()
     feed.monitor.apply([feed.event("uc1/us-0001", "it broke")])
     app = FleetApp(feed.monitor, clock=feed.clock)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("9", "o")
         assert "nothing is recorded here" in app.query_one("#status", Bar).text

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from support.monitor.feed import Feed, standalone
 from support.tui.fake_playback import START_NS
-from support.tui.past_app import MIN, fed, made, text, tick
+from support.tui.past_app import MIN, fed, made
+from support.tui.pilot import running
 from textual.widgets import Input
 
 from trnfleet.monitor.replay.playback import Deck, Mode
@@ -50,7 +51,7 @@ async def test_keys_wish_of_the_deck_in_every_view(
     """No view keeps a key of time for itself."""
     feed = fed()
     app, deck = made(feed)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(app, size=(80, 24)) as pilot:
         await pilot.press(view)
         deck.show(feed.monitor, START_NS + 5 * MIN)
         await pilot.press(key)
@@ -61,28 +62,28 @@ async def test_the_bar_is_there_in_the_past_alone() -> None:
     """In the present the status line says how much is kept; back in time the bar and the banner appear at once."""
     feed = fed()
     app, deck = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await tick(app, pilot, feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.tick(feed, 0.6)
         assert "kept 10 min" in app.query_one("#status", Bar).text
-        assert "├" not in text(app)
+        assert "├" not in pilot.text()
         await pilot.press("left_curly_bracket")
-        shown = text(app)
+        shown = pilot.text()
         assert "00:09:00" in app.query_one("#seek", SeekBar).text
         assert "1 min 00 s back" in shown
         assert "you are looking at 00:09:00, 1 min 00 s ago; the present is recorded; End returns" in shown
         await pilot.press("end")
         assert deck.mode is Mode.LIVE
-        assert "├" not in text(app)
-        assert "you are looking at" not in text(app)
+        assert "├" not in pilot.text()
+        assert "you are looking at" not in pilot.text()
 
 
 async def test_a_problem_of_the_recording_is_told() -> None:
     """That nothing more is kept, and why, stands in the status line at any width."""
     feed = fed()
     app, deck = made(feed)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(app, size=(80, 24)) as pilot:
         deck.recording_problem, deck.is_recording = "No space left on device", False
-        await tick(app, pilot, feed)
+        await pilot.tick(feed, 0.6)
         assert "not recording: No space left on device" in app.query_one("#status", Bar).text
 
 
@@ -90,10 +91,10 @@ async def test_a_file_has_its_bar_and_no_banner() -> None:
     """There is no present to return to, so nothing says so."""
     feed = fed()
     app, deck = made(feed, is_file=True)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await tick(app, pilot, feed)
-        assert "0:00 of 10:00" in text(app)
-        assert "you are looking" not in text(app)
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.tick(feed, 0.6)
+        assert "0:00 of 10:00" in pilot.text()
+        assert "you are looking" not in pilot.text()
         await pilot.press("W")
         assert "a recording already" in app.query_one("#status", Bar).text
         await pilot.press("end")
@@ -108,7 +109,7 @@ async def test_end_is_the_lists_in_the_present() -> None:
     """It goes to the last row, and wishes nothing."""
     feed = fed()
     app, deck = made(feed)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(app, size=(80, 24)) as pilot:
         await pilot.press("2", "end")
         assert isinstance(app.page, HierarchyView)
         assert app.page.table.row == app.page.table.index.rows - 1
@@ -119,7 +120,7 @@ async def test_keys_of_time_are_letters_in_a_filter() -> None:
     """What is typed is typed, and End goes to the end of the line."""
     feed = fed()
     app, deck = made(feed)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(app, size=(80, 24)) as pilot:
         deck.show(feed.monitor, START_NS + 5 * MIN)
         await pilot.press("2", "slash", *"[L", "space", "home", "end", *",")
         assert isinstance(app.page, HierarchyView)
@@ -145,7 +146,7 @@ async def test_without_a_deck_the_keys_say_so(key: str) -> None:
     """Whoever was told of these keys learns why they do nothing here."""
     feed = fed()
     app = FleetApp(feed.monitor, clock=feed.clock)
-    async with app.run_test(size=(120, 60)) as pilot:
+    async with running(app, size=(120, 60)) as pilot:
         await pilot.press(key)
         assert "nothing is recorded here (--past 0)" in app.query_one("#status", Bar).text
         assert not asks(app)
@@ -155,7 +156,7 @@ async def test_without_a_deck_the_help_has_no_time() -> None:
     """Neither its keys nor its signs, and End stays with the lists."""
     feed = fed()
     app = FleetApp(feed.monitor, clock=feed.clock)
-    async with app.run_test(size=(120, 60)) as pilot:
+    async with running(app, size=(120, 60)) as pilot:
         await pilot.press("end")
         assert "nothing is recorded" not in app.query_one("#status", Bar).text
         await pilot.press("question_mark")
@@ -169,7 +170,7 @@ async def test_the_help_says_where_it_is_cut() -> None:
     """No column runs into the next, and what has no room ends in an ellipsis."""
     feed = fed()
     app, _ = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("question_mark")
         shown = app.screen.query_one(HelpText)
         lines = [line.make().text for line in shown.lines(0, 60, 104)]
@@ -182,7 +183,7 @@ async def test_a_note_ends_with_the_next_wish() -> None:
     """An answer that was not understood is not held against the one that was."""
     feed = fed()
     app, deck = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         deck.show(feed.monitor, START_NS + 5 * MIN)
         await pilot.press("at", *"99:00", "enter")
         assert "no time of day" in app.query_one("#status", Bar).text
@@ -199,7 +200,7 @@ async def test_a_replay_says_that_it_is_one() -> None:
         feed.describe()
         feed.tick()
         app = FleetApp(feed.monitor, clock=feed.clock)
-        async with app.run_test(size=(80, 24)):
+        async with running(app, size=(80, 24)):
             assert ("a replay" in app.query_one("#header", Bar).text) is is_replay
 
 
@@ -207,7 +208,7 @@ async def test_the_help_has_a_section_of_time() -> None:
     """Every key of time stands there once, as it is on a keyboard; those of everywhere stay apart."""
     feed = fed()
     app, deck = made(feed)
-    async with app.run_test(size=(200, 70)) as pilot:
+    async with running(app, size=(200, 70)) as pilot:
         deck.show(feed.monitor, START_NS + 5 * MIN)
         await pilot.press("question_mark")
         titles = {section.title: section.keys for section in app.screen.query_one(HelpText)._sections}
@@ -247,7 +248,7 @@ async def test_asking_for_a_time() -> None:
     """It is gone to; what is not understood is said, and the line stays open."""
     feed = fed()
     app, deck = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("at", *"noon", "enter")
         assert "'noon' is no time; write it as 14:03" in app.query_one("#status", Bar).text
         assert asks(app)
@@ -266,7 +267,7 @@ async def test_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     app, deck = made(feed)
     proposed = tmp_path / "trnfleet-demo-20260105T001000Z.mcap"
     proposed.touch()
-    async with app.run_test(size=(160, 40)) as pilot:
+    async with running(app, size=(160, 40)) as pilot:
         await pilot.press("W", "enter")
         assert "is there already, and nothing is overwritten" in app.query_one("#status", Bar).text
         assert not deck.wishes
@@ -280,12 +281,12 @@ async def test_only_a_recording_begins_anew() -> None:
     """What is kept of the present has no end at which it could."""
     feed = fed()
     app, deck = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("L")
         assert "only a recording begins anew" in app.query_one("#status", Bar).text
         assert not deck.wishes
     app, deck = made(feed, is_file=True)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("L")
         assert "begins anew at the end" in app.query_one("#status", Bar).text
         assert deck.wishes == [("loop",)]
@@ -319,7 +320,7 @@ async def test_a_name_that_does_not_do_is_asked_for_again(
     """The line stays open for another name."""
     monkeypatch.chdir(tmp_path)
     app, deck = made(fed())
-    async with app.run_test(size=(160, 40)) as pilot:
+    async with running(app, size=(160, 40)) as pilot:
         await pilot.press("W", "home", *"~nobody-of-that-name/", "enter")
         assert "Could not determine home directory" in app.query_one("#status", Bar).text
         assert asks(app)
@@ -331,7 +332,7 @@ async def test_why_nothing_was_saved(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     app, deck = made(fed())
     deck.refuses = "the disk is full"
-    async with app.run_test(size=(160, 40)) as pilot:
+    async with running(app, size=(160, 40)) as pilot:
         await pilot.press("W", "enter")
         await pilot.pause()
         assert "▲ not saved: the disk is full" in app.query_one("#status", Bar).text
@@ -341,11 +342,11 @@ async def test_nothing_earlier_is_said() -> None:
     """The deck's word on a wish stands in the status line for a while."""
     feed = fed()
     app, deck = made(feed)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with running(app, size=(80, 24)) as pilot:
         deck.show(feed.monitor, START_NS)
         await pilot.press("left_square_bracket")
         assert "nothing earlier is kept" in app.query_one("#status", Bar).text
-        await tick(app, pilot, feed, 9.0)
+        await pilot.tick(feed, 9.0)
         assert "nothing earlier" not in app.query_one("#status", Bar).text
 
 
@@ -353,7 +354,7 @@ async def test_no_further_alert_is_said() -> None:
     """That a file is still being looked through is no less than the truth."""
     feed = fed()
     app, deck = made(feed, is_file=True)
-    async with app.run_test(size=(120, 24)) as pilot:
+    async with running(app, size=(120, 24)) as pilot:
         await pilot.press("left_parenthesis")
         assert app.query_one("#status", Bar).text == " • no earlier alert is known"
         await pilot.press("ctrl+right")
@@ -367,12 +368,12 @@ async def test_what_the_deck_says_by_itself() -> None:
     """It is told once, and not for ever."""
     feed = fed()
     app, deck = made(feed, is_file=True)
-    async with app.run_test(size=(120, 24)) as pilot:
+    async with running(app, size=(120, 24)) as pilot:
         deck.note = "a part is damaged"
         deck.revision += 1
-        await tick(app, pilot, feed)
+        await pilot.tick(feed, 0.6)
         assert "a part is damaged" in app.query_one("#status", Bar).text
-        await tick(app, pilot, feed, 9.0)
+        await pilot.tick(feed, 9.0)
         assert "damaged" not in app.query_one("#status", Bar).text
 
 
@@ -380,9 +381,9 @@ async def test_the_pointer_goes_to_a_place() -> None:
     """A click goes there, a drag follows, and the last cell is the present."""
     feed = fed()
     app, deck = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with running(app, size=(120, 40)) as pilot:
         deck.show(feed.monitor, START_NS + 5 * MIN)
-        await tick(app, pilot, feed)
+        await pilot.tick(feed, 0.6)
         bar = app.query_one("#seek", SeekBar)
         first, last = bar._track.start, bar._track.stop - 1
         await pilot.mouse_down(bar, offset=(first, 0))

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
+from support.tui.pilot import SIZES, FleetPilot, fleet_app, running
 
-from trnfleet.tui.app import FleetApp
 from trnfleet.tui.fleet.heatmap_pixels import OUTSIDE_CODE
 from trnfleet.tui.reservations.table import SORTS
 from trnfleet.tui.reservations.view import ReservationsView
@@ -17,11 +17,9 @@ from trnfleet.tui.view import FLEET, HIERARCHY, RESERVATIONS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from textual.pilot import Pilot
-
     from trnfleet.monitor.reservations.usage import UsageHour
+    from trnfleet.tui.app import FleetApp
 
-SIZES = [(80, 24), (120, 40), (240, 70)]
 US = "uc1/us-0001"
 ALONE = "uc1/standalone/trn2-0002"
 NASTY = "us-\x1b[31m[bold]"
@@ -49,41 +47,24 @@ def fed() -> Feed:
     return feed
 
 
-def made(feed: Feed) -> FleetApp:
-    return FleetApp(feed.monitor, clock=feed.clock)
-
-
-def screen(app: FleetApp) -> list[str]:
-    width, height = app.size
-    lines = app.screen._compositor.render_strips()
-    return ["".join(segment.text for segment in line)[:width] for line in lines[:height]]
-
-
 def view(app: FleetApp) -> ReservationsView:
     assert isinstance(app.page, ReservationsView)
     return app.page
 
 
-async def tick(app: FleetApp, pilot: Pilot[None], feed: Feed, seconds: float = 1.0) -> None:
-    await feed.clock.advance(seconds)
-    feed.tick()
-    app.tick()
-    await pilot.pause()
-
-
-def rows(app: FleetApp, word: str) -> list[str]:
-    return [line for line in screen(app) if word in line]
+def rows(pilot: FleetPilot, word: str) -> list[str]:
+    return [line for line in pilot.screen() if word in line]
 
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_view_at_every_size(size: tuple[int, int]) -> None:
     """Key 7 opens table and timeline: what ends soon first, what is idle marked, everything within the screen."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=size) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=size) as pilot:
         await pilot.press("7")
-        await tick(app, pilot, feed)
-        shown = screen(app)
+        await pilot.telemetry(feed)
+        shown = pilot.screen()
         text = "\n".join(shown)
         assert "[7 Reservations]" in text or "[7]" in text
         order = [text.index(word) for word in ("▲ ending", "▲ idle", "○ scheduled", "· expired")]
@@ -100,45 +81,45 @@ async def test_the_view_at_every_size(size: tuple[int, int]) -> None:
 async def test_the_countdown_goes_on() -> None:
     """A minute later there is a minute less."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("7")
-        await tick(app, pilot, feed)
-        await tick(app, pilot, feed, 60)
-        assert rows(app, "ends 4h 28m")
+        await pilot.telemetry(feed)
+        await pilot.telemetry(feed, 60)
+        assert rows(pilot, "ends 4h 28m")
 
 
 async def test_a_reservation_is_picked_out_in_every_view() -> None:
     """Enter leads to the heat map, where its chips stand out, the tree marks them, and u takes it back."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(160, 48)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(160, 48)) as pilot:
         await pilot.press("7", "enter")
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         assert app.entry.title == FLEET
         assert app.place.startswith(US)
-        assert rows(app, "◆ cb-ultra")
+        assert rows(pilot, "◆ cb-ultra")
         heat = app.query_one("#map")
         codes, _ = heat._codes(*heat.zoom.pixels(heat.grid, 0, 0, *heat.size))  # type: ignore[attr-defined]
         outside = int((codes >= OUTSIDE_CODE).sum())
         inside = int((codes < 8).sum())
         assert outside > inside > 0
         await pilot.press("2")
-        await tick(app, pilot, feed)
-        assert len([line for line in screen(app) if line.startswith("◆")]) >= 5
-        assert not [line for line in rows(app, "us-0002") if line.startswith("◆")]
+        await pilot.telemetry(feed)
+        assert len([line for line in pilot.screen() if line.startswith("◆")]) >= 5
+        assert not [line for line in rows(pilot, "us-0002") if line.startswith("◆")]
         await pilot.press("u")
-        await tick(app, pilot, feed)
-        assert not rows(app, "◆")
+        await pilot.telemetry(feed)
+        assert not rows(pilot, "◆")
         assert app.context.highlight.reservation_id == ""
 
 
 async def test_from_a_place_to_its_reservation() -> None:
     """R leads from a chip or instance to the reservation that holds it."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await tick(app, pilot, feed)
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.telemetry(feed)
         app.go(f"{ALONE}/chip03")
         await pilot.press("r")
         await pilot.pause()
@@ -159,51 +140,53 @@ async def test_from_a_place_to_its_reservation() -> None:
 async def test_what_is_picked_out_does_not_stand_in_for_another() -> None:
     """With a reservation picked out, r at another one's instance goes to that one, and from the fleet to the picked one."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await tick(app, pilot, feed)
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.telemetry(feed)
         app.context.highlight.reservation_id = "cb-ultra"
         for place, expected in ((ALONE, "cb-alone"), ("", "cb-ultra"), ("uc1/us-0002", "no reservation")):
             app.go(place, HIERARCHY)
             app.place = place
             await pilot.press("r")
-            await tick(app, pilot, feed)
-            assert rows(app, f">▲ idle            {expected}" if expected == "cb-alone" else expected), place
+            await pilot.telemetry(feed)
+            assert rows(pilot, f">▲ idle            {expected}" if expected == "cb-alone" else expected), (
+                place
+            )
 
 
 async def test_timeline_keys() -> None:
     """Plus and minus zoom, left and right pan, n brings now back."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("7")
-        await tick(app, pilot, feed)
-        assert rows(app, "4 h a cell")
+        await pilot.telemetry(feed)
+        assert rows(pilot, "4 h a cell")
         await pilot.press("plus")
-        assert rows(app, "2 h a cell")
+        assert rows(pilot, "2 h a cell")
         await pilot.press("minus", "minus")
-        assert rows(app, "8 h a cell")
-        before = rows(app, "▼")[0].index("▼")
+        assert rows(pilot, "8 h a cell")
+        before = rows(pilot, "▼")[0].index("▼")
         await pilot.press("right", "right")
-        assert rows(app, "▼")[0].index("▼") < before
+        assert rows(pilot, "▼")[0].index("▼") < before
         await pilot.press("n")
-        assert rows(app, "▼")[0].index("▼") == before
+        assert rows(pilot, "▼")[0].index("▼") == before
 
 
 async def test_sorting_keeps_the_cursor_on_its_reservation() -> None:
     """S goes through the orders; the cursor stays where it was, and idle cost puts what costs most first."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("7")
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         await pilot.press("s")
         table = view(app).table
         assert SORTS[table.sort] == "idle cost"
         assert [each.message.id for each in table.rows][:2] == ["cb-alone", "cb-ultra"]
         assert table.picked is not None
         assert table.picked.message.id == "cb-ultra"
-        assert rows(app, "by idle cost")
+        assert rows(pilot, "by idle cost")
 
 
 async def test_nothing_is_reserved() -> None:
@@ -211,12 +194,12 @@ async def test_nothing_is_reserved() -> None:
     feed = Feed(ultraservers(1))
     feed.describe()
     feed.tick()
-    app = made(feed)
-    async with app.run_test(size=(80, 24)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(80, 24)) as pilot:
         await pilot.press("7")
-        await tick(app, pilot, feed)
-        assert rows(app, "Nothing is reserved")
-        assert rows(app, "trnfleet bridge")
+        await pilot.telemetry(feed)
+        assert rows(pilot, "Nothing is reserved")
+        assert rows(pilot, "trnfleet bridge")
         await pilot.press("enter", "s", "down")
         assert view(app).table.picked is None
 
@@ -224,35 +207,34 @@ async def test_nothing_is_reserved() -> None:
 async def test_whoever_has_gone_is_not_drawn_as_live() -> None:
     """When the publisher is gone its reservations are marked as last known."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("7")
         feed.monitor.apply([feed.publisher_envelope("offline")])
         await feed.advance(1)
-        app.tick()
-        await pilot.pause()
-        assert rows(app, "? active")
-        assert not rows(app, "▲ ending")
-        assert re.search(r"as last known", "\n".join(screen(app)))
+        await pilot.paint()
+        assert rows(pilot, "? active")
+        assert not rows(pilot, "▲ ending")
+        assert re.search(r"as last known", pilot.text())
 
 
 async def test_the_filter() -> None:
     """A slash asks for a part of what is said, which narrows table and timeline; Escape shows all again, and r too."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("7")
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         await pilot.press("slash", *"idle")
         assert [each.message.id for each in view(app).table.rows] == ["cb-alone"]
         await pilot.press("enter")
-        assert rows(app, "/idle 1 found")
-        assert not rows(app, "cb-ultra")
+        assert rows(pilot, "/idle 1 found")
+        assert not rows(pilot, "cb-ultra")
         await pilot.press("escape")
         assert app.entry.title == RESERVATIONS
         assert len(view(app).table.rows) == 4
         await pilot.press("slash", *"zzz", "enter")
-        assert rows(app, "Nothing that is reserved matches")
+        assert rows(pilot, "Nothing that is reserved matches")
         app.go(US, HIERARCHY)
         await pilot.press("r")
         await pilot.pause()
@@ -265,82 +247,82 @@ async def test_the_filter() -> None:
 async def test_a_place_that_nobody_holds() -> None:
     """R at an instance outside of every reservation says so, until the cursor moves; it does not show another one as if."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await tick(app, pilot, feed)
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.telemetry(feed)
         app.go("uc1/us-0002", HIERARCHY)
         await pilot.press("r")
-        await tick(app, pilot, feed)
-        assert rows(app, "no reservation holds uc1/us-0002")
+        await pilot.telemetry(feed)
+        assert rows(pilot, "no reservation holds uc1/us-0002")
         await pilot.press("down")
-        await tick(app, pilot, feed)
-        assert not rows(app, "no reservation holds")
-        assert rows(app, "4 reserved")
+        await pilot.telemetry(feed)
+        assert not rows(pilot, "no reservation holds")
+        assert rows(pilot, "4 reserved")
 
 
 async def test_the_header_says_what_is_picked_out() -> None:
     """Every view says which reservation is picked out, of how many instances, and how to be rid of it, on a small screen too."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(80, 24)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(80, 24)) as pilot:
         await pilot.press("7", "enter")
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         for key in "1249":
             await pilot.press(key)
-            await tick(app, pilot, feed)
-            assert rows(app, "◆ cb-ultra (4 instances)"), key
+            await pilot.telemetry(feed)
+            assert rows(pilot, "◆ cb-ultra (4 instances)"), key
 
 
 async def test_hostile_places_lead_nowhere() -> None:
     """Names that a publisher made up are plain text everywhere, and picking such a reservation out leaves one in the fleet."""
     feed = fed()
     feed.monitor.apply([feed.reservation("cb-0nasty", ("uc1/[red]\x1b[2J", "\u202e..x"), zone=NASTY)])
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("7")
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         view(app).show_reservation("cb-0nasty")
         await pilot.pause()
-        assert rows(app, "[red]\\u001b[2J")
+        assert rows(pilot, "[red]\\u001b[2J")
         await pilot.press("enter")
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         assert app.entry.title == FLEET
         assert app.place == ""
-        assert rows(app, "◆ cb-0nasty (place not known)")
+        assert rows(pilot, "◆ cb-0nasty (place not known)")
         for key in "1247":
             await pilot.press(key)
-            await tick(app, pilot, feed)
-            assert "\x1b" not in "\n".join(screen(app))
-            assert "\u202e" not in "\n".join(screen(app))
+            await pilot.telemetry(feed)
+            assert "\x1b" not in pilot.text()
+            assert "\u202e" not in pilot.text()
 
 
 async def test_a_rich_screen_tells_of_the_chosen_one_at_length() -> None:
     """Where lines are to spare the chosen reservation's use and facts stand below the timeline; on a small screen they do not."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(240, 70)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(240, 70)) as pilot:
         await pilot.press("7")
         for _ in range(3):
-            await tick(app, pilot, feed)
-        assert rows(app, "use of cb-ultra, % of its NeuronCores")
-        assert rows(app, "█")
-        assert rows(app, "in use")[0].split() == ["in", "use", "4", "of", "4", "instances"]
+            await pilot.telemetry(feed)
+        assert rows(pilot, "use of cb-ultra, % of its NeuronCores")
+        assert rows(pilot, "█")
+        assert rows(pilot, "in use")[0].split() == ["in", "use", "4", "of", "4", "instances"]
         await pilot.press("down")
-        assert rows(app, "use of cb-alone")
+        assert rows(pilot, "use of cb-alone")
         await pilot.resize_terminal(80, 24)
-        await tick(app, pilot, feed)
-        assert not rows(app, "use of cb-alone")
-        assert rows(app, ">▲ idle")
+        await pilot.telemetry(feed)
+        assert not rows(pilot, "use of cb-alone")
+        assert rows(pilot, ">▲ idle")
 
 
 async def test_hundreds_of_reservations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many reservations only visible ones are drawn; the timeline goes along with the table's cursor."""
     feed = fed()
     feed.monitor.apply([feed.reservation(f"cb-{number:03d}", ALONE) for number in range(400)])
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("7")
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         asked: list[str] = []
         usage = feed.monitor.reservations.usage
 
@@ -351,19 +333,19 @@ async def test_hundreds_of_reservations(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(feed.monitor.reservations, "usage", counted)
         await pilot.press("end")
         await pilot.pause()
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         assert 0 < len(set(asked)) <= 40
-        assert len(rows(app, "cb-old")) >= 2
-        assert [line[0] for line in rows(app, "cb-old")][:2] == [">", ">"]
+        assert len(rows(pilot, "cb-old")) >= 2
+        assert [line[0] for line in rows(pilot, "cb-old")][:2] == [">", ">"]
 
 
 async def test_a_click_on_the_timeline_chooses() -> None:
     """A click on a line of the timeline puts the cursor on its reservation in the table too."""
     feed = fed()
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("7")
-        await tick(app, pilot, feed)
+        await pilot.telemetry(feed)
         await pilot.click(view(app).timeline, offset=(30, 1))
         await pilot.pause()
         chosen = view(app).table.picked

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.monitor.rules import HOT, rules_of
-from tui.test_app import fed, made, tick
+from support.tui.pilot import fleet_app, running
+from tui.test_app import fed
 
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.tui.views import VIEWS
 
 if TYPE_CHECKING:
     from support.monitor.feed import Feed
-    from textual.pilot import Pilot
 
-    from trnfleet.tui.app import FleetApp
 
 SIZES = [
     (1, 1), (1, 3), (2, 1), (2, 2), (3, 1), (3, 3), (1, 40), (5, 1), (5, 5), (10, 2), (20, 5), (200, 1),
@@ -32,27 +31,21 @@ def full() -> Feed:
     return feed
 
 
-async def draw(app: FleetApp, pilot: Pilot[None], feed: Feed) -> None:
-    """Paint news of every kind."""
-    feed.tick()
-    await tick(app, pilot, feed)
-
-
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 async def test_every_view_is_drawn_at_every_size(size: tuple[int, int]) -> None:
     """Views open, move and zoom at a size at which next to nothing of them is seen."""
     feed = full()
-    app = made(feed)
-    async with app.run_test(size=size) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=size) as pilot:
         for entry in VIEWS:
             await pilot.press(entry.key)
-            await draw(app, pilot, feed)
+            await pilot.telemetry(feed, 0.5)
             await pilot.press(*KEYS)
-            await draw(app, pilot, feed)
+            await pilot.telemetry(feed, 0.5)
             app.go("uc1/us-0001/trn2u-0001-0/chip05", entry.title)
-            await draw(app, pilot, feed)
+            await pilot.telemetry(feed, 0.5)
         await pilot.press("question_mark", "escape")
-        assert app._exception is None
+        assert pilot.crash is None
         assert feed.monitor.alerts.active()
 
 
@@ -60,11 +53,11 @@ async def test_every_view_is_drawn_at_every_size(size: tuple[int, int]) -> None:
 async def test_a_view_follows_a_terminal_that_shrinks_and_grows(title: str) -> None:
     """A terminal is made as small as can be and large again, while a view is on the screen."""
     feed = full()
-    app = made(feed)
-    async with app.run_test(size=(120, 40)) as pilot:
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
         app.go("", title)
         for size in ((1, 1), (3, 3), (120, 40), (2, 1), (1, 3), (20, 5), (3, 1), (120, 40)):
             await pilot.resize_terminal(*size)
-            await draw(app, pilot, feed)
-        assert app._exception is None
+            await pilot.telemetry(feed, 0.5)
+        assert pilot.crash is None
         assert app.entry.title == title

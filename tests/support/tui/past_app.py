@@ -12,13 +12,10 @@ from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.tui.app import FleetApp
 
 if TYPE_CHECKING:
-    from textual.pilot import Pilot
-
     from trnfleet.monitor.replay.playback import Deck
 
 MIN = 60 * NS_PER_S
 HOUR = 60 * MIN
-SIZES = [(80, 24), (120, 40), (240, 70)]
 HOT = Rule.model_validate(
     {
         "name": "overheated", "scope": "chip", "severity": "critical", "figure": "temperature_c", "above": 90.0,
@@ -60,16 +57,3 @@ async def burn(feed: Feed, chip: int) -> None:
 def made(feed: Feed, *, is_file: bool = False, **rest: Any) -> tuple[FleetApp, FakeDeck]:
     deck = FakeDeck(feed.monitor, is_file=is_file)
     return FleetApp(deck.shown, clock=feed.clock, playback=cast("Deck", deck), **rest), deck
-
-
-def text(app: FleetApp) -> str:
-    width, height = app.size
-    lines = app.screen._compositor.render_strips()
-    return "\n".join("".join(segment.text for segment in line)[:width] for line in lines[:height])
-
-
-async def tick(app: FleetApp, pilot: Pilot[None], feed: Feed, seconds: float = 0.6) -> None:
-    """Let time pass for the present, and the app paint."""
-    await feed.clock.advance(seconds)
-    app.tick()
-    await pilot.pause()
