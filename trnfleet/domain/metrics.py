@@ -17,7 +17,11 @@ import numpy as np
 from trnfleet.domain.hardware.topology import DIRECTIONS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
+
+    from trnfleet.domain.hardware.catalogue import ChipType
 
 
 class Scope(enum.StrEnum):
@@ -80,6 +84,17 @@ class Metric:
     """How a vector becomes a chip's one value."""
     peak: float | None = None
     """Upper end of the scale that charts and heat maps use where the hardware catalogue names none."""
+    chip_peak: Callable[[ChipType], float] | None = None
+    """Upper end of that scale by the hardware catalogue, for one chip."""
+    title: str = ""
+    """Head of a column or line, at most ten characters for a chip metric; empty for one made of the name."""
+    has_history: bool = False
+    """Whether the monitor keeps the last minutes of every node, which takes memory by the node."""
+
+    @property
+    def short_title(self) -> str:
+        """`title`, or as much of the name as a column's head holds."""
+        return self.title or self.name.replace("_", " ")[:10].rstrip()
 
     @property
     def width(self) -> int:
@@ -166,6 +181,11 @@ def lane_peak(metric: Metric) -> float:
     return metric.peak if metric.peak is not None else (metric.top - 1) * metric.scale
 
 
+def chip_peak(metric: Metric, chip: ChipType) -> float:
+    """Return the upper end of a metric's scale for one chip: the catalogue's, or its own."""
+    return lane_peak(metric) if metric.chip_peak is None else metric.chip_peak(chip)
+
+
 CORES = tuple(f"nc{core}" for core in range(8))
 ENGINES = ("tensor", "vector", "scalar", "gpsimd")
 
@@ -193,48 +213,64 @@ def _gauge(
     return Metric(name, scope, wire, scale, unit, aggregate, Kind.GAUGE, **rest)
 
 
-def _counter(name: str, wire: str, text: str, source: str) -> Metric:
-    return Metric(name, Scope.CHIP, wire, 1, "events", Aggregate.SUM, Kind.COUNTER, text, _MEASURED, source)
+def _counter(name: str, title: str, wire: str, text: str, source: str) -> Metric:
+    return Metric(
+        name, Scope.CHIP, wire, 1, "events", Aggregate.SUM, Kind.COUNTER, text, _MEASURED, source, title=title
+    )
+
+
+def _links_peak(chip: ChipType) -> float:
+    """Return bytes per second each way over all links of a chip."""
+    z_links = chip.z_link_bytes_per_s.value if chip.z_link_bytes_per_s else 0.0
+    return 4 * chip.link_bytes_per_s.value + 2 * z_links
 
 
 METRICS: tuple[Metric, ...] = (
     _gauge(
         "nc_util_pct", Scope.CHIP, "u8", 0.5, "%", Aggregate.MEAN, lanes=CORES, peak=100.0,
+        title="NC util", has_history=True,
         help="Share of time in which a NeuronCore executes; busy time, not efficiency",
         real_host=_MEASURED, real_source="neuron-monitor neuroncore_utilization",
     ),
     _gauge(
         "engine_util_pct", Scope.CHIP, "u8", 0.5, "%", Aggregate.MEAN, lanes=ENGINES, peak=100.0,
+        title="engines",
         help="Share of time in which an engine is active, mean over the chip's cores",
         real_host=_UNAVAILABLE, real_source=_PROFILER,
     ),
     _gauge(
         "tflops", Scope.CHIP, "u16", 0.05, "TFLOP/s", Aggregate.SUM,
+        title="TFLOP/s", chip_peak=lambda chip: chip.bf16_dense_flops.value / 1e12, has_history=True,
         help="Floating-point rate achieved",
         real_host=_MEASURED, real_source="neuron-monitor flops or effective_flops",
     ),
     _gauge(
         "hbm_used_bytes", Scope.CHIP, "u16", 2**22, "bytes", Aggregate.SUM,
+        title="HBM used", chip_peak=lambda chip: chip.hbm_bytes.value, has_history=True,
         help="High-bandwidth memory in use",
         real_host=_MEASURED, real_source="neuron-monitor neuroncore_memory_usage",
     ),
     _gauge(
         "hbm_read_bytes_per_s", Scope.CHIP, "u16", 1e8, "bytes/s", Aggregate.SUM,
+        title="HBM read", chip_peak=lambda chip: chip.hbm_bytes_per_s.value,
         help="High-bandwidth memory read rate",
         real_host=_UNAVAILABLE, real_source=_PROFILER,
     ),
     _gauge(
         "hbm_write_bytes_per_s", Scope.CHIP, "u16", 1e8, "bytes/s", Aggregate.SUM,
+        title="HBM write", chip_peak=lambda chip: chip.hbm_bytes_per_s.value,
         help="High-bandwidth memory write rate",
         real_host=_UNAVAILABLE, real_source=_PROFILER,
     ),
     _gauge(
         "link_tx_bytes_per_s", Scope.CHIP, "u16", 1e7, "bytes/s", Aggregate.SUM, lanes=DIRECTIONS,
+        title="link tx", chip_peak=_links_peak, has_history=True,
         lane_aggregate=Aggregate.SUM, help="NeuronLink send rate for each direction of the torus",
         real_host=_UNAVAILABLE, real_source=_PROFILER,
     ),
     _gauge(
         "link_rx_bytes_per_s", Scope.CHIP, "u16", 1e7, "bytes/s", Aggregate.SUM, lanes=DIRECTIONS,
+        title="link rx", chip_peak=_links_peak,
         lane_aggregate=Aggregate.SUM, help="NeuronLink receive rate for each direction of the torus",
         real_host=_UNAVAILABLE, real_source=_PROFILER,
     ),
@@ -245,30 +281,34 @@ METRICS: tuple[Metric, ...] = (
     ),
     _gauge(
         "power_w", Scope.CHIP, "u16", 0.1, "W", Aggregate.SUM,
+        title="power", chip_peak=lambda chip: chip.power_max_w.value, has_history=True,
         help="Electrical power of the chip, between background and maximum",
         real_host=_MODELLED, real_source="modelled from power_util_pct; AWS publishes no wattage",
     ),
     _gauge(
         "power_util_pct", Scope.CHIP, "u16", 0.01, "%", Aggregate.MEAN, peak=100.0,
+        title="power util",
         help="Share of the chip's maximum power above its background",
         real_host=_MEASURED, real_source="sysfs stats/power/utilization, average of the last wall-clock minute",
     ),
     _gauge(
         "temperature_c", Scope.CHIP, "u16", 0.1, "degC", Aggregate.MAX, peak=110.0,
+        title="temp", has_history=True,
         help="Junction temperature",
         real_host=_UNAVAILABLE, real_source="no Neuron interface has a temperature",
     ),
     _gauge(
         "throttle_pct", Scope.CHIP, "u8", 0.5, "%", Aggregate.MAX, peak=100.0,
+        title="throttle", has_history=True,
         help="Share of peak that the chip withholds (heat, power, dI/dt)",
         real_host=_UNAVAILABLE, real_source=_PROFILER,
     ),
-    _counter("mem_ecc_corrected", "u32", "HBM errors corrected by ECC", "neuron-monitor neuron_hw_counters"),
-    _counter("mem_ecc_uncorrected", "u32", "HBM errors that ECC could not correct", "neuron-monitor, sysfs"),
-    _counter("sram_ecc_corrected", "u32", "SRAM errors corrected by ECC", "neuron-monitor neuron_hw_counters"),
-    _counter("sram_ecc_uncorrected", "u32", "SRAM errors that ECC could not correct", "neuron-monitor, sysfs"),
-    _counter("exec_completed", "u64", "Executions completed", "sysfs per core, neuron-monitor per runtime"),
-    _counter("exec_errors", "u32", "Executions that ended in an error", "sysfs per core, neuron-monitor per runtime"),
+    _counter("mem_ecc_corrected", "HBM CE", "u32", "HBM errors corrected by ECC", "neuron-monitor neuron_hw_counters"),
+    _counter("mem_ecc_uncorrected", "HBM UE", "u32", "HBM errors that ECC could not correct", "neuron-monitor, sysfs"),
+    _counter("sram_ecc_corrected", "SRAM CE", "u32", "SRAM errors corrected by ECC", "neuron-monitor neuron_hw_counters"),
+    _counter("sram_ecc_uncorrected", "SRAM UE", "u32", "SRAM errors that ECC could not correct", "neuron-monitor, sysfs"),
+    _counter("exec_completed", "execs", "u64", "Executions completed", "sysfs per core, neuron-monitor per runtime"),
+    _counter("exec_errors", "exec err", "u32", "Executions that ended in an error", "sysfs per core, neuron-monitor per runtime"),
     Metric(
         "health", Scope.CHIP, "u16", 1, "bitmask", Aggregate.OR, Kind.BITMASK,
         "Unhealthy components, bit 0 first: " + ", ".join(HEALTH_BITS),
@@ -276,30 +316,37 @@ METRICS: tuple[Metric, ...] = (
     ),
     _gauge(
         "host_power_w", Scope.INSTANCE, "u16", 1, "W", Aggregate.SUM,
+        title="host power",
         help="Power of the host without its chips", real_host=_UNAVAILABLE, real_source="not available to a guest",
     ),
     _gauge(
         "vcpu_util_pct", Scope.INSTANCE, "u8", 0.5, "%", Aggregate.MEAN, peak=100.0,
+        title="vCPU",
         help="Share of vCPU time in use", real_host=_MEASURED, real_source="neuron-monitor vcpu_usage",
     ),
     _gauge(
         "host_memory_used_bytes", Scope.INSTANCE, "u32", 2**20, "bytes", Aggregate.SUM,
+        title="host memory",
         help="Host memory in use", real_host=_MEASURED, real_source="neuron-monitor memory_info",
     ),
     _gauge(
         "efa_tx_bytes_per_s", Scope.INSTANCE, "u16", 1e7, "bytes/s", Aggregate.SUM,
+        title="EFA tx",
         help="EFA send rate, all adapters", real_host=_MEASURED, real_source="sysfs infiniband hw_counters",
     ),
     _gauge(
         "efa_rx_bytes_per_s", Scope.INSTANCE, "u16", 1e7, "bytes/s", Aggregate.SUM,
+        title="EFA rx",
         help="EFA receive rate, all adapters", real_host=_MEASURED, real_source="sysfs infiniband hw_counters",
     ),
     _gauge(
         "exec_latency_p50_s", Scope.INSTANCE, "u32", 1e-6, "s", Aggregate.MAX,
+        title="latency p50",
         help="Median latency of an execution", real_host=_MEASURED, real_source="neuron-monitor latency_stats",
     ),
     _gauge(
         "exec_latency_p99_s", Scope.INSTANCE, "u32", 1e-6, "s", Aggregate.MAX,
+        title="latency p99",
         help="Latency that 99 % of executions stay under",
         real_host=_MEASURED, real_source="neuron-monitor latency_stats",
     ),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,6 +16,8 @@ from trnfleet.domain.metrics import (
     Aggregate,
     Kind,
     Metric,
+    Origin,
+    Scope,
 )
 
 
@@ -30,6 +34,7 @@ def test_rows_are_complete(metric: Metric) -> None:
     assert metric.real_source
     assert metric.wire in WIRE_TYPES
     assert metric.width <= 12
+    assert 0 < len(metric.short_title) <= (10 if metric.scope is Scope.CHIP else 11)
     if metric.kind is Kind.COUNTER:
         assert metric.wire in {"u32", "u64"}
         assert metric.scale == 1
@@ -44,6 +49,24 @@ def test_blank_rows_are_not_available(metric: Metric) -> None:
     assert blank.shape == ((3, metric.width) if metric.is_vector else (3,))
     assert blank.dtype == metric.dtype
     assert np.isnan(metric.decode(blank)).all()
+
+
+def test_a_metric_without_a_title_has_its_names_beginning() -> None:
+    """A column's head has ten characters; underscores are blanks."""
+    row = Metric(
+        "fan_speed_rpm",
+        Scope.CHIP,
+        "u16",
+        1,
+        "rpm",
+        Aggregate.MEAN,
+        Kind.GAUGE,
+        "Fan",
+        Origin.MEASURED,
+        "sysfs",
+    )
+    assert row.short_title == "fan speed"
+    assert replace(row, title="fan").short_title == "fan"
 
 
 def test_names_are_unique_and_health_fits() -> None:

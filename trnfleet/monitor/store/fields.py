@@ -7,12 +7,13 @@ values are for one covered chip wherever that makes levels compare (`per_chip`),
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, Aggregate, Kind, lane_peak
+from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, Aggregate, Kind, chip_peak
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.hardware.catalogue import ChipType
     from trnfleet.domain.layout import Layout
+    from trnfleet.domain.metrics import Metric
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store
 
@@ -48,6 +50,8 @@ class Field:
     """Whether a node's value is a mean (or a maximum) by nature, so that totals make no sense."""
     low: float = 0.0
     """Lower end of the scale."""
+    has_history: bool = False
+    """Whether history keeps it."""
 
     def values(
         self, store: Store, rollups: Rollups, level: Level, nodes: NDArray[np.int64] | None
@@ -129,66 +133,27 @@ def _quotient(parts: list[NDArray[np.float64]], _figure: NDArray[np.float64]) ->
     return parts[0] / np.where(parts[1] > 0, parts[1], np.nan)
 
 
-_TITLES = {
-    "nc_util_pct": "NC util",
-    "engine_util_pct": "engines",
-    "tflops": "TFLOP/s",
-    "hbm_used_bytes": "HBM used",
-    "hbm_read_bytes_per_s": "HBM read",
-    "hbm_write_bytes_per_s": "HBM write",
-    "link_tx_bytes_per_s": "link tx",
-    "link_rx_bytes_per_s": "link rx",
-    "power_w": "power",
-    "power_util_pct": "power util",
-    "temperature_c": "temp",
-    "throttle_pct": "throttle",
-    "mem_ecc_corrected": "HBM CE",
-    "mem_ecc_uncorrected": "HBM UE",
-    "sram_ecc_corrected": "SRAM CE",
-    "sram_ecc_uncorrected": "SRAM UE",
-    "exec_completed": "execs",
-    "exec_errors": "exec err",
-}
-
-
-def _links_peak(chip: ChipType) -> float:
-    """Bytes per second each way over all links of a chip."""
-    z_links = chip.z_link_bytes_per_s.value if chip.z_link_bytes_per_s else 0.0
-    return 4 * chip.link_bytes_per_s.value + 2 * z_links
-
-
-_PEAKS: dict[str, Callable[[ChipType], float]] = {
-    "tflops": lambda chip: chip.bf16_dense_flops.value / 1e12,
-    "hbm_used_bytes": lambda chip: chip.hbm_bytes.value,
-    "hbm_read_bytes_per_s": lambda chip: chip.hbm_bytes_per_s.value,
-    "hbm_write_bytes_per_s": lambda chip: chip.hbm_bytes_per_s.value,
-    "link_tx_bytes_per_s": _links_peak,
-    "link_rx_bytes_per_s": _links_peak,
-    "power_w": lambda chip: chip.power_max_w.value,
-}
-
-
-def _metric_field(name: str) -> Field:
-    metric = BY_NAME[name]
-    top = lane_peak(metric)
+def _metric_field(metric: Metric) -> Field:
     return Field(
-        key=name,
-        title=_TITLES.get(name, name[:10]),
+        key=metric.name,
+        title=metric.short_title,
         unit=metric.unit,
         help=metric.help,
-        parts=(name,),
+        parts=(metric.name,),
         join=_same,
-        peak=_PEAKS.get(name, lambda _chip: top),
+        peak=partial(chip_peak, metric),
         is_ratio=metric.aggregate in {Aggregate.MEAN, Aggregate.MAX},
         low=20.0 if metric.unit == "degC" else 0.0,
+        has_history=metric.has_history,
     )
 
 
 FIELDS: tuple[Field, ...] = (
-    *(_metric_field(metric.name) for metric in CHIP_METRICS if metric.kind is not Kind.BITMASK),
+    *(_metric_field(metric) for metric in CHIP_METRICS if metric.kind is not Kind.BITMASK),
     Field(
         "hbm_traffic_bytes_per_s", "HBM bw", BYTES_PER_S, "High-bandwidth memory read and write rate together",
         ("hbm_read_bytes_per_s", "hbm_write_bytes_per_s"), _sum, peak=lambda chip: chip.hbm_bytes_per_s.value,
+        has_history=True,
     ),
     Field(
         "hbm_bw_util_pct", "HBM bw %", "%", "HBM traffic as a share of the catalogue's peak bandwidth",

@@ -24,19 +24,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store
 
-KEPT: tuple[Field, ...] = tuple(
-    fields.BY_KEY[key]
-    for key in (
-        "nc_util_pct",
-        "tflops",
-        "hbm_traffic_bytes_per_s",
-        "hbm_used_bytes",
-        "link_tx_bytes_per_s",
-        "power_w",
-        "temperature_c",
-        "throttle_pct",
-    )
-)
+KEPT: tuple[Field, ...] = tuple(field for field in fields.FIELDS if field.has_history)
 """The fields that history keeps."""
 
 MAX_SAMPLES = 900
