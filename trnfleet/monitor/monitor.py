@@ -7,7 +7,6 @@ served in between.
 from __future__ import annotations
 
 import contextlib
-import copy
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet import logs
@@ -203,9 +202,9 @@ class Monitor:
         """Return a copy of all that is known now; to be taken between two passes."""
         return Snapshot(
             self.applied_s,
-            _copied(self.ingest),
+            self.ingest.copy(),
             self.findings,
-            copy.deepcopy(self._holder),
+            self._holder.copy(),
             self.history_s,
             self.message_rate,
             self._rate_mark,
@@ -215,9 +214,9 @@ class Monitor:
     def restore(self, snapshot: Snapshot) -> None:
         """Go back to what was known at a moment; roll-ups come with the next pass, and the snapshot stays as it is."""
         self.applied_s = snapshot.applied_s
-        self.ingest = _copied(snapshot.ingest)
+        self.ingest = snapshot.ingest.copy()
         self.findings = snapshot.findings
-        self._holder = copy.deepcopy(snapshot.holder)
+        self._holder = snapshot.holder.copy()
         self.history_s = snapshot.history_s
         self.message_rate = snapshot.message_rate
         self._rate_mark = snapshot.rate_mark
@@ -396,9 +395,3 @@ class Monitor:
     async def _forever(self) -> None:
         while True:
             await self.clock.sleep(3600)
-
-
-def _copied(ingest: Ingest) -> Ingest:
-    """Return a copy of what came in that nobody listens to."""
-    listener = ingest.alerts.listener
-    return copy.deepcopy(ingest, {id(listener): None})

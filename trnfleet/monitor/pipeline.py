@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from trnfleet.monitor.copies import copied
+
 
 @dataclass(slots=True)
 class PipelineCounts:
@@ -34,3 +36,10 @@ class PipelineCounts:
     """The last rejected message or failure, in one line of plain text."""
     failed_kinds: dict[str, int] = field(default_factory=dict, init=False)
     """Failures of each kind."""
+
+    def copy(self) -> PipelineCounts:
+        """Return a copy."""
+        return copied(
+            self,
+            failed_kinds=self.failed_kinds.copy(),
+        )

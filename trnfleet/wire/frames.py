@@ -127,10 +127,6 @@ class FrameDecoder:
         self._templates: dict[int, _Template] = {}
         """By the size of the frame."""
 
-    def __deepcopy__(self, _memo: object) -> FrameDecoder:
-        """Return itself: what it has learned of the form of frames serves every reader."""
-        return self
-
     def decode(self, payload: bytes, limits: Limits = DEFAULT_LIMITS) -> Frame:
         """Return the frame's head and arrays.
 

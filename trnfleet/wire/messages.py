@@ -41,10 +41,6 @@ class Message(BaseModel):
 
     v: Literal[1] = 1
 
-    def __deepcopy__(self, _memo: dict[int, Any] | None = None) -> Self:
-        """Return itself: a message never changes."""
-        return self
-
 
 class ColumnSpec(BaseModel):
     """A column as a publisher writes it."""

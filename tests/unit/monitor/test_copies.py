@@ -2,15 +2,108 @@
 
 from __future__ import annotations
 
-import copy
+import enum
+from collections import deque
 from dataclasses import fields
+from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import numpy as np
-from support.monitor.feed import Feed, standalone
+import pytest
+from support.monitor.feed import Feed, standalone, ultraservers
+from support.monitor.rules import HOT, rules_of
 
+from trnfleet.domain.alerts.alert import Alert
+from trnfleet.domain.alerts.rules import Rule
+from trnfleet.domain.layout import Layout
 from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.monitor.copies import copied
 from trnfleet.monitor.ingest.topics import TopicState
+from trnfleet.monitor.reservations.table import Reservation
+from trnfleet.monitor.sources.descriptors import CompactDescriptor
+from trnfleet.monitor.store.events import Event
 from trnfleet.monitor.store.history import _Ring
+from trnfleet.wire.frames import FrameDecoder
+from trnfleet.wire.limits import Limits
+from trnfleet.wire.messages import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CONSTANT = (
+    Rule, Layout, CompactDescriptor, Reservation, Decimal, FrameDecoder, Event, Limits, Message, enum.Enum, type,
+    str, bytes, int, float, bool, range, slice, frozenset, np.dtype, np.generic,
+)  # fmt: skip  # a list of names
+"""What never changes, or is the same for every reader."""
+
+
+def parts_of(thing: object) -> Iterator[tuple[str, object]]:
+    """Yield what an object refers to, with a name."""
+    if isinstance(thing, dict):
+        yield from ((f"[{key!r}]", value) for key, value in thing.items())
+    elif isinstance(thing, list | tuple | set | deque):
+        yield from ((f"[{number}]", value) for number, value in enumerate(thing))
+    names = [
+        *getattr(thing, "__dict__", {}),
+        *(n for c in type(thing).__mro__ for n in getattr(c, "__slots__", ())),
+    ]
+    for name in names:
+        if hasattr(thing, name) and not name.startswith("__"):
+            yield f".{name}", getattr(thing, name)
+
+
+def mutables(thing: object) -> dict[int, tuple[str, object]]:
+    """Return everything reachable that can change, with the way to it, by identity."""
+    found: dict[int, tuple[str, object]] = {}
+    todo: list[tuple[str, object]] = [("", thing)]
+    seen: set[int] = set()
+    while todo:
+        way, each = todo.pop()
+        if id(each) in seen or each is None or callable(each) or isinstance(each, CONSTANT):
+            continue
+        seen.add(id(each))
+        if isinstance(each, Alert) and not each.is_active:
+            # What is over never changes.
+            continue
+        if not isinstance(each, tuple):
+            found[id(each)] = way, each
+        todo.extend((way + name, part) for name, part in parts_of(each))
+    return found
+
+
+async def busy() -> Feed:
+    """Return a feed whose monitor knows something of every kind."""
+    feed = Feed([*standalone(2), *ultraservers(1)])
+    feed.jobs = {"train": ("uc1/us-0001",)}
+    feed.monitor.ingest.alerts = Alerts("demo", rules_of(HOT, {**HOT, "name": "warm", "above": 60}))
+    feed.describe()
+    for hot in (True, False, True):
+        feed.set("temperature_c", 95.0 if hot else 30.0, [3])
+        await feed.clock.advance(1.0)
+        feed.tick()
+    feed.monitor.apply(
+        [feed.event(), feed.reservation("cr-1", "uc1/us-0001"), feed.publisher_envelope("online")]
+    )
+    await feed.clock.advance(1.0)
+    feed.tick()
+    return feed
+
+
+async def test_a_snapshot_shares_nothing_that_changes() -> None:
+    """Neither what goes on nor what is restored can change a snapshot."""
+    monitor = (await busy()).monitor
+    snapshot = monitor.snapshot()
+    original, twin = mutables(monitor.ingest), mutables(snapshot.ingest)
+    shared = sorted(original[each][0] for each in original.keys() & twin.keys())
+    # It follows from the rules alone.
+    assert shared == [".alerts._inhibitors"]
+    assert len(original) > 150
+    assert vars(snapshot.ingest).keys() == vars(monitor.ingest).keys()
+
+
+def test_a_copy_names_only_attributes_that_there_are() -> None:
+    with pytest.raises(AttributeError):
+        copied(Alerts("demo"), _nothing=1)
 
 
 def fed() -> Feed:
@@ -24,7 +117,7 @@ def fed() -> Feed:
 
 def test_a_copied_topic_has_all_that_the_topic_has_and_counts_on_its_own() -> None:
     (topic,) = fed().monitor.ingest.topics.states.values()
-    twin = copy.deepcopy(topic)
+    twin = topic.copy({})
     for field in fields(TopicState):
         if field.name not in {"tracker", "clock"}:
             assert getattr(twin, field.name) is getattr(topic, field.name), field.name
@@ -41,7 +134,7 @@ def test_topics_of_a_copy_share_their_clock_as_before() -> None:
     feed = Feed(standalone(2))
     feed.describe()
     feed.tick()
-    twin = copy.deepcopy(feed.monitor.ingest)
+    twin = feed.monitor.ingest.copy()
     clocks = {id(topic.clock) for topic in twin.topics.states.values()}
     assert clocks <= {id(clock) for clock in twin.timebase._clocks.values()}
     covered = {id(topic) for topics in twin.topics._covered_by.values() for topic in topics}
@@ -51,7 +144,7 @@ def test_topics_of_a_copy_share_their_clock_as_before() -> None:
 def test_copied_events_go_on_on_their_own() -> None:
     feed = fed()
     feed.monitor.apply([feed.event()])
-    twin = copy.deepcopy(feed.monitor.events)
+    twin = feed.monitor.events.copy()
     feed.monitor.apply([feed.event()])
     assert (len(twin), twin.received) == (1, 1)
     assert (len(feed.monitor.events), feed.monitor.events.received) == (2, 2)
@@ -60,7 +153,7 @@ def test_copied_events_go_on_on_their_own() -> None:
 
 def test_a_copy_of_alerts_has_every_attribute() -> None:
     alerts = Alerts("demo")
-    assert vars(copy.deepcopy(alerts)).keys() == vars(alerts).keys()
+    assert vars(alerts.copy()).keys() == vars(alerts).keys()
 
 
 def test_samples_that_are_left_out_are_as_if_nothing_had_been_pushed_one_by_one() -> None:

@@ -6,7 +6,7 @@ Its fingerprint follows from the fleet, the rule and the target alone, so that e
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
@@ -62,12 +62,6 @@ class Alert:
     """Goes up with every change that others should hear of."""
     labels: dict[str, str] = field(default_factory=dict)
     """What matchers look at, and what other systems get."""
-
-    def __deepcopy__(self, _memo: object) -> Alert:
-        """Return a copy that changes on its own; an alert that is over is its own copy, because it changes no more."""
-        if not self.is_active:
-            return self
-        return replace(self, labels=dict(self.labels))
 
     @property
     def name(self) -> str:

@@ -96,10 +96,6 @@ class Condition(Model):
     clear: Number | None = None
     """Once it fires, it goes on until the value is at this limit or on its good side."""
 
-    def __deepcopy__(self, _memo: dict[int, object] | None = None) -> Self:
-        """Return itself: it never changes."""
-        return self
-
     @property
     def comparison(self) -> str:
         """The one key that says what it is held against."""

@@ -6,7 +6,8 @@ and ends is its `lifecycle`'s; what a `watch` says is `published`'s and what peo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import copy
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -99,6 +100,15 @@ class Alerts:
         self._generation = -1
         self._mono_s: float | None = None
         self._sorted: tuple[int, int, list[Alert]] = (-1, -1, [])
+
+    def copy(self) -> Alerts:
+        """Return a copy that nobody listens to; rules, layouts and alerts that are over never change and are shared."""
+        memo: dict[int, Any] = {id(each): each for each in (self.rules, self._layout, self._inhibitors)}
+        for rule in self.rules:
+            memo.update((id(each), each) for each in (rule, *rule.also))
+        memo[id(self.listener)] = None
+        memo[id(self._store)] = self._store.copy(memo)
+        return copy.deepcopy(self, memo)
 
     # What others read
 

@@ -74,12 +74,19 @@ class AlertStore:
         self.news: list[AlertTransition] = []
         """What happened and was not passed on yet."""
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> AlertStore:
-        """Return a copy that goes on on its own; of what is over, which may be much and never changes, it has the same."""
+    def copy(self, memo: dict[int, Any]) -> AlertStore:
+        """Return a copy; of what is over, which may be much and never changes, it has the same objects.
+
+        Args:
+            memo: Gets the copy of each active alert by the alert's identity, as `copy.deepcopy` has it.
+        """
         twin = copy.copy(self)
-        memo[id(self)] = twin
-        twin.active = {name: copy.deepcopy(alert, memo) for name, alert in self.active.items()}
+        twin.active = {}
+        for fingerprint, alert in self.active.items():
+            twin.active[fingerprint] = memo[id(alert)] = replace(alert, labels=dict(alert.labels))
         twin.resolved = self.resolved.copy()
+        for alert in self.resolved:
+            memo.setdefault(id(alert), alert)
         twin.history = deque(_retold(self.history, memo), self.history.maxlen)
         twin.news = list(_retold(self.news, memo))
         return twin

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.monitor.copies import copied
 from trnfleet.monitor.failures import guard
 from trnfleet.monitor.ingest.layout import rebuild_layout, write_descriptor
 from trnfleet.monitor.ingest.messages import MESSAGE_HANDLERS, retained_collections
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.monitor.ingest.topics import TopicState
+    from trnfleet.monitor.sources.clocks import SourceClock
     from trnfleet.monitor.sources.descriptors import CompactDescriptor
     from trnfleet.wire.messages import JobMessage
     from trnfleet.wire.ports import Envelope
@@ -87,6 +89,27 @@ class Ingest:
     def layout_due(self) -> bool:
         """Whether descriptors have come that the layout does not show yet."""
         return self._layout_due
+
+    def copy(self) -> Ingest:
+        """Return a copy of all that changes; nothing listens to its alerts."""
+        clocks: dict[int, SourceClock] = {}
+        descriptors, publishers = self.descriptors.copy(), self.publishers.copy()
+        timebase = self.timebase.copy(clocks)
+        return copied(
+            self,
+            alerts=self.alerts.copy(),
+            retained={model: collection.copy() for model, collection in self.retained.items()},
+            store=self.store.copy(),
+            counts=self.counts.copy(),
+            descriptors=descriptors,
+            publishers=publishers,
+            timebase=timebase,
+            topics=self.topics.copy(descriptors, publishers, timebase, clocks),
+            events=self.events.copy(),
+            reservations=self.reservations.copy(),
+            job_table=self.job_table.copy(),
+            _pending=self._pending.copy(),
+        )
 
     def apply(self, batch: list[Envelope], now_s: float, wall_ns: int) -> None:
         """Apply envelopes in order.

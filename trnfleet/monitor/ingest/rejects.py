@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet import logs
 from trnfleet.errors import WireError
+from trnfleet.monitor.copies import copied
 
 if TYPE_CHECKING:
     from trnfleet.monitor.pipeline import PipelineCounts
@@ -84,6 +85,13 @@ class PendingTelemetry:
         self._most_bytes = most_bytes
         self._messages: list[Envelope] = []
         self._bytes = 0
+
+    def copy(self) -> PendingTelemetry:
+        """Return a copy."""
+        return copied(
+            self,
+            _messages=self._messages.copy(),
+        )
 
     def hold(self, envelope: Envelope) -> bool:
         """Append a message; return False, and leave it out, where there is no room."""

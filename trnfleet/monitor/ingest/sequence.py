@@ -39,7 +39,7 @@ class SequenceTracker:
         self.first = 0
         """Where counting began: what was sent before is late when it comes, and was never lost."""
 
-    def __copy__(self) -> SequenceTracker:
+    def copy(self) -> SequenceTracker:
         """Return one that goes on from here on its own."""
         twin = SequenceTracker()
         twin.last, twin.seen, twin.first = self.last, self.seen, self.first

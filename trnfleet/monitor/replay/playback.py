@@ -8,7 +8,6 @@ is played up to the place. Live, the monitor of the present goes on whatever is 
 from __future__ import annotations
 
 import asyncio
-import copy
 import enum
 import itertools
 from typing import TYPE_CHECKING, Protocol
@@ -426,7 +425,7 @@ class Deck:
             else:
                 if found is not None:
                     # Alerts of a little earlier, until those of this moment are there.
-                    past.monitor.ingest.alerts = copy.deepcopy(found[1].ingest.alerts)
+                    past.monitor.ingest.alerts = found[1].ingest.alerts.copy()
                     past.monitor.evaluates_alerts = False
                 work = past.rebuild(wish_ns)
                 exact, since_ns = False, wish_ns

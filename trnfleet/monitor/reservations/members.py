@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trnfleet.monitor.copies import copied
+
 if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.slices import Slices
@@ -38,6 +40,18 @@ class ReservationMembers:
         """EC2 ids that were looked for, found or not."""
         self._described = -1
         """Which descriptors they were looked for in."""
+
+    def copy(self) -> ReservationMembers:
+        """Return a copy."""
+        return copied(
+            self,
+            rows=self.rows.copy(),
+            _places=self._places.copy(),
+            _ec2_ids=self._ec2_ids.copy(),
+            _due=self._due.copy(),
+            _addresses=self._addresses.copy(),
+            _searched=self._searched.copy(),
+        )
 
     def put(self, message: ReservationMessage) -> None:
         """Take note of what a reservation holds."""

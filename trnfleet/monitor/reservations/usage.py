@@ -5,11 +5,13 @@ Memory is bounded. A span in which nobody watched, such as a jump of simulated t
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import NS_PER_S
+from trnfleet.monitor.copies import copied
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,6 +65,12 @@ class _Watched:
         self.hours: dict[int, _Hour] = {}
         self.watched_s = self.util_s = 0.0
 
+    def copy(self) -> _Watched:
+        return copied(
+            self,
+            hours={hour_ns: copy.copy(hour) for hour_ns, hour in self.hours.items()},
+        )
+
     def drop(self, hour_ns: int) -> None:
         gone = self.hours.pop(hour_ns)
         self.watched_s -= gone.watched_s
@@ -78,6 +86,14 @@ class Usage:
         """Whose hours there are, by hour, ascending."""
         self._last_ns: int | None = None
         self._count = 0
+
+    def copy(self) -> Usage:
+        """Return a copy."""
+        return copied(
+            self,
+            _watched={name: watched.copy() for name, watched in self._watched.items()},
+            _names=OrderedDict((hour_ns, names.copy()) for hour_ns, names in self._names.items()),
+        )
 
     def watch(self, moment: Moment, looks: Mapping[str, Look]) -> None:
         """Take note of what reservations are doing; it stands for the time since the last look.

@@ -8,6 +8,7 @@ wall clock itself. It reads no clock.
 
 from __future__ import annotations
 
+import copy
 from typing import NamedTuple
 
 from trnfleet.wire.values import EARLIEST_NS, LATEST_NS
@@ -62,6 +63,13 @@ class SourceClock:
         self._most_s = -float("inf")
         self._before = (float("inf"), -float("inf"))
         """Shortest and longest offset of the window before."""
+
+    def copy(self, memo: dict[int, SourceClock]) -> SourceClock:
+        """Return the one copy of a clock that a memo has, by the clock's identity."""
+        twin = memo.get(id(self))
+        if twin is None:
+            twin = memo[id(self)] = copy.copy(self)
+        return twin
 
     def take(self, ts_ns: int, now_s: float, wall_ns: int) -> float:
         """Take note of a message's source time and return its lag.
@@ -158,6 +166,17 @@ class Timebase:
                 del self._clocks[gone.key]
         clock.period_s = period_s
         return clock
+
+    def copy(self, memo: dict[int, SourceClock]) -> Timebase:
+        """Return a copy.
+
+        Args:
+            memo: Gets the copy of each clock by the identity of the clock, for whoever refers to one.
+        """
+        twin = Timebase()
+        twin._clocks = {key: clock.copy(memo) for key, clock in self._clocks.items()}
+        twin._of = {name: [clock.copy(memo) for clock in clocks] for name, clocks in self._of.items()}
+        return twin
 
     def restart(self, publisher: str) -> None:
         """Learn a publisher's clocks anew, because it has started again."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.errors import WireError
+from trnfleet.monitor.copies import copied
 from trnfleet.monitor.sources.clocks import ClockKey
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import (
@@ -55,10 +56,6 @@ class CompactDescriptor(NamedTuple):
     clock: ClockKey
     mark: int
     """Hash of the bytes that came, by which a repetition is told."""
-
-    def __deepcopy__(self, _memo: object) -> CompactDescriptor:
-        """Return itself: it never changes."""
-        return self
 
     @staticmethod
     def of(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> CompactDescriptor:
@@ -137,6 +134,13 @@ class Descriptors:
             self.size_bytes -= len(gone.rest)
             self.changes += 1
         return gone is not None
+
+    def copy(self) -> Descriptors:
+        """Return a copy; descriptors themselves never change."""
+        return copied(
+            self,
+            _by_path=self._by_path.copy(),
+        )
 
     def search_ec2(self, wanted: set[str], found: dict[str, str]) -> Slices[None]:
         """Fill in the addresses of instances by their EC2 ids, as far as descriptors tell; give way after each slice.

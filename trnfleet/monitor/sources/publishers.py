@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -117,6 +118,18 @@ class Publishers:
         for state in self._starts.values():
             found[state.client] = found.get(state.client, False) or self.is_online(state)
         return found
+
+    def copy(self) -> Publishers:
+        """Return a copy."""
+        twin = Publishers()
+        states = {id(state): copy.copy(state) for state in self._starts.values()}
+        twin._starts = {key: states[id(state)] for key, state in self._starts.items()}
+        twin._announced = {
+            client: [states.get(id(state)) or copy.copy(state) for state in announced]
+            for client, announced in self._announced.items()
+        }
+        twin._online = self._online.copy()
+        return twin
 
     def keep(self, described: set[tuple[str, str]]) -> None:
         """Forget starts that are gone and that no descriptor names, and number the rest anew."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.copies import copied
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,10 +43,6 @@ class Event(NamedTuple):
     """NRT status of the execution that ended with it."""
     text: str
 
-    def __deepcopy__(self, _memo: object) -> Event:
-        """Return itself: it never changes."""
-        return self
-
 
 class Events:
     """A ring of events."""
@@ -58,12 +55,13 @@ class Events:
         self.duplicates = 0
         """Deliveries of an event that was there already, as QoS 1 allows."""
 
-    def __deepcopy__(self, _memo: object) -> Events:
-        """Return a ring that goes on on its own, with the same events in it: those never change."""
-        twin = Events()
-        twin._ring, twin._ids = self._ring.copy(), self._ids.copy()
-        twin.received, twin.duplicates = self.received, self.duplicates
-        return twin
+    def copy(self) -> Events:
+        """Return a copy; events themselves never change."""
+        return copied(
+            self,
+            _ring=self._ring.copy(),
+            _ids=self._ids.copy(),
+        )
 
     def __len__(self) -> int:
         """Return how many are kept."""

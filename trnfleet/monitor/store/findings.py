@@ -129,6 +129,12 @@ class Holder:
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str, str], tuple[float, Finding]] = {}
 
+    def copy(self) -> Holder:
+        """Return a copy."""
+        twin = Holder()
+        twin._seen = self._seen.copy()
+        return twin
+
     def hold(self, found: Findings, now_s: float) -> Findings:
         """Return what was found now, and the warnings of the last `HOLD_S` that were not."""
         for finding in found.shown:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+from trnfleet.monitor.copies import copied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +31,13 @@ class RetainedCollection(Generic[M]):
 
     def __contains__(self, key: object) -> bool:
         return key in self.by_key
+
+    def copy(self) -> Self:
+        """Return a copy; messages themselves never change."""
+        return copied(
+            self,
+            by_key=self.by_key.copy(),
+        )
 
     def put(self, message: M) -> None:
         """Replace the message of the same name."""

@@ -9,6 +9,7 @@ Memory: 82 bytes a chip for values and 17 for freshness, 15 bytes an instance fo
 
 from __future__ import annotations
 
+import copy
 import enum
 from typing import TYPE_CHECKING, Any
 
@@ -132,6 +133,14 @@ class Store:
         if not np.array_equal(states, self.chip_state):
             self.chip_state = states
             self.revision += 1
+
+    def copy(self) -> Store:
+        """Return a copy of all columns; the layout itself never changes."""
+        twin = copy.copy(self)
+        twin.columns = {name: column.copy() for name, column in self.columns.items()}
+        for key in (*_CHIP_ARRAYS, *_INSTANCE_ARRAYS):
+            setattr(twin, key, getattr(self, key).copy())
+        return twin
 
     def count(self, state: Freshness) -> int:
         """Return how many chips are in a state."""

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,7 +52,7 @@ def test_a_copy_goes_on_on_its_own_with_what_is_active() -> None:
     del store.active[over.fingerprint]
     store.resolved.append(over)
 
-    twin = copy.deepcopy(store)
+    twin = store.copy({})
 
     assert vars(twin).keys() == vars(store).keys()
     mine = twin.active[goes_on.fingerprint]
