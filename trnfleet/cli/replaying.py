@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trnfleet.cli.app import Showing, run_app
 from trnfleet.cli.keeping import monitor_maker
 from trnfleet.clock import SystemClock
-from trnfleet.domain.hardware.power import PUE
+from trnfleet.domain.power import PUE
 from trnfleet.monitor.replay.playback import Deck
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from trnfleet.domain.hardware.power import PUE
+from trnfleet.domain.power import PUE
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.transport.mqtt import MqttSource
 from trnfleet.wire.topics import TopicClass, build_filter

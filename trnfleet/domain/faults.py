@@ -12,7 +12,6 @@ import enum
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from trnfleet.domain.hardware.topology import DIRECTIONS
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError, nearest
 
@@ -27,6 +26,14 @@ class FaultScope(enum.StrEnum):
     ULTRASERVER = "ultraserver"
     CLUSTER = "cluster"
     PUBLISHER = "publisher"
+
+
+class Links(enum.Enum):
+    """Links that a fault can hit."""
+
+    WITHIN_INSTANCE = "within the instance"
+    BETWEEN_INSTANCES = "between instances"
+    ALL = ""
 
 
 class Effect(enum.StrEnum):
@@ -115,14 +122,15 @@ class Fault:
     counts: tuple[Count, ...] = ()
     health: tuple[str, ...] = ()
     """Bits of `health` that are set while it lasts."""
-    directions: tuple[str, ...] = DIRECTIONS
-    """Of the links that it hits."""
+    links: Links = Links.ALL
+    """Links that it can hit."""
     hw_error: str = ""
     """NEURON_HW_ERR of the kernel's log, where the driver writes one."""
     action: str = ""
     """What that line asks for."""
     log: str = ""
-    """What the kernel's or the runtime's log says otherwise; `{nd}` is the chip's number, `{direction}` a link's."""
+    """What the kernel's or the runtime's log says otherwise; `{nd}` is the chip's number, `{direction}` a link's name,
+    `{nodes}` an UltraServer's instances, `{split}` those of each rack."""
     nrt: int | None = None
     """NRT_STATUS with which executions end."""
     nrt_name: str = ""
@@ -220,7 +228,7 @@ _TABLE = (
     ),
     Fault(
         name="link_down", title="NeuronLink down", scope=FaultScope.LINK, cause="a torus link is lost",
-        directions=DIRECTIONS[:4],
+        links=Links.WITHIN_INSTANCE,
         effect=Effect.LINK_CAPACITY, reaction=Reaction.SLOW, recovery=Recovery.REPAIR,
         stages=Stages(detect_s=10.0, quarantine_s=20.0, mend_s=1_800.0), health=("link_intraserver",),
         log="neuron: nd{nd}: NeuronLink {direction} is down", severity=Severity.CRITICAL, rate_per_device_day=2.0e-5,
@@ -228,7 +236,7 @@ _TABLE = (
     ),
     Fault(
         name="z_link_down", title="NeuronLink between instances down", scope=FaultScope.LINK,
-        cause="a cable between two instances of an UltraServer", directions=DIRECTIONS[4:],
+        cause="a cable between two instances of an UltraServer", links=Links.BETWEEN_INSTANCES,
         effect=Effect.LINK_CAPACITY, reaction=Reaction.SLOW,
         recovery=Recovery.REPAIR, stages=Stages(detect_s=10.0, quarantine_s=20.0, mend_s=1_800.0),
         health=("link_interserver",), log="neuron: nd{nd}: inter-server NeuronLink {direction} is down",
@@ -236,12 +244,12 @@ _TABLE = (
         rate_source=_LLAMA.format("35 switches and cables, half of them"),
     ),
     Fault(
-        name="ultraserver_split", title="UltraServer split into two pairs", scope=FaultScope.ULTRASERVER,
+        name="ultraserver_split", title="UltraServer split between its racks", scope=FaultScope.ULTRASERVER,
         cause="the links between its two racks are lost", effect=Effect.SPLIT, reaction=Reaction.CRASH,
         recovery=Recovery.REPAIR,
         # Published: the election of node ids has a timeout of 600 s (the driver's neuron_pelect.c).
         stages=Stages(detect_s=10.0, quarantine_s=20.0, drain_s=30.0, mend_s=900.0, return_s=120.0),
-        health=("link_interserver",), log="neuron: ultraserver election: 4 nodes not found, falling back to 2+2",
+        health=("link_interserver",), log="neuron: ultraserver election: {nodes} nodes not found, falling back to {split}",
         severity=Severity.CRITICAL, rate_per_device_day=1.0e-7, rate_source="assumed: rare",
     ),
     Fault(
@@ -252,14 +260,14 @@ _TABLE = (
         is_logged=False, rate_per_device_day=5.0e-7, rate_source="assumed: after one in ten reboots",
     ),
     Fault(
-        name="nic_down", title="Network card down", scope=FaultScope.INSTANCE, cause="one of 16 EFA cards is lost",
+        name="nic_down", title="Network card down", scope=FaultScope.INSTANCE, cause="one of the EFA cards is lost",
         effect=Effect.EFA_PACE, magnitude=0.9375, least=0.01, most=0.99, reaction=Reaction.SLOW, lasts_s=900.0,
         health=("link_efa",), log="efa 0000:c9:00.0: link is down", rate_per_device_day=7.9e-6,
         rate_source=_LLAMA.format("7 network cards"),
     ),
     Fault(
         name="rack_overheat", title="Cooling of a rack fails", scope=FaultScope.RACK,
-        cause="fans or chilled air of one rack: two instances of an UltraServer", effect=Effect.INLET, magnitude=22.0,
+        cause="fans or chilled air of one rack: its instances of an UltraServer", effect=Effect.INLET, magnitude=22.0,
         least=1.0, most=60.0, reaction=Reaction.SLOW, lasts_s=900.0,
         log="rack inlet temperature is above its limit", rate_per_device_day=1.0e-7, rate_source="assumed: rare",
     ),

@@ -1,30 +1,39 @@
-"""What a fleet file says: which hardware there is, which jobs run on it, and what is slow or broken.
+"""The models of a fleet file: its hardware, its jobs, and the slow or broken parts.
 
-The file is TOML; these are its models. `expand` turns counts into the instances that they stand for.
+The file is TOML. `expand` turns its counts into instances.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
-from trnfleet.domain.hardware import topology
-from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, TRN2_ULTRASERVER, CoolingKind
-from trnfleet.domain.hardware.power import PUE
+from trnfleet.domain.hardware.catalogue import (
+    INSTANCE_TYPES,
+    TRN2_ULTRASERVER,
+    ULTRASERVER_TYPES,
+    CoolingKind,
+    find_ultraserver_type,
+    lane_names,
+)
 from trnfleet.domain.jobs import FineTuning, Inference, Job, Peak, Reserved, Traced, Training
 from trnfleet.domain.layout import Layout, Node
+from trnfleet.domain.power import PUE
 from trnfleet.domain.reservations.market import BlockEntry, Market
 from trnfleet.domain.schema import Model, Positive, Segment, Share
 from trnfleet.errors import nearest
 
+if TYPE_CHECKING:
+    from trnfleet.domain.hardware.catalogue import UltraServerType
+
 __all__ = (
     "Cluster", "FineTuning", "FleetFile", "Inference", "Instances", "Job", "Link", "Model", "Peak",
     "Positive", "Publishing", "Reserved", "Segment", "Share", "Straggler", "Traced", "Training", "UltraServers",
-    "chip_at", "expand", "instances_of", "link_ends",
+    "chip_at", "expand", "find_lane", "instances_of",
 )  # fmt: skip  # the models of jobs and the fields' types are part of what a fleet file says
 
 MAX_INSTANCES = 250_000
@@ -32,16 +41,20 @@ MAX_INSTANCES = 250_000
 
 
 class UltraServers(Model):
-    """A run of Trn2 UltraServers of one cluster, numbered from `first`."""
+    """A run of UltraServers of one cluster, numbered from `first`."""
 
     count: Annotated[int, Field(ge=1)]
-    type: Literal["u-trn2x64"] = "u-trn2x64"
+    type: str = TRN2_ULTRASERVER.name
     first: Annotated[int, Field(ge=0, le=999_999_999)] = 1
     digits: Annotated[int, Field(ge=1, le=9)] = 4
     """Digits of the number in the name: 4 gives `us-0001` with instances `trn2u-0001-0` to `-3`."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        if self.type not in ULTRASERVER_TYPES:
+            raise ValueError(
+                f"unknown UltraServer type {self.type!r}: {nearest(self.type, ULTRASERVER_TYPES)}"
+            )
         _check_digits(self.first, self.count, self.digits)
         return self
 
@@ -91,15 +104,24 @@ class Straggler(Model):
 
 
 class Link(Model):
-    """A NeuronLink that is slow or down; both of its ends see it."""
+    """A NeuronLink that is slow or down; both of its ends show it."""
 
     chip: str
     """Address of the chip at one end."""
-    direction: Literal["north", "south", "west", "east", "z_prev", "z_next"]
+    direction: str
+    """Name of the link lane there, such as `east`."""
     capacity: Share = 0.25
     """Share of the link's bandwidth that is left; 0 means down."""
     from_s: Annotated[float, Field(ge=0)] = 0.0
     until_s: Annotated[float, Field(gt=0)] | None = None
+
+    @field_validator("direction")
+    @classmethod
+    def _known(cls, direction: str) -> str:
+        names = lane_names()
+        if direction not in names:
+            raise ValueError(f"unknown direction {direction!r}: {nearest(direction, names)}")
+        return direction
 
 
 class Publishing(Model):
@@ -124,7 +146,7 @@ class FleetFile(Model):
     cooling: CoolingKind = "air"
     """Trainium2 is air-cooled, as published; `liquid` asks what if."""
     rack_power_cap_w: Positive | None = None
-    """Power that a rack (two instances of an UltraServer with their hosts, or a standalone instance) may draw."""
+    """Power that a rack (its instances of an UltraServer with their hosts, or a standalone instance) may draw."""
     pue: Annotated[float, Field(ge=1, le=3)] = PUE
     """Power usage effectiveness of the site; AWS's global figure for 2025 is 1.14."""
     publish: Publishing = Publishing()
@@ -146,7 +168,8 @@ class FleetFile(Model):
         _unique("cluster", [cluster.name for cluster in self.clusters])
         _unique("job", [job.name for job in self.jobs])
         count = sum(
-            sum(4 * run.count for run in cluster.ultraservers) + sum(run.count for run in cluster.instances)
+            sum(find_ultraserver_type(run.type).instances * run.count for run in cluster.ultraservers)
+            + sum(run.count for run in cluster.instances)
             for cluster in self.clusters
         )
         if not 1 <= count <= MAX_INSTANCES:
@@ -163,11 +186,15 @@ def expand(fleet: FleetFile) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     for cluster in fleet.clusters:
         for run in cluster.ultraservers:
+            kind = find_ultraserver_type(run.type)
             for number in range(run.first, run.first + run.count):
                 label = f"{number:0{run.digits}d}"
                 pairs.extend(
-                    (f"{cluster.name}/us-{label}/trn2u-{label}-{place}", TRN2_ULTRASERVER.instance.name)
-                    for place in range(TRN2_ULTRASERVER.instances)
+                    (
+                        f"{cluster.name}/us-{label}/{kind.instance.family}-{label}-{place:0{_digits(kind)}d}",
+                        kind.instance.name,
+                    )
+                    for place in range(kind.instances)
                 )
         for alone in cluster.instances:
             family = alone.type.partition(".")[0]
@@ -214,24 +241,25 @@ def chip_at(layout: Layout, path: str, owner: str) -> int:
     return node.number
 
 
-def link_ends(layout: Layout, chip: int, direction: int) -> tuple[int, int]:
-    """Return the chip rows at both ends of the link that leaves `chip` in `direction`.
+def find_lane(layout: Layout, chip: int, name: str) -> int:
+    """Return the number of a chip's link lane.
 
     Raises:
         ValueError: the chip has no such link.
     """
     instance = int(layout.instance_of_chip[chip])
-    kind = layout.type_of(instance)
-    if not kind.links_mask >> direction & 1:
+    names = layout.lane_names_of(instance)
+    lane = names.index(name) if name in names else -1
+    if lane < 0 or layout.link_end(chip, lane) is None:
         raise ValueError(
-            f"{layout.path(Node(Level.CHIP, chip))}: a {kind.name} has no {topology.DIRECTIONS[direction]} link"
+            f"{layout.path(Node(Level.CHIP, chip))}: a {layout.type_of(instance).name} has no {name} link"
         )
-    first = int(layout.chip_start[instance])
-    if direction < topology.Z_PREV:
-        return chip, first + kind.grid.neighbour(chip - first, direction)
-    members = layout.instance_range(layout.parent(Node(Level.INSTANCE, instance)))
-    other = members.start + topology.ring_neighbour(instance - members.start, direction, len(members))
-    return chip, int(layout.chip_start[other]) + chip - first
+    return lane
+
+
+def _digits(kind: UltraServerType) -> int:
+    """Return the digits of an instance's place, the same for all: addresses are sorted as text."""
+    return len(str(kind.instances - 1))
 
 
 def _check_digits(first: int, count: int, digits: int) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.models import MODELS, PROFILES, LanguageModel
 from trnfleet.domain.schema import Length, Model, Paths, Positive, Seconds, Segment, Share, Steps
 from trnfleet.errors import nearest
@@ -80,8 +81,9 @@ class _Steps(_Job):
     """Width of the residual stream."""
     sequence_length: Count = 8_192
     """Tokens of a sequence, of which a microbatch has one."""
-    tensor_parallel: Count = 16
-    """Chips over which every layer is sharded: 1, 2, 4 (a row of the torus), 8 or 16."""
+    tensor_parallel: Count | None = None
+    """Chips over which every layer is sharded, a divisor of an instance's: 1, 2, 4 (a row of the torus), 8 or 16 of a Trn2
+    instance; by default all of an instance."""
     pipeline_parallel: Count = 1
     """Stages of consecutive layers."""
     microbatches: Count | None = None
@@ -105,9 +107,14 @@ class _Steps(_Job):
                 f"compute_share {self.compute_share} + collective_share {self.collective_share} must be above 0 and at "
                 "most 1 (the rest is the optimizer)",
             )
-        if 16 % self.tensor_parallel:
+        sizes = {kind.chips for kind in INSTANCE_TYPES.values()}
+        if self.tensor_parallel is not None and all(size % self.tensor_parallel for size in sizes):
+            *some, last = [
+                str(each) for each in range(1, max(sizes) + 1) if any(size % each == 0 for size in sizes)
+            ]
             raise ValueError(
-                f"tensor_parallel {self.tensor_parallel}: choose 1, 2, 4, 8 or 16 chips, which a 4x4 torus divides into"
+                f"tensor_parallel {self.tensor_parallel}: choose {', '.join(some)} or {last} chips, which an instance "
+                "divides into"
             )
         keys = {
             "tensor_parallel",
@@ -166,8 +173,8 @@ class Inference(_Job):
     """Name of a kind of serving (`llama-405b-latency`, `shopping-assistant`, `llama-70b`): defaults for what follows."""
     model: str | None = None
     """Name of a model: fills in `model_bytes` and `kv_bytes_per_token`."""
-    chips_per_replica: Count = 16
-    """Chips over which one copy of the model is sharded."""
+    chips_per_replica: Count | None = None
+    """Chips over which one copy of the model is sharded; by default all of an instance."""
     model_bytes: Positive = 141e9
     """Weights that every decode step reads; 141 GB is Llama-3.3-70B in BF16."""
     kv_bytes_per_token: Positive | None = None
@@ -189,6 +196,10 @@ class Inference(_Job):
     """Share of HBM that weights and an average KV cache take."""
     startup_s: Length = 60.0
     """From the processes' start to the first request: weights from storage, warm-up (assumed)."""
+
+    def replica_chips(self, instance_chips: int) -> int:
+        """Return the chips of a replica on instances of so many chips."""
+        return self.chips_per_replica or instance_chips
 
     @model_validator(mode="before")
     @classmethod

@@ -2,7 +2,8 @@
 
 Instances are sorted by address, their chips follow each other, and every level above is a range of the level below.
 A node is a pair (level, number): chip numbers are rows of the chip columns, instance numbers rows of the instance
-columns. A layout never changes; a changed fleet gets a new one.
+columns. A layout never changes; a changed fleet gets a new one. Links between chips follow from the instance types'
+topologies.
 """
 
 from __future__ import annotations
@@ -15,16 +16,24 @@ import numpy as np
 
 from trnfleet.domain import address
 from trnfleet.domain.address import STANDALONE, Level
-from trnfleet.domain.hardware.catalogue import InstanceType, Totals, find_instance_type, totals
+from trnfleet.domain.hardware.catalogue import (
+    InstanceType,
+    Totals,
+    UltraServerType,
+    find_instance_type,
+    totals,
+    ultraserver_type_of,
+)
+from trnfleet.domain.hardware.topology import LinkEnd, TopologyKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
 
 class Node(NamedTuple):
-    """A thing in the hierarchy: its level and its number (from 0, in address order) among the things of that level."""
+    """A place in the hierarchy: its level and its number (from 0, in address order) at that level."""
 
     level: Level
     number: int
@@ -53,10 +62,18 @@ class Layout:
     """First chip row of each instance, and the number of chips at the end."""
     is_standalone: NDArray[np.bool_]
     """For each entry of `ultraservers`, whether it is a `standalone` segment."""
+    lane_names: tuple[tuple[str, ...], ...]
+    """For each entry of `types`, the names of a chip's link lanes."""
 
     @staticmethod
-    def of(instances: Iterable[tuple[str, str]]) -> Layout:
-        """Build the layout of (instance path, instance type name) pairs, in any order, without duplicates.
+    def of(
+        instances: Iterable[tuple[str, str]], lane_names: Mapping[str, tuple[str, ...]] | None = None
+    ) -> Layout:
+        """Build the layout of a fleet.
+
+        Args:
+            instances: Instance paths with the names of their types, in any order, without duplicates.
+            lane_names: Names of link lanes by instance type, where they are not the catalogue's.
 
         Raises:
             ConfigError: an instance type is not in the hardware catalogue.
@@ -98,6 +115,7 @@ class Layout:
             is_standalone=np.array(
                 [path.endswith("/" + STANDALONE) for path in ultraservers], dtype=np.bool_
             ),
+            lane_names=tuple((lane_names or {}).get(kind.name, kind.lane_names) for kind in types),
         )
 
     @property
@@ -132,10 +150,47 @@ class Layout:
         return int(sizes[0]) if len(sizes) and bool((sizes == sizes[0]).all()) else 0
 
     @cached_property
+    def most_chips(self) -> int:
+        """Chips of the largest instance; 0 for an empty fleet."""
+        return max((kind.chips for kind in self.types), default=0)
+
+    @cached_property
+    def chip_links_mask(self) -> NDArray[np.uint8]:
+        """For each chip, the bits of `links_up` that are set while all its links are up."""
+        masks = [np.array(kind.chip_masks, np.uint8) for kind in self.types]
+        if len(masks) == 1:
+            return np.tile(masks[0], len(self.instances))
+        table = np.zeros((len(masks), self.most_chips), np.uint8)
+        for row, mask in zip(table, masks, strict=True):
+            row[: len(mask)] = mask
+        place = np.arange(self.chips) - np.repeat(self.chip_start[:-1], np.diff(self.chip_start))
+        return table[self.instance_type[self.instance_of_chip], place]
+
+    @cached_property
+    def uniform_links_mask(self) -> int | None:
+        """The one value of `chip_links_mask` where all chips have the same, else None."""
+        masks = {mask for kind in self.types for mask in kind.chip_masks}
+        return masks.pop() if len(masks) == 1 else None
+
+    @cached_property
     def links_mask(self) -> NDArray[np.uint8]:
-        """For each instance, the bits of `links_up` that a healthy chip has set."""
-        masks = np.array([kind.links_mask for kind in self.types], dtype=np.uint8)
-        return masks[self.instance_type] if len(self.instances) else np.zeros(0, np.uint8)
+        """For each instance, the bits of `links_up` that all its chips have set while all links are up."""
+        if not len(self.instances):
+            return np.zeros(0, np.uint8)
+        masks = np.array([np.bitwise_and.reduce(kind.chip_masks) for kind in self.types], dtype=np.uint8)
+        return masks[self.instance_type]
+
+    @cached_property
+    def has_uneven_links(self) -> NDArray[np.bool_]:
+        """For each instance, whether some of its chips have links that others lack, as at the ends of a line."""
+        uneven = np.array([len(set(kind.chip_masks)) > 1 for kind in self.types], np.bool_)
+        return uneven[self.instance_type] if len(self.instances) else np.zeros(0, np.bool_)
+
+    @cached_property
+    def between_mask(self) -> NDArray[np.uint8]:
+        """For each chip, the bits of `links_up` of its links to other instances."""
+        masks = np.array([kind.between_mask for kind in self.types], dtype=np.uint8)
+        return masks[self.instance_type[self.instance_of_chip]]
 
     @property
     def ultraserver_count(self) -> int:
@@ -149,10 +204,56 @@ class Layout:
     def totals(self) -> Totals:
         """Return what the fleet's hardware adds up to."""
         counts: list[int] = np.bincount(self.instance_type, minlength=len(self.types)).tolist()
+        joined: dict[str, int] = {}
+        for first in self.ultraserver_start[:-1][~self.is_standalone].tolist():
+            name = self.types[int(self.instance_type[first])].name
+            joined[name] = joined.get(name, 0) + 1
+        ultraservers = {
+            kind.name: count for name, count in joined.items() if (kind := ultraserver_type_of(name))
+        }
         return totals(
-            {kind.name: count for kind, count in zip(self.types, counts, strict=True)},
-            self.ultraserver_count,
+            {kind.name: count for kind, count in zip(self.types, counts, strict=True)}, ultraservers
         )
+
+    def ultraserver_type(self, ultraserver: int) -> UltraServerType | None:
+        """Return the type of an UltraServer by its first instance; None for a standalone segment."""
+        if self.is_standalone[ultraserver]:
+            return None
+        return ultraserver_type_of(self.type_of(int(self.ultraserver_start[ultraserver])).name)
+
+    def lane_names_of(self, instance: int) -> tuple[str, ...]:
+        """Return the names of the link lanes of an instance's chips."""
+        return self.lane_names[int(self.instance_type[instance])]
+
+    def link_end(self, chip: int, lane: int) -> LinkEnd | None:
+        """Return the chip row and lane whose traffic arrives at a lane of a chip; None where it has no such link.
+
+        Through a switch, that is the chip before it in a ring. The instances of an UltraServer are taken in the order of
+        their names, as far as they are known.
+        """
+        instance = int(self.instance_of_chip[chip])
+        kind, first = self.type_of(instance), int(self.chip_start[instance])
+        inside = len(kind.topology.lanes)
+        if lane < inside:
+            end = kind.topology.ends[chip - first][lane]
+            return None if end is None else LinkEnd(first + end.member, end.lane)
+        members = self.instance_range(self.parent(Node(Level.INSTANCE, instance)))
+        if kind.between is None or lane >= len(kind.lanes):
+            return None
+        end = kind.between.resized(len(members)).ends[instance - members.start][lane - inside]
+        if end is None:
+            return None
+        other = members.start + end.member
+        return LinkEnd(int(self.chip_start[other]) + chip - first, inside + end.lane)
+
+    def neighbour(self, chip: int, lane: int) -> int | None:
+        """Return the chip row at the other end of a link; None where there is none, or a switch."""
+        kind = self.type_of(int(self.instance_of_chip[chip]))
+        topology = kind.between if kind.is_between(lane) else kind.topology
+        end = self.link_end(chip, lane)
+        if end is None or topology is None or topology.kind is TopologyKind.SWITCHED:
+            return None
+        return end.member
 
     def count(self, level: Level) -> int:
         """Return how many nodes a level has (cores are not counted: they depend on the chip)."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trnfleet.domain.hardware.catalogue import MOST_NEURONCORES, links_bytes_per_s
 from trnfleet.domain.hardware.topology import DIRECTIONS
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ class Metric:
     real_source: str
     """Where a real host's value comes from, in words."""
     lanes: tuple[str, ...] = ()
-    """Names of a vector's lanes; empty for a single value."""
+    """Names of a vector's lanes; empty for a single value. Of link lanes these are schema version 1's: the layout has the
+    names of each instance type."""
     lane_aggregate: Aggregate = Aggregate.MEAN
     """How a vector becomes a chip's one value."""
     peak: float | None = None
@@ -186,7 +188,8 @@ def chip_peak(metric: Metric, chip: ChipType) -> float:
     return lane_peak(metric) if metric.chip_peak is None else metric.chip_peak(chip)
 
 
-CORES = tuple(f"nc{core}" for core in range(8))
+CORES = tuple(f"nc{core}" for core in range(MOST_NEURONCORES))
+"""NeuronCores of the chip that has the most; a chip with fewer leaves the others not available."""
 ENGINES = ("tensor", "vector", "scalar", "gpsimd")
 
 HEALTH_BITS = (
@@ -217,12 +220,6 @@ def _counter(name: str, title: str, wire: str, text: str, source: str) -> Metric
     return Metric(
         name, Scope.CHIP, wire, 1, "events", Aggregate.SUM, Kind.COUNTER, text, _MEASURED, source, title=title
     )
-
-
-def _links_peak(chip: ChipType) -> float:
-    """Return bytes per second each way over all links of a chip."""
-    z_links = chip.z_link_bytes_per_s.value if chip.z_link_bytes_per_s else 0.0
-    return 4 * chip.link_bytes_per_s.value + 2 * z_links
 
 
 METRICS: tuple[Metric, ...] = (
@@ -264,13 +261,13 @@ METRICS: tuple[Metric, ...] = (
     ),
     _gauge(
         "link_tx_bytes_per_s", Scope.CHIP, "u16", 1e7, "bytes/s", Aggregate.SUM, lanes=DIRECTIONS,
-        title="link tx", chip_peak=_links_peak, has_history=True,
+        title="link tx", chip_peak=links_bytes_per_s, has_history=True,
         lane_aggregate=Aggregate.SUM, help="NeuronLink send rate for each direction of the torus",
         real_host=_UNAVAILABLE, real_source=_PROFILER,
     ),
     _gauge(
         "link_rx_bytes_per_s", Scope.CHIP, "u16", 1e7, "bytes/s", Aggregate.SUM, lanes=DIRECTIONS,
-        title="link rx", chip_peak=_links_peak,
+        title="link rx", chip_peak=links_bytes_per_s,
         lane_aggregate=Aggregate.SUM, help="NeuronLink receive rate for each direction of the torus",
         real_host=_UNAVAILABLE, real_source=_PROFILER,
     ),

@@ -1,4 +1,4 @@
-"""What a fault hits: addresses with patterns, ranges and random choices, resolved against a fleet's layout."""
+"""Targets of faults: addresses with patterns, ranges and random choices, resolved against a fleet's layout."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.address import Level, format_chip, parse_chip
-from trnfleet.domain.faults import FaultScope
-from trnfleet.domain.hardware import topology
+from trnfleet.domain.faults import FaultScope, Links
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.errors import ConfigError, nearest
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trnfleet.domain.faults import Fault
+    from trnfleet.domain.hardware.catalogue import InstanceType
 
 MOST_TARGETS = 4_096
 """Things that one fault may hit at once."""
@@ -42,16 +42,19 @@ _NAMES = {
 
 
 class Target(NamedTuple):
-    """One thing that a fault hits."""
+    """A chip, link, instance, rack, UltraServer or cluster that a fault hits."""
 
     node: Node
     direction: int = -1
-    """Of a link, from the chip of `node`; -1 for what is not a link."""
+    """Link lane of the chip of `node`; -1 where the target is no link."""
 
     def address(self, layout: Layout) -> str:
         """Return it as a user would write it."""
         path = layout.path(self.node)
-        return path if self.direction < 0 else f"{path}:{topology.DIRECTIONS[self.direction]}"
+        if self.direction < 0:
+            return path
+        names = layout.lane_names_of(int(layout.instance_of_chip[self.node.number]))
+        return f"{path}:{names[self.direction]}"
 
 
 def resolve(layout: Layout, fault: Fault, text: str, draw: Callable[[int, int], list[int]]) -> list[Target]:
@@ -74,7 +77,6 @@ def resolve(layout: Layout, fault: Fault, text: str, draw: Callable[[int, int], 
     way = ""
     if scope is FaultScope.LINK and pattern:
         pattern, _, way = pattern.partition(":")
-    ways = [topology.DIRECTIONS.index(name) for name in fault.directions]
     numbers: Sequence[int]
     if chosen and pattern is None and scope is not FaultScope.ULTRASERVER:
         numbers = range(layout.count(_LEVELS[scope]))
@@ -84,10 +86,9 @@ def resolve(layout: Layout, fault: Fault, text: str, draw: Callable[[int, int], 
         if not numbers and pattern is not None:
             raise ConfigError(f"target {text!r}: {_hint(layout, scope, pattern)}")
     if scope is FaultScope.LINK and len(numbers) > 1:
-        request = [number for number in ways if topology.DIRECTIONS[number] == way] or ways
-        linked = _with_links(layout, numbers, request)
+        linked = _with_links(layout, numbers, fault.links, way)
         if not linked:
-            raise _no_link(layout, numbers[0], request, text)
+            raise _no_link(layout, numbers[0], fault.links, way, text)
         numbers = linked
     if chosen:
         numbers = [numbers[place] for place in draw(_wanted(chosen[1], len(numbers), text), len(numbers))]
@@ -96,7 +97,7 @@ def resolve(layout: Layout, fault: Fault, text: str, draw: Callable[[int, int], 
     nodes = [Node(_LEVELS[scope], int(number)) for number in numbers]
     if scope is not FaultScope.LINK:
         return [Target(node) for node in nodes]
-    return [Target(node, _direction(layout, node, way, ways, text, draw)) for node in nodes]
+    return [Target(node, _lane(layout, node, fault.links, way, text, draw)) for node in nodes]
 
 
 def _wanted(digits: str, count: int, text: str) -> int:
@@ -182,44 +183,64 @@ def _matcher(segments: Sequence[str]) -> Callable[[str], bool]:
     return matches
 
 
-def _with_links(layout: Layout, chips: Sequence[int], ways: list[int]) -> list[int]:
-    """Return those of the chips that have a link in one of the directions."""
+def lanes_of(kind: InstanceType, links: Links) -> list[int]:
+    """Return the link lanes of a type's chips that lead within the instance, to other instances, or either way."""
+    return [
+        lane
+        for lane in range(len(kind.lanes))
+        if links is Links.ALL or kind.is_between(lane) == (links is Links.BETWEEN_INSTANCES)
+    ]
+
+
+def _with_links(layout: Layout, chips: Sequence[int], links: Links, way: str) -> list[int]:
+    """Return those of the chips that have such a link: of the name `way` where a type has one."""
+    asked = []
+    for kind, names in zip(layout.types, layout.lane_names, strict=True):
+        lanes = lanes_of(kind, links)
+        named = [lane for lane in lanes if names[lane] == way]
+        asked.append((sum(1 << lane for lane in named), sum(1 << lane for lane in lanes)))
+    masks = np.array(asked, np.uint8).reshape(-1, 2)
+    mask = masks[:, 0] if masks[:, 0].any() else masks[:, 1]
     rows = np.asarray(chips, np.int64)
-    mask = layout.links_mask[layout.instance_of_chip[rows]]
-    linked: list[int] = rows[mask & sum(1 << way for way in ways) != 0].tolist()
+    types = layout.instance_type[layout.instance_of_chip[rows]]
+    linked: list[int] = rows[layout.chip_links_mask[rows] & mask[types] != 0].tolist()
     return linked
 
 
-def _no_link(layout: Layout, chip: int, ways: list[int], text: str) -> ConfigError:
-    kind = layout.type_of(int(layout.instance_of_chip[chip]))
-    names = " or ".join(topology.DIRECTIONS[number] for number in ways)
-    return ConfigError(f"target {text!r}: a {kind.name} has no NeuronLink {names}")
+def _no_link(layout: Layout, chip: int, links: Links, way: str, text: str) -> ConfigError:
+    instance = int(layout.instance_of_chip[chip])
+    which = way if way in layout.lane_names_of(instance) else links.value
+    return ConfigError(
+        f"target {text!r}: a {layout.type_of(instance).name} has no NeuronLink {which}".rstrip()
+    )
 
 
-def _direction(
+def _lane(
     layout: Layout,
     node: Node,
+    links: Links,
     way: str,
-    ways: list[int],
     text: str,
     draw: Callable[[int, int], list[int]],
 ) -> int:
-    kind = layout.type_of(int(layout.instance_of_chip[node.number]))
-    there = [number for number in ways if kind.links_mask >> number & 1]
+    instance = int(layout.instance_of_chip[node.number])
+    mask = int(layout.chip_links_mask[node.number])
+    there = [lane for lane in lanes_of(layout.type_of(instance), links) if mask >> lane & 1]
     if not there:
-        raise _no_link(layout, node.number, ways, text)
+        raise _no_link(layout, node.number, links, "", text)
     if way in {"", "*"}:
         return there[draw(1, len(there))[0]]
-    names_there = [topology.DIRECTIONS[number] for number in there]
+    names = layout.lane_names_of(instance)
+    names_there = [names[lane] for lane in there]
     if way not in names_there:
         raise ConfigError(
             f"target {text!r}: no such link {way!r} for this fault: {nearest(way, names_there)}"
         )
-    return topology.DIRECTIONS.index(way)
+    return names.index(way)
 
 
 def _hint(layout: Layout, scope: FaultScope, pattern: str) -> str:
-    """Say what a target that names nothing may have meant."""
+    """Return a hint on a target that names nothing."""
     level = _LEVELS[scope]
     real = [path for number, path in enumerate(layout.ultraservers) if not layout.is_standalone[number]]
     known = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet import logs
 from trnfleet.domain.alerts.signals import Scope
-from trnfleet.domain.hardware.power import PUE
+from trnfleet.domain.power import PUE
 from trnfleet.monitor.alerting import named_targets
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Readings

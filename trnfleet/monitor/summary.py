@@ -10,7 +10,7 @@ import numpy as np
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import Level
-from trnfleet.domain.hardware.power import Racks, facility_w
+from trnfleet.domain.power import Racks, facility_w
 from trnfleet.domain.reservations.states import ENDED, BlockState
 from trnfleet.monitor.store import fields
 from trnfleet.monitor.store.store import Freshness

@@ -14,7 +14,7 @@ import numpy as np
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.fleet import Inference, expand
 from trnfleet.domain.layout import Layout
-from trnfleet.domain.metrics import METRICS, Scope
+from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
 from trnfleet.errors import ConfigError
 from trnfleet.sim.events import SimEvent
 from trnfleet.sim.faults.effects import RESTARTED_COUNTERS
@@ -366,8 +366,10 @@ def _allocate(layout: Layout, own: range) -> dict[str, NDArray[Any]]:
         columns[metric.name] = np.zeros(shape, metric.dtype)
         if metric.name not in _FROM_ZERO:
             columns[metric.name][published[metric.scope]] = metric.top
-    columns["links_up"][:] = layout.links_mask[layout.instance_of_chip]
+    columns["links_up"][:] = layout.chip_links_mask
     # A lane without a link says not available from the start; the others are rewritten by every tick.
     for name in ("link_tx_bytes_per_s", "link_rx_bytes_per_s"):
-        columns[name][columns["links_up"][:, None] >> np.arange(6, dtype=np.uint8) & 1 == 0] = 65_535
+        column = columns[name]
+        lanes = np.arange(column.shape[1], dtype=np.uint8)
+        column[columns["links_up"][:, None] >> lanes & 1 == 0] = BY_NAME[name].top
     return columns

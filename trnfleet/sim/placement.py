@@ -13,7 +13,7 @@ import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.fleet import instances_of
-from trnfleet.domain.hardware import topology
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.errors import ConfigError
 
@@ -39,6 +39,8 @@ class Placement:
     """Chips of each job."""
     spans: NDArray[np.bool_]
     """Whether a job reaches over more than one NeuronLink domain (UltraServer or standalone instance)."""
+    instance_chips: NDArray[np.int64]
+    """Chips of the first instance of each job."""
     chip_types: tuple[ChipType, ...]
     """For each job the chip that it runs on; where they differ, the one with the least HBM bandwidth."""
 
@@ -68,22 +70,22 @@ class Placement:
         sizes = np.diff(layout.chip_start)
         domain = _domains(layout)
         spans = np.zeros(len(fleet.jobs), np.bool_)
-        chips = np.zeros(len(fleet.jobs), np.int64)
+        chips, instance_chips = np.zeros(len(fleet.jobs), np.int64), np.ones(len(fleet.jobs), np.int64)
         kinds: list[ChipType] = []
         for number in range(len(fleet.jobs)):
             members = np.flatnonzero(owner == number)
-            chips[number] = sizes[members].sum()
+            chips[number], instance_chips[number] = sizes[members].sum(), sizes[members[0]]
             spans[number] = bool((domain[members] != domain[members[0]]).any())
             present = (
                 layout.types[index].chip for index in np.unique(layout.instance_type[members]).tolist()
             )
             kinds.append(min(present, key=lambda chip: chip.hbm_bytes_per_s.value))
-        return Placement(owner, chips, spans, tuple(kinds))
+        return Placement(owner, chips, spans, instance_chips, tuple(kinds))
 
 
 @dataclass(frozen=True, slots=True)
 class Cohorts:
-    """Sets of instances that share a job, a type and which Z links the job uses."""
+    """Sets of instances with the same job, type, and links to other instances that the job uses."""
 
     of_instance: NDArray[np.intp]
     """Cohort of each instance."""
@@ -91,27 +93,24 @@ class Cohorts:
     """Job of each cohort; `IDLE` indexes the last row of a table of jobs, which is the idle one."""
     type_index: NDArray[np.intp]
     """Index into the layout's types."""
-    z_prev: NDArray[np.bool_]
-    """Whether the instance before in the Z ring belongs to the same job."""
-    z_next: NDArray[np.bool_]
+    used_lanes: NDArray[np.uint8]
+    """For each cohort, the bits of the link lanes that may carry its job's traffic: those to other instances only where the
+    job runs there, too."""
 
     @staticmethod
     def of(layout: Layout, placement: Placement) -> Cohorts:
         """Group the instances."""
         owner = placement.job_of_instance
-        before, after = ring_members(layout)
-        z_prev = (before >= 0) & (owner[before] == owner) & (owner != IDLE)
-        z_next = (after >= 0) & (owner[after] == owner) & (owner != IDLE)
+        used = _used_lanes(layout, owner)
         key = owner.astype(np.int64) + 1
-        for part, base in ((layout.instance_type, 64), (z_prev, 2), (z_next, 2)):
+        for part, base in ((layout.instance_type, 64), (used, 256)):
             key = key * base + part
         _, first, of_instance = np.unique(key, return_index=True, return_inverse=True)
         return Cohorts(
             of_instance.astype(np.intp),
             owner[first].astype(np.intp),
             layout.instance_type[first].astype(np.intp),
-            z_prev[first],
-            z_next[first],
+            used[first],
         )
 
     def setting_apart(self, instances: Iterable[int]) -> Cohorts:
@@ -122,22 +121,33 @@ class Cohorts:
         own = self.of_instance[chosen]
         of_instance = self.of_instance.copy()
         of_instance[chosen] = len(self.job) + np.arange(len(chosen))
-        parts = (self.job, self.type_index, self.z_prev, self.z_next)
+        parts = (self.job, self.type_index, self.used_lanes)
         return Cohorts(of_instance, *(np.concatenate([part, part[own]]) for part in parts))
 
 
-def ring_members(layout: Layout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return, for each instance, the instances before and after it in its UltraServer's Z ring; -1 outside one."""
-    count = len(layout.instances)
-    before, after = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
+def _used_lanes(layout: Layout, owner: NDArray[np.int32]) -> NDArray[np.uint8]:
+    """Return for each instance the bits of the link lanes that may carry its job's traffic."""
+    inside = np.array([(1 << len(kind.topology.lanes)) - 1 for kind in layout.types], np.uint8)
+    used = inside[layout.instance_type] if len(layout.types) else np.zeros(0, np.uint8)
     starts = layout.ultraserver_start
     sizes = np.diff(starts)
-    for size in np.unique(sizes[~layout.is_standalone]).tolist():
-        first = starts[:-1][(sizes == size) & ~layout.is_standalone]
+    kinds = np.zeros(len(sizes), np.int64) if not len(layout.types) else layout.instance_type[starts[:-1]]
+    pairs = np.stack([kinds, sizes], axis=1)[~layout.is_standalone]
+    for index, size in np.unique(pairs, axis=0).tolist():
+        kind = layout.types[index]
+        if kind.between is None:
+            continue
+        first = starts[:-1][(kinds == index) & (sizes == size) & ~layout.is_standalone]
+        between = kind.between.resized(size)
         for place in range(size):
-            before[first + place] = first + topology.ring_neighbour(place, topology.Z_PREV, size)
-            after[first + place] = first + topology.ring_neighbour(place, topology.Z_NEXT, size)
-    return before, after
+            own = owner[first + place]
+            for lane in range(len(between.lanes)):
+                shared = np.zeros(len(first), np.bool_)
+                for other in between.peers(place, lane):
+                    shared |= owner[first + other] == own
+                bit = np.uint8(1 << len(kind.topology.lanes) + lane)
+                used[first + place] |= np.where(shared & (own != IDLE), bit, np.uint8(0))
+    return used
 
 
 def check_hardware(layout: Layout, fleet: FleetFile) -> None:
@@ -151,10 +161,16 @@ def check_hardware(layout: Layout, fleet: FleetFile) -> None:
             continue
         for instance in layout.instance_range(Node(Level.ULTRASERVER, number)):
             kind = layout.type_of(instance)
-            if kind.z_links:
+            if kind.between is not None:
+                alone = [
+                    each.name
+                    for each in INSTANCE_TYPES.values()
+                    if each.between is None and (each.chip, each.chips) == (kind.chip, kind.chips)
+                ]
+                instead = f", or use {alone[0]}" if alone else ""
                 raise ConfigError(
                     f"fleet {fleet.name!r}: {path} has a {kind.name}, which exists only in UltraServers: list it under "
-                    "clusters.ultraservers, or use trn2.48xlarge"
+                    f"clusters.ultraservers{instead}"
                 )
 
 

@@ -12,7 +12,7 @@ from trnfleet.cli.commands import monitor as monitor_command
 from trnfleet.cli.commands import status as status_command
 from trnfleet.cli.watching import watch_fleet
 from trnfleet.clock import ManualClock
-from trnfleet.domain.hardware.power import PUE
+from trnfleet.domain.power import PUE
 from trnfleet.transport.url import parse_url
 
 if TYPE_CHECKING:

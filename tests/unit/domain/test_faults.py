@@ -13,7 +13,10 @@ from trnfleet.domain.faults import (
     check_use,
     find_fault,
 )
+from trnfleet.domain.hardware.catalogue import TRN2_48XLARGE, TRN2U_48XLARGE
+from trnfleet.domain.hardware.topology import EAST, NORTH, SOUTH, WEST, Z_NEXT, Z_PREV
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS, Kind, Scope
+from trnfleet.domain.targets import lanes_of
 from trnfleet.errors import ConfigError
 
 EXPECTED = [
@@ -80,7 +83,12 @@ def test_a_row_agrees_with_itself_and_with_the_metrics(name: str) -> None:
         == fault.is_transport
         == (fault.scope is FaultScope.PUBLISHER)
     )
-    assert set(re.findall(r"\{(\w*)\}", fault.log + fault.runtime_log)) <= {"nd", "direction"}
+    assert set(re.findall(r"\{(\w*)\}", fault.log + fault.runtime_log)) <= {
+        "nd",
+        "direction",
+        "nodes",
+        "split",
+    }
     assert fault.is_logged == bool(fault.log or fault.hw_error or fault.runtime_log)
 
 
@@ -197,9 +205,10 @@ def test_the_runtime_speaks_its_own_words(name: str, parts: list[str]) -> None:
 
 def test_links_are_of_their_kind() -> None:
     """A torus link goes north, south, west or east, a Z link to the instances before and after."""
-    assert FAULTS["link_down"].directions == ("north", "south", "west", "east")
-    assert FAULTS["z_link_down"].directions == ("z_prev", "z_next")
-    assert len(FAULTS["link_degraded"].directions) == 6
+    assert lanes_of(TRN2U_48XLARGE, FAULTS["link_down"].links) == [NORTH, SOUTH, WEST, EAST]
+    assert lanes_of(TRN2U_48XLARGE, FAULTS["z_link_down"].links) == [Z_PREV, Z_NEXT]
+    assert lanes_of(TRN2U_48XLARGE, FAULTS["link_degraded"].links) == list(range(6))
+    assert lanes_of(TRN2_48XLARGE, FAULTS["z_link_down"].links) == []
 
 
 def test_an_unknown_fault_names_the_nearest() -> None:

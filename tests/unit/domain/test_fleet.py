@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from trnfleet.config import validate
-from trnfleet.domain.fleet import FleetFile, chip_at, expand, instances_of, link_ends
+from trnfleet.domain.fleet import FleetFile, chip_at, expand, find_lane, instances_of
 from trnfleet.domain.hardware.topology import EAST, Z_NEXT
 from trnfleet.domain.layout import Layout
 from trnfleet.errors import ConfigError
@@ -82,9 +82,11 @@ def test_places_are_looked_up() -> None:
     layout = Layout.of(expand(fleet()))
     assert instances_of(layout, ("uc1/us-0001..us-0002",), "job j") == [range(8)]
     assert chip_at(layout, "uc1/us-0001/trn2u-0001-1/chip02", "straggler") == 18
-    assert link_ends(layout, 18, EAST) == (18, 19)
-    assert link_ends(layout, 18, Z_NEXT) == (18, 34)
-    assert link_ends(layout, 50, Z_NEXT) == (50, 2)
+    assert find_lane(layout, 18, "east") == EAST
+    assert find_lane(layout, 18, "z_next") == Z_NEXT
+    assert layout.neighbour(18, EAST) == 19
+    assert layout.neighbour(18, Z_NEXT) == 34
+    assert layout.neighbour(50, Z_NEXT) == 2
     with pytest.raises(ValueError, match="us-0001"):
         instances_of(layout, ("uc1/us-0011",), "job j")
     with pytest.raises(ValueError, match="backwards"):
@@ -97,4 +99,4 @@ def test_links_that_a_type_lacks() -> None:
     """A standalone instance has no Z links."""
     layout = Layout.of([("uc1/standalone/trn2-0001", "trn2.48xlarge")])
     with pytest.raises(ValueError, match="no z_next link"):
-        link_ends(layout, 0, Z_NEXT)
+        find_lane(layout, 0, "z_next")

@@ -129,7 +129,7 @@ def test_a_random_link_is_drawn_among_those_that_there_are() -> None:
             assert all(each.startswith("uc1/us-") for each in found)
     with pytest.raises(ConfigError, match=f"1 to {64 * ULTRASERVERS} are there to choose from"):
         addresses("z_link_down", f"random({64 * ULTRASERVERS + 1})")
-    with pytest.raises(ConfigError, match=r"a trn2.48xlarge has no NeuronLink z_prev or z_next"):
+    with pytest.raises(ConfigError, match=r"a trn2.48xlarge has no NeuronLink between instances"):
         addresses("z_link_down", "random(2) of uc2/*/*/*")
 
 
@@ -150,7 +150,7 @@ def test_a_random_link_is_drawn_among_those_that_there_are() -> None:
         ("storage_slow", "uc3", r"did you mean 'uc"),
         ("link_down", "uc1/us-0001/trn2u-0001-2/chip05:eats", r"no such link 'eats' for this fault: did you mean 'east'"),
         ("link_down", "uc1/us-0001/trn2u-0001-2/chip05:z_next", r"no such link 'z_next'"),
-        ("z_link_down", "uc2/standalone/trn2-0001/chip05", r"a trn2.48xlarge has no NeuronLink z_prev or z_next"),
+        ("z_link_down", "uc2/standalone/trn2-0001/chip05", r"a trn2.48xlarge has no NeuronLink between instances"),
         ("link_down", "uc1/standalone/small-0001/chip00", r"a trn2.3xlarge has no NeuronLink"),
         ("straggler", "random(0)", r"1 to 833 are there to choose from"),
         ("straggler", "random(4096)", r"1 to 833 are there to choose from"),

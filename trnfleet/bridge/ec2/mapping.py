@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
+from trnfleet.domain.hardware.catalogue import ULTRASERVER_TYPES
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.states import ExtensionState, InterconnectStatus, ReservationState
 from trnfleet.wire.reservations import MOST_EXTENSIONS, MOST_INSTANCES, ExtensionSpec, ReservationMessage
@@ -153,16 +153,17 @@ def _instance_type(held: _Held) -> str:
     kind = next((part["InstanceType"] for part in held.parts if "InstanceType" in part), None)
     if kind is not None:
         return str(kind)
-    is_trn2 = held.told.get("UltraserverType") == TRN2_ULTRASERVER.name
-    return TRN2_ULTRASERVER.instance.name if is_trn2 else UNKNOWN_TYPE
+    ultraserver = ULTRASERVER_TYPES.get(str(held.told.get("UltraserverType")))
+    return UNKNOWN_TYPE if ultraserver is None else ultraserver.instance.name
 
 
 def _total(held: _Held) -> int:
     """Return how many instances are reserved; 0 where no call that tells it may be made."""
     if held.status is not None and "TotalCapacity" in held.status:
         return int(held.status["TotalCapacity"])
-    if not held.parts and held.told.get("UltraserverType") == TRN2_ULTRASERVER.name:
-        return TRN2_ULTRASERVER.instances
+    ultraserver = ULTRASERVER_TYPES.get(str(held.told.get("UltraserverType")))
+    if not held.parts and ultraserver is not None:
+        return ultraserver.instances
     return sum(int(part.get("TotalInstanceCount", 0)) for part in held.parts)
 
 

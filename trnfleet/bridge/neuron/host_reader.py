@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trnfleet.bridge.neuron.fields import object_of, parse_document, period_of, text_of
 from trnfleet.bridge.neuron.values import Chips, Counters, values_of
-from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, find_instance_type
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES, find_instance_type, present_name
 from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
 from trnfleet.errors import ConfigError, WireError
 
@@ -28,10 +28,6 @@ MOST_DOCUMENT_BYTES = 16 * 2**20
 DEFAULT_PERIOD_S = 5.0
 """neuron-monitor's own where no configuration says otherwise; used until a document tells its period."""
 
-FORMER_NAMES = {"trn2n.48xlarge": "trn2u.48xlarge"}
-"""Instance types by the names that older documentation and tools have for them."""
-DEVICE_TYPES = {"trainium": "trainium1", "trainium1": "trainium1", "trainium2": "trainium2"}
-"""Chips of the hardware catalogue by their names in `neuron_device_type`."""
 
 Columns = dict[str, "NDArray[Any]"]
 
@@ -101,8 +97,8 @@ class HostReader:
         ec2_id = text_of(instance.get("instance_id")) or None
         kind = self._kind
         if kind is None:
-            kind = find_instance_type(FORMER_NAMES.get(told, told)) if told else _by_hardware(hardware)
-        elif told and FORMER_NAMES.get(told, told) != kind.name:
+            kind = find_instance_type(present_name(told)) if told else _by_hardware(hardware)
+        elif told and present_name(told) != kind.name:
             raise WireError(f"it is of another instance type than the first, which is a {kind.name}")
         elif ec2_id and self.ec2_id and ec2_id != self.ec2_id:
             raise WireError(f"it is of another instance than the first, which is {self.ec2_id}")
@@ -138,9 +134,8 @@ def _by_hardware(hardware: dict[str, Any]) -> InstanceType:
     device, count = text_of(hardware.get("neuron_device_type")), hardware.get("neuron_device_count")
     if not device or type(count) is not int:
         raise WireError("it tells neither instance_type nor neuron_device_type and neuron_device_count")
-    chip = DEVICE_TYPES.get(device)
     for kind in INSTANCE_TYPES.values():
-        if kind.chip.name == chip and kind.chips == count:
+        if device in kind.chip.device_types and kind.chips == count:
             return kind
     raise ConfigError(
         f"no instance type has {count} chips of the type {device[:64]!r}: choose from {', '.join(INSTANCE_TYPES)}"

@@ -13,7 +13,8 @@ from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from trnfleet.domain.address import STANDALONE, Level, is_segment
 from trnfleet.domain.alerts.series import Mark, Sample, parse_series
-from trnfleet.domain.alerts.signals import FIGURES, LANES, PIPELINE_NAME, Figure, Form, Scope
+from trnfleet.domain.alerts.signals import FIGURES, PIPELINE_NAME, Figure, Form, Scope
+from trnfleet.domain.hardware.catalogue import TRN2_48XLARGE, TRN2U_48XLARGE, lane_names
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS, JOB_FIGURES
 from trnfleet.domain.schema import Duration, Instant, Model, Paths, Segment
 from trnfleet.domain.severity import Severity
@@ -30,7 +31,7 @@ MOST_TARGETS = 4_096
 """Targets that one series may be for."""
 STALE_AFTER_INTERVALS = 3
 _RANGE = re.compile(r"(.*?)(\d+)\.\.(.*?)(\d+)", re.ASCII)
-_TYPES = {True: "trn2.48xlarge", False: "trn2u.48xlarge"}
+_TYPES = {True: TRN2_48XLARGE.name, False: TRN2U_48XLARGE.name}
 """Instance type where none is given, by whether it stands alone."""
 
 _CHIP_FIGURES = frozenset(metric.name for metric in CHIP_METRICS)
@@ -299,8 +300,8 @@ def _named_figures(scope: Scope) -> frozenset[str]:
 def _check_lane(name: str, lane: str, path: str) -> None:
     if name not in FIGURES[Scope.LINK]:
         raise ValueError(f"{name} is no figure of a link: {nearest(name, FIGURES[Scope.LINK])}")
-    if lane not in LANES[Scope.LINK]:
-        raise ValueError(f"{path}:{lane} is no link: {nearest(lane, LANES[Scope.LINK])}")
+    if lane not in lane_names():
+        raise ValueError(f"{path}:{lane} is no link: {nearest(lane, lane_names())}")
     if path.count("/") + 1 != Level.CHIP:
         raise ValueError(f"{path} is no chip's address, which a link's begins with")
 
@@ -308,8 +309,8 @@ def _check_lane(name: str, lane: str, path: str) -> None:
 def _check_text(figure: Figure, sample: str) -> None:
     if figure.form is Form.BITS:
         for bit in filter(None, sample.split("+")):
-            if bit not in figure.values:
-                raise ValueError(f"{figure.name} has no bit {bit!r}: {nearest(bit, figure.values)}")
+            if bit not in figure.bit_names:
+                raise ValueError(f"{figure.name} has no bit {bit!r}: {nearest(bit, figure.bit_names)}")
     elif figure.form is not Form.TEXT:
         raise ValueError(f"{figure.name} is a number, not {sample[:40]!r}")
 

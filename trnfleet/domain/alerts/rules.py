@@ -212,8 +212,8 @@ class Condition(Model):
             if not self.has:
                 raise ValueError(f"{name} is a bit mask: only has goes with it")
             for bit in self.has:
-                if bit not in figure.values:
-                    raise ValueError(f"{name} has no bit {bit!r}: {nearest(bit, figure.values)}")
+                if bit not in figure.bit_names:
+                    raise ValueError(f"{name} has no bit {bit!r}: {nearest(bit, figure.bit_names)}")
         elif self.has:
             raise ValueError(f"{name} is no bit mask: has does not go with it")
         if self.window in {"rate_over", "increase_over"} and form is not Form.COUNTER:

@@ -1,6 +1,6 @@
-"""What rules can look at: the figures of every scope, derived from the metric table where they are metrics.
+"""Figures that rules can use, by scope, derived from the metric table where they are metrics.
 
-A figure's values are the monitor's to find; this table says which there are, so that a rule file can be held against it.
+The monitor finds a figure's values; this table lists the figures, so that a rule file can be checked against it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.address import Level
+from trnfleet.domain.hardware.catalogue import lane_names
 from trnfleet.domain.hardware.topology import DIRECTIONS
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, HEALTH_BITS, INSTANCE_METRICS, JOB_FIGURES, Kind
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Scope(enum.StrEnum):
-    """What a rule looks at one by one."""
+    """Kind of a rule's targets."""
 
     CHIP = "chip"
     CORE = "core"
@@ -45,11 +46,15 @@ LEVEL_OF: Mapping[Scope, Level] = MappingProxyType(
 LANES: Mapping[Scope, tuple[str, ...]] = MappingProxyType(
     {Scope.CORE: BY_NAME["nc_util_pct"].lanes, Scope.LINK: DIRECTIONS}
 )
-"""Of scopes below the chip, what a chip has of them, in the order of the metrics' lanes."""
+"""Lanes of scopes below the chip, in the order of the metrics' lanes. A chip's layout has the names of its link lanes."""
+
+
+LINKS_UP = "links_up"
+"""The bit mask whose bits have the names of a chip's link lanes."""
 
 
 class Form(enum.StrEnum):
-    """What kind of value a figure has."""
+    """Kind of a figure's values."""
 
     NUMBER = "number"
     COUNTER = "counter"
@@ -58,20 +63,25 @@ class Form(enum.StrEnum):
 
 
 class Figure(NamedTuple):
-    """Something that a rule can look at."""
+    """A figure of a scope."""
 
     name: str
     form: Form
     unit: str
     help: str
     values: tuple[str, ...] = ()
-    """Names of a bit mask's bits, bit 0 first."""
+    """Names of a bit mask's bits, bit 0 first; of `links_up` those of schema version 1."""
+
+    @property
+    def bit_names(self) -> tuple[str, ...]:
+        """Names of a bit mask's bits; of `links_up` all link lanes of the hardware catalogue."""
+        return lane_names() if self.name == LINKS_UP else self.values
 
 
 def _of_metric(name: str) -> Figure:
     metric = BY_NAME[name]
     form = {Kind.GAUGE: Form.NUMBER, Kind.COUNTER: Form.COUNTER, Kind.BITMASK: Form.BITS}[metric.kind]
-    values = {"health": HEALTH_BITS, "links_up": DIRECTIONS}.get(name, ())
+    values = {"health": HEALTH_BITS, LINKS_UP: DIRECTIONS}.get(name, ())
     return Figure(name, form, metric.unit, metric.help, values)
 
 

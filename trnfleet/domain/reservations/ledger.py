@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
+from trnfleet.domain.hardware.catalogue import ultraserver_type_of
 from trnfleet.domain.reservations import presence, rules, search
 from trnfleet.domain.reservations.blocks import (
     Block,
@@ -254,12 +254,12 @@ class Ledger:
         presence.check_dates(start_ns, end_ns, created_ns)
         if payment is not ExtensionState.PAYMENT_FAILED:
             presence.check_free(places, start_ns, end_ns, self._occupancy)
-        ultraserver = TRN2_ULTRASERVER.name if self.pool.ultraserver[places[0]] >= 0 else None
+        ultraserver = ultraserver_type_of(kind) if self.pool.ultraserver[places[0]] >= 0 else None
         zone = str(self.pool.zone[places[0]])
         fee = self._prices.fee(kind, len(places), start_ns, end_ns)
         sold = Offering(
             id_of("cbo", self._token, "there already", len(self.blocks)),
-            kind, len(places), ultraserver, zone, start_ns, end_ns, fee,
+            kind, len(places), ultraserver.name if ultraserver else None, zone, start_ns, end_ns, fee,
         )  # fmt: skip  # in the fields' order
         block = self._bought(sold, tuple(places), created_ns)
         if payment is ExtensionState.PAYMENT_PENDING:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -20,27 +19,10 @@ from trnfleet.domain.reservations.rules import (
 from trnfleet.domain.schema import Model, Paths, Share
 from trnfleet.errors import nearest
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 Lead = Annotated[float, Field(ge=0.0, le=86_400.0, allow_inf_nan=False)]
 
-USD_PER_INSTANCE_H: Mapping[str, Decimal] = MappingProxyType(
-    {
-        # Offerings seen in one region on 2026-10-03: $858.26 for 24 h, and the same per chip.
-        "trn2.48xlarge": Decimal("35.76"),
-        "trn2.3xlarge": Decimal("2.235"),
-        # Assumed: the same per chip; an UltraServer is then $143.04.
-        "trn2u.48xlarge": Decimal("35.76"),
-        # Offerings of 2024.
-        "trn1.32xlarge": Decimal("15.49"),
-        # Assumed: a share of the above by chips, and the on-demand ratio of trn1n to trn1 (24.78 to 21.50).
-        "trn1.2xlarge": Decimal("0.97"),
-        "trn1n.32xlarge": Decimal("17.85"),
-    }
-)
-"""Price of an instance-hour in a block when nobody else wants it, in `TABLE_CURRENCY`."""
 TABLE_CURRENCY = "USD"
+"""Currency of the hardware catalogue's prices."""
 MOST_DAYS_AHEAD = 54
 """Whole days, from the first end of a day on, after which a fleet file's block may start: 8 weeks less what is left of the
 first day and the hour before it, so that a file is right whenever it is started."""
@@ -89,7 +71,10 @@ class Market(Model):
         own = self.prices.get(kind)
         if own is not None:
             return Decimal(own)
-        return USD_PER_INSTANCE_H.get(kind) if self.currency == TABLE_CURRENCY else None
+        if self.currency != TABLE_CURRENCY or kind not in INSTANCE_TYPES:
+            return None
+        # The shortest decimal of the float is the figure as it is written in the catalogue.
+        return Decimal(repr(INSTANCE_TYPES[kind].price_usd_per_h.value))
 
 
 class BlockEntry(Model):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, TypeVar
 
-from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
+from trnfleet.domain.hardware.catalogue import ultraserver_type_of
 from trnfleet.domain.reservations.blocks import ExtensionOffering, Offering
 from trnfleet.domain.reservations.ids import id_of
 from trnfleet.domain.reservations.rules import NS_PER_S, Refusal, Rule, utc
@@ -43,11 +43,12 @@ class OfferingStore:
         """Offer a block from now on."""
         kind, count = lot.kind.instance_type, lot.kind.instances
         fee = self._prices.fee(kind, count, lot.start_ns, lot.end_ns)
+        ultraserver = ultraserver_type_of(kind) if lot.kind.is_ultraserver else None
         offering = Offering(
             id_of("cbo", self._token, kind, count, lot.zone, lot.start_ns, lot.end_ns, str(fee)),
             kind,
             count,
-            TRN2_ULTRASERVER.name if lot.kind.is_ultraserver else None,
+            ultraserver.name if ultraserver else None,
             lot.zone,
             lot.start_ns,
             lot.end_ns,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
+from trnfleet.domain.hardware.catalogue import ULTRASERVER_TYPES, ultraserver_type_of
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.rules import MINUTE_NS, NS_PER_S, Refusal, Rule, utc, whole_minute_ns
 from trnfleet.errors import nearest
 
 if TYPE_CHECKING:
+    from trnfleet.domain.hardware.catalogue import UltraServerType
     from trnfleet.domain.reservations.pool import Pool
 
 
@@ -44,14 +45,14 @@ def offering_kind_of(request: SearchRequest, pool: Pool) -> OfferingKind:
     Raises:
         Refusal: nobody can be sold that.
     """
-    ultraserver = TRN2_ULTRASERVER
-    member = ultraserver.instance.name
     if request.ultraservers is not None:
         if request.ultraservers != 1:
             raise Refusal(
                 Rule.ONE_ULTRASERVER,
                 f"a block holds one UltraServer, not {request.ultraservers}; buy them one by one",
             )
+        ultraserver = _ultraserver_of(request, pool)
+        member = ultraserver.instance.name
         if request.instances not in {None, ultraserver.instances}:
             raise Refusal(
                 Rule.ULTRASERVER_ONLY,
@@ -69,7 +70,7 @@ def offering_kind_of(request: SearchRequest, pool: Pool) -> OfferingKind:
             Rule.INSTANCE_TYPE,
             f"name an instance type or ask for an UltraServer; {nearest('', _sold_alone(pool))}",
         )
-    if kind == member:
+    if ultraserver_type_of(kind) is not None:
         raise Refusal(Rule.ULTRASERVER_ONLY, f"{kind} is sold as an UltraServer only; ask for one of these")
     _check_type(kind, pool)
     count = 1 if request.instances is None else request.instances
@@ -168,7 +169,25 @@ def _no_span(request: SearchRequest, from_ns: int, latest_ns: int) -> Refusal:
 
 def _sold_alone(pool: Pool) -> list[str]:
     """Return the instance types that are sold by the instance."""
-    return [kind for kind in pool.types() if kind != TRN2_ULTRASERVER.instance.name]
+    return [kind for kind in pool.types() if ultraserver_type_of(kind) is None]
+
+
+def _ultraserver_of(request: SearchRequest, pool: Pool) -> UltraServerType:
+    """Return the UltraServer type of a request: by its instances' type, or else the pool's.
+
+    Raises:
+        Refusal: the pool has several.
+    """
+    named = None if request.instance_type is None else ultraserver_type_of(request.instance_type)
+    if named is not None:
+        return named
+    here = [each for each in ULTRASERVER_TYPES.values() if each.instance.name in pool.types()]
+    if len(here) > 1 and request.instance_type is None:
+        names = " or ".join(each.instance.name for each in here)
+        raise Refusal(
+            Rule.INSTANCE_TYPE, f"there are UltraServers of several types; name their instances: {names}"
+        )
+    return (here or list(ULTRASERVER_TYPES.values()))[0]
 
 
 def _check_type(kind: str, pool: Pool) -> None:

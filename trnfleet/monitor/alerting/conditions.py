@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF, Form, Scope
+from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF, LINKS_UP, Form, Scope
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.alerting.inputs import LEAST_PEERS
 from trnfleet.monitor.alerting.windows import CounterWindow, Feed, Past, Samples
@@ -278,9 +278,12 @@ class RowWatch:
         return flags.reshape(-1)
 
     def _has(self, readings: Readings, condition: Condition, part: slice | Rows) -> Flags:
-        names = FIGURES[self.rule.scope][str(condition.figure)].values
-        wanted = sum(1 << names.index(name) for name in condition.has)
-        codes = readings.bits(self.rule.scope, str(condition.figure), part)
+        figure = FIGURES[self.rule.scope][str(condition.figure)]
+        codes = readings.bits(self.rule.scope, figure.name, part)
+        if figure.name == LINKS_UP:
+            named: Flags = codes & readings.lane_bits(self.rule.scope, condition.has, part) != 0
+            return named
+        wanted = sum(1 << figure.values.index(name) for name in condition.has)
         flags: Flags = codes & np.array(wanted, codes.dtype) != 0
         return flags
 

@@ -11,14 +11,13 @@ import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.rules import Group
-from trnfleet.domain.alerts.signals import LANES, LEVEL_OF
+from trnfleet.domain.alerts.signals import LANES, LEVEL_OF, Scope
 from trnfleet.domain.layout import FLEET_NODE, Layout, Node
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.domain.alerts.signals import Scope
     from trnfleet.domain.alerts.status import Track
 
 _ROOM = 1 << 20
@@ -164,23 +163,30 @@ def row_name(scope: Scope, row: int, layout: Layout) -> str:
     """Return a target's address; links have their direction behind a colon, cores are segments."""
     if scope not in LANES:
         return layout.path(Node(LEVEL_OF[scope], row))
-    lanes = LANES[scope]
-    chip, lane = divmod(row, len(lanes))
-    mark = ":" if scope.value == "link" else "/"
-    return f"{layout.path(Node(Level.CHIP, chip))}{mark}{lanes[lane]}"
+    chip, lane = divmod(row, len(LANES[scope]))
+    mark = ":" if scope is Scope.LINK else "/"
+    return f"{layout.path(Node(Level.CHIP, chip))}{mark}{_lanes(scope, chip, layout)[lane]}"
 
 
 def find_row(scope: Scope, name: str, layout: Layout) -> int | None:
     """Return the row of a target's address; None where the layout has it not."""
     path, lane = name, ""
     if scope in LANES:
-        path, _, lane = name.rpartition(":" if scope.value == "link" else "/")
+        path, _, lane = name.rpartition(":" if scope is Scope.LINK else "/")
     node = layout.find(path) if path else FLEET_NODE
     if node is None or node.level is not LEVEL_OF[scope]:
         return None
     if scope not in LANES:
         return node.number
-    return node.number * len(LANES[scope]) + LANES[scope].index(lane) if lane in LANES[scope] else None
+    lanes = _lanes(scope, node.number, layout)
+    return node.number * len(LANES[scope]) + lanes.index(lane) if lane in lanes else None
+
+
+def _lanes(scope: Scope, chip: int, layout: Layout) -> tuple[str, ...]:
+    """Return the names of a chip's lanes."""
+    if scope is not Scope.LINK:
+        return LANES[scope]
+    return layout.lane_names_of(int(layout.instance_of_chip[chip]))
 
 
 def _chips(

@@ -13,7 +13,6 @@ import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.signals import LANES, LEVEL_OF, Scope
-from trnfleet.domain.hardware.topology import Z_MASK
 from trnfleet.domain.metrics import BY_NAME, Metric
 from trnfleet.domain.metrics import Scope as MetricScope
 from trnfleet.monitor.alerting.grouping import ultraserver_of
@@ -22,7 +21,7 @@ from trnfleet.monitor.store.events import Events
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -118,10 +117,8 @@ class Readings:
     @cached_property
     def expected_links(self) -> NDArray[np.uint8] | np.uint8:
         """Bits of `links_up` that a healthy chip has set: for every chip, or one mask where all are alike."""
-        masks = self.layout.links_mask
-        if len(masks) and (masks == masks[0]).all():
-            return np.uint8(masks[0])
-        return masks[self.layout.instance_of_chip]
+        uniform = self.layout.uniform_links_mask
+        return self.layout.chip_links_mask if uniform is None else np.uint8(uniform)
 
     @cached_property
     def ultraserver_of(self) -> NDArray[np.int64]:
@@ -179,6 +176,23 @@ class Readings:
             codes = self.store.columns[figure][rows]
             return np.where(codes == metric.top, 0, codes)
         return np.nan_to_num(self.rollups.value(figure, level)[rows]).astype(np.int64)
+
+    def lane_bits(self, scope: Scope, names: Collection[str], rows: Some) -> NDArray[np.uint8]:
+        """Return for each target the bits of the link lanes of some names; of levels above the chip by the first instance."""
+        layout, level = self.layout, LEVEL_OF[scope]
+        by_type = np.array(
+            [
+                sum(1 << lane for lane, name in enumerate(lanes) if name in names)
+                for lanes in layout.lane_names
+            ],
+            np.uint8,
+        )
+        of_instance = by_type[layout.instance_type]
+        if level is Level.CHIP:
+            return of_instance[layout.instance_of_chip[rows]]
+        firsts = layout.ultraserver_start[:-1] if level is Level.ULTRASERVER else slice(None)
+        bits: NDArray[np.uint8] = of_instance[firsts][rows]
+        return bits
 
     def job_median(self, figure: str, job: int) -> float:
         """Return the median of a figure over the live chips of a job; NaN for fewer than `LEAST_PEERS`."""
@@ -238,7 +252,7 @@ class Readings:
 
     def _links_down(self, level: Level, *, only_z: bool) -> NDArray[np.float64]:
         codes, expected = self.store.columns["links_up"], self.expected_links
-        wanted = expected & np.uint8(Z_MASK) if only_z else expected
+        wanted = expected & self.layout.between_mask if only_z else expected
         missing = np.where(self.live & (codes != BY_NAME["links_up"].top), wanted & ~codes, 0)
         starts = self.layout.chip_start
         if not len(self.layout.instances):

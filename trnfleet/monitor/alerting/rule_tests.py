@@ -17,7 +17,7 @@ from trnfleet.domain.alerts.rule_tests import code_of, expand_address
 from trnfleet.domain.alerts.series import Mark
 from trnfleet.domain.alerts.signals import LANES, Scope
 from trnfleet.domain.alerts.templates import summary
-from trnfleet.domain.layout import Layout
+from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.metrics import BY_NAME, JOB_FIGURES
 from trnfleet.domain.metrics import Scope as MetricScope
 from trnfleet.errors import ConfigError, nearest
@@ -141,9 +141,7 @@ class RuleTest:
         for rows in self._rows:
             self._due[rows.chips] = True
             if rows.figure == "link_up":
-                self._store.columns["links_up"][rows.chips] = layout.links_mask[
-                    layout.instance_of_chip[rows.chips]
-                ]
+                self._store.columns["links_up"][rows.chips] = layout.chip_links_mask[rows.chips]
 
     @property
     def alerts(self) -> Alerts:
@@ -296,7 +294,7 @@ class _Rows:
             chips += covered
             lane = -1
             if direction:
-                lane = LANES[Scope.LINK].index(direction)
+                lane = _link_lane(layout, node, direction)
             elif path.count("/") + 1 == Level.CORE:
                 core = path.rpartition("/")[2]
                 if core not in LANES[Scope.CORE]:
@@ -353,6 +351,18 @@ class _Rows:
                 raise ValueError(f"link_up {sample!r} is neither 0 nor 1")
             return int(sample == 1.0)
         return code_of(self.figure, sample)
+
+
+def _link_lane(layout: Layout, node: Node, name: str) -> int:
+    """Return the number of a link lane of a chip.
+
+    Raises:
+        ValueError: its type has no lane of that name.
+    """
+    names = layout.lane_names_of(int(layout.instance_of_chip[node.number]))
+    if name not in names:
+        raise ValueError(f"{layout.path(node)}:{name} is no link: {nearest(name, names)}")
+    return names.index(name)
 
 
 def play(case: Case, rules: Sequence[Rule], file: CaseFile) -> list[Difference]:

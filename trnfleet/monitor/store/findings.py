@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.hardware.topology import DIRECTIONS
+from trnfleet.domain.hardware.topology import MOST_LANES
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.domain.severity import Severity
@@ -231,19 +231,23 @@ def _uncorrected(store: Store, rollups: Rollups) -> _Found:
 
 def _links_down(store: Store, rollups: Rollups) -> _Found:
     layout, metric = store.layout, BY_NAME["links_up"]
-    codes, owner, expected = store.columns[metric.name], layout.instance_of_chip, layout.links_mask
+    codes, owner, expected = store.columns[metric.name], layout.instance_of_chip, layout.chip_links_mask
+    of_instance = layout.links_mask
     up = np.nan_to_num(rollups.value(metric.name, Level.INSTANCE), nan=metric.top).astype(np.int64)
 
     def text(chip: int) -> str:
-        down = int(expected[owner[chip]]) & ~int(codes[chip])
-        return "NeuronLink down: " + ", ".join(name for bit, name in enumerate(DIRECTIONS) if down >> bit & 1)
+        down = int(expected[chip]) & ~int(codes[chip])
+        names = layout.lane_names_of(int(owner[chip]))
+        return "NeuronLink down: " + ", ".join(name for bit, name in enumerate(names) if down >> bit & 1)
 
     def is_down(rows: Rows) -> NDArray[np.bool_]:
-        wanted = expected[owner[rows]]
+        wanted = expected[rows]
         missing: NDArray[np.bool_] = ((codes[rows] & wanted) != wanted) & (codes[rows] != metric.top)
         return missing
 
-    return _report(store, Severity.CRITICAL, (up & expected) != expected, is_down, text)
+    # A line's ends lack a link, so that the roll-up of its instance does not tell: its chips are looked at.
+    flagged = ((up & of_instance) != of_instance) | layout.has_uneven_links
+    return _report(store, Severity.CRITICAL, flagged, is_down, text)
 
 
 def _throttled(store: Store, rollups: Rollups) -> _Found:
@@ -264,13 +268,15 @@ def _uneven_links(store: Store) -> Slices[NDArray[np.bool_]]:
     layout, metric = store.layout, BY_NAME["link_tx_bytes_per_s"]
     codes = store.columns[metric.name]
     least = metric.code_of(SLOW_LINK_MIN_BYTES_PER_S)
-    instances = len(layout.instances)
-    uneven = np.zeros((instances, len(DIRECTIONS)), np.bool_)
+    instances, has_gaps = len(layout.instances), bool(layout.has_uneven_links.any())
+    uneven = np.zeros((instances, MOST_LANES), np.bool_)
     for first in range(0, instances, _INSTANCES_A_SLICE):
         last = min(instances, first + _INSTANCES_A_SLICE)
         starts = layout.chip_start[first : last + 1]
         offsets = (starts[:-1] - starts[0]).astype(np.intp)
         part = codes[int(starts[0]) : int(starts[-1])]
+        if has_gaps:
+            part = np.where(part == metric.top, 0, part)
         lowest, highest = np.minimum.reduceat(part, offsets), np.maximum.reduceat(part, offsets)
         # Only where the spread is that wide can a link be below its share of the mean.
         uneven[first:last] = (
@@ -286,14 +292,17 @@ def _links_slow(uneven: NDArray[np.bool_], store: Store, _rollups: Rollups) -> _
     codes, up = store.columns[metric.name], store.columns["links_up"]
     least = metric.code_of(SLOW_LINK_MIN_BYTES_PER_S)
     pairs = np.argwhere(uneven)
-    # Only instances of 16 chips have links, so the chips of each are a row of a table.
-    pairs = pairs[np.diff(layout.chip_start)[pairs[:, 0]] == 16]
+    sizes = np.diff(layout.chip_start)[pairs[:, 0]]
+    pairs, sizes = pairs[sizes > 1], sizes[sizes > 1]
     if not len(pairs):
         return _NONE
     lanes = pairs[:, 1][:, None]
-    rows = layout.chip_start[pairs[:, 0]][:, None] + np.arange(16)
+    # The chips of an instance are a row of a table; smaller ones repeat their last chip, which does not count again.
+    place = np.arange(int(sizes.max()))
+    rows = layout.chip_start[pairs[:, 0]][:, None] + np.minimum(place, sizes[:, None] - 1)
     part = codes[rows, lanes].astype(np.float64)
     usable = (part != metric.top) & (up[rows] >> lanes & 1 > 0) & (store.chip_state[rows] == Freshness.LIVE)
+    usable &= place < sizes[:, None]
     # While a tick's messages are still coming in, chips of the tick before would seem slow beside the others.
     times_ns = store.chip_ts_ns[rows]
     usable &= times_ns == times_ns.max(axis=1, keepdims=True)
@@ -301,13 +310,14 @@ def _links_slow(uneven: NDArray[np.bool_], store: Store, _rollups: Rollups) -> _
     slow_at = np.argwhere(usable & (mean >= least)[:, None] & (part < SLOW_LINK_SHARE * mean[:, None]))
     count = len(np.unique(rows[slow_at[:, 0], slow_at[:, 1]]))
     slow: dict[int, list[tuple[float, str]]] = {}
-    for pair, place in slow_at[: LIMIT * len(DIRECTIONS)].tolist():
+    for pair, place in slow_at[: LIMIT * MOST_LANES].tolist():
         share = float(part[pair, place] / mean[pair])
-        slow.setdefault(int(rows[pair, place]), []).append((share, DIRECTIONS[int(pairs[pair, 1])]))
+        names = layout.lane_names_of(int(pairs[pair, 0]))
+        slow.setdefault(int(rows[pair, place]), []).append((share, names[int(pairs[pair, 1])]))
     found: list[Finding] = []
     for chip, links in list(slow.items())[:LIMIT]:
-        names = ", ".join(name for _, name in links)
-        text = f"link {names} slow: {100 * min(links)[0]:.0f} %"
+        listed = ", ".join(name for _, name in links)
+        text = f"link {listed} slow: {100 * min(links)[0]:.0f} %"
         found.append(Finding(Severity.WARNING, layout.path(Node(Level.CHIP, chip)), text))
     return found, count
 

@@ -7,17 +7,18 @@ which inlet is warm and which rack is capped is an input of `hardware.thermal`.
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from trnfleet.domain.faults import Effect, FaultScope
-from trnfleet.domain.hardware import topology
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.sim.faults.incident import is_on_hardware
 from trnfleet.sim.faults.replicas import Replicas
-from trnfleet.sim.hardware.links import LANES, LinkPatches, Patches
+from trnfleet.sim.hardware.columns import LANES
+from trnfleet.sim.hardware.links import LinkPatches, Patches
 from trnfleet.sim.jobs.slowdown import Halt, Slowdowns
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ class FaultEffects:
             self._is_marked = True
             links_up, health = columns["links_up"], columns["health"]
             rows = self._marked
-            links_up[rows] = self._layout.links_mask[self._layout.instance_of_chip[rows]]
+            links_up[rows] = self._layout.chip_links_mask[rows]
             health[rows] = 0
             touched: set[int] = set()
             for incident in self._open:
@@ -222,7 +223,8 @@ class FaultEffects:
             left = OUT_PACE
         if incident.fault.effect is Effect.SPLIT:
             if incident.halt is not Halt.NONE:
-                self._replicas.slow_across(job, (incident.instances[:2], incident.instances[2:]), OUT_PACE)
+                for halves in itertools.combinations(incident.racks, 2):
+                    self._replicas.slow_across(job, halves, OUT_PACE)
             return
         if left < 1.0 and incident.fault.scope is FaultScope.LINK:
             self._replicas.slow_between(job, incident.rows, left)
@@ -243,7 +245,7 @@ def _mark(incident: Incident, links_up: NDArray[Any], health: NDArray[Any]) -> t
         return ()
     lost = [link for link in incident.links if link.capacity == 0]
     for link in lost:
-        bit = _HEALTH["link_intraserver" if link.direction < topology.Z_PREV else "link_interserver"]
+        bit = _HEALTH["link_interserver" if link.is_between else "link_intraserver"]
         for lane in link.lanes:
             row, direction = divmod(lane, LANES)
             links_up[row] &= 0xFF ^ (1 << direction)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import enum
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.faults import Count, Effect, Fault, FaultScope, Reaction, Recovery, Stages
-from trnfleet.domain.hardware.topology import Z_NEXT, Z_PREV
+from trnfleet.domain.hardware.topology import TopologyKind
 from trnfleet.sim.hardware.links import SlowLink
 from trnfleet.sim.jobs.slowdown import Halt
 
 if TYPE_CHECKING:
-    from trnfleet.domain.layout import Layout
+    from trnfleet.domain.layout import Layout, Node
     from trnfleet.domain.targets import Target
     from trnfleet.sim.placement import Placement
 
@@ -53,6 +54,8 @@ class Incident:
     stages: Stages
     """How long each step of its recovery takes."""
     links: tuple[SlowLink, ...] = ()
+    racks: tuple[tuple[int, ...], ...] = ()
+    """Instances of each rack of an UltraServer; empty for other targets."""
     is_open: bool = False
     """Whether its effects are there."""
     is_over: bool = False
@@ -132,6 +135,7 @@ def make_incident(
         is_logged: Whether it has events; as in the table if not given.
     """
     instances = _instances(layout, fault, target)
+    racks = _racks(layout, target.node) if fault.scope is FaultScope.ULTRASERVER else ()
     amount = fault.magnitude if magnitude is None else magnitude
     links: tuple[SlowLink, ...] = ()
     rows: tuple[int, ...] = ()
@@ -140,7 +144,7 @@ def make_incident(
         rows = tuple(sorted(set(links[0].rows)))
         instances = tuple(sorted({int(layout.instance_of_chip[row]) for row in rows}))
     elif fault.effect is Effect.SPLIT:
-        links = _between_racks(layout, placement, instances, amount)
+        links = _between_racks(layout, placement, racks, amount)
         rows = tuple(sorted({row for link in links for row in link.rows}))
     elif fault.scope is FaultScope.CHIP:
         rows = (target.node.number,)
@@ -163,9 +167,10 @@ def make_incident(
         path=layout.path(target.node),
         instances=instances,
         rows=rows,
-        jobs=_jobs(placement, fault, instances, links),
+        jobs=_jobs(placement, fault, instances, links, racks),
         stages=stages,
         links=links,
+        racks=racks,
     )
 
 
@@ -173,37 +178,67 @@ def _instances(layout: Layout, fault: Fault, target: Target) -> tuple[int, ...]:
     covered = layout.instance_range(target.node)
     if fault.scope is FaultScope.RACK:
         group = layout.parent(target.node)
-        if layout.is_standalone[group.number]:
-            return tuple(covered)
-        members = layout.instance_range(group)
-        # Racks hold the instances 0 and 1, and 2 and 3, of a ring (the driver's election of node ids).
-        first = members.start + (covered.start - members.start) // 2 * 2
-        return tuple(range(first, min(first + 2, members.stop)))
+        return next((rack for rack in _racks(layout, group) if covered.start in rack), tuple(covered))
     return tuple(covered)
 
 
+def _racks(layout: Layout, ultraserver: Node) -> tuple[tuple[int, ...], ...]:
+    """Return the instances of each rack of an UltraServer; none for a standalone segment."""
+    kind = layout.ultraserver_type(ultraserver.number)
+    if kind is None:
+        return ()
+    members = layout.instance_range(ultraserver)
+    return tuple(
+        tuple(instance for instance in members if kind.rack_of(instance - members.start) == rack)
+        for rack in range(len(kind.racks))
+    )
+
+
 def _jobs(
-    placement: Placement, fault: Fault, instances: tuple[int, ...], links: tuple[SlowLink, ...]
+    placement: Placement,
+    fault: Fault,
+    instances: tuple[int, ...],
+    links: tuple[SlowLink, ...],
+    racks: tuple[tuple[int, ...], ...],
 ) -> tuple[int, ...]:
     owners = [int(placement.job_of_instance[instance]) for instance in instances]
     if fault.scope is FaultScope.LINK:
         return (links[0].job,) if links[0].job >= 0 else ()
     if fault.effect is Effect.SPLIT:
         # Only a job on both sides needs the lost links.
-        return tuple(sorted({job for job in owners[:2] if job >= 0 and job in owners[2:]}))
+        sides = [{int(placement.job_of_instance[each]) for each in rack} for rack in racks]
+        shared = {job for one, other in itertools.combinations(sides, 2) for job in one & other}
+        return tuple(sorted(job for job in shared if job >= 0))
     return tuple(sorted({job for job in owners if job >= 0}))
 
 
 def _between_racks(
-    layout: Layout, placement: Placement, instances: tuple[int, ...], capacity: float
+    layout: Layout, placement: Placement, racks: tuple[tuple[int, ...], ...], capacity: float
 ) -> tuple[SlowLink, ...]:
-    """Return the Z links from instance 1 to 2 and from 3 to 0 of an UltraServer."""
-    found = []
-    for member, direction in ((1, Z_NEXT), (0, Z_PREV)):
-        first = int(layout.chip_start[instances[member]])
-        last = int(layout.chip_start[instances[member] + 1])
-        found += [SlowLink.of(layout, placement, chip, direction, capacity) for chip in range(first, last)]
-    return tuple(found)
+    """Return the links between the racks of an UltraServer; through switches, those of all racks but the first."""
+    members = list(itertools.chain.from_iterable(racks))
+    rack_of = {instance: number for number, rack in enumerate(racks) for instance in rack}
+    kind = layout.type_of(members[0])
+    if kind.between is None or len(racks) < 2:
+        return ()
+    between, inside = kind.between.resized(len(members)), len(kind.topology.lanes)
+    ends: list[tuple[int, int]] = []
+    seen: set[tuple[int, int]] = set()
+    for place, instance in enumerate(members):
+        for lane, end in enumerate(between.ends[place]):
+            if between.kind is TopologyKind.SWITCHED:
+                is_across, other = rack_of[instance] > 0, (place, lane)
+            else:
+                is_across = end is not None and rack_of[members[end.member]] != rack_of[instance]
+                other = (-1, -1) if end is None else (end.member, end.lane)
+            if is_across and (place, lane) not in seen:
+                seen.add(other)
+                ends.append((instance, inside + lane))
+    return tuple(
+        SlowLink.of(layout, placement, chip, lane, capacity)
+        for instance, lane in ends
+        for chip in range(int(layout.chip_start[instance]), int(layout.chip_start[instance + 1]))
+    )
 
 
 def is_on_hardware(incident: Incident, instance: int) -> bool:

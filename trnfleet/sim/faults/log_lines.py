@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from trnfleet.domain.address import parse_chip
 from trnfleet.domain.faults import FaultScope, Recovery
-from trnfleet.domain.hardware import topology
 from trnfleet.domain.severity import Severity
 from trnfleet.sim.events import SimEvent
 from trnfleet.sim.faults.incident import Step
@@ -103,9 +102,13 @@ class LogWriter:
                 f"hostname={instance.rpartition('/')[2]} nd-id={self._device(incident)} nc-id=0 "
                 f"serial-num={serial_number(self._rng, incident.path, generation)} action={fault.action}"
             )
-        direction = incident.target.direction
+        lane, first = incident.target.direction, incident.instances[0]
+        sides = [len(rack) for rack in incident.racks]
         return fault.log.format(
-            nd=self._device(incident), direction=topology.DIRECTIONS[direction] if direction >= 0 else ""
+            nd=self._device(incident),
+            direction=self._layout.lane_names_of(first)[lane] if lane >= 0 else "",
+            nodes=sum(sides),
+            split="+".join(map(str, sides)),
         )
 
     def _job(self, incident: Incident) -> str | None:

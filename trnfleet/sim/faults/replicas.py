@@ -29,7 +29,7 @@ class Replicas:
         self._placement = placement
         self._count = len(fleet.jobs)
         self._chips = {
-            number: job.chips_per_replica
+            number: job.replica_chips(int(placement.instance_chips[number]))
             for number, job in enumerate(fleet.jobs)
             if isinstance(job, Inference)
         }

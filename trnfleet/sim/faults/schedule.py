@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.faults import FAULTS, FaultScope, Recovery, check_use, find_fault
-from trnfleet.domain.fleet import Inference, chip_at, link_ends
-from trnfleet.domain.hardware import topology
+from trnfleet.domain.fleet import Inference, chip_at, find_lane
 from trnfleet.domain.layout import Layout, Node
-from trnfleet.domain.targets import Target, resolve
+from trnfleet.domain.targets import Target, lanes_of, resolve
 from trnfleet.errors import ConfigError, nearest
 from trnfleet.sim.faults.incident import Incident, make_incident
 from trnfleet.sim.faults.random_faults import RandomFaults
@@ -124,8 +123,10 @@ class FaultSchedule:
         if fault.scope is FaultScope.CHIP:
             return Target(chip)
         if fault.scope is FaultScope.LINK:
-            mask = int(layout.links_mask[instance.number])
-            ways = [way for way in map(topology.DIRECTIONS.index, fault.directions) if mask >> way & 1]
+            mask = int(layout.chip_links_mask[chip.number])
+            ways = [
+                lane for lane in lanes_of(layout.type_of(instance.number), fault.links) if mask >> lane & 1
+            ]
             return Target(chip, ways[drawn.word // layout.chips % len(ways)]) if ways else None
         if fault.scope is FaultScope.ULTRASERVER:
             group = layout.parent(instance)
@@ -208,9 +209,8 @@ def _from_fleet_file(layout: Layout, placement: Placement, fleet: FleetFile) -> 
     for number, link in enumerate(fleet.links):
         key = f"links[{number}]"
         chip = _chip(layout, f"{key}.chip", link.chip)
-        direction = topology.DIRECTIONS.index(link.direction)
         try:
-            link_ends(layout, chip, direction)
+            direction = find_lane(layout, chip, link.direction)
         except ValueError as error:
             raise ConfigError(f"{key}.direction = {link.direction!r}: {error}") from error
         links.append(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.sim.hardware.columns import LANES, cut, noisy, table, to_codes
+from trnfleet.sim.hardware.columns import LANES, cut, noise_chips, noisy, table, to_codes
 from trnfleet.sim.hardware.power import ChipHardware
 from trnfleet.sim.hardware.thermal import Cooling, chip_offsets_c
 from trnfleet.sim.jobs.activity import HBM_CEILING, LINK_CEILING
@@ -30,25 +30,23 @@ if TYPE_CHECKING:
     from trnfleet.sim.placement import Cohorts
     from trnfleet.sim.rng import LaneReader, Rng
 
-_UNIT_CHIPS = 16
-
-_NOISE: dict[str, tuple[Stream, int, type[np.uint8 | np.uint16]]] = {
-    "nc_util_pct": (Stream.NC_UTIL, 128, np.uint8),
-    "engine_util_pct": (Stream.ENGINE_UTIL, 64, np.uint8),
-    "tflops": (Stream.TFLOPS, 32, np.uint16),
-    "hbm_read_bytes_per_s": (Stream.HBM_READ, 32, np.uint16),
-    "hbm_write_bytes_per_s": (Stream.HBM_WRITE, 32, np.uint16),
-    "power_util_pct": (Stream.POWER, 32, np.uint16),
-    "link_tx_bytes_per_s": (Stream.LINK, 192, np.uint16),
+_NOISE: dict[str, tuple[Stream, type[np.uint8 | np.uint16]]] = {
+    "nc_util_pct": (Stream.NC_UTIL, np.uint8),
+    "engine_util_pct": (Stream.ENGINE_UTIL, np.uint8),
+    "tflops": (Stream.TFLOPS, np.uint16),
+    "hbm_read_bytes_per_s": (Stream.HBM_READ, np.uint16),
+    "hbm_write_bytes_per_s": (Stream.HBM_WRITE, np.uint16),
+    "power_util_pct": (Stream.POWER, np.uint16),
+    "link_tx_bytes_per_s": (Stream.LINK, np.uint16),
 }
-"""Metrics with noise of their own: stream, bytes an instance (16 chips), type of a lane."""
+"""Metrics with noise of their own: stream, and the type of a lane, which is the metric's on the wire."""
 
 
 class _Tables(NamedTuple):
     """Codes of every cohort; shape (cohorts, ...)."""
 
     noisy: dict[str, tuple[NDArray[Any], NDArray[Any]]]
-    """Base and mask of each metric with noise: lanes of 16 chips."""
+    """Base and mask of each metric with noise: lanes of an instance's chips."""
     executions: NDArray[np.uint64]
     hbm_used: NDArray[np.uint16]
     throttle: NDArray[np.uint8]
@@ -83,6 +81,7 @@ class ChipPhysics:
         self._rows = slice(int(layout.chip_start[own.start]), int(layout.chip_start[own.stop]))
         self._throttle = columns["throttle_pct"]
         self._chunks = list(cut(layout, columns, own))
+        self._noise_chips = noise_chips(layout)
         self._cooled = Cooling(layout, fleet.cooling)
         self._temperature_c = np.zeros(self._rows.stop - self._rows.start, np.float32)
         self._rest_c = chip_offsets_c(layout, rng, own) + np.float32(fleet.inlet_c)
@@ -134,7 +133,8 @@ class ChipPhysics:
         tables = self._tables(jobs, pace)
         first = self._own.start
         readers = {
-            name: self._rng.lanes(stream, tick, size, first) for name, (stream, size, _) in _NOISE.items()
+            name: self._rng.lanes(stream, tick, self._noise_chips * BY_NAME[name].bytes_per_row, first)
+            for name, (stream, _) in _NOISE.items()
         }
         approach = np.ones(len(self._layout.types)) if self._is_cold else self._cooled.approach(elapsed_s)
         edges = [chunk.rows.start * LANES for chunk in self._chunks] + [self._rows.stop * LANES]
@@ -145,6 +145,8 @@ class ChipPhysics:
                 noise = self._noisy(chunk, name, cohort, base, mask, readers[name])
                 if name == "hbm_write_bytes_per_s":
                     self._hbm_used(chunk, cohort, tables.hbm_used, noise)
+            if len(chunk.unlinked):
+                chunk.views["link_tx_bytes_per_s"][:, chunk.unlinked] = BY_NAME["link_tx_bytes_per_s"].top
             if begin < end:
                 _patch(chunk, patches, slice(begin, end))
             if chunk.gather is not None:
@@ -200,8 +202,8 @@ class ChipPhysics:
         highest = np.minimum(to_codes(metric, np.asarray(limit)), metric.top - 1)
         base, mask = noisy(to_codes(metric, values), highest, least=least)
         return (
-            table(metric, base, missing, fill=metric.top, copies=_UNIT_CHIPS),
-            table(metric, mask, missing, fill=0, copies=_UNIT_CHIPS),
+            table(metric, base, missing, fill=metric.top, copies=self._layout.most_chips),
+            table(metric, mask, missing, fill=0, copies=self._layout.most_chips),
         )
 
     def _noisy(
@@ -216,7 +218,7 @@ class ChipPhysics:
         """Write base + (noise & mask) into a column's rows; return the noise."""
         view = chunk.views[name]
         rows, width = view.shape
-        noise = reader.take(rows, _NOISE[name][2])[:, :width]
+        noise = reader.take(rows, _NOISE[name][1])[:, :width]
         bits = self._scratch[view.dtype][: rows * width].reshape(rows, width)
         np.take(base[:, :width], cohort, axis=0, out=view, mode="clip")
         np.take(mask[:, :width], cohort, axis=0, out=bits, mode="clip")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnfleet.domain.hardware import topology
+from trnfleet.domain.hardware.topology import MOST_LANES
 from trnfleet.domain.metrics import BY_NAME, Scope
 
 if TYPE_CHECKING:
@@ -19,16 +19,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from trnfleet.domain.hardware.catalogue import InstanceType
     from trnfleet.domain.layout import Layout
     from trnfleet.domain.metrics import Metric
 
     Columns = dict[str, NDArray[Any]]
 
 CHUNK_INSTANCES = 1_024
-"""Instances of 16 chips whose columns and noise fit a core's second-level cache: measured, see tests/bench."""
+"""Instances whose columns and noise fit a core's second-level cache: measured with 16 chips each, see tests/bench."""
 
-LANES = len(topology.DIRECTIONS)
-"""Link lanes of a chip."""
+LANES = MOST_LANES
+"""Link lanes of a chip in the per-link columns."""
+LEAST_NOISE_CHIPS = 16
+"""Chips for which an instance has random words at least. A part of the meaning of a seed: they follow from the instance's number,
+so that its chips' noise does not depend on the types of the others, unless one of these has more chips."""
 NOISE_SHIFT = 5
 """Noise is even over 1/32 to 1/16 of the value (plus or minus 1.6 to 3.1 %): assumed."""
 
@@ -49,6 +53,8 @@ class Chunk:
     """For each receiving lane of a group of instances, the sending lane; None where there are no links."""
     group: int
     """Instances of a group: an UltraServer's, or 1."""
+    unlinked: NDArray[np.intp]
+    """Lanes of an instance's chips that lack a link which the other chips have, as at the ends of a line."""
 
 
 def cut(layout: Layout, columns: Columns, own: range) -> Iterator[Chunk]:
@@ -66,37 +72,56 @@ def cut(layout: Layout, columns: Columns, own: range) -> Iterator[Chunk]:
     for begin, end in itertools.pairwise(edges):
         index = int(layout.instance_type[begin])
         kind = layout.types[index]
-        group = 4 if kind.z_links else 1
-        gather = None if kind.links_mask == 0 else gather_lanes(kind.grid, group)
-        for first in range(begin, end, CHUNK_INSTANCES):
-            last = min(first + CHUNK_INSTANCES, end)
+        group = 1 if kind.between is None else kind.between.members
+        gather = gather_lanes(kind) if kind.lanes else None
+        unlinked = _unlinked(kind)
+        step = CHUNK_INSTANCES // group * group
+        for first in range(begin, end, step):
+            last = min(first + step, end)
             rows = slice(int(layout.chip_start[first]), int(layout.chip_start[last]))
             views = {
                 name: column[rows].reshape(last - first, -1)
                 for name, column in columns.items()
                 if BY_NAME[name].scope is Scope.CHIP
             }
-            yield Chunk(slice(first, last), kind.chips, rows, index, views, gather, group)
+            yield Chunk(slice(first, last), kind.chips, rows, index, views, gather, group, unlinked)
 
 
-def gather_lanes(grid: topology.Grid, instances: int) -> NDArray[np.intp]:
-    """Return for each receiving lane of a group of instances the lane that sends to it.
+def noise_chips(layout: Layout) -> int:
+    """Return the chips for which every instance of a fleet has random words: whole blocks of the generator."""
+    return -(-max(layout.most_chips, 1) // LEAST_NOISE_CHIPS) * LEAST_NOISE_CHIPS
 
-    Lanes are (instance x chips + chip) x 6 + direction; a lane without a link stands for itself.
+
+def gather_lanes(kind: InstanceType) -> NDArray[np.intp]:
+    """Return for each receiving lane of an instance, or of an UltraServer's instances, the lane that sends to it.
+
+    Lanes are (instance x chips + chip) x `LANES` + lane; a lane without a link stands for itself.
     """
-    lanes = np.arange(instances * grid.chips * LANES, dtype=np.intp)
-    for instance in range(instances):
-        for chip in range(grid.chips):
-            row = instance * grid.chips + chip
-            for direction in range(topology.Z_PREV):
-                sender = instance * grid.chips + grid.neighbour(chip, direction)
-                lanes[row * LANES + direction] = sender * LANES + topology.OPPOSITE[direction]
-            if instances > 1:
-                for direction in (topology.Z_PREV, topology.Z_NEXT):
-                    other = topology.ring_neighbour(instance, direction, instances)
-                    sender = other * grid.chips + chip
-                    lanes[row * LANES + direction] = sender * LANES + topology.OPPOSITE[direction]
+    inside, between, chips = kind.topology, kind.between, kind.chips
+    instances = 1 if between is None else between.members
+    lanes = np.arange(instances * chips * LANES, dtype=np.intp)
+    for instance, chip in itertools.product(range(instances), range(chips)):
+        row = instance * chips + chip
+        for lane, end in enumerate(inside.ends[chip]):
+            if end is not None:
+                lanes[row * LANES + lane] = (instance * chips + end.member) * LANES + end.lane
+        for lane, end in enumerate(between.ends[instance] if between else (), len(inside.lanes)):
+            if end is not None:
+                lanes[row * LANES + lane] = (end.member * chips + chip) * LANES + len(inside.lanes) + end.lane
     return lanes
+
+
+def _unlinked(kind: InstanceType) -> NDArray[np.intp]:
+    every = (1 << len(kind.lanes)) - 1
+    return np.array(
+        [
+            chip * LANES + lane
+            for chip, mask in enumerate(kind.chip_masks)
+            for lane in range(LANES)
+            if (every & ~mask) >> lane & 1
+        ],
+        np.intp,
+    )
 
 
 def to_codes(metric: Metric, values: NDArray[np.float64]) -> NDArray[np.int64]:

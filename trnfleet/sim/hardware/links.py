@@ -1,4 +1,4 @@
-"""NeuronLinks that are slow or down: what their lanes, and those of the rings that they are part of, carry."""
+"""NeuronLinks that are slow or down: the traffic of their lanes, and of the rings that they are part of."""
 
 from __future__ import annotations
 
@@ -7,24 +7,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain.fleet import link_ends
-from trnfleet.domain.hardware import topology
+from trnfleet.domain.hardware.topology import LinkEnd
 from trnfleet.domain.metrics import BY_NAME
+from trnfleet.sim.hardware.columns import LANES
 from trnfleet.sim.jobs.activity import LINK_CEILING
 from trnfleet.sim.placement import IDLE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from trnfleet.domain.hardware.catalogue import InstanceType
     from trnfleet.domain.layout import Layout
     from trnfleet.sim.jobs.window import JobTick
     from trnfleet.sim.placement import Placement
-
-LANES = len(topology.DIRECTIONS)
-_AXES = ("columns", "columns", "rows", "rows", "z", "z")
-"""Column of the activity table for each direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,43 +33,55 @@ class SlowLink:
     chip: int
     """Row of the chip at its first end."""
     direction: int
-    """From there."""
+    """Link lane of that chip."""
+    axis: str
+    """Column of the activity table that its traffic follows."""
+    is_between: bool
+    """Whether it leads to another instance."""
     capacity: float
     """Share of its bandwidth that is left; 0 is down."""
-    lanes: tuple[int, int]
-    """Both ends as chip row x 6 + direction."""
+    lanes: tuple[int, ...]
+    """Its ends as chip row x `LANES` + lane: two, or one where a switch is at the other end."""
     companions: tuple[int, ...]
-    """The ends of the other links of its ring, which carry what it cannot."""
+    """The ends of the links that carry the rest of its traffic: the others of its ring, or the chip's other ports."""
 
     @staticmethod
     def of(layout: Layout, placement: Placement, chip: int, direction: int, capacity: float) -> SlowLink:
-        """Return the link that leaves a chip in a direction.
+        """Return the link at a lane of a chip.
 
         Raises:
             ValueError: the chip has no such link.
         """
-        near, far = link_ends(layout, chip, direction)
-        owners = [int(placement.job_of_instance[layout.instance_of_chip[row]]) for row in (near, far)]
-        job = owners[0] if owners[0] == owners[1] else IDLE
-        back = topology.OPPOSITE[direction]
-        ring = [near]
-        while (following := link_ends(layout, ring[-1], direction)[1]) != near:
-            ring.append(following)
-        lanes = (near * LANES + direction, far * LANES + back)
-        around = {row * LANES + way for row in ring for way in (direction, back)}
-        companions = tuple(sorted(around - set(lanes))) if job != IDLE else ()
-        return SlowLink(job, near, direction, capacity, lanes, companions)
+        instance = int(layout.instance_of_chip[chip])
+        kind = layout.type_of(instance)
+        if layout.link_end(chip, direction) is None:
+            raise ValueError(f"a {kind.name} has no link {direction} at chip {chip}")
+        ends, around = _ends(layout, kind, chip, direction)
+        owners = {int(placement.job_of_instance[layout.instance_of_chip[row]]) for row, _ in ends}
+        job = owners.pop() if len(owners) == 1 else IDLE
+        lanes = tuple(row * LANES + lane for row, lane in ends)
+        others = {row * LANES + lane for row, lane in around} - set(lanes)
+        return SlowLink(
+            job=job,
+            chip=chip,
+            direction=direction,
+            axis=kind.lanes[direction].axis,
+            is_between=kind.is_between(direction),
+            capacity=capacity,
+            lanes=lanes,
+            companions=tuple(sorted(others)) if job != IDLE else (),
+        )
 
     @property
-    def rows(self) -> tuple[int, int]:
-        """Chip rows of both ends."""
-        return self.lanes[0] // LANES, self.lanes[1] // LANES
+    def rows(self) -> tuple[int, ...]:
+        """Chip rows of its ends."""
+        return tuple(lane // LANES for lane in self.lanes)
 
     def carried(self, tick: JobTick) -> float:
         """Return what share of its part of a tick's traffic it can carry."""
         if self.capacity == 0 or self.job == IDLE:
             return 0.0 if self.capacity == 0 else 1.0
-        demand, time = tick.link_work(self.job, _AXES[self.direction])
+        demand, time = tick.link_work(self.job, self.axis)
         total = float(demand.sum())
         if total <= 0:
             return 1.0
@@ -83,7 +92,7 @@ class Patches(NamedTuple):
     """Lanes of single links that differ from their cohort's; sorted by lane."""
 
     lanes: NDArray[np.int64]
-    """Chip row x 6 + direction."""
+    """Chip row x `LANES` + lane."""
     factor: NDArray[np.float64]
     """What the cohort's traffic is multiplied by."""
     limit: NDArray[np.float64]
@@ -124,8 +133,32 @@ class LinkPatches:
         return Patches(self._lanes, factor, limit)
 
 
+def _ends(layout: Layout, kind: InstanceType, chip: int, lane: int) -> tuple[list[LinkEnd], list[LinkEnd]]:
+    """Return the ends of a link, and the ends of all links between which its traffic can be shared out."""
+    near = LinkEnd(chip, lane)
+    far = layout.neighbour(chip, lane)
+    if far is None:
+        inside = len(kind.topology.lanes)
+        ports = range(inside, len(kind.lanes)) if kind.is_between(lane) else range(inside)
+        return [near], [LinkEnd(chip, port) for port in ports]
+    end = layout.link_end(chip, lane)
+    back = lane if end is None else end.lane
+    rows = [chip, *_walk(layout, chip, lane)]
+    if layout.neighbour(rows[-1], lane) is None:
+        # A line is open at its ends: the rest of it lies the other way.
+        rows += _walk(layout, chip, back)
+    around = [LinkEnd(row, way) for row in rows for way in (lane, back)]
+    return [near, LinkEnd(far, back)], [each for each in around if layout.link_end(*each) is not None]
+
+
+def _walk(layout: Layout, chip: int, lane: int) -> Iterator[int]:
+    """Yield the chips that follow a chip along a lane, up to the end of the line or the chip itself."""
+    row = layout.neighbour(chip, lane)
+    while row is not None and row != chip:
+        yield row
+        row = layout.neighbour(row, lane)
+
+
 def _peak(layout: Layout, link: SlowLink) -> float:
-    chip = layout.type_of(int(layout.instance_of_chip[link.chip])).chip
-    if link.direction >= topology.Z_PREV and chip.z_link_bytes_per_s is not None:
-        return chip.z_link_bytes_per_s.value
-    return chip.link_bytes_per_s.value
+    figure = layout.type_of(int(layout.instance_of_chip[link.chip])).lane_bytes_per_s(link.direction)
+    return 0.0 if figure is None else figure.value

@@ -1,4 +1,4 @@
-"""What chips carry and what that draws: HBM and link traffic of every cohort, and the power that follows."""
+"""HBM and link traffic of every cohort, and the power that follows from it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain.hardware import topology
 from trnfleet.sim.hardware.columns import LANES
 from trnfleet.sim.jobs.activity import HBM_CEILING, QUANTITIES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from trnfleet.domain.hardware.catalogue import InstanceType
     from trnfleet.domain.layout import Layout
     from trnfleet.sim.jobs.window import JobTick
     from trnfleet.sim.placement import Cohorts
@@ -25,9 +25,6 @@ POWER_BACKGROUND = 0.02
 POWER_IDLE = 0.0008
 """Reading of an idle chip: 0.00 to 0.02 measured on inf2 and trn1 (sysfs power/utilization)."""
 
-_AXES = ("columns", "columns", "rows", "rows", "z", "z")
-"""Quantity that each direction's traffic follows."""
-
 
 class ChipLoad(NamedTuple):
     """What one chip of each cohort does; shape (cohorts, ...)."""
@@ -38,7 +35,7 @@ class ChipLoad(NamedTuple):
     """Bytes a second."""
     hbm_write: NDArray[np.float64]
     links: NDArray[np.float64]
-    """Bytes a second sent in each direction, 0 where there is no link."""
+    """Bytes a second sent on each link lane, 0 where there is no link."""
 
     def mean(self, name: str) -> NDArray[np.float64]:
         """Return one column of the activity."""
@@ -60,14 +57,17 @@ class ChipHardware:
         """Dense BF16."""
         self.hbm_bytes_per_s = of_chip("hbm_bytes_per_s")
         self.hbm_bytes = of_chip("hbm_bytes")
-        z_links = [each.chip.z_link_bytes_per_s for each in layout.types]
-        z_peak = np.array([link.value if link else 0.0 for link in z_links])[kind]
-        torus_peak = of_chip("link_bytes_per_s")
-        self.link_bytes_per_s = np.stack([torus_peak] * 4 + [z_peak] * 2, axis=1)
-        """Of each direction, each way."""
-        mask = np.array([each.links_mask for each in layout.types])[kind]
-        self.no_link: NDArray[np.bool_] = (mask[:, None] >> np.arange(LANES) & 1) == 0
-        """Whether a direction has no link."""
+        self.link_bytes_per_s = np.array([_lane_peaks(each) for each in layout.types])[kind]
+        """Of each link lane, each way; 0 where the type has no such lane."""
+        mask = np.array([(1 << len(each.lanes)) - 1 for each in layout.types])[kind]
+        lanes = np.arange(LANES)
+        self.no_link: NDArray[np.bool_] = (mask[:, None] >> lanes & 1) == 0
+        """Whether the type has no such lane."""
+        self._unused: NDArray[np.bool_] = (cohorts.used_lanes[:, None] >> lanes & 1) == 0
+        axes = [[QUANTITIES[lane.axis] for lane in each.lanes] for each in layout.types]
+        padded = [(each + [QUANTITIES["rows"]] * LANES)[:LANES] for each in axes]
+        self._axis = np.array(padded, np.intp)[kind]
+        """Quantity that each lane's traffic follows."""
         cores = np.array([each.chip.neuroncores for each in layout.types])
         self.neuroncores = cores[kind]
         self.background_w = of_chip("power_background_w")
@@ -85,17 +85,13 @@ class ChipHardware:
         """
         job = self._cohorts.job
         activity = jobs.average[job] * pace[:, None]
-        read_share, write_share, *axes = (
-            activity[:, QUANTITIES[name]] for name in ("hbm_read", "hbm_write", *_AXES)
-        )
+        read_share, write_share = activity[:, QUANTITIES["hbm_read"]], activity[:, QUANTITIES["hbm_write"]]
         peak = self.hbm_bytes_per_s
         limit = HBM_CEILING * peak
         read = np.minimum(read_share * peak + jobs.hbm_read_bytes_per_s[job] * pace, limit)
         write = np.minimum(write_share * peak, limit - read)
-        links = np.stack(axes, axis=1) * self.link_bytes_per_s
-        links[:, topology.Z_PREV] *= self._cohorts.z_prev
-        links[:, topology.Z_NEXT] *= self._cohorts.z_next
-        links[self.no_link] = 0.0
+        links = np.take_along_axis(activity, self._axis, axis=1) * self.link_bytes_per_s
+        links[self._unused] = 0.0
         return ChipLoad(activity, read, write, links)
 
     def power_share(self, load: ChipLoad) -> NDArray[np.float64]:
@@ -109,3 +105,8 @@ class ChipHardware:
         )
         share: NDArray[np.float64] = np.minimum(active / (1.0 - POWER_BACKGROUND) + POWER_IDLE, 1.0)
         return share
+
+
+def _lane_peaks(kind: InstanceType) -> list[float]:
+    figures = [kind.lane_bytes_per_s(lane) for lane in range(LANES)]
+    return [figure.value if figure else 0.0 for figure in figures]

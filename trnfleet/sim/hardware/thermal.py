@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain.hardware.power import Racks
+from trnfleet.domain.power import Racks
 from trnfleet.errors import ConfigError
-from trnfleet.sim.hardware.columns import CHUNK_INSTANCES
+from trnfleet.sim.hardware.columns import CHUNK_INSTANCES, noise_chips
 from trnfleet.sim.rng import Stream
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ PEAK_MEMORY_S = 300.0
 limit of a training job's compute phase outlasts its collectives."""
 OFFSET_C = 1.5
 """Fixed differences between chips (airflow, paste, sensor), plus or minus degC: assumed."""
-_UNIT_CHIPS = 16
 
 
 class Cooling:
@@ -55,13 +54,14 @@ class Cooling:
 
 
 def offset_lanes(layout: Layout, rng: Rng, own: range) -> NDArray[np.uint16]:
-    """Return the draws that chips' offsets come from: shape (instances of `own`, 16), lanes beyond its chips unused."""
+    """Return the draws that chips' offsets come from: shape (instances of `own`, lanes), those beyond its chips unused."""
+    most = noise_chips(layout)
     if not own:
-        return np.zeros((0, _UNIT_CHIPS), np.uint16)
-    reader = rng.lanes(Stream.THERMAL_OFFSET, 0, _UNIT_CHIPS * 2, own.start)
+        return np.zeros((0, most), np.uint16)
+    reader = rng.lanes(Stream.THERMAL_OFFSET, 0, most * 2, own.start)
     lanes: NDArray[np.uint16] = reader.take(len(own), np.uint16)
     chips = np.diff(layout.chip_start[own.start : own.stop + 1])
-    lanes[np.arange(_UNIT_CHIPS) >= chips[:, None]] = 0
+    lanes[np.arange(most) >= chips[:, None]] = 0
     return lanes
 
 
@@ -72,7 +72,7 @@ def chip_offsets_c(layout: Layout, rng: Rng, own: range) -> NDArray[np.float32]:
     """
     chips = np.diff(layout.chip_start[own.start : own.stop + 1])
     lanes = offset_lanes(layout, rng, own)
-    return _degrees(lanes[np.arange(_UNIT_CHIPS) < chips[:, None]])
+    return _degrees(lanes[np.arange(lanes.shape[1]) < chips[:, None]])
 
 
 def most_offset_c(layout: Layout, rng: Rng) -> NDArray[np.float64]:

@@ -85,6 +85,7 @@ class InferenceJobs:
         chips: NDArray[np.int64],
         chip_types: Sequence[ChipType],
         rng: Rng,
+        replica_chips: Sequence[int],
     ) -> None:
         """Check what the file says against the hardware.
 
@@ -94,12 +95,13 @@ class InferenceJobs:
             chips: How many chips each runs on.
             chip_types: The chip that each runs on (the smallest, where they differ).
             rng: The run's randomness.
+            replica_chips: Chips of a replica of each.
 
         Raises:
             ConfigError: replicas do not fill the chips, a model does not fit, or a time per token is impossible.
         """
-        for job, count, kind in zip(jobs, chips, chip_types, strict=True):
-            _check(job, int(count), kind)
+        for job, count, kind, size in zip(jobs, chips, chip_types, replica_chips, strict=True):
+            _check(job, int(count), kind, size)
 
         def column(name: str) -> NDArray[np.float64]:
             return np.array([getattr(job, name) for job in jobs], np.float64)
@@ -114,7 +116,7 @@ class InferenceJobs:
             column("load_swing"),
             column("peak_hour_utc"),
         )
-        self._chips_per_replica = column("chips_per_replica")
+        self._chips_per_replica = np.array(replica_chips, np.float64)
         self.replicas = chips / self._chips_per_replica
         peak = np.array([kind.hbm_bytes_per_s.value for kind in chip_types], np.float64)
         self._most_bytes_per_s = HBM_CEILING * peak * self._chips_per_replica
@@ -241,16 +243,16 @@ def _covered(peak: Peak, middle_s: float, time_of_day_s: float, elapsed_s: float
     return float(0.0 <= (since_s if peak.at_s is not None else since_s % _DAY_S) < peak.for_s)
 
 
-def _check(job: Inference, chips: int, kind: ChipType) -> None:
+def _check(job: Inference, chips: int, kind: ChipType, size: int) -> None:
     key = f"jobs.{job.name}"
-    if chips % job.chips_per_replica:
+    if chips % size:
         raise ConfigError(
-            f"{key}.chips_per_replica = {job.chips_per_replica}: its {chips} chips are not a whole number of replicas"
+            f"{key}.chips_per_replica = {size}: its {chips} chips are not a whole number of replicas"
         )
-    room = kind.hbm_bytes.value * job.chips_per_replica
+    room = kind.hbm_bytes.value * size
     if job.model_bytes > room:
         raise ConfigError(
-            f"{key}.model_bytes = {job.model_bytes:g}: the HBM of {job.chips_per_replica} {kind.title} chips holds "
+            f"{key}.model_bytes = {job.model_bytes:g}: the HBM of {size} {kind.title} chips holds "
             f"{room:g} bytes"
         )
     kv_bytes = (job.kv_bytes_per_token or 0.0) * job.context_tokens * job.max_batch
@@ -260,9 +262,9 @@ def _check(job: Inference, chips: int, kind: ChipType) -> None:
             f"{kv_bytes:.3g} bytes, does not fit beside {job.model_bytes:g} bytes of weights; there is room for "
             f"{int((room - job.model_bytes) / (kv_bytes / job.max_batch))}"
         )
-    fastest = job.model_bytes / (HBM_CEILING * kind.hbm_bytes_per_s.value * job.chips_per_replica)
+    fastest = job.model_bytes / (HBM_CEILING * kind.hbm_bytes_per_s.value * size)
     if job.tpot_s < fastest:
         raise ConfigError(
             f"{key}.tpot_s = {job.tpot_s:g}: reading {job.model_bytes:g} bytes at {HBM_CEILING:.0%} of the HBM bandwidth "
-            f"of {job.chips_per_replica} {kind.title} chips takes {fastest:.3g} s"
+            f"of {size} {kind.title} chips takes {fastest:.3g} s"
         )

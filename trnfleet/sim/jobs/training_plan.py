@@ -1,6 +1,6 @@
-"""What a training step consists of: times of its phases and their traffic, from a job's shares or from its parallelism.
+"""The plan of a training step: times of its phases and their traffic, from a job's shares or from its parallelism.
 
-Owns the arithmetic of tensor, pipeline and data parallelism on a torus of chips; each figure follows from the model's
+Owns the arithmetic of tensor, pipeline and data parallelism on the chips of a topology; each figure follows from the model's
 size, the tokens of a step and the hardware's bandwidths. It runs once, before the first tick.
 """
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.fleet import FineTuning, Training
     from trnfleet.domain.hardware.catalogue import ChipType
+    from trnfleet.domain.hardware.topology import Topology
 
 ALL_REDUCES_PER_LAYER = 4
 """All-reduces of activations in a layer, forward and backward: published (Megatron-LM, arXiv 1909.08053)."""
@@ -40,18 +41,35 @@ _TRAFFIC = [QUANTITIES[name] for name in ("rows", "columns", "z", "efa")]
 
 @dataclass(frozen=True, slots=True)
 class JobSite:
-    """Where a job runs."""
+    """The hardware of a job."""
 
     chips: int
     kind: ChipType
+    """Its chip; where types differ, the one with the least HBM bandwidth."""
+    topology: Topology
+    """NeuronLinks of its first instance."""
     domain_chips: int
-    """Chips that NeuronLink joins: 64 in an UltraServer, 16 in an instance."""
+    """Chips that NeuronLink joins: those of an UltraServer, or of an instance."""
     efa_bytes_per_s: float
     """A chip's part of its instance's EFA bandwidth, each way."""
     spans: bool
     """Whether the job reaches over more than one such domain."""
     latency_s: float
     """From one host to another."""
+
+    @property
+    def instance_chips(self) -> int:
+        """Chips of an instance."""
+        return self.topology.members
+
+    @property
+    def ring_axis(self) -> str:
+        """Axis of the lanes that collectives over an instance use: its columns, where it has such lanes."""
+        return "columns" if self.lanes("columns") else "rows"
+
+    def lanes(self, axis: str) -> int:
+        """Return how many lanes of a chip lie along an axis."""
+        return sum(lane.axis == axis for lane in self.topology.lanes)
 
 
 class StepPlan(NamedTuple):
@@ -102,11 +120,17 @@ class _ModelSharding:
 
     def __init__(self, job: Training | FineTuning, site: JobSite, parameters: float) -> None:
         self.job, self.site, self.parameters = job, site, parameters
-        self.group = job.tensor_parallel * job.pipeline_parallel
+        self.tensor = job.tensor_parallel or site.instance_chips
+        if site.instance_chips % self.tensor and self.tensor % site.instance_chips:
+            raise ConfigError(
+                f"jobs.{job.name}.tensor_parallel = {self.tensor}: choose {_divisors(site.instance_chips)}, which the "
+                f"{site.instance_chips} chips of an instance divide into"
+            )
+        self.group = self.tensor * job.pipeline_parallel
         if site.chips % self.group:
             raise ConfigError(
                 f"jobs.{job.name}.pipeline_parallel = {job.pipeline_parallel}: with tensor_parallel = "
-                f"{job.tensor_parallel} a replica has {self.group} chips, and {site.chips} chips are not a whole number "
+                f"{self.tensor} a replica has {self.group} chips, and {site.chips} chips are not a whole number "
                 "of them"
             )
         self.replicas = site.chips // self.group
@@ -178,28 +202,27 @@ class _ModelSharding:
         row = activity[Phase.COMPUTE]
         torus = site.kind.link_bytes_per_s.value
         z_peak = site.kind.z_link_bytes_per_s.value if site.kind.z_link_bytes_per_s else torus
-        tensor, tokens = job.tensor_parallel, job.tokens_per_step / self.replicas
+        tensor, tokens = self.tensor, job.tokens_per_step / self.replicas
         layer_bytes = 2.0 * tokens * job.hidden
         reduced = ALL_REDUCES_PER_LAYER * job.layers / job.pipeline_parallel * layer_bytes
         sent = reduced * 2.0 * (tensor - 1) / tensor
-        # A row's two links carry up to four chips; a wider group uses rows and columns alike.
-        links = 2.0 if tensor <= 4 else 4.0
+        # The lanes of a row carry a group that fits in it; a wider one uses rows and columns alike.
+        is_wide = tensor > site.topology.shape[1] and site.lanes("columns") > 0
+        links = (site.lanes("rows") or 2.0) + (site.lanes("columns") if is_wide else 0.0)
         share = sent / (links * torus * compute_s)
-        columns = share if tensor > 4 else 0.0
+        passed = {"rows": share, "columns": share if is_wide else 0.0, "z": 0.0, "efa": 0.0}
         # Boundaries of stages: activations forward and gradients back, one link each.
         border = layer_bytes / tensor if job.pipeline_parallel > 1 else 0.0
-        z = efa = 0.0
-        if self.group <= 16:
-            columns += border / (torus * compute_s)
+        if self.group <= site.instance_chips:
+            passed[site.ring_axis] += border / (torus * compute_s)
         else:
             stages = site.domain_chips // max(tensor, 1)
             crossing = (
                 1.0 if stages <= 1 else (job.pipeline_parallel - 1) // stages / (job.pipeline_parallel - 1)
             )
-            z = (1.0 - crossing) * border / (z_peak * compute_s)
-            efa = crossing * border / (site.efa_bytes_per_s * compute_s)
+            passed["z"] = (1.0 - crossing) * border / (z_peak * compute_s)
+            passed["efa"] = crossing * border / (site.efa_bytes_per_s * compute_s)
         limits = {"rows": LINK_CEILING, "columns": LINK_CEILING, "z": LINK_CEILING, "efa": EFA_CEILING}
-        passed = {"rows": share, "columns": columns, "z": z, "efa": efa}
         for (name, alone), beside in zip(passed.items(), hidden.tolist(), strict=True):
             value = alone + beside
             if value > limits[name]:
@@ -217,7 +240,7 @@ class _ModelSharding:
         site = self.site
         gradient = 2.0 * self.parameters / self.group
         torus = site.kind.link_bytes_per_s.value * LINK_CEILING
-        instance = max(1, min(16, site.chips) // self.group)
+        instance = max(1, min(site.instance_chips, site.chips) // self.group)
         domain = max(1, min(site.domain_chips, site.chips) // self.group)
         rings = [(instance, gradient, torus)]
         if site.kind.z_link_bytes_per_s:
@@ -234,14 +257,20 @@ class _ModelSharding:
         )
         total_s = sum(parts_s) + between_s
         row = activity[Phase.COLLECTIVE]
+        row[QUANTITIES["rows"]] = row[QUANTITIES["columns"]] = 0.0
         for name, part_s, ceiling in (
-            ("columns", parts_s[0], LINK_CEILING),
+            (site.ring_axis, parts_s[0], LINK_CEILING),
             ("z", parts_s[1] if len(parts_s) > 1 else 0.0, LINK_CEILING),
             ("efa", between_s, EFA_CEILING),
         ):
             row[QUANTITIES[name]] = ceiling * part_s / total_s if total_s > 0 else 0.0
-        row[QUANTITIES["rows"]] = 0.0
         return total_s
+
+
+def _divisors(chips: int) -> str:
+    """Return the numbers that a number of chips divides into, as a choice."""
+    *some, last = [str(each) for each in range(1, chips + 1) if chips % each == 0]
+    return f"{', '.join(some)} or {last}" if some else last
 
 
 def _ring_s(ranks: int, size_bytes: float, bytes_per_s: float, hop_s: float) -> float:

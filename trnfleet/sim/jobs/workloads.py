@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.fleet import expand
-from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
+from trnfleet.domain.hardware.catalogue import ultraserver_type_of
 from trnfleet.domain.jobs import JOB_STATES, Reserved, Traced
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import JOB_FIGURES
@@ -108,8 +108,12 @@ class Workloads:
         ]
         self._steps = TrainingJobs(training, plans, self._training, rng)
         kinds = [placement.chip_types[number] for number in self._inference.tolist()]
+        replica_chips = [
+            job.replica_chips(int(placement.instance_chips[number]))
+            for job, number in zip(inference, self._inference.tolist(), strict=True)
+        ]
         self._serving = InferenceJobs(
-            inference, self._inference, placement.chips[self._inference], kinds, rng
+            inference, self._inference, placement.chips[self._inference], kinds, rng, replica_chips
         )
         self._traced = [
             (number, job, _trace_of(job, traces))
@@ -412,11 +416,13 @@ def _sites(fleet: FleetFile, layout: Layout, placement: Placement) -> list[JobSi
     for number in range(len(fleet.jobs)):
         instance = of_job[number]
         kind = layout.type_of(instance)
+        ultraserver = ultraserver_type_of(kind.name)
         sites.append(
             JobSite(
                 chips=int(placement.chips[number]),
                 kind=placement.chip_types[number],
-                domain_chips=kind.chips * (TRN2_ULTRASERVER.instances if kind.z_links else 1),
+                topology=kind.topology,
+                domain_chips=kind.chips if ultraserver is None else ultraserver.chips,
                 efa_bytes_per_s=kind.efa_bytes_per_s.value / kind.chips,
                 spans=bool(placement.spans[number]),
                 latency_s=latency_s[layout.instances[instance].partition("/")[0]],

@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.hardware import topology
-from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
-from trnfleet.domain.hardware.topology import DIRECTIONS, ring_neighbour
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, HEALTH_BITS, METRICS, Kind, Metric, Origin, Scope
 from trnfleet.monitor.store.store import Freshness
@@ -42,7 +39,7 @@ class LinkFacts(NamedTuple):
     peak_bytes_per_s: float
     """Each way."""
     neighbour: str
-    """Address of the chip at the other end; empty where there is no link."""
+    """Address of the chip at the other end; empty where there is no link, or a switch."""
 
 
 class Provenance(NamedTuple):
@@ -186,33 +183,29 @@ CHARTED = (
 
 
 def neighbour(layout: Layout, chip: int, lane: int) -> int | None:
-    """Return the chip row at the other end of a link; None where the chip has no such link."""
+    """Return the chip row at the other end of a link; None where there is none, or a switch."""
     instance = int(layout.instance_of_chip[chip])
     kind = layout.type_of(instance)
-    if not kind.links_mask >> lane & 1:
-        return None
-    first = int(layout.chip_start[instance])
-    if lane < topology.Z_PREV:
-        return first + kind.grid.neighbour(chip - first, lane)
-    members = layout.children(layout.parent(Node(Level.INSTANCE, instance)))
-    if len(members) != TRN2_ULTRASERVER.instances:
-        # Places in the ring follow from the names' order, which says nothing while some are not described.
-        return None
-    other = members.start + ring_neighbour(instance - members.start, lane, len(members))
-    return int(layout.chip_start[other]) + chip - first
+    if kind.is_between(lane):
+        members = layout.children(layout.parent(Node(Level.INSTANCE, instance)))
+        if kind.between is None or len(members) != kind.between.members:
+            # Places in the UltraServer follow from the names' order, which is not known while some are not described.
+            return None
+    return layout.neighbour(chip, lane)
 
 
 def _links(layout: Layout, chip: int, values: dict[str, NDArray[np.float64]]) -> tuple[LinkFacts, ...]:
-    kind = layout.type_of(int(layout.instance_of_chip[chip]))
+    instance = int(layout.instance_of_chip[chip])
+    kind, there = layout.type_of(instance), int(layout.chip_links_mask[chip])
     mask = values["links_up"][0]
     facts: list[LinkFacts] = []
-    for lane, direction in enumerate(DIRECTIONS):
-        figure = kind.chip.link_bytes_per_s if lane < topology.Z_PREV else kind.chip.z_link_bytes_per_s
+    for lane, name in enumerate(layout.lane_names_of(instance)):
+        figure = kind.lane_bytes_per_s(lane)
         other = neighbour(layout, chip, lane)
         facts.append(
             LinkFacts(
-                direction=direction,
-                exists=bool(kind.links_mask >> lane & 1),
+                direction=name,
+                exists=bool(there >> lane & 1),
                 up=None if np.isnan(mask) else bool(int(mask) >> lane & 1),
                 tx_bytes_per_s=float(values["link_tx_bytes_per_s"][lane]),
                 rx_bytes_per_s=float(values["link_rx_bytes_per_s"][lane]),

@@ -8,8 +8,8 @@ import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 
 from trnfleet.cli.commands.status import EVENTS_TOLD, facts, text
-from trnfleet.domain.hardware.power import PUE
 from trnfleet.domain.metrics import JOB_FIGURES
+from trnfleet.domain.power import PUE
 
 
 def fed() -> Feed:

@@ -25,7 +25,7 @@ def test_trn2_instance_totals() -> None:
 
 def test_ultraserver_totals() -> None:
     """Four trn2u.48xlarge add up to the published totals of a Trn2 UltraServer."""
-    got = totals({"trn2u.48xlarge": 4}, ultraservers=1)
+    got = totals({"trn2u.48xlarge": 4}, ultraservers={"u-trn2x64": 1})
     assert got.chips == 64
     assert got.neuroncores == 512
     assert got.hbm_bytes == 6 * 2**40
@@ -88,5 +88,5 @@ def test_liquid_takes_more_heat_from_a_chip_than_air(chip: catalogue.ChipType) -
 
 def test_trainium2_draws_about_500_w() -> None:
     """SemiAnalysis estimates about 500 W a Trainium2 chip: 64 of them are 32 kW an UltraServer."""
-    got = totals({"trn2u.48xlarge": 4}, ultraservers=1)
+    got = totals({"trn2u.48xlarge": 4}, ultraservers={"u-trn2x64": 1})
     assert got.chip_power_max_w == pytest.approx(32_000)

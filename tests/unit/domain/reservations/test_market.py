@@ -9,7 +9,7 @@ from support.sim.capacity_account import NOW_NS, SECOND_NS, TRN1, TRN2, TRN2U, a
 from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
-from trnfleet.domain.reservations.market import BUSY_SURCHARGE, USD_PER_INSTANCE_H, Market
+from trnfleet.domain.reservations.market import BUSY_SURCHARGE, Market
 from trnfleet.domain.reservations.money import Money
 from trnfleet.domain.reservations.search_request import SearchRequest
 from trnfleet.errors import ConfigError
@@ -34,8 +34,12 @@ def fee(ledger: Ledger, search_request: SearchRequest) -> str:
 
 
 def test_every_instance_type_has_a_price() -> None:
-    """The table has a price for all types that a fleet may have, and for none besides."""
-    assert set(USD_PER_INSTANCE_H) == set(INSTANCE_TYPES)
+    """The catalogue has a price for all types, whose decimal is the one that is written there."""
+    prices = {kind: Market().price_per_h(kind) for kind in INSTANCE_TYPES}
+    assert all(price is not None and price > 0 for price in prices.values())
+    assert prices[TRN2U] == prices[TRN2] == Decimal("35.76")
+    assert prices["trn2.3xlarge"] == Decimal("2.235")
+    assert Market().price_per_h("trn9.48xlarge") is None
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.sim.small_fleet import IDLE, SERVE, SLOWDOWNS, TRAIN, SmallFleet
 
-from trnfleet.domain.faults import FAULTS, Effect, Fault, FaultScope
+from trnfleet.domain.faults import FAULTS, Effect, Fault, FaultScope, Links
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.sim.faults.effects import DETOUR_PACE
 from trnfleet.sim.jobs.slowdown import Halt
@@ -215,9 +215,10 @@ def test_a_silent_agent_tells_nothing_and_stops_nothing() -> None:
 )
 def test_every_effect_has_one(fault: Fault) -> None:
     """An effect of the table that no row here carries out would be a fault that does nothing."""
+    lane = "z_prev" if fault.links is Links.BETWEEN_INSTANCES else "north"
     targets = {
         FaultScope.CHIP: CHIP,
-        FaultScope.LINK: f"{CHIP}:{fault.directions[0]}",
+        FaultScope.LINK: f"{CHIP}:{lane}",
         FaultScope.CLUSTER: "c",
         FaultScope.ULTRASERVER: TRAIN,
     }

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from trnfleet.domain.faults import FAULTS, FaultScope, Reaction, Recovery
+from trnfleet.domain.faults import FAULTS, FaultScope, Links, Reaction, Recovery
 from trnfleet.domain.jobs import JOB_STATES
 
 if TYPE_CHECKING:
@@ -41,9 +41,10 @@ def engine(make_incident: Callable[[], Engine]) -> Engine:
 
 def target_of(name: str, instance: str) -> str:
     fault = FAULTS[name]
+    lane = "z_prev" if fault.links is Links.BETWEEN_INSTANCES else "north"
     return {
         FaultScope.CHIP: f"{instance}/chip05",
-        FaultScope.LINK: f"{instance}/chip05:{fault.directions[0]}",
+        FaultScope.LINK: f"{instance}/chip05:{lane}",
         FaultScope.INSTANCE: instance,
         FaultScope.RACK: instance,
         FaultScope.ULTRASERVER: instance.rpartition("/")[0],

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.sim.small_fleet import IDLE, SERVE, TRAIN, SmallFleet
 
-from trnfleet.domain.faults import FAULTS, FaultScope, Reaction, Recovery
+from trnfleet.domain.faults import FAULTS, FaultScope, Links, Reaction, Recovery
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.wire.limits import DEFAULT_LIMITS
 
@@ -23,9 +23,10 @@ PLACES = (TRAIN, SERVE)
 def target_of(name: str, ultraserver: str = TRAIN, place: int = 2) -> str:
     """Return something in an UltraServer that a fault can hit."""
     instance = f"{ultraserver}/trn2u-{ultraserver[-4:]}-{place}"
+    lane = "z_prev" if FAULTS[name].links is Links.BETWEEN_INSTANCES else "north"
     return {
         FaultScope.CHIP: f"{instance}/chip05",
-        FaultScope.LINK: f"{instance}/chip05:{FAULTS[name].directions[0]}",
+        FaultScope.LINK: f"{instance}/chip05:{lane}",
         FaultScope.INSTANCE: instance,
         FaultScope.RACK: instance,
         FaultScope.ULTRASERVER: ultraserver,

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from support.sim.chips import Chips, make_fleet
 
-from trnfleet.domain.hardware import topology
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.sim.hardware.columns import CHUNK_INSTANCES, cut, gather_lanes, noisy, table, to_codes
 
 
 def test_gathering_is_its_own_inverse() -> None:
     """The sender of a lane's sender is the lane itself: a link has two ends."""
-    for grid, group in ((topology.TORUS_4X4, 1), (topology.TORUS_4X4, 4), (topology.SINGLE, 1)):
-        lanes = gather_lanes(grid, group)
+    for kind in INSTANCE_TYPES.values():
+        lanes = gather_lanes(kind)
         assert np.array_equal(lanes[lanes], np.arange(len(lanes)))
 
 

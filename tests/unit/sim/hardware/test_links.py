@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from support.sim.small_fleet import IDLE, SERVE, TRAIN, SmallFleet
 
-from trnfleet.domain.hardware import topology
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.sim.hardware.links import LANES, LinkPatches, SlowLink
+from trnfleet.sim.hardware.columns import LANES
+from trnfleet.sim.hardware.links import LinkPatches, SlowLink
 from trnfleet.sim.jobs.activity import LINK_CEILING
 from trnfleet.sim.placement import IDLE as NO_JOB
 
@@ -45,15 +45,16 @@ def test_a_link_is_the_same_from_both_ends(direction: int) -> None:
     """Its two lanes are each other's opposite, and its ring has four chips with two lanes each."""
     near = link(CHIP, direction)
     row, other = near.rows
-    far = SlowLink.of(
-        TROUBLE.layout, TROUBLE.placement, other, topology.OPPOSITE[direction], near.capacity
-    )  # fmt: skip
+    end = TROUBLE.layout.link_end(row, direction)
+    assert end is not None
+    assert end.member == other
+    far = SlowLink.of(TROUBLE.layout, TROUBLE.placement, other, end.lane, near.capacity)
     assert sorted(near.lanes) == sorted(far.lanes)
     assert near.companions == far.companions
-    assert near.lanes == (row * LANES + direction, other * LANES + topology.OPPOSITE[direction])
+    assert near.lanes == (row * LANES + direction, other * LANES + end.lane)
     assert len(near.companions) == 4 * 2 - 2
     assert len({lane // LANES for lane in (*near.lanes, *near.companions)}) == 4
-    assert {lane % LANES for lane in near.companions} == {direction, topology.OPPOSITE[direction]}
+    assert {lane % LANES for lane in near.companions} == {direction, end.lane}
 
 
 def test_a_z_links_ring_goes_through_all_instances() -> None:

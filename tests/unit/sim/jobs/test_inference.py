@@ -18,7 +18,9 @@ JOB: dict[str, Any] = {"kind": "inference", "name": "s", "on": ["c/standalone/tr
 
 def jobs(chips: int = 16, **rest: Any) -> InferenceJobs:
     job = Inference.model_validate({"kind": "inference", "name": "s", "on": ("c",)} | rest)
-    return InferenceJobs([job], np.array([0], np.intp), np.array([chips]), [TRAINIUM2], Rng(4))
+    return InferenceJobs(
+        [job], np.array([0], np.intp), np.array([chips]), [TRAINIUM2], Rng(4), [job.replica_chips(16)]
+    )
 
 
 def test_traffic_rises_with_the_batch_up_to_the_ceiling() -> None:

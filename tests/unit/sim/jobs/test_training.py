@@ -8,6 +8,7 @@ from support.sim.job_run import JobRun, figure, fleet_of, mean, share, state
 
 from trnfleet.domain.fleet import Training
 from trnfleet.domain.hardware.catalogue import TRAINIUM2
+from trnfleet.domain.hardware.topology import TORUS_4X4
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.activity import EFA_CEILING, LINK_CEILING, QUANTITIES, TRAINING, Phase
@@ -31,6 +32,7 @@ LLAMA: dict[str, Any] = {
 
 def site(chips: int = 16, **rest: Any) -> JobSite:
     settings: dict[str, Any] = {
+        "topology": TORUS_4X4,
         "domain_chips": 64 if chips >= 64 else 16,
         "efa_bytes_per_s": 25e9,
         "spans": chips > 64,

@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trnfleet.domain.hardware.power import PUE, Racks, facility_w, instance_w, rack_of, rack_power_w
+from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
+from trnfleet.domain.power import PUE, Racks, facility_w, instance_w, rack_power_w
 
 
 def layout_of(ultraservers: int = 2, alone: int = 2) -> Layout:
@@ -20,7 +21,7 @@ def layout_of(ultraservers: int = 2, alone: int = 2) -> Layout:
 
 def test_an_ultraserver_stands_in_two_racks() -> None:
     """Nodes 0 and 1 share a rack, 2 and 3 the other: the ring is 0-1-2-3 and 2 is diagonal to 0 (driver)."""
-    assert [rack_of(place) for place in range(4)] == [0, 0, 1, 1]
+    assert [TRN2_ULTRASERVER.rack_of(place) for place in range(4)] == [0, 0, 1, 1]
     racks = Racks.of(layout_of())
     assert racks.of_instance.tolist() == [0, 1, 2, 2, 3, 3, 4, 4, 5, 5]
     assert [racks.label(number) for number in range(len(racks))] == [
