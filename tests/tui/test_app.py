@@ -8,9 +8,9 @@ import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 from support.tui.pilot import SIZES, fleet_app, running
 
-from trnfleet.tui.fleet.heatmap import SHOWN
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.help import HelpScreen, HelpText
+from trnfleet.tui.metric_display import HEAT_MAP
 from trnfleet.tui.widgets.bar import Bar
 
 if TYPE_CHECKING:
@@ -153,8 +153,8 @@ async def test_m_walks_through_the_fields() -> None:
         assert "power" in legend.text
         assert "500 W" in legend.text
         await pilot.press("M", "M")
-        assert fleet(app).map.field is SHOWN[-1]
-        for _ in SHOWN:
+        assert fleet(app).map.field is HEAT_MAP[-1]
+        for _ in HEAT_MAP:
             await pilot.press("m")
             assert fleet(app).map.field.title in legend.text
 

@@ -10,20 +10,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from trnfleet.domain.metrics import BY_NAME, ENGINES
+from trnfleet.domain.metrics import ENGINES, Kind, chip_peak
 from trnfleet.domain.quantities import NOT_AVAILABLE, DurationStyle, count, duration, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
+from trnfleet.tui.metric_display import PANELS, ChipPanel
 from trnfleet.tui.widgets import charts
 from trnfleet.tui.widgets.cells import CHART, FILL, FILL_DIM, FILL_WARNING, bar, fit, right, width_of
 
 if TYPE_CHECKING:
     from rich.style import Style
 
+    from trnfleet.domain.metrics import Metric
+    from trnfleet.monitor.store.fields import Field
     from trnfleet.tui.chip.reading import ChipFacts, LinkFacts
+    from trnfleet.tui.metric_display import ShownMetric
     from trnfleet.tui.widgets.cells import FixedParts
 
     Panel = list[FixedParts]
@@ -35,23 +39,6 @@ CELL_S = 5
 """Seconds that a cell of a chart is the mean of."""
 
 _CRITICAL, _WARNING = (theme.SEVERITY_STYLE[each] for each in (Severity.CRITICAL, Severity.WARNING))
-_COUNTER_TITLES = {
-    "mem_ecc_corrected": "HBM corrected",
-    "mem_ecc_uncorrected": "HBM uncorrected",
-    "sram_ecc_corrected": "SRAM corrected",
-    "sram_ecc_uncorrected": "SRAM uncorrected",
-    "exec_completed": "executions",
-    "exec_errors": "execution errors",
-}
-_HOST_TITLES = {
-    "host_power_w": "host power",
-    "vcpu_util_pct": "vCPU",
-    "host_memory_used_bytes": "host memory",
-    "efa_tx_bytes_per_s": "EFA tx",
-    "efa_rx_bytes_per_s": "EFA rx",
-    "exec_latency_p50_s": "latency p50",
-    "exec_latency_p99_s": "latency p99",
-}
 
 
 class Ink(NamedTuple):
@@ -127,8 +114,7 @@ def engines(facts: ChipFacts, width: int) -> Panel:
 def hbm(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
     """Return high-bandwidth memory: how full, how busy."""
     ink, chip = Ink.of(facts.freshness), facts.chip
-    used = facts.value("hbm_used_bytes")
-    read, write = facts.value("hbm_read_bytes_per_s"), facts.value("hbm_write_bytes_per_s")
+    traffic = facts.value("hbm_read_bytes_per_s") + facts.value("hbm_write_bytes_per_s")
     size, peak = chip.hbm_bytes.value, chip.hbm_bytes_per_s.value
     name = f"HBM  {size / 2**30:.0f} GiB"
     if not with_spark:
@@ -137,19 +123,18 @@ def hbm(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
         _title(
             facts,
             name,
-            with_unit(100 * (read + write) / peak, "%"),
+            with_unit(100 * traffic / peak, "%"),
             width,
             "hbm_traffic_bytes_per_s" if with_spark else None,
         )
     ]
-    for label, value, most, unit in (
-        ("used", used, size, "bytes"),
-        ("read", read, peak, "bytes/s"),
-        ("write", write, peak, "bytes/s"),
-        ("traffic", read + write, peak, "bytes/s"),
-    ):
+    entries = [
+        (shown.label, facts.value(shown.metric.name), chip_peak(shown.metric, chip), shown.metric.unit)
+        for shown in PANELS[ChipPanel.HBM]
+    ]
+    for label, value, most, unit in (*entries, ("traffic", traffic, peak, "bytes/s")):
         share = value / most
-        is_full = label == "used" and share >= findings.HBM_FULL
+        is_full = unit == "bytes" and share >= findings.HBM_FULL
         text = right(with_unit(value, unit), 10) + right(with_unit(100 * share, "%"), 9)
         lines.append(_gauge(ink, label, value, share, text, width, 8, text_width=19, warns=is_full))
     return lines
@@ -158,19 +143,17 @@ def hbm(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
 def power(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
     """Return power between background and maximum, temperature, throttling and efficiency."""
     ink, chip = Ink.of(facts.freshness), facts.chip
-    watts, share = facts.value("power_w"), facts.value("power_util_pct")
-    heat, held = facts.value("temperature_c"), facts.value("throttle_pct")
+    watts = facts.value("power_w")
     low, high = chip.power_background_w.value, chip.power_max_w.value
     name = f"Power  {low:.0f} to {high:.0f} W"
     lines = [_title(facts, name, with_unit(watts, "W"), width, "power_w" if with_spark else None)]
-    top = BY_NAME["temperature_c"].peak or 110.0
-    for label, value, filled, unit, warns in (
-        ("power", watts, (watts - low) / (high - low), "W", False),
-        ("above bg", share, share / 100, "%", False),
-        ("temp", heat, heat / top, "degC", heat >= findings.HOT_C),
-        ("throttle", held, held / 100, "%", held >= findings.THROTTLE_PCT),
-    ):
-        lines.append(_gauge(ink, label, value, filled, with_unit(value, unit), width, 9, warns=warns))
+    for metric, display, label in PANELS[ChipPanel.POWER]:
+        value = facts.value(metric.name)
+        # Watts begin at the background, which the chip never goes below.
+        start = low if metric.name == "power_w" else 0.0
+        filled = (value - start) / (chip_peak(metric, chip) - start)
+        warns = display.severity(value) is not None
+        lines.append(_gauge(ink, label, value, filled, with_unit(value, metric.unit), width, 9, warns=warns))
     return lines
 
 
@@ -211,7 +194,7 @@ def counters(facts: ChipFacts, width: int, *, columns: int) -> Panel:
     lines: Panel = [((name + " ", ink.strong), (rule + " ", theme.GHOST), (health, style))]
     gap = 2
     each = (width - gap * (columns - 1)) // columns
-    entries = list(_COUNTER_TITLES.items())
+    entries = [shown for shown in PANELS[ChipPanel.COUNTERS] if shown.metric.kind is Kind.COUNTER]
     for row in range(-(-len(entries) // columns)):
         parts: list[tuple[str, Style]] = []
         for column in range(columns):
@@ -220,7 +203,7 @@ def counters(facts: ChipFacts, width: int, *, columns: int) -> Panel:
             if column:
                 parts.append((" " * gap, ink.base))
             if number < len(entries):
-                parts.extend(_counter(ink, facts, *entries[number], each))
+                parts.extend(_counter(ink, facts, entries[number], each))
         lines.append(tuple(parts))
     return lines
 
@@ -229,21 +212,42 @@ def host(facts: ChipFacts, width: int) -> Panel:
     """Return the instance's own figures."""
     ink = Ink.of(facts.freshness)
     lines = [_title(facts, "Instance", facts.kind.name, width)]
-    for name, title in _HOST_TITLES.items():
-        value = facts.host[name]
-        unit = BY_NAME[name].unit
-        text = with_unit(1e3 * value, "ms") if unit == "s" and value < 1 else with_unit(value, unit)
-        lines.append(((fit(title, 13), ink.quiet), (right(text, max(1, width - 13)), ink.value(value))))
+    for metric, _, label in PANELS[ChipPanel.INSTANCE]:
+        value = facts.host[metric.name]
+        text = right(_value_text(metric, value), max(1, width - 13))
+        lines.append(((fit(label, 13), ink.quiet), (text, ink.value(value))))
     return lines
 
 
-def chart(facts: ChipFacts, key: str, width: int, height: int) -> Panel:
+def other(facts: ChipFacts, width: int) -> Panel:
+    """Return the chip metrics that no other panel has; no line at all where there are none."""
+    if not PANELS[ChipPanel.OTHER]:
+        return []
+    ink = Ink.of(facts.freshness)
+    lines = [_title(facts, "Other", "", width)]
+    for metric, display, label in PANELS[ChipPanel.OTHER]:
+        value = facts.value(metric.name)
+        found = display.severity(value)
+        style = None if found is None else theme.SEVERITY_STYLE[found]
+        text = right(_value_text(metric, value), max(1, width - 13))
+        lines.append(((fit(label, 13), ink.quiet), (text, ink.value(value, style))))
+    return lines
+
+
+def _value_text(metric: Metric, value: float) -> str:
+    if metric.kind is Kind.BITMASK:
+        return NOT_AVAILABLE if math.isnan(value) else f"{int(value):#x}"
+    is_short = metric.unit == "s" and value < 1
+    return with_unit(1e3 * value, "ms") if is_short else with_unit(value, metric.unit)
+
+
+def chart(facts: ChipFacts, field: Field, width: int, height: int) -> Panel:
     """Return the history of a field as an area chart of `height` lines under its title."""
-    ink, field = Ink.of(facts.freshness), BY_KEY[key]
+    ink, series = Ink.of(facts.freshness), facts.series[field.key]
     low, high = field.low, field.peak(facts.chip) if field.peak else 1.0
-    values = charts.bucket(facts.series[key], width, CELL_S, facts.samples)
+    values = charts.bucket(series, width, CELL_S, facts.samples)
     known = values[~np.isnan(values)]
-    now = float(facts.series[key][-1]) if len(facts.series[key]) else math.nan
+    now = float(series[-1]) if len(series) else math.nan
     span = duration(width * CELL_S, DurationStyle.COARSE) + ("" if facts.speed == 1.0 else " wall")
     # On a narrow panel the lower end, then the scale as a whole, has to go.
     top = with_unit(high, field.unit)
@@ -361,18 +365,16 @@ def _whereto(link: LinkFacts, facts: ChipFacts, width: int) -> str:
     return instance.rpartition("/")[2] if width < _LINK_BARS_FROM else f"{instance.rpartition('/')[2]}/{chip}"
 
 
-def _counter(ink: Ink, facts: ChipFacts, name: str, title: str, width: int) -> FixedParts:
-    value, rate = facts.value(name), facts.rates[name]
-    is_bad = value > 0 and name in {"mem_ecc_uncorrected", "sram_ecc_uncorrected", "exec_errors"}
+def _counter(ink: Ink, facts: ChipFacts, shown: ShownMetric, width: int) -> FixedParts:
+    value, rate = facts.value(shown.metric.name), facts.rates[shown.metric.name]
     total = NOT_AVAILABLE if math.isnan(value) else count(int(value))
-    style = None
-    if is_bad and ink.is_live:
-        critical = "uncorrected" in name
-        style = _CRITICAL if critical else _WARNING
-        total = theme.SEVERITY_GLYPH[Severity.CRITICAL if critical else Severity.WARNING] + total
+    style, found = None, shown.display.severity(value)
+    if found is not None and ink.is_live:
+        style = theme.SEVERITY_STYLE[found]
+        total = theme.SEVERITY_GLYPH[found] + total
     a_second = "" if math.isnan(rate) else f"{rate:.1f}/s" if rate < 1_000 else f"{rate:,.0f}/s"
     return (
-        (fit(title, 17), ink.quiet),
+        (fit(shown.label, 17), ink.quiet),
         (right(total, max(1, width - 17 - 9)), ink.value(value, style)),
         (right(a_second, 9), ink.quiet),
     )

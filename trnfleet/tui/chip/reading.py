@@ -14,7 +14,8 @@ import numpy as np
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, HEALTH_BITS, METRICS, Kind, Metric, Origin, Scope
-from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.store.store import Freshness, join_lanes
+from trnfleet.tui.metric_display import CHIP_CHARTS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -80,7 +81,7 @@ class ChipFacts:
     rates: dict[str, float]
     """Events a second of every counter; NaN where that is not known yet."""
     series: dict[str, NDArray[np.float32]]
-    """History of the fields that are kept, oldest first, one sample a second."""
+    """History of the fields that are charted, oldest first, one sample a second."""
     samples: int
     """Samples that history has taken since the start; a full ring stays as long as it is."""
     provenance: tuple[Provenance, ...]
@@ -93,8 +94,9 @@ class ChipFacts:
         return self.kind.chip
 
     def value(self, name: str) -> float:
-        """Return a single-valued metric."""
-        return float(self.values[name][0])
+        """Return a metric's one value for the chip; a vector's lanes are joined."""
+        metric, lanes = BY_NAME[name], self.values[name]
+        return float(join_lanes(metric, lanes[np.newaxis])[0] if metric.is_vector else lanes[0])
 
 
 COUNTERS = tuple(metric.name for metric in CHIP_METRICS if metric.kind is Kind.COUNTER)
@@ -164,22 +166,11 @@ def read_chip(
         links=_links(layout, chip, values),
         unhealthy=_unhealthy(store, chip),
         rates=rates.take(path, ts_ns, np.array([values[name][0] for name in COUNTERS])),
-        series={key: monitor.history.series(layout, node, key) for key in CHARTED},
+        series={field.key: monitor.history.series(layout, node, field.key) for field in CHIP_CHARTS},
         samples=monitor.history.samples,
         provenance=tuple(_provenance(metric, descriptor) for metric in METRICS),
         speed=descriptor.clock.speed if descriptor else 1.0,
     )
-
-
-CHARTED = (
-    "nc_util_pct",
-    "tflops",
-    "hbm_traffic_bytes_per_s",
-    "link_tx_bytes_per_s",
-    "power_w",
-    "temperature_c",
-)
-"""Fields of history that have a chart."""
 
 
 def neighbour(layout: Layout, chip: int, lane: int) -> int | None:

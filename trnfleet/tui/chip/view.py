@@ -13,9 +13,10 @@ from trnfleet.domain.quantities import DurationStyle, duration
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
 from trnfleet.tui.chip import panels
-from trnfleet.tui.chip.reading import CHARTED, CounterRates, chip_at, read_chip
+from trnfleet.tui.chip.reading import CounterRates, chip_at, read_chip
 from trnfleet.tui.format.alerts import alerts_line
 from trnfleet.tui.format.freshness import describe
+from trnfleet.tui.metric_display import CHIP_CHARTS
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.view import View
 from trnfleet.tui.widgets.cells import Column, beside, width_of
@@ -185,21 +186,16 @@ def arrange(facts: ChipFacts, width: int, height: int, *, provenance: bool) -> l
     else:
         lines.extend(_compact(facts, width, inner))
     across = 3 if width >= MEDIUM else 2
-    rows = len(CHARTED) // across
+    rows = -(-len(CHIP_CHARTS) // across)
     each = [(inner - GAP * (across - 1)) // across] * across
     free = height - len(lines)
     tall = min(14, max(3, free // rows - 1 - (width >= MEDIUM)))
     for row in range(rows):
         if width >= MEDIUM:
             lines.append(blank_line(width))
-        keys = CHARTED[row * across : (row + 1) * across]
-        lines.extend(
-            _columns(
-                [panels.chart(facts, key, cells, tall) for key, cells in zip(keys, each, strict=True)],
-                each,
-                width,
-            )
-        )
+        fields = CHIP_CHARTS[row * across : (row + 1) * across]
+        made = [panels.chart(facts, field, cells, tall) for field, cells in zip(fields, each, strict=False)]
+        lines.extend(_columns(made, each[: len(made)], width))
     return lines
 
 
@@ -214,6 +210,7 @@ def _compact(facts: ChipFacts, width: int, inner: int) -> list[Line]:
         *_columns(lower, halves, width),
         *_columns([panels.links(facts, inner, columns=2, with_spark=True)], [inner], width),
         *_columns([panels.counters(facts, inner, columns=2)], [inner], width),
+        *_columns([panels.other(facts, inner)], [inner], width),
     ]
 
 
@@ -237,6 +234,7 @@ def _wide(facts: ChipFacts, width: int, inner: int) -> list[Line]:
         _stack(
             panels.links(facts, each[2], columns=1, with_spark=False),
             panels.host(facts, each[2]),
+            panels.other(facts, each[2]),
         ),
     ]
     if across == 4:
@@ -248,7 +246,7 @@ def _stack(*parts: Panel) -> Panel:
     """Return panels below each other with an empty line between."""
     stacked: Panel = []
     for panel in parts:
-        if stacked:
+        if stacked and panel:
             stacked.append(())
         stacked.extend(panel)
     return stacked

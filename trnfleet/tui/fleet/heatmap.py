@@ -15,7 +15,6 @@ from textual.strip import Strip
 from trnfleet.domain.address import Level, level_of
 from trnfleet.domain.quantities import in_three
 from trnfleet.domain.severity import BY_RANK
-from trnfleet.monitor.store import fields
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap_cursor import Cursor
@@ -32,6 +31,7 @@ from trnfleet.tui.fleet.heatmap_pixels import (
 )
 from trnfleet.tui.fleet.heatmap_style import CURSOR_STYLE, RAMP_TEXT, Ink, bracket
 from trnfleet.tui.fleet.heatmap_zoom import WHOLE_CELL_ZOOMS, ZOOMS, Zoom, fitting
+from trnfleet.tui.metric_display import HEAT_MAP
 from trnfleet.tui.state.alerts import NONE
 from trnfleet.tui.theme import RAMP_STEPS
 from trnfleet.tui.view import HIERARCHY, View
@@ -46,27 +46,6 @@ if TYPE_CHECKING:
     from trnfleet.tui.fleet.heatmap_grid import Grid
     from trnfleet.tui.fleet.heatmap_style import Span
     from trnfleet.tui.state.context import UiContext
-
-_FIRST = (
-    "nc_util_pct",
-    "power_w",
-    "hbm_bw_util_pct",
-    "link_tx_bytes_per_s",
-    "temperature_c",
-    "mfu_pct",
-    "tflops",
-    "tflops_per_w",
-    "hbm_used_bytes",
-    "throttle_pct",
-    "mem_ecc_corrected",
-    "mem_ecc_uncorrected",
-    "exec_errors",
-)
-SHOWN: tuple[Field, ...] = (
-    *(fields.BY_KEY[key] for key in _FIRST),
-    *(field for field in fields.FIELDS if field.key not in _FIRST),
-)
-"""Fields in the order in which `m` walks through them."""
 
 
 class HeatMap(LineView):
@@ -93,7 +72,7 @@ class HeatMap(LineView):
         self._highlight = context.highlight
         self.values = HeatValues(monitor)
         self.ink = Ink()
-        self.field = SHOWN[0]
+        self.field = HEAT_MAP[0]
         self.cursor = Cursor(monitor)
         self._layout = monitor.store.layout
         """The layout that the zoom level was chosen for."""
@@ -408,7 +387,7 @@ class HeatMap(LineView):
 
     def action_field(self, step: int) -> None:
         """Show the next (1) or previous (-1) field."""
-        self.field = SHOWN[(SHOWN.index(self.field) + step) % len(SHOWN)]
+        self.field = HEAT_MAP[(HEAT_MAP.index(self.field) + step) % len(HEAT_MAP)]
         self.tick()
         self.post_message(View.Moved(self.place))
 

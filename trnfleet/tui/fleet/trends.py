@@ -9,24 +9,16 @@ from typing import TYPE_CHECKING
 
 from trnfleet.domain.layout import FLEET_NODE
 from trnfleet.domain.quantities import with_unit
-from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.tui import theme
+from trnfleet.tui.metric_display import FLEET_CHARTS
 from trnfleet.tui.widgets import charts
 from trnfleet.tui.widgets.cells import CHART, Column, FixedParts, beside
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line
 
 if TYPE_CHECKING:
     from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.store.fields import Field
 
-KEYS = (
-    "nc_util_pct",
-    "power_w",
-    "hbm_traffic_bytes_per_s",
-    "link_tx_bytes_per_s",
-    "tflops",
-    "temperature_c",
-)
-"""The fields that are charted, as many as there is room for."""
 LEAST_ROWS = 6
 """Below this a chart says no more than a number."""
 MOST_ROWS = 36
@@ -46,25 +38,25 @@ class Trends(LineView, can_focus=False):
         """Return the charts, divided evenly over the space."""
         inner = width - 2
         columns = max(1, min(3, (inner + _GAP) // (_CHART_WIDTH + _GAP)))
-        rows = max(1, min(-(-len(KEYS) // columns), height // _CHART_ROWS))
+        rows = max(1, min(-(-len(FLEET_CHARTS) // columns), height // _CHART_ROWS))
         each = (inner - _GAP * (columns - 1)) // columns
         high = height // rows
         made: list[Line] = []
         for row in range(rows):
-            keys = KEYS[row * columns : (row + 1) * columns]
+            shown = FLEET_CHARTS[row * columns : (row + 1) * columns]
             cells: list[Column] = []
-            for key in keys:
+            for field in shown:
                 cells += [
                     Column((), 1 if not cells else _GAP),
-                    Column(self._chart(key, each, high - 2), each),
+                    Column(self._chart(field, each, high - 2), each),
                 ]
             made += [blank_line(width), *beside(cells, width)]
         return made[top:height]
 
-    def _chart(self, key: str, width: int, height: int) -> list[FixedParts]:
+    def _chart(self, field: Field, width: int, height: int) -> list[FixedParts]:
         """Return a title line and an area chart of one field over the last seconds, one column a second."""
-        store, field = self.monitor.store, BY_KEY[key]
-        series = self.monitor.history.series(store.layout, FLEET_NODE, key)
+        store = self.monitor.store
+        series = self.monitor.history.series(store.layout, FLEET_NODE, field.key)
         low, high = field.scale(store.layout)
         if not field.is_ratio:
             high *= max(1, store.layout.chips)

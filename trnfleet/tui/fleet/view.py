@@ -14,7 +14,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 
 from trnfleet.domain.quantities import with_unit
-from trnfleet.monitor.store import fields
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.findings import FindingsList, title
@@ -24,6 +23,7 @@ from trnfleet.tui.fleet.heatmap_style import MISSING_GLYPH, OFFLINE_GLYPH, PARTL
 from trnfleet.tui.fleet.jobs import JobList
 from trnfleet.tui.fleet.trends import LEAST_ROWS, MOST_ROWS, Trends
 from trnfleet.tui.format.alerts import tally_text, worst_of
+from trnfleet.tui.metric_display import SELECTION
 from trnfleet.tui.view import View
 from trnfleet.tui.widgets.bar import Bar, justified
 from trnfleet.tui.widgets.cells import Parts, width_of
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 MAP_EVERY_S = 0.25
 """Seconds between two repaints of the map for new values; keys repaint it at once."""
-_BESIDE = ("nc_util_pct", "power_w", "temperature_c", "hbm_used_bytes", "link_tx_bytes_per_s", "mfu_pct")
-"""What is told of the selected place beside the field on the map, as far as there is room."""
 TRUST_WORDS = {
     Trust.LIVE: "live",
     Trust.PARTLY: "partly silent",
@@ -227,8 +225,7 @@ def selection(heat: HeatMap, width: int, held: Sequence[AlertWithStatus] = ()) -
     parts.append((f"  {words}", theme.QUIET if trust == Trust.LIVE else theme.BAR_ALERT))
     if held:
         parts.append((f"  {tally_text([*held])}", theme.SEVERITY_STYLE[worst_of([*held])]))
-    for key in _BESIDE:
-        field = fields.BY_KEY[key]
+    for field in SELECTION:
         if field is heat.field:
             continue
         text = f"  {field.title} {with_unit(heat.reading(field)[0], field.unit)}"

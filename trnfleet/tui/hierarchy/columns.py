@@ -6,17 +6,16 @@ no values.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.quantities import bare
-from trnfleet.domain.severity import Severity
-from trnfleet.monitor.store import fields, findings
+from trnfleet.tui.metric_display import LAST, TREE, TREE_CORE
 
 if TYPE_CHECKING:
     from trnfleet.monitor.store.fields import Field
+    from trnfleet.tui.metric_display import MetricDisplay
 
 NAME, STATE, CHIPS, SPARK, JOB = "name", "state", "chips", "spark", "job"
 SPARK_FIELD = "nc_util_pct"
@@ -40,6 +39,8 @@ class TreeColumn:
     width: int
     """Cells, with the gap before it."""
     field: Field | None = None
+    display: MetricDisplay | None = None
+    """There where `field` is."""
 
     @property
     def is_left(self) -> bool:
@@ -69,7 +70,6 @@ class Plan:
         return None
 
 
-_TITLES = {"tflops": "compute"}
 _UNITS = {
     "bytes/s": "B/s",
     "bytes": "B",
@@ -78,58 +78,58 @@ _UNITS = {
     "TFLOP/s/W": "",
     "events": "total",
 }
-_ALWAYS = ("nc_util_pct", "hbm_bw_util_pct", "link_tx_bytes_per_s", "power_w", "temperature_c")
-_MORE = (
-    SPARK,
-    "mfu_pct",
-    "tflops",
-    JOB,
-    "hbm_used_bytes",
-    "tflops_per_w",
-    "throttle_pct",
-    "mem_ecc_corrected",
-    "mem_ecc_uncorrected",
-    CHIPS,
-    "exec_errors",
-    "link_rx_bytes_per_s",
-    "sram_ecc_uncorrected",
-    "hbm_traffic_bytes_per_s",
-    "power_util_pct",
-)
-"""What comes in as the width grows, first come first."""
-_PLACES = (
-    STATE, CHIPS, "nc_util_pct", SPARK, "mfu_pct", "tflops", "hbm_bw_util_pct", "hbm_traffic_bytes_per_s",
-    "hbm_used_bytes", "link_tx_bytes_per_s", "link_rx_bytes_per_s", "power_w", "power_util_pct", "tflops_per_w",
-    "temperature_c", "throttle_pct", "mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_uncorrected",
-    "exec_errors", JOB,
-)  # fmt: skip  # left to right
+_SPARK_RANK, _JOB_RANK, _CHIPS_RANK = 6, 9, 15
+"""When these columns come in, among the ranks of `metric_display`."""
 _STATE_WIDTH = 17
 _SPARK_WIDTH, _SPARK_MAX = 20, 62
 _JOB_WIDTH, _JOB_MAX = 18, 34
+
+
+class _Places(NamedTuple):
+    """Columns after the name."""
+
+    left_to_right: tuple[str, ...]
+    by_rank: tuple[tuple[int, str], ...]
+
+
+def _places() -> _Places:
+    order: list[str] = [STATE, CHIPS]
+    ranks: dict[str, int] = {STATE: 0, CHIPS: _CHIPS_RANK, SPARK: _SPARK_RANK, JOB: _JOB_RANK}
+    for shown in TREE:
+        order.append(shown.field.key)
+        ranks[shown.field.key] = LAST if shown.display.tree is None else shown.display.tree
+        if shown.field.key == SPARK_FIELD:
+            order.append(SPARK)
+    order.append(JOB)
+    return _Places(
+        tuple(order), tuple(sorted(((ranks[key], key) for key in order), key=lambda each: each[0]))
+    )
+
+
+_PLACES = _places()
+_SHOWN = {shown.field.key: shown for shown in TREE}
 
 
 @lru_cache(maxsize=16)
 def plan(width: int) -> Plan:
     """Return the columns for a width in cells; too narrow a width keeps the first of them."""
     gap = 2 if width >= COMFORTABLE else 1
-    made = {key: _column(key, gap) for key in _PLACES}
+    made = {key: _column(key, gap) for key in _PLACES.left_to_right}
     left = width - NAME_MIN
     chosen: set[str] = set()
-    for key in (STATE, *_ALWAYS):
+    for rank, key in _PLACES.by_rank:
         if made[key].width > left:
-            break
-        chosen.add(key)
-        left -= made[key].width
-    else:
-        for key in _MORE:
-            # The chart is for terminals that are wide, not for the last free cells of narrow ones.
-            if made[key].width <= left and (key != SPARK or width >= COMFORTABLE):
-                chosen.add(key)
-                left -= made[key].width
+            if rank <= TREE_CORE:
+                break
+            continue
+        # The chart is for terminals that are wide, not for the last free cells of narrow ones.
+        if key != SPARK or width >= COMFORTABLE:
+            chosen.add(key)
+            left -= made[key].width
     name = NAME_MIN + min(left, NAME_MAX - NAME_MIN)
     left -= name - NAME_MIN
     columns = [TreeColumn(NAME, "name", "", name)]
-    for key in _PLACES:
+    for key in _PLACES.left_to_right:
         if key not in chosen:
             continue
         column = made[key]
@@ -153,31 +153,17 @@ def _column(key: str, gap: int, more: int = 0) -> TreeColumn:
         return TreeColumn(key, "chips", "live", 9 + gap)
     if key == JOB:
         return TreeColumn(key, "job", "", _JOB_WIDTH + more)
-    field = fields.BY_KEY.get(key)
-    if field is None:
+    if key == SPARK:
         width = _SPARK_WIDTH + more
         seconds = (width - gap) * SPARK_CELL_S
         return TreeColumn(key, "NC util", f"last {seconds} s", width)
+    field, display = _SHOWN[key]
     # A mark of sorting, or of what needs attention, takes the cell before title or value.
-    title = _TITLES.get(key, field.title)
-    return TreeColumn(key, title, _UNITS.get(field.unit, field.unit), max(6, len(title)) + gap, field)
+    title = display.tree_title or field.title
+    unit = _UNITS.get(field.unit, field.unit)
+    return TreeColumn(key, title, unit, max(6, len(title)) + gap, field, display)
 
 
 def cell(field: Field, value: float) -> str:
     """Return a value as its cell shows it, without a unit; `n/a` for NaN."""
     return bare(value, field.unit)
-
-
-_WARN_FROM = {"temperature_c": findings.HOT_C, "throttle_pct": findings.THROTTLE_PCT, "exec_errors": 1.0}
-_CRITICAL_FROM = {"mem_ecc_uncorrected": 1.0, "sram_ecc_uncorrected": 1.0}
-
-
-def attention(key: str, value: float) -> Severity | None:
-    """Return how bad a field's value is, by the thresholds that findings use; None for nothing to look at."""
-    if math.isnan(value):
-        return None
-    if value >= _CRITICAL_FROM.get(key, math.inf):
-        return Severity.CRITICAL
-    if value >= _WARN_FROM.get(key, math.inf):
-        return Severity.WARNING
-    return None

@@ -148,14 +148,14 @@ class TreeRows:
         parts: list[tuple[str, Style]] = []
         for column, values in fields:
             style: Style | None = None
-            if column.field is None:
+            if column.field is None or column.display is None:
                 text, style = self._text(row, column, state)
             elif row.node.level is Level.CORE and column.key != _CORE_METRIC.name:
                 text = " " * column.width
             else:
                 value = values[place]
                 text = columns.cell(column.field, value)
-                found = columns.attention(column.key, value) if is_live else None
+                found = column.display.severity(value) if is_live else None
                 if found is not None:
                     text, style = theme.SEVERITY_GLYPH[found] + text, theme.SEVERITY_STYLE[found]
                 elif value != value:  # noqa: PLR0124  NaN is the one value unlike itself

@@ -4,11 +4,10 @@ import math
 
 import pytest
 
-from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui.format.freshness import describe
-from trnfleet.tui.hierarchy.columns import CHIPS, JOB, SPARK, attention, cell, plan
+from trnfleet.tui.hierarchy.columns import CHIPS, JOB, SPARK, cell, plan
 
 
 @pytest.mark.parametrize("width", range(1, 400))
@@ -36,15 +35,6 @@ def test_cells_are_short_and_say_what_is_missing() -> None:
         assert cell(field, math.nan) == "n/a"
         high = 9.9999e13 if field.unit.startswith(("bytes", "W")) else 999.0
         assert all(len(cell(field, value)) <= 7 for value in (0.0, 0.4, 99.96, 100.0, high))
-
-
-def test_attention_follows_the_findings() -> None:
-    """Hot and throttled warn, uncorrected errors are critical, the rest says nothing."""
-    assert attention("temperature_c", 90.0) is Severity.WARNING
-    assert attention("temperature_c", 89.9) is None
-    assert attention("mem_ecc_uncorrected", 1.0) is Severity.CRITICAL
-    assert attention("nc_util_pct", 100.0) is None
-    assert attention("temperature_c", math.nan) is None
 
 
 def test_states_in_words() -> None:
