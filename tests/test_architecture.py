@@ -35,6 +35,7 @@ RANKS = {
     "bridge": 3,
     "export": 3,
     "tui": 4,
+    "services": 4,
     "cli": 5,
     "__main__": 6,
 }

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from trnfleet.cli.commands.rules import run_tests
-from trnfleet.cli.rulepack import load_rules
 from trnfleet.config import load_model, shipped_names
 from trnfleet.domain.alerts.rule_tests import CaseFile
+from trnfleet.services.rule_files import load_rules, run_tests
 
 FILES = sorted(Path(__file__).parent.glob("*.toml"))
 

@@ -20,13 +20,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trnfleet.cli.rulepack import load_rules
 from trnfleet.clock import NS_PER_S, SystemClock
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.clock import TapeClock
 from trnfleet.monitor.replay.marks import Timeline
 from trnfleet.monitor.replay.past_monitor import Past, PastSource
 from trnfleet.record.read.recording import Recording
+from trnfleet.services.rule_files import load_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,68 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from trnfleet import __version__
+from trnfleet.cli.command_table import COMMANDS, load_command
 from trnfleet.errors import ConfigError, TrnfleetError, nearest
+from trnfleet.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from click.shell_completion import CompletionItem
-
-COMMANDS = {
-    "demo": (
-        "trnfleet.cli.commands.demo",
-        "Embedded broker, simulator and app in one; what `trnfleet` alone does.",
-    ),
-    "monitor": ("trnfleet.cli.commands.monitor", "The app against a broker."),
-    "simulate": ("trnfleet.cli.commands.simulate", "Headless telemetry to a broker, or NDJSON to stdout."),
-    "record": ("trnfleet.cli.commands.record", "All that a broker delivers, into a file."),
-    "replay": (
-        "trnfleet.cli.commands.replay",
-        "A recording into the app, back to a broker, or NDJSON to stdout.",
-    ),
-    "info": ("trnfleet.cli.commands.info", "What is in a recording: times, topics, counts, gaps."),
-    "convert": (
-        "trnfleet.cli.commands.convert",
-        "Recordings to and from mosquitto_sub lines and neuron-monitor NDJSON.",
-    ),
-    "check": (
-        "trnfleet.cli.commands.check",
-        "Whether files are valid: recordings, fleets, scenarios, rules, settings.",
-    ),
-    "status": (
-        "trnfleet.cli.commands.status",
-        "One shot: a fleet's summary as text or JSON; exit status 3 if unhealthy.",
-    ),
-    "inject": (
-        "trnfleet.cli.commands.inject",
-        "Cause a fault in a running simulator, or list what may be caused.",
-    ),
-    "jump": ("trnfleet.cli.commands.jump", "Let a running simulator's time jump ahead."),
-    "reserve": ("trnfleet.cli.commands.reserve", "Look for, buy, extend and list Capacity Blocks."),
-    "usage": ("trnfleet.cli.commands.usage", "What is used of what is reserved over a period, as CSV."),
-    "bridge": ("trnfleet.cli.commands.bridge", "Reservations of a real AWS account, from EC2 to a broker."),
-    "watch": (
-        "trnfleet.cli.commands.watch",
-        "Headless alerts: to the broker, Alertmanager, webhooks, programs, stdout.",
-    ),
-    "alerts": (
-        "trnfleet.cli.commands.alerts",
-        "One shot: what fires, as a watch says; exit status 3 if critical and in nobody's hand.",
-    ),
-    "ack": ("trnfleet.cli.commands.ack", "Take an alert in hand, or give it out of hand."),
-    "silence": ("trnfleet.cli.commands.silence", "Silence alerts for a while; list and end silences."),
-    "rules": ("trnfleet.cli.commands.rules", "Check, test and list alert rules."),
-    "fleet": ("trnfleet.cli.commands.fleet", "What a fleet file describes."),
-    "broker": ("trnfleet.cli.commands.broker", "The embedded broker alone."),
-}
-"""Module and short help of each command; modules are imported when their command is called."""
 
 _WIDEST = 4_000
 """Characters of a line of an error."""
@@ -90,20 +42,17 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are called, so that `--help` is quick."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """Return the names in the order in which they are told."""
+        """Return the names in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
         """Import and return a command."""
-        if name not in COMMANDS:
-            return None
-        command: click.Command = importlib.import_module(COMMANDS[name][0]).command
-        return command
+        return load_command(name) if name in COMMANDS else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; a name that is none is refused with the nearest that is."""
+        """Find the command; an unknown name is refused with the nearest known one."""
         # While a shell completes a line, a wrong name has nothing to complete and no place for a message.
         is_wrong = args and not args[0].startswith("-") and args[0] not in COMMANDS
         if is_wrong and not ctx.resilient_parsing:
@@ -113,10 +62,10 @@ class LazyGroup(click.Group):
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+            formatter.write_dl([(name, row.help) for name, row in COMMANDS.items()])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take a call without a command as the demo's; a line that a shell completes may get its command yet."""
+        """Read a call without a command as the demo's; during completion the command may still follow."""
         is_bare = not args and not ctx.resilient_parsing
         if is_bare or (args and args[0].startswith("-") and args[0] not in {"-h", "--help", "--version"}):
             args = ["demo", *args]
@@ -128,8 +77,8 @@ class LazyGroup(click.Group):
 
         if not incomplete.startswith("-"):
             return [
-                CompletionItem(name, help=text)
-                for name, (_, text) in COMMANDS.items()
+                CompletionItem(name, help=row.help)
+                for name, row in COMMANDS.items()
                 if name.startswith(incomplete)
             ]
         items = super().shell_complete(ctx, incomplete)
@@ -180,8 +129,6 @@ def run(args: Sequence[str] | None = None) -> int:
 
 
 def _explain(error: TrnfleetError) -> None:
-    """Write an error to stderr; what it quotes of files and names is made plain."""
-    from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
-
+    """Write an error to stderr; text from files and names in it is made plain."""
     lines = [plain(line, _WIDEST) for line in str(error).splitlines()]
     click.echo("trnfleet: " + "\n".join(lines), err=True)

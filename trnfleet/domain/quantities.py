@@ -147,3 +147,12 @@ def _digits(value: float) -> str:
     if magnitude < 99.95:
         return f"{value:.1f}"
     return f"{value:.0f}"
+
+
+def size_text(size_bytes: float) -> str:
+    """Return a size with a binary prefix, such as `4.2 MiB`."""
+    for prefix in ("B", "KiB", "MiB", "GiB"):
+        if size_bytes < 1_000:
+            return f"{size_bytes:.0f} {prefix}" if prefix == "B" else f"{size_bytes:.3g} {prefix}"
+        size_bytes /= 1_024
+    return f"{size_bytes:,.3g} TiB"

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trnfleet.cli.commands.rules import run_tests
 from trnfleet.config import validate
 from trnfleet.domain.alerts.rule_tests import Case
 from trnfleet.domain.alerts.rules import Rule, RuleFile
 from trnfleet.monitor.alerting.conditions import LEAST_SAMPLES
 from trnfleet.monitor.alerting.rule_tests import frames
+from trnfleet.services.rule_files import run_tests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

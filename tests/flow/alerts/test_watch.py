@@ -224,11 +224,11 @@ def test_a_second_watch_stands_by_and_takes_over(scene: Scene, hook: Hook) -> No
     first = scene.watch("--webhook", hook.url)
     scene.until(lambda: hook.told() == [("firing", CHIPS[0])])
     second = scene.watch("--webhook", hook.url)
-    scene.until(lambda: "stands by: trnfleet-watch-" in second.output)
+    scene.until(lambda: "standby: trnfleet-watch-" in second.output)
     scene.until(lambda: "webhook" in scene.retained()[CHIPS[0]]["told"])
     first.process.send_signal(signal.SIGKILL)
     first.process.wait()
-    scene.until(lambda: "speaks for demo" in second.output)
+    scene.until(lambda: "leader for demo" in second.output)
     scene.inject(CHIPS[1])
     scene.until(lambda: len(hook.told()) >= 2)
     assert hook.told() == [("firing", CHIPS[0]), ("firing", CHIPS[1])]
@@ -257,7 +257,7 @@ def test_a_crash_repeats_nothing_that_was_noted(scene: Scene) -> None:
     first.process.kill()
     first.process.wait()
     second = scene.watch("--stdout")
-    scene.until(lambda: "speaks for demo" in second.output)
+    scene.until(lambda: "leader for demo" in second.output)
     scene.inject(CHIPS[1])
     scene.until(lambda: lines(second, CHIPS[1]) == ["firing"])
     assert lines(second) == []
@@ -350,7 +350,7 @@ def test_a_broker_that_comes_back_has_all_again(scene: Scene, mosquitto: Mosquit
     watch = scene.watch("--stdout")
     scene.until(lambda: lines(watch) == ["firing"])
     mosquitto.restart()
-    scene.until(lambda: watch.output.count("speaks for demo") == 2, 18)
+    scene.until(lambda: watch.output.count("leader for demo") == 2, 18)
     scene.until(lambda: scene.retained().get(CHIPS[0], {}).get("state") == "firing")
     assert lines(watch) == ["firing"]
 

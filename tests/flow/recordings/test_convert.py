@@ -23,7 +23,6 @@ from support.processes.waiting import running, take_until
 
 from trnfleet.bridge.neuron.host_reader import HostReader
 from trnfleet.cli import main
-from trnfleet.cli.commands.convert import open_any
 from trnfleet.clock import NS_PER_S, ManualClock, parse_rfc3339
 from trnfleet.domain.metrics import BY_NAME, METRICS, Origin
 from trnfleet.errors import ConfigError
@@ -34,6 +33,7 @@ from trnfleet.record.format.metadata import About
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.part import PartFile
 from trnfleet.record.write.writer import RecordingWriter
+from trnfleet.services.files.conversion import open_recordings
 from trnfleet.transport.mqtt import MqttSource
 from trnfleet.wire.ports import Stored
 
@@ -367,17 +367,18 @@ def test_through_a_pipe(tmp_path: Path) -> None:
         assert b"Traceback" not in complaint
 
 
-def test_any_file_opens_as_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_any_file_opens_as_a_recording(tmp_path: Path) -> None:
     """Lines and hosts are converted on the side; hosts of one fleet are merged by time; nothing is left behind."""
+    reported: list[str] = []
     record(tmp_path / "a.mcap", fed(standalone(1))[1])
-    direct = open_any([tmp_path / "a.mcap"])
+    direct = open_recordings([tmp_path / "a.mcap"], reported.append)
     assert direct.fleets == ("demo",)
     direct.close()
 
-    lines = open_any([LINES])
+    lines = open_recordings([LINES], reported.append)
     assert len(messages(lines)) == 10
     assert lines.fleets == ("demo",)
-    assert "1 left out" in capsys.readouterr().err
+    assert "1 left out" in reported[-1]
     lines.close()
 
     before = set(Path(os.environ.get("TMPDIR", "/tmp")).glob("trnfleet-*"))  # noqa: S108  where tempfile makes folders
@@ -385,8 +386,8 @@ def test_any_file_opens_as_a_recording(tmp_path: Path, capsys: pytest.CaptureFix
     for source, copy in zip((HOST, SMALL_HOST), written, strict=True):
         copy.write_bytes(source.read_bytes())
         os.utime(copy, ns=(START_NS, START_NS + 4_000_700_000))
-    hosts = open_any(written, name="lab")
-    assert "by the file's date (trnfleet convert --start says otherwise)" in capsys.readouterr().err
+    hosts = open_recordings(written, reported.append, name="lab")
+    assert "by the file's date (trnfleet convert --start says otherwise)" in "\n".join(reported)
     taken = messages(hosts)
     assert [each.time_ns for each in taken] == sorted(each.time_ns for each in taken)
     begin = parse_rfc3339("2026-01-05T00:00:00Z")
@@ -403,7 +404,7 @@ def test_any_file_opens_as_a_recording(tmp_path: Path, capsys: pytest.CaptureFix
     assert not after - before
 
     with pytest.raises(ConfigError, match=r"payload-text\.ndjson: it is no recording as the others are"):
-        open_any([tmp_path / "a.mcap", LINES])
+        open_recordings([tmp_path / "a.mcap", LINES], reported.append)
 
 
 def test_what_was_known_at_the_begin_goes_along(tmp_path: Path) -> None:

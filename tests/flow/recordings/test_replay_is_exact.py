@@ -13,7 +13,6 @@ from support.monitor.alert_run import BOOT, AlertRun
 from support.monitor.state import alerts_of, rollups_of, values_of
 from support.paths import SCENARIOS as SCENARIO_FILES
 
-from trnfleet.cli.rulepack import load_rules
 from trnfleet.clock import SystemClock
 from trnfleet.domain.fleet import Publishing
 from trnfleet.monitor.monitor import Monitor
@@ -22,6 +21,7 @@ from trnfleet.monitor.replay.past_monitor import Past, PastSource
 from trnfleet.record.format.metadata import About
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.writer import RecordingWriter
+from trnfleet.services.rule_files import load_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,12 +17,12 @@ from support.monitor.state import rollups_of, values_of
 from support.paths import FIXTURES
 from support.paths import SCENARIOS as SCENARIO_FILES
 
-from trnfleet.cli.rulepack import load_rules
 from trnfleet.clock import NS_PER_S, SystemClock
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.clock import TapeClock
 from trnfleet.monitor.replay.past_monitor import Past, PastSource
 from trnfleet.record.read.recording import Recording
+from trnfleet.services.rule_files import load_rules
 from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.processes.programs import run
 
-from trnfleet.bridge.ec2.service import Bridge
-from trnfleet.cli.commands.bridge import _publish
+from trnfleet.services.bridge import BridgeRequest, Ec2Bridge
+from trnfleet.services.session import BrokerSession
 
 if TYPE_CHECKING:
     from support.processes.mosquitto import MosquittoProcess
@@ -58,8 +58,8 @@ class Account:
 @pytest.mark.broker
 async def test_a_real_account_s_block_is_there_for_everyone(mosquitto: MosquittoProcess) -> None:
     """What the bridge published is retained, and `reserve list` tells it like a simulated one."""
-    bridge = Bridge("prod", client_id="bridge-1", boot="boot-1")
-    await _publish(bridge, Account(), mosquitto.url, "bridge-1", None, 60.0, once=True)
+    bridge = Ec2Bridge(BridgeRequest("prod", "trnfleet", once=True), Account())
+    await bridge.publish(BrokerSession(mosquitto.url))
     listed = run("reserve", "list", "--json", "--broker", str(mosquitto.url), "--name", "prod")
     assert listed.returncode == 0, listed.stderr
     (found,) = json.loads(listed.stdout)

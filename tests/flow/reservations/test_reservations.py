@@ -14,8 +14,8 @@ import pytest
 from support.processes.programs import Program, run
 from support.processes.waiting import running
 
-from trnfleet.cli.requests import Request, ask
-from trnfleet.clock import SystemClock
+from trnfleet.services.session import BrokerSession
+from trnfleet.services.simulator.client import Command, send_command
 from trnfleet.transport.mqtt import MqttSource
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from support.processes.mosquitto import MosquittoProcess
 
-    from trnfleet.cli.requests import Answer
+    from trnfleet.services.simulator.client import Reply
     from trnfleet.wire.ports import Envelope
 
 pytestmark = pytest.mark.broker
@@ -61,17 +61,9 @@ def as_json(result: CompletedProcess[str]) -> Any:
 async def extend(mosquitto: MosquittoProcess, block_id: str) -> str:
     """Extend a block by a day and return what is said; quicker than a command's start, since an hour is a second here."""
 
-    async def asked(action: str, **args: str | float) -> Answer:
-        request = Request(action, "", dict(args))
-        (answer,) = await ask(
-            mosquitto.url,
-            "blocks",
-            request,
-            root="trnfleet",
-            password=None,
-            timeout_s=20.0,
-            clock=SystemClock(),
-        )
+    async def asked(action: str, **args: str | float) -> Reply:
+        request = Command(action, "", dict(args))
+        (answer,) = await send_command(BrokerSession(mosquitto.url), "blocks", request, timeout_s=20.0)
         assert answer.ok, answer.reason
         return answer
 

@@ -11,9 +11,10 @@ import pytest
 from support.processes.programs import Program, run
 from support.processes.waiting import running, take_until
 
-from trnfleet.cli.requests import Request, ask
 from trnfleet.clock import NS_PER_S, SystemClock, format_rfc3339
 from trnfleet.errors import BrokerError
+from trnfleet.services.session import BrokerSession
+from trnfleet.services.simulator.client import Command, send_command
 from trnfleet.transport.mqtt import MqttPublisher, MqttSource
 from trnfleet.wire.ports import Envelope
 
@@ -134,14 +135,11 @@ async def test_the_effect_is_on_the_wire_within_two_periods(
     assert willing.process.poll() is None
     await wire.wait_for_ticks()
     before = wire.of(f"telemetry/{CHIP}")[-1]["links_up"]
-    answers = await ask(
-        mosquitto.url,
+    answers = await send_command(
+        BrokerSession(mosquitto.url),
         "demo",
-        Request("inject", f"{CHIP}:east", {"fault": "link_down", "for_s": 300.0}),
-        root="trnfleet",
-        password=None,
+        Command("inject", f"{CHIP}:east", {"fault": "link_down", "for_s": 300.0}),
         timeout_s=20,
-        clock=SystemClock(),
     )
     assert [(answer.simulator, answer.ok) for answer in answers] == [("sim-1", True)]
     assert "link_down" in answers[0].reason
@@ -261,14 +259,11 @@ async def test_nothing_is_published_outside_reply(willing: Program, wire: Wire) 
 async def test_nobody_answers(mosquitto: MosquittoProcess) -> None:
     """Without a simulator the asker is told in one line what was waited for."""
     with pytest.raises(BrokerError, match=r"no simulator of fleet 'demo' answered within 0\.3 s"):
-        await ask(
-            mosquitto.url,
+        await send_command(
+            BrokerSession(mosquitto.url),
             "demo",
-            Request("rebirth"),
-            root="trnfleet",
-            password=None,
+            Command("rebirth"),
             timeout_s=0.3,
-            clock=SystemClock(),
         )
 
 

@@ -13,11 +13,11 @@ import pytest
 from support.processes.programs import Program, run
 from support.processes.waiting import eventually, running, take_until
 
-from trnfleet.cli.watching import watch_fleet
-from trnfleet.clock import SystemClock
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS
 from trnfleet.errors import BrokerError
 from trnfleet.monitor.store.store import Freshness, stored_equal
+from trnfleet.services.live_monitor import monitor_fleet
+from trnfleet.services.session import BrokerSession
 from trnfleet.tasks import background
 from trnfleet.transport.mqtt import MqttSource
 from trnfleet.wire.ports import CONTENT_TYPE_JSON
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from support.processes.mosquitto import MosquittoProcess
 
-    from trnfleet.cli.watching import Watch
+    from trnfleet.services.live_monitor import LiveMonitor
 
 pytestmark = pytest.mark.broker
 
@@ -41,8 +41,8 @@ def simulator(mosquitto: MosquittoProcess, tmp_path: Path) -> Iterator[Program]:
         yield program
 
 
-def watch(mosquitto: MosquittoProcess, fleet: str = "demo") -> Watch:
-    return watch_fleet(mosquitto.url, fleet, root="trnfleet", password=None, clock=SystemClock())
+def watch(mosquitto: MosquittoProcess, fleet: str = "demo") -> LiveMonitor:
+    return monitor_fleet(BrokerSession(mosquitto.url), fleet)
 
 
 def status(mosquitto: MosquittoProcess, *more: str) -> tuple[int, dict[str, Any]]:

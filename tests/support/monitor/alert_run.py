@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from support.monitor.feed import SilentSource
 from support.sim.simulation import Recorder
-from trnfleet.cli.rulepack import load_rules
-from trnfleet.cli.running import load_run, make_engine
 from trnfleet.clock import ManualClock
 from trnfleet.domain.fleet import Publishing
 from trnfleet.domain.scenario import FaultEntry, Scenario
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.services.rule_files import load_rules
+from trnfleet.services.simulator.engine import make_engine, transport_faults
+from trnfleet.services.simulator.run import load_run
 from trnfleet.sim.publish.faulty_publisher import FaultyPublisher
 from trnfleet.sim.publish.service import Simulation
 from trnfleet.sim.publish.state import will_envelope
@@ -107,7 +108,7 @@ class AlertRun:
         engine = self.engine
         publisher = FaultyPublisher(
             self._recorder,
-            run.transport_faults(),
+            transport_faults(run),
             clock=self.clock,
             rng=engine.rng,
             now_s=lambda: engine.now_s,

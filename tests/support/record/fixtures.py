@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from support.paths import FIXTURES
-from trnfleet.cli.running import Run, load_run, make_engine
-from trnfleet.cli.simrecord import CLIENT, Recorded, record
 from trnfleet.config import find_file, load_model, shipped_names
 from trnfleet.domain.fleet import Publishing
 from trnfleet.domain.scenario import Scenario
+from trnfleet.services.simulator.engine import make_engine
+from trnfleet.services.simulator.recording import CLIENT, SimulationRequest, record_simulation
+from trnfleet.services.simulator.run import Run, load_run
 from trnfleet.wire.topics import DEFAULT_ROOT
 
 RECORDINGS = FIXTURES / "recordings"
@@ -67,7 +68,8 @@ def make(name: str, folder: Path) -> Path:
     path.unlink(missing_ok=True)
     run = _run(fixture)
     model = run.fleet.model_copy(update={"publish": Publishing(format="cbor", granularity="instance")})
-    record(make_engine(run, model), Recorded(path, run, fixture.ticks, 0.0, CLIENT, DEFAULT_ROOT))
+    request = SimulationRequest(path, run, fixture.ticks, 0.0, CLIENT, DEFAULT_ROOT)
+    record_simulation(make_engine(run, model), request)
     return path
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.processes.programs import run
 
-from trnfleet.cli.main import COMMANDS
+from trnfleet.cli.command_table import COMMANDS
 from trnfleet.domain.faults import FAULTS
 
 

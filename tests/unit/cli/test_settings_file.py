@@ -7,7 +7,8 @@ import re
 import click
 import pytest
 
-from trnfleet.cli.main import COMMANDS, cli
+from trnfleet.cli.command_table import COMMANDS
+from trnfleet.cli.main import cli
 from trnfleet.config import shipped_folder
 
 

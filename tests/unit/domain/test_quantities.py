@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trnfleet.domain.quantities import DurationStyle, duration
+from trnfleet.domain.quantities import DurationStyle, duration, size_text
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 
@@ -30,3 +30,9 @@ def test_durations_have_five_forms(seconds: float, texts: tuple[str, ...]) -> No
     assert tuple(duration(seconds, style) for style in DurationStyle) == texts
     assert len(duration(seconds, DurationStyle.NARROW)) <= 4
     assert len(duration(seconds, DurationStyle.COARSE)) <= 6
+
+
+def test_sizes_have_three_digits() -> None:
+    """A size has a binary prefix."""
+    shown = [size_text(each) for each in (0, 999, 1_536, 64 * 2**20, 5 * 2**40)]
+    assert shown == ["0 B", "999 B", "1.5 KiB", "64 MiB", "5 TiB"]

@@ -10,9 +10,9 @@ import pytest
 from support.monitor.feed import Feed, ultraservers
 from support.monitor.mutations import hostile_feed, mutated, originals
 
-from trnfleet.cli.rulepack import load_rules
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.store.store import Freshness
+from trnfleet.services.rule_files import load_rules
 
 ROUNDS, A_ROUND = 12, 60
 

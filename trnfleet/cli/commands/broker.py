@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from trnfleet.cli.options import log_options, set_up_logs, setting
+from trnfleet.cli.options import log_options, setting
 from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError
 from trnfleet.tasks import Ending
@@ -20,7 +20,7 @@ from trnfleet.tasks import Ending
     help="Which program; by default Mosquitto if it is installed.",
 )
 @log_options
-def command(port: int, kind: str | None, log_format: str, log_level: str) -> None:
+def command(port: int, kind: str | None) -> None:
     """Run the demo's broker on loopback until ctrl+c.
 
     \b
@@ -28,12 +28,11 @@ def command(port: int, kind: str | None, log_format: str, log_level: str) -> Non
       trnfleet broker --port 1883 &
       trnfleet simulate --broker mqtt://127.0.0.1:1883 --fleet demo
     """
-    set_up_logs(log_format, log_level)
     asyncio.run(_run(port, kind))
 
 
 async def _run(port: int, kind: str | None) -> None:
-    from trnfleet.transport.embedded import embedded_broker  # noqa: PLC0415  --help stays quick
+    from trnfleet.transport.embedded import embedded_broker
 
     prefer = kind if kind in {"mosquitto", "amqtt"} else None
     ending = Ending()

@@ -1,36 +1,49 @@
-"""`trnfleet` alone: broker and simulator as child processes, the app in front; ends with all of it ended."""
+"""`trnfleet` alone: broker and simulator as child processes, the app in front; it ends with all of them ended."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
+import os
+import signal
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from trnfleet.cli.alerting import Alerting, Calling, app_alert_options
-from trnfleet.cli.keeping import past_option
+import trnfleet.transport
+from trnfleet.cli.alert_options import app_alert_options
 from trnfleet.cli.options import (
-    Duration,
+    PASSWORD_VARIABLE,
+    app_log_options,
     broker_options,
-    find_password,
+    given_on_command_line,
     log_file_for_app,
-    log_options,
-    set_up_logs,
+    log_file_option,
+    past_option,
     setting,
 )
-from trnfleet.cli.running import LEFT_TO_SCENARIOS, Above, Instant, given_on_command_line, load_run
+from trnfleet.cli.params import Duration, Instant, PositiveNumber
+from trnfleet.cli.streams import require_terminal
 from trnfleet.clock import SystemClock
 from trnfleet.tasks import Ending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
     from datetime import datetime
     from pathlib import Path
 
+    from trnfleet.cli.alert_options import AlertOptions
+    from trnfleet.cli.options import LogOptions
     from trnfleet.domain.fleet import FleetFile
-    from trnfleet.transport.url import BrokerUrl, Password
+    from trnfleet.services.session import BrokerSession
+
+END_LIMIT_S = 2.0
+"""Longest wait for a child's own end."""
+LEFT_TO_SCENARIOS = frozenset({"fleet", "seed", "period", "speed", "start"})
+"""Parameters that a scenario decides about unless they are on the command line."""
+KEPT_VARIABLES = (PASSWORD_VARIABLE,)
 
 
 @click.command("demo")
@@ -40,7 +53,7 @@ if TYPE_CHECKING:
 @setting("--period", type=Duration(86_400), default="1s", help="Wall time between two ticks.")
 @setting(
     "--speed",
-    type=Above(1e6, least=1e-6),
+    type=PositiveNumber(1e6, least=1e-6),
     default=1.0,
     help="Simulated seconds a second.",
 )
@@ -53,12 +66,14 @@ if TYPE_CHECKING:
 )
 @app_alert_options
 @past_option
-@broker_options(required=False)
-@setting("--log-file", metavar="FILE", help="Where to log; by default trnfleet/app.log in the state folder.")
-@log_options
+@broker_options(required=False, with_root=True)
+@log_file_option
+@app_log_options
 @click.pass_context
 def command(
     ctx: click.Context,
+    session: BrokerSession | None,
+    root: str,
     fleet: str,
     scenario: str | None,
     seed: int,
@@ -66,17 +81,10 @@ def command(
     speed: float,
     start: datetime | None,
     allow_commands: bool,
-    rules: tuple[str, ...],
-    owner: str | None,
-    bell: bool,
-    notify: bool,
+    alerts: AlertOptions,
     past: int,
-    broker: BrokerUrl | None,
-    password_file: str | None,
-    root: str,
     log_file: str | None,
-    log_format: str,
-    log_level: str,
+    log: LogOptions,
 ) -> None:
     """Show a simulated fleet live: starts a broker on loopback unless --broker names one, and a simulator.
 
@@ -86,13 +94,11 @@ def command(
       trnfleet --fleet cluster-10k --seed 3
       trnfleet --scenario game-day
     """
-    from trnfleet.cli.app import require_terminal  # noqa: PLC0415  --help stays quick
-
     require_terminal()
-    log = log_file_for_app(log_file)
-    set_up_logs(log_format, log_level, log)
+    file = log_file_for_app(log_file)
+    log.set_up(file)
     given = given_on_command_line(ctx)
-    simulate = ["--root", root, "--log-format", log_format, "--log-level", log_level]
+    simulate = ["--root", root, "--log-format", log.format, "--log-level", log.level]
     values = {
         "fleet": fleet,
         "scenario": scenario,
@@ -100,24 +106,34 @@ def command(
         "period": f"{period}s",
         "speed": str(speed),
     }
-    values |= {"start": None if start is None else start.isoformat(), "password_file": password_file}
+    values |= {
+        "start": None if start is None else start.isoformat(),
+        "password_file": ctx.params["password_file"],
+    }
     for option, value in values.items():
         is_kept = scenario is None or option in given or option not in LEFT_TO_SCENARIOS
         if value is not None and is_kept:
             simulate += [f"--{option.replace('_', '-')}", value]
     if allow_commands:
         simulate.append("--allow-commands")
-    password = find_password(password_file) if broker is not None else None
 
     def load() -> FleetFile:
+        from trnfleet.services.simulator.run import load_run
+
         return load_run(
             given, fleet=fleet, scenario=scenario, seed=seed, period_s=period, speed=speed, start=start
         ).fleet
 
-    from trnfleet.cli.rulepack import load_rules  # noqa: PLC0415  --help stays quick
-
-    alerting = Alerting(load_rules(rules), owner, Calling(bell, notify), allow_commands or broker is None)
-    demo = _run(broker, load, simulate, alerting, root=root, password=password, past_bytes=past, log_file=log)
+    demo = _run(
+        session,
+        root,
+        load,
+        simulate,
+        alerts,
+        may_write=allow_commands or session is None,
+        past_bytes=past,
+        log_file=file,
+    )
     ctx.exit(asyncio.run(_run_in_order(demo)))
 
 
@@ -140,46 +156,97 @@ async def _run_in_order(demo: Coroutine[Any, Any, int]) -> int:
 
 
 async def _run(
-    url: BrokerUrl | None,
+    session: BrokerSession | None,
+    root: str,
     load: Callable[[], FleetFile],
     simulate: list[str],
-    alerting: Alerting,
+    alerts: AlertOptions,
     *,
-    root: str,
-    password: Password | None,
+    may_write: bool,
     past_bytes: int,
     log_file: Path,
 ) -> int:
-    """Start the children first: they get ready while this process loads what the app needs."""
-    # Loading makes many objects and no garbage; `watch_fleet` sets the collector going again.
+    """Start the children first: they start up while this process loads the app."""
+    # Loading makes many objects and no garbage; `monitor_fleet` sets the collector going again.
     gc.disable()
-    from trnfleet.cli.children import own_command  # noqa: PLC0415  --help stays quick
-    from trnfleet.transport.embedded import embedded_broker  # noqa: PLC0415  --help stays quick
-
-    clock = SystemClock()
     async with contextlib.AsyncExitStack() as stack:
-        kind, protocol = "", None
-        if url is None:
-            broker = await stack.enter_async_context(embedded_broker(clock=clock))
+        if session is None:
+            from trnfleet.transport.embedded import embedded_broker
+
+            broker = await stack.enter_async_context(embedded_broker(clock=SystemClock()))
             url, kind, protocol = broker.url, broker.kind, broker.protocol
+        else:
+            url, kind, protocol = session.url, "", None
         simulate = ["simulate", "--broker", str(url), *simulate]
         if protocol is not None:
             simulate += ["--mqtt", protocol]
         await stack.enter_async_context(own_command(simulate, log_file))
 
-        from trnfleet.cli.showing import show_fleet  # noqa: PLC0415  see above
+        from trnfleet.services.rule_files import load_rules
+        from trnfleet.services.session import BrokerSession
+        from trnfleet.services.viewing import view_fleet
+        from trnfleet.tui.run import run_app
 
+        session = session or BrokerSession(url, root, protocol=protocol)
         fleet = load()
-        return await show_fleet(
-            url,
-            fleet.name,
-            alerting,
-            root=root,
-            password=password,
-            clock=clock,
-            pue=fleet.pue,
-            past_bytes=past_bytes,
+        viewing = stack.enter_context(
+            view_fleet(
+                session,
+                fleet.name,
+                rules=load_rules(alerts.rules),
+                owner=alerts.owner,
+                may_write=may_write,
+                pue=fleet.pue,
+                past_bytes=past_bytes,
+            )
+        )
+        return await run_app(
+            viewing.state,
+            viewing.running,
+            clock=session.clock,
             log_file=log_file,
             broker_kind=kind,
-            protocol=protocol,
+            operator=viewing.operator,
+            playback=viewing.playback,
+            bell=alerts.bell,
+            notify=alerts.notify,
         )
+
+
+@contextlib.asynccontextmanager
+async def own_command(arguments: Sequence[str], log_file: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run `trnfleet ARGUMENTS` as a child while the body runs; its output goes to the end of `log_file`."""
+    starter = os.path.join(os.path.dirname(trnfleet.transport.__file__), "die_with_parent.py")  # noqa: PTH118, PTH120
+    with log_file.open("ab") as output:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", starter, str(os.getpid())),
+            *(sys.executable, "-m", "trnfleet", *arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            # Settings are given as options; a variable meant for another command must not change what the child does.
+            env={
+                key: each
+                for key, each in os.environ.items()
+                if not key.startswith("TRNFLEET_") or key in KEPT_VARIABLES
+            },
+            # A session of its own: the terminal's ctrl+c is for the app, which then ends its children.
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Ask a child to end, and kill it if it does not within `END_LIMIT_S`."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), END_LIMIT_S)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()

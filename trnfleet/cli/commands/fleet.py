@@ -1,21 +1,22 @@
-"""`trnfleet fleet`: what a fleet file describes."""
+"""`trnfleet fleet`: hierarchy and totals of a fleet file."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from trnfleet.config import find_file, load_model, shipped_names
-from trnfleet.domain.fleet import FleetFile, expand, instances_of
-from trnfleet.domain.layout import Layout
 from trnfleet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from trnfleet.domain.fleet import FleetFile
+    from trnfleet.domain.layout import Layout
 
 
 @click.group("fleet")
 def command() -> None:
-    """What a fleet file describes."""
+    """Describe and list fleet files."""
 
 
 @command.command("describe")
@@ -28,6 +29,10 @@ def describe(file: str, as_json: bool) -> None:
     Example:
       trnfleet fleet describe demo --json
     """
+    from trnfleet.config import find_file, load_model
+    from trnfleet.domain.fleet import FleetFile, expand, instances_of
+    from trnfleet.domain.layout import Layout
+
     path = find_file("fleets", file)
     fleet = load_model(path, FleetFile)
     try:
@@ -48,6 +53,9 @@ def describe(file: str, as_json: bool) -> None:
 @command.command("list")
 def list_fleets() -> None:
     """List the fleets that ship and resolve by name."""
+    from trnfleet.config import find_file, load_model, shipped_names
+    from trnfleet.domain.fleet import FleetFile
+
     for name in shipped_names("fleets"):
         click.echo(f"{name:<16} {load_model(find_file('fleets', name), FleetFile).title}")
 

@@ -1,4 +1,4 @@
-"""`trnfleet info`: what is in a recording."""
+"""`trnfleet info`: contents of a recording."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Any
 
 import click
 
-from trnfleet.cli.options import FleetName, setting
-from trnfleet.cli.recording import left_out_text, opened, size_text
+from trnfleet.cli.files import open_recording
+from trnfleet.cli.options import setting
+from trnfleet.cli.params import FleetName
 from trnfleet.domain.quantities import duration as duration_text
+from trnfleet.domain.quantities import size_text
 from trnfleet.text import plain
 
 MOST_FLEETS = 20
-"""Fleets that are told as text; JSON has all."""
+"""Fleets in the text; JSON has all."""
 MOST_GAPS = 10
-"""Gaps that are told as text; JSON has all."""
+"""Gaps in the text; JSON has all."""
 _WIDTH = 300
 
 
@@ -26,24 +28,26 @@ _WIDTH = 300
 )
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 def command(files: tuple[str, ...], name: str | None, as_json: bool) -> None:
-    """Say what is in a recording: times, fleets, messages by class, gaps, and whether it is complete.
+    """Summarise a recording: times, fleets, messages by class, gaps, and whether it is complete.
 
-    Several FILEs are the parts of one recording. A file that was not finished is no failure: what can be read of it is
-    told, and what is missing.
+    Several FILEs are the parts of one recording. A file that was not finished is no failure: the summary covers what can
+    be read of it, and names what is missing.
 
     \b
     Examples:
       trnfleet info night.mcap
       trnfleet info night-*.mcap --json | jq .gaps
     """
-    from trnfleet.cli.recordfacts import gather  # noqa: PLC0415  --help stays quick
+    from trnfleet.services.files.recording_summary import summarize
 
-    with opened(files, name=name) as recording:
-        facts = gather(files, recording)
+    with open_recording(files, name=name) as recording:
+        facts = summarize(files, recording)
     click.echo(json.dumps(facts, indent=2) if as_json else _text(facts))
 
 
 def _text(facts: dict[str, Any]) -> str:
+    from trnfleet.services.files.recordings import left_out_text
+
     names = [each["file"] for each in facts["files"]]
     size = size_text(sum(each["bytes"] or 0 for each in facts["files"]))
     state = "complete" if facts["finished"] else "not finished, what is there can be read"
@@ -101,9 +105,9 @@ def _gap_text(facts: dict[str, Any]) -> str:
 
 
 def _origin(part: dict[str, Any]) -> str:
-    said = [f"trnfleet {plain(part['trnfleet']) or 'unknown'}", f"schema {plain(part['schema'])}"]
+    parts = [f"trnfleet {plain(part['trnfleet']) or 'unknown'}", f"schema {plain(part['schema'])}"]
     if part["broker"]:
-        said.append(f"from {plain(part['broker'], _WIDTH)}")
+        parts.append(f"from {plain(part['broker'], _WIDTH)}")
     if part["seed"] is not None:
-        said.append(f"seed {part['seed']}")
-    return ", ".join(said)
+        parts.append(f"seed {part['seed']}")
+    return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""`trnfleet inject`: cause a fault in a running simulator, list what there is to cause, or what is there now."""
+"""`trnfleet inject`: cause a fault in a running simulator, list the faults, or list the active ones."""
 
 from __future__ import annotations
 
@@ -9,33 +9,42 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trnfleet.cli.options import (
-    Duration,
-    FleetName,
     broker_options,
-    find_password,
+    fleet_option,
+    json_option,
     log_options,
-    set_up_logs,
     setting,
+    timeout_option,
 )
-from trnfleet.clock import SystemClock
+from trnfleet.cli.params import Duration
+from trnfleet.domain.faults import FAULTS, check_use, find_fault
+from trnfleet.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trnfleet.cli.requests import Answer, Request
-    from trnfleet.transport.url import BrokerUrl, Password
+    from trnfleet.domain.faults import Fault
+    from trnfleet.services.session import BrokerSession
+    from trnfleet.services.simulator.client import Arguments, Reply
 
-LONGEST_WAIT_S = 3_600.0
-"""Simulators refuse commands that are good for longer."""
 FAILED = 1
 MOST_LINES = 50
-"""Active faults that are told of one simulator."""
+"""Active faults of one simulator that are listed."""
+TARGETS = {
+    "chip": "uc1/us-0001/trn2u-0001-2/chip05",
+    "link": "uc1/us-0001/trn2u-0001-2/chip05:east",
+    "instance": "uc1/us-0001/trn2u-0001-2",
+    "rack": "uc1/us-0001/trn2u-0001-2",
+    "ultraserver": "uc1/us-0001",
+    "cluster": "uc1",
+    "publisher": "*",
+}
+"""Example of a target of each scope."""
+_NAME_WIDTH = max(map(len, FAULTS)) + 2
 
 
 def _complete_fault(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Return the faults whose names begin like what is typed."""
-    from trnfleet.domain.faults import FAULTS  # noqa: PLC0415  --help stays quick
-
+    """Return the faults whose names begin with `incomplete`."""
     return [name for name in FAULTS if name.startswith(incomplete)]
 
 
@@ -43,31 +52,29 @@ def _complete_fault(_ctx: click.Context, _parameter: click.Parameter, incomplete
 @click.argument("fault", required=False, shell_complete=_complete_fault)
 @click.argument("target", required=False)
 @setting("--for", "lasts_s", type=Duration(), help="Simulated time until it ends; by default as --list says.")
-@setting("--magnitude", type=float, help="How bad it is, in the fault's own unit; by default as --list says.")
-@click.option("--list", "listing", is_flag=True, help="List every fault that may be caused; needs no broker.")
-@click.option("--active", is_flag=True, help="Ask the simulator which faults are there now.")
+@setting(
+    "--magnitude", type=float, help="How severe it is, in the fault's own unit; by default as --list says."
+)
+@click.option("--list", "listing", is_flag=True, help="List every fault that can be caused; needs no broker.")
+@click.option("--active", is_flag=True, help="List the active faults of the simulator.")
 @broker_options(required=False)
-@setting("--name", type=FleetName(), help="Which fleet, where the broker has several.")
-@setting("--timeout", type=Duration(LONGEST_WAIT_S), default="5s", help="Longest wait for an answer.")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+@fleet_option
+@timeout_option
+@json_option
 @log_options
 @click.pass_context
 def command(
     ctx: click.Context,
+    session: BrokerSession | None,
     fault: str | None,
     target: str | None,
     lasts_s: float | None,
     magnitude: float | None,
     listing: bool,
     active: bool,
-    broker: BrokerUrl | None,
-    password_file: str | None,
-    root: str,
     name: str | None,
     timeout: float,
     as_json: bool,
-    log_format: str,
-    log_level: str,
 ) -> None:
     """Cause FAULT at TARGET in a simulator that was started with --allow-commands.
 
@@ -83,85 +90,60 @@ def command(
       trnfleet inject transport_drop '*' --magnitude 0.2 --broker mqtt://127.0.0.1:1883
       trnfleet inject --list --json | jq -r '.faults[].name'
     """
-    set_up_logs(log_format, log_level)
     if listing + active + (fault is not None) != 1:
         raise click.UsageError(
             "name a fault and a target, as in `trnfleet inject straggler uc1/us-0001/*/chip05`; or --list; or --active"
         )
     if listing:
-        from trnfleet.cli.catalogue import as_table, facts  # noqa: PLC0415  --help stays quick
-
-        click.echo(json.dumps({"faults": facts()}, indent=2) if as_json else as_table())
+        click.echo(json.dumps({"faults": fault_facts()}, indent=2) if as_json else fault_table())
         return
-    request = _request(fault, target, lasts_s, magnitude)
-    if broker is None:
+    action, target, args = _command(fault, target, lasts_s, magnitude)
+    if session is None:
         raise click.UsageError("say which broker the simulator publishes to: --broker URL")
-    password = find_password(password_file)
-    answers = asyncio.run(ask_fleet(broker, name, request, root=root, password=password, timeout_s=timeout))
-    ctx.exit(tell(answers, as_json=as_json))
+    from trnfleet.services.simulator.client import Command, send_command
+
+    replies = asyncio.run(send_command(session, name, Command(action, target, args), timeout_s=timeout))
+    ctx.exit(print_replies(replies, as_json=as_json))
 
 
-def _request(
+def _command(
     fault: str | None, target: str | None, lasts_s: float | None, magnitude: float | None
-) -> Request:
-    """Return what is asked for.
+) -> tuple[str, str, Arguments]:
+    """Return action, target and arguments of the command.
 
     Raises:
         ConfigError: there is no such fault, or a value is out of its range; the message names the nearest, or the limit.
     """
-    from trnfleet.cli.requests import Request  # noqa: PLC0415  --help stays quick
-    from trnfleet.domain.faults import check_use, find_fault  # noqa: PLC0415  --help stays quick
-
     if fault is None:
-        return Request("faults")
+        return "faults", "", {}
     check_use(find_fault(fault), lasts_s, magnitude)
     if target is None:
         raise click.UsageError("name a target, too: an address such as uc1/us-0001/trn2u-0001-2/chip05")
-    args: dict[str, str | float | bool | None] = {"fault": fault}
+    args: Arguments = {"fault": fault}
     if lasts_s is not None:
         args["for_s"] = lasts_s
     if magnitude is not None:
         args["magnitude"] = magnitude
-    return Request("inject", target, args)
+    return "inject", target, args
 
 
-async def ask_fleet(
-    url: BrokerUrl,
-    name: str | None,
-    request: Request,
-    *,
-    root: str,
-    password: Password | None,
-    timeout_s: float,
-) -> list[Answer]:
-    """Ask the simulators of a fleet, the broker's only one unless it is named, and return their answers."""
-    from trnfleet.cli.discovery import find_fleet  # noqa: PLC0415  --help stays quick
-    from trnfleet.cli.requests import ask  # noqa: PLC0415  --help stays quick
-
-    clock = SystemClock()
-    fleet = await find_fleet(url, name=name, root=root, password=password, clock=clock)
-    return await ask(url, fleet, request, root=root, password=password, timeout_s=timeout_s, clock=clock)
-
-
-def tell(answers: Sequence[Answer], *, as_json: bool) -> int:
-    """Print what the simulators said, refusals to stderr, and return the exit status."""
+def print_replies(replies: Sequence[Reply], *, as_json: bool) -> int:
+    """Print the replies of simulators, refusals to stderr, and return the exit status."""
     if as_json:
-        click.echo(json.dumps([answer._asdict() for answer in answers], indent=2))
+        click.echo(json.dumps([reply._asdict() for reply in replies], indent=2))
     else:
-        for answer in answers:
-            if answer.ok:
-                click.echo(f"{answer.simulator}: {answer.reason}")
-                for line in active_lines(answer.result):
+        for reply in replies:
+            if reply.ok:
+                click.echo(f"{reply.simulator}: {reply.reason}")
+                for line in active_lines(reply.result):
                     click.echo(line)
             else:
-                click.echo(f"trnfleet: {answer.simulator} refuses: {answer.reason}", err=True)
-    return 0 if any(answer.ok for answer in answers) else FAILED
+                click.echo(f"trnfleet: {reply.simulator} refuses: {reply.reason}", err=True)
+    return 0 if any(reply.ok for reply in replies) else FAILED
 
 
 def active_lines(result: dict[str, Any]) -> list[str]:
-    """Return a line for each active fault that a simulator's answer tells of; what is no such thing is passed over."""
-    from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
-
+    """Return a line for each active fault in a simulator's reply; invalid entries are skipped."""
     active = result.get("active")
     faults = [each for each in active if isinstance(each, dict)] if isinstance(active, list) else []
     lines = []
@@ -171,4 +153,67 @@ def active_lines(result: dict[str, Any]) -> list[str]:
         lines.append(f"  {plain(str(each.get('fault'))):<24}{plain(str(each.get('target')))}  {end}")
     if len(faults) > MOST_LINES:
         lines.append(f"  and {len(faults) - MOST_LINES:,} more")
+    return lines
+
+
+def fault_facts() -> list[dict[str, Any]]:
+    """Return every fault as a JSON object, in the table's order."""
+    return [_facts(fault) for fault in FAULTS.values()]
+
+
+def fault_table() -> str:
+    """Return every fault with its effects and its end, by scope: at most 120 characters a line."""
+    lines: list[str] = []
+    for scope, target in TARGETS.items():
+        rows = [fault for fault in FAULTS.values() if fault.scope == scope]
+        if rows:
+            lines.append(f"{scope} (a target is {target})")
+            for fault in rows:
+                lines.append(f"  {fault.name:<{_NAME_WIDTH}}{_effects(fault)}")
+                lines += [f"  {'':<{_NAME_WIDTH}}{line}" for line in _details(fault)]
+            lines.append("")
+    lines.append("Effects on a job hold for one replica where the job serves.")
+    lines.append("Begin one:  trnfleet inject FAULT TARGET [--for 5m] [--magnitude X] --broker URL")
+    return "\n".join(lines)
+
+
+def _facts(fault: Fault) -> dict[str, Any]:
+    has_magnitude = fault.most > fault.least
+    return {
+        "name": fault.name,
+        "scope": fault.scope.value,
+        "what": fault.title,
+        "cause": fault.cause,
+        "job": fault.reaction.value,
+        "magnitude": fault.magnitude if has_magnitude else None,
+        "magnitude_least": fault.least if has_magnitude else None,
+        "magnitude_most": fault.most if has_magnitude else None,
+        "magnitude_means": fault.effect.value if has_magnitude else None,
+        "lasts_s": fault.lasts_s if fault.ends_by_itself else None,
+        "recovery": fault.recovery.value,
+        "recovery_s": None if fault.ends_by_itself else fault.stages.total_s,
+        "health": list(fault.health),
+        "counters": [count.metric for count in fault.counts],
+        "hw_error": fault.hw_error or None,
+        "nrt": fault.nrt,
+        "rate_per_device_day": fault.rate_per_device_day,
+        "rate_source": fault.rate_source or None,
+    }
+
+
+def _effects(fault: Fault) -> str:
+    job = "" if fault.reaction.value == "none" else f"; the job {fault.reaction.value}"
+    code = "" if fault.nrt is None else f"; NRT {fault.nrt}"
+    return f"{fault.title}{job}{code}"
+
+
+def _details(fault: Fault) -> list[str]:
+    if fault.ends_by_itself:
+        lines = [f"ends after {fault.lasts_s:g} s, or as --for says"]
+    else:
+        lines = [f"{fault.recovery.value}, and all is well after about {fault.stages.total_s:g} s"]
+    if fault.most > fault.least:
+        lines.append(
+            f"magnitude {fault.magnitude:g}, from {fault.least:g} to {fault.most:g}: {fault.effect.value}"
+        )
     return lines

@@ -7,23 +7,26 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.alerting import Alerting, Calling, app_alert_options
-from trnfleet.cli.keeping import past_option
+from trnfleet.cli.alert_options import app_alert_options
 from trnfleet.cli.options import (
-    FleetName,
+    app_log_options,
     broker_options,
-    find_password,
     log_file_for_app,
-    log_options,
-    set_up_logs,
+    log_file_option,
+    past_option,
+    pue_option,
     setting,
 )
-from trnfleet.clock import SystemClock
+from trnfleet.cli.params import FleetName
+from trnfleet.cli.streams import require_terminal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trnfleet.transport.url import BrokerUrl, Password
+    from trnfleet.cli.alert_options import AlertOptions
+    from trnfleet.cli.options import LogOptions
+    from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.services.session import BrokerSession
 
 
 @click.command("monitor")
@@ -33,11 +36,7 @@ if TYPE_CHECKING:
     type=FleetName(),
     help="Which fleet, where the broker has several; waited for if it is not there yet.",
 )
-@setting(
-    "--pue",
-    type=click.FloatRange(1, 3),
-    help="Facility power over IT power; by default 1.14, AWS's global figure for 2025.",
-)
+@pue_option
 @app_alert_options
 @past_option
 @setting(
@@ -45,25 +44,19 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Let the app write acknowledgements and silences of alerts to the broker; else it only reads.",
 )
-@setting("--log-file", metavar="FILE", help="Where to log; by default trnfleet/app.log in the state folder.")
-@log_options
+@log_file_option
+@app_log_options
 @click.pass_context
 def command(
     ctx: click.Context,
-    broker: BrokerUrl,
-    password_file: str | None,
-    root: str,
+    session: BrokerSession,
     name: str | None,
     pue: float | None,
-    rules: tuple[str, ...],
-    owner: str | None,
-    bell: bool,
-    notify: bool,
+    alerts: AlertOptions,
     past: int,
     allow_commands: bool,
     log_file: str | None,
-    log_format: str,
-    log_level: str,
+    log: LogOptions,
 ) -> None:
     """Watch a fleet in the terminal. Reads only: nothing is published unless --allow-commands lets you acknowledge.
 
@@ -74,44 +67,50 @@ def command(
       trnfleet monitor --broker mqtt://127.0.0.1:1883 --past 10GiB
       TRNFLEET_MQTT_PASSWORD=... trnfleet monitor --broker mqtt://ops@broker.example:1883 --name prod
     """
-    from trnfleet.cli.app import require_terminal  # noqa: PLC0415  --help stays quick
-    from trnfleet.cli.rulepack import load_rules  # noqa: PLC0415  --help stays quick
-
     require_terminal()
     file = log_file_for_app(log_file)
-    set_up_logs(log_format, log_level, file)
-    password = find_password(password_file)
-    alerting = Alerting(load_rules(rules), owner, Calling(bell, notify), may_write=allow_commands)
-    shown = _run(
-        broker, name, alerting, root=root, password=password, pue=pue, past_bytes=past, log_file=file
+    log.set_up(file)
+    from trnfleet.services.rule_files import load_rules
+
+    rules = load_rules(alerts.rules)
+    app = _run(
+        session, name, alerts, rules, may_write=allow_commands, pue=pue, past_bytes=past, log_file=file
     )
-    ctx.exit(asyncio.run(shown))
+    ctx.exit(asyncio.run(app))
 
 
 async def _run(
-    url: BrokerUrl,
+    session: BrokerSession,
     name: str | None,
-    alerting: Alerting,
+    alerts: AlertOptions,
+    rules: tuple[Rule, ...],
     *,
-    root: str,
-    password: Password | None,
+    may_write: bool,
     pue: float | None,
     past_bytes: int,
     log_file: Path,
 ) -> int:
-    from trnfleet.cli.discovery import find_fleet  # noqa: PLC0415  --help stays quick
-    from trnfleet.cli.showing import show_fleet  # noqa: PLC0415  --help stays quick
+    from trnfleet.services.session import find_fleet
+    from trnfleet.services.viewing import view_fleet
+    from trnfleet.tui.run import run_app
 
-    clock = SystemClock()
-    fleet = await find_fleet(url, name=name, root=root, password=password, clock=clock)
-    return await show_fleet(
-        url,
+    fleet = await find_fleet(session, name)
+    with view_fleet(
+        session,
         fleet,
-        alerting,
-        root=root,
-        password=password,
-        clock=clock,
+        rules=rules,
+        owner=alerts.owner,
+        may_write=may_write,
         pue=pue,
         past_bytes=past_bytes,
-        log_file=log_file,
-    )
+    ) as viewing:
+        return await run_app(
+            viewing.state,
+            viewing.running,
+            clock=session.clock,
+            log_file=log_file,
+            operator=viewing.operator,
+            playback=viewing.playback,
+            bell=alerts.bell,
+            notify=alerts.notify,
+        )

@@ -1,68 +1,37 @@
-"""`trnfleet record`: all that a broker delivers, into a file that survives crashes."""
+"""`trnfleet record`: record all that a broker delivers into a file."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.options import (
-    Duration,
-    FleetName,
-    TopicFilter,
-    broker_options,
-    find_password,
-    log_options,
-    set_up_logs,
-    setting,
+from trnfleet.cli.options import broker_options, log_options, setting
+from trnfleet.cli.params import Duration, FleetName, Size, TopicFilter
+from trnfleet.cli.streams import (
+    exit_on_broken_pipe,
+    report,
+    report_progress,
+    stderr_is_terminal,
+    stdout_bytes,
 )
-from trnfleet.cli.recording import Size, fleets_in, reader_may_leave, size_text, stderr_is_terminal, tell
-from trnfleet.clock import NS_PER_S, SystemClock, format_rfc3339
 from trnfleet.domain.quantities import duration as duration_text
+from trnfleet.domain.quantities import size_text
 from trnfleet.errors import TrnfleetError
-from trnfleet.tasks import Ending, background, run_until
 from trnfleet.text import plain
 from trnfleet.wire.topics import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from trnfleet.services.record import RecordProgress, RecordRequest
+    from trnfleet.services.session import BrokerSession
+    from trnfleet.transport.url import BrokerUrl
 
-    from trnfleet.cli.recordsink import Sink
-    from trnfleet.clock import Clock
-    from trnfleet.transport.mqtt import MqttSource
-    from trnfleet.transport.url import BrokerUrl, Password
-    from trnfleet.wire.ports import Envelope
-
-CONNECT_LIMIT_S = 10.0
-FIRST_S = 1.0
-"""How long the first messages are waited for: they tell which fleets there are."""
-TELL_S = 1.0
-"""Distance of the progress lines on a terminal."""
-TELL_ELSEWHERE_S = 10.0
-"""Distance of the progress lines in a log."""
-QUEUE_MESSAGES = 400_000
-QUEUE_BYTES = 256 * 2**20
-"""A recorder must not lose anything in a pause of some seconds: more than others let wait."""
+STDOUT = "-"
+PROGRESS_EVERY_S = 10.0
+"""Time between two progress lines where stderr is no terminal."""
 LEAST_SPLIT = 2**20
-
-
-class Asked(NamedTuple):
-    """What the options ask for."""
-
-    file: str
-    broker: BrokerUrl
-    password: Password | None
-    root: str
-    filters: tuple[str, ...]
-    duration_s: float | None
-    split_bytes: int | None
-    split_s: float | None
-    keep_s: float | None
-    is_ndjson: bool
 
 
 @click.command("record")
@@ -88,13 +57,11 @@ class Asked(NamedTuple):
     default="mcap",
     help="ndjson: lines as mosquitto_sub -F '%j' writes them; FILE may be - then.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace FILE if it is there.")
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 @log_options
 def command(
+    session: BrokerSession,
     file: str,
-    broker: BrokerUrl,
-    password_file: str | None,
-    root: str,
     filters: tuple[str, ...],
     name: str | None,
     duration: float | None,
@@ -103,8 +70,6 @@ def command(
     keep: float | None,
     encoding: str,
     overwrite: bool,
-    log_format: str,
-    log_level: str,
 ) -> None:
     """Record what a broker delivers into FILE until ctrl+c or --duration.
 
@@ -117,164 +82,86 @@ def command(
       trnfleet record night.mcap --broker mqtt://127.0.0.1:1883 --split 1GiB --keep 24h
       trnfleet record - --format ndjson --broker mqtt://127.0.0.1:1883 | grep '"event"'
     """
-    set_up_logs(log_format, log_level)
     is_ndjson = encoding == "ndjson"
     if is_ndjson and (split or split_every or keep):
         raise click.UsageError("--split, --split-every and --keep go with --format mcap")
     if keep and not (split or split_every):
         raise click.UsageError("--keep goes with --split or --split-every: whole files are deleted")
-    if file == "-" and not is_ndjson:
+    if file == STDOUT and not is_ndjson:
         raise click.UsageError("FILE - goes with --format ndjson: a recording must be a file")
     if filters and name:
         raise click.UsageError("--name and --filter do not go together: the filters say what is recorded")
-    asked = Asked(
-        file,
-        broker,
-        find_password(password_file),
-        root,
+    from trnfleet.services.record import RecordingFailedError, RecordRequest, record
+
+    root = session.root
+    request = RecordRequest(
+        Path(file),
         filters or (f"{root}/{VERSION}/{name}/#" if name else f"{root}/#",),
-        duration,
-        split,
-        split_every,
-        keep,
-        is_ndjson,
+        duration_s=duration,
+        split_bytes=split,
+        split_s=split_every,
+        keep_s=keep,
+        is_ndjson=is_ndjson,
+        overwrite=overwrite,
+        stdout=stdout_bytes() if file == STDOUT else None,
     )
-    from trnfleet.cli.recordsink import find_former  # noqa: PLC0415  --help stays quick
-
-    former = find_former(Path(file), is_split=bool(split or split_every), overwrite=overwrite)
-    with reader_may_leave():
-        asyncio.run(_record(asked, former))
-
-
-async def _record(asked: Asked, former: Sequence[Path]) -> None:
-    from trnfleet.cli.recordsink import make_sink, remove_former  # noqa: PLC0415  --help stays quick
-    from trnfleet.record.format.metadata import About  # noqa: PLC0415  --help stays quick
-    from trnfleet.transport.inbox import InboxLimits  # noqa: PLC0415  --help stays quick
-    from trnfleet.transport.mqtt import MqttSource  # noqa: PLC0415  --help stays quick
-
-    clock, ending = SystemClock(), Ending()
-    source = MqttSource(
-        asked.broker,
-        # Telemetry is published at QoS 0 and comes so; what is published at QoS 1 must not be lost.
-        [(each, 1) for each in asked.filters],
-        password=asked.password,
-        clock=clock,
-        limits=InboxLimits(messages=QUEUE_MESSAGES, size_bytes=QUEUE_BYTES),
-    )
-    sink: Sink | None = None
-    with ending.on_signals():
-        async with background(source=source.run()):
-            await source.wait_connected(CONNECT_LIMIT_S)
-            first = await _first(source)
-            about = About(
-                id=secrets.token_hex(8),
-                fleets=fleets_in((envelope.topic for envelope in first), asked.root),
-                root=asked.root,
-                broker=str(dataclasses.replace(asked.broker, user=None)),
-                filters=asked.filters,
-                started=format_rfc3339(clock.wall_ns()),
-            )
-            # Not before there is something to record: what is there would be gone for nothing.
-            remove_former(former)
-            sink = make_sink(
-                Path(asked.file),
-                about,
-                clock,
-                is_ndjson=asked.is_ndjson,
-                split_bytes=asked.split_bytes,
-                split_ns=_ns(asked.split_s),
-                keep_ns=_ns(asked.keep_s),
-            )
-            tell(f"recording {', '.join(asked.filters)} of {asked.broker} into {plain(asked.file)}")
-            try:
-                sink.start()
-                sink.take(first)
-                await run_until(ending, _until(asked, source, sink, clock))
-            finally:
-                sink.close()
-    _tell_end(asked, source, sink)
-
-
-def _ns(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * NS_PER_S)
-
-
-async def _first(source: MqttSource) -> list[Envelope]:
-    """Return the first messages, or none where the broker is silent."""
-    try:
-        return await asyncio.wait_for(source.take(), FIRST_S)
-    except TimeoutError:
-        return []
-
-
-async def _until(asked: Asked, source: MqttSource, sink: Sink, clock: Clock) -> None:
-    """Record until the time is over or writing fails."""
-
-    async def take() -> None:
-        while True:
-            sink.take(await source.take())
-
-    async def at_duration() -> None:
-        if asked.duration_s is not None:
-            await clock.sleep(asked.duration_s)
-        else:
-            await asyncio.Event().wait()
-
-    async with background(take=take(), progress=_tell(source, sink, clock)):
-        ends = {asyncio.ensure_future(at_duration()), asyncio.ensure_future(sink.failed())}
+    with exit_on_broken_pipe():
         try:
-            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            for each in done:
-                each.result()
-        finally:
-            for each in ends:
-                each.cancel()
+            total = asyncio.run(record(session, request, Reporter(session.url)))
+        except RecordingFailedError as error:
+            readable = "; it can be read" if error.is_readable else ""
+            raise TrnfleetError(
+                f"{file}: recording ended: {plain(str(error), 200)}; until then {_summary(error.progress)}{readable}"
+            ) from error
+        report(f"recorded {_summary(total)}")
 
 
-async def _tell(source: MqttSource, sink: Sink, clock: Clock) -> None:
-    """Say on stderr how it goes, and when the connection goes and comes."""
-    is_terminal = stderr_is_terminal()
-    every_s = TELL_S if is_terminal else TELL_ELSEWHERE_S
-    told_s, before, was_connected, lost_s = clock.monotonic_s(), 0, True, 0.0
-    while True:
-        await clock.sleep(TELL_S)
-        now_s, status = clock.monotonic_s(), source.status
-        if status.connected != was_connected:
-            was_connected = status.connected
-            if was_connected:
-                say = f"connected again; nothing was recorded for {duration_text(now_s - lost_s)}"
-            else:
-                lost_s = status.changed_s
-                say = f"connection lost: {plain(status.last_error, 200)}; recording goes on when it is back"
-            tell(("\r\x1b[K" if is_terminal else "") + say)
-        if now_s - told_s < every_s - TELL_S / 2:
-            continue
-        messages = sink.status.messages
-        rate = (messages - before) / (now_s - told_s)
-        told_s, before = now_s, messages
-        lost = source.status.dropped + source.status.oversize + sink.status.lost
-        line = f"{messages:,} messages, {rate:,.0f}/s, {size_text(sink.status.file_bytes)}, lost {lost:,}"
-        tell(f"\r\x1b[K{line}" if is_terminal else line, nl=not is_terminal)
+class Reporter:
+    """Progress on stderr: one line that changes on a terminal, a line every 10 s elsewhere."""
 
+    def __init__(self, url: BrokerUrl) -> None:
+        self._url = url
+        self._is_terminal = stderr_is_terminal()
+        self._every_s = 0.0 if self._is_terminal else PROGRESS_EVERY_S
+        self._last_s = 0.0
+        self._last_messages = 0
 
-def _tell_end(asked: Asked, source: MqttSource, sink: Sink) -> None:
-    """Say what was recorded, or why recording ended."""
-    if stderr_is_terminal():
-        tell("")
-    link, status = source.status, sink.status
-    lost = link.dropped + link.oversize + status.lost
-    parts = f" in {status.parts:,} files" if status.parts > 1 else ""
-    gaps = max(0, link.connects - 1)
-    gap = f", {gaps:,} interruption{'s' if gaps > 1 else ''}" if gaps else ""
-    summary = (
-        f"{status.messages:,} messages in {duration_text(status.length_s)}, {size_text(status.file_bytes)}{parts}, "
-        f"lost {lost:,}{gap}"
-    )
-    if status.failed:
-        from trnfleet.record.write.part import DELETED  # noqa: PLC0415  --help stays quick
+    def began(self, request: RecordRequest) -> None:
+        """Report the filters and the file."""
+        report(f"recording {', '.join(request.filters)} of {self._url} into {plain(str(request.file))}")
 
-        readable = "" if status.failed == DELETED else "; it can be read"
-        raise TrnfleetError(
-            f"{asked.file}: recording ended: {plain(status.failed, 200)}; until then {summary}{readable}"
+    def progressed(self, progress: RecordProgress, elapsed_s: float) -> None:
+        """Report the totals and the rate since the last report."""
+        passed_s = elapsed_s - self._last_s
+        if passed_s < self._every_s - 0.5:
+            return
+        rate = (progress.messages - self._last_messages) / passed_s
+        self._last_s, self._last_messages = elapsed_s, progress.messages
+        line = (
+            f"{progress.messages:,} messages, {rate:,.0f}/s, {size_text(progress.file_bytes)}, "
+            f"lost {progress.lost:,}"
         )
-    tell(f"recorded {summary}")
+        (report_progress if self._is_terminal else report)(line)
+
+    def disconnected(self, reason: str) -> None:
+        """Report a lost connection."""
+        self._interrupt(f"connection lost: {plain(reason, 200)}; recording goes on when it is back")
+
+    def reconnected(self, after_s: float) -> None:
+        """Report the gap."""
+        self._interrupt(f"connected again; nothing was recorded for {duration_text(after_s)}")
+
+    def _interrupt(self, line: str) -> None:
+        report(("\r\x1b[K" if self._is_terminal else "") + line)
+
+
+def _summary(total: RecordProgress) -> str:
+    if stderr_is_terminal():
+        report("")
+    parts = f" in {total.parts:,} files" if total.parts > 1 else ""
+    gaps = total.interruptions
+    gap = f", {gaps:,} interruption{'s' if gaps > 1 else ''}" if gaps else ""
+    return (
+        f"{total.messages:,} messages in {duration_text(total.length_s)}, {size_text(total.file_bytes)}{parts}, "
+        f"lost {total.lost:,}{gap}"
+    )

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.alerting import Alerting, Calling, rules_option
+from trnfleet.cli.alert_options import rules_option
+from trnfleet.cli.files import open_recording
 from trnfleet.cli.options import (
-    Broker,
-    FleetName,
-    Root,
-    TopicFilter,
-    find_password,
+    app_log_options,
+    given_on_command_line,
     log_file_for_app,
-    log_options,
-    set_up_logs,
+    make_session,
+    pue_option,
     setting,
 )
-from trnfleet.cli.recording import Asked, Moment, fleet_of, opened, part_of, reader_may_leave, stdout_bytes
-from trnfleet.cli.running import Above, Kinds, given_on_command_line
+from trnfleet.cli.params import Broker, FleetName, Kinds, Moment, PositiveNumber, Root, TopicFilter
+from trnfleet.cli.streams import exit_on_broken_pipe, report, require_terminal, stdout_bytes
+from trnfleet.clock import SystemClock
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from trnfleet.cli.options import LogOptions
+    from trnfleet.record.read.recording import Recording
     from trnfleet.transport.url import BrokerUrl
 
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 @setting("--to", "end", type=Moment(), help="Where to end.")
 @setting(
     "--speed",
-    type=Above(1e6),
+    type=PositiveNumber(1e6),
     default=1.0,
     help="Seconds of the recording a second; the app plays at 0.125 to 1000.",
 )
@@ -67,16 +68,12 @@ if TYPE_CHECKING:
     default="telemetry",
     help="With --stdout: which lines, of telemetry, events, jobs, reservations.",
 )
-@setting(
-    "--pue",
-    type=click.FloatRange(1, 3),
-    help="Facility power over IT power; by default 1.14, AWS's global figure for 2025.",
-)
+@pue_option
 @rules_option
 @setting(
     "--log-file", metavar="FILE", help="Where the app logs; by default trnfleet/app.log in the state folder."
 )
-@log_options
+@app_log_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -93,13 +90,12 @@ def command(
     filters: tuple[str, ...],
     new_name: str | None,
     allow_remote: bool,
-    mqtt: Literal["5", "3.1.1"] | None,
+    mqtt: str | None,
     include: tuple[str, ...],
     pue: float | None,
     rules: tuple[str, ...],
     log_file: str | None,
-    log_format: str,
-    log_level: str,
+    log: LogOptions,
 ) -> None:
     """Play recordings: into the app, back to a broker (--broker), or to stdout as NDJSON (--stdout).
 
@@ -112,51 +108,56 @@ def command(
       trnfleet replay night-*.mcap --broker mqtt://127.0.0.1:1883 --as rehearsal --loop
       trnfleet replay night.mcap --stdout | jq .power_w
     """
-    asked = Asked(files, name, begin, end, speed, loop)
     given = given_on_command_line(ctx)
     # A broker or root that the settings name for all commands is where to read from, not where to replay to.
     broker = broker if "broker" in given else None
     root = root if "root" in given else None
     _check(given, broker, stdout=stdout, allow_remote=allow_remote)
     if stdout:
-        set_up_logs(log_format, log_level)
-        _write(asked, include)
+        log.set_up()
+        with open_recording(files, name=name) as recording:
+            _write(recording, files[0], name, begin, end, include)
     elif broker is not None:
-        set_up_logs(log_format, log_level)
-        from trnfleet.cli.replaybroker import ToBroker, publish  # noqa: PLC0415  --help stays quick
+        log.set_up()
+        from trnfleet.services.replay import ReplayRequest, publish_recording
 
-        with opened(files, name=name) as recording:
-            to = ToBroker(broker, find_password(password_file), root, filters, new_name, mqtt)
-            asyncio.run(publish(recording, asked, to))
+        with open_recording(files, name=name) as recording:
+            session = make_session(broker, root or recording.root, password_file, mqtt)
+            request = ReplayRequest(files[0], name, begin, end, speed, loop, filters, new_name, root)
+            asyncio.run(publish_recording(session, recording, request, report))
     else:
-        from trnfleet.cli.app import require_terminal  # noqa: PLC0415  --help stays quick
-        from trnfleet.cli.replaying import run_replay_app  # noqa: PLC0415  --help stays quick
-        from trnfleet.cli.rulepack import load_rules  # noqa: PLC0415  --help stays quick
-        from trnfleet.monitor.replay.playback import RATES  # noqa: PLC0415  --help stays quick
-
         require_terminal("--stdout, or --broker")
         file = log_file_for_app(log_file)
-        set_up_logs(log_format, log_level, file)
-        alerting = Alerting(load_rules(rules), None, Calling(bell=False, notify=False), may_write=False)
-        with opened(files, name=name) as recording:
+        log.set_up(file)
+        from trnfleet.monitor.replay.playback import RATES
+        from trnfleet.services.files.recordings import fleet_of, part_of
+        from trnfleet.services.rule_files import load_rules
+        from trnfleet.services.viewing import view_recording
+        from trnfleet.tui.run import run_app
+
+        clock = SystemClock()
+        with open_recording(files, name=name) as recording:
             fleet = fleet_of(recording, name, files[0])
             from_ns, to_ns = part_of(recording, begin, end)
-            shown = run_replay_app(
+            viewing = view_recording(
                 recording,
                 fleet,
                 from_ns=from_ns,
                 to_ns=to_ns,
                 speed=min(max(speed, RATES[0]), RATES[-1]),
                 loops=loop,
-                alerting=alerting,
+                rules=load_rules(rules),
                 pue=pue,
-                log_file=file,
+                clock=clock,
             )
-            ctx.exit(asyncio.run(shown))
+            app = run_app(
+                viewing.state, viewing.running, clock=clock, log_file=file, playback=viewing.playback
+            )
+            ctx.exit(asyncio.run(app))
 
 
 def _check(given: Collection[str], broker: BrokerUrl | None, *, stdout: bool, allow_remote: bool) -> None:
-    """Refuse options that do not go together, and a broker elsewhere that was not allowed."""
+    """Refuse options that exclude each other, and a remote broker without --allow-remote."""
     if stdout and broker is not None:
         raise click.UsageError("--stdout and --broker do not go together: say where to with one of them")
     for parameter, flag in (
@@ -174,22 +175,28 @@ def _check(given: Collection[str], broker: BrokerUrl | None, *, stdout: bool, al
         raise click.UsageError("--speed and --loop do not go with --stdout, which is as fast as it is read")
     if broker is not None and not broker.is_loopback and not allow_remote:
         raise ConfigError(
-            f"--broker {broker}: a replay goes to this machine's own brokers only, so that nobody takes it for the "
-            "present; --allow-remote lets it go elsewhere"
+            f"--broker {broker}: a replay goes to this machine's own brokers only, so that it is not mistaken for live "
+            "telemetry; --allow-remote lets it go elsewhere"
         )
 
 
-def _write(asked: Asked, kinds: Sequence[str]) -> None:
+def _write(
+    recording: Recording,
+    file: str,
+    name: str | None,
+    begin: str | None,
+    end: str | None,
+    kinds: Sequence[str],
+) -> None:
     """Write a recording's lines to stdout, as fast as they are read."""
-    from trnfleet.record.read.ndjson import Lines  # noqa: PLC0415  --help stays quick
+    from trnfleet.record.read.ndjson import Lines
+    from trnfleet.services.files.recordings import fleet_of, part_of
 
-    with opened(asked.files, name=asked.name) as recording:
-        fleet = fleet_of(recording, asked.name, asked.files[0])
-        lines = Lines(recording.root, fleet, kinds)
-        output = stdout_bytes()
-        with reader_may_leave():
-            output.writelines(lines.lines(recording, *part_of(recording, asked.begin, asked.end)))
-            output.flush()
-        if lines.left_out:
-            messages = "1 message was" if lines.left_out == 1 else f"{lines.left_out:,} messages were"
-            click.echo(f"{messages} left out; the first: {plain(lines.problem, 300)}", err=True)
+    lines = Lines(recording.root, fleet_of(recording, name, file), kinds)
+    output = stdout_bytes()
+    with exit_on_broken_pipe():
+        output.writelines(lines.lines(recording, *part_of(recording, begin, end)))
+        output.flush()
+    if lines.left_out:
+        messages = "1 message was" if lines.left_out == 1 else f"{lines.left_out:,} messages were"
+        click.echo(f"{messages} left out; the first: {plain(lines.problem, 300)}", err=True)

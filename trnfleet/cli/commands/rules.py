@@ -1,4 +1,4 @@
-"""`trnfleet rules`: alert rules checked, tested and listed."""
+"""`trnfleet rules`: check, test and list alert rules."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.rulepack import KIND, load_rules
-from trnfleet.config import find_file, load_model, shipped_names
-from trnfleet.domain.alerts.rule_tests import CaseFile
-from trnfleet.domain.alerts.rules import RuleFile, join_rules
+from trnfleet.cli.tables import table_lines
 from trnfleet.domain.alerts.signals import FIGURES, Scope
 from trnfleet.domain.alerts.templates import condition_text
 from trnfleet.domain.quantities import duration
@@ -48,7 +45,7 @@ def command() -> None:
 @click.argument("files", metavar="[FILE]...", nargs=-1)
 @click.pass_context
 def check(ctx: click.Context, files: tuple[str, ...]) -> None:
-    """Say whether rule FILEs are valid together: paths, or names of shipped files (all of them for none).
+    """Check whether rule FILEs are valid together: paths, or names of shipped files (all of them for none).
 
     \b
     Example:
@@ -56,6 +53,10 @@ def check(ctx: click.Context, files: tuple[str, ...]) -> None:
 
     Exit status: 0 valid, 2 not.
     """
+    from trnfleet.config import find_file, load_model, shipped_names
+    from trnfleet.domain.alerts.rules import RuleFile, join_rules
+    from trnfleet.services.rule_files import KIND, shipped_rules
+
     loaded: list[tuple[str, RuleFile]] = []
     valid = True
     for name in files or shipped_names(KIND):
@@ -69,7 +70,7 @@ def check(ctx: click.Context, files: tuple[str, ...]) -> None:
         loaded.append((str(path), content))
         click.echo(f"valid    {plain(str(path), _WIDTH)}: {_counted(content.rules)}")
     try:
-        rules = join_rules(loaded, elsewhere=_shipped_rules())
+        rules = join_rules(loaded, elsewhere=shipped_rules())
     except ConfigError as error:
         # Of files that are invalid the rules are not known, so what refers to them cannot be judged.
         if valid:
@@ -85,7 +86,7 @@ def check(ctx: click.Context, files: tuple[str, ...]) -> None:
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.pass_context
 def test(ctx: click.Context, files: tuple[str, ...]) -> None:
-    """Play the test FILEs through the alert engine and compare the alerts at each instant with what they expect.
+    """Run the test FILEs through the alert engine and compare the alerts at each instant with the expected ones.
 
     A file names rules, series of figures in promtool's notation, and the alerts at certain instants.
 
@@ -95,6 +96,8 @@ def test(ctx: click.Context, files: tuple[str, ...]) -> None:
 
     Exit status: 0 all as expected, 1 a test failed, 2 a file is invalid.
     """
+    from trnfleet.services.rule_files import run_tests
+
     worst = 0
     for name in files:
         path = Path(name)
@@ -108,7 +111,7 @@ def test(ctx: click.Context, files: tuple[str, ...]) -> None:
         if found:
             failed = len({each.test for each in found})
             click.echo(f"FAILED   {shown}: {failed} of {_plural(count, 'test')}")
-            click.echo("\n".join(_told(found)))
+            click.echo("\n".join(_difference_lines(found)))
             worst = max(worst, FAILED)
         else:
             click.echo(f"SUCCESS  {shown}: {_plural(count, 'test')}")
@@ -137,56 +140,19 @@ def list_rules(scope: str | None, figures: bool, files: tuple[str, ...]) -> None
     if figures:
         click.echo("\n\n".join("\n".join(_figures(each)) for each in scopes))
         return
-    rules = [rule for rule in _load(files) if rule.scope in scopes]
+    from trnfleet.services.rule_files import load_rules
+
+    rules = [rule for rule in load_rules(files) if rule.scope in scopes]
     rows = [("RULE", "SCOPE", "SEVERITY", "FOR", "CONDITION")]
     rows += [
         (rule.name, rule.scope.value, rule.severity.value, _lasting(rule.for_s), _condition(rule))
         for rule in rules
     ]
-    click.echo("\n".join(_table(rows)))
+    click.echo("\n".join(table_lines(rows)))
     click.echo(f"\n{_counted(rules)}")
 
 
-def run_tests(path: Path) -> tuple[int, list[Difference]]:
-    """Play all tests of a file; return how many there are and what was not as expected.
-
-    Raises:
-        ConfigError: the file, or a rule file that it names, is invalid.
-    """
-    from trnfleet.monitor.alerting.rule_tests import play  # noqa: PLC0415  --help and check stay quick
-
-    content = load_model(path, CaseFile)
-    try:
-        rules = _load([_beside(path, name) for name in content.rules])
-        found = [each for case in content.tests for each in play(case, rules, content)]
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
-    return len(content.tests), found
-
-
-def _load(names: Sequence[str]) -> tuple[Rule, ...]:
-    """Return some files' rules; a shipped file may inhibit rules of the others that ship, also where these are not loaded.
-
-    Raises:
-        ConfigError: a file is invalid, or they are not valid together.
-    """
-    if not names:
-        return load_rules()
-    files = [find_file(KIND, name) for name in names]
-    return join_rules(((str(file), load_model(file, RuleFile)) for file in files), elsewhere=_shipped_rules())
-
-
-def _shipped_rules() -> list[str]:
-    files = [find_file(KIND, name) for name in shipped_names(KIND)]
-    return [rule.name for file in files for rule in load_model(file, RuleFile).rules]
-
-
-def _beside(path: Path, name: str) -> str:
-    """Return a rule file's path as a test file means it; a shipped file's name stays one."""
-    return str(path.parent / name) if "/" in name or name.endswith(".toml") else name
-
-
-def _told(found: Sequence[Difference]) -> list[str]:
+def _difference_lines(found: Sequence[Difference]) -> list[str]:
     lines: list[str] = []
     for each in found[:MOST_SHOWN]:
         lines.append(f"  {plain(each.test, _WIDTH)}: {each.rule} at {_instant(each.at_s)}")
@@ -251,21 +217,8 @@ def _figures(scope: Scope) -> list[str]:
         (figure.name, figure.form.value, figure.unit or "-", _meaning(figure.help, figure.values))
         for figure in FIGURES[scope].values()
     ]
-    return _table(rows)
+    return table_lines(rows)
 
 
 def _meaning(text: str, values: Sequence[str]) -> str:
     return f"{text} [{', '.join(values)}]" if values and values[0] not in text else text
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    return [
-        "  ".join(
-            [
-                *(f"{plain(cell):<{width}}" for cell, width in zip(row, widths, strict=False)),
-                plain(row[-1], _WIDTH),
-            ]
-        )
-        for row in rows
-    ]

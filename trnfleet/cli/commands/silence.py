@@ -1,41 +1,33 @@
-"""`trnfleet silence`: keep alerts quiet for a while, see which are, and end it."""
+"""`trnfleet silence`: silence alerts for a while, list silences, and expire them."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.commands.alerts import (
-    Asking,
-    alert_of,
-    asking_options,
-    desk_of,
-    look,
-    silence_facts,
-    table,
-    take_asking,
-    warn_without_watch,
-)
-from trnfleet.cli.options import Duration, setting
+from trnfleet.cli.commands.alerts import alerts_options, warn_without_watch
+from trnfleet.cli.options import json_option, setting
+from trnfleet.cli.params import Duration
+from trnfleet.cli.tables import table_lines
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.errors import BrokerError, nearest
+from trnfleet.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from trnfleet.cli.commands.alerts import Seen
     from trnfleet.domain.alerts.matchers import Matcher
+    from trnfleet.services.alerts_client import FleetAlerts
+    from trnfleet.services.session import BrokerSession
 
 
 @click.group("silence")
 def command() -> None:
-    """Silence alerts for a while, list silences, and end them.
+    """Silence alerts for a while, list silences, and expire them.
 
-    A silence hides what fires and matches, from everybody. Matchers are written as Alertmanager writes them, with =, !=, =~ or
-    !~; all of a silence must hold. What still fires when it ends is told then.
+    A silence hides matching alerts on every screen and from receivers. Matchers are written as in Alertmanager, with =, !=, =~
+    or !~; all of a silence must match. Alerts that still fire when it ends are notified then.
 
     \b
     Examples:
@@ -53,33 +45,53 @@ def command() -> None:
 @click.argument("matchers", nargs=-1, required=True, metavar="MATCHER...")
 @setting("--for", "lasts_s", type=Duration(), required=True, help="How long, in the fleet's own time.")
 @setting("--why", required=True, metavar="TEXT", help="The reason, for others.")
-@setting("--owner", metavar="NAME", help="Who wants it; by default the user's name.")
-@click.option("--yes", is_flag=True, help="Do it; else only say what it would hide now.")
-@asking_options
+@setting("--owner", metavar="NAME", help="Who silences; by default the user's name.")
+@click.option("--yes", is_flag=True, help="Add it; else only list the alerts that it would hide now.")
+@alerts_options
 def add(
-    matchers: tuple[str, ...], lasts_s: float, why: str, owner: str | None, yes: bool, **common: Any
+    session: BrokerSession,
+    name: str | None,
+    wait: float,
+    matchers: tuple[str, ...],
+    lasts_s: float,
+    why: str,
+    owner: str | None,
+    yes: bool,
 ) -> None:
-    """Silence what every MATCHER matches; without --yes only say what that would hide now."""
-    from trnfleet.domain.alerts.matchers import parse_matchers  # noqa: PLC0415  --help stays quick
+    """Silence alerts that match every MATCHER; without --yes only list those that it would hide now."""
+    from trnfleet.domain.alerts.matchers import parse_matchers
+    from trnfleet.services.alerts_client import read_alerts
 
     parsed = parse_matchers(matchers)
-    for line in asyncio.run(_add(take_asking(common), parsed, lasts_s, why, owner, yes=yes)):
+    fleet = asyncio.run(read_alerts(session, name, wait_s=wait))
+    warn_without_watch(fleet)
+    hidden = _preview(fleet, tuple(parsed))
+    if yes:
+        texts = [str(matcher) for matcher in parsed]
+        silence = asyncio.run(_add(session, fleet, texts, lasts_s, why, owner))
+        until = format_rfc3339(fleet.now_ns + round(lasts_s * NS_PER_S))
+        head = f"silence {silence} until {until} hides {hidden[0]}"
+    else:
+        head = f"would hide, with --yes: {hidden[0]}"
+    for line in (head, *hidden[1:]):
         click.echo(line)
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
-@asking_options
-def list_all(as_json: bool, **common: Any) -> None:
-    """List the silences that are not over, and how many of the alerts that a watch publishes each of them hides."""
-    seen = asyncio.run(look(take_asking(common)))
-    warn_without_watch(seen)
-    found = silence_facts(seen)
+@json_option
+@alerts_options
+def list_all(session: BrokerSession, name: str | None, wait: float, as_json: bool) -> None:
+    """List the silences that have not expired, and the number of published alerts that each hides."""
+    from trnfleet.services.alerts_client import read_alerts, silence_facts
+
+    fleet = asyncio.run(read_alerts(session, name, wait_s=wait))
+    warn_without_watch(fleet)
+    found = silence_facts(fleet)
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
     if not found:
-        click.echo("nothing is silenced")
+        click.echo("no silences")
         return
     rows = [
         (
@@ -92,51 +104,51 @@ def list_all(as_json: bool, **common: Any) -> None:
         )
         for each in found
     ]
-    for line in table([("SILENCE", "STATE", "UNTIL", "HIDES", "WHO", "WHAT"), *rows]):
+    for line in table_lines([("SILENCE", "STATE", "UNTIL", "HIDES", "WHO", "WHAT"), *rows]):
         click.echo(line)
 
 
 @command.command("expire")
 @click.argument("silence")
-@asking_options
-def expire(silence: str, **common: Any) -> None:
-    """End SILENCE now; what it hid and still fires is told."""
-    click.echo(asyncio.run(_expire(take_asking(common), silence)))
+@alerts_options
+def expire(session: BrokerSession, name: str | None, wait: float, silence: str) -> None:
+    """End SILENCE now; alerts that it hid and that still fire are notified."""
+    from trnfleet.services.alerts_client import read_alerts
+
+    fleet = asyncio.run(read_alerts(session, name, wait_s=wait))
+    if fleet.silences.silence(silence) is None:
+        known = [each.id for each in fleet.silences.known]
+        raise BrokerError(f"no silence {silence!r}: {nearest(silence, known)}")
+    asyncio.run(_expire(session, fleet, silence))
+    click.echo(f"silence {silence} has expired")
 
 
 async def _add(
-    asking: Asking, matchers: Sequence[Matcher], lasts_s: float, why: str, owner: str | None, *, yes: bool
-) -> list[str]:
-    """Silence what matches, if that is wanted, and return what it hides."""
-    seen = await look(asking)
-    warn_without_watch(seen)
-    hidden = _preview(seen, tuple(matchers))
-    if not yes:
-        return [f"would hide, with --yes: {hidden[0]}", *hidden[1:]]
-    async with desk_of(asking, seen.fleet, owner) as desk:
-        texts = [str(matcher) for matcher in matchers]
-        silence = await desk.silence(texts, now_ns=seen.now_ns, lasts_s=lasts_s, why=why)
-    until = format_rfc3339(seen.now_ns + round(lasts_s * NS_PER_S))
-    return [f"silence {silence} until {until} hides {hidden[0]}", *hidden[1:]]
+    session: BrokerSession,
+    fleet: FleetAlerts,
+    matchers: list[str],
+    lasts_s: float,
+    why: str,
+    owner: str | None,
+) -> str:
+    """Write a silence and return its id."""
+    from trnfleet.services.alerts_client import open_operator
+
+    async with open_operator(session, fleet.name, owner) as operator:
+        return await operator.silence(matchers, now_ns=fleet.now_ns, lasts_s=lasts_s, why=why)
 
 
-async def _expire(asking: Asking, silence: str) -> str:
-    seen = await look(asking)
-    if seen.silences.silence(silence) is None:
-        known = [each.id for each in seen.silences.known]
-        raise BrokerError(f"no silence {silence!r}: {nearest(silence, known)}")
-    async with desk_of(asking, seen.fleet) as desk:
-        await desk.expire(silence)
-    return f"silence {silence} is over"
+async def _expire(session: BrokerSession, fleet: FleetAlerts, silence: str) -> None:
+    from trnfleet.services.alerts_client import open_operator
+
+    async with open_operator(session, fleet.name) as operator:
+        await operator.expire(silence)
 
 
-def _preview(seen: Seen, matchers: tuple[Matcher, ...]) -> list[str]:
-    """Return what a silence would hide now: a count, and the first of them."""
-    from trnfleet.domain.alerts.silences import preview  # noqa: PLC0415  --help stays quick
-    from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
-
-    summaries = {each.fingerprint: each.summary for each in seen.told.values()}
-    found = preview(matchers, [alert_of(each) for each in seen.told.values()])
+def _preview(fleet: FleetAlerts, matchers: tuple[Matcher, ...]) -> list[str]:
+    """Return the alerts that a silence would hide now: a count, and the first of them."""
+    summaries = {each.fingerprint: each.summary for each in fleet.alerts.values()}
+    found = fleet.preview(matchers)
     lines = [f"{found.firing:,} that fire, {found.critical:,} of them critical"]
     lines += [
         plain(f"  {alert.severity.value} {alert.name}: {summaries[alert.fingerprint]}", 400)

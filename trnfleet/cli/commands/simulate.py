@@ -1,4 +1,4 @@
-"""`trnfleet simulate`: headless telemetry to a broker, or NDJSON to stdout."""
+"""`trnfleet simulate`: headless telemetry to a broker, NDJSON to stdout, or a recording."""
 
 from __future__ import annotations
 
@@ -12,41 +12,19 @@ from typing import TYPE_CHECKING, Literal
 import click
 from click.core import ParameterSource
 
-from trnfleet.cli.options import (
-    Duration,
-    FleetName,
-    broker_options,
-    find_password,
-    log_options,
-    set_up_logs,
-    setting,
-)
-from trnfleet.cli.recording import reader_may_leave
-from trnfleet.cli.running import (
-    Above,
-    Destination,
-    Instant,
-    Kinds,
-    Part,
-    given_on_command_line,
-    load_run,
-    make_engine,
-    unreliable,
-)
+from trnfleet.cli.options import broker_options, given_on_command_line, log_options, mqtt_option, setting
+from trnfleet.cli.params import Duration, FleetName, Instant, Kinds, PositiveNumber, ShardPart
+from trnfleet.cli.streams import exit_on_broken_pipe, report
 from trnfleet.clock import SystemClock
-from trnfleet.errors import BrokerError
-from trnfleet.tasks import Ending, background, run_until
+from trnfleet.tasks import Ending, run_until
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
 
-    from trnfleet.cli.running import Run
     from trnfleet.domain.fleet import FleetFile
+    from trnfleet.services.session import BrokerSession
     from trnfleet.sim.engine import Engine
-    from trnfleet.transport.url import BrokerUrl
-
-CONNECT_LIMIT_S = 10.0
 
 
 @click.command("simulate")
@@ -58,15 +36,15 @@ CONNECT_LIMIT_S = 10.0
 @setting("--period", type=Duration(86_400), default="1s", help="Wall time between two ticks.")
 @setting(
     "--speed",
-    type=Above(1e6, least=1e-6),
+    type=PositiveNumber(1e6, least=1e-6),
     default=1.0,
     help="Simulated seconds a second.",
 )
 @setting("--start", type=Instant(), help="Simulated time of the start, as 2026-01-05T09:00:00Z; else now.")
-@setting("--jump", type=Duration(), help="Simulated time to live through before the first tick.")
-@setting("--shard", type=Part(), default="1/1", help="Publish part K of N of the fleet, by UltraServer.")
+@setting("--jump", type=Duration(), help="Simulated time before the first tick.")
+@setting("--shard", type=ShardPart(), default="1/1", help="Publish part K of N of the fleet, by UltraServer.")
 @setting("--duration", type=Duration(), help="End after this wall time.")
-@setting("--ticks", type=click.IntRange(min=1), help="End after so many ticks.")
+@setting("--ticks", type=click.IntRange(min=1), help="End after this number of ticks.")
 @setting(
     "--format", "encoding", type=click.Choice(["json", "cbor"]), help="By default what the fleet file says."
 )
@@ -82,9 +60,7 @@ CONNECT_LIMIT_S = 10.0
     metavar="ID",
     help="Name of this publisher at the broker; by default a random one.",
 )
-@setting(
-    "--mqtt", type=click.Choice(["5", "3.1.1"]), help="Speak only this version; by default 5, else 3.1.1."
-)
+@mqtt_option
 @setting(
     "--allow-commands",
     is_flag=True,
@@ -107,11 +83,13 @@ CONNECT_LIMIT_S = 10.0
     help="With --stdout: which lines, of telemetry, events, jobs, reservations; by default telemetry, and with a scenario the first three.",
 )
 @click.option("--realtime", is_flag=True, help="With --stdout: one tick a period, not as fast as possible.")
-@broker_options(required=False)
+@broker_options(required=False, with_root=True)
 @log_options
 @click.pass_context
 def command(
     ctx: click.Context,
+    session: BrokerSession | None,
+    root: str,
     fleet: str,
     scenario: str | None,
     seed: int,
@@ -126,17 +104,11 @@ def command(
     granularity: Literal["chip", "instance", "ultraserver", "block"] | None,
     name: str | None,
     client_id: str | None,
-    mqtt: Literal["5", "3.1.1"] | None,
     allow_commands: bool,
     stdout: bool,
     record_to: str | None,
     include: tuple[str, ...] | None,
     realtime: bool,
-    broker: BrokerUrl | None,
-    password_file: str | None,
-    root: str,
-    log_format: str,
-    log_level: str,
 ) -> None:
     """Simulate a fleet and publish its telemetry until ctrl+c, --duration or --ticks.
 
@@ -149,14 +121,16 @@ def command(
       trnfleet simulate --stdout --scenario ecc-storm --ticks 300 | jq 'select(.severity)'
       trnfleet simulate --record storm.mcap --scenario ecc-storm --ticks 300 --format cbor
     """
-    # Without a clock to go by, a duration is so many ticks.
+    # Without a clock to go by, a duration is a number of ticks.
     is_counted = stdout or record_to is not None
     _check_destination(
-        ctx, broker, stdout=stdout, record_to=record_to, realtime=realtime, allow_commands=allow_commands
+        ctx, session, stdout=stdout, record_to=record_to, realtime=realtime, allow_commands=allow_commands
     )
     if record_to is not None and ticks is None and duration is None:
         raise click.UsageError("--record needs --ticks or --duration: nothing else would end it")
-    set_up_logs(log_format, log_level)
+    from trnfleet.services.simulator.engine import make_engine
+    from trnfleet.services.simulator.run import load_run
+
     run = load_run(
         given_on_command_line(ctx),
         fleet=fleet,
@@ -179,43 +153,35 @@ def command(
         whole = max(1, round(duration / run.period_s))
         ticks = whole if ticks is None else min(ticks, whole)
     if record_to is not None and ticks is not None:
-        from trnfleet.cli.simrecord import CLIENT, Recorded, record  # noqa: PLC0415  --help stays quick
+        from trnfleet.services.simulator.recording import CLIENT, SimulationRequest, record_simulation
 
-        record(engine, Recorded(Path(record_to), run, ticks, jump_s, client_id or CLIENT, root))
+        request = SimulationRequest(Path(record_to), run, ticks, jump_s, client_id or CLIENT, root)
+        report(record_simulation(engine, request))
     elif stdout:
         kinds = include or (("telemetry",) if scenario is None else ("telemetry", "events", "jobs"))
         _write(engine, ticks, run.period_s if realtime else None, kinds, jump_s)
-    elif broker is not None:
-        identity = client_id or f"trnfleet-sim-{secrets.token_hex(4)}"
-        password = find_password(password_file)
-        publish_to = Destination(broker, identity, root, password, mqtt)
-        asyncio.run(
-            _publish(
-                publish_to,
-                engine,
-                run,
-                ticks=ticks,
-                duration_s=duration,
-                jump_s=jump_s,
-                allow_commands=allow_commands,
-            )
-        )
+    elif session is not None:
+        from trnfleet.services.simulator.publish import PublishOptions, publish
+
+        client = client_id or f"trnfleet-sim-{secrets.token_hex(4)}"
+        options = PublishOptions(client, ticks, duration, jump_s, allow_commands)
+        asyncio.run(publish(session, engine, run, options, report))
 
 
 def _check_destination(
     ctx: click.Context,
-    broker: BrokerUrl | None,
+    session: BrokerSession | None,
     *,
     stdout: bool,
     record_to: str | None,
     realtime: bool,
     allow_commands: bool,
 ) -> None:
-    """Refuse options that do not go together."""
+    """Refuse options that exclude each other."""
     chosen = [
         flag for flag, is_given in (("--stdout", stdout), ("--record", record_to is not None)) if is_given
     ]
-    if broker is None and not chosen:
+    if session is None and not chosen:
         raise click.UsageError("say where to: --broker URL, --stdout or --record FILE")
     if ctx.get_parameter_source("broker") is ParameterSource.COMMANDLINE:
         chosen.append("--broker")
@@ -232,7 +198,7 @@ def _check_destination(
 def _with_publishing(
     model: FleetFile, encoding: str | None, granularity: str | None, *, stdout: bool
 ) -> FleetFile:
-    """Return the fleet with the format and granularity that the options ask for."""
+    """Return the fleet with the format and granularity of the options."""
     if encoding is not None or granularity is not None:
         # Another format than the file's makes the file's granularity moot.
         kept = None if encoding not in {None, model.publish.format} else model.publish.granularity
@@ -259,12 +225,12 @@ def _write(
     jump_s: float,
 ) -> None:
     """Write a fleet's lines to stdout; as fast as they are read, or once a period."""
-    from trnfleet.sim.publish.telemetry import Include, stdout_ticks  # noqa: PLC0415  --help stays quick
+    from trnfleet.sim.publish.telemetry import Include, stdout_ticks
 
     batches = stdout_ticks(engine, ticks=ticks, include={Include(kind) for kind in kinds}, jump_s=jump_s)
     output = sys.stdout.buffer
     if realtime_period_s is None:
-        with reader_may_leave(), contextlib.suppress(KeyboardInterrupt):
+        with exit_on_broken_pipe(), contextlib.suppress(KeyboardInterrupt):
             for batch in batches:
                 output.writelines(batch)
             output.flush()
@@ -284,76 +250,5 @@ def _write(
         with ending.on_signals():
             await run_until(ending, paced())
 
-    with reader_may_leave():
+    with exit_on_broken_pipe():
         asyncio.run(until_ended())
-
-
-async def _publish(
-    to: Destination,
-    engine: Engine,
-    run: Run,
-    *,
-    ticks: int | None,
-    duration_s: float | None,
-    jump_s: float,
-    allow_commands: bool,
-) -> None:
-    from trnfleet.sim.publish.commands import Commands, serve  # noqa: PLC0415  --help stays quick
-    from trnfleet.sim.publish.faulty_publisher import TransportControl  # noqa: PLC0415  --help stays quick
-    from trnfleet.sim.publish.service import Simulation  # noqa: PLC0415  --help stays quick
-    from trnfleet.sim.publish.state import new_boot, will_envelope  # noqa: PLC0415  --help stays quick
-    from trnfleet.transport.mqtt import MqttPublisher, MqttSource  # noqa: PLC0415  --help stays quick
-
-    clock, boot, ending = SystemClock(), new_boot(), Ending()
-    will = will_envelope(engine.fleet.name, to.client_id, boot, root=to.root)
-    mqtt = MqttPublisher(
-        to.url, client_id=to.client_id, password=to.password, will=will, clock=clock, protocol=to.protocol
-    )
-    publisher = unreliable(mqtt, run, engine, clock)
-    simulation = Simulation(
-        engine,
-        publisher,
-        clock=clock,
-        client_id=to.client_id,
-        boot=boot,
-        root=to.root,
-        speed=run.speed,
-        is_dated=run.start is not None,
-        jump_s=jump_s,
-    )
-    commands = Commands(
-        TransportControl(simulation, publisher),
-        engine.fleet.name,
-        allowed=allow_commands,
-        simulator=to.client_id,
-        root=to.root,
-        # Of a simulation's shards the one with the fleet's first instance answers for all.
-        answers=engine.own.start == 0,
-    )
-    asked = MqttSource(to.url, commands.filters(), password=to.password, clock=clock, protocol=to.protocol)
-    with ending.on_signals():
-        async with background(
-            publisher=mqtt.run(),
-            late=publisher.run(),
-            asked=asked.run(),
-            commands=serve(commands, asked, publisher, clock),
-        ):
-            await mqtt.wait_connected(CONNECT_LIMIT_S)
-            # A broker may forbid commands altogether; that is no reason not to publish.
-            with contextlib.suppress(BrokerError):
-                await asked.wait_connected(CONNECT_LIMIT_S)
-            own = engine.own
-            chips = int(engine.layout.chip_start[own.stop] - engine.layout.chip_start[own.start])
-            speed = "" if run.speed == 1 else f", {run.speed:g} times as fast as the wall clock"
-            click.echo(
-                f"publishing {engine.fleet.name}: {chips:,} chips of {len(own):,} instances to {to.url}, "
-                f"{simulation.messages_per_tick:,} messages every {run.period_s:g} s{speed}",
-                err=True,
-            )
-            await run_until(ending, simulation.run(ticks=ticks, duration_s=duration_s))
-            status = mqtt.status
-    click.echo(
-        f"published {simulation.published:,} ticks, {status.sent:,} messages; dropped {status.dropped:,} without a connection, "
-        f"left out {simulation.overruns:,} ticks for want of time",
-        err=True,
-    )

@@ -11,61 +11,59 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trnfleet.cli.options import (
-    Duration,
-    FleetName,
-    broker_options,
-    find_password,
-    log_options,
-    set_up_logs,
-    setting,
-)
-from trnfleet.clock import SystemClock, format_rfc3339
+from trnfleet.cli.options import broker_options, fleet_option, json_option, log_options, pue_option, setting
+from trnfleet.cli.params import Duration
+from trnfleet.cli.tables import table_lines
+from trnfleet.clock import format_rfc3339
 from trnfleet.domain.severity import Severity
-from trnfleet.errors import BrokerError
+from trnfleet.text import plain
 
 if TYPE_CHECKING:
-    from trnfleet.clock import Clock
+    from collections.abc import Sequence
+
     from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.monitor.store.events import Event
     from trnfleet.monitor.summary import Summary
-    from trnfleet.transport.url import BrokerUrl, Password
+    from trnfleet.services.session import BrokerSession
     from trnfleet.wire.messages import JobMessage
 
 UNHEALTHY = 3
-EVENTS_TOLD = 5
-"""The newest events that are told, of those that came while it looked."""
+MOST_EVENTS = 5
+"""The newest events that are printed, of those that arrived meanwhile."""
+HEADS = (
+    "state",
+    "reservation",
+    "what",
+    "used",
+    "util",
+    "next",
+    "terminates",
+    "idle per hour",
+    "fee",
+    "extension",
+)
 
 
 @click.command("status")
 @broker_options(required=True)
-@setting("--name", type=FleetName(), help="Which fleet, where the broker has several.")
+@fleet_option
 @setting(
-    "--wait", type=Duration(), default="5s", help="Longest wait until every described chip has been heard of."
+    "--wait", type=Duration(), default="5s", help="Longest wait until every described chip has reported."
 )
-@setting(
-    "--pue",
-    type=click.FloatRange(1, 3),
-    help="Facility power over IT power; by default 1.14, AWS's global figure for 2025.",
-)
-@click.option(
-    "--reservations", is_flag=True, help="Capacity Blocks and what is used of them, instead of the summary."
-)
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+@pue_option
+@click.option("--reservations", is_flag=True, help="Capacity Blocks and their use, instead of the summary.")
+@json_option
 @log_options
 @click.pass_context
 def command(
     ctx: click.Context,
-    broker: BrokerUrl,
-    password_file: str | None,
-    root: str,
+    session: BrokerSession,
     name: str | None,
     wait: float,
     pue: float | None,
     reservations: bool,
     as_json: bool,
-    log_format: str,
-    log_level: str,
 ) -> None:
     """Print a fleet's summary and exit: 0 healthy, 3 unhealthy (chips that are not live, or critical findings).
 
@@ -75,73 +73,28 @@ def command(
       trnfleet status --broker mqtt://ops@broker.example:1883 --name prod --json | jq .power_w
       trnfleet status --broker mqtt://127.0.0.1:1883 --reservations
     """
-    set_up_logs(log_format, log_level)
-    password = find_password(password_file)
-    look = _look(
-        broker,
-        name,
-        root=root,
-        password=password,
-        wait_s=wait,
-        pue=pue,
-        clock=SystemClock(),
-        reservations=reservations,
-    )
-    monitor = asyncio.run(look)
+    from trnfleet.services.live_monitor import observe_fleet
+
+    monitor = asyncio.run(observe_fleet(session, name, wait_s=wait, pue=pue, needs_chips=not reservations))
     summary = monitor.summary()
     critical = [finding for finding in monitor.findings.shown if finding.severity is Severity.CRITICAL]
     healthy = summary.live_chips == summary.chips > 0 and not critical
     if reservations:
-        from trnfleet.cli.reserved import reservation_facts, reservation_lines  # noqa: PLC0415  --help stays quick
-
         table = monitor.reservations.table()
         if as_json:
             click.echo(json.dumps([reservation_facts(each) for each in table], indent=2))
         else:
             click.echo("\n".join(reservation_lines(table, monitor.moment().time_ns)))
     elif as_json:
-        click.echo(json.dumps({**facts(monitor, summary, healthy=healthy), "broker": str(broker)}, indent=2))
+        status = {**facts(monitor, summary, healthy=healthy), "broker": str(session.url)}
+        click.echo(json.dumps(status, indent=2))
     else:
         click.echo(text(summary, monitor, healthy=healthy))
     ctx.exit(0 if healthy else UNHEALTHY)
 
 
-async def _look(
-    url: BrokerUrl,
-    name: str | None,
-    *,
-    root: str,
-    password: Password | None,
-    wait_s: float,
-    pue: float | None,
-    clock: Clock,
-    reservations: bool,
-) -> Monitor:
-    from trnfleet.cli.discovery import CONNECT_LIMIT_S, find_fleet  # noqa: PLC0415  --help stays quick
-    from trnfleet.cli.watching import watch_fleet  # noqa: PLC0415  --help stays quick
-    from trnfleet.monitor.store.store import Freshness  # noqa: PLC0415  --help stays quick
-    from trnfleet.tasks import background  # noqa: PLC0415  --help stays quick
-
-    fleet = await find_fleet(url, name=name, root=root, password=password, clock=clock, wait_s=wait_s)
-    source, monitor = watch_fleet(url, fleet, root=root, password=password, clock=clock, pue=pue)
-    async with background(source=source.run(), monitor=monitor.run()):
-        await source.wait_connected(CONNECT_LIMIT_S)
-        deadline_s = clock.monotonic_s() + wait_s
-        while clock.monotonic_s() < deadline_s:
-            await clock.sleep(0.05)
-            store = monitor.store
-            if store.layout.chips and not store.count(Freshness.UNKNOWN) and not store.count(Freshness.STALE):
-                break
-        monitor.compute()
-    if not monitor.store.layout.chips and not (reservations and len(monitor.reservations)):
-        raise BrokerError(
-            f"{url}: nothing describes a fleet {fleet!r} within {wait_s:g} s; --wait waits longer"
-        )
-    return monitor
-
-
 def facts(monitor: Monitor, summary: Summary, *, healthy: bool) -> dict[str, Any]:
-    """Return everything that scripts may ask for; racks, jobs and events beside the summary's figures."""
+    """Return the summary as JSON values, with racks, jobs and events."""
     racks = sorted(monitor.racks(), key=lambda rack: rack.power_w)
     return {
         **dataclasses.asdict(summary),
@@ -157,10 +110,10 @@ def facts(monitor: Monitor, summary: Summary, *, healthy: bool) -> dict[str, Any
 
 
 def _job_facts(job: JobMessage) -> dict[str, Any]:
-    from trnfleet.domain.metrics import JOB_FIGURES  # noqa: PLC0415  --help stays quick
+    from trnfleet.domain.metrics import JOB_FIGURES
 
-    told = {"job": job.job, "kind": job.kind, "state": job.state, "ts": job.ts, "on": job.on}
-    return told | {name: getattr(job, name) for name in JOB_FIGURES}
+    facts = {"job": job.job, "kind": job.kind, "state": job.state, "ts": job.ts, "on": job.on}
+    return facts | {name: getattr(job, name) for name in JOB_FIGURES}
 
 
 def _event_facts(event: Event) -> dict[str, Any]:
@@ -177,12 +130,11 @@ def _event_facts(event: Event) -> dict[str, Any]:
 
 
 def _last_events(monitor: Monitor) -> list[Event]:
-    return list(itertools.islice(monitor.events.newest_first(), EVENTS_TOLD))
+    return list(itertools.islice(monitor.events.newest_first(), MOST_EVENTS))
 
 
 def text(summary: Summary, monitor: Monitor, *, healthy: bool) -> str:
-    """Return the summary for people."""
-    from trnfleet.text import plain  # noqa: PLC0415  --help stays quick
+    """Return the summary as text."""
 
     def figure(value: float | None, scale: float, unit: str, digits: int = 1) -> str:
         return "n/a" if value is None else f"{value / scale:,.{digits}f} {unit}"
@@ -232,6 +184,73 @@ def text(summary: Summary, monitor: Monitor, *, healthy: bool) -> str:
         lines.append(f"{'':<16}and {monitor.findings.total - len(shown):,} more")
     for event in _last_events(monitor):
         where = plain(event.path or event.job) or "fleet"
-        said = f"{format_rfc3339(event.ts_ns)} {event.severity.value} {where}: {plain(event.text, 256)}"
-        lines.append(f"{'event':<16}{said}")
+        line = f"{format_rfc3339(event.ts_ns)} {event.severity.value} {where}: {plain(event.text, 256)}"
+        lines.append(f"{'event':<16}{line}")
     return "\n".join(lines)
+
+
+def reservation_facts(reservation: Reservation) -> dict[str, Any]:
+    """Return a reservation as JSON values: EC2's fields as published, and figures of telemetry and time.
+
+    Money is decimal text, times are RFC 3339, unknown values are null.
+    """
+    message = reservation.message
+    return {
+        "id": message.id,
+        "type": message.type,
+        "state": message.state.value,
+        "is_current": reservation.is_current,
+        "reservation_ids": message.reservation_ids,
+        "instance_type": message.instance_type,
+        "ultraserver_type": message.ultraserver_type,
+        "zone": message.zone,
+        "on": message.on,
+        "instances": message.instances,
+        "launched": message.launched,
+        "unavailable": message.unavailable,
+        "used": reservation.used,
+        "unknown": reservation.unknown,
+        "nc_util_pct": reservation.util_pct,
+        "start": message.start,
+        "end": message.end,
+        "terminates": message.terminates,
+        "end_s": reservation.to_end_s,
+        "termination_s": reservation.to_termination_s,
+        "fee": message.fee,
+        "currency": message.currency,
+        "fee_per_h": None if reservation.fee_per_h is None else f"{reservation.fee_per_h:.4f}",
+        "idle_per_h": None if reservation.idle_per_h is None else f"{reservation.idle_per_h:.4f}",
+        "interconnect": None if message.interconnect is None else message.interconnect.value,
+        "can_extend": reservation.can_extend,
+        "why_not": reservation.why_not,
+        "is_near_end": reservation.is_near_end,
+        "is_idle": reservation.is_idle,
+    }
+
+
+def reservation_lines(table: Sequence[Reservation], time_ns: int) -> list[str]:
+    """Return the table of reservations, with the time of its countdowns above."""
+    from trnfleet.tui.format import reservations as words
+
+    if not table:
+        return ["no reservations"]
+    rows: list[tuple[str, ...]] = [HEADS]
+    for each in table:
+        message = each.message
+        quiet = words.is_ended(each) or words.is_waiting(each)
+        util = "" if quiet else "n/a" if each.util_pct is None else f"{each.util_pct:.1f} %"
+        rows.append(
+            (
+                words.state_text(each),
+                message.id,
+                words.what_text(each),
+                words.used_text(each),
+                util,
+                words.until_text(each),
+                words.termination_text(each),
+                "" if each.idle_per_h is None else words.money(each.idle_per_h, message.currency),
+                words.money(words.fee_of(each), message.currency if message.fee else ""),
+                words.extension_text(each),
+            )
+        )
+    return [f"reservations at {format_rfc3339(time_ns)}", *table_lines(rows)]

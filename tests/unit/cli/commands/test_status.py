@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
+from unit.tui.format.test_reservations import made
 
-from trnfleet.cli.commands.status import EVENTS_TOLD, facts, text
+from trnfleet.cli.commands.status import (
+    MOST_EVENTS,
+    facts,
+    reservation_facts,
+    reservation_lines,
+    text,
+)
+from trnfleet.clock import NS_PER_S
 from trnfleet.domain.metrics import JOB_FIGURES
 from trnfleet.domain.power import PUE
 
@@ -71,7 +80,7 @@ def test_the_last_events() -> None:
     )
     events = asked(feed)["last_events"]
     assert isinstance(events, list)
-    assert len(events) == EVENTS_TOLD
+    assert len(events) == MOST_EVENTS
     assert (events[0]["text"], events[0]["severity"], events[0]["path"]) == (
         "event 8\x1b[2J",
         "warning",
@@ -104,3 +113,20 @@ def test_a_wrong_clock() -> None:
     feed.monitor.apply(ahead)
     assert "lag 0 ms, clock off by 12 s" in said(feed)
     assert asked(feed)["clock_skew_s"] == pytest.approx(12.0)
+
+
+def test_facts_for_scripts() -> None:
+    """JSON has exact money as text, states as EC2 names them, and null for what is not known."""
+    facts = reservation_facts(made(used=None, idle_per_h=None, fee_per_h=Decimal("35.76")))
+    assert (facts["fee"], facts["fee_per_h"], facts["idle_per_h"]) == ("7200.00", "35.7600", None)
+    assert (facts["state"], facts["used"], facts["can_extend"]) == ("active", None, True)
+
+
+def test_lines_for_people() -> None:
+    """The table has a line a reservation with state, use, countdowns and money, and none without reservations."""
+    shown = reservation_lines([made(is_idle=True, idle_per_h=Decimal(100))], 86_400 * NS_PER_S)
+    assert shown[0] == "reservations at 1970-01-02T00:00:00.000Z"
+    assert "▲ idle" in shown[2]
+    assert "100.00 USD" in shown[2]
+    assert "ends 2d 00h" in shown[2]
+    assert reservation_lines([], 0) == ["no reservations"]

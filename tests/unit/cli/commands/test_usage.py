@@ -7,14 +7,16 @@ import pytest
 from click.testing import CliRunner
 from unit.tui.format.test_reservations import made
 
-from trnfleet.cli.commands.usage import COLUMNS, Report, command
-from trnfleet.cli.reserved import reservation_facts, reservation_lines
+from trnfleet.cli.commands.usage import COLUMNS, cells, command
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.reservations.states import ReservationState
 from trnfleet.monitor.sources.clocks import Moment
+from trnfleet.services.usage import UsageReport
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    from trnfleet.services.usage import UsageRow
 
 BEGIN_NS = 86_400 * NS_PER_S
 """A day after the block's start, two before its end."""
@@ -22,13 +24,17 @@ LONG_S = 1e6
 FAST = 3_600.0
 
 
-def report_of(every_s: float, lasts_s: float = LONG_S, ids: Collection[str] = ()) -> Report:
-    return Report(every_s=every_s, lasts_s=lasts_s, ids=ids)
+def report_of(every_s: float, lasts_s: float = LONG_S, ids: Collection[str] = ()) -> UsageReport:
+    return UsageReport(every_s=every_s, lasts_s=lasts_s, ids=ids)
 
 
-def lines(report: Report, at_s: float, *reservations: Any, speed: float = FAST) -> list[dict[str, Any]]:
+def lines(report: UsageReport, at_s: float, *reservations: Any, speed: float = FAST) -> list[dict[str, Any]]:
     moment = Moment(BEGIN_NS + round(at_s * NS_PER_S), speed, is_wall=False)
-    return [dict(zip(COLUMNS, line, strict=True)) for line in report.look(moment, list(reservations))]
+    return [as_dict(row) for row in report.add(moment, list(reservations))]
+
+
+def as_dict(row: UsageRow) -> dict[str, Any]:
+    return dict(zip(COLUMNS, cells(row), strict=True))
 
 
 def test_an_interval_adds_up() -> None:
@@ -52,7 +58,7 @@ def test_a_look_over_several_intervals_is_cut() -> None:
     lines(report, 0, made())
     assert [line["to"][11:19] for line in lines(report, 1_500, made())] == ["00:10:00", "00:20:00"]
     (rest,) = report.finish()
-    assert rest[COLUMNS.index("watched_s")] == "300"
+    assert as_dict(rest)["watched_s"] == "300"
 
 
 def test_what_is_not_known_is_not_idle() -> None:
@@ -116,7 +122,7 @@ def test_a_jump_is_held_and_not_watched() -> None:
     lines(report, 3_600, made(), speed=1)
     lines(report, 3_604, made(), speed=1)
     (rest,) = report.finish()
-    line = dict(zip(COLUMNS, rest, strict=True))
+    line = as_dict(rest)
     assert (line["watched_s"], line["used"]) == ("9", "2.000")
     assert line["reserved_instance_h"] == "2.0022"
     assert line["idle_fee"] == "0.0000"
@@ -129,7 +135,7 @@ def test_it_ends_when_its_time_is_over() -> None:
     assert len(lines(report, 5_000, made())) == 1
     assert report.is_over
     (rest,) = report.finish()
-    assert rest[COLUMNS.index("watched_s")] == "300"
+    assert as_dict(rest)["watched_s"] == "300"
 
 
 def test_it_ends_whatever_its_parts_add_up_to() -> None:
@@ -155,20 +161,3 @@ def test_an_interval_is_a_second_at_least(every: str) -> None:
     result = CliRunner().invoke(command, ["--broker", "mqtt://127.0.0.1:1", "--every", every])
     assert result.exit_code == 2
     assert "shorter than 1 s" in result.stderr
-
-
-def test_facts_for_scripts() -> None:
-    """JSON has exact money as text, states as EC2 names them, and null for what is not known."""
-    facts = reservation_facts(made(used=None, idle_per_h=None, fee_per_h=Decimal("35.76")))
-    assert (facts["fee"], facts["fee_per_h"], facts["idle_per_h"]) == ("7200.00", "35.7600", None)
-    assert (facts["state"], facts["used"], facts["can_extend"]) == ("active", None, True)
-
-
-def test_lines_for_people() -> None:
-    """The table has a line a reservation with state, use, countdowns and money, and none without reservations."""
-    shown = reservation_lines([made(is_idle=True, idle_per_h=Decimal(100))], BEGIN_NS)
-    assert shown[0] == "reservations at 1970-01-02T00:00:00.000Z"
-    assert "▲ idle" in shown[2]
-    assert "100.00 USD" in shown[2]
-    assert "ends 2d 00h" in shown[2]
-    assert reservation_lines([], 0) == ["nothing is reserved"]

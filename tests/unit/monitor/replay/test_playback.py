@@ -12,12 +12,12 @@ from support.monitor.alert_run import AlertRun
 from support.monitor.state import alerts_of, rollups_of, values_of
 from support.record.memory_tape import KeyedTape
 
-from trnfleet.cli.rulepack import load_rules
 from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.errors import TrnfleetError
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.past_monitor import Past
 from trnfleet.monitor.replay.playback import Deck, Mode
+from trnfleet.services.rule_files import load_rules
 from trnfleet.tasks import background
 from trnfleet.wire.ports import LinkStatus
 

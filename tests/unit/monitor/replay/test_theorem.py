@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from support.monitor.feed import Feed, SilentSource
 from support.monitor.state import alerts_of, rollups_of, values_of
 
-from trnfleet.cli.rulepack import load_rules
 from trnfleet.clock import NS_PER_S, SystemClock
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.clock import TapeClock
@@ -23,6 +22,7 @@ from trnfleet.monitor.replay.past_monitor import Past, PastSource
 from trnfleet.record.format.metadata import About
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.writer import RecordingWriter
+from trnfleet.services.rule_files import load_rules
 from trnfleet.wire.ports import Envelope
 
 if TYPE_CHECKING:

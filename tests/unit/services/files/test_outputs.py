@@ -1,0 +1,125 @@
+"""Outputs of a recorder: files that may be replaced, and readers of lines that stop reading or leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trnfleet.cli.streams import stdout_bytes
+from trnfleet.clock import ManualClock
+from trnfleet.errors import ConfigError
+from trnfleet.record.format.metadata import About
+from trnfleet.record.write.part import PartFile
+from trnfleet.services.files import outputs
+from trnfleet.services.files.outputs import LineSink, Sink, find_former, make_sink, remove_former
+from trnfleet.wire.ports import Envelope
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+START_NS = 1_767_600_000_000_000_000
+LAMP = Envelope("home/lamp", b"on", received_s=5.0)
+
+
+def part(path: Path, number: int) -> Path:
+    PartFile(path, About(id="a", part=number)).finish()
+    return path
+
+
+def lines_into(path: Path) -> Sink:
+    """Return what writes lines into a file."""
+    return make_sink(path, About(id="a"), ManualClock(START_NS, 5.0), is_ndjson=True)
+
+
+def test_parts_are_replaced(tmp_path: Path) -> None:
+    """What an earlier recording of that name has left is found, stays until it is to go, and goes."""
+    parts = [part(tmp_path / f"night-000{number}.mcap", number) for number in (1, 2)]
+    other = part(tmp_path / "nights-0001.mcap", 1)
+    night = tmp_path / "night.mcap"
+
+    with pytest.raises(ConfigError, match="is there already"):
+        find_former(night, is_split=True, overwrite=False)
+    former = find_former(night, is_split=True, overwrite=True)
+
+    assert former == parts
+    assert all(each.exists() for each in parts)
+    remove_former(former)
+    assert list(tmp_path.iterdir()) == [other]
+
+
+@pytest.mark.parametrize("name", ["night-20260105.mcap", "night-2026.mcap"])
+@pytest.mark.parametrize("is_recording", [True, False])
+def test_what_only_looks_like_a_part_is_not_replaced(name: str, is_recording: bool, tmp_path: Path) -> None:
+    """The recording of a day, or somebody's own file, is not that part: nothing is replaced then."""
+    file = tmp_path / name
+    if is_recording:
+        part(file, 1)
+    else:
+        file.write_text("mine")
+    with pytest.raises(ConfigError, match=f"{name}: is no part"):
+        find_former(tmp_path / "night.mcap", is_split=True, overwrite=True)
+
+
+def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
+    """What is no file, such as /dev/null, is not deleted, even with --overwrite."""
+    pipe = tmp_path / "night.mcap"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match="is no file"):
+        find_former(pipe, is_split=False, overwrite=True)
+
+
+def test_lines_are_in_the_file_at_the_end(tmp_path: Path) -> None:
+    """What was taken is written when the sink is closed."""
+    file = tmp_path / "a.ndjson"
+    sink = lines_into(file)
+    sink.start()
+    for second in range(3):
+        sink.take([LAMP, LAMP._replace(received_s=5.0 + second)])
+    sink.close()
+    status = sink.status
+    assert [json.loads(line)["topic"] for line in file.read_text().splitlines()] == ["home/lamp"] * 6
+    assert (status.messages, status.lost, status.parts, status.length_s) == (6, 0, 1, 2.0)
+    assert (status.payload_bytes, status.file_bytes) == (12, file.stat().st_size)
+
+
+def test_lines_go_into_a_file_where_stdout_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They need no stdout then (`trnfleet record FILE --format ndjson >&-`); stdout itself is refused."""
+    monkeypatch.setattr(sys, "stdout", None)
+    sink = lines_into(tmp_path / "a.ndjson")
+    sink.start()
+    sink.close()
+    with pytest.raises(ConfigError, match="stdout is closed"):
+        stdout_bytes()
+
+
+def test_a_reader_that_does_not_read_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not fit is counted as lost, and the end does not wait for ever."""
+    monkeypatch.setattr(outputs, "LINE_WAIT_S", 0.05)
+    reader, writer = os.pipe()
+    try:
+        sink = LineSink(writer, ManualClock(START_NS, 5.0), queue_bytes=400_000)
+        sink.start()
+        for _ in range(10):
+            sink.take([LAMP._replace(payload=b"x" * 100_000)])
+        sink.close()
+        assert (sink.status.messages, sink.status.lost, sink.status.failed) == (0, 10, "")
+    finally:
+        os.close(reader)
+
+
+async def test_a_reader_that_leaves_ends_it() -> None:
+    """As for any program whose output goes into a pipe."""
+    reader, writer = os.pipe()
+    clock = ManualClock(START_NS, 5.0)
+    sink = LineSink(writer, clock)
+    os.close(reader)
+    sink.start()
+    sink.take([LAMP])
+    with pytest.raises(BrokenPipeError):
+        sink.close()
+    with pytest.raises(BrokenPipeError):
+        await sink.failed()

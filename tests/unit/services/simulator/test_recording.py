@@ -1,0 +1,62 @@
+"""A simulation into a recording, and the summary of one that a signal ended."""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import TYPE_CHECKING, Any
+
+from trnfleet.record.read.recording import Recording
+from trnfleet.services.simulator.engine import make_engine
+from trnfleet.services.simulator.recording import (
+    CLIENT,
+    RecordingPublisher,
+    SimulationRequest,
+    record_simulation,
+)
+from trnfleet.services.simulator.run import load_run
+from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, parse_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    import pytest
+
+    from trnfleet.wire.ports import Envelope
+
+TICKS = 1_000
+
+
+def test_the_summary_counts_what_was_recorded_until_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ticks and length are those of the file, not those that were asked for."""
+    published = 0
+    publish = RecordingPublisher.publish
+
+    async def publish_and_end(self: Any, batch: Iterable[Envelope]) -> None:
+        nonlocal published
+        published += 1
+        if published == 60:
+            signal.raise_signal(signal.SIGINT)
+        await publish(self, batch)
+
+    monkeypatch.setattr(RecordingPublisher, "publish", publish_and_end)
+    path = tmp_path / "a.mcap"
+    run = load_run({"fleet"}, fleet="demo", scenario=None, seed=7, period_s=2.0, speed=1.0, start=None)
+    summary = record_simulation(
+        make_engine(run, run.fleet), SimulationRequest(path, run, TICKS, 0.0, CLIENT, DEFAULT_ROOT)
+    )
+
+    recording = Recording.open([path])
+    try:
+        topics = [parse_topic(each.envelope.topic, DEFAULT_ROOT) for each in recording.all()]
+    finally:
+        recording.close()
+    chip = next(topic.path for topic in topics if topic.topic_class is TopicClass.TELEMETRY)
+    ticks = sum(1 for topic in topics if topic.topic_class is TopicClass.TELEMETRY and topic.path == chip)
+    assert 0 < ticks < TICKS
+    found = re.search(r"([\d,]+) ticks, (\d+) s,", summary)
+    assert found is not None
+    assert (int(found[1]), int(found[2])) == (ticks, 2 * ticks)

@@ -1,0 +1,56 @@
+"""The subscriptions of a monitor, and its PUE."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from trnfleet.cli.commands import monitor as monitor_command
+from trnfleet.cli.commands import status as status_command
+from trnfleet.clock import ManualClock
+from trnfleet.domain.power import PUE
+from trnfleet.services.live_monitor import monitor_fleet
+from trnfleet.services.session import BrokerSession
+from trnfleet.transport.url import parse_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from trnfleet.transport.mqtt import MqttSource
+
+
+@pytest.fixture(autouse=True)
+def _collector() -> Iterator[None]:
+    """Give the collector back the thresholds that a monitor of large fleets takes."""
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+
+
+def test_events_are_asked_for_with_qos_1() -> None:
+    """A monitor hears state, telemetry and events of its fleet; events are not lost on the way."""
+    session = BrokerSession(parse_url("mqtt://127.0.0.1:1"), root="r", clock=ManualClock())
+    subscribed: list[tuple[str, int]] = []
+
+    class Spy(BrokerSession):
+        def source(self, filters: Iterable[tuple[str, int]], **limits: Any) -> MqttSource:
+            subscribed.extend(filters)
+            return BrokerSession.source(self, subscribed, **limits)
+
+    live = monitor_fleet(Spy(session.url, "r", clock=session.clock), "demo", pue=1.3)
+    assert ("r/v1/demo/event/#", 1) in subscribed
+    assert live.monitor.pue == 1.3
+    assert monitor_fleet(session, "demo").monitor.pue == PUE
+
+
+@pytest.mark.parametrize("command", [monitor_command.command, status_command.command])
+def test_the_pue_is_an_option(command: object) -> None:
+    """The help names the published default as the domain has it; what no site can have is refused."""
+    runner = CliRunner()
+    assert f"by default {PUE:g}" in " ".join(runner.invoke(command, ["--help"]).output.split())  # type: ignore[arg-type]  # a click command
+    refused = runner.invoke(command, ["--broker", "mqtt://127.0.0.1:1", "--pue", "0.9"])  # type: ignore[arg-type]  # a click command
+    assert refused.exit_code == 2
+    assert "--pue" in refused.output

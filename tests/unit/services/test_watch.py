@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from support.monitor.alert_messages import BEGIN_NS
+from support.processes.waiting import running
+from support.sim.simulation import Recorder
+
+from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
+from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
+from trnfleet.domain.alerts.rules import Rule
+from trnfleet.domain.alerts.status import AlertState
+from trnfleet.errors import ConfigError
+from trnfleet.export.election import Election
+from trnfleet.export.notification_log import Ledger
+from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.monitor.alerting.inputs import Instant
+from trnfleet.monitor.sources.clocks import Moment
+from trnfleet.services.receivers import make_receivers
+from trnfleet.services.watch import LISTEN_S, Connections, Identity, Role, WatchService
+from trnfleet.tasks import Ending
+from trnfleet.transport.memory import MemoryBus
+from trnfleet.wire.alerts import AckMessage, AlertMessage, SilenceMessage
+from trnfleet.wire.messages import PublisherMessage, WatchMessage, decode_message, encode_message
+from trnfleet.wire.topics import TopicClass, build_filter
+
+if TYPE_CHECKING:
+    from trnfleet.wire.ports import Envelope
+
+RULE = Rule.model_validate(
+    {"name": "down", "scope": "publisher", "severity": "warning", "figure": "state", "equals": "x", "summary": "{target}"}
+)  # fmt: skip  # one line is the rule
+
+
+class Bench:
+    """A watch with a monitor whose alerts are set by hand, on a bus in memory."""
+
+    def __init__(self, exit_on: str | None = None) -> None:
+        self.clock = ManualClock(BEGIN_NS, 100.0)
+        self.bus = MemoryBus(self.clock)
+        self.alerts = Alerts("demo", [RULE], adopts=True)
+        self.told: dict[str, AlertMessage] = {}
+        self.ending = Ending()
+        self.identity = Identity("demo", "trnfleet", "watch-m", "boot", BEGIN_NS)
+        self.publisher: Any = Recorder(self.clock)
+        self.presence: Any = self.bus.source([(build_filter("demo", TopicClass.PUBLISHER), 1)])
+        self.presence.connect()
+        source = SimpleNamespace(
+            status=SimpleNamespace(connected=True, connects=1, broker="b", last_error=""), waiting=0
+        )
+        self.source: Any = source
+        self.election = Election("watch-m", BEGIN_NS)
+        monitor: Any = SimpleNamespace(
+            alerts=self.alerts,
+            ingest=SimpleNamespace(alert_messages=self.told),
+            moment=lambda: Moment(self.clock.wall_ns(), 1.0, is_wall=True),
+        )
+        self.lines: list[str] = []
+        self.watch = WatchService(
+            self.identity,
+            monitor,
+            Connections(*cast("tuple[Any, Any, Any]", (source, self.presence, self.publisher))),
+            Ledger("demo", "watch-m"),
+            self.election,
+            clock=self.clock,
+            exit_on=exit_on,
+            ending=self.ending,
+            report=self.lines.append,
+        )
+
+    async def pass_by(self, seconds: float, *firing: str) -> None:
+        """Let so much time pass, then evaluate: these targets fire."""
+        await self.clock.advance(seconds)
+        now_ns = self.clock.wall_ns()
+        self.alerts.instant = Instant(now_ns, now_ns)
+        for target in firing:
+            name = fingerprint_of("demo", "down", target)
+            alert = Alert(RULE, target, name, state=AlertState.FIRING, since_ns=now_ns, fired_ns=now_ns)
+            alert.labels = labels_of("demo", RULE, target)
+            self.alerts._store.active.setdefault(name, alert)
+        for name, alert in list(self.alerts._store.active.items()):
+            if alert.target not in firing:
+                del self.alerts._store.active[name]
+        self.alerts.revision += 1
+        assert self.alerts.listener is not None
+        self.alerts.listener([])
+        await self.clock.advance(0.2)
+
+    def sent(self, topic_class: TopicClass) -> list[Envelope]:
+        return [envelope for _, envelope in self.publisher.of(topic_class)]
+
+    def role(self) -> Role:
+        return self.watch.role
+
+    def states(self) -> list[str]:
+        return [
+            decode_message(each.payload, AlertMessage).state if each.payload else "cleared"
+            for each in self.sent(TopicClass.ALERT)
+        ]
+
+    async def say(self, client: str, since_s: float, state: str = "online") -> None:
+        """Let another watch say something of itself."""
+        since = format_rfc3339(BEGIN_NS + round(since_s * NS_PER_S))
+        message = PublisherMessage.model_validate(
+            {"client": client, "state": state, "boot": "b", "role": "watch", "since": since}
+        )
+        other = self.bus.publisher(client)
+        other.connect()
+        topic = f"trnfleet/v1/demo/publisher/{client}"
+        envelope = self.identity.presence("online")._replace(topic=topic, payload=encode_message(message))
+        await other.publish([envelope])
+        await self.clock.advance(0.2)
+
+
+async def test_it_listens_before_it_leads() -> None:
+    """No alert is published in the first seconds; then firing and resolved ones are published, retained."""
+    bench = Bench()
+    async with running(bench.watch.run()):
+        await bench.pass_by(LISTEN_S - 0.5, "a")
+        assert bench.role() is Role.DISCONNECTED
+        assert bench.states() == []
+        await bench.pass_by(1, "a")
+        assert bench.role() is Role.LEADER
+        await bench.pass_by(1)
+    assert bench.states() == ["firing", "resolved"]
+    assert all(each.retain and each.qos == 1 for each in bench.sent(TopicClass.ALERT))
+    assert bench.lines[-1] == "leader for demo"
+
+
+async def test_a_standby_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While an older watch is there nothing is published; when its last will comes, everything that fires is."""
+    monkeypatch.setattr("trnfleet.services.watch.FORGOTTEN_AFTER_S", 20.0)
+    bench = Bench()
+    await bench.say("watch-a", -10)
+    async with running(bench.watch.run()):
+        await bench.pass_by(5, "a")
+        assert bench.role() is Role.STANDBY
+        assert bench.states() == []
+        await bench.say("watch-a", -10, "offline")
+        await bench.pass_by(1, "a")
+        assert bench.states() == ["firing"]
+        await bench.say("watch-b", 10)
+        assert bench.role() is Role.LEADER
+        # What a dead watch has left is cleared after a while.
+        await bench.pass_by(31, "a")
+    cleared = [each for each in bench.sent(TopicClass.PUBLISHER) if not each.payload]
+    assert {each.topic.rpartition("/")[2] for each in cleared} == {"watch-a"}
+
+
+async def test_it_is_disconnected_while_a_connection_is_down() -> None:
+    """Nothing is published without a broker; after it is back the watch listens first, and publishes every alert again."""
+    bench = Bench()
+    async with running(bench.watch.run()):
+        await bench.pass_by(3, "a")
+        assert bench.states() == ["firing"]
+        bench.source.status.connected = False
+        await bench.pass_by(1, "a", "b")
+        assert bench.role() is Role.DISCONNECTED
+        bench.source.status.connected = True
+        bench.source.status.connects = 2
+        await bench.pass_by(1, "a")
+        assert bench.states() == ["firing"]
+        await bench.pass_by(2, "a")
+        assert bench.states() == ["firing", "firing"]
+
+
+async def test_words_of_people_that_are_over_are_cleared() -> None:
+    """An acknowledgement goes with its alert; silences and acknowledgements an hour after their end."""
+    bench = Bench()
+    silences = bench.alerts.silences
+    begin, end = format_rfc3339(BEGIN_NS), format_rfc3339(BEGIN_NS + 60 * NS_PER_S)
+    mine = fingerprint_of("demo", "down", "a")
+    silences.put_ack(AckMessage(fingerprint=mine, owner="ann", at=begin, until=end))
+    silences.put_ack(AckMessage(fingerprint="0" * 16, owner="ann", at=begin, until=end))
+    silences.put_silence(SilenceMessage(id="s-1", matchers=('a="b"',), starts=begin, until=end, who="ann"))
+    async with running(bench.watch.run()):
+        await bench.pass_by(3, "a")
+        await bench.pass_by(1)
+        assert [each.topic.rpartition("/")[2] for each in bench.sent(TopicClass.ACK)] == [mine]
+        bench.clock.step_wall(3_600)
+        await bench.pass_by(11)
+        assert bench.sent(TopicClass.SILENCE) == []
+        bench.clock.step_wall(60)
+        await bench.pass_by(11)
+        assert bench.sent(TopicClass.SILENCE)[0].payload == b""
+        assert {each.topic.rpartition("/")[2] for each in bench.sent(TopicClass.ACK)} == {mine, "0" * 16}
+
+
+@pytest.mark.parametrize(("exit_on", "ends"), [("critical", False), ("warning", True), ("info", True)])
+async def test_the_severity_at_which_it_ends(exit_on: str, ends: bool) -> None:
+    """An alert of that severity or a worse one ends it; one that is silenced does not."""
+    bench = Bench(exit_on)
+    begin, end = format_rfc3339(BEGIN_NS), format_rfc3339(BEGIN_NS + 60 * NS_PER_S)
+    bench.alerts.silences.put_silence(
+        SilenceMessage(id="s-1", matchers=('publisher="quiet"',), starts=begin, until=end, who="ann")
+    )
+    async with running(bench.watch.run()):
+        await bench.pass_by(3, "quiet")
+        assert not bench.ending.asked
+        await bench.pass_by(1, "quiet", "loud")
+    assert (bench.ending.asked, bench.watch.found) == (ends, ends)
+
+
+@pytest.mark.parametrize(
+    ("exit_on", "connected", "after_s", "why"),
+    [
+        ("critical", True, 5.0, ""),
+        ("critical", False, 5.0, "connection refused"),
+        ("critical", True, 1.0, "a watch listens for 2 s before it sees any"),
+        (None, False, 5.0, ""),
+    ],
+)
+async def test_an_end_without_sight_is_told(
+    exit_on: str | None, connected: bool, after_s: float, why: str
+) -> None:
+    """Who asks for an end at an alert learns why none could be seen when the time was over."""
+    bench = Bench(exit_on)
+    bench.source.status.connected = connected
+    bench.source.status.last_error = "" if connected else "connection refused"
+    async with running(bench.watch.run(after_s)):
+        await bench.clock.advance(after_s + 0.5)
+        assert bench.ending.asked
+    assert bench.watch.blind == why
+
+
+async def test_its_heartbeat_has_a_time() -> None:
+    """What it says of its presence has the wall time, every 10 s; its last will has none."""
+    bench = Bench()
+    async with running(bench.watch.run()):
+        await bench.pass_by(12)
+    beats = [decode_message(each.payload, WatchMessage).ts for each in bench.sent(TopicClass.PUBLISHER)]
+    assert len(beats) == 2
+    assert beats[0] == format_rfc3339(BEGIN_NS)
+    assert beats[1] is not None
+    assert beats[1] > beats[0]
+    assert decode_message(bench.identity.presence("offline").payload, WatchMessage).ts is None
+
+
+async def test_it_leaves_nothing_of_its_presence() -> None:
+    """At the end it is neither online nor offline: its message is cleared."""
+    bench = Bench()
+    async with running(bench.watch.run()):
+        await bench.pass_by(3)
+    async with running(bench.watch.leave()):
+        await bench.clock.advance(2)
+    last, cleared = bench.sent(TopicClass.PUBLISHER)[-2:]
+    assert decode_message(last.payload, PublisherMessage).state == "offline"
+    assert cleared.payload == b""
+
+
+def test_receivers_are_named_by_their_kind() -> None:
+    """The first of a kind has its name, the next ones a number; more than 16 are refused."""
+    clock = ManualClock()
+    made = make_receivers(["http://a", "http://b"], ["http://c"], ["true"], clock, stdout=True)
+    assert [each.name for each in made] == ["stdout", "alertmanager", "alertmanager-2", "webhook", "exec"]
+    with pytest.raises(ConfigError, match="17 receivers: at most 16"):
+        make_receivers([], ["http://c"] * 17, [], clock, stdout=False)

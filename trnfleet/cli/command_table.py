@@ -1,0 +1,52 @@
+"""Table of the commands: module and short help of each, so that help and completion import none of them."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import click
+
+
+class CommandRow(NamedTuple):
+    """Row of a command."""
+
+    module: str
+    """Module in `trnfleet.cli.commands`."""
+    help: str
+
+
+COMMANDS = {
+    "demo": CommandRow("demo", "Embedded broker, simulator and app in one; what `trnfleet` alone does."),
+    "monitor": CommandRow("monitor", "The app against a broker."),
+    "simulate": CommandRow("simulate", "Headless telemetry to a broker, or NDJSON to stdout."),
+    "record": CommandRow("record", "Record all that a broker delivers into a file."),
+    "replay": CommandRow("replay", "A recording into the app, back to a broker, or NDJSON to stdout."),
+    "info": CommandRow("info", "Contents of a recording: times, topics, counts, gaps."),
+    "convert": CommandRow("convert", "Recordings to and from mosquitto_sub lines and neuron-monitor NDJSON."),
+    "check": CommandRow("check", "Validate files: recordings, fleets, scenarios, rules, settings."),
+    "status": CommandRow(
+        "status", "One shot: a fleet's summary as text or JSON; exit status 3 if unhealthy."
+    ),
+    "inject": CommandRow("inject", "Cause a fault in a running simulator, or list the faults."),
+    "jump": CommandRow("jump", "Let a running simulator's time jump ahead."),
+    "reserve": CommandRow("reserve", "Look for, buy, extend and list Capacity Blocks."),
+    "usage": CommandRow("usage", "Use of the reserved capacity over a period, as CSV."),
+    "bridge": CommandRow("bridge", "Reservations of a real AWS account, from EC2 to a broker."),
+    "watch": CommandRow("watch", "Headless alerts: to the broker, Alertmanager, webhooks, programs, stdout."),
+    "alerts": CommandRow("alerts", "List firing alerts; exit 3 if an unacknowledged critical alert exists."),
+    "ack": CommandRow("ack", "Acknowledge an alert, or remove the acknowledgement."),
+    "silence": CommandRow("silence", "Silence alerts for a while; list and expire silences."),
+    "rules": CommandRow("rules", "Check, test and list alert rules."),
+    "fleet": CommandRow("fleet", "Hierarchy and totals of a fleet file."),
+    "broker": CommandRow("broker", "The embedded broker alone."),
+}
+"""The commands in the order of `trnfleet --help`."""
+
+
+def load_command(name: str) -> click.Command:
+    """Import and return a command of the table."""
+    module = importlib.import_module(f"trnfleet.cli.commands.{COMMANDS[name].module}")
+    command: click.Command = module.command
+    return command

@@ -1,0 +1,50 @@
+"""Recordings that a command reads, with what had to be recovered or left out on stderr."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trnfleet.text import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from trnfleet.record.read.recording import Recording
+
+WIDTH = 400
+
+
+@contextlib.contextmanager
+def open_recording(files: Sequence[str], *, name: str | None = None) -> Iterator[Recording]:
+    """Open recordings, or files of other programs, as one recording; report on stderr what had to be recovered.
+
+    Args:
+        files: The files.
+        name: Fleet of files that name none.
+
+    Raises:
+        ConfigError: a file is no recording; the message names it.
+    """
+    from trnfleet.services.files.conversion import open_recordings  # noqa: PLC0415  it loads NumPy
+    from trnfleet.services.files.recordings import left_out_text  # noqa: PLC0415  as above
+
+    def report(line: str) -> None:
+        click.echo(plain(line, WIDTH), err=True)
+
+    recording = open_recordings([Path(file) for file in files], report, name=name)
+    try:
+        for recovery in recording.recoveries:
+            report(recovery.text())
+        at_first = left_out_text(recording.damaged, recording.unread)
+        if at_first:
+            report(f"{plain(files[0], WIDTH)}: {at_first}")
+        yield recording
+        in_all = left_out_text(recording.damaged, recording.unread)
+        if in_all != at_first:
+            report(f"{plain(files[0], WIDTH)}: {in_all}")
+    finally:
+        recording.close()

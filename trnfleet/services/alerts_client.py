@@ -1,0 +1,318 @@
+"""Published alerts of a fleet: read once, and acknowledged or silenced by an operator."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+import secrets
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.domain.alerts.alert import Alert, fingerprint_of
+from trnfleet.domain.alerts.rules import Rule
+from trnfleet.domain.alerts.silences import Span, preview
+from trnfleet.domain.alerts.status import AlertState
+from trnfleet.domain.severity import Severity
+from trnfleet.errors import BrokerError, WireError, nearest
+from trnfleet.export.election import GONE_S
+from trnfleet.monitor.alerting.operator import OperatorActions
+from trnfleet.services.live_monitor import monitor_fleet
+from trnfleet.services.session import (
+    CONNECT_LIMIT_S,
+    LONGEST_USER,
+    QUIET_S,
+    BatchReader,
+    find_fleet,
+    user_name,
+)
+from trnfleet.tasks import background
+from trnfleet.text import plain
+from trnfleet.wire.messages import WatchMessage, decode_message
+from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from trnfleet.clock import Clock
+    from trnfleet.domain.alerts.matchers import Matcher
+    from trnfleet.domain.alerts.silences import Ack, Preview, Silence
+    from trnfleet.domain.alerts.status import AlertStatus
+    from trnfleet.monitor.alerting.silences import Silences
+    from trnfleet.services.session import BrokerSession
+    from trnfleet.transport.mqtt import MqttPublisher
+    from trnfleet.wire.alerts import AlertMessage
+    from trnfleet.wire.ports import Envelope, Source
+
+CHECK_EVERY_S = 0.05
+"""Time between two checks whether telemetry has arrived."""
+HEARTBEAT_LIMIT_S = 12.0
+"""Longest wait for a heartbeat of watches whose last one is old or has no time: one interval and a little."""
+FIRST_PUBLISH_S = 3.0
+"""Age at which a watch has published: it listens for 2 s before."""
+_FINGERPRINT = re.compile(r"[0-9a-f]{16}")
+
+
+class FleetAlerts(NamedTuple):
+    """Alerts of a fleet as its watch published them, with acknowledgements and silences."""
+
+    name: str
+    """The fleet's name."""
+    alerts: dict[str, AlertMessage]
+    """Published alerts by fingerprint."""
+    silences: Silences
+    now_ns: int
+    """The fleet's time."""
+    watches: tuple[str, ...]
+    """Client ids of the watches that are online."""
+    gone: tuple[str, ...] = ()
+    """Client ids of those that left a message and are not online: ended by their last will, or without heartbeat."""
+
+    @property
+    def unwatched_reason(self) -> str:
+        """Reason why the state of alerts is unknown, and what to do; empty while a watch is online."""
+        if self.watches:
+            return ""
+        gone = (
+            f" ({', '.join(self.gone[:3])} {'has' if len(self.gone) == 1 else 'have'} gone)"
+            if self.gone
+            else ""
+        )
+        return f"no watch publishes alerts of fleet {self.name}{gone}; start `trnfleet watch`"
+
+    def status(self, message: AlertMessage) -> AlertStatus:
+        """Return the status of an alert: unhandled, acknowledged, silenced or inhibited."""
+        return self.silences.status(alert_of(message), self.now_ns)
+
+    def ack_of(self, message: AlertMessage) -> Ack | None:
+        """Return the acknowledgement of an alert."""
+        return self.silences.ack_of(alert_of(message), self.now_ns)
+
+    def silences_of(self, message: AlertMessage) -> list[Silence]:
+        """Return the silences that hide an alert."""
+        return self.silences.silences_of(alert_of(message), self.now_ns)
+
+    def preview(self, matchers: tuple[Matcher, ...]) -> Preview:
+        """Return the alerts that a silence would hide now."""
+        return preview(matchers, [alert_of(each) for each in self.alerts.values()])
+
+
+async def read_alerts(session: BrokerSession, name: str | None, *, wait_s: float) -> FleetAlerts:
+    """Return the retained alerts of a fleet, with the fleet's time.
+
+    Args:
+        session: The broker.
+        name: The fleet's name; None for the broker's only one.
+        wait_s: Longest wait for telemetry, which carries the time of a simulated fleet.
+
+    Raises:
+        BrokerError: the broker cannot be reached or has no fleet.
+        ConfigError: the broker has several fleets and none is named.
+    """
+    clock, root = session.clock, session.root
+    fleet = await find_fleet(session, name)
+    source, monitor = monitor_fleet(session, fleet)
+    presence = session.source([(build_filter(fleet, TopicClass.PUBLISHER, root), 1)])
+    async with background(source=source.run(), monitor=monitor.run(), presence=presence.run()):
+        await source.wait_connected(CONNECT_LIMIT_S)
+        await presence.wait_connected(CONNECT_LIMIT_S)
+        deadline_s = clock.monotonic_s() + wait_s
+        publishers = await find_publishers(presence, root, clock)
+        # Without a publisher there is no telemetry to wait for, and the wall clock is as good as any.
+        while publishers.has_telemetry and not monitor.counts.messages and clock.monotonic_s() < deadline_s:
+            await clock.sleep(CHECK_EVERY_S)
+        # A watch that has just begun has not published anything yet.
+        await clock.sleep(max(0.0, FIRST_PUBLISH_S - publishers.watched_s))
+        return FleetAlerts(
+            fleet,
+            dict(monitor.ingest.alert_messages),
+            monitor.alerts.silences,
+            monitor.moment().time_ns,
+            publishers.watches,
+            publishers.gone,
+        )
+
+
+class OperatorConnection(NamedTuple):
+    """The writer of acknowledgements and silences, and the connection that must run for it."""
+
+    operator: OperatorActions
+    publisher: MqttPublisher
+
+
+def connect_operator(session: BrokerSession, fleet: str, *, owner: str | None) -> OperatorConnection:
+    """Return the writer of acknowledgements and silences of a fleet; the caller runs its connection.
+
+    Args:
+        session: The broker.
+        fleet: The fleet's name.
+        owner: The operator's name; by default the user's.
+    """
+    publisher = session.publisher(f"trnfleet-desk-{secrets.token_hex(6)}")
+    operator = OperatorActions(fleet, publisher=publisher, owner=operator_name(owner), root=session.root)
+    return OperatorConnection(operator, publisher)
+
+
+def operator_name(owner: str | None) -> str:
+    """Return the name under which an operator writes: the given one, or the user's."""
+    return (owner or user_name("somebody"))[:LONGEST_USER]
+
+
+@contextlib.asynccontextmanager
+async def open_operator(
+    session: BrokerSession, fleet: str, owner: str | None = None
+) -> AsyncIterator[OperatorActions]:
+    """Yield a connected writer of acknowledgements and silences of a fleet.
+
+    Raises:
+        BrokerError: the broker cannot be reached.
+    """
+    operator, publisher = connect_operator(session, fleet, owner=owner)
+    async with background(operator=publisher.run()):
+        await publisher.wait_connected(CONNECT_LIMIT_S)
+        yield operator
+
+
+def find_alert(fleet: FleetAlerts, which: str) -> Alert:
+    """Return the alert of a fingerprint, or of a rule and a target.
+
+    Raises:
+        BrokerError: no such alert fires. Without a watch every name is accepted.
+    """
+    firing = {each.fingerprint: each for each in fleet.alerts.values() if each.state == "firing"}
+    rule, _, target = which.strip().partition(" ")
+    named = fingerprint_of(fleet.name, rule, target.strip())
+    message = firing.get(which) or firing.get(named)
+    if message is not None:
+        return alert_of(message)
+    if not fleet.watches and _FINGERPRINT.fullmatch(which):
+        return Alert(unknown_rule("alert"), which, which)
+    if not fleet.watches and target and re.fullmatch(r"[A-Za-z0-9_-]{1,64}", rule):
+        return Alert(unknown_rule(rule), target.strip(), named)
+    names = [plain(f"{each.rule} {each.target}".strip()) for each in firing.values()]
+    raise BrokerError(f"{which!r} does not fire: {nearest(which, names[:20])}")
+
+
+def alert_of(message: AlertMessage) -> Alert:
+    """Return a published alert, with a stand-in for its rule that has only name and severity."""
+    is_firing = message.state == "firing"
+    return Alert(
+        unknown_rule(message.rule, message.severity),
+        message.target,
+        message.fingerprint,
+        state=AlertState.FIRING if is_firing else AlertState.RESOLVED,
+        since_ns=parse_rfc3339(message.since),
+        fired_ns=parse_rfc3339(message.fired),
+        members=message.members,
+        chips=message.chips,
+        place=message.place,
+        value=message.value,
+        inhibited_by=message.inhibited_by or "",
+        cause=message.cause,
+        labels=dict(message.labels),
+    )
+
+
+def unknown_rule(name: str, severity: Severity = Severity.INFO) -> Any:
+    """Return a stand-in for a rule that only a watch knows; it is never evaluated."""
+    return Rule.model_validate(
+        {
+            "name": name,
+            "scope": "publisher",
+            "severity": severity,
+            "figure": "state",
+            "equals": "offline",
+            "summary": name,
+        }
+    )
+
+
+def silence_facts(fleet: FleetAlerts) -> list[dict[str, Any]]:
+    """Return the silences that have not expired as JSON values, the first to end in front."""
+    return [
+        {
+            "id": silence.id,
+            "matchers": [str(matcher) for matcher in silence.matchers],
+            "state": silence.span(fleet.now_ns).value,
+            "starts": format_rfc3339(silence.starts_ns),
+            "until": format_rfc3339(silence.ends_ns),
+            "who": silence.who,
+            "why": silence.why,
+            "hides": sum(
+                message.state == "firing" and silence.covers(message.labels)
+                for message in fleet.alerts.values()
+            ),
+        }
+        for silence in sorted(fleet.silences.known, key=lambda each: each.ends_ns)
+        if silence.span(fleet.now_ns) is not Span.OVER
+    ]
+
+
+class Publishers(NamedTuple):
+    """Publishers of a fleet."""
+
+    watches: tuple[str, ...]
+    """Client ids of the watches that are online."""
+    gone: tuple[str, ...]
+    """Client ids of the watches that have left a message and are not online."""
+    has_telemetry: bool
+    """Whether any other publisher is online."""
+    watched_s: float
+    """Wall time for which the oldest of the watches has been online; infinite where that is unknown."""
+
+
+async def find_publishers(presence: Source, root: str, clock: Clock) -> Publishers:
+    """Return the publishers; where every watch is in doubt, wait until a heartbeat arrives or is overdue."""
+    known: dict[str, WatchMessage] = {}
+    heard: set[str] = set()
+    """Watches whose heartbeat arrived meanwhile."""
+    deadline_s = clock.monotonic_s() + HEARTBEAT_LIMIT_S
+    while True:
+        reader = BatchReader(presence, clock, limit_s=deadline_s - clock.monotonic_s(), quiet_s=QUIET_S)
+        while batch := await reader.next():
+            for envelope in batch:
+                _note_presence(envelope, root, known, heard)
+        online = {client: each for client, each in known.items() if each.state == "online"}
+        watches = {client: each for client, each in online.items() if each.role == "watch"}
+        alive = [
+            client for client, each in watches.items() if client in heard or _is_fresh(each, clock.wall_ns())
+        ]
+        if alive or not watches or clock.monotonic_s() >= deadline_s:
+            break
+    since_ns = [_time_ns(watches[client].since) for client in alive]
+    return Publishers(
+        tuple(sorted(alive)),
+        tuple(sorted(name for name, each in known.items() if each.role == "watch" and name not in alive)),
+        len(watches) < len(online),
+        max(
+            (abs(clock.wall_ns() - each) / NS_PER_S for each in since_ns if each is not None),
+            default=math.inf,
+        ),
+    )
+
+
+def _note_presence(envelope: Envelope, root: str, known: dict[str, WatchMessage], heard: set[str]) -> None:
+    try:
+        client = parse_topic(envelope.topic, root).path
+        message = decode_message(envelope.payload, WatchMessage) if envelope.payload else None
+    except WireError:
+        return
+    if message is None or message.client != client:
+        known.pop(client, None)
+        return
+    known[client] = message
+    if not envelope.retain:
+        heard.add(client)
+
+
+def _is_fresh(message: WatchMessage, wall_ns: int) -> bool:
+    """Return whether the heartbeat in a retained message is recent."""
+    ts_ns = _time_ns(message.ts)
+    return ts_ns is not None and abs(wall_ns - ts_ns) < GONE_S * NS_PER_S
+
+
+def _time_ns(text: str | None) -> int | None:
+    try:
+        return None if text is None else parse_rfc3339(text)
+    except (ValueError, OverflowError):
+        return None

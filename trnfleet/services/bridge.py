@@ -1,0 +1,130 @@
+"""The EC2 bridge: reservations of an AWS account, to a broker or to stdout."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+from trnfleet.bridge.ec2.client import connect, read
+from trnfleet.bridge.ec2.service import Bridge, serve
+from trnfleet.services.session import CONNECT_LIMIT_S
+from trnfleet.tasks import Ending, background, run_until
+from trnfleet.wire.ports import LinkStatus
+from trnfleet.wire.topics import TopicClass, parse_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any
+
+    from trnfleet.clock import Clock
+    from trnfleet.services.session import BrokerSession
+    from trnfleet.wire.ports import Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeRequest:
+    """The account to read, and how to publish it."""
+
+    fleet: str
+    """Name of the fleet that the account's hosts publish as."""
+    root: str
+    region: str | None = None
+    profile: str | None = None
+    interval_s: float = 60.0
+    """Time between two readings."""
+    once: bool = False
+    """Whether to end after one reading."""
+    blocks_only: bool = False
+    """Whether to leave out On-Demand Capacity Reservations that are no Capacity Block."""
+    forget: bool = False
+    """Whether to clear reservations that EC2 no longer returns."""
+
+
+class Ec2Bridge:
+    """A bridge and its connection to AWS."""
+
+    def __init__(self, request: BridgeRequest, client: Any = None) -> None:
+        """Connect to AWS.
+
+        Args:
+            request: The account.
+            client: The EC2 client to use; by default one for the request's region and profile.
+
+        Raises:
+            CloudError: boto3 is missing, or there are no credentials.
+        """
+        self._request = request
+        self.client_id = f"trnfleet-bridge-{secrets.token_hex(4)}"
+        self._bridge = Bridge(
+            request.fleet,
+            client_id=self.client_id,
+            boot=secrets.token_hex(8),
+            root=request.root,
+            with_default=not request.blocks_only,
+            forget=request.forget,
+        )
+        self._client = connect(request.region, request.profile) if client is None else client
+
+    async def publish(self, session: BrokerSession) -> None:
+        """Publish readings to a broker until a signal, or once.
+
+        Raises:
+            BrokerError: the broker cannot be reached.
+            CloudError: the first reading failed.
+        """
+        request, bridge, ending = self._request, self._bridge, Ending()
+        publisher = session.publisher(self.client_id, will=bridge.presence("offline"))
+        publisher.on_connect(bridge.announce)
+        with ending.on_signals():
+            async with background(publisher=publisher.run()):
+                await publisher.wait_connected(CONNECT_LIMIT_S)
+                work = serve(
+                    bridge,
+                    publisher,
+                    lambda: read(self._client),
+                    clock=session.clock,
+                    interval_s=request.interval_s,
+                    once=request.once,
+                )
+                await run_until(ending, work)
+
+    async def write(self, output: BinaryIO, clock: Clock) -> None:
+        """Write readings as NDJSON until a signal, or once.
+
+        Raises:
+            BrokenPipeError: the reader has closed the pipe.
+            CloudError: the first reading failed.
+        """
+        request, ending = self._request, Ending()
+        work = serve(
+            self._bridge,
+            LinePublisher(output, request.root),
+            lambda: read(self._client),
+            clock=clock,
+            interval_s=request.interval_s,
+            once=request.once,
+            repeats=False,
+        )
+        with ending.on_signals():
+            await run_until(ending, work)
+
+
+class LinePublisher:
+    """Reservations and events as NDJSON; the port `Publisher`."""
+
+    def __init__(self, output: BinaryIO, root: str) -> None:
+        self._output = output
+        self._root = root
+        self.status = LinkStatus(broker="stdout", connected=True)
+
+    def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
+        """Do nothing: a line that is written needs no repetition."""
+
+    async def publish(self, batch: Iterable[Envelope]) -> None:
+        """Write a batch, without presence and without cleared messages."""
+        for envelope in batch:
+            is_presence = parse_topic(envelope.topic, self._root).topic_class is TopicClass.PUBLISHER
+            if envelope.payload and not is_presence:
+                self._output.write(envelope.payload + b"\n")
+        self._output.flush()

@@ -1,0 +1,1 @@
+"""Files of messages: recordings, lines and documents, read and written by several services."""

@@ -1,0 +1,221 @@
+"""Conversion between recordings, lines of mosquitto_sub and documents of neuron-monitor."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import secrets
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from trnfleet.bridge.neuron.telemetry import check_path
+from trnfleet.errors import ConfigError
+from trnfleet.record.format.lines import encode_line
+from trnfleet.record.read.recording import Recording
+from trnfleet.record.write.writer import RecordingError, RecordingWriter
+from trnfleet.services.files.inputs import NOUNS, Kind, LinesInput, McapInput, NeuronInput, detect
+from trnfleet.services.files.neuron_documents import write_documents
+from trnfleet.services.files.outputs import find_former
+from trnfleet.text import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trnfleet.services.files.inputs import Input
+
+_WIDTH = 400
+
+
+def open_recordings(
+    paths: Sequence[Path], report: Callable[[str], None], *, name: str | None = None
+) -> Recording:
+    """Open recordings, or other files that hold messages, as one recording.
+
+    Other files are converted to a recording in a temporary folder, which is removed when the recording is no longer used;
+    several of them are merged by time.
+
+    Args:
+        paths: Parts of a recording, or other files.
+        report: Receives a line about what was left out of a file.
+        name: Fleet of neuron-monitor's hosts.
+
+    Raises:
+        ConfigError: a file cannot be read, or recordings and others are mixed.
+    """
+    kinds = [detect(path) for path in paths]
+    if all(kind is Kind.MCAP for kind in kinds):
+        return Recording.open(paths)
+    if Kind.MCAP in kinds:
+        other = next(path for path, kind in zip(paths, kinds, strict=True) if kind is not Kind.MCAP)
+        raise ConfigError(
+            f"{other}: it is no recording as the others are: convert it first (trnfleet convert)"
+        )
+    folder = tempfile.mkdtemp(prefix="trnfleet-")
+    try:
+        inputs = [
+            open_input(path, kind, Kind.MCAP, name=name) for path, kind in zip(paths, kinds, strict=True)
+        ]
+        file = Path(folder) / "converted.mcap"
+        _refuse_empty(_write_mcap(inputs, file), inputs[0], str(paths[0]))
+        for path, given in zip(paths, inputs, strict=True):
+            if given.skipped.count or kinds[0] is Kind.NEURON:
+                _report(given, str(path), "as a recording", given.skipped.taken, report)
+        recording = Recording.open([file])
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(recording, shutil.rmtree, folder, ignore_errors=True)
+    return recording
+
+
+def open_input(
+    path: Path,
+    kind: Kind,
+    to: Kind,
+    *,
+    name: str | None = None,
+    address: str | None = None,
+    start_ns: int | None = None,
+    encoding: str | None = None,
+) -> Input:
+    """Open a file to convert.
+
+    Args:
+        path: The file.
+        kind: Its kind.
+        to: Kind of file to convert it to.
+        name: Fleet of neuron-monitor's hosts.
+        address: Address of a neuron-monitor host.
+        start_ns: Begin of a neuron-monitor file.
+        encoding: Encoding of a neuron-monitor host's telemetry; by default `cbor` in recordings, `json` in lines.
+
+    Raises:
+        ConfigError: the file is missing or invalid, or the address is.
+    """
+    if kind is Kind.MCAP:
+        return McapInput(path)
+    if not path.is_file():
+        raise ConfigError(f"{path}: there is no such file")
+    if kind is Kind.MOSQUITTO:
+        return LinesInput(path)
+    is_frame = (encoding or ("cbor" if to is Kind.MCAP else "json")) == "cbor"
+    return NeuronInput(
+        path,
+        fleet=name,
+        address=None if address is None else check_path(address),
+        start_ns=start_ns,
+        encoding="cbor" if is_frame else "json",
+    )
+
+
+class Conversion:
+    """Conversion of one file."""
+
+    def __init__(
+        self,
+        given: Input,
+        source: str,
+        to: Kind,
+        report: Callable[[str], None],
+        *,
+        name: str | None = None,
+        instance: str | None = None,
+    ) -> None:
+        """Prepare a conversion.
+
+        Args:
+            given: The file to convert.
+            source: Its name, for messages.
+            to: Kind of file to write.
+            report: Receives a line about what was written and left out.
+            name: Fleet to take, where there are several.
+            instance: Address of the instance to take for documents of neuron-monitor.
+        """
+        self._given = given
+        self._source = source
+        self._to = to
+        self._report = report
+        self._name = name
+        self._instance = instance
+
+    def write_stream(self, output: BinaryIO) -> None:
+        """Write lines or documents to a stream.
+
+        Raises:
+            ConfigError: the input has nothing to write as asked.
+        """
+        written = self._write_text(output)
+        output.flush()
+        _report(self._given, self._source, "stdout", written, self._report)
+
+    def write_file(self, target: str, *, overwrite: bool) -> None:
+        """Write a file, under its name only once it is complete.
+
+        Raises:
+            ConfigError: the file exists or cannot be written, or the input has nothing to convert.
+        """
+        path = Path(target)
+        partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+        try:
+            find_former(path, is_split=False, overwrite=overwrite)
+            try:
+                if self._to is Kind.MCAP:
+                    written = _write_mcap([self._given], partial)
+                else:
+                    with partial.open("xb") as file:
+                        written = self._write_text(file)
+                _refuse_empty(written, self._given, self._source)
+                partial.replace(path)
+            finally:
+                partial.unlink(missing_ok=True)
+        except OSError as error:
+            raise ConfigError(f"{target}: {error.strerror or error}") from error
+        except RecordingError as error:
+            raise ConfigError(f"{target}: {error.reason}") from error
+        except ConfigError as error:
+            raise ConfigError(str(error).replace(str(partial), target, 1)) from error
+        _report(self._given, self._source, target, written, self._report)
+
+    def _write_text(self, output: BinaryIO) -> int:
+        """Write lines, or documents; return their number."""
+        if self._to is Kind.NEURON:
+            return write_documents(self._given, output, self._name, self._instance)
+        count = 0
+        for stored in self._given.messages():
+            output.write(encode_line(stored))
+            count += 1
+        return count
+
+
+def _refuse_empty(written: int, given: Input, source: str) -> None:
+    """Refuse a file that contains nothing to convert."""
+    if not written:
+        first = f" (first {given.skipped.first})" if given.skipped.first else ""
+        raise ConfigError(f"{source}: nothing in it can be converted{first}")
+
+
+def _report(given: Input, source: str, target: str, written: int, report: Callable[[str], None]) -> None:
+    if isinstance(given, NeuronInput):
+        report(plain(f"{source}: {given.begin_text()}", _WIDTH))
+    account = given.skipped.text(NOUNS[given.kind])
+    report(plain(f"{source}: {account}; {target}: {written:,} written", _WIDTH))
+
+
+def _write_mcap(inputs: Sequence[Input], path: Path) -> int:
+    """Write a recording of all messages, merged by time; return their number."""
+    abouts = [given.about for given in inputs]
+    about = dataclasses.replace(
+        abouts[0],
+        fleets=tuple(sorted({fleet for each in abouts for fleet in each.fleets})),
+        started=min(each.started for each in abouts),
+    )
+    writer = RecordingWriter(path, about)
+    try:
+        for stored in heapq.merge(*(given.messages() for given in inputs), key=lambda each: each.time_ns):
+            writer.write(stored.time_ns, stored.envelope)
+    finally:
+        writer.close()
+    return writer.messages

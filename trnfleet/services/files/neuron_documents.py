@@ -1,0 +1,75 @@
+"""One instance of a recording, or of lines, as neuron-monitor's documents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, BinaryIO
+
+from trnfleet.bridge.neuron.documents import DocumentWriter
+from trnfleet.bridge.neuron.ticks import InstanceTicks, described_instances
+from trnfleet.errors import ConfigError, WireError, nearest
+from trnfleet.services.files.recordings import choose_fleet
+from trnfleet.wire.ndjson import LeftOut
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trnfleet.bridge.neuron.ticks import InstanceTick
+    from trnfleet.services.files.inputs import Input
+
+
+def write_documents(given: Input, output: BinaryIO, name: str | None, instance: str | None) -> int:
+    """Write one instance's ticks as documents of neuron-monitor; return how many they are.
+
+    What is about the instance and makes no sense is counted with what the file's reader left out.
+    """
+    fleet, path = _choose(given, name, instance)
+    ticks = InstanceTicks(fleet, path, given.about.root)
+    writer: DocumentWriter | None = None
+    left_out = LeftOut()
+    count = 0
+    for tick in _ticks(ticks, given, left_out):
+        if ticks.host is not None:
+            writer = writer or DocumentWriter(ticks.host)
+            output.write(writer.write(tick.columns, tick.period_s))
+            count += 1
+    given.skipped.count += left_out.count
+    given.skipped.first = given.skipped.first or left_out.first
+    return count
+
+
+def _ticks(ticks: InstanceTicks, given: Input, left_out: LeftOut) -> Iterator[InstanceTick]:
+    for number, stored in enumerate(given.messages(), start=1):
+        try:
+            tick = ticks.take(stored.envelope)
+        except WireError as error:
+            left_out.add(f"message {number}", str(error))
+            continue
+        if tick is not None:
+            yield tick
+    last = ticks.finish()
+    if last is not None:
+        yield last
+
+
+def _choose(given: Input, name: str | None, instance: str | None) -> tuple[str, str]:
+    """Return the fleet and the address of the instance to write; takes a pass over the messages.
+
+    Raises:
+        ConfigError: there is none, or several and none was named, or not the one that was.
+    """
+    root = given.about.root
+    found: dict[str, set[str]] = {}
+    for stored in given.messages():
+        fleet, paths = described_instances(stored.envelope, root)
+        if paths:
+            found.setdefault(fleet, set()).update(paths)
+    if not found:
+        raise ConfigError("no instance is described in it, so there is none to write")
+    fleet = choose_fleet(found, name)
+    paths_of = sorted(found[fleet])
+    if instance is None and len(paths_of) > 1:
+        raise ConfigError(f"{len(paths_of)} instances in it: name one with --instance, such as {paths_of[0]}")
+    path = paths_of[0] if instance is None else instance
+    if path not in found[fleet]:
+        raise ConfigError(f"--instance {path}: no such instance in it: {nearest(path, paths_of[:2_000])}")
+    return fleet, path

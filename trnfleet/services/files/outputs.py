@@ -1,0 +1,237 @@
+"""Outputs of a recorder: a recording, or lines of JSON."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from trnfleet.clock import SteadyWall
+from trnfleet.errors import ConfigError
+from trnfleet.record.format.lines import encode_line
+from trnfleet.record.read.reader import PartReader
+from trnfleet.record.write.recorder import Recorder, RecordStatus
+from trnfleet.wire.ports import Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from trnfleet.clock import Clock
+    from trnfleet.record.format.metadata import About
+    from trnfleet.wire.ports import Envelope
+
+LINE_QUEUE_BYTES = 64 * 2**20
+"""Bytes of lines that may wait for their reader."""
+LINE_WAIT_S = 2.0
+"""Longest wait at the end for a reader that does not read."""
+LINE_CHECK_EVERY_S = 0.1
+
+
+class Sink(Protocol):
+    """Output that a recorder writes to."""
+
+    @property
+    def status(self) -> RecordStatus:
+        """Counts of what was written, and why writing failed."""
+
+    def start(self) -> None:
+        """Start writing."""
+
+    def take(self, batch: Sequence[Envelope]) -> None:
+        """Write a batch, or queue it to be written."""
+
+    def close(self) -> None:
+        """Finish; everything taken is written then."""
+
+    async def failed(self) -> None:
+        """Return when writing has failed."""
+
+
+class LineSink:
+    """Lines as mosquitto_sub writes them, into a file or to stdout.
+
+    A thread writes them: the reader of a pipe may stop reading, and neither the connection nor ctrl+c may wait for that.
+    """
+
+    def __init__(self, descriptor: int, clock: Clock, *, queue_bytes: int = LINE_QUEUE_BYTES) -> None:
+        """Take over the descriptor of an open file."""
+        self.status = RecordStatus(parts=1)
+        self._file = descriptor
+        self._clock = clock
+        # The wall clock may step; lines must not go back in time.
+        self._wall = SteadyWall(clock)
+        self._queue_bytes = queue_bytes
+        self._queue: deque[tuple[bytes, int, int]] = deque()
+        """Lines, how many they are, and the bytes of their payloads; the first of them is being written."""
+        self._queued_bytes = 0
+        self._wake = threading.Condition()
+        self._is_closing = False
+        self._is_abandoned = False
+        """Whether the reader has closed the pipe."""
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start the thread that writes."""
+        self._thread = threading.Thread(target=self._run, name="lines", daemon=True)
+        self._thread.start()
+
+    def take(self, batch: Sequence[Envelope]) -> None:
+        """Queue a batch to be written; messages that do not fit into the queue are counted as lost."""
+        status, lines = self.status, []
+        for envelope in batch:
+            status.last_ns = max(status.last_ns, self._wall.to_ns(envelope.received_s))
+            status.first_ns = status.first_ns or status.last_ns
+            lines.append(encode_line(Stored(status.last_ns, envelope)))
+        data = b"".join(lines)
+        with self._wake:
+            has_ended = self._is_closing or self._is_abandoned or bool(status.failed)
+            if has_ended or self._queued_bytes + len(data) > self._queue_bytes:
+                status.lost += len(batch)
+                return
+            self._queue.append((data, len(batch), sum(len(envelope.payload) for envelope in batch)))
+            self._queued_bytes += len(data)
+            self._wake.notify()
+
+    def close(self) -> None:
+        """Write the rest of the queue, as long as it is read.
+
+        Raises:
+            BrokenPipeError: the reader has closed the pipe.
+        """
+        with self._wake:
+            self._is_closing = True
+            self._wake.notify()
+        if self._thread is not None:
+            self._thread.join(LINE_WAIT_S)
+        with self._wake:
+            self.status.lost += sum(count for _, count, _ in self._queue)
+            self._queue.clear()
+        if self._is_abandoned:
+            raise BrokenPipeError
+
+    async def failed(self) -> None:
+        """Return when writing has failed.
+
+        Raises:
+            BrokenPipeError: the reader has closed the pipe.
+        """
+        while not self.status.failed:
+            if self._is_abandoned:
+                raise BrokenPipeError
+            await self._clock.sleep(LINE_CHECK_EVERY_S)
+
+    def _run(self) -> None:
+        """Write until closed and nothing is left."""
+        try:
+            while True:
+                with self._wake:
+                    self._wake.wait_for(lambda: self._queue or self._is_closing)
+                    if not self._queue:
+                        break
+                    data, count, payload_bytes = self._queue[0]
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(self._file, rest) :]
+                with self._wake:
+                    if not self._queue:
+                        # Closed meanwhile, and counted as lost.
+                        break
+                    self._queue.popleft()
+                    self._queued_bytes -= len(data)
+                    self.status.messages += count
+                    self.status.payload_bytes += payload_bytes
+                    self.status.file_bytes += len(data)
+            os.close(self._file)
+        except BrokenPipeError:
+            self._is_abandoned = True
+        except OSError as error:
+            self.status.failed = error.strerror or str(error)
+
+
+def make_sink(
+    path: Path,
+    about: About,
+    clock: Clock,
+    *,
+    stdout: BinaryIO | None = None,
+    is_ndjson: bool,
+    split_bytes: int | None = None,
+    split_ns: int | None = None,
+    keep_ns: int | None = None,
+) -> Sink:
+    """Return an output, not started yet.
+
+    Args:
+        path: The file.
+        about: What a recording says of itself.
+        clock: The time to go by.
+        stdout: The stream to write lines to instead of the file.
+        is_ndjson: Whether to write lines instead of a recording.
+        split_bytes: Size at which another file begins.
+        split_ns: Time after which another file begins.
+        keep_ns: Age at which files of the recording are deleted.
+
+    Raises:
+        ConfigError: the file exists, or cannot be created.
+    """
+    if not is_ndjson:
+        return Recorder(path, about, clock=clock, split_bytes=split_bytes, split_ns=split_ns, keep_ns=keep_ns)
+    if stdout is not None:
+        # A descriptor of its own, past Python's buffer: that one may not be left behind locked.
+        stdout.flush()
+        return LineSink(os.dup(stdout.fileno()), clock)
+    try:
+        return LineSink(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), clock)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be made: {error.strerror or error}") from error
+
+
+def find_former(path: Path, *, is_split: bool, overwrite: bool) -> list[Path]:
+    """Return the file to replace, or the parts where it is split; nothing is removed yet.
+
+    Raises:
+        ConfigError: a file exists that may not be replaced, or the folder does not exist.
+    """
+    if not path.parent.is_dir():
+        raise ConfigError(f"{path}: there is no folder {path.parent}")
+    former = [path] if path.exists() else []
+    if is_split:
+        part = re.compile(re.escape(path.stem) + r"-(\d{4,})" + re.escape(path.suffix))
+        former = [each for each in sorted(path.parent.iterdir()) if part.fullmatch(each.name)]
+    if former and not overwrite:
+        raise ConfigError(f"{former[0]}: is there already; choose another name, or --overwrite")
+    for each in former:
+        if not each.is_file():
+            raise ConfigError(f"{each}: is no file, and is not replaced")
+        number = int(each.stem.rpartition("-")[2]) if is_split else 0
+        if is_split and not _is_part(each, number):
+            raise ConfigError(
+                f"{each}: is no part of such a recording, and is not replaced: choose another name"
+            )
+    return former
+
+
+def remove_former(former: Sequence[Path]) -> None:
+    """Remove the files that `find_former` found.
+
+    Raises:
+        ConfigError: it cannot be removed.
+    """
+    for each in former:
+        try:
+            each.unlink(missing_ok=True)
+        except OSError as error:
+            raise ConfigError(f"{each}: cannot be replaced: {error.strerror or error}") from error
+
+
+def _is_part(path: Path, number: int) -> bool:
+    """Return whether a file is that part of a recording by its metadata, and not by its name alone."""
+    try:
+        part = PartReader(path)
+    except ConfigError:
+        return False
+    part.close()
+    return bool(part.about.id) and part.about.part == number

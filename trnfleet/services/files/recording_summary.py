@@ -1,0 +1,192 @@
+"""Summary of a recording: its times, its fleets and their sizes, messages by class, and losses."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
+from trnfleet.errors import WireError
+from trnfleet.monitor.ingest.sequence import SequenceTracker
+from trnfleet.monitor.pipeline import PipelineCounts
+from trnfleet.services.files.recordings import fleets_of
+from trnfleet.wire.frame_head import frame_head, is_cbor
+from trnfleet.wire.messages import Descriptor, decode_message, parse_json_object
+from trnfleet.wire.topics import TopicClass, parse_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trnfleet.record.read.recording import Recording
+    from trnfleet.wire.ports import Envelope, Stored
+
+MOST_BOOTS = 200_000
+"""Boots of publishers whose sequence numbers are followed; a million chips have 62,500 publishers at most."""
+MOST_TOPICS = 262_144
+"""Topics that are parsed once; others are parsed for each message."""
+
+
+@dataclass(slots=True)
+class FleetFacts:
+    """Facts about a fleet, from its descriptors and the sequence numbers of its telemetry."""
+
+    name: str
+    chips: int = 0
+    instances: int = 0
+    period_s: float | None = None
+    """Wall seconds from tick to tick; of several periods that of most instances."""
+    speed: float | None = None
+    """Its seconds a wall second."""
+    is_replay: bool = False
+    """Whether a replay was recorded."""
+    lost: int = 0
+    """Ticks of a topic that never came, by their numbers."""
+
+
+class _Gathered:
+    """Facts gathered while a recording is read."""
+
+    def __init__(self, root: str) -> None:
+        self.described: dict[str, dict[str, Descriptor]] = {}
+        """By fleet and path."""
+        self.fleets: set[str] = set()
+        self.pipelines: dict[str, PipelineCounts] = {}
+        """By fleet."""
+        self._trackers: dict[tuple[str, str, str], SequenceTracker] = {}
+        """By fleet, path and boot id."""
+        # What is no topic of ours raises, and is not kept: it may be of any length.
+        self._parse = functools.lru_cache(MOST_TOPICS)(functools.partial(parse_topic, root=root))
+
+    def class_of(self, topic: str) -> str:
+        """Return the name of a topic's class, `other` where it is not ours."""
+        try:
+            return self._parse(topic).topic_class.value
+        except WireError:
+            return "other"
+
+    def add(self, stored: Stored) -> None:
+        """Add a message; one that contradicts its topic is skipped."""
+        with contextlib.suppress(WireError):
+            self._add(stored.envelope)
+
+    def _add(self, envelope: Envelope) -> None:
+        fleet, topic_class, path = self._parse(envelope.topic)
+        self.fleets.add(fleet)
+        if topic_class is TopicClass.NODE and envelope.payload:
+            descriptor = decode_message(envelope.payload, Descriptor)
+            self.described.setdefault(fleet, {})[path] = descriptor
+        elif topic_class is TopicClass.TELEMETRY and envelope.payload:
+            boot, seq = frame_head(envelope.payload) if is_cbor(envelope) else _json_head(envelope.payload)
+            tracker = self._trackers.get((fleet, path, boot))
+            if tracker is None:
+                if len(self._trackers) >= MOST_BOOTS:
+                    return
+                tracker = self._trackers[fleet, path, boot] = SequenceTracker()
+            tracker.accept(seq, self.pipelines.setdefault(fleet, PipelineCounts()))
+
+
+def summarize(files: Sequence[str], recording: Recording) -> dict[str, Any]:
+    """Return the summary of a recording, as `trnfleet info --json` prints it; reads the recording once.
+
+    Args:
+        files: Its files, as they were named.
+        recording: Their content.
+    """
+    reading = _Gathered(recording.root)
+    # Of what was recorded before the first part that is there, only state is left.
+    keyframe = recording.keyframe(recording.start_ns)
+    for stored in keyframe.state if keyframe is not None else ():
+        if reading.class_of(stored.envelope.topic) == TopicClass.NODE:
+            reading.add(stored)
+    census = recording.census(reading.add)
+    topics = Counter(map(reading.class_of, census.topics))
+    names = dict.fromkeys([*fleets_of(recording), *sorted(reading.fleets)])
+    fleets = [_fleet(name, reading) for name in names]
+    length_ns = recording.end_ns - recording.start_ns
+    return {
+        "files": [
+            {"file": file, "bytes": Path(file).stat().st_size if Path(file).exists() else None}
+            for file in files
+        ],
+        "finished": recording.is_finished,
+        "recovered": [recovery.text() for recovery in recording.recoveries],
+        "damaged_chunks": recording.damaged,
+        "senseless_messages": recording.unread,
+        "start": format_rfc3339(recording.start_ns),
+        "end": format_rfc3339(recording.end_ns),
+        "duration_s": length_ns / NS_PER_S,
+        "fleets": [asdict(fleet) for fleet in fleets],
+        "messages": census.messages,
+        "payload_bytes": census.payload_bytes,
+        "period_s": census.period_ns / NS_PER_S if census.period_ns else None,
+        "lost": sum(fleet.lost for fleet in fleets),
+        "gaps": [
+            {"from": format_rfc3339(begin), "to": format_rfc3339(end), "duration_s": (end - begin) / NS_PER_S}
+            for begin, end in census.gaps
+        ],
+        "classes": {
+            name: {
+                "messages": count.messages,
+                "payload_bytes": count.payload_bytes,
+                "topics": topics[name],
+            }
+            for name, count in sorted(census.classes.items())
+            if count.messages
+        },
+        "topics": {
+            name: {"messages": count.messages, "payload_bytes": count.payload_bytes}
+            for name, count in sorted(census.topics.items())
+        },
+        "topics_not_listed_messages": census.uncounted,
+        "parts": [
+            {
+                "id": about.id,
+                "part": about.part,
+                "fleets": list(about.fleets),
+                "root": about.root,
+                "trnfleet": about.version,
+                "schema": about.schema,
+                "broker": about.broker,
+                "filters": list(about.filters),
+                "started": about.started,
+                "seed": about.seed,
+                "note": about.note,
+            }
+            for about in recording.abouts
+        ],
+    }
+
+
+def _fleet(name: str, reading: _Gathered) -> FleetFacts:
+    facts = FleetFacts(name)
+    periods: dict[tuple[float, float], int] = {}
+    instances: dict[str, str] = {}
+    for described in reading.described.get(name, {}).values():
+        instances |= {instance.path: instance.type for instance in described.instances}
+        clock = described.period_s, described.clock.speed
+        periods[clock] = periods.get(clock, 0) + len(described.instances)
+        facts.is_replay |= described.replay
+    facts.instances = len(instances)
+    facts.chips = sum(INSTANCE_TYPES[kind].chips for kind in instances.values() if kind in INSTANCE_TYPES)
+    if periods:
+        facts.period_s, facts.speed = max(periods, key=lambda clock: periods[clock])
+    facts.lost = max(0, reading.pipelines[name].lost) if name in reading.pipelines else 0
+    return facts
+
+
+def _json_head(payload: bytes) -> tuple[str, int]:
+    """Return boot and seq of telemetry in JSON.
+
+    Raises:
+        WireError: it has none.
+    """
+    data = parse_json_object(payload)
+    boot, seq = data.get("boot"), data.get("seq")
+    if not (isinstance(boot, str) and isinstance(seq, int) and seq >= 0):
+        raise WireError("telemetry without boot or seq")
+    return boot, seq

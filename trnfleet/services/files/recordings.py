@@ -1,0 +1,95 @@
+"""Choices within a recording: the part to read, and the fleet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.moments import find_moment, is_move
+from trnfleet.errors import ConfigError, WireError, nearest
+from trnfleet.wire.topics import parse_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from trnfleet.record.read.recording import Recording
+
+
+def part_of(recording: Recording, begin: str | None, end: str | None) -> tuple[int, int]:
+    """Return the first and the last instant (ns) of the part from `begin` to `end`; None stands for the recording's own.
+
+    Raises:
+        ConfigError: it lies outside the recording, or ends before it begins.
+    """
+    first, last = recording.start_ns, recording.end_ns
+    span = f"the recording is from {format_rfc3339(first)} to {format_rfc3339(last)}"
+    from_ns = first if begin is None else find_moment(begin, first, last)
+    to_ns = last
+    if end is not None:
+        # A time of day is the next one after the given begin, `+90s` is after the recording's own.
+        to_ns = find_moment(end, first if is_move(end) else max(first, from_ns), last, is_end=True)
+    for option, text, instant in (("--from", begin, from_ns), ("--to", end, to_ns)):
+        # What was written with milliseconds may be meant to be the very end.
+        if not first - NS_PER_S <= instant <= last + NS_PER_S:
+            raise ConfigError(f"{option} {text}: {span}")
+    from_ns, to_ns = min(max(from_ns, first), last), min(max(to_ns, first), last)
+    if from_ns > to_ns:
+        raise ConfigError(f"--from {begin} is after --to {end}; {span}")
+    return from_ns, to_ns
+
+
+def fleets_in(topics: Iterable[str], root: str) -> tuple[str, ...]:
+    """Return the fleets of topics, sorted; a topic of another program has none."""
+    found: set[str] = set()
+    for topic in topics:
+        try:
+            found.add(parse_topic(topic, root).fleet)
+        except WireError:
+            continue
+    return tuple(sorted(found))
+
+
+def fleets_of(recording: Recording) -> tuple[str, ...]:
+    """Return the fleets that a recording names, or where it names none those of its topics."""
+    return recording.fleets or fleets_in(recording.topics(), recording.root)
+
+
+def fleet_of(recording: Recording, name: str | None, file: str) -> str:
+    """Return the fleet to read: the given one, or the only one.
+
+    Raises:
+        ConfigError: there is none, or several and no name, or none of that name.
+    """
+    fleets = fleets_of(recording)
+    if name is not None and name not in fleets:
+        # It names those that were there when it began.
+        fleets = (*fleets, *fleets_in(recording.topics(), recording.root))
+    if not fleets:
+        raise ConfigError(f"{file}: no fleet in it; trnfleet info {file} tells its topics")
+    try:
+        return choose_fleet(fleets, name)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from error
+
+
+def choose_fleet(found: Collection[str], name: str | None) -> str:
+    """Return the given fleet, or the only one of `found`.
+
+    Raises:
+        ConfigError: there are several and no name, or none of that name; the message does not name the file.
+    """
+    if name is None and len(found) > 1:
+        raise ConfigError(f"several fleets in it: name one with --name; {nearest('', found)}")
+    if name is not None and name not in found:
+        raise ConfigError(f"no fleet {name!r} in it: {nearest(name, set(found))}")
+    return next(iter(found)) if name is None else name
+
+
+def left_out_text(damaged_chunks: int, senseless_messages: int) -> str:
+    """Return the part of a recording that could not be used, as far as it has been read; empty for nothing."""
+    parts = [
+        f"{count:,} {noun}{'' if count == 1 else 's'}"
+        for count, noun in ((damaged_chunks, "damaged chunk"), (senseless_messages, "senseless message"))
+        if count
+    ]
+    return f"left out: {' and '.join(parts)}" if parts else ""

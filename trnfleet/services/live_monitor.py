@@ -1,0 +1,123 @@
+"""A monitor on a fleet of a broker, with the source that feeds it."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.domain.power import PUE
+from trnfleet.errors import BrokerError
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.store.store import Freshness
+from trnfleet.record.write.recorder import TappedSource
+from trnfleet.services.session import CONNECT_LIMIT_S, find_fleet
+from trnfleet.tasks import background
+from trnfleet.wire.topics import TopicClass, build_filter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.record.write.live import LiveBuffer
+    from trnfleet.services.session import BrokerSession
+    from trnfleet.transport.mqtt import MqttSource
+    from trnfleet.wire.ports import Source
+
+CHECK_EVERY_S = 0.05
+"""Time between two checks whether every chip has reported."""
+
+
+class LiveMonitor(NamedTuple):
+    """A monitor and the source that must run for it."""
+
+    source: MqttSource
+    monitor: Monitor
+
+
+def monitor_fleet(
+    session: BrokerSession,
+    fleet: str,
+    *,
+    pue: float | None = None,
+    rules: Sequence[Rule] = (),
+    adopts_alerts: bool = False,
+    buffer: LiveBuffer | None = None,
+) -> LiveMonitor:
+    """Return a monitor of a fleet on a broker; run both, the source first.
+
+    Args:
+        session: The broker.
+        fleet: The fleet's name.
+        pue: Power usage effectiveness of the site; by default AWS's published one.
+        rules: The alert rules to evaluate.
+        adopts_alerts: Whether retained alerts of an earlier `watch` count as firing until they are evaluated.
+        buffer: Recorder of everything that arrives.
+    """
+    # The cyclic collector walks all that is kept of a large fleet again and again, for cycles that hardly exist.
+    gc.set_threshold(100_000, 20, 100)
+    gc.enable()
+    root = session.root
+    # State first: descriptors that come before the telemetry let the layout stand when it arrives.
+    source = session.source(
+        [
+            (build_filter(fleet, TopicClass.PUBLISHER, root), 1),
+            (build_filter(fleet, TopicClass.NODE, root), 0),
+            (build_filter(fleet, TopicClass.JOB, root), 1),
+            (build_filter(fleet, TopicClass.RESERVATION, root), 1),
+            (build_filter(fleet, TopicClass.EVENT, root), 1),
+            (build_filter(fleet, TopicClass.ACK, root), 1),
+            (build_filter(fleet, TopicClass.SILENCE, root), 1),
+            (build_filter(fleet, TopicClass.ALERT, root), 1),
+            (build_filter(fleet, TopicClass.TELEMETRY, root), 0),
+        ]
+    )
+    tapped: Source = source if buffer is None else TappedSource(source, buffer)
+    monitor = Monitor(
+        tapped,
+        fleet,
+        clock=session.clock,
+        root=root,
+        pue=PUE if pue is None else pue,
+        rules=rules,
+        adopts_alerts=adopts_alerts,
+    )
+    return LiveMonitor(source, monitor)
+
+
+async def observe_fleet(
+    session: BrokerSession,
+    name: str | None,
+    *,
+    wait_s: float,
+    pue: float | None = None,
+    needs_chips: bool = True,
+) -> Monitor:
+    """Return a monitor that has observed a fleet until every described chip has reported, or for `wait_s`.
+
+    Args:
+        session: The broker.
+        name: The fleet's name; None for the broker's only one.
+        wait_s: Longest time to observe.
+        pue: Power usage effectiveness of the site; by default AWS's published one.
+        needs_chips: Whether a fleet that has only reservations is refused.
+
+    Raises:
+        BrokerError: the broker cannot be reached, or nothing describes the fleet.
+    """
+    clock = session.clock
+    fleet = await find_fleet(session, name, wait_s=wait_s)
+    source, monitor = monitor_fleet(session, fleet, pue=pue)
+    async with background(source=source.run(), monitor=monitor.run()):
+        await source.wait_connected(CONNECT_LIMIT_S)
+        deadline_s = clock.monotonic_s() + wait_s
+        while clock.monotonic_s() < deadline_s:
+            await clock.sleep(CHECK_EVERY_S)
+            store = monitor.store
+            if store.layout.chips and not store.count(Freshness.UNKNOWN) and not store.count(Freshness.STALE):
+                break
+        monitor.compute()
+    if not monitor.store.layout.chips and (needs_chips or not len(monitor.reservations)):
+        raise BrokerError(
+            f"{session.url}: nothing describes a fleet {fleet!r} within {wait_s:g} s; --wait waits longer"
+        )
+    return monitor

@@ -1,0 +1,63 @@
+"""Receivers of notifications, from URLs and command lines."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from trnfleet.errors import ConfigError
+from trnfleet.export.alertmanager import AlertmanagerReceiver
+from trnfleet.export.command import CommandReceiver, parse_command
+from trnfleet.export.http import parse_target
+from trnfleet.export.ndjson import LineReceiver
+from trnfleet.export.notification_log import MOST_RECEIVERS
+from trnfleet.export.webhook import WebhookReceiver
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trnfleet.clock import Clock
+    from trnfleet.export.receiver import Receiver
+
+
+def make_receivers(
+    alertmanagers: Sequence[str],
+    webhooks: Sequence[str],
+    programs: Sequence[str],
+    clock: Clock,
+    *,
+    stdout: bool,
+) -> list[Receiver]:
+    """Return receivers: the first of a kind has its name, the second `webhook-2`, and so on.
+
+    Args:
+        alertmanagers: URLs of Alertmanagers.
+        webhooks: URLs to post to.
+        programs: Command lines to run.
+        clock: The time to go by.
+        stdout: Whether to write lines to stdout.
+
+    Raises:
+        ConfigError: a URL or a program is invalid, or there are too many.
+    """
+
+    def named(kind: str, number: int) -> str:
+        return f"{kind}-{number + 1}" if number else kind
+
+    receivers: list[Receiver] = []
+    if stdout:
+        receivers.append(LineReceiver("stdout", sys.__stdout__.fileno() if sys.__stdout__ else 1, clock))
+    secret = os.environ.get("TRNFLEET_ALERTMANAGER_PASSWORD")
+    for number, text in enumerate(alertmanagers):
+        target = parse_target("--alertmanager", text, secret)
+        receivers.append(AlertmanagerReceiver(named("alertmanager", number), target, clock))
+    secret = os.environ.get("TRNFLEET_WEBHOOK_PASSWORD")
+    for number, text in enumerate(webhooks):
+        target = parse_target("--webhook", text, secret)
+        receivers.append(WebhookReceiver(named("webhook", number), target, clock))
+    for number, text in enumerate(programs):
+        receivers.append(CommandReceiver(named("exec", number), parse_command("--exec", text), clock))
+    if len(receivers) > MOST_RECEIVERS:
+        raise ConfigError(f"{len(receivers)} receivers: at most {MOST_RECEIVERS}")
+    return receivers

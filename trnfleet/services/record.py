@@ -1,0 +1,208 @@
+"""The recorder: everything that a broker delivers, into a file that survives crashes."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.errors import TrnfleetError
+from trnfleet.record.format.metadata import About
+from trnfleet.record.write.part import DELETED
+from trnfleet.services.files.outputs import find_former, make_sink, remove_former
+from trnfleet.services.files.recordings import fleets_in
+from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
+from trnfleet.tasks import Ending, background, run_until
+from trnfleet.transport.inbox import InboxLimits
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trnfleet.clock import Clock
+    from trnfleet.services.files.outputs import Sink
+    from trnfleet.services.session import BrokerSession
+    from trnfleet.transport.mqtt import MqttSource
+
+FIRST_S = 1.0
+"""Wait for the first messages, which name the fleets."""
+PROGRESS_EVERY_S = 1.0
+QUEUE_MESSAGES = 400_000
+QUEUE_BYTES = 256 * 2**20
+"""A recorder must not lose anything in a pause of some seconds, so more may wait than elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRequest:
+    """What to record, and into which files."""
+
+    file: Path
+    filters: tuple[str, ...]
+    """Topic filters."""
+    duration_s: float | None = None
+    split_bytes: int | None = None
+    """Size at which another file begins."""
+    split_s: float | None = None
+    """Time after which another file begins."""
+    keep_s: float | None = None
+    """Age at which files of the recording are deleted."""
+    is_ndjson: bool = False
+    """Whether to write lines as mosquitto_sub does, instead of a recording."""
+    overwrite: bool = False
+    stdout: BinaryIO | None = None
+    """Stream to write lines to instead of the file."""
+
+
+class RecordProgress(NamedTuple):
+    """Totals of a recording, so far or at its end."""
+
+    messages: int
+    file_bytes: int
+    lost: int
+    length_s: float
+    """Time from the first message to the last."""
+    parts: int
+    interruptions: int
+
+
+class RecordReporter(Protocol):
+    """Receiver of what happens while recording."""
+
+    def began(self, request: RecordRequest) -> None:
+        """Report that recording has begun."""
+
+    def progressed(self, progress: RecordProgress, elapsed_s: float) -> None:
+        """Report the totals after `elapsed_s`; called every `PROGRESS_EVERY_S`."""
+
+    def disconnected(self, reason: str) -> None:
+        """Report a lost connection."""
+
+    def reconnected(self, after_s: float) -> None:
+        """Report that the connection is back."""
+
+
+class RecordingFailedError(TrnfleetError):
+    """Writing failed; `progress` says what was recorded until then."""
+
+    def __init__(self, reason: str, progress: RecordProgress, *, is_readable: bool) -> None:
+        super().__init__(reason)
+        self.progress = progress
+        self.is_readable = is_readable
+        """Whether what was recorded can be read."""
+
+
+async def record(session: BrokerSession, request: RecordRequest, reporter: RecordReporter) -> RecordProgress:
+    """Record until a signal or the duration ends it, and return the totals.
+
+    Raises:
+        BrokerError: the broker cannot be reached.
+        BrokenPipeError: the reader of the lines has closed the pipe.
+        ConfigError: the file exists or cannot be created.
+        RecordingFailedError: writing failed.
+    """
+    is_split = bool(request.split_bytes or request.split_s)
+    former = (
+        [] if request.stdout else find_former(request.file, is_split=is_split, overwrite=request.overwrite)
+    )
+    clock, ending = session.clock, Ending()
+    source = session.source(
+        # Telemetry is published at QoS 0 and comes so; what is published at QoS 1 must not be lost.
+        ((each, 1) for each in request.filters),
+        limits=InboxLimits(messages=QUEUE_MESSAGES, size_bytes=QUEUE_BYTES),
+    )
+    with ending.on_signals():
+        async with background(source=source.run()):
+            await source.wait_connected(CONNECT_LIMIT_S)
+            first = await BatchReader(source, clock, limit_s=FIRST_S).next()
+            about = About(
+                id=secrets.token_hex(8),
+                fleets=fleets_in((envelope.topic for envelope in first), session.root),
+                root=session.root,
+                broker=str(dataclasses.replace(session.url, user=None)),
+                filters=request.filters,
+                started=format_rfc3339(clock.wall_ns()),
+            )
+            # Former files are kept until there is something to record.
+            remove_former(former)
+            sink = make_sink(
+                request.file,
+                about,
+                clock,
+                stdout=request.stdout,
+                is_ndjson=request.is_ndjson,
+                split_bytes=request.split_bytes,
+                split_ns=_ns(request.split_s),
+                keep_ns=_ns(request.keep_s),
+            )
+            reporter.began(request)
+            try:
+                sink.start()
+                sink.take(first)
+                await run_until(ending, _write_until_end(request, source, sink, clock, reporter))
+            finally:
+                sink.close()
+    progress = _progress(source, sink)
+    if sink.status.failed:
+        raise RecordingFailedError(sink.status.failed, progress, is_readable=sink.status.failed != DELETED)
+    return progress
+
+
+async def _write_until_end(
+    request: RecordRequest, source: MqttSource, sink: Sink, clock: Clock, reporter: RecordReporter
+) -> None:
+    """Record until the duration is over or writing fails."""
+
+    async def take() -> None:
+        while True:
+            sink.take(await source.take())
+
+    async def at_duration() -> None:
+        if request.duration_s is not None:
+            await clock.sleep(request.duration_s)
+        else:
+            await asyncio.Event().wait()
+
+    async with background(take=take(), progress=_report_progress(source, sink, clock, reporter)):
+        ends = {asyncio.ensure_future(at_duration()), asyncio.ensure_future(sink.failed())}
+        try:
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                each.result()
+        finally:
+            for each in ends:
+                each.cancel()
+
+
+async def _report_progress(source: MqttSource, sink: Sink, clock: Clock, reporter: RecordReporter) -> None:
+    """Report totals, and changes of the connection."""
+    began_s = clock.monotonic_s()
+    was_connected, lost_s = True, 0.0
+    while True:
+        await clock.sleep(PROGRESS_EVERY_S)
+        now_s, status = clock.monotonic_s(), source.status
+        if status.connected != was_connected:
+            was_connected = status.connected
+            if was_connected:
+                reporter.reconnected(now_s - lost_s)
+            else:
+                lost_s = status.changed_s
+                reporter.disconnected(status.last_error)
+        reporter.progressed(_progress(source, sink), now_s - began_s)
+
+
+def _progress(source: MqttSource, sink: Sink) -> RecordProgress:
+    link, status = source.status, sink.status
+    return RecordProgress(
+        status.messages,
+        status.file_bytes,
+        link.dropped + link.oversize + status.lost,
+        status.length_s,
+        status.parts,
+        max(0, link.connects - 1),
+    )
+
+
+def _ns(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * NS_PER_S)

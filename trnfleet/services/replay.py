@@ -1,0 +1,154 @@
+"""Replay of a recording to a broker, which is refused over a live fleet of the same name."""
+
+from __future__ import annotations
+
+import gc
+import secrets
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trnfleet.domain.quantities import duration as duration_text
+from trnfleet.errors import ConfigError, WireError
+from trnfleet.record.read.player import Player
+from trnfleet.services.files.recordings import fleet_of, fleets_of, part_of
+from trnfleet.services.session import CONNECT_LIMIT_S, live_fleets
+from trnfleet.tasks import Ending, background, run_until
+from trnfleet.text import plain
+from trnfleet.transport.filters import topic_matches
+from trnfleet.wire.topics import parse_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from trnfleet.record.read.recording import Recording
+    from trnfleet.services.session import BrokerSession
+
+SWITCH_S = 0.0005
+"""Longest time for which the thread that reads ahead may delay the one that publishes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """The part of a recording to replay, and under which name."""
+
+    file: str
+    """Name of the recording's first file, for messages."""
+    fleet: str | None = None
+    """The fleet to replay; None for all topics."""
+    begin: str | None = None
+    end: str | None = None
+    speed: float = 1.0
+    """Seconds of the recording per second."""
+    loops: bool = False
+    filters: tuple[str, ...] = ()
+    """Filters of recorded topics; all topics if empty."""
+    new_name: str | None = None
+    """Name of the fleet to replay as."""
+    root: str | None = None
+    """Root of the topics to publish to; None for the recording's."""
+
+
+async def publish_recording(
+    session: BrokerSession, recording: Recording, request: ReplayRequest, report: Callable[[str], None]
+) -> None:
+    """Replay a recording to a broker until its end or a signal.
+
+    Args:
+        session: The broker.
+        recording: The recording; the caller closes it.
+        request: The part to replay.
+        report: Receives a line at the begin and one at the end.
+
+    Raises:
+        BrokerError: the broker cannot be reached.
+        ConfigError: the broker has a live fleet of that name, or the recording lacks the requested fleet or part.
+    """
+    # The cyclic collector would hold messages up, for cycles that hardly exist.
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
+    # Python lets a thread go on for 5 ms before another gets its turn: as long as a message may be late.
+    sys.setswitchinterval(SWITCH_S)
+    clock, ending = session.clock, Ending()
+    # Topics of other programs have no fleet; they are left out where one is chosen.
+    fleet = fleet_of(recording, request.fleet, request.file) if request.fleet or request.new_name else None
+    fleets = fleets_of(recording) if fleet is None else (fleet,)
+    from_ns, to_ns = part_of(recording, request.begin, request.end)
+    with ending.on_signals():
+        live = await live_fleets(session)
+        topics = _ReplayedTopics(str(session.url), request, recording.root, live)
+        for each in fleets:
+            topics.refuse_live(each)
+        player = Player(
+            recording,
+            clock,
+            root=recording.root,
+            speed=request.speed,
+            from_ns=from_ns,
+            to_ns=to_ns,
+            wanted=topics,
+            loops=request.loops,
+            fleet=fleet,
+            name=request.new_name,
+            to_root=request.root,
+            reads_ahead=True,
+        )
+        publisher = session.publisher(f"trnfleet-replay-{secrets.token_hex(4)}", will=player.will())
+        player.attach(publisher)
+        async with background(publisher=publisher.run()):
+            await publisher.wait_connected(CONNECT_LIMIT_S)
+            names = ", ".join(fleets) or "topics of no fleet"
+            renamed = f" as {request.new_name}" if request.new_name else ""
+            speed = "" if request.speed == 1 else f", {request.speed:g} times as fast"
+            again = ", in a loop" if request.loops else ""
+            report(
+                f"replaying {plain(names, 200)}{renamed} to {session.url}: "
+                f"{duration_text(player.length_s)}{speed}{again}"
+            )
+            await run_until(ending, player.run())
+            status = publisher.status
+    report(
+        f"replayed {player.published:,} messages; dropped {status.dropped:,} without a connection; "
+        f"the latest was late by {duration_text(player.latest_s)}"
+    )
+
+
+class _ReplayedTopics:
+    """Predicate of the recorded topics that are replayed.
+
+    A recording names the fleets that published at its begin; a live fleet that began later is refused here.
+    """
+
+    def __init__(self, broker: str, request: ReplayRequest, root: str, live: Collection[str]) -> None:
+        self._broker = broker
+        self._request = request
+        self._root = root
+        self._live = live
+
+    def __call__(self, topic: str) -> bool:
+        """Return whether a topic matches one of the filters.
+
+        Raises:
+            ConfigError: its fleet is live; the message names --as.
+        """
+        filters = self._request.filters
+        if filters and not any(topic_matches(each, topic) for each in filters):
+            return False
+        try:
+            fleet = parse_topic(topic, self._root).fleet
+        except WireError:
+            return True
+        self.refuse_live(fleet)
+        return True
+
+    def refuse_live(self, fleet: str) -> None:
+        """Refuse to replay a fleet under the name of a live one.
+
+        Raises:
+            ConfigError: that fleet has a publisher of telemetry; the message names --as.
+        """
+        name = self._request.new_name or fleet
+        if name in self._live:
+            raise ConfigError(
+                f"{self._broker} has a live fleet {name!r}: replay under another name, as with --as {name}-replay"
+            )

@@ -1,0 +1,128 @@
+"""Commands to a running simulator, and the replies: the client side of `command/` and `reply/`.
+
+The text of a reply comes from the wire and is made plain here.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.errors import BrokerError, WireError
+from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader, find_fleet, user_name
+from trnfleet.tasks import background
+from trnfleet.text import plain
+from trnfleet.wire.messages import CommandMessage, ReplyMessage, decode_message
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.topics import TopicClass, build_topic, command_path, reply_path
+
+if TYPE_CHECKING:
+    from trnfleet.services.session import BrokerSession
+
+OTHERS_S = 0.3
+"""Wait for other simulators of the fleet after the first reply; they received the command at the same time."""
+MOST_REPLIES = 64
+LONGEST_REASON = 500
+
+Arguments = dict[str, str | float | bool | None]
+
+
+class Reply(NamedTuple):
+    """The reply of one simulator to a command; all text is plain."""
+
+    simulator: str
+    """The simulator's client id; `unnamed` where the reply lacks it."""
+    ok: bool
+    reason: str
+    """What was done, or why nothing was."""
+    result: dict[str, Any]
+    """As received: its strings are not for the screen before they have been through `plain`."""
+
+
+class Command(NamedTuple):
+    """A command to a simulator."""
+
+    action: str
+    target: str = ""
+    args: Arguments = {}  # noqa: RUF012  it is never written to
+
+
+async def send_command(
+    session: BrokerSession, name: str | None, command: Command, *, timeout_s: float
+) -> list[Reply]:
+    """Send a command to the simulators of a fleet and return their replies: one or more.
+
+    The command expires with the wait for replies, so that it is not carried out after its failure was reported.
+
+    Args:
+        session: The broker.
+        name: The fleet's name; None for the broker's only one.
+        command: The command.
+        timeout_s: Longest wait for the first reply.
+
+    Raises:
+        BrokerError: the broker cannot be reached or refuses the subscription, or there is no reply in time.
+        ConfigError: the broker has several fleets and none is named.
+    """
+    clock, root = session.clock, session.root
+    fleet = await find_fleet(session, name)
+    client, command_id = f"trnfleet-ask-{secrets.token_hex(6)}", secrets.token_hex(8)
+    reply_topic = build_topic(fleet, TopicClass.REPLY, reply_path(client, command_id), root)
+    source = session.source([(reply_topic, 1)])
+    publisher = session.publisher(client)
+    async with background(replies=source.run(), command=publisher.run()):
+        await source.wait_connected(CONNECT_LIMIT_S)
+        await publisher.wait_connected(CONNECT_LIMIT_S)
+        message = CommandMessage(
+            id=command_id,
+            client=client,
+            action=command.action,
+            target=command.target,
+            args=command.args,
+            expires=format_rfc3339(clock.wall_ns() + round(timeout_s * NS_PER_S)),
+            # For the simulator's log; empty where the system has no name.
+            by=user_name(""),
+        )
+        topic = build_topic(fleet, TopicClass.COMMAND, command_path(command.target), root)
+        payload = message.model_dump_json().encode()
+        await publisher.publish([Envelope(topic, payload, qos=1, content_type=CONTENT_TYPE_JSON)])
+        if not publisher.status.sent:
+            why = publisher.status.last_error or "the broker did not take the command"
+            raise BrokerError(f"broker {session.url}: {why}")
+        reader = BatchReader(source, clock, limit_s=timeout_s)
+        replies = await collect_replies(reader, reply_topic, command_id)
+    if not replies:
+        raise BrokerError(
+            f"{session.url}: no simulator of fleet {fleet!r} answered within {timeout_s:g} s; "
+            "is `trnfleet simulate` running there?"
+        )
+    return replies
+
+
+async def collect_replies(reader: BatchReader, topic: str, command_id: str) -> list[Reply]:
+    """Return the first reply to a command and those that follow at once."""
+    replies: list[Reply] = []
+    while len(replies) < MOST_REPLIES and (batch := await reader.next()):
+        for envelope in batch:
+            reply = read_reply(envelope, topic, command_id)
+            if reply is not None and len(replies) < MOST_REPLIES:
+                if not replies:
+                    reader.shorten(OTHERS_S)
+                replies.append(reply)
+    return replies
+
+
+def read_reply(envelope: Envelope, topic: str, command_id: str) -> Reply | None:
+    """Return the reply in an envelope, or None where it is none to this command."""
+    if envelope.topic != topic or envelope.retain:
+        return None
+    try:
+        message = decode_message(envelope.payload, ReplyMessage)
+    except WireError:
+        return None
+    if message.id != command_id:
+        return None
+    simulator = message.result.get("simulator")
+    name = plain(simulator, 64) if isinstance(simulator, str) else "unnamed"
+    return Reply(name, message.ok, plain(message.reason, LONGEST_REASON), message.result)

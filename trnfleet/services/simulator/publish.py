@@ -1,0 +1,102 @@
+"""Publishing a simulation to a broker."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.errors import BrokerError
+from trnfleet.services.session import CONNECT_LIMIT_S
+from trnfleet.services.simulator.engine import unreliable
+from trnfleet.sim.publish.commands import Commands, serve
+from trnfleet.sim.publish.faulty_publisher import TransportControl
+from trnfleet.sim.publish.service import Simulation
+from trnfleet.sim.publish.state import new_boot, will_envelope
+from trnfleet.tasks import Ending, background, run_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trnfleet.services.session import BrokerSession
+    from trnfleet.services.simulator.run import Run
+    from trnfleet.sim.engine import Engine
+
+
+class PublishOptions(NamedTuple):
+    """How long and as whom a simulator publishes."""
+
+    client_id: str
+    ticks: int | None = None
+    """Ticks to publish; None for no limit."""
+    duration_s: float | None = None
+    """Wall time to publish for; None for no limit."""
+    jump_s: float = 0.0
+    """Simulated time before the first tick."""
+    allow_commands: bool = False
+
+
+async def publish(
+    session: BrokerSession, engine: Engine, run: Run, options: PublishOptions, report: Callable[[str], None]
+) -> None:
+    """Publish a simulation to a broker until a signal or its limits end it.
+
+    Args:
+        session: The broker.
+        engine: The run's engine.
+        run: The run.
+        options: Limits, and the publisher's name.
+        report: Receives a line at the start and one at the end.
+
+    Raises:
+        BrokerError: the broker cannot be reached.
+    """
+    clock, boot, ending = session.clock, new_boot(), Ending()
+    client = options.client_id
+    will = will_envelope(engine.fleet.name, client, boot, root=session.root)
+    mqtt = session.publisher(client, will=will)
+    publisher = unreliable(mqtt, run, engine, clock)
+    simulation = Simulation(
+        engine,
+        publisher,
+        clock=clock,
+        client_id=client,
+        boot=boot,
+        root=session.root,
+        speed=run.speed,
+        is_dated=run.start is not None,
+        jump_s=options.jump_s,
+    )
+    commands = Commands(
+        TransportControl(simulation, publisher),
+        engine.fleet.name,
+        allowed=options.allow_commands,
+        simulator=client,
+        root=session.root,
+        # Of a simulation's shards the one with the fleet's first instance answers for all.
+        answers=engine.own.start == 0,
+    )
+    requests = session.source(commands.filters())
+    with ending.on_signals():
+        async with background(
+            publisher=mqtt.run(),
+            late=publisher.run(),
+            requests=requests.run(),
+            commands=serve(commands, requests, publisher, clock),
+        ):
+            await mqtt.wait_connected(CONNECT_LIMIT_S)
+            # A broker may forbid commands altogether; that is no reason not to publish.
+            with contextlib.suppress(BrokerError):
+                await requests.wait_connected(CONNECT_LIMIT_S)
+            own = engine.own
+            chips = int(engine.layout.chip_start[own.stop] - engine.layout.chip_start[own.start])
+            speed = "" if run.speed == 1 else f", {run.speed:g} times as fast as the wall clock"
+            report(
+                f"publishing {engine.fleet.name}: {chips:,} chips of {len(own):,} instances to {session.url}, "
+                f"{simulation.messages_per_tick:,} messages every {run.period_s:g} s{speed}"
+            )
+            await run_until(ending, simulation.run(ticks=options.ticks, duration_s=options.duration_s))
+            status = mqtt.status
+    report(
+        f"published {simulation.published:,} ticks, {status.sent:,} messages; "
+        f"dropped {status.dropped:,} without a connection, left out {simulation.overruns:,} ticks for want of time"
+    )

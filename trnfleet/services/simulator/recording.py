@@ -1,0 +1,156 @@
+"""A simulation into a recording, as fast as it goes, without a broker.
+
+A manual clock drives it, so that the same seed gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.clock import ManualClock, format_rfc3339
+from trnfleet.domain.quantities import duration as duration_text
+from trnfleet.domain.quantities import size_text
+from trnfleet.record.format.metadata import About
+from trnfleet.record.write.writer import RecordingWriter
+from trnfleet.services.simulator.engine import unreliable
+from trnfleet.sim.ids import boot_of_seed
+from trnfleet.sim.publish.service import Simulation
+from trnfleet.sim.publish.state import will_envelope
+from trnfleet.tasks import Ending, background, run_until
+from trnfleet.wire.ports import LinkStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from trnfleet.clock import Clock
+    from trnfleet.services.simulator.run import Run
+    from trnfleet.sim.engine import Engine
+    from trnfleet.wire.ports import Envelope
+
+CLIENT = "simulator"
+"""Default name of the publisher: the same for each recording."""
+
+
+class SimulationRequest(NamedTuple):
+    """A simulation to record."""
+
+    path: Path
+    run: Run
+    ticks: int
+    jump_s: float
+    client_id: str
+    root: str
+
+
+class RecordingPublisher:
+    """A publisher into a recording: a message is received when it is published."""
+
+    def __init__(self, writer: RecordingWriter, clock: Clock, will: Envelope) -> None:
+        self.status = LinkStatus(connected=True, connects=1)
+        self._writer = writer
+        self._clock = clock
+        self._will = will
+        self._announcements: list[Callable[[], Iterable[Envelope]]] = []
+        self._away_until_s: float | None = None
+
+    def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
+        """Register state that is published again after an interruption."""
+        self._announcements.append(announce)
+
+    def interrupt(self, seconds: float) -> None:
+        """Lose the connection for `seconds`, at which the broker would publish the last will."""
+        now_s = self._clock.monotonic_s()
+        if self._away_until_s is None:
+            self._write([self._will])
+        self._away_until_s = max(self._away_until_s or 0.0, now_s + seconds)
+
+    async def publish(self, batch: Iterable[Envelope]) -> None:
+        """Write a batch; without a connection it is lost, as at a broker."""
+        if self._away_until_s is not None:
+            if self._clock.monotonic_s() < self._away_until_s:
+                self.status.dropped += sum(1 for envelope in batch if not envelope.retain)
+                return
+            self._away_until_s = None
+            self.status.connects += 1
+            for announce in self._announcements:
+                self._write(announce())
+        self._write(batch)
+
+    def _write(self, batch: Iterable[Envelope]) -> None:
+        time_ns = self._clock.wall_ns()
+        for envelope in batch:
+            self._writer.write(time_ns, envelope)
+            self.status.sent += 1
+
+
+def record_simulation(engine: Engine, request: SimulationRequest) -> str:
+    """Simulate into a recording until its last tick or a signal, and return a line about what was recorded.
+
+    Raises:
+        ConfigError: the file is there, or cannot be made.
+    """
+    writer = RecordingWriter(request.path, _about(engine, request))
+    try:
+        ticks = asyncio.run(_simulate(engine, request, writer))
+    finally:
+        writer.close()
+    length = duration_text(ticks * request.run.period_s)
+    return (
+        f"recorded {engine.fleet.name} into {request.path}: {ticks:,} ticks, {length}, "
+        f"{writer.messages:,} messages, {size_text(writer.bytes_written)}"
+    )
+
+
+def _about(engine: Engine, request: SimulationRequest) -> About:
+    run = request.run
+    scenario = run.scenario_file.stem if run.scenario_file is not None else ""
+    start = format_rfc3339(engine.moment_ns(0.0))
+    identity = repr(
+        (engine.fleet.model_dump_json(), scenario, run.seed, start, run.period_s, run.speed, request.ticks)
+    )
+    return About(
+        id=hashlib.sha256(identity.encode()).hexdigest()[:16],
+        fleets=(engine.fleet.name,),
+        root=request.root,
+        started=start,
+        seed=run.seed,
+        note=f"simulated: scenario {scenario}" if scenario else "simulated",
+    )
+
+
+async def _simulate(engine: Engine, request: SimulationRequest, writer: RecordingWriter) -> int:
+    """Simulate, and return the number of ticks published."""
+    run, ending = request.run, Ending()
+    clock = ManualClock(engine.moment_ns(0.0))
+    boot = boot_of_seed(engine.rng)
+    will = will_envelope(engine.fleet.name, request.client_id, boot, root=request.root)
+    publisher = unreliable(RecordingPublisher(writer, clock, will), run, engine, clock)
+    simulation = Simulation(
+        engine,
+        publisher,
+        clock=clock,
+        client_id=request.client_id,
+        boot=boot,
+        root=request.root,
+        speed=run.speed,
+        is_dated=True,
+        jump_s=request.jump_s,
+    )
+
+    async def play() -> None:
+        async with background(late=publisher.run()):
+            playing = asyncio.create_task(simulation.run(ticks=request.ticks), name="simulation")
+            try:
+                await clock.advance(0.0)
+                while not playing.done():
+                    await clock.advance(run.period_s)
+                await playing
+            finally:
+                playing.cancel()
+
+    with ending.on_signals():
+        await run_until(ending, play())
+    return simulation.published

@@ -1,0 +1,82 @@
+"""Parameters of a simulation: a run, from fleet file, scenario and options.
+
+It loads neither the engine nor NumPy, because the demo's app needs no more of its simulator than this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trnfleet.config import find_file, load_model
+from trnfleet.domain.fleet import FleetFile
+from trnfleet.domain.scenario import Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from datetime import datetime
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Parameters of a simulation."""
+
+    file: Path
+    """The fleet's file."""
+    fleet: FleetFile
+    scenario_file: Path | None
+    scenario: Scenario | None
+    seed: int
+    period_s: float
+    """Wall seconds from tick to tick."""
+    speed: float
+    """Simulated seconds per wall second."""
+    start: datetime | None
+    """Simulated time of the start; None for the wall clock's."""
+
+
+def load_run(
+    given: Collection[str],
+    *,
+    fleet: str,
+    scenario: str | None,
+    seed: int,
+    period_s: float,
+    speed: float,
+    start: datetime | None,
+) -> Run:
+    """Return a run, reading fleet file and scenario.
+
+    Args:
+        given: Names of the parameters that the caller set; a scenario decides about the others.
+        fleet: Name or file; the scenario's own if not given.
+        scenario: Name or file; None for none.
+        seed: Seed of all randomness.
+        period_s: Wall seconds from tick to tick.
+        speed: Simulated seconds a second.
+        start: Simulated time of the start.
+
+    Raises:
+        ConfigError: a file is not there or invalid.
+    """
+    scenario_file, play = None, None
+    if scenario is not None:
+        scenario_file = find_file("scenarios", scenario)
+        play = load_model(scenario_file, Scenario)
+        if "fleet" not in given and play.fleet is not None:
+            fleet = _beside(scenario_file, play.fleet)
+        seed = play.seed if "seed" not in given and play.seed is not None else seed
+        period_s = play.period_s if "period" not in given and play.period_s is not None else period_s
+        speed = play.speed if "speed" not in given and play.speed is not None else speed
+        start = play.start if "start" not in given and play.start is not None else start
+    file = find_file("fleets", fleet)
+    model = load_model(file, FleetFile)
+    if play is not None and not play.keeps_faults:
+        model = model.model_copy(update={"stragglers": (), "links": ()})
+    return Run(file, model, scenario_file, play, seed, period_s, speed, start)
+
+
+def _beside(scenario: Path, fleet: str) -> str:
+    """Return a fleet's name, or its path seen from the scenario's folder."""
+    return str(scenario.parent / fleet) if fleet.endswith(".toml") or "/" in fleet else fleet

@@ -1,0 +1,228 @@
+"""Use of reserved capacity over a period."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.monitor.reservations.usage import GAP_S
+from trnfleet.monitor.store.store import Freshness
+from trnfleet.services.live_monitor import monitor_fleet
+from trnfleet.services.session import CONNECT_LIMIT_S, find_fleet
+from trnfleet.tasks import Ending, background, run_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.reservations.table import Reservation
+    from trnfleet.monitor.sources.clocks import Moment
+    from trnfleet.services.session import BrokerSession
+    from trnfleet.transport.mqtt import MqttSource
+
+CHECK_EVERY_S = 0.25
+"""Wall time between two readings of the reservations; a monitor's figures are no newer."""
+TELEMETRY_S = 10.0
+"""Longest wall time to wait for the first telemetry, which carries the time of a simulated fleet."""
+
+
+class UsageRow(NamedTuple):
+    """Use of one reservation over one interval."""
+
+    from_ns: int
+    to_ns: int
+    reservation: Reservation
+    """The reservation as it was last."""
+    watched_s: float
+    used_s: float
+    """Instance-seconds that were used."""
+    util_s: float
+    """Utilisation in percent, times the seconds watched."""
+    reserved_h: Decimal
+    """Instance-hours that were reserved."""
+    fee: Decimal | None
+    idle_fee: Decimal | None
+    """Fee of the capacity that was live and not used."""
+
+
+async def watch_usage(
+    session: BrokerSession,
+    name: str | None,
+    report: UsageReport,
+    begin: Callable[[], None],
+    write: Callable[[Sequence[UsageRow]], None],
+) -> None:
+    """Watch a fleet until the report is complete or a signal ends it.
+
+    Args:
+        session: The broker.
+        name: The fleet's name; None for the broker's only one.
+        report: The report to fill.
+        begin: Called once the fleet is found.
+        write: Receives the rows of each interval that has ended.
+
+    Raises:
+        BrokerError: the broker cannot be reached or has no fleet.
+        ConfigError: the broker has several fleets and none is named.
+    """
+    ending = Ending()
+    fleet = await find_fleet(session, name)
+    source, monitor = monitor_fleet(session, fleet)
+    begin()
+    with ending.on_signals():
+        async with background(source=source.run(), monitor=monitor.run()):
+            await run_until(ending, _fill(session, source, monitor, report, write))
+    write(report.finish())
+
+
+async def _fill(
+    session: BrokerSession,
+    source: MqttSource,
+    monitor: Monitor,
+    report: UsageReport,
+    write: Callable[[Sequence[UsageRow]], None],
+) -> None:
+    clock = session.clock
+    await source.wait_connected(CONNECT_LIMIT_S)
+    begins_s = clock.monotonic_s() + TELEMETRY_S
+    while not report.is_over:
+        await clock.sleep(CHECK_EVERY_S)
+        is_live = monitor.rollups.ready and monitor.store.count(Freshness.LIVE) > 0
+        if not is_live and clock.monotonic_s() < begins_s:
+            continue
+        begins_s = 0.0
+        rows = report.add(monitor.moment(), monitor.reservations.table())
+        if rows:
+            write(rows)
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Sums of one reservation over an interval."""
+
+    last: Reservation
+    reserved_s: float = 0.0
+    """Instance-seconds that were reserved."""
+    watched_s: float = 0.0
+    used_s: float = 0.0
+    """Instance-seconds that were used."""
+    idle_s: float = 0.0
+    """Instance-seconds that were live and not used."""
+    util_s: float = 0.0
+
+
+class UsageReport:
+    """Use by reservation and interval; reads no clock and writes nothing."""
+
+    def __init__(self, *, every_s: float, lasts_s: float, ids: Collection[str] = ()) -> None:
+        """Prepare a report.
+
+        Args:
+            every_s: Length of an interval, in the fleet's time.
+            lasts_s: How long the whole report is; nothing beyond it is counted.
+            ids: Reservations to include; all if empty.
+        """
+        self._every_ns = max(1, round(every_s * NS_PER_S))
+        self._left_ns = round(lasts_s * NS_PER_S)
+        self._ids = ids
+        self._from_ns: int | None = None
+        """Begin of the current interval."""
+        self._now_ns = 0
+        self._sums: dict[str, _Sum] = {}
+        self._reserved_s = self._used_s = self._idle_s = 0.0
+        self._idle: dict[str, Decimal] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all of its time has passed."""
+        return self._left_ns <= 0
+
+    def add(self, moment: Moment, table: list[Reservation]) -> list[UsageRow]:
+        """Add the present use of reservations, and return the rows of intervals that have ended.
+
+        Args:
+            moment: The fleet's time; where it has gone back, another interval begins.
+            table: Its reservations now. They stand for the time since the last call; where that is too long ago, or time has
+                jumped, for the reserved capacity and not for its use.
+        """
+        now_ns = moment.time_ns
+        if self._from_ns is None or now_ns < self._now_ns:
+            lines = self.finish()
+            self._from_ns = self._now_ns = now_ns
+            return lines
+        lines = []
+        is_watched = now_ns - self._now_ns <= GAP_S * moment.speed * NS_PER_S
+        until_ns = min(now_ns, self._now_ns + self._left_ns)
+        while self._now_ns < until_ns:
+            ends_ns = self._from_ns + self._every_ns
+            edge_ns = min(ends_ns, until_ns)
+            self._add_span(table, self._now_ns, edge_ns, is_watched=is_watched)
+            self._left_ns -= edge_ns - self._now_ns
+            self._now_ns = edge_ns
+            if edge_ns == ends_ns:
+                lines += self.finish()
+                self._from_ns = edge_ns
+        return lines
+
+    def finish(self) -> list[UsageRow]:
+        """Return the rows of the current interval, and begin another."""
+        lines = [self._row(each) for each in self._sums.values()]
+        self._sums = {}
+        return lines
+
+    def total(self) -> str:
+        """Return the totals in one line; the share is of the capacity that was watched."""
+        live_s = self._used_s + self._idle_s
+        share = f"{self._used_s / live_s:.1%}" if live_s else "n/a"
+        idle = (
+            ", ".join(f"{amount:,.2f} {currency}" for currency, amount in sorted(self._idle.items())) or "n/a"
+        )
+        return (
+            f"{self._reserved_s / 3_600:,.2f} instance-hours reserved, {self._used_s / 3_600:,.2f} used ({share}); "
+            f"paid for idleness: {idle}"
+        )
+
+    def _add_span(self, table: list[Reservation], from_ns: int, to_ns: int, *, is_watched: bool) -> None:
+        for each in table:
+            message = each.message
+            if self._ids and message.id not in self._ids:
+                continue
+            begin_ns = max(from_ns, each.starts_ns)
+            end_ns = to_ns if each.ends_ns is None else min(to_ns, each.ends_ns)
+            if end_ns <= begin_ns or message.state.value not in {"active", "unavailable", "expired"}:
+                continue
+            seconds = (end_ns - begin_ns) / NS_PER_S
+            found = self._sums.setdefault(message.id, _Sum(each))
+            found.last = each
+            found.reserved_s += message.instances * seconds
+            if is_watched and each.used is not None and each.util_pct is not None:
+                found.watched_s += seconds
+                found.used_s += each.used * seconds
+                found.idle_s += max(message.instances - each.unknown - each.used, 0) * seconds
+                found.util_s += each.util_pct * seconds
+
+    def _row(self, found: _Sum) -> UsageRow:
+        each, message = found.last, found.last.message
+        hours = Decimal(found.reserved_s) / 3_600
+        fee = idle = None
+        if each.fee_per_h is not None and message.instances:
+            per_instance_h = each.fee_per_h / message.instances
+            fee = per_instance_h * hours
+            idle = per_instance_h * Decimal(found.idle_s) / 3_600
+            self._idle[message.currency] = self._idle.get(message.currency, Decimal(0)) + idle
+        self._reserved_s += found.reserved_s
+        self._used_s += found.used_s
+        self._idle_s += found.idle_s
+        return UsageRow(
+            self._from_ns or 0,
+            self._now_ns,
+            each,
+            found.watched_s,
+            found.used_s,
+            found.util_s,
+            hours,
+            fee,
+            idle,
+        )

@@ -1,0 +1,197 @@
+"""Composition of the app: the monitor, recorder, playback and operator behind it, for a broker or a recording.
+
+The app itself knows the monitor and the domain; the command hands it the ports in a `Viewing`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trnfleet import __version__
+from trnfleet.clock import format_rfc3339
+from trnfleet.domain.power import PUE
+from trnfleet.domain.quantities import size_text
+from trnfleet.errors import ConfigError
+from trnfleet.monitor.alerting.operator import OperatorActions
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.replay.playback import Deck
+from trnfleet.record.format.metadata import About
+from trnfleet.record.write.live import LiveBuffer
+from trnfleet.record.write.orphaned_buffers import clear_leftovers
+from trnfleet.services.alerts_client import connect_operator, operator_name
+from trnfleet.services.live_monitor import monitor_fleet
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator
+
+    from trnfleet.clock import Clock
+    from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.replay.playback import Maker
+    from trnfleet.monitor.store.history import History
+    from trnfleet.record.read.recording import Recording
+    from trnfleet.services.live_monitor import LiveMonitor
+    from trnfleet.services.session import BrokerSession
+    from trnfleet.wire.ports import Source
+
+LEAST_BYTES = 4 * 2**20
+"""Least disk with which there is a past worth going back to."""
+
+
+class Viewing(NamedTuple):
+    """Ports of the app."""
+
+    state: FleetState
+    running: dict[str, Coroutine[Any, Any, None]]
+    """Coroutines that must run while the app does, by the names of their tasks."""
+    playback: Deck | None = None
+    operator: OperatorActions | None = None
+
+
+@contextlib.contextmanager
+def view_fleet(
+    session: BrokerSession,
+    fleet: str,
+    *,
+    rules: tuple[Rule, ...],
+    owner: str | None,
+    may_write: bool,
+    pue: float | None,
+    past_bytes: int,
+) -> Iterator[Viewing]:
+    """Compose the app for a fleet on a broker, with the past of the last minutes on disk.
+
+    Args:
+        session: The broker.
+        fleet: The fleet's name.
+        rules: The alert rules to evaluate.
+        owner: Who acknowledges and silences; by default the user's name.
+        may_write: Whether acknowledgements and silences may be written.
+        pue: Power usage effectiveness of the site; by default AWS's published one.
+        past_bytes: Disk for going back in time; 0 for none.
+
+    Raises:
+        ConfigError: that is too little disk.
+    """
+    buffer = make_buffer(session, fleet, disk_bytes=past_bytes)
+    live = monitor_fleet(session, fleet, pue=pue, rules=rules, buffer=buffer)
+    running = {"source": live.source.run(), "monitor": live.monitor.run()}
+    if may_write:
+        operator, publisher = connect_operator(session, fleet, owner=owner)
+        running["operator"] = publisher.run()
+    else:
+        operator = OperatorActions(fleet, publisher=None, owner=operator_name(owner), root=session.root)
+    if buffer is None:
+        yield Viewing(live.monitor, running, operator=operator)
+        return
+    buffer.start()
+    try:
+        playback = play_back_buffer(live, buffer, clock=session.clock, root=session.root, rules=rules)
+        running["playback"] = playback.run()
+        yield Viewing(playback.shown, running, playback, operator)
+    finally:
+        buffer.close()
+
+
+def view_recording(
+    recording: Recording,
+    fleet: str,
+    *,
+    from_ns: int,
+    to_ns: int,
+    speed: float,
+    loops: bool,
+    rules: tuple[Rule, ...],
+    pue: float | None,
+    clock: Clock,
+) -> Viewing:
+    """Compose the app for a recording.
+
+    Args:
+        recording: The recording; the caller closes it.
+        fleet: The fleet to show.
+        from_ns: Begin of the part to show.
+        to_ns: Its end.
+        speed: Seconds of the recording per second.
+        loops: Whether to begin again at the end.
+        rules: The alert rules to evaluate.
+        pue: Power usage effectiveness of the site; by default AWS's published one.
+        clock: The time to go by.
+    """
+    first = recording.abouts[0]
+    playback = Deck(
+        recording,
+        monitor_maker(fleet, root=first.root, pue=PUE if pue is None else pue, rules=rules),
+        clock=clock,
+        name="a recording" + (f" of {first.broker}" if first.broker else ""),
+        rate=speed,
+        loops=loops,
+        begin_ns=from_ns,
+        until_ns=to_ns,
+    )
+    return Viewing(playback.shown, {"playback": playback.run()}, playback)
+
+
+def past_folder() -> Path:
+    """Return the folder below which every running app records its past."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trnfleet" / "past"
+
+
+def make_buffer(session: BrokerSession, fleet: str, *, disk_bytes: int) -> LiveBuffer | None:
+    """Return the recorder of a fleet's past, not started yet; None for no disk.
+
+    Args:
+        session: The broker.
+        fleet: The fleet's name.
+        disk_bytes: Disk to use; 0 for none.
+
+    Raises:
+        ConfigError: that is too little to go back in time.
+    """
+    if not disk_bytes:
+        return None
+    if disk_bytes < LEAST_BYTES:
+        raise ConfigError(
+            f"--past: {size_text(disk_bytes)} is too little to go back in time; "
+            f"at least {size_text(LEAST_BYTES)}, or 0 for none"
+        )
+    clock, url, parent = session.clock, session.url, past_folder()
+    clear_leftovers(parent, clock.wall_ns())
+    name = secrets.token_hex(8)
+    about = About(
+        id=name,
+        fleets=(fleet,),
+        root=session.root,
+        version=__version__,
+        broker=f"{url.host}:{url.port}",
+        started=format_rfc3339(clock.wall_ns()),
+    )
+    return LiveBuffer(parent / f"{fleet}-{name}", about, clock=clock, disk_bytes=disk_bytes)
+
+
+def play_back_buffer(
+    live: LiveMonitor, buffer: LiveBuffer, *, clock: Clock, root: str, rules: tuple[Rule, ...]
+) -> Deck:
+    """Return the playback of a live monitor's past."""
+    monitor = live.monitor
+    return Deck(
+        buffer,
+        monitor_maker(monitor.fleet_name, root=root, pue=monitor.pue, rules=rules),
+        clock=clock,
+        name=f"the past of {live.source.status.broker}",
+        live=monitor,
+        keeper=buffer,
+    )
+
+
+def monitor_maker(fleet: str, *, root: str, pue: float, rules: tuple[Rule, ...]) -> Maker:
+    """Return a function that makes monitors of the past."""
+
+    def make(source: Source, clock: Clock, history: History | None) -> Monitor:
+        return Monitor(source, fleet, clock=clock, root=root, pue=pue, rules=rules, history=history)
+
+    return make
