@@ -32,7 +32,7 @@ import hashlib
 fleet = load_model(find_file("fleets", "demo"), FleetFile)
 engine = Engine(fleet, 5, 1.0, to_ns(fleet.start))
 digest = hashlib.sha256()
-for _ in range(60):
+for _ in range(20):
     engine.step()
     for column in engine.columns.values():
         digest.update(column)
@@ -48,7 +48,7 @@ def digest(engine: Engine) -> str:
 
 
 def test_the_same_seed_gives_the_same_bits_whatever_the_hash_seed() -> None:
-    """Two processes with different hash seeds make the same sixty ticks of the demo."""
+    """Two processes with different hash seeds make the same twenty ticks of the demo."""
     folder = str(Path(trnfleet.__file__).parents[1])
     digests = {
         subprocess.run(
@@ -109,18 +109,18 @@ def test_a_run_can_be_dated_only_before_its_first_step(make_engine: Callable[...
 
 
 def test_long_ticks_average_what_short_ones_show(make_engine: Callable[..., Engine], training: Job) -> None:
-    """Ten minutes in seconds and at once have the same mean utilisation, power and TFLOP/s."""
+    """Ten minutes in ticks of 2 s and at once have the same mean utilisation, power and TFLOP/s."""
     jobs = [training(checkpoint_every_steps=20)]
-    short, long = make_engine(*jobs), make_engine(*jobs, period_s=600.0)
+    short, long = (make_engine(*jobs, period_s=period_s) for period_s in (2.0, 600.0))
     long.step()
-    seconds = []
-    for _ in range(600):
+    means = []
+    for _ in range(300):
         short.step()
-        seconds.append(
+        means.append(
             [short.columns[name][:16].mean() for name in ("nc_util_pct", "power_util_pct", "tflops")]
         )
     at_once = [long.columns[name][:16].mean() for name in ("nc_util_pct", "power_util_pct", "tflops")]
-    assert np.mean(seconds, axis=0) == pytest.approx(np.array(at_once), rel=0.005)
+    assert np.mean(means, axis=0) == pytest.approx(np.array(at_once), rel=0.005)
 
 
 @pytest.mark.parametrize("period_s", [0.1, 0.3, 1 / 3, 0.7])
@@ -156,7 +156,7 @@ def test_what_is_asked_for_shows_in_the_next_tick(make_engine: Callable[..., Eng
         assert engine.columns["throttle_pct"][3] < 80
 
 
-@pytest.mark.parametrize("period_s", [1.0, 7.0, 60.0])
+@pytest.mark.parametrize("period_s", [3.0, 7.0, 60.0])
 def test_jobs_begin_and_end_when_they_say(
     make_engine: Callable[..., Engine], training: Job, period_s: float
 ) -> None:
@@ -169,7 +169,7 @@ def test_jobs_begin_and_end_when_they_say(
 def test_a_ticks_length_changes_nothing_of_what_happens(
     make_fleet: Callable[..., FleetFile], training: Job, inference: Job
 ) -> None:
-    """One run in ticks of 1, 7 and 60 s: the same events at the same times, and the same counters in the end."""
+    """One run in ticks of 3, 7 and 60 s: the same events at the same times, and the same counters in the end."""
     fleet = make_fleet(
         training(on=["c/us-0001"], startup_s=40.0), inference(chips_per_replica=4), ultraservers=1
     )
@@ -188,7 +188,7 @@ def test_a_ticks_length_changes_nothing_of_what_happens(
     scenario = validate({"faults": entries, "rates": {"acceleration": 20_000.0}}, Scenario, "scenario.toml")
     counters = ("mem_ecc_uncorrected", "sram_ecc_uncorrected", "exec_errors")
     runs = []
-    for period_s in (1.0, 7.0, 60.0):
+    for period_s in (3.0, 7.0, 60.0):
         engine = Engine(fleet, 7, period_s, to_ns(fleet.start), scenario=scenario)
         events = [event for _ in range(round(840 / period_s) + 1) for event in engine.step().events]
         assert engine.now_s == 840.0
@@ -232,8 +232,8 @@ def test_power_swings_together_within_a_job_and_apart_between_jobs(
     """In the demo chips of a training job correlate above 0.8, and the means of different jobs below 0.3."""
     fleet = shipped("demo")
     engine = Engine(fleet, 7, 1.0, to_ns(fleet.start))
-    power = np.empty((600, engine.layout.chips))
-    for tick in range(600):
+    power = np.empty((300, engine.layout.chips))
+    for tick in range(300):
         engine.step()
         power[tick] = engine.columns["power_w"]
     job = np.repeat(engine.job_of_instance, 16)
@@ -261,11 +261,11 @@ def test_executions_are_the_jobs_and_errors_none(make_engine: Callable[..., Engi
         assert not engine.columns[name].any()
 
 
-@pytest.mark.parametrize("period_s", [60.0, 86_400.0])
+@pytest.mark.parametrize("period_s", [600.0, 86_400.0])
 def test_corrected_errors_come_at_their_rate(make_engine: Callable[..., Engine], period_s: float) -> None:
     """Two HBM errors a chip and day, one SRAM error in twenty, spread over the chips, for short and long ticks."""
     engine = make_engine(instances=100, period_s=period_s)
-    for _ in range(720 if period_s == 60 else 10):
+    for _ in range(72 if period_s == 600 else 10):
         engine.step()
     days = engine.ticks * period_s / 86_400
     memory, sram = engine.columns["mem_ecc_corrected"], engine.columns["sram_ecc_corrected"]

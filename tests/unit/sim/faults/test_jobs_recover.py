@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 TRAINING, SERVING = 0, 1
 STARTUP_S = 40.0
-PERIOD_S = 5.0
+PERIOD_S = 10.0
 PHYSICAL = [name for name, fault in FAULTS.items() if not fault.is_transport]
 ON_ONE_INSTANCE = [name for name in PHYSICAL if FAULTS[name].scope in {FaultScope.CHIP, FaultScope.INSTANCE}]
 MEMBER, SERVER, IDLE = "c/us-0001/trn2u-0001-2", "c/standalone/trn2-0001", "c/standalone/trn2-0002"
 
 
 @pytest.fixture
-def make_incident(make_engine: Callable[..., Engine], training: Job, inference: Job) -> Callable[[], Engine]:
+def make(make_engine: Callable[..., Engine], training: Job, inference: Job) -> Callable[[], Engine]:
     """Return a maker of a fleet: an UltraServer that trains, an instance that serves with four replicas, an idle one."""
     return lambda: make_engine(
         training(on=["c/us-0001"], startup_s=STARTUP_S, checkpoint_every_steps=5),
@@ -35,8 +35,8 @@ def make_incident(make_engine: Callable[..., Engine], training: Job, inference: 
 
 
 @pytest.fixture
-def engine(make_incident: Callable[[], Engine]) -> Engine:
-    return make_incident()
+def engine(make: Callable[[], Engine]) -> Engine:
+    return make()
 
 
 def target_of(name: str, instance: str) -> str:
@@ -103,20 +103,27 @@ def test_a_training_job_comes_back_from_every_fault(engine: Engine, name: str) -
     assert not incidents.effects.slowdowns.halt.any()
 
 
+@pytest.fixture(scope="module")
+def healthy() -> list[float]:
+    """Return a list for the tokens a second of the serving job without faults, by tick; the first test fills it."""
+    return []
+
+
 @pytest.mark.parametrize("name", ON_ONE_INSTANCE)
-def test_a_serving_job_is_never_stopped(make_incident: Callable[[], Engine], name: str) -> None:
+def test_a_serving_job_is_never_stopped(make: Callable[[], Engine], healthy: list[float], name: str) -> None:
     """It serves with what is left of its replicas, is told of nothing, and has all its throughput in the end."""
-    engine, healthy = make_incident(), make_incident()
+    engine = make()
     go(engine, 60.0)
     engine.inject(name, target_of(name, SERVER))
     states, names = go(engine, over_s(name))
     assert {serve for _, serve in states} == {"running"}
     assert not any(each.startswith("job_") for each in names)
     tick = engine.step()
-    go(healthy, tick.number * PERIOD_S)
-    expected = healthy.step()
-    assert tick.number == expected.number
-    assert tick.figures["tokens_per_s"][SERVING] == pytest.approx(expected.figures["tokens_per_s"][SERVING])
+    if not healthy:
+        other, longest_s = make(), 60.0 + max(map(over_s, ON_ONE_INSTANCE))
+        ticks = [other.step() for _ in range(round(longest_s / PERIOD_S) + 1)]
+        healthy += [float(each.figures["tokens_per_s"][SERVING]) for each in ticks]
+    assert tick.figures["tokens_per_s"][SERVING] == pytest.approx(healthy[tick.number])
 
 
 @pytest.mark.parametrize(
@@ -140,9 +147,10 @@ def test_a_crash_loses_what_was_done_since_the_last_checkpoint(engine: Engine) -
     failed = engine.step()
     lost = failed.figures["steps_lost"][TRAINING]
     kept = failed.figures["steps_completed"][TRAINING]
-    assert 0 <= lost < 5
+    # All five where it fails while it saves.
+    assert 0 <= lost <= 5
     assert kept + lost == done
-    for _ in range(10):
+    for _ in range(5):
         tick = engine.step()
         assert tick.figures["steps_lost"][TRAINING] == lost
         assert tick.figures["steps_completed"][TRAINING] == kept
