@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.format.addresses import last_segments
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
 
 if TYPE_CHECKING:
@@ -95,8 +96,7 @@ def breadcrumbs(
 def notice(event: Event | Notice, room: int) -> Parts:
     """Return an event or alert in at most `room` cells: its severity as a sign, where it happened and what it is."""
     glyph, style = theme.SEVERITY_GLYPH[event.severity], theme.SEVERITY_STYLE[event.severity]
-    # A chip's number says nothing without its instance.
-    where = "/".join(plain(event.path).split("/")[-2:])
+    where = last_segments(plain(event.path))
     text = f"{glyph} {where + ': ' if where else ''}{plain(event.text)}"
     if room < 12:
         return []

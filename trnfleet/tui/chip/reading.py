@@ -95,8 +95,8 @@ class ChipFacts:
 
     def value(self, name: str) -> float:
         """Return a metric's one value for the chip; a vector's lanes are joined."""
-        metric, lanes = BY_NAME[name], self.values[name]
-        return float(join_lanes(metric, lanes[np.newaxis])[0] if metric.is_vector else lanes[0])
+        lanes = self.values[name]
+        return float(lanes[0] if len(lanes) == 1 else join_lanes(BY_NAME[name], lanes[np.newaxis])[0])
 
 
 COUNTERS = tuple(metric.name for metric in CHIP_METRICS if metric.kind is Kind.COUNTER)

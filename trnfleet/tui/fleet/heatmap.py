@@ -31,6 +31,7 @@ from trnfleet.tui.fleet.heatmap_pixels import (
 )
 from trnfleet.tui.fleet.heatmap_style import CURSOR_STYLE, RAMP_TEXT, Ink, bracket
 from trnfleet.tui.fleet.heatmap_zoom import WHOLE_CELL_ZOOMS, ZOOMS, Zoom, fitting
+from trnfleet.tui.format.addresses import without_start
 from trnfleet.tui.metric_display import HEAT_MAP
 from trnfleet.tui.state.alerts import NONE
 from trnfleet.tui.theme import RAMP_STEPS
@@ -233,8 +234,7 @@ class HeatMap(LineView):
         name = path.rpartition("/")[2]
         if len(layout.clusters) > 1 and width >= 16:
             name = f"{path.partition('/')[0]}/{name}"
-        # The end of a name tells siblings apart.
-        return plain(name) if len(name) <= width else "…" + plain(name)[1 - width :]
+        return without_start(plain(name), width)
 
     def _write_values(
         self,

@@ -1,6 +1,6 @@
-"""Alerts in words: signs, ages, places, amounts, and who has what in hand; pure functions without a widget.
+"""Texts of alerts: signs, ages, addresses, amounts and status; pure functions without a widget.
 
-What they return is fit for the screen: texts of rules, people and the wire go through `plain` here.
+Everything returned is fit for the screen: texts of rules, operators and the wire go through `plain` here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trnfleet.domain.quantities import DurationStyle, count, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.format.addresses import shortened
+from trnfleet.tui.format.addresses import shortened, without_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _SHORT = {Severity.CRITICAL: "crit", Severity.WARNING: "warn", Severity.INFO: "info"}
 _PLACES = ("chip", "instance", "ultraserver", "cluster", "job", "reservation", "publisher")
-"""Labels that say where an alert is, the deepest first."""
+"""Labels that locate an alert, the deepest first."""
 _MOST_NAMES = 3
 
 
@@ -58,7 +58,7 @@ def time_text(instant_ns: int, now_ns: int) -> str:
 
 
 def where_text(alert: Alert, room: int = 200) -> str:
-    """Return what an alert is about, from a segment's beginning where there is little room."""
+    """Return an alert's address or target, from a segment's beginning where there is little room."""
     place = address_of(alert)
     if alert.rule.scope not in LEVEL_OF:
         # A job's first place says less than its name.
@@ -68,11 +68,11 @@ def where_text(alert: Alert, room: int = 200) -> str:
     if short == text or not short.startswith("chip"):
         return short or "fleet"
     # A chip's number alone says nothing: as much of its instance's name as there is room for stands before it.
-    return f"…{text[1 - max(room, 2) :]}"
+    return without_start(text, max(room, 2))
 
 
 def amount_text(alert: Alert) -> str:
-    """Return how much of the fleet it is, such as `64 chips`; empty for one of what the rule looks at."""
+    """Return an alert's extent, such as `64 chips`; empty for a single one of its rule's scope."""
     scope = alert.rule.scope
     if scope in LANES and alert.members > 1:
         return f"{count(alert.members)} {scope.value}s"
@@ -82,7 +82,7 @@ def amount_text(alert: Alert) -> str:
 
 
 def status_text(held: AlertWithStatus, alerts: Alerts, now_ns: int) -> str:
-    """Return who has an alert in hand and for how long, or why it is not told; what is odd about it where it is."""
+    """Return who acknowledged or silenced an alert and for how long, or why it does not notify, or that it flaps."""
     alert, silences = held.alert, alerts.silences
     if held.status is AlertStatus.ACKED:
         ack = silences.ack_of(alert, now_ns)
@@ -130,7 +130,7 @@ def counts_parts(
         counts: How many there are.
         short: Whether words are cut to four letters.
         tight: Whether signs stand for the words.
-        with_quiet: Whether what somebody has in hand is told, too.
+        with_quiet: Whether acknowledged, silenced and pending ones are counted, too.
     """
     looks = {
         Severity.CRITICAL: (counts.critical, theme.BAR_DOWN),
@@ -154,7 +154,7 @@ def counts_parts(
         if number
     ]
     if not parts:
-        parts.append((" all in hand " if counts.acked or counts.silenced else " nothing fires ", theme.HEAD))
+        parts.append((" all handled " if counts.acked or counts.silenced else " nothing fires ", theme.HEAD))
     if quiet and with_quiet:
         parts.append((f" {', '.join(quiet)} ", theme.HEAD))
     return parts
@@ -167,7 +167,7 @@ def alerts_line(held: list[AlertWithStatus], now_ns: int, room: int, *, most: in
         held: The alerts.
         now_ns: Monitor time.
         room: Cells.
-        most: The most that are named.
+        most: Limit of alerts that are named.
     """
     ordered = sorted(held, key=lambda each: each.severity)
     parts: Parts = []
@@ -198,24 +198,24 @@ def tally_text(held: list[AlertWithStatus]) -> str:
 
 
 def worst_of(held: list[AlertWithStatus]) -> Severity:
-    """Return the worst severity of some alerts, of which there is at least one."""
+    """Return the worst severity of at least one alert."""
     return min(each.severity for each in held)
 
 
 def where_label(labels: Mapping[str, str]) -> str:
-    """Return the label that says where an alert is, the deepest; empty for none."""
+    """Return the deepest label that locates an alert; empty for none."""
     return next((label for label in _PLACES if labels.get(label)), "")
 
 
 def matchers_of(labels: Mapping[str, str]) -> str:
-    """Return matchers for what is like an alert: its name, and its deepest place."""
+    """Return matchers for alerts like this one: its name and its deepest location."""
     where = where_label(labels)
     chosen = ["alertname", *([where] if where else [])]
     return " ".join(str(Matcher(label, "=", labels[label])) for label in chosen if label in labels)
 
 
 def preview_text(preview: Preview) -> str:
-    """Return what a silence would hide, in a line."""
+    """Return the alerts that a silence would hide, in a line."""
     critical = f" ({count(preview.critical)} critical)" if preview.critical else ""
     if not preview.firing and not preview.pending:
         return "would hide nothing at present"
@@ -229,17 +229,17 @@ def preview_text(preview: Preview) -> str:
 
 
 def silence_state(silence: Silence, now_ns: int) -> str:
-    """Return how a silence stands and until when."""
+    """Return the time until a silence ends or starts."""
     span = silence.span(now_ns)
     if span is Span.ACTIVE:
-        return f"{_left(silence.ends_ns, now_ns)}"
+        return _left(silence.ends_ns, now_ns)
     if span is Span.TO_COME:
         return f"in {_between(now_ns, silence.starts_ns)}"
     return "over"
 
 
 def silence_text(silence: Silence) -> str:
-    """Return what a silence is for."""
+    """Return a silence's matchers."""
     return " ".join(plain(str(matcher)) for matcher in silence.matchers)
 
 

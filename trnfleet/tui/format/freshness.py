@@ -1,4 +1,4 @@
-"""How fresh a node's values are, in words: never drawn as live when they are not."""
+"""Text and style of a node's freshness: values that are not live never look live."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class State(NamedTuple):
-    """The state of a node."""
+    """Freshness of a node as the screen shows it."""
 
     freshness: Freshness
     """Live where anything below it is."""
@@ -37,7 +37,7 @@ def describe(counts: tuple[int, ...], age_s: float) -> State:
 
     Args:
         counts: How many chips below it (or 1 for itself) are in each `Freshness`.
-        age_s: Seconds since the newest of its values came; only told where none is live.
+        age_s: Seconds since its newest value; shown where none is live.
     """
     freshness, total = overall(counts), sum(counts)
     glyph = theme.STATE_GLYPH[freshness]

@@ -1,4 +1,4 @@
-"""A reservation in words and signs: pure functions from what the monitor knows to texts of a line."""
+"""Texts of reservations: state, countdowns, money and table lines; pure functions without a widget."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ _WAITS = frozenset(
 )
 _DOUBTFUL = frozenset({BlockState.PAYMENT_PENDING.value, "delayed", "cancelling"})
 PICKED = "◆"
-"""Stands before the reservation that is picked out, and what holds an instance of it."""
+"""Marks the selected reservation, and every node with an instance of it."""
 LAST_CALL_S = 1_800.0
-"""Before the first termination: then a block can no longer be extended either."""
+"""Seconds before the first termination from which a block can no longer be extended."""
 
 
 def is_ended(reservation: Reservation) -> bool:
-    """Say whether nothing more will become of it."""
+    """Return whether its state is final."""
     return reservation.message.state.value in _ENDED
 
 
 def is_waiting(reservation: Reservation) -> bool:
-    """Say whether it is still to begin."""
+    """Return whether it has not started yet."""
     return reservation.message.state.value in _WAITS
 
 
 def is_impaired(reservation: Reservation) -> bool:
-    """Say whether the links between its instances are."""
+    """Return whether the interconnect between its instances is impaired."""
     return reservation.message.interconnect is InterconnectStatus.IMPAIRED
 
 
 def severity(reservation: Reservation) -> Severity | None:
-    """Return how much it needs a look; None where it does not, or where nobody tells any more."""
+    """Return how urgent its state is; None where all is well, or where its publisher is gone."""
     message = reservation.message
     if not reservation.is_current:
         return None
@@ -62,9 +62,9 @@ def severity(reservation: Reservation) -> Severity | None:
 
 
 def state_text(reservation: Reservation) -> str:
-    """Return its state as a sign and words; what needs a look is said instead of `active`.
+    """Return its state as a sign and words; a problem replaces `active`.
 
-    A question mark stands before what is only known from before its publisher went.
+    A question mark marks a state whose publisher is gone.
     """
     message, found = reservation.message, severity(reservation)
     state = plain(message.state.value, 20)
@@ -94,7 +94,7 @@ def countdown(seconds: float) -> str:
 
 
 def until_text(reservation: Reservation) -> str:
-    """Return what is next: its start or its end, and in how long."""
+    """Return the time until its start or its end."""
     if is_ended(reservation):
         return "over"
     if is_waiting(reservation):
@@ -105,7 +105,7 @@ def until_text(reservation: Reservation) -> str:
 
 
 def termination_text(reservation: Reservation) -> str:
-    """Return in how long its instances begin to be terminated; empty where they are not at all."""
+    """Return the time until its instances are terminated; empty where they are not."""
     seconds = reservation.to_termination_s
     if seconds is None or is_ended(reservation) or is_waiting(reservation):
         return ""
@@ -120,12 +120,12 @@ def money(amount: Decimal | None, currency: str = "") -> str:
 
 
 def fee_of(reservation: Reservation) -> Decimal | None:
-    """Return what was paid for it up front, or is due."""
+    """Return its upfront fee, paid or due."""
     return None if reservation.message.fee is None else Decimal(reservation.message.fee)
 
 
 def what_text(reservation: Reservation, width: int = 40) -> str:
-    """Return what it holds, such as `UltraServer` or `2 x trn2.48xlarge`; the family alone where there is little room."""
+    """Return its capacity, such as `UltraServer` or `2 x trn2.48xlarge`; the family alone where there is little room."""
     message = reservation.message
     if message.ultraserver_type is not None:
         return "UltraServer"
@@ -134,7 +134,7 @@ def what_text(reservation: Reservation, width: int = 40) -> str:
 
 
 def used_text(reservation: Reservation) -> str:
-    """Return instances in use of those reserved; a question mark where nobody knows."""
+    """Return instances in use of those reserved; a question mark where that is unknown."""
     if is_ended(reservation) or is_waiting(reservation):
         return f"-/{reservation.message.instances}"
     used = "?" if reservation.used is None else str(reservation.used)
@@ -142,7 +142,7 @@ def used_text(reservation: Reservation) -> str:
 
 
 def short_id(text: str, width: int) -> str:
-    """Return an id whose end is kept where there is too little room: it is what tells ids apart."""
+    """Return an id without its middle where there is too little room: its end tells ids apart."""
     shown = plain(text, 64)
     return shown if len(shown) <= width else shown[:3] + "…" + shown[len(shown) - width + 4 :]
 
@@ -207,10 +207,10 @@ def row(reservation: Reservation, plan: ReservationPlan, *, selected: bool, pick
     """Return one reservation's line.
 
     Args:
-        reservation: What is told of.
+        reservation: The reservation.
         plan: The columns.
         selected: Whether the cursor is on it.
-        picked: Whether it is picked out in every view.
+        picked: Whether it is highlighted in every view.
     """
     message = reservation.message
     ended = is_ended(reservation) or not reservation.is_current

@@ -280,7 +280,7 @@ def test_counts_in_the_header() -> None:
     assert text_of(words.counts_parts(counts, tight=True, with_quiet=False)) == " ✖ 2  ▲ 5 "
     calm = Counts(0, 0, 0, 0, 0, 0, 0)
     assert text_of(words.counts_parts(calm, tight=True)).strip() == "nothing fires"
-    assert text_of(words.counts_parts(calm._replace(acked=2))) == " all in hand  2 acked "
+    assert text_of(words.counts_parts(calm._replace(acked=2))) == " all handled  2 acked "
 
 
 def test_a_line_of_alerts() -> None:
