@@ -17,6 +17,8 @@ class Limits:
     """Instances in one descriptor."""
     columns: int = 128
     """Columns in one descriptor."""
+    lane_types: int = 64
+    """Instance types whose link lanes one descriptor names."""
     text_chars: int = 256
     """Characters of any string."""
     fleet_instances: int = 250_000

@@ -5,11 +5,23 @@ Fields that a reader does not know are ignored, so that a later minor version ca
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError, from_json, to_json
 
+from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
+from trnfleet.domain.hardware.topology import DIRECTIONS, MOST_LANES
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Metric, Scope
 from trnfleet.domain.severity import Severity  # noqa: TC001  pydantic reads the types
 from trnfleet.errors import WireError
@@ -24,6 +36,9 @@ from trnfleet.wire.values import (
     Speed,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 SCHEMA = 1
 _VALUE_CHARS = 60
 """So much of a refused value is said."""
@@ -32,6 +47,26 @@ Text = Annotated[str, StringConstraints(max_length=DEFAULT_LIMITS.text_chars)]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Path = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,4}$")]
 InstancePath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){2}$")]
+
+
+TypeName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]{1,64}$")]
+
+
+def _check_lanes(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) < len(names):
+        raise PydanticCustomError("lanes", "two link lanes of the same name")
+    return names
+
+
+LaneNames = Annotated[
+    tuple[Name, ...], Field(min_length=1, max_length=MOST_LANES), AfterValidator(_check_lanes)
+]
+
+
+def named_lanes(types: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return the `lanes` of a descriptor of instances of some types of the hardware catalogue."""
+    names = {name: INSTANCE_TYPES[name].lane_names for name in types}
+    return {name: lanes for name, lanes in names.items() if lanes != DIRECTIONS}
 
 
 class Message(BaseModel):
@@ -67,7 +102,7 @@ class InstanceSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     path: InstancePath
-    type: Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]{1,64}$")]
+    type: TypeName
     ec2_id: Text | None = None
     lnc: Annotated[int, Field(ge=1, le=8)] | None = None
     versions: dict[Name, Text] = Field(default_factory=dict, max_length=16)
@@ -101,6 +136,18 @@ class Descriptor(Message):
     """Whether values come from a simulator or from a real host; decides the provenance that is shown."""
     instances: Annotated[tuple[InstanceSpec, ...], Field(min_length=1, max_length=DEFAULT_LIMITS.instances)]
     columns: Annotated[tuple[ColumnSpec, ...], Field(max_length=DEFAULT_LIMITS.columns)]
+    lanes: Annotated[dict[TypeName, LaneNames], Field(max_length=DEFAULT_LIMITS.lane_types)] = Field(
+        default_factory=dict
+    )
+    """Names of a chip's link lanes by instance type, in the order of the per-link columns. A type that is not listed has
+    those of schema version 1: north, south, west, east, z_prev, z_next. Left out of the message where it is empty."""
+
+    @model_serializer(mode="wrap")
+    def _without_usual_lanes(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = serialise(self)
+        if not self.lanes:
+            del data["lanes"]
+        return data
 
     @model_validator(mode="after")
     def _check_tick(self) -> Self:

@@ -19,6 +19,7 @@ from trnfleet.wire.messages import (
     InstanceSpec,
     PublisherMessage,
     encode_message,
+    named_lanes,
 )
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
 from trnfleet.wire.telemetry import Head, dump, encode_chips, encode_instance
@@ -158,6 +159,7 @@ class HostTelemetry:
                 ),
             ),
             columns=STANDARD_COLUMNS,
+            lanes=named_lanes([reader.kind.name]),
         )
 
     def _samples(self, head: Head) -> Iterator[Envelope]:

@@ -36,6 +36,7 @@ def rebuild_layout(
         now_s: Monotonic seconds, from which on new instances are descriptor.
     """
     types: dict[str, str] = {}
+    lanes: dict[str, tuple[str, ...]] = {}
     # Where two describe the same instance, the one with the narrower path knows better.
     widest_first = sorted(
         descriptors,
@@ -43,9 +44,10 @@ def rebuild_layout(
     )
     for descriptor in widest_first:
         types.update(zip(descriptor.instances, descriptor.types, strict=True))
+        lanes.update(descriptor.lanes)
     # Rows get their publisher from the descriptors, and then from whoever writes them.
     store.publisher_of[:] = -1
-    layout = Layout.of(types.items())
+    layout = Layout.of(types.items(), lanes)
     store.replace_layout(layout)
     store.described_s[np.isinf(store.described_s)] = now_s
     for descriptor in widest_first:

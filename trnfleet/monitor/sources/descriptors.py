@@ -51,6 +51,8 @@ class CompactDescriptor(NamedTuple):
     types: tuple[str, ...]
     """Instance type of each."""
     columns: tuple[ColumnSpec, ...]
+    lanes: tuple[tuple[str, tuple[str, ...]], ...]
+    """Names of link lanes by instance type, where they are not those of schema version 1."""
     rest: bytes
     """The descriptor without its columns and without fields that are not known here."""
     clock: ClockKey
@@ -70,6 +72,11 @@ class CompactDescriptor(NamedTuple):
                 raise WireError(f"unknown instance type {instance.type!r}")
             if not _is_below(instance.path, descriptor.path):
                 raise WireError("describes an instance that is not below its path")
+        for name, lanes in descriptor.lanes.items():
+            if name in INSTANCE_TYPES and len(lanes) < len(INSTANCE_TYPES[name].lanes):
+                raise WireError(
+                    f"names {len(lanes)} link lanes of a {name}, which has {len(INSTANCE_TYPES[name].lanes)}"
+                )
         columns = descriptor.columns
         return CompactDescriptor(
             descriptor.path,
@@ -81,6 +88,7 @@ class CompactDescriptor(NamedTuple):
             tuple(sys.intern(instance.type) for instance in descriptor.instances),
             # Almost every publisher has the same columns: one copy serves all.
             STANDARD_COLUMNS if columns == STANDARD_COLUMNS else columns,
+            tuple(sorted(descriptor.lanes.items())),
             encode_message(descriptor.model_copy(update={"columns": ()})),
             _clock(
                 descriptor.publisher,
@@ -92,8 +100,10 @@ class CompactDescriptor(NamedTuple):
         )
 
     def same_hardware(self, other: CompactDescriptor | None) -> bool:
-        """Say whether another descriptor covers the same instances in the same order."""
-        return other is not None and self.instances == other.instances and self.types == other.types
+        """Return whether another descriptor covers the same instances with the same links in the same order."""
+        return other is not None and (
+            (self.instances, self.types, self.lanes) == (other.instances, other.types, other.lanes)
+        )
 
 
 class Descriptors:

@@ -24,6 +24,7 @@ from trnfleet.wire.messages import (
     JobMessage,
     PublisherMessage,
     encode_message,
+    named_lanes,
 )
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
 from trnfleet.wire.telemetry import Head
@@ -166,6 +167,7 @@ def descriptor(
             for number in members
         ),
         columns=STANDARD_COLUMNS,
+        lanes=named_lanes({layout.type_of(number).name for number in members}),
     )
     return _state(build_topic(engine.fleet.name, TopicClass.NODE, unit.path, root), message)
 
