@@ -27,7 +27,7 @@ from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.tui.app import FleetApp
 from trnfleet.tui.fleet.heatmap_grid import Grid
-from trnfleet.tui.fleet.heatmap_zoom import ZOOMS
+from trnfleet.tui.fleet.heatmap_zoom import zooms_of
 from trnfleet.tui.fleet.view import FleetView
 
 FRAMES = 12
@@ -70,7 +70,7 @@ async def measure(monitor: Monitor, size: tuple[int, int]) -> None:
         heat = view.map
         while heat.level > 0:
             await pilot.press("plus")
-        for level, zoom in enumerate(ZOOMS):
+        for level, zoom in enumerate(zooms_of(4)):
             made, painted = [], []
             shown = heat.scrollable_content_region.size
             for _ in range(FRAMES):
@@ -92,7 +92,7 @@ async def measure(monitor: Monitor, size: tuple[int, int]) -> None:
                 f"make {1e3 * statistics.median(made):6.2f} ms   "
                 f"with paint {1e3 * statistics.median(painted):6.2f} ms"
             )
-            if level < len(ZOOMS) - 1:
+            if level < len(zooms_of(4)) - 1:
                 await pilot.press("minus")
 
 

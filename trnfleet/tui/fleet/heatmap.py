@@ -18,7 +18,7 @@ from trnfleet.domain.severity import BY_RANK
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap_cursor import Cursor
-from trnfleet.tui.fleet.heatmap_grid import MARGIN, TILE, Rect
+from trnfleet.tui.fleet.heatmap_grid import MARGIN, Rect
 from trnfleet.tui.fleet.heatmap_pixels import (
     CODES,
     CURSOR_CODE,
@@ -30,7 +30,7 @@ from trnfleet.tui.fleet.heatmap_pixels import (
     is_count,
 )
 from trnfleet.tui.fleet.heatmap_style import CURSOR_STYLE, RAMP_TEXT, Ink, bracket
-from trnfleet.tui.fleet.heatmap_zoom import WHOLE_CELL_ZOOMS, ZOOMS, Zoom, fitting
+from trnfleet.tui.fleet.heatmap_zoom import Zoom, fitting, zooms_of
 from trnfleet.tui.format.addresses import without_start
 from trnfleet.tui.metric_display import HEAT_MAP
 from trnfleet.tui.state.alerts import NONE
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from trnfleet.tui.fleet.heatmap_grid import Grid
     from trnfleet.tui.fleet.heatmap_style import Span
     from trnfleet.tui.state.context import UiContext
+
+VALUE_CELLS = 4
+"""Cells of a chip from which on its value is written into it."""
 
 
 class HeatMap(LineView):
@@ -90,12 +93,13 @@ class HeatMap(LineView):
     @property
     def zooms(self) -> tuple[Zoom, ...]:
         """The zoom levels that this terminal can show."""
-        return WHOLE_CELL_ZOOMS if self.ink.digits else ZOOMS
+        return zooms_of(self.grid.tile, whole_cells=self.ink.digits)
 
     @property
     def zoom(self) -> Zoom:
         """The present zoom level."""
-        return self.zooms[self._level]
+        zooms = self.zooms
+        return zooms[min(self._level, len(zooms) - 1)]
 
     @property
     def level(self) -> int:
@@ -147,7 +151,7 @@ class HeatMap(LineView):
         across, down = zoom.pixels(grid, left, top, width, height)
         codes, image = self._codes(across, down)
         spans = self._labels(left, top, width, height)
-        if zoom.width >= TILE:
+        if zoom.width >= VALUE_CELLS:
             self._write_values(spans, codes, image, across, down)
             if self.ink.digits:
                 # The value says it all; its step's digits around it would be read as numbers.
@@ -282,7 +286,7 @@ class HeatMap(LineView):
         """Whiten the half of a cell that is not selected, or the whole block of a chip that shows its value."""
         rect = self._rect()
         column, first, last = rect.left - left, rect.top - 2 * top, rect.bottom - 2 * top
-        if self.zoom.width >= TILE:
+        if self.zoom.width >= VALUE_CELLS:
             codes[max(0, first) : max(0, last), max(0, column) : max(0, rect.right - left)] = CURSOR_CODE
         elif last - first == 1 and 0 <= column < codes.shape[1]:
             other = first ^ 1
@@ -437,7 +441,7 @@ def _reach(pixels: NDArray[np.int64]) -> NDArray[np.int64]:
 def _begins(across: NDArray[np.int64], at: int) -> bool:
     """Say whether a pixel begins at a cell of the window."""
     return bool(across[at] >= 0) and (
-        (at == 0 and bool((across[:TILE] == across[0]).all()))
+        (at == 0 and bool((across[:VALUE_CELLS] == across[0]).all()))
         or (at > 0 and bool(across[at - 1] != across[at]))
     )
 

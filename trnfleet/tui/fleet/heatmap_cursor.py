@@ -12,7 +12,7 @@ import numpy as np
 
 from trnfleet.domain.address import Level, level_of, parent
 from trnfleet.domain.layout import FLEET_NODE, Node
-from trnfleet.tui.fleet.heatmap_grid import GROUP, TILE, Grid
+from trnfleet.tui.fleet.heatmap_grid import Grid
 
 if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
@@ -89,7 +89,8 @@ class Cursor:
         side = zoom.unit_chips
         if side == 1:
             return int(self.grid.chips_at(np.array([x]), np.array([y]))[0, 0])
-        tiles = self.grid.tile_at[y // TILE : (y + side) // TILE, x // TILE : (x + side) // TILE]
+        tile = self.grid.tile
+        tiles = self.grid.tile_at[y // tile : (y + side) // tile, x // tile : (x + side) // tile]
         tiles = tiles[tiles >= 0]
         return int(self.grid.tile_chip[int(tiles.min())]) if len(tiles) else -1
 
@@ -97,7 +98,7 @@ class Cursor:
         """Return the first chip of the next unit in a direction, over holes; -1 where there is none."""
         side = zoom.unit_chips
         x, y = self.unit(zoom)
-        wide, high = self.grid.columns * GROUP, self.grid.rows * GROUP
+        wide, high = self.grid.columns * self.grid.group, self.grid.rows * self.grid.group
         while 0 <= (x := x + right * side) < wide and 0 <= (y := y + down * side) < high:
             chip = self.first_chip(zoom, (x, y))
             if chip < 0 and down:

@@ -1,7 +1,8 @@
 """Where everything lies on the heat map: places of chips, zoom levels, and the way from a cell back to a place.
 
-The map is a lattice of chips. An instance is a tile of 4 x 4, a group of up to four tiles (an UltraServer, or
-standalone instances by the four) is 8 x 8, and groups stand in a grid whose shape depends on the fleet alone. A zoom
+The map is a lattice of chips. An instance is a square tile, in which its chips lie as its topology is drawn; the side is the
+longest of the fleet's topologies, such as 4. A group is 2 x 2 tiles (an UltraServer, or standalone instances by the four; a
+larger UltraServer takes several), and groups stand in a grid whose shape depends on the fleet alone. A zoom
 level says how many chips a pixel is wide and how many cells a pixel takes; no zoom level moves anything. Heights are
 counted in half rows, because a terminal's cell can show two pixels. This module knows numbers only: no values, no
 colours, no Textual.
@@ -21,11 +22,8 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.layout import Layout
 
-TILE = 4
-"""Chips along a side of an instance's tile."""
-GROUP = 8
-"""Chips along a side of a group of four tiles."""
-TILE_CHIPS = TILE * TILE
+SHARED_TILE = 4
+"""Chips along a side of a tile where all instances have one chip, and share tiles."""
 WIDER = 1.6
 """Groups beside each other for one below each other, about: terminals are wider than they are high."""
 MARGIN = 1
@@ -45,6 +43,8 @@ class Rect(NamedTuple):
 class Grid:
     """Which chip lies where; build it with `Grid.of`."""
 
+    tile: int
+    """Chips along a side of a tile."""
     columns: int
     """Groups beside each other."""
     rows: int
@@ -58,21 +58,24 @@ class Grid:
     """For each tile, its place in the group: 0 and 1 above, 2 and 3 below."""
     tile_chip: NDArray[np.int64]
     """First chip of each tile, and the number of chips at the end: a tile's chips follow each other."""
+    tile_columns: NDArray[np.int64]
+    """For each tile, the chips in a row of it, and the widest at the end."""
     piece_tile: NDArray[np.int64]
     """For each pair of a tile and an instance (that has chips) in it, the tile."""
     piece_instance: NDArray[np.int64]
 
     @staticmethod
     def of(layout: Layout) -> Grid:
-        """Lay a fleet out: one-chip instances share a tile, those with more than 16 chips take several."""
+        """Lay a fleet out: one-chip instances share a tile."""
         instances = len(layout.instances)
         chips = np.diff(layout.chip_start)
         owner = np.repeat(np.arange(len(layout.ultraservers)), np.diff(layout.ultraserver_start))
-        begun = _tiles_begun(chips, owner)
+        shapes = [kind.topology.shape for kind in layout.types if kind.chips > 1]
+        tile = max((max(shape) for shape in shapes), default=SHARED_TILE)
+        begun = _tiles_begun(chips, owner, tile * tile)
         tile_owner = np.repeat(np.arange(instances), begun)
-        first_tile = np.cumsum(begun) - begun
-        part = np.arange(len(tile_owner)) - first_tile[tile_owner] if instances else np.zeros(0, np.int64)
-        tile_chip = np.append(layout.chip_start[tile_owner] + part * TILE_CHIPS, layout.chips)
+        tile_chip = np.append(layout.chip_start[tile_owner], layout.chips)
+        of_type = [kind.topology.shape[1] if kind.chips > 1 else tile for kind in layout.types]
         tile_us = owner[tile_owner]
         tiles_of_us = np.bincount(tile_us, minlength=len(layout.ultraservers)).astype(np.int64)
         groups_of_us = -(-tiles_of_us // 4)
@@ -83,6 +86,7 @@ class Grid:
         columns, cells = _arrange(cluster)
         pieces = _instances_in_tiles(layout, tile_owner, tile_chip)
         return Grid(
+            tile=tile,
             columns=columns,
             rows=int(cells[-1]) // columns + 1 if len(cells) else 0,
             group_ultraserver=group_us,
@@ -90,9 +94,15 @@ class Grid:
             tile_group=first_group[tile_us] + rank // 4,
             tile_corner=rank % 4,
             tile_chip=tile_chip,
+            tile_columns=np.append(np.array(of_type, np.int64)[layout.instance_type[tile_owner]], tile),
             piece_tile=np.repeat(np.arange(len(tile_owner)), pieces),
             piece_instance=np.repeat(tile_owner, pieces) + _count_up(pieces),
         )
+
+    @property
+    def group(self) -> int:
+        """Chips along a side of a group of 2 x 2 tiles."""
+        return 2 * self.tile
 
     @property
     def groups(self) -> int:
@@ -107,18 +117,20 @@ class Grid:
     @cached_property
     def tile_x(self) -> NDArray[np.int64]:
         """Chip lattice column of each tile's left edge."""
-        return self.group_cell[self.tile_group] % self.columns * GROUP + self.tile_corner % 2 * TILE
+        return self.group_cell[self.tile_group] % self.columns * self.group + self.tile_corner % 2 * self.tile
 
     @cached_property
     def tile_y(self) -> NDArray[np.int64]:
         """Chip lattice row of each tile's upper edge."""
-        return self.group_cell[self.tile_group] // self.columns * GROUP + self.tile_corner // 2 * TILE
+        return (
+            self.group_cell[self.tile_group] // self.columns * self.group + self.tile_corner // 2 * self.tile
+        )
 
     @cached_property
     def tile_at(self) -> NDArray[np.int32]:
         """Tile at each place of tiles, 2 x rows by 2 x columns; -1 for none."""
         at = np.full((2 * self.rows, 2 * self.columns), -1, np.int32)
-        at[self.tile_y // TILE, self.tile_x // TILE] = np.arange(self.tiles)
+        at[self.tile_y // self.tile, self.tile_x // self.tile] = np.arange(self.tiles)
         return at
 
     @cached_property
@@ -130,30 +142,34 @@ class Grid:
 
     def chips_at(self, x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the chips at lattice columns `x` by rows `y` (rows first); -1 where no chip lies."""
-        tiles = self.tile_at[np.ix_(y // TILE, x // TILE)]
-        chips = self.tile_chip[tiles] + (y % TILE * TILE)[:, None] + (x % TILE)[None, :]
-        return np.where((tiles >= 0) & (chips < self.tile_chip[tiles + 1]), chips, -1)
+        tile = self.tile
+        tiles = self.tile_at[np.ix_(y // tile, x // tile)]
+        columns, inside = self.tile_columns[tiles], (x % tile)[None, :]
+        chips = self.tile_chip[tiles] + (y % tile)[:, None] * columns + inside
+        there = (tiles >= 0) & (inside < columns) & (chips < self.tile_chip[tiles + 1])
+        return np.where(there, chips, -1)
 
     def place_of(self, chip: int) -> tuple[int, int]:
         """Return lattice column and row of a chip: the inverse of `chips_at`."""
         tile = int(np.searchsorted(self.tile_chip, chip, side="right")) - 1
         inside = chip - int(self.tile_chip[tile])
-        return int(self.tile_x[tile]) + inside % TILE, int(self.tile_y[tile]) + inside // TILE
+        row, column = divmod(inside, int(self.tile_columns[tile]))
+        return int(self.tile_x[tile]) + column, int(self.tile_y[tile]) + row
 
     def first_chip(self, group: int) -> int:
         """Return the first chip of a group."""
         return int(self.tile_chip[int(np.searchsorted(self.tile_group, group))])
 
 
-def _tiles_begun(chips: NDArray[np.int64], owner: NDArray[np.int64]) -> NDArray[np.int64]:
+def _tiles_begun(chips: NDArray[np.int64], owner: NDArray[np.int64], tile_chips: int) -> NDArray[np.int64]:
     """Return how many tiles begin with each instance; those with one chip share tiles with their neighbours."""
-    begun = -(-chips // TILE_CHIPS)
+    begun = np.minimum(chips, 1)
     single = chips == 1
     if single.any():
         number = np.arange(len(chips))
         fresh = single & np.r_[True, ~single[:-1] | (owner[1:] != owner[:-1])]
         run_start = np.maximum.accumulate(np.where(fresh, number, 0))
-        begun[single & ((number - run_start) % TILE_CHIPS != 0)] = 0
+        begun[single & ((number - run_start) % tile_chips != 0)] = 0
     return begun
 
 

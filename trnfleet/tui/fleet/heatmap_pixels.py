@@ -15,7 +15,6 @@ import numpy as np
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import BY_NAME, Aggregate
 from trnfleet.monitor.store.store import Freshness
-from trnfleet.tui.fleet.heatmap_grid import GROUP, TILE
 from trnfleet.tui.theme import RAMP_STEPS
 
 if TYPE_CHECKING:
@@ -92,13 +91,15 @@ class HeatValues:
         self, grid: Grid, field: Field, side: int, x: NDArray[np.int64], y: NDArray[np.int64]
     ) -> Image:
         """Return the pixels, each `side` chips wide, at pixel columns `x` by rows `y`."""
-        if side >= TILE:
+        if side >= grid.tile:
             whole = self._whole(grid, field, side)
             return Image(whole.values[np.ix_(y, x)], whole.trust[np.ix_(y, x)])
         if side == 1:
             return self._chips(grid, field, x, y)
         parts = [
-            self._chips(grid, field, 2 * x + right, 2 * y + below) for below in (0, 1) for right in (0, 1)
+            self._chips(grid, field, side * x + right, side * y + below)
+            for below in range(side)
+            for right in range(side)
         ]
         return _joined(parts, _joining(field))
 
@@ -109,15 +110,15 @@ class HeatValues:
         layout = self._monitor.store.layout
         if len(mask) != len(layout.instances) or not grid.groups:
             return np.ones((len(y), len(x)), np.bool_)
-        if side < TILE:
+        if side < grid.tile:
             found = np.zeros((len(y), len(x)), np.bool_)
             for below in range(side):
                 for right in range(side):
                     chips = grid.chips_at(side * x + right, side * y + below)
                     found |= (chips >= 0) & mask[layout.instance_of_chip[np.maximum(chips, 0)]]
             return found
-        columns = -(-grid.columns * GROUP // side)
-        rows = -(-grid.rows * GROUP // side)
+        columns = -(-grid.columns * grid.group // side)
+        rows = -(-grid.rows * grid.group // side)
         place = (grid.tile_y // side * columns + grid.tile_x // side)[grid.piece_tile]
         marked = np.bincount(place, mask[grid.piece_instance], rows * columns) > 0
         return marked.reshape(rows, columns)[np.ix_(y, x)]
@@ -127,7 +128,7 @@ class HeatValues:
         store = self._monitor.store
         if not is_count(field):
             return field.scale(store.layout)
-        if side >= TILE:
+        if side >= grid.tile:
             values = self._whole(grid, field, side).values
             highest = float(np.max(values, initial=0.0, where=~np.isnan(values)))
         else:
@@ -159,7 +160,7 @@ class HeatValues:
     def _reduced(self, grid: Grid, field: Field, side: int) -> Image:
         """Make all pixels of a map from instances; they cover whole tiles."""
         store, rollups = self._monitor.store, self._monitor.rollups
-        shape = -(-grid.rows * GROUP // side), -(-grid.columns * GROUP // side)
+        shape = -(-grid.rows * grid.group // side), -(-grid.columns * grid.group // side)
         size = shape[0] * shape[1]
         tile, instance = grid.piece_tile, grid.piece_instance
         place = (grid.tile_y // side * shape[1] + grid.tile_x // side)[tile]

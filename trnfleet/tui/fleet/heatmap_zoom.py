@@ -6,6 +6,7 @@ and no colours; `heatgrid` knows which chip lies where on the lattice.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.tui.fleet.heatmap_grid import GROUP, MARGIN, TILE, Grid, Rect
+from trnfleet.tui.fleet.heatmap_grid import MARGIN, SHARED_TILE, Grid, Rect
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,11 +40,18 @@ class Zoom:
     """Cells, and rows, between the tiles of a group."""
     label: bool = False
     """Whether a row above each group names it."""
+    tile: int = SHARED_TILE
+    """Chips along a side of an instance's tile."""
+
+    @property
+    def group(self) -> int:
+        """Chips along a side of a group of 2 x 2 tiles."""
+        return 2 * self.tile
 
     @property
     def block(self) -> int:
         """Chips along a side of what repeats: a group, or a pixel where that is larger."""
-        return max(GROUP, self.chips)
+        return max(self.group, self.chips)
 
     @property
     def unit_chips(self) -> int:
@@ -51,7 +59,7 @@ class Zoom:
         if self.unit is Level.CHIP:
             return 1
         if self.unit is Level.INSTANCE:
-            return TILE
+            return self.tile
         return self.block
 
     @cached_property
@@ -69,7 +77,7 @@ class Zoom:
 
     def blocks(self, grid: Grid) -> tuple[int, int]:
         """Return how many blocks stand beside and below each other."""
-        step = self.block // GROUP
+        step = self.block // self.group
         return -(-grid.columns // step), -(-grid.rows // step)
 
     def extent(self, grid: Grid) -> tuple[int, int]:
@@ -101,7 +109,7 @@ class Zoom:
     def unit_at(self, grid: Grid, x: int, y: int) -> tuple[int, int]:
         """Return lattice column and row of the upper left chip of the unit that a chip's place belongs to."""
         side = self.unit_chips
-        limit_x, limit_y = grid.columns * GROUP - 1, grid.rows * GROUP - 1
+        limit_x, limit_y = grid.columns * self.group - 1, grid.rows * self.group - 1
         return min(max(x, 0), limit_x) // side * side, min(max(y, 0), limit_y) // side * side
 
     def rect(self, x: int, y: int) -> Rect:
@@ -120,20 +128,33 @@ class Zoom:
         return pixel_x * self.chips, pixel_y * self.chips
 
 
-ZOOMS = (
-    Zoom("1 chip", 1, 4, 4, Level.CHIP, gap=2, tile_gap=1, label=True),
-    Zoom("1 chip", 1, 2, 2, Level.CHIP, gap=2, tile_gap=1, label=True),
-    Zoom("1 chip", 1, 1, 1, Level.INSTANCE, gap=1, label=True),
-    Zoom("2x2 chips", 2, 1, 1, Level.INSTANCE),
-    Zoom("an instance", 4, 1, 1, Level.ULTRASERVER),
-    Zoom("an UltraServer", 8, 1, 1, Level.ULTRASERVER),
-    Zoom("2x2 UltraServers", 16, 1, 1, None),
-    Zoom("4x4 UltraServers", 32, 1, 1, None),
-)
-"""From near to far, two pixels to a cell from the third on."""
+@functools.lru_cache(maxsize=16)
+def zooms_of(tile: int, *, whole_cells: bool = False) -> tuple[Zoom, ...]:
+    """Return the zoom levels for instances of `tile` x `tile` chips, from near to far.
 
-WHOLE_CELL_ZOOMS = tuple(replace(zoom, height=2) if zoom.height == 1 else zoom for zoom in ZOOMS)
-"""The same for terminals without enough colours, where a cell shows one pixel, by a digit."""
+    From the third on, a cell shows two pixels, one above the other.
+
+    Args:
+        tile: Chips along a side of an instance's tile.
+        whole_cells: For terminals without enough colours, where a cell shows one pixel, by a digit.
+    """
+    half = tile // 2
+    levels = [
+        Zoom("1 chip", 1, 4, 4, Level.CHIP, gap=2, tile_gap=1, label=True, tile=tile),
+        Zoom("1 chip", 1, 2, 2, Level.CHIP, gap=2, tile_gap=1, label=True, tile=tile),
+        Zoom("1 chip", 1, 1, 1, Level.INSTANCE, gap=1, label=True, tile=tile),
+    ]
+    if tile == 2 * half and half > 1:
+        levels.append(Zoom(f"{half}x{half} chips", half, 1, 1, Level.INSTANCE, tile=tile))
+    levels += [
+        Zoom("an instance", tile, 1, 1, Level.ULTRASERVER, tile=tile),
+        Zoom("an UltraServer", 2 * tile, 1, 1, Level.ULTRASERVER, tile=tile),
+        Zoom("2x2 UltraServers", 4 * tile, 1, 1, None, tile=tile),
+        Zoom("4x4 UltraServers", 8 * tile, 1, 1, None, tile=tile),
+    ]
+    if not whole_cells:
+        return tuple(levels)
+    return tuple(replace(zoom, height=2) if zoom.height == 1 else zoom for zoom in levels)
 
 
 def fitting(zooms: tuple[Zoom, ...], grid: Grid, width: int, height: int) -> int:

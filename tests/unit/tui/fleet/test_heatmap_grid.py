@@ -5,7 +5,7 @@ import pytest
 from support.monitor.feed import standalone, ultraservers
 
 from trnfleet.domain.layout import Layout
-from trnfleet.tui.fleet.heatmap_grid import GROUP, TILE, Grid
+from trnfleet.tui.fleet.heatmap_grid import Grid
 
 FLEETS = {
     "ultraservers": ultraservers(5),
@@ -28,7 +28,7 @@ def layout(request: pytest.FixtureRequest) -> Layout:
 def test_every_chip_has_one_place(layout: Layout) -> None:
     """The lattice holds every chip once."""
     grid = Grid.of(layout)
-    chips = grid.chips_at(np.arange(grid.columns * GROUP), np.arange(grid.rows * GROUP))
+    chips = grid.chips_at(np.arange(grid.columns * grid.group), np.arange(grid.rows * grid.group))
     assert sorted(chips[chips >= 0].tolist()) == list(range(layout.chips))
 
 
@@ -48,10 +48,10 @@ def test_an_instance_is_a_tile_and_an_ultraserver_two_by_two() -> None:
         (3, 0),
         (0, 1),
         (3, 3),
-        (TILE, 0),
-        (0, TILE),
-        (TILE, TILE),
-        (GROUP, 0),
+        (grid.tile, 0),
+        (0, grid.tile),
+        (grid.tile, grid.tile),
+        (grid.group, 0),
     ]
 
 

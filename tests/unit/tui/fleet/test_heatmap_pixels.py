@@ -8,7 +8,7 @@ from support.monitor.feed import Feed, standalone, ultraservers
 
 from trnfleet.domain.address import Level
 from trnfleet.monitor.store import fields
-from trnfleet.tui.fleet.heatmap_grid import GROUP, Grid
+from trnfleet.tui.fleet.heatmap_grid import Grid
 from trnfleet.tui.fleet.heatmap_pixels import (
     GAP_CODE,
     MISSING_CODE,
@@ -42,7 +42,7 @@ def feed() -> Feed:
 
 def whole(feed: Feed, field: Field, side: int) -> Image:
     grid = Grid.of(feed.layout)
-    wide, high = (-(-groups * GROUP // side) for groups in (grid.columns, grid.rows))
+    wide, high = (-(-groups * grid.group // side) for groups in (grid.columns, grid.rows))
     return HeatValues(feed.monitor).window(grid, field, side, np.arange(wide), np.arange(high))
 
 
@@ -152,7 +152,7 @@ def test_a_pixel_is_inside_where_any_of_its_chips_is(feed: Feed, side: int) -> N
     layout, grid = feed.layout, Grid.of(feed.layout)
     mask = np.zeros(len(layout.instances), np.bool_)
     mask[[0, 1, len(layout.instances) - 2]] = True
-    wide, high = (-(-groups * GROUP // side) for groups in (grid.columns, grid.rows))
+    wide, high = (-(-groups * grid.group // side) for groups in (grid.columns, grid.rows))
     expected = np.zeros((high, wide), np.bool_)
     for chip in range(layout.chips):
         x, y = grid.place_of(chip)

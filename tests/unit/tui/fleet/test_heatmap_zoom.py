@@ -5,14 +5,15 @@ import pytest
 from support.monitor.feed import standalone, ultraservers
 
 from trnfleet.domain.layout import Layout
-from trnfleet.tui.fleet.heatmap_grid import GROUP, Grid
-from trnfleet.tui.fleet.heatmap_zoom import WHOLE_CELL_ZOOMS, ZOOMS, Zoom, fitting
+from trnfleet.tui.fleet.heatmap_grid import Grid
+from trnfleet.tui.fleet.heatmap_zoom import Zoom, fitting, zooms_of
 
 GRIDS = {
     "small": Grid.of(Layout.of(ultraservers(2) + standalone(4))),
     "large": Grid.of(Layout.of(ultraservers(37))),
 }
-EVERY = [(zoom, name) for zoom in (*ZOOMS, *WHOLE_CELL_ZOOMS) for name in GRIDS]
+ZOOMS = zooms_of(4)
+EVERY = [(zoom, name) for zoom in (*ZOOMS, *zooms_of(4, whole_cells=True)) for name in GRIDS]
 
 
 @pytest.mark.parametrize(("zoom", "name"), EVERY)
@@ -22,7 +23,7 @@ def test_every_pixel_is_drawn_once_and_whole(zoom: Zoom, name: str) -> None:
     across, down = zoom.pixels(grid, 0, 0, *zoom.extent(grid))
     for pixels, groups, size in ((across, grid.columns, zoom.width), (down, grid.rows, zoom.height)):
         shown = pixels[pixels >= 0]
-        amount = -(-groups * GROUP // zoom.block) * (zoom.block // zoom.chips)
+        amount = -(-groups * grid.group // zoom.block) * (zoom.block // zoom.chips)
         assert np.bincount(shown, minlength=amount).tolist() == [size] * amount
         assert (np.diff(shown) >= 0).all()
 
@@ -32,8 +33,8 @@ def test_a_hit_is_the_inverse_of_a_rectangle(zoom: Zoom, name: str) -> None:
     """Whatever cell of a unit is pointed at, the unit is found; outside there is another one or none."""
     grid = GRIDS[name]
     side = zoom.unit_chips
-    for y in range(0, grid.rows * GROUP, side):
-        for x in range(0, grid.columns * GROUP, side):
+    for y in range(0, grid.rows * grid.group, side):
+        for x in range(0, grid.columns * grid.group, side):
             rect = zoom.rect(x, y)
             for column, half in ((rect.left, rect.top), (rect.right - 1, rect.bottom - 1)):
                 found = zoom.hit(grid, column, half // 2, lower=bool(half % 2))
@@ -47,7 +48,9 @@ def test_a_hit_is_the_inverse_of_a_rectangle(zoom: Zoom, name: str) -> None:
 def test_zooming_moves_nothing(name: str) -> None:
     """At every level, what is left of or above something else stays so."""
     grid = GRIDS[name]
-    places = [(x, y) for y in range(0, grid.rows * GROUP, 32) for x in range(0, grid.columns * GROUP, 32)]
+    places = [
+        (x, y) for y in range(0, grid.rows * grid.group, 32) for x in range(0, grid.columns * grid.group, 32)
+    ]
     for zoom in ZOOMS:
         rects = [zoom.rect(*zoom.unit_at(grid, x, y)) for x, y in places]
         for (x, y), rect in zip(places, rects, strict=True):
