@@ -1,6 +1,6 @@
 """Time as an argument: the only module that reads the machine's clocks.
 
-The core takes `now`; what surrounds it takes a `Clock`, so that tests turn time by hand.
+The core takes `now`; what surrounds it takes a `Clock`, so that tests advance time themselves.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ManualClock:
     async def sleep(self, seconds: float) -> None:
         """Wait until the clock has been advanced by `seconds`."""
         if seconds <= 0:
-            await asyncio.sleep(0)  # noqa: TID251  gives way to other tasks, waits for no time
+            await asyncio.sleep(0)  # noqa: TID251  yields to other tasks without waiting
             return
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(self._sleepers, (self._monotonic_s + seconds, next(self._tie), woken))
@@ -108,7 +108,7 @@ class ManualClock:
 async def _settle() -> None:
     """Let tasks that are ready run; far more turns than anything of ours takes at one instant."""
     for _ in range(100):
-        await asyncio.sleep(0)  # noqa: TID251  gives way to other tasks, waits for no time
+        await asyncio.sleep(0)  # noqa: TID251  yields to other tasks without waiting
 
 
 def format_rfc3339(ns: int) -> str:

@@ -1,4 +1,4 @@
-"""Files that the user writes: found by name or path, read as TOML, held against a model, refused in one line.
+"""User-written TOML files: found by name or path, validated against a model; errors are one line.
 
 What ships (`config/` in the source tree, `trnfleet/_config` in the wheel) resolves by name from any folder.
 """
@@ -79,7 +79,7 @@ def load_model(path: Path, model: type[ModelT]) -> ModelT:
 
 
 def validate(data: Mapping[str, Any], model: type[ModelT], where: str) -> ModelT:
-    """Hold parsed data against a model; `where` (a file's name) opens the message of a refusal.
+    """Validate parsed data against a model; `where` (a file's name) opens the message of a refusal.
 
     Raises:
         ConfigError: the data is invalid.

@@ -24,7 +24,7 @@ _LEVELS: dict[str, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 class _Settings:
-    """What `configure` said; by default warnings, for people, to stderr."""
+    """Settings made by `configure`; by default warnings, for people, to stderr."""
 
     log_format: LogFormat = "console"
     threshold: int = _LEVELS["warning"]
@@ -64,15 +64,15 @@ class Logger:
         self._name = name
 
     def debug(self, event: str, **values: Any) -> None:
-        """Write an event that helps whoever looks for a mistake."""
+        """Write an event for debugging."""
         self._write("debug", event, values)
 
     def info(self, event: str, **values: Any) -> None:
-        """Write an event of the ordinary course."""
+        """Write an event of normal operation."""
         self._write("info", event, values)
 
     def warning(self, event: str, **values: Any) -> None:
-        """Write an event that somebody should look at."""
+        """Write an event that needs attention."""
         self._write("warning", event, values)
 
     def error(self, event: str, **values: Any) -> None:

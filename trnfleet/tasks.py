@@ -43,10 +43,10 @@ def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
     return _first(failure) if isinstance(failure, BaseExceptionGroup) else failure
 
 
-async def heeding_cancellation(work: Awaitable[Result]) -> Result:
+async def preserve_cancellation(work: Awaitable[Result]) -> Result:
     """Await `work` of a library that waits with `asyncio.wait_for`, and lose no cancellation over it.
 
-    Up to Python 3.11 `wait_for` forgets a cancellation that comes along with a result: whoever cancelled, once, waits for
+    Up to Python 3.11 `wait_for` forgets a cancellation that comes along with a result: a caller that cancels once waits for
     ever then.
 
     Raises:

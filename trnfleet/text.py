@@ -1,4 +1,4 @@
-"""Strings that came from the wire, made harmless for the screen: the one door they go through.
+"""Sanitisation of untrusted strings for terminal output.
 
 Control characters, bidirectional overrides, combining marks and characters that show nothing are shown as visible escapes; markup is never
 interpreted, because the result only ever goes into segments, never into a widget's markup.

@@ -1,6 +1,6 @@
 """What alert rules cost: `python tests/bench/bench_alerts.py [--fleet rainier-1m] [--ticks 30] [--rules 25] [--profile]`.
 
-The shipped pack (the first so many of its rules) is held against a simulated fleet, tick by tick and in memory, and beside it
+The shipped pack (its first rules, as many as asked for) is evaluated over a simulated fleet, tick by tick and in memory, and beside it
 a pass of roll-ups over the same store, as the measure of the machine. The longest slice is what a key may have to wait for.
 Figures are printed, never asserted.
 """

@@ -62,7 +62,7 @@ def drift(made: dict[str, Any], chance: np.random.Generator) -> None:
 
 
 def payloads(kind: str, count: int) -> Iterator[tuple[str, bytes]]:
-    """Yield (path, payload) of so many messages, tick by tick."""
+    """Yield (path, payload) of `count` messages, tick by tick."""
     chance = np.random.default_rng(1)
     paths = [path for path, _ in ultraservers(16)]
     made = columns(len(paths), chance)
@@ -90,7 +90,7 @@ def payloads(kind: str, count: int) -> Iterator[tuple[str, bytes]]:
 
 
 async def measure(kind: str, count: int, rate: int) -> None:
-    """Record so many messages at a rate; print one line."""
+    """Record messages at a rate; print one line."""
     content_type = CONTENT_TYPE_CBOR if kind == "cbor" else CONTENT_TYPE_JSON
     messages = [
         Envelope(build_topic("bench", TopicClass.TELEMETRY, path), payload, 0, False, content_type)

@@ -113,7 +113,7 @@ async def control(seconds: float, rate: int) -> str:
 
 
 def play(url: str, folder: Path, rate: int, speed: float, seconds: float) -> str:
-    """Play a recording that takes so many seconds, and return what the subscriber saw."""
+    """Play a recording of a length, and return what the subscriber saw."""
     count = round(rate * speed * seconds)
     file = folder / f"{rate}-{speed:g}.mcap"
     write(file, rate, count)

@@ -76,7 +76,7 @@ def index_costs(servers: int) -> None:
     expansion = Expansion({"": Level.CORE})
     for number in random.integers(0, len(layout.instances), 500).tolist():
         expansion.toggle(layout.instances[number])
-    say(f"  index anew with 500 toggled instances: {took_ms(lambda: TreeIndex(layout, expansion))}")
+    say(f"  index rebuilt with 500 toggled instances: {took_ms(lambda: TreeIndex(layout, expansion))}")
     index = TreeIndex(layout, expansion)
     say(f"  refresh after a key:                   {took_ms(index.refresh)}")
     say(f"  filter by address:                     {took_ms(lambda: select(layout, '7-3'))}")
@@ -172,7 +172,7 @@ async def sort_costs(instances: int) -> None:
             table.tick()
 
         say(
-            f"  {table.index.rows:,} rows, all instances siblings, sorted anew and painted: {took_ms(resort)}"
+            f"  {table.index.rows:,} rows, all instances siblings, sorted again and painted: {took_ms(resort)}"
         )
 
 

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from trnfleet.tasks import Ending, background, heeding_cancellation, run_until
+from trnfleet.tasks import Ending, background, preserve_cancellation, run_until
 
 
 async def forever() -> None:
@@ -61,7 +61,7 @@ async def test_work_that_ends_by_itself() -> None:
 async def test_a_cancellation_is_heeded_whatever_comes_along_with_it(comes: str) -> None:
     """A task that is cancelled in the very turn in which its answer comes ends as cancelled; it does not go on."""
     answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(heeding_cancellation(asyncio.wait_for(answer, 60)))
+    task = asyncio.create_task(preserve_cancellation(asyncio.wait_for(answer, 60)))
     await asyncio.sleep(0)
     if comes == "result":
         answer.set_result(1)
@@ -74,15 +74,15 @@ async def test_a_cancellation_is_heeded_whatever_comes_along_with_it(comes: str)
 
 async def test_what_is_not_cancelled_comes_through() -> None:
     """Without a cancellation the result or the failure arrives as it is, also in a task that was cancelled before."""
-    assert await heeding_cancellation(asyncio.sleep(0, 5)) == 5
+    assert await preserve_cancellation(asyncio.sleep(0, 5)) == 5
     with pytest.raises(ValueError, match="broken"):
-        await heeding_cancellation(fail())
+        await preserve_cancellation(fail())
 
     async def clean_up() -> int:
         try:
             await forever()
         except asyncio.CancelledError:
-            return await heeding_cancellation(asyncio.sleep(0, 6))
+            return await preserve_cancellation(asyncio.sleep(0, 6))
         return 0
 
     task = asyncio.create_task(clean_up())

@@ -1,1 +1,1 @@
-"""Real accounts and hosts: what EC2 tells of reserved capacity becomes the same messages that the simulator publishes."""
+"""Real accounts and hosts: EC2's reservations and neuron-monitor's documents as the messages that the simulator publishes, too."""

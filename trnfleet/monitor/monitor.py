@@ -168,7 +168,7 @@ class Monitor:
 
     @property
     def link(self) -> LinkStatus:
-        """How the connection fares."""
+        """Connection state."""
         return self._source.status
 
     async def run(self) -> None:

@@ -27,7 +27,7 @@ def check_messages(path: Path) -> tuple[str, list[str]]:
 
         recording = Recording.open([path])
         try:
-            return f"recording, {recording.census().messages:,} messages", recording.verify()
+            return f"recording, {recording.statistics().messages:,} messages", recording.verify()
         finally:
             recording.close()
     given = LinesInput(path) if kind is Kind.MOSQUITTO else NeuronInput(path)

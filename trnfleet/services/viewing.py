@@ -21,7 +21,7 @@ from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.playback import Deck
 from trnfleet.record.format.metadata import About
 from trnfleet.record.write.live import LiveBuffer
-from trnfleet.record.write.orphaned_buffers import clear_leftovers
+from trnfleet.record.write.orphaned_buffers import delete_orphaned_buffers
 from trnfleet.services.alerts_client import connect_operator, operator_name
 from trnfleet.services.live_monitor import monitor_fleet
 
@@ -160,7 +160,7 @@ def make_buffer(session: BrokerSession, fleet: str, *, disk_bytes: int) -> LiveB
             f"at least {size_text(LEAST_BYTES)}, or 0 for none"
         )
     clock, url, parent = session.clock, session.url, past_folder()
-    clear_leftovers(parent, clock.wall_ns())
+    delete_orphaned_buffers(parent, clock.wall_ns())
     name = secrets.token_hex(8)
     about = About(
         id=name,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from amqtt.session import Session
 
 LISTENING = "listening"
-"""What is written to stdout, as a line, when connections are accepted."""
+"""The line on stdout that says that connections are accepted."""
 END_S = 1.5
 """Longest wait for the broker's orderly end, seconds."""
 

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt to connect: a pure function of the outage so far and a random generator."""
+"""Reconnect backoff: a pure function of the outage so far and a random generator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aiomqtt's client as it is used here: what it lacks, and what it takes and gives in paho's own types.
+"""aiomqtt's client, extended, and conversions to paho's types.
 
 Owns everything that depends on the insides of aiomqtt 2.5 and paho 2. It decides nothing about the connection's life.
 """
@@ -128,7 +128,7 @@ class Client(aiomqtt.Client):
 
 
 def look_at(future: asyncio.Future[Any]) -> None:
-    """Take note of a future's error, so that asyncio does not complain that nobody did."""
+    """Retrieve a future's exception, so that asyncio does not log it as never retrieved."""
     if future.done() and not future.cancelled():
         future.exception()
 
@@ -175,7 +175,7 @@ def delivering_queue(reception: Reception, clock: Clock) -> type[asyncio.Queue[a
 
 
 class _PackedProperties(Properties):
-    """PUBLISH properties whose bytes are made once; paho makes them anew for every message."""
+    """PUBLISH properties whose bytes are made once; paho packs them again for every message."""
 
     def __init__(self, content_type: str) -> None:
         super().__init__(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho's properties have no types
@@ -199,7 +199,7 @@ def _properties(packet_type: int) -> Properties:
 
 
 def connect_properties() -> Properties:
-    """Return what an MQTT 5 broker is told about our limits."""
+    """Return the CONNECT properties that state our limits to an MQTT 5 broker."""
     properties = _properties(PacketTypes.CONNECT)
     properties.MaximumPacketSize = MAX_PACKET_BYTES
     properties.ReceiveMaximum = RECEIVE_MAXIMUM

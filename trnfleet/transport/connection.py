@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import aiomqtt
 from paho.mqtt.reasoncodes import ReasonCode
 
-from trnfleet.tasks import heeding_cancellation
+from trnfleet.tasks import preserve_cancellation
 from trnfleet.transport.client import (
     PAHO_LOG,
     TCP_CONNECT_S,
@@ -129,7 +129,7 @@ class Connection:
             LinkDown: it cannot be done; nothing is left behind.
         """
         try:
-            await heeding_cancellation(self._client.__aenter__())
+            await preserve_cancellation(self._client.__aenter__())
         except aiomqtt.MqttError as error:
             self._client.drop()
             raise self._refusal(error) from error
@@ -180,7 +180,7 @@ class Connection:
         self._client.timeout = GOODBYE_S
         self.ended.cancel()
         try:
-            await heeding_cancellation(self._client.__aexit__(None, None, None))
+            await preserve_cancellation(self._client.__aexit__(None, None, None))
         except aiomqtt.MqttError:
             pass  # the goodbye did not get through; the socket is closed all the same
         finally:

@@ -1,4 +1,4 @@
-"""Topic filters of MQTT: which topics fall under which."""
+"""Topic filters of MQTT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has come in and waits to be taken: bounded in messages and bytes, counted where it drops.
+"""The inbox of a source: bounded in messages and bytes, with drops counted.
 
 Owns the policy of what is dropped first. It knows no client and no broker: the MQTT source and the memory bus share it.
 """
@@ -27,7 +27,7 @@ the broker's queue instead. Who must not lose in longer pauses, such as a record
 
 @dataclass(frozen=True, slots=True)
 class InboxLimits:
-    """How much may wait to be taken."""
+    """Bounds of an inbox."""
 
     messages: int = MAX_QUEUED_MESSAGES
     size_bytes: int = MAX_QUEUED_BYTES

@@ -1,4 +1,4 @@
-"""A connection that is kept up: made, made again after it broke, told about in a `LinkStatus`.
+"""A connection with reconnects, described by a `LinkStatus`.
 
 Owns reconnecting, the choice of the MQTT version and the status. It sends and receives nothing itself.
 """

@@ -73,7 +73,7 @@ class MemoryBus:
 
 
 class _MemoryClient:
-    """What publisher and source share: a status that goes up and down, and a run that waits to be cancelled."""
+    """Common part of publisher and source: a status, and a run that lasts until cancelled."""
 
     def __init__(self, bus: MemoryBus) -> None:
         self._bus = bus

@@ -80,7 +80,7 @@ class MqttPublisher:
 
     @property
     def status(self) -> LinkStatus:
-        """How the connection fares."""
+        """Connection state."""
         return self._link.status
 
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
@@ -107,14 +107,14 @@ class MqttPublisher:
         """Send a batch in order, waiting until the socket has taken it (QoS 0) or the broker has (QoS 1).
 
         What cannot be sent for want of a connection is dropped and counted, except retained state, which the
-        announcements provide anew. It never raises for a lost connection.
+        announcements provide again. It never raises for a lost connection.
         """
         async with self._turn:
             for chunk in _chunks(batch):
                 await self._send(chunk)
 
     async def _announce(self, connection: Connection) -> None:
-        # Whoever publishes from here on waits for its turn, so a change of state made while the state is announced
+        # A caller that publishes from here on waits for its turn, so a change of state made while the state is announced
         # goes out after it, not before it or nowhere.
         async with self._turn:
             self._connection = connection
@@ -183,7 +183,7 @@ class MqttSource:
 
     @property
     def status(self) -> LinkStatus:
-        """How the connection fares."""
+        """Connection state."""
         return self._link.status
 
     @property

@@ -1,4 +1,4 @@
-"""Where a broker is, as the user writes it: `mqtt://user@host:port`, and the password that never stands in it.
+"""Broker URLs, `mqtt://user@host:port`, and the password, which is never part of one.
 
 Owns the reading and writing of broker URLs. It opens no connection and reads no file or variable.
 """
@@ -22,7 +22,7 @@ _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}")
 
 
 class Password:
-    """A password that shows itself only to who asks for it by name."""
+    """A password that is readable only through `reveal`."""
 
     __slots__ = ("_text",)
 

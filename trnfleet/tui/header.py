@@ -28,7 +28,7 @@ def header(
 
     Args:
         summary: The fleet in figures.
-        link: How the connection fares.
+        link: Connection state.
         width: Cells.
         alerts: How many alerts there are; None where there are no rules, so that findings are told.
         is_replay: Whether publishers say that they replay a recording, which nobody may take for the present.

@@ -34,7 +34,7 @@ def banner(summary: Summary, link: LinkStatus, now_s: float, newest_s: float) ->
 
     Args:
         summary: The fleet in figures.
-        link: How the connection fares.
+        link: Connection state.
         now_s: Monotonic seconds.
         newest_s: Monotonic seconds of the newest telemetry; -inf where none has come.
     """
@@ -78,7 +78,7 @@ def status(
 
     Args:
         summary: The fleet in figures.
-        link: How the connection fares.
+        link: Connection state.
         rate: Messages a second.
         broker_kind: The broker's name and version.
         hints: Keys.

@@ -103,7 +103,7 @@ class Publisher(Protocol):
 
     @property
     def status(self) -> LinkStatus:
-        """How the connection fares."""
+        """Connection state."""
 
     async def publish(self, batch: Iterable[Envelope]) -> None:
         """Send a batch, waiting for room in the client's own buffers.
@@ -128,7 +128,7 @@ class Source(Protocol):
 
     @property
     def status(self) -> LinkStatus:
-        """How the connection fares."""
+        """Connection state."""
 
     async def take(self) -> list[Envelope]:
         """Return all that has come in since the last call, waiting until there is something.

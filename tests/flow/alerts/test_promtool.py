@@ -51,7 +51,7 @@ def pair(
         "name": name,
         "scope": scope,
         "severity": "warning",
-        "summary": "held against Prometheus",
+        "summary": "compared with Prometheus",
         "when_silent": "resolve",
         "for": f"{for_minutes}m",
         "keep_firing_for": f"{keep_minutes}m",

@@ -1,4 +1,4 @@
-"""`trnfleet watch` with real brokers and receivers: told once, told after an outage, and told by whoever takes over."""
+"""`trnfleet watch` with real brokers and receivers: notified once, after an outage, and by the watch that takes over."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_a_second_watch_stands_by_and_takes_over(scene: Scene, hook: Hook) -> No
 
 
 def test_a_restart_neither_loses_nor_repeats(scene: Scene) -> None:
-    """What was told is not told again; what resolved and what fired while no watch ran is told by the next one."""
+    """Nothing is notified twice; the next watch notifies what fired and resolved while none ran."""
     scene.inject(CHIPS[0], "10s")
     first = scene.watch("--stdout")
     scene.until(lambda: lines(first) == ["firing"])
@@ -345,7 +345,7 @@ def test_whoever_reads_may_leave(scene: Scene, tmp_path: Path) -> None:
 
 
 def test_a_broker_that_comes_back_has_all_again(scene: Scene, mosquitto: MosquittoProcess) -> None:
-    """After a broker has lost all that it retained the watch publishes it anew, and tells nobody again."""
+    """After a broker has lost all that it retained the watch publishes it again, and notifies nothing again."""
     scene.inject(CHIPS[0])
     watch = scene.watch("--stdout")
     scene.until(lambda: lines(watch) == ["firing"])
@@ -356,7 +356,7 @@ def test_a_broker_that_comes_back_has_all_again(scene: Scene, mosquitto: Mosquit
 
 
 def test_people_take_alerts_in_hand(scene: Scene) -> None:
-    """What fires is listed with status 3 until somebody has it in hand."""
+    """What fires is listed with status 3 until it is acknowledged."""
     scene.inject(CHIPS[0])
     watch = scene.watch("--stdout")
     scene.until(lambda: lines(watch) == ["firing"])

@@ -198,12 +198,12 @@ def test_watched_scenario(heard: dict[str, list[Heard]], name: str) -> None:
 
 
 def is_open(rule: str, fires: float) -> bool:
-    """Say whether it is open if an alert fires: what is usual for a job is learned in the first minutes."""
+    """Return whether it is open if an alert fires: what is usual for a job is learned in the first minutes."""
     return rule in LEARNS and fires < LEARNING_S
 
 
 def fits(row: dict[str, Any], heard: Heard, tolerance_s: float, until_s: float) -> bool:
-    """Say whether an alert is the expected one: the same rule and target, at about the same instants."""
+    """Return whether an alert is the expected one: the same rule and target, at about the same instants."""
     if (row["rule"], row["target"]) != (heard.rule, heard.target):
         return False
     late_s = LISTENS_S if row["fires"] == 0 else tolerance_s

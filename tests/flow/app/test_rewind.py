@@ -73,7 +73,7 @@ def settled(terminal: Terminal, at_s: float) -> Picture:
 
 
 def was_seen(picture: Picture, seen: list[Picture], at_s: float) -> bool:
-    """Say whether each of a picture's figures lies between those that were on the screen around an instant.
+    """Return whether each of a picture's figures lies between those that were on the screen around an instant.
 
     One in ten pictures of other seconds would pass, all of STEPS would not.
     """

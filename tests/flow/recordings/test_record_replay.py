@@ -230,7 +230,7 @@ async def test_a_replay_that_is_killed_is_offline(mosquitto: MosquittoProcess, t
 async def test_a_fleet_that_came_later_is_not_replayed_over(
     mosquitto: MosquittoProcess, tmp_path: Path
 ) -> None:
-    """A recording names the fleets of its first second; one that comes later is held against what is live, too."""
+    """A recording names the fleets of its first second; one that comes later is compared with live fleets, too."""
     file, url = tmp_path / "a.mcap", str(mosquitto.url)
     writer = RecordingWriter(file, About(id="a", fleets=("demo",)))
     for number, fleet in enumerate(("demo", "demo", "prod")):

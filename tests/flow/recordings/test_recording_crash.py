@@ -51,7 +51,7 @@ while True:
         batch.append(Envelope(topic, b"%012d" % number + bytes(500), 0, False, None, time.monotonic()))
         number += 1
     recorder.take(batch)
-    # What the file must have is told by who was killed: the number and the time of what it has handed over.
+    # The killed process has printed what the file must have: number and time of what it has handed over.
     sys.stdout.write(f"{{number - 1}} {{time.monotonic()}}\\n")
     sys.stdout.flush()
     time.sleep(0.01)

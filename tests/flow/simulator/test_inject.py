@@ -89,7 +89,7 @@ class Wire:
         await self._publisher.publish([Envelope(f"{PREFIX}/command/{path}", payload, 1, retain)])
 
     async def wait_for_ticks(self, count: int = 1) -> None:
-        """Listen until a chip has published so many times more."""
+        """Listen until a chip has published `times` more messages."""
         known = len(self.of(f"telemetry/{SENTINEL}"))
         await self.hear(lambda heard: len(of(heard, f"telemetry/{SENTINEL}")) >= known + count)
 

@@ -140,7 +140,7 @@ class Terminal:
         raise AssertionError(f"did not end within {within_s:g} s")
 
     def is_restored(self) -> bool:
-        """Say whether the terminal was left as it was found: modes off, and the line discipline's settings back."""
+        """Return whether the terminal was left as it was found: modes off, and the line discipline's settings back."""
         left = termios.tcgetattr(self._fd)
         flags = [left[index] == self.attributes[index] for index in range(4)]
         return all(flags) and all(self.raw.rfind(mode) > 0 for mode in MODES_OFF)

@@ -92,7 +92,7 @@ async def test_oversize_is_not_let_in() -> None:
 
 
 async def test_take_waits_for_something() -> None:
-    """Taking from an empty inbox waits, and wakes at the next message, every time anew."""
+    """Taking from an empty inbox waits, and wakes at the next message, every time."""
     inbox, _ = make()
     for number in range(3):
         taking = asyncio.create_task(inbox.take())

@@ -1,4 +1,4 @@
-"""Reads reserved capacity from EC2: describes only, page by page, and says what it could not read.
+"""Reader of reserved capacity in EC2: describe calls only, page by page; what could not be read is reported.
 
 It blocks, and is meant for a thread. A missing permission takes away what that call would have told and nothing else.
 """
@@ -36,18 +36,18 @@ _THROTTLED = frozenset(
         "TooManyRequestsException",
     }
 )
-"""What botocore takes for throttling, as far as EC2 says it."""
+"""Error codes of EC2 that botocore treats as throttling."""
 _FORBIDDEN = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "OptInRequired"})
 _UNOFFERED = frozenset({"InvalidAction", "UnsupportedOperation", "UnknownOperationException"})
 
 
 class Throttled(CloudError):  # noqa: N818  it is a request for patience
-    """EC2 asks for patience."""
+    """EC2 throttles the requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What EC2 told, as botocore gives it; None where it could not be asked."""
+    """EC2's answers as botocore gives them; None for calls that were not possible."""
 
     blocks: list[dict[str, Any]] | None = None
     statuses: list[dict[str, Any]] | None = None
@@ -88,13 +88,13 @@ def connect(region: str | None, profile: str | None) -> Any:
 
 
 def read(client: Any) -> Reading:
-    """Read all that there is of reserved capacity.
+    """Read all reserved capacity.
 
     Args:
         client: boto3's for EC2.
 
     Raises:
-        Throttled: EC2 asks for patience, after botocore's own retries.
+        Throttled: EC2 throttles, after botocore's own retries.
         CloudError: it cannot be asked at all; one line says why.
     """
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError  # noqa: PLC0415  an extra
@@ -142,7 +142,7 @@ def read(client: Any) -> Reading:
 
 
 def _instances(pages: Any, ids: Sequence[str]) -> list[dict[str, Any]] | None:
-    """Return the instances that run in reservations; a filter takes only so many ids at once."""
+    """Return the instances that run in reservations; a filter's number of ids is limited."""
     found: list[dict[str, Any]] = []
     for first in range(0, len(ids), MOST_FILTERED):
         filters = [

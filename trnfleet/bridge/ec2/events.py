@@ -1,4 +1,4 @@
-"""What has happened to a reservation between two readings, in the words that the simulator has for it too.
+"""Events of a reservation between two readings, named as the simulator names them.
 
 Pure. What a reading does not tell, for want of a permission, has not changed.
 """
@@ -42,7 +42,7 @@ _PAYMENTS: dict[ExtensionState, tuple[ChangeKind, Severity, str]] = {
 }  # fmt: skip  # a table reads as rows
 
 
-class Happening(NamedTuple):
+class Ec2Event(NamedTuple):
     """One event, before it has an id and a topic."""
 
     name: str
@@ -52,7 +52,7 @@ class Happening(NamedTuple):
 
 
 class Health(NamedTuple):
-    """The last that was told of a block's health; what a reading leaves out stays."""
+    """Last known health of a block; a reading without it changes nothing."""
 
     impaired: bool = False
     """Whether the last status of its interconnect that was ok or impaired was the latter."""
@@ -62,7 +62,7 @@ class Health(NamedTuple):
     """Whether its state was that it is unavailable."""
 
     def after(self, message: ReservationMessage) -> Health:
-        """Return the health when a message is told."""
+        """Return the health after a message."""
         impaired = self.impaired
         if message.interconnect in {InterconnectStatus.OK, InterconnectStatus.IMPAIRED}:
             impaired = message.interconnect is InterconnectStatus.IMPAIRED
@@ -75,10 +75,10 @@ class Health(NamedTuple):
         return Health(impaired, unavailable, is_out)
 
 
-def happenings(
+def ec2_events(
     before: ReservationMessage | None, after: ReservationMessage, health: Health
-) -> Iterator[Happening]:
-    """Yield what has happened.
+) -> Iterator[Ec2Event]:
+    """Yield the events between two readings.
 
     Args:
         before: What was told last; None for a reservation that is new.
@@ -87,7 +87,7 @@ def happenings(
     """
     if after.type != "capacity-block":
         if before is not None and before.state is not after.state:
-            yield Happening(
+            yield Ec2Event(
                 f"capacity_reservation_{after.state.value.replace('-', '_')}",
                 Severity.WARNING if after.state in _BAD else Severity.INFO,
                 f"{after.id} is {after.state.value}",
@@ -108,13 +108,13 @@ def happenings(
             yield _of(kind, severity, f"the extension of {after.id} until {each.end} {words}")
 
 
-def warning(message: ReservationMessage) -> Happening:
+def warning(message: ReservationMessage) -> Ec2Event:
     """Return the warning that a block's end is near."""
     text = f"{message.id} ends at {message.end}; its instances are terminated from {message.terminates} on"
     return _of(ChangeKind.EXPIRATION_WARNING, Severity.WARNING, text, WARNING)
 
 
-def _entered(before: ReservationState | None, after: ReservationMessage) -> Iterator[Happening]:
+def _entered(before: ReservationState | None, after: ReservationMessage) -> Iterator[Ec2Event]:
     state = after.state
     if state is ReservationState.ACTIVE and before is ReservationState.UNAVAILABLE:
         return
@@ -122,14 +122,14 @@ def _entered(before: ReservationState | None, after: ReservationMessage) -> Iter
         kind, severity, words, detail_type = _STATES[state]
         yield _of(kind, severity, words.format(id=after.id, start=after.start, end=after.end), detail_type)
     elif state not in {ReservationState.PAYMENT_PENDING, ReservationState.UNAVAILABLE}:
-        yield Happening(
+        yield Ec2Event(
             f"capacity_block_{state.value.replace('-', '_')}",
             Severity.WARNING,
             f"{after.id} is {state.value}",
         )
 
 
-def _felt(message: ReservationMessage, before: Health, after: Health) -> Iterator[Happening]:
+def _felt(message: ReservationMessage, before: Health, after: Health) -> Iterator[Ec2Event]:
     name = message.id
     if after.impaired and not before.impaired:
         yield _of(
@@ -147,5 +147,5 @@ def _felt(message: ReservationMessage, before: Health, after: Health) -> Iterato
         yield _of(ChangeKind.INSTANCES_AVAILABLE, Severity.INFO, text)
 
 
-def _of(kind: ChangeKind, severity: Severity, text: str, detail_type: str | None = None) -> Happening:
-    return Happening(f"capacity_block_{kind.value}", severity, text, detail_type)
+def _of(kind: ChangeKind, severity: Severity, text: str, detail_type: str | None = None) -> Ec2Event:
+    return Ec2Event(f"capacity_block_{kind.value}", severity, text, detail_type)

@@ -1,4 +1,4 @@
-"""From EC2's answers to reservation messages: pure, and forgiving about what a newer API may say.
+"""Mapping of EC2's answers to reservation messages: pure, and tolerant of newer API values.
 
 What one call would have told and did not is None in the messages, never zero.
 """
@@ -33,8 +33,8 @@ _MICRO = Decimal("0.000001")
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
-    """One reservation with all that was told of it."""
+class _Reservation:
+    """One reservation with every answer about it."""
 
     id: str
     is_block: bool
@@ -67,7 +67,7 @@ def messages_of(
     return made, problems
 
 
-def _held(reading: Reading, problems: list[str], *, with_default: bool) -> Iterator[_Held]:
+def _held(reading: Reading, problems: list[str], *, with_default: bool) -> Iterator[_Reservation]:
     """Yield blocks first, with their Capacity Reservations, and then the Capacity Reservations that are in none."""
     by_id = {str(each.get("CapacityReservationId")): each for each in reading.reservations or ()}
     statuses = {each.get("CapacityBlockId"): each for each in reading.statuses or ()}
@@ -76,7 +76,7 @@ def _held(reading: Reading, problems: list[str], *, with_default: bool) -> Itera
         ids = tuple(map(str, block.get("CapacityReservationIds", ())))
         of_block.update(ids)
         name = str(block.get("CapacityBlockId"))
-        yield _Held(
+        yield _Reservation(
             name, True, block, ids, [by_id[each] for each in ids if each in by_id], statuses.get(name)
         )
     # Where blocks may not be described, or belong to somebody else who shares them, their reservations still may.
@@ -88,13 +88,13 @@ def _held(reading: Reading, problems: list[str], *, with_default: bool) -> Itera
         elif name not in of_block and kind == "capacity-block":
             parts_of.setdefault(str(each.get("CapacityBlockId") or name), []).append(each)
         elif name not in of_block and with_default:
-            yield _Held(name, False, each, (name,), [each], None)
+            yield _Reservation(name, False, each, (name,), [each], None)
     for name, parts in parts_of.items():
         ids = tuple(str(part.get("CapacityReservationId")) for part in parts)
-        yield _Held(name, True, parts[0], ids, parts, statuses.get(name))
+        yield _Reservation(name, True, parts[0], ids, parts, statuses.get(name))
 
 
-def _message(held: _Held, reading: Reading, now_ns: int, problems: list[str]) -> ReservationMessage:
+def _message(held: _Reservation, reading: Reading, now_ns: int, problems: list[str]) -> ReservationMessage:
     """Return the message of a reservation.
 
     Raises:
@@ -149,7 +149,7 @@ def _message(held: _Held, reading: Reading, now_ns: int, problems: list[str]) ->
     )
 
 
-def _instance_type(held: _Held) -> str:
+def _instance_type(held: _Reservation) -> str:
     kind = next((part["InstanceType"] for part in held.parts if "InstanceType" in part), None)
     if kind is not None:
         return str(kind)
@@ -157,7 +157,7 @@ def _instance_type(held: _Held) -> str:
     return UNKNOWN_TYPE if ultraserver is None else ultraserver.instance.name
 
 
-def _total(held: _Held) -> int:
+def _total(held: _Reservation) -> int:
     """Return how many instances are reserved; 0 where no call that tells it may be made."""
     if held.status is not None and "TotalCapacity" in held.status:
         return int(held.status["TotalCapacity"])
@@ -167,7 +167,7 @@ def _total(held: _Held) -> int:
     return sum(int(part.get("TotalInstanceCount", 0)) for part in held.parts)
 
 
-def _launched(held: _Held, running: list[str] | None) -> int | None:
+def _launched(held: _Reservation, running: list[str] | None) -> int | None:
     """Return what runs in a reservation that has begun: what is not available, or what was seen running."""
     if held.parts and all("AvailableInstanceCount" in part for part in held.parts):
         return sum(
@@ -177,7 +177,7 @@ def _launched(held: _Held, running: list[str] | None) -> int | None:
     return None if running is None else len(running)
 
 
-def _interconnect(held: _Held, problems: list[str]) -> InterconnectStatus | None:
+def _interconnect(held: _Reservation, problems: list[str]) -> InterconnectStatus | None:
     told = None if held.status is None else held.status.get("InterconnectStatus")
     if not told:
         return None
@@ -193,7 +193,7 @@ def _pay_by_ns(
     created_ns: int | None,
     end_ns: int | None,
     extensions: list[ExtensionSpec],
-    held: _Held,
+    held: _Reservation,
     reading: Reading,
 ) -> int | None:
     """Return when a pending payment fails, by the published windows; None where none is pending."""
@@ -213,7 +213,7 @@ def _pay_by_ns(
     return min(dues_ns) if end_ns is None else min(*dues_ns, end_ns - rules.PAYMENT_BEFORE_END_S * NS_PER_S)
 
 
-def _specs(held: _Held, reading: Reading, problems: list[str]) -> Iterator[ExtensionSpec]:
+def _specs(held: _Reservation, reading: Reading, problems: list[str]) -> Iterator[ExtensionSpec]:
     seen: set[str] = set()
     for each in reading.extensions or ():
         name = each.get("CapacityBlockExtensionOfferingId")
@@ -259,5 +259,5 @@ def _known_ns(moment: datetime) -> int:
 
 
 def _plain(said: object) -> str:
-    """Return what was said as one short line."""
+    """Return a value as one short line."""
     return " ".join(str(said).split())[:300]

@@ -1,4 +1,4 @@
-"""Keeps what EC2 tells of reserved capacity published: changes and events once each, everything again on every connect.
+"""The EC2 bridge: publishes reservations, each change and event once, and all state again on every connect.
 
 It never takes a command, and never asks EC2 for anything but descriptions.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from trnfleet import logs
 from trnfleet.bridge.ec2.client import Reading, Throttled
-from trnfleet.bridge.ec2.events import Happening, Health, happenings, warning
+from trnfleet.bridge.ec2.events import Ec2Event, Health, ec2_events, warning
 from trnfleet.bridge.ec2.mapping import messages_of
 from trnfleet.bridge.ec2.threads import in_thread
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
@@ -40,12 +40,12 @@ MOST_PROBLEMS = 10_000
 
 _BEGUN = frozenset({ReservationState.ACTIVE, ReservationState.UNAVAILABLE})
 _UNTOLD = {"ts", "change", "boot"}
-"""What may differ between two messages that say the same."""
+"""Fields that may differ between two equal messages."""
 _WARNING_NS = rules.WARNING_BEFORE_END_S * NS_PER_S
 
 
 class Bridge:
-    """What was told last, and what a new reading changes; it reads no clock and sends nothing."""
+    """State of the bridge: the last messages, and what a new reading changes; it reads no clock and sends nothing."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Bridge:
         with_default: bool = True,
         forget: bool = False,
     ) -> None:
-        """Begin with nothing told.
+        """Start without any reservation.
 
         Args:
             fleet: Name of the fleet to publish as.
@@ -85,7 +85,7 @@ class Bridge:
 
     @property
     def skipped(self) -> int:
-        """Different answers of EC2 that made no sense, so far."""
+        """Distinct malformed answers of EC2 so far."""
         return len(self._problems)
 
     def take(self, reading: Reading, now_ns: int) -> list[Envelope]:
@@ -104,7 +104,7 @@ class Bridge:
             # What there was at the start has not happened before anybody's eyes.
             health = self._health.get(told.id, Health())
             if known is not None or self._has_read:
-                made += [self._event(told, each, now_ns) for each in happenings(known, told, health)]
+                made += [self._event(told, each, now_ns) for each in ec2_events(known, told, health)]
             self._health[told.id] = health.after(told)
         if not problems and reading.blocks is not None and reading.reservations is not None:
             made += self._leave({message.id for message in messages})
@@ -147,7 +147,7 @@ class Bridge:
                 yield message, parse_rfc3339(message.end)
 
     def _leave(self, there: set[str]) -> Iterator[Envelope]:
-        """Take note of what is gone from EC2, and where that is asked for clear its messages."""
+        """Log reservations that are gone from EC2, and clear their messages if asked to."""
         gone = {name for name in self._told if name not in there}
         for name in sorted(gone - self._gone):
             log.warning("reservation_gone", id=name, forgotten=self._forget)
@@ -173,7 +173,7 @@ class Bridge:
         topic = build_topic(self._fleet, TopicClass.RESERVATION, message.id, self._root)
         return Envelope(topic, encode_message(message), qos=1, retain=True, content_type=CONTENT_TYPE_JSON)
 
-    def _event(self, message: ReservationMessage, happening: Happening, now_ns: int) -> Envelope:
+    def _event(self, message: ReservationMessage, happening: Ec2Event, now_ns: int) -> Envelope:
         self._events += 1
         event = EventMessage(
             id=f"{self._boot}-{self._events}",

@@ -1,4 +1,4 @@
-"""Calls that block, made beside the event loop, and never waited for once nobody wants their answer."""
+"""Blocking calls in a thread beside the event loop, abandoned on cancellation."""
 
 from __future__ import annotations
 

@@ -56,10 +56,10 @@ class Host(NamedTuple):
 
 
 class DocumentWriter:
-    """Makes the documents of one host; counters become the counts of each period."""
+    """Writer of one host's documents; counters become counts of each period."""
 
     def __init__(self, host: Host) -> None:
-        """Begin anew: the first document has executions of none.
+        """Start a series: the first document counts no executions.
 
         Raises:
             ConfigError: neuron-monitor has no name for the chips, or they cannot be paired so.
@@ -97,7 +97,7 @@ class DocumentWriter:
             & (completed == 0)
             & (failed == 0)
         )
-        # Latencies are told by runtimes alone, so one is needed where they are known.
+        # Only runtimes have latencies, so one is needed where they are known.
         needed = 0 if latency != [None, None] and is_idle.all() else None
         runtimes = [
             self._runtime(chip, values, period_s, completed[chip], failed[chip], latency)
@@ -115,7 +115,7 @@ class DocumentWriter:
     def _counts(self, columns: Mapping[str, NDArray[Any]]) -> list[NDArray[np.float64]]:
         """Return how far the chips' counters have come since they were last told; NaN where they are not available.
 
-        A counter that fell began anew.
+        A counter that fell has been reset.
         """
         names = ("exec_completed", "exec_errors")
         known = np.all([columns[name] != BY_NAME[name].top for name in names], axis=0)

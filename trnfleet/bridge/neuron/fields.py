@@ -1,6 +1,6 @@
-"""A document of `neuron-monitor` taken apart: what is missing, failed or of another form is None.
+"""Fields of a `neuron-monitor` document; a missing, failed or malformed one is None.
 
-It knows where things stand in a document; what they mean for a chip is `neuron_values`' matter.
+It knows where things stand in a document; their meaning for a chip is in `values`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST_RUNTIMES = 1_024
 MOST_TEXT = 256
 MOST_COUNT = 2**40
-"""What nothing counts to in a period; so counters cannot overflow."""
+"""Upper bound of a count in a period, so that counters cannot overflow."""
 
 FAILED = ("completed_with_err", "completed_with_num_err", "timed_out", "incorrect_input", "failed_to_queue")
 """Keys of `execution_summary` that are no success."""

@@ -1,4 +1,4 @@
-"""What `neuron-monitor` says of a host, as wire codes of one instance and its chips.
+"""A host as `neuron-monitor` describes it, as wire codes of one instance and its chips.
 
 Owns who the host is, and its columns. It knows neither topics nor files.
 

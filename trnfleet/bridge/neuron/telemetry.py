@@ -1,6 +1,6 @@
 """A real host's telemetry as messages: its descriptor, and a frame or JSON objects for each document.
 
-It knows no broker and no file; whoever has one sends what is made here.
+It knows no broker and no file; the caller sends the messages.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def boot_of(path: str, start_ns: int) -> str:
 
 
 class HostTelemetry:
-    """Makes the messages of one host; call `envelopes` once for each document that its reader has read."""
+    """Messages of one host; call `envelopes` once for each document that its reader has read."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class HostTelemetry:
             yield Envelope(topic, encode_message(message), qos=1, retain=True, content_type=CONTENT_TYPE_JSON)
 
     def descriptor(self) -> Descriptor:
-        """Return what describes the host: a real one, in the wall clock's time."""
+        """Return the host's descriptor, on the wall clock."""
         reader = self._reader
         return Descriptor(
             path=self._path,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class InstanceTick(NamedTuple):
-    """What an instance and its chips had at a moment."""
+    """Values of an instance and its chips at one tick."""
 
     ts_ns: int
     """Source time."""
@@ -100,7 +100,7 @@ class InstanceTicks:
         return self._turn(-1)
 
     def _concerns(self, path: str, payload: bytes) -> bool:
-        """Say whether a descriptor may be about the instance: a block's path tells only its cluster."""
+        """Return whether a descriptor may be about the instance: a block's path names only its cluster."""
         return path == self._path or (
             path.partition("/")[0] == self._path.partition("/")[0] and self._name in payload
         )

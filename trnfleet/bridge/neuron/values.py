@@ -1,4 +1,4 @@
-"""What a document of `neuron-monitor` says of an instance and its chips, as values of the metric table.
+"""Values of the metric table from a `neuron-monitor` document.
 
 Owns the meaning: which cores a chip has, what is idle and what is not known, and how counts of periods become counters.
 """
@@ -60,10 +60,10 @@ class Chips(NamedTuple):
 
 
 class Counters:
-    """A host's counters, made from what each period tells."""
+    """A host's counters, accumulated from each period's counts."""
 
     def __init__(self, chips: int) -> None:
-        """Begin at 0 for so many chips."""
+        """Start all counters at 0."""
         self._ecc: dict[tuple[int, str], tuple[int, int]] = {}
         """Last value and counter by chip and kind."""
         self._completed = np.zeros(chips, np.int64)

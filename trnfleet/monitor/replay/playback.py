@@ -85,7 +85,7 @@ class Keeper(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why nothing more is kept; empty while all is well."""
+        """The reason why nothing more is kept; empty while all is well."""
 
     def to_ns(self, monotonic_s: float) -> int:
         """Return the tape's time of a moment."""

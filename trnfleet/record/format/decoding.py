@@ -1,4 +1,4 @@
-"""A chunk's messages: read, held against the limits, decompressed, checked and put in order."""
+"""A chunk's messages: read, checked against the limits, decompressed, verified and sorted by time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Item(NamedTuple):
-    """Where a message is in its chunk."""
+    """A message's time, channel and position in its chunk."""
 
     time_ns: int
     channel: int
@@ -66,7 +66,7 @@ def read_messages(file: int, entry: ChunkEntry, limits: RecordLimits) -> Message
 
 
 def _within(entry: ChunkEntry, messages: Messages) -> Messages:
-    """Return messages whose times are those that were said of the chunk, on which all reading in order rests."""
+    """Return the messages within the chunk's stated times, on which reading in order relies."""
     items = messages.items
     if items and not entry.start_ns <= items[0].time_ns <= items[-1].time_ns <= entry.end_ns:
         raise WireError("chunk has messages outside of its times")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_NS = 2**63 - 1
 """In the year 2262."""
 MOST_TOPIC_BYTES = 65_535
-"""What MQTT allows."""
+"""Length limit of a topic in MQTT, in bytes."""
 OTHER = "other"
 """Channel of topics that are not ours."""
 KEYFRAME = "keyframe"
@@ -36,14 +36,14 @@ CHANNEL_IDS: dict[str, int] = {name: number for number, name in enumerate(CHANNE
 _TIME_KEY = cbor2.dumps("time_ns") + b"\x1b"
 _FRAME_TIME = cbor2.dumps("ts") + b"\x1b"
 _FRAME_HEAD_BYTES = 512
-"""A frame has its time within so many bytes."""
+"""Bytes within which a frame has its time."""
 _JSON_TIME = b'{"ts":"'
 _U64 = struct.Struct(">Q")
 _MAX_DEPTH = 16
 
 
 def channel_namer(root: str) -> Callable[[str], str]:
-    """Return what tells the channel of a topic: the name of its class, or `other`."""
+    """Return a function from a topic to its channel: the name of the topic's class, or `other`."""
     head = f"{root}/{VERSION}/"
     size = len(head)
     classes = frozenset(each.value for each in TopicClass)
@@ -59,7 +59,7 @@ def channel_namer(root: str) -> Callable[[str], str]:
 
 
 def pack(envelope: Envelope) -> bytes:
-    """Return an envelope as a message's data; when it was received is not in it."""
+    """Return an envelope as a message's data, without the receive time."""
     fields: dict[str, Any] = {"topic": envelope.topic, "qos": envelope.qos, "retain": envelope.retain}
     if envelope.content_type is not None:
         fields["content_type"] = envelope.content_type
@@ -68,7 +68,7 @@ def pack(envelope: Envelope) -> bytes:
 
 
 def pack_repeat(data: bytes, time_ns: int) -> bytes:
-    """Return what `pack` has made as a keyframe holds it: with the time at which it came in."""
+    """Return packed data as a keyframe holds it: with its receive time."""
     return b"".join((bytes((data[0] + 1,)), memoryview(data)[1:], _TIME_KEY, _U64.pack(time_ns)))
 
 

@@ -1,4 +1,4 @@
-"""What a keyframe repeats: all retained state and the newest telemetry of every topic, and when to repeat it."""
+"""Keyframes: all retained state and the newest telemetry of every topic, and when to write one."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ EVERY_NS = 10 * NS_PER_S
 AT_LATEST_NS = 60 * NS_PER_S
 """And so often whatever they cost."""
 WORTH = 10
-"""They cost little where the data between two has so many times their size."""
+"""Data between two keyframes as a multiple of their size, so that they cost little."""
 MOST_VALUES_BYTES = 32 * 2**20
 """Newest telemetry beyond this is left out."""
 MOST_STATE_BYTES = 256 * 2**20
 """Retained state beyond this is left out: topics that were not yet known then."""
 _OVERHEAD_BYTES = 64
-"""What an entry has beside its data: the message's head and time."""
+"""Bytes of an entry beside its data: the message's head and time."""
 
 
 class Repeat(NamedTuple):
@@ -36,7 +36,7 @@ class Repeat(NamedTuple):
 
 
 class KeyframeTracker:
-    """Keeps what a keyframe would hold now, each topic's newest message in the order in which they came in."""
+    """The content of a keyframe at this moment: each topic's newest message, in order of receipt."""
 
     def __init__(self, values_bytes: int = MOST_VALUES_BYTES, state_bytes: int = MOST_STATE_BYTES) -> None:
         self._state: dict[str, Repeat] = {}
@@ -89,7 +89,7 @@ class KeyframeTracker:
 
 
 def is_due(since_ns: int, since_bytes: int, keyframe_bytes: int) -> bool:
-    """Say whether a keyframe is due.
+    """Return whether a keyframe is due.
 
     Args:
         since_ns: Time since the last one.

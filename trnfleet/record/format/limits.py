@@ -1,4 +1,4 @@
-"""What a recording may hold: explicit limits, checked before anything is decompressed, parsed or kept."""
+"""Limits of a recording's content, checked before anything is decompressed, parsed or kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RecordLimits:
-    """Upper bounds for a file that somebody else made; a chunk beyond them counts as damaged."""
+    """Upper bounds for files of unknown origin; a chunk beyond them counts as damaged."""
 
     chunk_bytes: int = 64 * 2**20
     """A chunk, decompressed. Ours have about 1 MiB."""

@@ -36,7 +36,7 @@ _WHOLE_FROM = 1e15
 
 @dataclass(frozen=True, slots=True)
 class LineLimits:
-    """Upper bounds of what a line may hold; what is beyond them is left out and counted."""
+    """Upper bounds of a line; lines beyond them are left out and counted."""
 
     line_bytes: int = 8 * 2**20
     """A payload of 1 MiB still fits if every byte of it is written as an escape."""

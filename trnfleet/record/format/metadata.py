@@ -1,4 +1,4 @@
-"""What a recording says of itself: the metadata record `trnfleet` at the begin of every file."""
+"""The metadata record `trnfleet` at the beginning of every file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIBRARY = "trnfleet"
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Where a recording comes from."""
+    """Origin of a recording: fleet, seed, program and schema."""
 
     id: str = ""
     """The same in all parts of a recording; the caller gives it."""
@@ -69,7 +69,7 @@ class About:
 
     @classmethod
     def from_metadata(cls, data: Mapping[str, str], limits: RecordLimits = DEFAULT_RECORD_LIMITS) -> About:
-        """Return what a file says of itself; what is missing or makes no sense is as if it were not said."""
+        """Return a file's metadata; missing and malformed values take their defaults."""
         most = limits.text_chars
         texts = {
             name: data[name][:most]

@@ -1,4 +1,4 @@
-"""A chunk in the making: messages as they stand in a file, and where each of them begins."""
+"""Packing of messages into chunks, with an index of where each message begins."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _IS_BIG_ENDIAN = array("H", [1]).tobytes() == b"\0\1"
 
 
 class PackedChunk(NamedTuple):
-    """A chunk and its message indexes as they are written, and what its index entry says."""
+    """A chunk and its message indexes as written, with its index entry."""
 
     record: bytes
     indexes: bytes
@@ -75,7 +75,7 @@ class ChunkPacker:
         self.size += MESSAGE_HEAD.size + len(data)
 
     def pack(self) -> PackedChunk:
-        """Return what was gathered as a chunk, and begin anew."""
+        """Return the gathered messages as a chunk, and start the next one empty."""
         content = b"".join(self._parts)
         self._parts.clear()
         compressed = self._compressor.compress(content)

@@ -1,4 +1,4 @@
-"""MCAP's records as bytes, as far as speed or safety ask for more than the `mcap` package's own classes.
+"""MCAP records as bytes, where speed or safety need more than the `mcap` package's classes.
 
 Numbers are little-endian; a record is an opcode, the length of what follows and its fields. See https://mcap.dev/spec.
 """
@@ -43,7 +43,7 @@ RecordT = TypeVar("RecordT", Header, Channel, Metadata, Statistics)
 
 
 class ChunkEntry(NamedTuple):
-    """Where a chunk is and what can be known of it without decompressing it."""
+    """A chunk's place and the facts known without decompressing it."""
 
     start_ns: int
     end_ns: int

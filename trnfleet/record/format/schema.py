@@ -1,4 +1,4 @@
-"""The version of what a message of a recording holds, and how former versions are brought to the present one.
+"""Schema versions of a recording's messages, and migrations from older ones.
 
 A message is a CBOR map. A minor version only adds keys, which older readers leave out; a major version changes what is there,
 and `MIGRATIONS` has a function for every former one.

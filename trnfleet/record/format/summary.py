@@ -1,4 +1,4 @@
-"""The index at the end of a finished file, read only where all of it holds."""
+"""The index at the end of a finished file, used only if all of it is valid."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Summary:
-    """What an index says."""
+    """The content of an index."""
 
     entries: list[ChunkEntry] = field(default_factory=list)
     """In the order in which they stand in the file."""
@@ -40,7 +40,7 @@ class Summary:
 
 
 def has_footer(file: int, size: int) -> bool:
-    """Say whether a file ends as a finished one does."""
+    """Return whether a file ends with a footer."""
     return size >= len(MAGIC) + FOOTER_BYTES and os.pread(file, len(MAGIC), size - len(MAGIC)) == MAGIC
 
 
@@ -48,7 +48,7 @@ def read_summary(file: int, size: int, limits: RecordLimits) -> Summary:
     """Return the index of a finished file.
 
     Raises:
-        WireError: it is missing, damaged, or says what cannot be; the file must be walked instead.
+        WireError: it is missing, damaged or contradictory; the file must be scanned instead.
     """
     tail = os.pread(file, FOOTER_BYTES, max(0, size - FOOTER_BYTES))
     if len(tail) != FOOTER_BYTES or not tail.endswith(MAGIC):
@@ -100,7 +100,7 @@ def _parse(data: memoryview, begin: int, limits: RecordLimits) -> Summary:
 
 
 def _check(summary: Summary, limits: RecordLimits) -> None:
-    """Hold the entries against the file and each other.
+    """Check the entries against the file and each other.
 
     Raises:
         WireError: one of them cannot be.

@@ -1,4 +1,4 @@
-"""A recording as NDJSON: the objects of chips and instances that a simulator writes to stdout, whatever was recorded.
+"""A recording as NDJSON: the objects of chips and instances that a simulator writes to stdout, from frames as from JSON.
 
 Frames are decoded, JSON passes through. Owns the order of the lines: a tick's telemetry, events, reservations, jobs. Jobs
 come after the telemetry on the wire, so that a tick is held until the next one begins.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import METRICS, Scope
 from trnfleet.errors import WireError
-from trnfleet.record.read.preroll import lead_in
+from trnfleet.record.read.preroll import preroll
 from trnfleet.wire.frame_head import is_cbor
 from trnfleet.wire.frame_layout import Unit
 from trnfleet.wire.messages import Descriptor, JobMessage, decode_message, parse_json_object
@@ -37,7 +37,7 @@ _NAMES = {
 }
 
 
-class _Held(NamedTuple):
+class _PendingFrame(NamedTuple):
     unit: Unit
     frame: Frame
 
@@ -48,10 +48,10 @@ class _Placed(NamedTuple):
 
 
 class Lines:
-    """Makes lines of one fleet's messages."""
+    """NDJSON lines of one fleet's messages."""
 
     def __init__(self, root: str, fleet: str, kinds: Collection[str] = ("telemetry",)) -> None:
-        """Describe what is wanted.
+        """Bind to a fleet and the kinds of lines to write.
 
         Args:
             root: First part of the topics.
@@ -69,7 +69,7 @@ class Lines:
         """Of all units; None where it is due."""
         self._job_of: dict[str, str] | None = None
         """The job of each instance that has one; None where that is due."""
-        self._held: dict[TopicClass, list[bytes | _Held]] = {each: [] for each in _ORDER}
+        self._held: dict[TopicClass, list[bytes | _PendingFrame]] = {each: [] for each in _ORDER}
         self._held_bytes = 0
         self._first: dict[str, bytes] = {}
         """Reservations that came before any telemetry: the newest of each."""
@@ -83,14 +83,14 @@ class Lines:
 
     def lines(self, tape: Tape, from_ns: int, to_ns: int) -> Iterator[bytes]:
         """Yield the lines of a part of a recording, each with its end, both moments included."""
-        for stored in lead_in(tape, from_ns):
+        for stored in preroll(tape, from_ns):
             self._learn(stored.envelope)
         for stored in tape.read(from_ns - 1, to_ns):
             yield from self.tell(stored.envelope)
         yield from self.flush()
 
     def tell(self, envelope: Envelope) -> Iterator[bytes]:
-        """Take a message in; yield the lines of the tick before, where it begins another one."""
+        """Take in a message; if it begins a tick, yield the lines of the one before."""
         topic = self._topic(envelope.topic)
         if topic is None:
             return
@@ -120,7 +120,7 @@ class Lines:
         self._held_bytes = 0
 
     def _learn(self, envelope: Envelope) -> None:
-        """Take note of state that was there before the lines begin."""
+        """Take in state from before the first line."""
         topic = self._topic(envelope.topic)
         if topic is not None:
             try:
@@ -173,13 +173,13 @@ class Lines:
 
     def _telemetry(self, topic: Topic, envelope: Envelope) -> Iterator[bytes]:
         payload = envelope.payload
-        held: bytes | _Held
+        held: bytes | _PendingFrame
         if is_cbor(envelope):
             unit = self._units.get(topic.path)
             if unit is None:
                 raise WireError("a frame without its descriptor")
             frame = unit.decode(payload)
-            ts_ns, held = frame.head.ts_ns, _Held(unit, frame)
+            ts_ns, held = frame.head.ts_ns, _PendingFrame(unit, frame)
         else:
             sample = decode_sample(payload)
             ts_ns, held = sample.head.ts_ns, _one_line(payload)
@@ -207,7 +207,7 @@ class Lines:
         self._held[topic.topic_class].append(line)
         self._held_bytes += len(line)
 
-    def _unframed(self, held: _Held) -> Iterator[bytes]:
+    def _unframed(self, held: _PendingFrame) -> Iterator[bytes]:
         unit, frame = held
         columns = unit.codes(frame)
         rows = {Scope.CHIP: unit.chips[-1], Scope.INSTANCE: len(unit.instances)}

@@ -1,4 +1,4 @@
-"""Which files are opened at all: a pipe would be waited for, and a device has no end."""
+"""Files that may be opened: a pipe would block, and a device has no end."""
 
 from __future__ import annotations
 

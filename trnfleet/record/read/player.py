@@ -1,4 +1,4 @@
-"""Plays a recording back through the port `Publisher`, each message at its own time.
+"""Replay of a recording through the port `Publisher`, each message at its own time.
 
 The schedule is absolute: a message is due at the start of the run plus its distance from there over the speed, so that
 what comes late makes nothing after it late. It knows no broker and no file: a `Tape` gives the messages.
@@ -12,9 +12,9 @@ import secrets
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.record.read.preroll import lead_in
+from trnfleet.record.read.preroll import preroll
 from trnfleet.record.read.read_ahead import ReadAhead
-from trnfleet.record.read.rebranding import Marking
+from trnfleet.record.read.rebranding import Rebranding
 from trnfleet.wire.topics import RETAINED, TopicClass
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ MOST_TOPICS = 200_000
 
 
 class Player:
-    """One replay: from a moment to another, perhaps again and again."""
+    """One replay of a stretch of time, once or in a loop."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Player:
         reads_ahead: bool = False,
         nonce: Callable[[], str] = lambda: secrets.token_hex(8),
     ) -> None:
-        """Prepare a replay and read what holds at its beginning; `attach` a publisher before it runs.
+        """Prepare a replay and read the state at its beginning; `attach` a publisher before it runs.
 
         Args:
             tape: The recording.
@@ -82,7 +82,7 @@ class Player:
         self._loops = loops
         self._reads_ahead = reads_ahead
         self._nonce = nonce
-        self._marking = Marking(root, nonce=nonce(), speed=speed, fleet=fleet, name=name, to_root=to_root)
+        self._marking = Rebranding(root, nonce=nonce(), speed=speed, fleet=fleet, name=name, to_root=to_root)
         self._topics: dict[str, tuple[Topic | None, bool]] = {}
         self._publisher: Publisher | None = None
         self._is_running = False
@@ -100,7 +100,7 @@ class Player:
 
     @property
     def length_s(self) -> float:
-        """How long one run takes."""
+        """Length of one run, in seconds of the wall clock."""
         return (self._to_ns - self._from_ns) / NS_PER_S / self._speed
 
     def will(self) -> Envelope | None:
@@ -120,19 +120,19 @@ class Player:
         return None
 
     def attach(self, publisher: Publisher) -> None:
-        """Say where to; do it before the publisher connects, so that it repeats what is retained after each connect."""
+        """Bind to a publisher before it connects, so that it repeats retained state after each connect."""
         self._publisher = publisher
         publisher.on_connect(self._announce)
 
     async def run(self) -> None:
-        """Play to the end; then, cancelled or not, say that the publishers are gone."""
+        """Play to the end; then, cancelled or not, publish the replayed publishers as offline."""
         start_s: float | None = None
         self._is_running = True
         try:
             while True:
                 await self._publish(self._enter())
                 now_s = self._clock.monotonic_s()
-                # A replay that fell behind by a whole run begins anew instead of chasing its schedule.
+                # A replay that fell behind by a whole run restarts instead of chasing its schedule.
                 if start_s is None or now_s - start_s > max(self.length_s, SHORTEST_LOOP_S):
                     start_s = now_s
                 await self._play(start_s)
@@ -187,7 +187,7 @@ class Player:
                     yield stored
 
     def _keep(self, envelope: Envelope, topic: Topic | None) -> Envelope:
-        """Return a message marked, and take note of it where it is retained."""
+        """Return a message as replayed, and remember it if it is retained."""
         marked = self._marking.mark(envelope, topic)
         if marked.retain:
             if marked.payload:
@@ -197,7 +197,7 @@ class Player:
         return marked
 
     def _enter(self) -> list[Envelope]:
-        """Return what makes the broker retain what was retained at the beginning, and nothing of the run before."""
+        """Return the messages that restore the retained state of the beginning, and clear what the run before left."""
         former, self._standing = self._standing, {}
         entered: list[Envelope] = []
         for recorded, envelope in self._begin.items():
@@ -225,7 +225,7 @@ class Player:
             self.published += len(batch)
 
     def _look_at(self, recorded: str) -> tuple[Topic | None, bool]:
-        """Return a recorded topic taken apart, and whether it is replayed."""
+        """Return a recorded topic, parsed, and whether it is replayed."""
         known = self._topics.get(recorded)
         if known is None:
             if len(self._topics) >= MOST_TOPICS:
@@ -239,14 +239,14 @@ class Player:
 
     def _read_begin(self) -> None:
         """Read what holds at the beginning, that moment included."""
-        for stored in lead_in(self._tape, self._from_ns):
+        for stored in preroll(self._tape, self._from_ns):
             self._stand(stored.envelope)
         for stored in self._tape.read(self._from_ns - 1, self._from_ns):
             if not self._stand(stored.envelope):
                 self._first.append(stored)
 
     def _stand(self, envelope: Envelope) -> bool:
-        """Take note of a message if its topic is retained; say whether it is."""
+        """Remember a message if its topic is retained; return whether it is."""
         topic, _ = self._look_at(envelope.topic)
         is_state = envelope.retain if topic is None else topic.topic_class in RETAINED
         if not is_state:

@@ -1,4 +1,4 @@
-"""What a tape holds before a moment: what has to be taken in by whoever begins there."""
+"""Preroll: the messages from before a moment that a reader needs to start there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Stored, Tape
 
 
-def lead_in(tape: Tape, at_ns: int) -> Iterator[Stored]:
+def preroll(tape: Tape, at_ns: int) -> Iterator[Stored]:
     """Yield the newest keyframe's messages, and all from then on that came before a moment.
 
     What came in the instant of the keyframe may or may not be part of it; taking state twice does no harm.

@@ -1,4 +1,4 @@
-"""Reads a tape ahead in a thread, so that who plays it never waits for a chunk to be read and taken apart."""
+"""Read-ahead in a thread, so that playing never waits for a chunk to be read and decompressed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_BYTES = 32 * 2**20
 
 
 class ReadAhead:
-    """One reading of a part of a tape; nobody else may read the tape meanwhile."""
+    """One reading of a stretch of a recording, which must have no other reader meanwhile."""
 
     def __init__(self, messages: Iterator[Stored]) -> None:
         self._messages = messages
@@ -39,7 +39,7 @@ class ReadAhead:
         """Yield the messages in order, some at a time; reading ends when the iteration is closed.
 
         Raises:
-            TrnfleetError: the tape did.
+            TrnfleetError: reading failed.
         """
         self._thread.start()
         try:
@@ -66,7 +66,7 @@ class ReadAhead:
                 self._changed.notify()
 
     def _read(self) -> None:
-        """Read to the end, or until nobody wants more; the thread's whole life."""
+        """Read to the end or until closed; the thread's main function."""
         batch: list[Stored] = []
         try:
             for stored in self._messages:
@@ -84,7 +84,7 @@ class ReadAhead:
             self._wake()
 
     def _hand_over(self, batch: list[Stored]) -> bool:
-        """Wait for room and put a batch; say whether anybody wants more."""
+        """Wait for room and put a batch; return whether the reader goes on."""
         with self._changed:
             while not self._is_closed and (
                 self._waiting >= MOST_MESSAGES or self._waiting_bytes >= MOST_BYTES

@@ -1,6 +1,6 @@
-"""Reads one file of a recording, whatever became of it.
+"""One file of a recording: finished, unfinished or damaged.
 
-A finished file is read by its index. Where the index is missing, damaged or says what cannot be, the file is walked from its
+A finished file is read by its index. Where the index is missing, damaged or contradictory, the file is scanned from its
 begin to the last whole record. Each chunk is checked when it is read; a damaged one is left out and counted.
 """
 
@@ -22,7 +22,7 @@ from trnfleet.record.format.records import HEAD, MAGIC, ChunkEntry, parse_record
 from trnfleet.record.format.schema import MAJOR, read_major
 from trnfleet.record.format.summary import Summary, has_footer, read_summary
 from trnfleet.record.read.open import refuse_special
-from trnfleet.record.read.scan import Found, Walker
+from trnfleet.record.read.scan import Found, Scanner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ _HEADER_BYTES = 1_024
 
 
 class Recovery(NamedTuple):
-    """What was found of a file that was not finished or whose index is damaged."""
+    """The result of recovering a file that was not finished or whose index is damaged."""
 
     path: str
     why: str
@@ -85,7 +85,7 @@ class PartReader:
         self.major = read_major(self.about.schema, str(path))
 
     def _begin(self, path: Path, limits: RecordLimits) -> None:
-        """Say what a reader has, before anything is known of the file."""
+        """Set the initial state, before anything is known of the file."""
         self.path = path
         self.limits = limits
         self.about = About()
@@ -179,7 +179,7 @@ class PartReader:
                     self.channels[number] = parse_record(fields, Channel).topic
 
     def _read_header(self) -> int:
-        """Check what the file is; return where its records begin behind the header.
+        """Check the magic and profile; return where the records begin.
 
         Raises:
             ConfigError: it is not MCAP or has another profile.
@@ -219,7 +219,7 @@ class PartReader:
             self.is_finished = True
 
     def _walk(self, begin: int, size: int, why: str) -> None:
-        walker = Walker(self._file, self.limits)
+        walker = Scanner(self._file, self.limits)
         walker.walk(begin, size)
         found = walker.found
         self.channels, self.entries, self.skipped = found.channels, found.entries, found.skipped
@@ -252,13 +252,13 @@ class PartReader:
             found.counts[channel] = found.counts.get(channel, 0) + count
 
     def _follow(self, summary: Summary, begin: int) -> None:
-        """Take what the index says, and walk over what lies between its chunks: head, loose messages."""
+        """Apply the index, and scan what lies between its chunks: head and loose messages."""
         self.channels = summary.channels
         metadata: dict[str, Metadata] = {}
         entries: list[ChunkEntry] = []
         for start, end, entry in _gaps(summary, begin):
             if end > start:
-                walker = Walker(self._file, self.limits)
+                walker = Scanner(self._file, self.limits)
                 walker.walk(start, end)
                 found = walker.found
                 entries += found.entries
@@ -279,7 +279,7 @@ class PartReader:
 
 
 class GrowingPart(PartReader):
-    """A file that is being written; who writes it says what its chunks are."""
+    """A file that is being written; its writer supplies the chunks."""
 
     def __init__(self, path: Path, about: About, channels: Sequence[str]) -> None:
         """Open a file that this program writes.

@@ -1,7 +1,7 @@
-"""Makes a recorded message one of a replay: boot ids of its own, marked descriptors, perhaps another fleet's name.
+"""Rebranding of recorded messages for a replay: new boot ids, marked descriptors, optionally another fleet name.
 
 A reader drops what it has seen from a start before, so that every run and every loop of a replay must look like another
-start. All else in a payload stays as it was: byte for byte, but for descriptors, which are written anew.
+start. All else in a payload stays as it was: byte for byte, but for descriptors, which are encoded again.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _JSON_BOOT = re.compile(rb'("boot"\s*:\s*")([A-Za-z0-9_-]{1,64})(")')
 _JSON_ID = re.compile(rb'("id"\s*:\s*")([A-Za-z0-9_-]{1,64})(")')
 _LIKE_OURS = re.compile(rf"(?:^|/){VERSION}/[^/]*/(?:{'|'.join(each.value for each in TopicClass)})(?:/|$)")
 _UNSPEAKABLE = re.compile(r"[+#\0]")
-"""What no topic has that is published to."""
+"""Characters that no topic of a PUBLISH may have."""
 _KNOWN_BOOTS = 65_536
 
 
-class Marking:
-    """How the messages of one replay are changed."""
+class Rebranding:
+    """Rewriter of the messages of one replay."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Marking:
             return None
 
     def takes(self, recorded: str, topic: Topic | None) -> bool:
-        """Say whether messages of a topic are replayed.
+        """Return whether messages of a topic are replayed.
 
         Args:
             recorded: The topic.
@@ -119,7 +119,7 @@ class Marking:
         )
 
     def offline(self, envelope: Envelope) -> Envelope | None:
-        """Return what says that a publisher is gone, made from its marked `online`; None if it did not say that."""
+        """Return a publisher's `offline`, made from its rewritten `online`; None if it was not online."""
         data = _object(envelope.payload)
         if data is None or data.get("state") != "online":
             return None
@@ -181,7 +181,7 @@ class Marking:
 
 
 def _is_of_others(topic: str) -> bool:
-    """Say whether a topic that is not under our root belongs to another program and can be published.
+    """Return whether a topic that is not under our root belongs to another program and can be published.
 
     What looks like ours under another root, or is ours but for its path, could not be marked as a replay, and may be a
     request.

@@ -8,7 +8,7 @@ from trnfleet.errors import ConfigError
 from trnfleet.record.format.envelopes import CHANNELS, OTHER
 from trnfleet.record.format.limits import DEFAULT_RECORD_LIMITS, RecordLimits
 from trnfleet.record.read.reader import PartReader
-from trnfleet.record.read.statistics import take_census
+from trnfleet.record.read.statistics import collect_statistics
 from trnfleet.record.read.timeline import Timeline
 from trnfleet.record.read.verify import verify_part
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from trnfleet.record.format.metadata import About
     from trnfleet.record.read.reader import Recovery
-    from trnfleet.record.read.statistics import Census, TopicCount
+    from trnfleet.record.read.statistics import RecordingStatistics, TopicCount
     from trnfleet.wire.ports import Keyframe, Stored
 
 
@@ -31,7 +31,7 @@ class Recording:
         self._timeline = Timeline(limits)
         self._timeline.fill(self.parts)
         self._limits = limits
-        self._census: Census | None = None
+        self._statistics: RecordingStatistics | None = None
 
     @classmethod
     def open(cls, paths: Sequence[Path], limits: RecordLimits = DEFAULT_RECORD_LIMITS) -> Recording:
@@ -139,18 +139,18 @@ class Recording:
 
     def topics(self) -> dict[str, TopicCount]:
         """Return what came by topic; reads all of the recording once."""
-        return self.census().topics
+        return self.statistics().topics
 
-    def census(self, tap: Callable[[Stored], None] | None = None) -> Census:
+    def statistics(self, tap: Callable[[Stored], None] | None = None) -> RecordingStatistics:
         """Return what is in it by topic and class, with gaps; reads all of the recording once.
 
         Args:
             tap: Is given every message besides, in the same pass; with it the recording is read each time.
         """
-        if self._census is None or tap is not None:
+        if self._statistics is None or tap is not None:
             messages = self.all() if tap is None else _tapped(self.all(), tap)
-            self._census = take_census(messages, self.root, self._limits)
-        return self._census
+            self._statistics = collect_statistics(messages, self.root, self._limits)
+        return self._statistics
 
     def verify(self) -> list[str]:
         """Return what is wrong with it, a line each: nothing where it is sound. A file that was not finished is not."""

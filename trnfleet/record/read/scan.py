@@ -1,6 +1,6 @@
-"""Finds what a file holds by going from record to record: for files without an index, and for what an index leaves out.
+"""Scan of a file from record to record: for files without an index, and for parts that an index leaves out.
 
-Only the heads of records are read. Nothing of the file is believed: lengths are held against the file and the limits.
+Only the heads of records are read. Nothing in the file is trusted: lengths are checked against the file and the limits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _WINDOW_BYTES = 4_096
 _RUN_BYTES = 2**20
-"""Messages that stand in a file one by one are read in runs of so many bytes."""
+"""Bytes in which messages outside of chunks are read at a time."""
 _SMALL_BYTES = 2**20
 """Channels and metadata are not larger."""
 _PASSED_OVER = frozenset(each.value for each in Opcode) - {Opcode.FOOTER.value}
@@ -40,7 +40,7 @@ _PASSED_OVER = frozenset(each.value for each in Opcode) - {Opcode.FOOTER.value}
 
 @dataclass(slots=True)
 class Found:
-    """What a walk has met."""
+    """The result of a scan."""
 
     entries: list[ChunkEntry] = field(default_factory=list)
     channels: dict[int, str] = field(default_factory=dict)
@@ -77,8 +77,8 @@ class Window:
         return self._data[begin : begin + size]
 
 
-class Walker:
-    """One walk over a stretch of a file."""
+class Scanner:
+    """One scan of a stretch of a file."""
 
     def __init__(self, file: int, limits: RecordLimits) -> None:
         self._window = Window(file)
@@ -144,7 +144,7 @@ class Walker:
         self.found.entries.append(entry)
 
     def _settle(self) -> None:
-        """Tell the last entry its channels."""
+        """Set the channels of the last entry."""
         entries = self.found.entries
         if entries and self._channels:
             entries[-1] = entries[-1]._replace(channels=tuple(sorted(self._channels)))
@@ -220,5 +220,5 @@ class Walker:
 
     @staticmethod
     def _follows(run: ChunkEntry, at: int) -> bool:
-        """Say whether a message at `at` stands directly behind a run."""
+        """Return whether a message at `at` directly follows a run."""
         return run.offset + run.length == at

@@ -1,10 +1,10 @@
-"""What is in a recording, counted by reading all of it."""
+"""Statistics of a recording, by topic and class, from reading all of it."""
 
 from __future__ import annotations
 
 import heapq
-import statistics
 from dataclasses import dataclass, field
+from statistics import median
 from typing import TYPE_CHECKING
 
 from trnfleet.record.format.envelopes import channel_namer
@@ -24,7 +24,7 @@ _MOST_GAPS = 1_000
 
 @dataclass(slots=True)
 class TopicCount:
-    """What came on one topic, or of one class."""
+    """Counts of one topic or class."""
 
     messages: int = 0
     payload_bytes: int = 0
@@ -45,8 +45,8 @@ class TopicCount:
 
 
 @dataclass(slots=True)
-class Census:
-    """What is in a recording, by topic and by class."""
+class RecordingStatistics:
+    """Counts by topic and by class, with gaps."""
 
     topics: dict[str, TopicCount] = field(default_factory=dict)
     """By topic; at most as many as the limits say."""
@@ -62,9 +62,9 @@ class Census:
     """The usual distance of telemetry on a topic (the median over the topics); 0 where there is none."""
 
 
-def take_census(messages: Iterable[Stored], root: str, limits: RecordLimits) -> Census:
-    """Return what is in a recording."""
-    census = Census()
+def collect_statistics(messages: Iterable[Stored], root: str, limits: RecordLimits) -> RecordingStatistics:
+    """Return a recording's statistics."""
+    found = RecordingStatistics()
     channel_of = channel_namer(root)
     pauses: list[tuple[int, int, int]] = []
     telemetry: list[TopicCount] = []
@@ -72,29 +72,29 @@ def take_census(messages: Iterable[Stored], root: str, limits: RecordLimits) -> 
     for time_ns, envelope in messages:
         size = len(envelope.payload)
         channel = channel_of(envelope.topic)
-        census.messages += 1
-        census.payload_bytes += size
-        of_class = census.classes.get(channel)
+        found.messages += 1
+        found.payload_bytes += size
+        of_class = found.classes.get(channel)
         if of_class is None:
-            of_class = census.classes[channel] = TopicCount()
+            of_class = found.classes[channel] = TopicCount()
         if channel == _TELEMETRY and of_class.messages:
             _note_pause(pauses, of_class.last_ns, time_ns)
         of_class.take(time_ns, size)
-        topic = census.topics.get(envelope.topic)
+        topic = found.topics.get(envelope.topic)
         if topic is None:
             chars += len(envelope.topic)
-            if len(census.topics) >= limits.topics or chars > limits.topic_chars:
-                census.uncounted += 1
+            if len(found.topics) >= limits.topics or chars > limits.topic_chars:
+                found.uncounted += 1
                 continue
-            topic = census.topics[envelope.topic] = TopicCount()
+            topic = found.topics[envelope.topic] = TopicCount()
             if channel == _TELEMETRY:
                 telemetry.append(topic)
         topic.take(time_ns, size)
     periods = [_period(each) for each in telemetry if each.messages > 2]
-    census.period_ns = round(statistics.median(periods)) if periods else 0
-    shortest = _MISSED_PERIODS * max(census.period_ns, 1)
-    census.gaps = sorted((begin, end) for length, begin, end in pauses if periods and length > shortest)
-    return census
+    found.period_ns = round(median(periods)) if periods else 0
+    shortest = _MISSED_PERIODS * max(found.period_ns, 1)
+    found.gaps = sorted((begin, end) for length, begin, end in pauses if periods and length > shortest)
+    return found
 
 
 def _note_pause(pauses: list[tuple[int, int, int]], begin_ns: int, end_ns: int) -> None:

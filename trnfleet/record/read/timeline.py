@@ -1,4 +1,4 @@
-"""Chunks of one file or many in the order of their times, and what is read from them: messages and keyframes.
+"""Chunks of one or several files in the order of their times, read as messages and keyframes.
 
 What is finished and what still grows are read alike: a recording adds all its chunks at once, a live buffer adds each that is cut
 and takes away the oldest.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _ITEM_BYTES = 200
-"""What the place of a message takes in memory."""
+"""Memory of a message's place, in bytes."""
 
 
 class Slot(NamedTuple):
@@ -127,7 +127,7 @@ class Timeline:
                     self._run_begins.append(entry.start_ns)
 
     def drop(self, part: PartReader) -> None:
-        """Take away the oldest file's chunks; who reads them just now reads on."""
+        """Remove the oldest file's chunks; a reading that has begun goes on."""
         with self._lock:
             self._parts.pop(part, None)
             count = next((n for n, slot in enumerate(self._slots) if slot.part is not part), len(self._slots))
@@ -216,7 +216,7 @@ class Timeline:
                 self._note_unread(slot, unread)
 
     def _note_unread(self, slot: Slot, count: int, *, in_keyframe: bool = False) -> None:
-        """Take note of what a chunk has that makes no sense; what is read again is not counted again."""
+        """Count a chunk's malformed messages, once however often it is read."""
         key = slot.part, slot.entry.offset, in_keyframe
         self._unread[key] = max(count, self._unread.get(key, 0))
 
@@ -310,7 +310,7 @@ def _slot(part: PartReader, entry: ChunkEntry) -> Slot:
 
 
 def _goes_on(former: Slot, slot: Slot) -> bool:
-    """Say whether a chunk of repeats belongs to the run before it: not where both are whole by themselves."""
+    """Return whether a chunk of repeats belongs to the run before it: not if both are complete by themselves."""
     return former.has_data or slot.has_data or former.entry.end_ns == slot.entry.start_ns
 
 

@@ -1,4 +1,4 @@
-"""Whether a file is sound: its checksums hold, its index says what is there, times are in order, every message is understood."""
+"""Verification of a file: checksums, index, order of times, and every message decoded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trnfleet.record.read.reader import PartReader
 
 _MOST_PROBLEMS = 20
-"""So many are told of a file, then how many more there are."""
+"""Problems listed for a file; the rest is only counted."""
 
 
 def verify_part(part: PartReader) -> list[str]:

@@ -1,4 +1,4 @@
-"""Copies chunks of several files into one recording, as they stand: nothing is decompressed."""
+"""Export of chunks of several files as one recording, byte for byte: nothing is decompressed."""
 
 from __future__ import annotations
 

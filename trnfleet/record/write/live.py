@@ -1,4 +1,4 @@
-"""The last minutes of a fleet that is being watched: a recording of bounded size that forgets its begin.
+"""The live buffer: a recording of bounded size of the last minutes, which deletes its oldest part.
 
 It can be read while it is written, and be saved. It lies in a folder of its own, in parts; the oldest go. Each part is a sound
 recording, so that what a crash leaves behind can be read, too.
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 PARTS = 32
-"""What is kept lies in about so many files: the oldest of them is what goes at a time."""
+"""Approximate number of files; the oldest is deleted at a time."""
 _SMALLEST_PART_BYTES = 2**20
 _CHUNK_BYTES_IN_MEMORY = 500
-"""What a chunk's place costs in memory."""
+"""Memory of a chunk's place, in bytes."""
 _FLUSH_WITHIN_S = 2.0
 QUIET_S = 2 * FLUSHED_AFTER_S
-"""What has not been taken so long after it came never came."""
+"""Seconds after which a message that was not taken counts as never received."""
 
 
 class LiveBuffer:
-    """Takes what the monitor takes, keeps as much of it as fits and plays it back.
+    """A bounded recording of the envelopes that the monitor takes.
 
     Of the memory a quarter each goes to what waits to be written, to the newest telemetry, to the places of chunks and to
     decompressed chunks. A full or missing disk does not stop anybody: `problem` says so, and nothing more is kept.
@@ -104,7 +104,7 @@ class LiveBuffer:
 
     @property
     def problem(self) -> str:
-        """Why nothing more is kept; empty while all is well."""
+        """The reason why nothing more is kept; empty while all is well."""
         return self.status.failed
 
     def take(self, batch: Sequence[Envelope]) -> None:

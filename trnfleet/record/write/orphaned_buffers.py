@@ -1,4 +1,4 @@
-"""Whose a live buffer's folder is, and what becomes of folders that a crash left behind.
+"""Folders of live buffers: locks on those in use, deletion of those that a crash left behind.
 
 Who has a folder holds a lock on a file in it, which ends with the process, however that ends.
 """
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 LOCK_NAME = ".lock"
 NAME = "live.mcap"
-"""What the parts of a live buffer are named after."""
+"""Name from which the names of a live buffer's parts are made."""
 PART = re.compile(r"live-\d{4,}\.mcap")
 KEPT_S = 86_400
 """The newest folder that a crash left behind is kept so long: it may show why."""
 
 
 class FolderLock:
-    """Says that a folder is in use."""
+    """A lock file that marks a folder as in use."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LOCK_NAME
@@ -38,7 +38,7 @@ class FolderLock:
         """Take the folder.
 
         Raises:
-            OSError: somebody else has it, or it cannot be written.
+            OSError: another process holds it, or it cannot be written.
         """
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         try:
@@ -62,7 +62,7 @@ class FolderLock:
             os.close(file)
 
 
-def clear_leftovers(parent: Path, now_ns: int) -> int:
+def delete_orphaned_buffers(parent: Path, now_ns: int) -> int:
     """Delete the folders below `parent` that crashed processes left behind; return how many.
 
     The newest of them stays for a day. Folders that are in use, that no live buffer made or that hold anything else are left
@@ -92,7 +92,7 @@ def clear_leftovers(parent: Path, now_ns: int) -> int:
 
 
 def _left_since(folder: Path) -> int | None:
-    """Return when a folder was written last (ns since 1970); None where it is in use or nobody's business."""
+    """Return when a folder was written last (ns since 1970); None if it is in use or not a live buffer's."""
     if folder.is_symlink() or not folder.is_dir() or not (folder / LOCK_NAME).is_file():
         return None
     lock = FolderLock(folder)

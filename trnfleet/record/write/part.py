@@ -1,4 +1,4 @@
-"""Writes one file of a recording: chunk after chunk, and at the end its index.
+"""One file of a recording: written chunk by chunk, with its index at the end.
 
 A chunk is written whole, in one piece, straight to the kernel: who is killed loses what was not yet cut, and nothing else.
 When a write fails, the file is cut back to its last whole chunk.

@@ -1,4 +1,4 @@
-"""Records while the fleet runs: the event loop hands over, a thread writes.
+"""The recorder: the event loop queues batches, a thread writes them.
 
 The thread works in short slices, so that it never holds the interpreter for long, and everything that takes long (compressing,
 writing) is done outside of it. The queue between the two is bounded; what does not fit is counted.
@@ -28,19 +28,19 @@ log = logs.get_logger(__name__)
 
 QUEUE_BYTES = 48 * 2**20
 FLUSHED_AFTER_S = 0.5
-"""What has come in is in the file so long after, at the latest."""
+"""Longest time from receipt to the file."""
 _SLICE = 48
-"""Messages between two breaths of the thread: about 0.3 ms."""
-_BREATH_S = 0.0001
+"""Messages between two releases of the GIL: about 0.3 ms."""
+_GIL_RELEASE_S = 0.0001
 _SHORTEST_WAIT_S = 0.01
 _OVERHEAD_BYTES = 300
-"""What a message in the queue costs beside its payload."""
+"""Memory of a queued message beside its payload, in bytes."""
 _LOOKED_EVERY_S = 0.25
 
 
 @dataclass(slots=True)
 class RecordStatus:
-    """How a recording fares; written by its thread, read by whoever shows it."""
+    """State of a recording: set by its thread, read by the screen."""
 
     messages: int = 0
     """Messages handed to the file."""
@@ -66,10 +66,10 @@ class RecordStatus:
 
 
 class RecordingThread:
-    """The queue and the thread behind it; what is written, and where, is the owner's."""
+    """The queue and its writing thread; the owner supplies the writer."""
 
     def __init__(self, make: Callable[[], RecordingWriter], *, clock: Clock, queue_bytes: int) -> None:
-        """Bind to what makes the writer, which is called in the thread that starts."""
+        """Bind to a factory of the writer, which is called in the thread."""
         self.status = RecordStatus()
         self.wall = SteadyWall(clock)
         """The recording's time of a monotonic one."""
@@ -80,9 +80,9 @@ class RecordingThread:
         """Batches, their sizes and their numbers."""
         self._queued_bytes = 0
         self._wake = threading.Condition()
-        self._breath = threading.Lock()
+        self._gil_release = threading.Lock()
         """Held for good: to wait for it gives the interpreter away."""
-        self._breath.acquire()
+        self._gil_release.acquire()
         self._in_hand = 0
         """Messages of the thread's batch that are not yet written."""
         self._is_closing = False
@@ -155,7 +155,7 @@ class RecordingThread:
                 self._wake.notify()
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until what was taken is in the file; say whether it is. Not for the event loop."""
+        """Wait until everything taken is in the file; return whether it is. Not for the event loop."""
         with self._wake:
             mine = self._flush_to = self._taken
             self._wake.notify_all()
@@ -203,7 +203,7 @@ class RecordingThread:
                 self._in_hand = len(batch)
                 for begin in range(0, len(batch), _SLICE):
                     self._write(writer, batch[begin : begin + _SLICE])
-                    self._breath.acquire(timeout=_BREATH_S)
+                    self._gil_release.acquire(timeout=_GIL_RELEASE_S)
             if writer.pending_bytes and pending_since_s is None:
                 pending_since_s = self._clock.monotonic_s()
             is_flushed = (
@@ -316,14 +316,14 @@ class Recorder:
 
 
 class Taker(Protocol):
-    """What a source can be tapped for."""
+    """Consumer of a tapped source's batches."""
 
     def take(self, batch: Sequence[Envelope]) -> None:
         """Take a batch, at once."""
 
 
 class TappedSource:
-    """A source that hands what it takes to a recorder and on to whoever asked."""
+    """A source that passes each batch to a recorder and to the caller."""
 
     def __init__(self, source: Source, recorder: Taker) -> None:
         self._source = source
@@ -331,7 +331,7 @@ class TappedSource:
 
     @property
     def status(self) -> LinkStatus:
-        """How the connection fares."""
+        """Connection state."""
         return self._source.status
 
     async def take(self) -> list[Envelope]:

@@ -1,4 +1,4 @@
-"""Writes a recording: envelopes in, MCAP files out.
+"""The writer of a recording: envelopes in, MCAP files out.
 
 It decides when a chunk is cut, when a keyframe is repeated, when the next file begins and which old one goes. It goes by the
 times that it is given and reads no clock, so that the same calls make the same bytes.
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
 
 CHUNK_BYTES = 2**20
-"""A chunk is cut once it has so many bytes, not compressed."""
+"""Uncompressed size at which a chunk is cut."""
 LARGEST_CHUNK_BYTES = 4 * CHUNK_BYTES
 """A chunk is cut before messages of a later time only, so that what follows a chunk is later; but never beyond this."""
 CUT_NS = 500_000_000
 """And once its first message is so old: what a crash can lose."""
 _SHORTEST_SPLIT_NS = 60_000_000_000
 _SPLITS_IN_KEPT = 24
-"""Where old parts are to go and nobody said how long a part is, so many make up what is kept."""
+"""Number of parts that make up what is kept, where a limit is given without a part's length."""
 _TELEMETRY = TopicClass.TELEMETRY.value
 _KEYFRAME_ID = CHANNEL_IDS[KEYFRAME]
 
 
 class RecordingError(TrnfleetError):
-    """A recording could not be written on; what is there can be read."""
+    """A recording that cannot be continued; what was written can be read."""
 
     def __init__(self, path: Path, error: OSError) -> None:
         self.reason = error.strerror or str(error)
@@ -95,12 +95,12 @@ class RecordingWriter:
         Args:
             path: The file, or what its parts are named after.
             about: What the recording says of itself.
-            split_bytes: A part ends once it has so many bytes, and at least as much data as it begins with as a keyframe.
+            split_bytes: A part ends at this size, and has at least as much data as it begins with as a keyframe.
             split_ns: A part ends once it is so long.
             keep_ns: Parts that ended longer ago are deleted, of those that this writer made.
             on_cut: Told of every chunk that was written.
             on_drop: Told of every part that is about to be deleted.
-            split_chunks: A part ends once it has so many chunks.
+            split_chunks: A part ends at this number of chunks.
             keep_bytes: The oldest parts are deleted where all have more bytes.
             keep_chunks: And where they have more chunks; needs splits.
             values_bytes: Newest telemetry that a keyframe repeats.
@@ -255,7 +255,7 @@ class RecordingWriter:
         return RecordingError(self._part.path, error)
 
     def _pass_to(self, time_ns: int) -> None:
-        """Do what stands between the last message and one of a later time."""
+        """Cut, repeat or split as due between the last message and one of a later time."""
         part = self._part
         if self._keyframe_ns is None or self._last_ns is None:
             self._write_keyframe(max(0, time_ns - 1) if self._last_ns is None else self._last_ns)
@@ -270,7 +270,7 @@ class RecordingWriter:
             self._write_keyframe(self._last_ns)
 
     def _is_full(self, time_ns: int) -> bool:
-        """Say whether the present part is to end before a message of this time."""
+        """Return whether the present part ends before a message of this time."""
         part = self._part
         if not part.chunks or self._data_bytes < self._first_bytes:
             return False

@@ -103,8 +103,8 @@ def summarize(files: Sequence[str], recording: Recording) -> dict[str, Any]:
     for stored in keyframe.state if keyframe is not None else ():
         if reading.class_of(stored.envelope.topic) == TopicClass.NODE:
             reading.add(stored)
-    census = recording.census(reading.add)
-    topics = Counter(map(reading.class_of, census.topics))
+    statistics = recording.statistics(reading.add)
+    topics = Counter(map(reading.class_of, statistics.topics))
     names = dict.fromkeys([*fleets_of(recording), *sorted(reading.fleets)])
     fleets = [_fleet(name, reading) for name in names]
     length_ns = recording.end_ns - recording.start_ns
@@ -121,13 +121,13 @@ def summarize(files: Sequence[str], recording: Recording) -> dict[str, Any]:
         "end": format_rfc3339(recording.end_ns),
         "duration_s": length_ns / NS_PER_S,
         "fleets": [asdict(fleet) for fleet in fleets],
-        "messages": census.messages,
-        "payload_bytes": census.payload_bytes,
-        "period_s": census.period_ns / NS_PER_S if census.period_ns else None,
+        "messages": statistics.messages,
+        "payload_bytes": statistics.payload_bytes,
+        "period_s": statistics.period_ns / NS_PER_S if statistics.period_ns else None,
         "lost": sum(fleet.lost for fleet in fleets),
         "gaps": [
             {"from": format_rfc3339(begin), "to": format_rfc3339(end), "duration_s": (end - begin) / NS_PER_S}
-            for begin, end in census.gaps
+            for begin, end in statistics.gaps
         ],
         "classes": {
             name: {
@@ -135,14 +135,14 @@ def summarize(files: Sequence[str], recording: Recording) -> dict[str, Any]:
                 "payload_bytes": count.payload_bytes,
                 "topics": topics[name],
             }
-            for name, count in sorted(census.classes.items())
+            for name, count in sorted(statistics.classes.items())
             if count.messages
         },
         "topics": {
             name: {"messages": count.messages, "payload_bytes": count.payload_bytes}
-            for name, count in sorted(census.topics.items())
+            for name, count in sorted(statistics.topics.items())
         },
-        "topics_not_listed_messages": census.uncounted,
+        "topics_not_listed_messages": statistics.uncounted,
         "parts": [
             {
                 "id": about.id,

@@ -182,7 +182,7 @@ class FaultyPublisher:
 
     @property
     def status(self) -> LinkStatus:
-        """How the connection fares."""
+        """Connection state."""
         return self._publisher.status
 
     @property

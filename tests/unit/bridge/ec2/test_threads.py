@@ -25,7 +25,7 @@ async def test_the_loop_goes_on_while_a_call_blocks() -> None:
 
 
 async def test_what_a_call_raises_is_raised() -> None:
-    """A failure reaches whoever awaits the answer."""
+    """A failure reaches the caller that awaits the answer."""
 
     def call() -> int:
         raise ValueError("no")

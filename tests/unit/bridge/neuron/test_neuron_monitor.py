@@ -177,7 +177,7 @@ def test_failures_counted_by_outcome_and_by_cause_are_the_same_failures() -> Non
         ([0, 2, 4, 4], [0, 2, 4, 4]),  # cumulative
         ([5, 5, 7], [5, 5, 7]),
         ([3, 0, 2, 0], [3, 3, 5, 5]),  # a period's own
-        ([9, 1, 2], [9, 10, 11]),  # the driver was loaded anew
+        ([9, 1, 2], [9, 10, 11]),  # the driver was loaded again
         ([1, None, 4], [1, None, 4]),
     ],
 )

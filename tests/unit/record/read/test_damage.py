@@ -52,7 +52,7 @@ def use(path: Path) -> None:
         assert times == sorted(times)
         recording.keyframe(recording.end_ns)
         recording.keyframe(recording.start_ns)
-        recording.census()
+        recording.statistics()
         assert all(count > 0 for count in recording.counts.values())
         recording.verify()
         assert all(recovery.text().startswith(str(path)) for recovery in recording.recoveries)

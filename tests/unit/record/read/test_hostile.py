@@ -106,9 +106,11 @@ def test_a_census_has_room_for_so_many_characters(tmp_path: Path) -> None:
         writer.write(START_NS + number, EVENT._replace(topic=f"other/{number}/{'x' * 92}"))
     writer.close()
 
-    census = Recording.open([path], dataclasses.replace(DEFAULT_RECORD_LIMITS, topic_chars=500)).census()
+    statistics = Recording.open(
+        [path], dataclasses.replace(DEFAULT_RECORD_LIMITS, topic_chars=500)
+    ).statistics()
 
-    assert (len(census.topics), census.uncounted, census.messages) == (5, 5, 10)
+    assert (len(statistics.topics), statistics.uncounted, statistics.messages) == (5, 5, 10)
 
 
 def test_a_chunk_of_too_many_messages_is_left_out(tmp_path: Path) -> None:
@@ -123,7 +125,7 @@ def test_a_chunk_of_too_many_messages_is_left_out(tmp_path: Path) -> None:
 
 
 def test_overlapping_chunks_share_a_bound(tmp_path: Path) -> None:
-    """Of chunks that all claim the same time only so many bytes are read side by side; nothing is lost over it."""
+    """Of chunks that all claim the same time a bounded number of bytes is read side by side; nothing is lost over it."""
     chunk = (START_NS + 9, [(START_NS + n, 1, pack(EVENT)) for n in range(10)])
     path = unfinished(tmp_path / "a.mcap", *[chunk] * 12)
     recording = Recording.open([path], dataclasses.replace(DEFAULT_RECORD_LIMITS, overlap_bytes=1))

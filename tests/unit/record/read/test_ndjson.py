@@ -48,7 +48,7 @@ def test_frames_and_json_give_the_same_lines(grouped: bool) -> None:
 
 
 def test_a_part_knows_what_came_before_it() -> None:
-    """From the middle on frames are told by the descriptors of the keyframe, and nothing of before is told."""
+    """From the middle on, frames are decoded with the keyframe's descriptors, and nothing earlier is written."""
     feed = Feed(standalone(1))
     state = [Stored(START_NS, each) for each in feed.announcements()]
     messages = [(0.0, stored.envelope) for stored in state]

@@ -9,7 +9,7 @@ import cbor2
 import pytest
 from support.monitor.feed import Feed, standalone
 
-from trnfleet.record.read.rebranding import Marking
+from trnfleet.record.read.rebranding import Rebranding
 from trnfleet.wire.frame_head import frame_head
 from trnfleet.wire.frames import FrameDecoder, FrameEncoder
 from trnfleet.wire.messages import STANDARD_COLUMNS
@@ -20,7 +20,7 @@ BOOT = "00112233aabbccdd"
 
 def marked(kind: str, path: str, payload: bytes, content_type: str | None = None) -> bytes:
     """Return a payload as a replay has it."""
-    marking = Marking("trnfleet", nonce="n")
+    marking = Rebranding("trnfleet", nonce="n")
     envelope = Envelope(f"trnfleet/v1/demo/{kind}/{path}", payload, content_type=content_type)
     return marking.mark(envelope, marking.topic_of(envelope.topic)).payload
 
@@ -62,7 +62,7 @@ def test_a_frame_of_another_encoder_gets_its_boot() -> None:
 
 @pytest.mark.parametrize("frame", [{}, {"boot": 7}, {"boot": ""}, {"boot": "x" * 65}, {7: "boot"}])
 def test_what_has_no_boot_stays_as_it_is(frame: dict[Any, Any]) -> None:
-    """It is for whoever reads it to refuse it."""
+    """Refusing it is the reader's task."""
     payload = cbor2.dumps(frame)
     assert marked("telemetry", "uc1/a/b", payload) == payload
     assert marked("telemetry", "uc1/a/b", payload[:-1], CONTENT_TYPE_CBOR) == payload[:-1]

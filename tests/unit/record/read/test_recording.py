@@ -164,19 +164,23 @@ def test_a_census_counts_topics_classes_and_gaps(tmp_path: Path) -> None:
     write(tmp_path / "a.mcap", messages, ABOUT)
     recording = Recording.open([tmp_path / "a.mcap"])
 
-    census = recording.census()
+    statistics = recording.statistics()
 
-    assert census.period_ns == NS_PER_S
-    assert census.gaps == [(at(19), at(30))]
-    assert (census.messages, census.classes["telemetry"].messages, census.classes["job"].messages) == (
+    assert statistics.period_ns == NS_PER_S
+    assert statistics.gaps == [(at(19), at(30))]
+    assert (
+        statistics.messages,
+        statistics.classes["telemetry"].messages,
+        statistics.classes["job"].messages,
+    ) == (
         41,
         40,
         1,
     )
     (topic,) = (count for name, count in recording.topics().items() if "telemetry" in name)
     assert (topic.first_ns, topic.last_ns, topic.longest_gap_ns) == (at(0), at(49), 11 * NS_PER_S)
-    assert census.payload_bytes == sum(len(each.envelope.payload) for each in messages)
-    assert recording.census() is census
+    assert statistics.payload_bytes == sum(len(each.envelope.payload) for each in messages)
+    assert recording.statistics() is statistics
     recording.close()
 
 
@@ -186,8 +190,8 @@ def test_a_census_may_be_listened_to(tmp_path: Path) -> None:
     recording = Recording.open([tmp_path / "a.mcap"])
     for _ in range(2):
         heard: list[Stored] = []
-        census = recording.census(heard.append)
+        statistics = recording.statistics(heard.append)
         assert heard == list(recording.all())
-        assert census.messages == 20
-    assert recording.census() is census
+        assert statistics.messages == 20
+    assert recording.statistics() is statistics
     recording.close()

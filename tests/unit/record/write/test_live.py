@@ -14,7 +14,7 @@ from trnfleet.clock import ManualClock
 from trnfleet.errors import ConfigError
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.live import LiveBuffer
-from trnfleet.record.write.orphaned_buffers import LOCK_NAME, FolderLock, clear_leftovers
+from trnfleet.record.write.orphaned_buffers import LOCK_NAME, FolderLock, delete_orphaned_buffers
 from trnfleet.wire.ports import Envelope
 
 if TYPE_CHECKING:
@@ -241,7 +241,7 @@ def leave(parent: Path, name: str, written_ns: int) -> Path:
 
 
 def test_leftovers_of_crashes_are_deleted(tmp_path: Path) -> None:
-    """All but the newest, and that one after a day; whoever lives keeps what is theirs."""
+    """All but the newest, and that one after a day; live processes keep their folders."""
     old, newer = leave(tmp_path, "demo-1", START_NS), leave(tmp_path, "demo-2", START_NS + NS_PER_S)
     alive = leave(tmp_path, "demo-3", START_NS)
     lock = FolderLock(alive)
@@ -250,16 +250,16 @@ def test_leftovers_of_crashes_are_deleted(tmp_path: Path) -> None:
     (foreign / "diary.txt").write_bytes(b"")
     (tmp_path / "empty").mkdir()
 
-    assert clear_leftovers(tmp_path, START_NS + DAY_NS) == 1
+    assert delete_orphaned_buffers(tmp_path, START_NS + DAY_NS) == 1
     assert not old.exists()
     assert newer.exists()
-    assert clear_leftovers(tmp_path, START_NS + DAY_NS + NS_PER_S) == 0
-    assert clear_leftovers(tmp_path, START_NS + DAY_NS + NS_PER_S + 1) == 1
+    assert delete_orphaned_buffers(tmp_path, START_NS + DAY_NS + NS_PER_S) == 0
+    assert delete_orphaned_buffers(tmp_path, START_NS + DAY_NS + NS_PER_S + 1) == 1
     assert not newer.exists()
     assert alive.exists()
     assert foreign.exists()
     lock.release()
-    assert clear_leftovers(tmp_path / "none", START_NS) == 0
+    assert delete_orphaned_buffers(tmp_path / "none", START_NS) == 0
 
 
 def test_a_folder_belongs_to_one_buffer(tmp_path: Path, buffer: LiveBuffer) -> None:

@@ -98,7 +98,7 @@ def test_a_file_keeps_little_of_each_chunk(tmp_path: Path) -> None:
 
 
 def test_a_chunk_ends_between_two_times(tmp_path: Path) -> None:
-    """Messages of one time stay in one chunk, so that whoever reads up to a time has all of it."""
+    """Messages of one time stay in one chunk, so that reading up to a time gives all of it."""
     messages = [value(number, number // 300, 4_000) for number in range(1_500)]
 
     write(tmp_path / "a.mcap", messages)
