@@ -1,4 +1,4 @@
-"""Rows, words, filters, charts and news of alerts, without a screen."""
+"""Rows, filters, charts and notifications of alerts, without a screen."""
 
 from __future__ import annotations
 
@@ -6,16 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.tui.alerts import Board, held, rule, storm
 
-from trnfleet.clock import NS_PER_S
-from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
 from trnfleet.domain.alerts.matchers import parse_matchers
-from trnfleet.domain.alerts.rules import Rule
-from trnfleet.domain.alerts.silences import Ack, Silence, preview
-from trnfleet.domain.alerts.status import AlertState, AlertStatus
+from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.errors import ConfigError
-from trnfleet.monitor.alerting.engine import Alerts, Counts
-from trnfleet.monitor.alerting.inputs import Instant
 from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.tui.alerts.chart import LEAST_ROWS, Past, cell_s, chart, mark
@@ -23,51 +18,9 @@ from trnfleet.tui.alerts.details import BESIDE_FROM, Fact, about_lines, fact_lin
 from trnfleet.tui.alerts.lists import AlertPlan, alert_head, alert_parts, silence_head
 from trnfleet.tui.alerts.query import read_filter, split_matchers
 from trnfleet.tui.alerts.rows import COLLAPSE_FROM, arrange, in_order
-from trnfleet.tui.format import alerts as words
 from trnfleet.tui.notifications import ALARM_EVERY_S, AlertNews
 from trnfleet.tui.state.alerts import touches
 from trnfleet.tui.widgets.cells import text_of, width_of
-
-NOW_NS = 1_767_600_000 * NS_PER_S
-
-
-def rule(name: str = "hot", severity: str = "critical", **rest: Any) -> Rule:
-    fields = {"name": name, "scope": "chip", "severity": severity, "figure": "temperature_c", "above": 90.0}
-    return Rule.model_validate({**fields, "summary": "{worst} is at {value}", **rest})
-
-
-def held(
-    target: str = "uc1/us-0001/trn2u-0001-0/chip05",
-    *,
-    of: Rule | None = None,
-    status: AlertStatus = AlertStatus.FIRING,
-    age_s: float = 60.0,
-    **rest: Any,
-) -> AlertWithStatus:
-    of = of or rule()
-    begun_ns = NOW_NS - round(age_s * NS_PER_S)
-    alert = Alert(of, target, fingerprint_of("demo", of.name, target), labels=labels_of("demo", of, target))
-    alert.since_ns, alert.value, alert.chips, alert.place = begun_ns, 95.0, 1, target
-    if status is not AlertStatus.PENDING:
-        alert.state, alert.fired_ns = AlertState.FIRING, begun_ns
-    for name, value in rest.items():
-        setattr(alert, name, value)
-    return AlertWithStatus(alert, status)
-
-
-class Board:
-    """What lines ask a board for."""
-
-    def __init__(self) -> None:
-        self.alerts = Alerts("demo", [rule()])
-        self.alerts.instant = Instant(NOW_NS, NOW_NS)
-        self.now_ns = NOW_NS
-
-
-def storm(count: int, **rest: Any) -> list[AlertWithStatus]:
-    return [
-        held(f"uc1/us-{number:04d}/trn2u-{number:04d}-0/chip00", **rest) for number in range(1, count + 1)
-    ]
 
 
 def test_few_alerts_stay_lines_and_many_collapse() -> None:
@@ -124,55 +77,6 @@ def test_lines_are_as_wide_as_their_head(width: int, *, shows_status: bool) -> N
         assert "8 alerts" in text_of(lines[0])
         assert "✖ crit" in text_of(lines[0])
     assert width_of(silence_head(width)) > 0
-
-
-def test_standing_in_words() -> None:
-    """Who has it and for how long, what hides it, what it waits for, what is odd about it."""
-    alerts = Board().alerts
-    hour_ns = 3_600 * NS_PER_S
-    mine = held(status=AlertStatus.ACKED)
-    alerts.silences._acks[mine.alert.fingerprint] = Ack(
-        mine.alert.fingerprint, "ann\x1b", "", NOW_NS, NOW_NS + 2 * hour_ns
-    )
-    assert words.status_text(mine, alerts, NOW_NS) == "acked ann\\u001b, 2h00 left"
-    matchers = parse_matchers(["alertname=hot"])
-    alerts.silences._silences["s"] = Silence("s", matchers, NOW_NS, NOW_NS + hour_ns, "bob", "why")
-    assert words.status_text(held(status=AlertStatus.SILENCED), alerts, NOW_NS) == "silenced bob, 1h00 left"
-    pending = held(of=rule(**{"for": "30s"}), status=AlertStatus.PENDING, age_s=12)
-    assert words.status_text(pending, alerts, NOW_NS) == "pending 12s of 30s"
-    assert words.status_text(held(is_flapping=True, times=5), alerts, NOW_NS) == "flaps 5x"
-    assert words.status_text(held(is_silent=True), alerts, NOW_NS) == "last known"
-    assert words.status_text(held(status=AlertStatus.INHIBITED), alerts, NOW_NS) == "inhibited"
-    assert words.status_text(held(), alerts, NOW_NS) == ""
-
-
-def test_amounts_and_places() -> None:
-    """Chips where there are several; links and cores by their own name; the fleet for what has no place."""
-    assert words.amount_text(held(chips=64).alert) == "64 chips"
-    assert words.amount_text(held().alert) == ""
-    link = rule("slow", scope="link", figure="link_up", above=None, below=1.0)
-    assert words.amount_text(held(of=link, members=3, chips=2).alert) == "3 links"
-    assert words.where_text(held("", place="").alert) == "fleet"
-    assert words.where_text(held().alert, 20) == "trn2u-0001-0/chip05"
-    assert words.where_text(held().alert, 15) == "…-0001-0/chip05"
-
-
-def test_matchers_of_an_alert() -> None:
-    """Its name and its deepest place; both can be read back."""
-    text = words.matchers_of(held().alert.labels)
-    assert text == 'alertname="hot" chip="uc1/us-0001/trn2u-0001-0/chip05"'
-    assert len(parse_matchers(split_matchers(text))) == 2
-
-
-def test_the_preview_in_words() -> None:
-    """How many fire, how many of them are critical, how many are pending, and the first by name."""
-    alerts = [each.alert for each in storm(5)]
-    pending = held("uc1/us-0009", of=rule("soon"), status=AlertStatus.PENDING).alert
-    told = words.preview_text(preview(parse_matchers(['cluster="uc1"']), [*alerts, pending]))
-    assert told.startswith("would hide 5 firing (5 critical), 1 pending: hot trn2u-0001-0/chip00, hot ")
-    assert told.endswith(", …")
-    nothing = words.preview_text(preview(parse_matchers(["cluster=uc9"]), alerts))
-    assert nothing == "would hide nothing at present"
 
 
 @pytest.mark.parametrize(
@@ -270,27 +174,6 @@ def test_facts_fit() -> None:
         assert all(width_of(line) <= width for line in lines)
     for width in (60, BESIDE_FROM, 200):
         assert len(about_lines(facts, past(), width, 30)) <= 30
-
-
-def test_counts_in_the_header() -> None:
-    """Worst first with sign and word; what people have in hand where there is room; never nothing at all."""
-    counts = Counts(critical=2, warning=5, info=1, acked=1, silenced=0, inhibited=3, pending=2)
-    assert text_of(words.counts_parts(counts)) == " ✖ 2 critical  ▲ 5 warning  1 acked, 2 pending "
-    assert text_of(words.counts_parts(counts, short=True, with_quiet=False)) == " ✖ 2 crit  ▲ 5 warn "
-    assert text_of(words.counts_parts(counts, tight=True, with_quiet=False)) == " ✖ 2  ▲ 5 "
-    calm = Counts(0, 0, 0, 0, 0, 0, 0)
-    assert text_of(words.counts_parts(calm, tight=True)).strip() == "nothing fires"
-    assert text_of(words.counts_parts(calm._replace(acked=2))) == " all handled  2 acked "
-
-
-def test_a_line_of_alerts() -> None:
-    """Worst first; what does not fit is counted."""
-    given = [held(of=rule("warm", "warning")), held(of=rule("hot")), held(of=rule("odd", "info"))]
-    assert text_of(words.alerts_line(given, NOW_NS, 80)) == "✖ hot 1m  ▲ warm 1m  • odd 1m  "
-    assert text_of(words.alerts_line(given, NOW_NS, 24)) == "✖ hot 1m  +2 more"
-    for room in range(40):
-        assert width_of(words.alerts_line(given, NOW_NS, room)) <= room + 2
-    assert words.tally_text(given) == "✖ 1 ▲ 1 • 1"
 
 
 def test_news_are_told_once() -> None:

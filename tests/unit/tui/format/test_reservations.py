@@ -136,7 +136,7 @@ def test_extension_and_money() -> None:
 
 
 def test_what_a_reservation_holds() -> None:
-    """An UltraServer is named as such; an instance type gives way to its family where there is little room."""
+    """An UltraServer is named as such; an instance type is cut to its family where there is little room."""
     assert what_text(made(message={"ultraserver_type": "u-trn2x64"})) == "UltraServer"
     assert what_text(made()) == "2 x trn2.48xlarge"
     assert what_text(made(), 11) == "2 x trn2"

@@ -5,8 +5,6 @@ import math
 import pytest
 
 from trnfleet.monitor.store.fields import BY_KEY
-from trnfleet.monitor.store.store import Freshness
-from trnfleet.tui.format.freshness import describe
 from trnfleet.tui.hierarchy.columns import CHIPS, JOB, SPARK, cell, plan
 
 
@@ -35,16 +33,3 @@ def test_cells_are_short_and_say_what_is_missing() -> None:
         assert cell(field, math.nan) == "n/a"
         high = 9.9999e13 if field.unit.startswith(("bytes", "W")) else 999.0
         assert all(len(cell(field, value)) <= 7 for value in (0.0, 0.4, 99.96, 100.0, high))
-
-
-def test_states_in_words() -> None:
-    """What is not live says so, with its age; what is partly live says how far."""
-    assert describe((16, 0, 0, 0), 0.0).text == "● live"
-    assert describe((48, 0, 16, 0), 0.0).text == "◐ 48/64 live"
-    assert describe((999_999, 1, 0, 0), 0.0).text == "◐ 99.9 % live"
-    assert describe((0, 16, 0, 0), 12.4).text == "◌ stale 12 s"
-    assert describe((0, 0, 16, 0), 3_000.0).text == "✖ offline 50 min"
-    assert describe((0, 0, 0, 16), math.inf).text == "· no data yet"
-    assert describe((0, 3, 0, 1), math.inf).freshness is Freshness.STALE
-    ages = (0, 59, 60, 3_600, 1e6, 1e12)
-    assert max(len(describe((0, 0, 1, 0), age).text) for age in ages) <= 16

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from support.tui.alerts import NOW_NS, Board, held, rule, storm
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.domain.alerts.matchers import parse_matchers
+from trnfleet.domain.alerts.silences import Ack, Silence, preview
+from trnfleet.domain.alerts.status import AlertStatus
+from trnfleet.monitor.alerting.engine import Counts
+from trnfleet.tui.alerts.query import split_matchers
+from trnfleet.tui.format import alerts as texts
+from trnfleet.tui.widgets.cells import text_of, width_of
+
+
+def test_the_status_of_an_alert() -> None:
+    """Who has it and for how long, what hides it, what it waits for, what is odd about it."""
+    alerts = Board().alerts
+    hour_ns = 3_600 * NS_PER_S
+    mine = held(status=AlertStatus.ACKED)
+    alerts.silences._acks[mine.alert.fingerprint] = Ack(
+        mine.alert.fingerprint, "ann\x1b", "", NOW_NS, NOW_NS + 2 * hour_ns
+    )
+    assert texts.status_text(mine, alerts, NOW_NS) == "acked ann\\u001b, 2h00 left"
+    matchers = parse_matchers(["alertname=hot"])
+    alerts.silences._silences["s"] = Silence("s", matchers, NOW_NS, NOW_NS + hour_ns, "bob", "why")
+    assert texts.status_text(held(status=AlertStatus.SILENCED), alerts, NOW_NS) == "silenced bob, 1h00 left"
+    pending = held(of=rule(**{"for": "30s"}), status=AlertStatus.PENDING, age_s=12)
+    assert texts.status_text(pending, alerts, NOW_NS) == "pending 12s of 30s"
+    assert texts.status_text(held(is_flapping=True, times=5), alerts, NOW_NS) == "flaps 5x"
+    assert texts.status_text(held(is_silent=True), alerts, NOW_NS) == "last known"
+    assert texts.status_text(held(status=AlertStatus.INHIBITED), alerts, NOW_NS) == "inhibited"
+    assert texts.status_text(held(), alerts, NOW_NS) == ""
+
+
+def test_extents_and_addresses() -> None:
+    """Chips where there are several; links and cores by their own name; the fleet for what has no place."""
+    assert texts.amount_text(held(chips=64).alert) == "64 chips"
+    assert texts.amount_text(held().alert) == ""
+    link = rule("slow", scope="link", figure="link_up", above=None, below=1.0)
+    assert texts.amount_text(held(of=link, members=3, chips=2).alert) == "3 links"
+    assert texts.where_text(held("", place="").alert) == "fleet"
+    assert texts.where_text(held().alert, 20) == "trn2u-0001-0/chip05"
+    assert texts.where_text(held().alert, 15) == "…-0001-0/chip05"
+
+
+def test_matchers_of_an_alert() -> None:
+    """Its name and its deepest place; both can be read back."""
+    text = texts.matchers_of(held().alert.labels)
+    assert text == 'alertname="hot" chip="uc1/us-0001/trn2u-0001-0/chip05"'
+    assert len(parse_matchers(split_matchers(text))) == 2
+
+
+def test_the_preview_of_a_silence() -> None:
+    """How many fire, how many of them are critical, how many are pending, and the first by name."""
+    alerts = [each.alert for each in storm(5)]
+    pending = held("uc1/us-0009", of=rule("soon"), status=AlertStatus.PENDING).alert
+    told = texts.preview_text(preview(parse_matchers(['cluster="uc1"']), [*alerts, pending]))
+    assert told.startswith("would hide 5 firing (5 critical), 1 pending: hot trn2u-0001-0/chip00, hot ")
+    assert told.endswith(", …")
+    nothing = texts.preview_text(preview(parse_matchers(["cluster=uc9"]), alerts))
+    assert nothing == "would hide nothing at present"
+
+
+def test_counts_in_the_header() -> None:
+    """Worst first with sign and word; what people have in hand where there is room; never nothing at all."""
+    counts = Counts(critical=2, warning=5, info=1, acked=1, silenced=0, inhibited=3, pending=2)
+    assert text_of(texts.counts_parts(counts)) == " ✖ 2 critical  ▲ 5 warning  1 acked, 2 pending "
+    assert text_of(texts.counts_parts(counts, short=True, with_quiet=False)) == " ✖ 2 crit  ▲ 5 warn "
+    assert text_of(texts.counts_parts(counts, tight=True, with_quiet=False)) == " ✖ 2  ▲ 5 "
+    calm = Counts(0, 0, 0, 0, 0, 0, 0)
+    assert text_of(texts.counts_parts(calm, tight=True)).strip() == "nothing fires"
+    assert text_of(texts.counts_parts(calm._replace(acked=2))) == " all handled  2 acked "
+
+
+def test_a_line_of_alerts() -> None:
+    """Worst first; what does not fit is counted."""
+    given = [held(of=rule("warm", "warning")), held(of=rule("hot")), held(of=rule("odd", "info"))]
+    assert text_of(texts.alerts_line(given, NOW_NS, 80)) == "✖ hot 1m  ▲ warm 1m  • odd 1m  "
+    assert text_of(texts.alerts_line(given, NOW_NS, 24)) == "✖ hot 1m  +2 more"
+    for room in range(40):
+        assert width_of(texts.alerts_line(given, NOW_NS, room)) <= room + 2
+    assert texts.tally_text(given) == "✖ 1 ▲ 1 • 1"

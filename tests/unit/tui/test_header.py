@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trnfleet.tui.header import header
+from trnfleet.tui.widgets.cells import text_of, width_of
+from trnfleet.wire.ports import LinkStatus
+
+if TYPE_CHECKING:
+    from trnfleet.monitor.summary import Summary
+
+LINK = LinkStatus(broker="mqtt://127.0.0.1:1883", connected=True, connects=1, protocol="5")
+
+
+def said(summary: Summary, link: LinkStatus = LINK, width: int = 200) -> str:
+    return "\n".join(text_of(row) for row in header(summary, link, width))
+
+
+def test_the_header_tells_the_fleet(summary: Summary) -> None:
+    """Every figure of the summary stands there with its unit."""
+    text = said(summary)
+    assert "128 chips  all live  8 instances  2 UltraServers" in text
+    assert f"NC util {summary.nc_util_pct:.1f} %" in text
+    assert f"{summary.power_w / 1e3:.1f} kW" in text if summary.power_w else False
+    assert "TFLOPS/W" in text
+    assert "nothing needs a look" in text
+
+
+def test_what_is_not_known_is_not_zero(summary: Summary) -> None:
+    """A figure that nobody measures is n/a."""
+    assert "HBM n/a" in said(replace(summary, hbm_traffic_bytes_per_s=None))
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 120, 240])
+def test_the_header_fits(summary: Summary, width: int) -> None:
+    """From 60 columns on nothing is cut, and utilisation is there at any width."""
+    rows = header(replace(summary, stale_chips=16, live_chips=112, findings=12), LINK, width)
+    assert any("NC" in text_of(row) for row in rows)
+    if width >= 60:
+        assert all(width_of(row) <= width for row in rows)
+
+
+def test_80_columns_hold_every_figure_that_matters(summary: Summary) -> None:
+    """Utilisation, MFU, HBM, NeuronLink, power and efficiency stand in one line."""
+    line = text_of(header(summary, LINK, 80)[1])
+    for part in (" NC ", "MFU ", "HBM ", "link ", "kW", "TFLOPS/W"):
+        assert part in line
+
+
+def test_states_are_told_in_words(summary: Summary) -> None:
+    """Live, stale, offline and unheard chips are counted apart."""
+    mixed = replace(summary, live_chips=60, stale_chips=48, offline_chips=32, unknown_chips=20)
+    assert "60 live, 16 stale, 32 offline, 20 not heard yet" in said(mixed)
+
+
+def test_waiting_says_for_what(summary: Summary) -> None:
+    """Before there is a fleet, the header says what is missing."""
+    nothing = replace(summary, chips=0, publishers=0)
+    assert "waiting for the fleet" in said(nothing)
+    assert "nobody publishes a fleet called 'demo'" in said(nothing)
+    assert "publishers are there" in said(replace(nothing, publishers=1))
+    down = LinkStatus(broker="mqtt://10.0.0.1:1883", last_error="connection refused")
+    assert "not connected to mqtt://10.0.0.1:1883: connection refused" in said(nothing, down)
+
+
+def test_the_time_is_told_where_it_is_not_the_wall_clocks(summary: Summary) -> None:
+    """A dated or sped-up fleet shows its time and speed, by the day; at the wall clock there is nothing to tell."""
+    fast = replace(summary, is_wall_time=False, monitor_time="2026-01-05T14:00:07.250Z", speed=3_600.0)
+    assert "2026-01-05 14:00 x3600" in said(fast, width=120)
+    assert "01-05 14:00 x3600" in said(fast, width=80)
+    assert "2026-01-05 14:00:07 x1 " in said(replace(fast, speed=1.0), width=120)
+    assert "x1" not in said(summary, width=120)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 240])
+def test_the_header_fits_with_time_and_power(summary: Summary, width: int) -> None:
+    """Neither the time nor the facility's power pushes the chips or the findings off the line."""
+    fast = replace(summary, is_wall_time=False, monitor_time="2026-01-05T14:00:07.250Z", speed=3_600.0)
+    line = text_of(header(replace(fast, findings=12), LINK, width)[0])
+    assert len(line) <= width
+    assert "128 chips  all live" in line
+    assert "12 findings" in line
+
+
+def test_it_and_facility_power_with_pue(summary: Summary) -> None:
+    """The header says what IT draws, and what the meter reads with which PUE, in as many words as fit."""
+    power = replace(summary, it_power_w=61_000.0, facility_power_w=69_540.0, pue=1.14)
+    assert "IT 61.0 kW, facility 69.5 kW (PUE 1.14)" in said(power, width=140)
+    assert "IT 61.0 kW, facility 69.5 kW " in said(power, width=110)
+    assert "facility" not in said(replace(power, facility_power_w=None))

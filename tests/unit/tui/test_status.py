@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from trnfleet.tui.status import banner, status
+from trnfleet.tui.widgets.cells import text_of
+from trnfleet.wire.ports import LinkStatus
+
+if TYPE_CHECKING:
+    from trnfleet.monitor.summary import Summary
+
+LINK = LinkStatus(broker="mqtt://127.0.0.1:1883", connected=True, connects=1, protocol="5")
+HINTS = (("?", "help"), ("q", "quit"))
+
+
+def test_the_status_line_names_the_broker(summary: Summary) -> None:
+    """Broker, protocol, rate, lag, losses and publishers stand there; what is zero is left out."""
+    line = text_of(status(replace(summary, lag_s=0.04), LINK, 12.0, "mosquitto 2.0.11", HINTS, 140))
+    assert line.startswith(" ● mosquitto 2.0.11 at 127.0.0.1:1883, MQTT 5")
+    for part in ("12 msg/s", "lag 40 ms", "lost 0", "publishers 1/1", "? help", "q quit"):
+        assert part in line
+    assert "dropped" not in line
+
+
+def test_what_went_wrong_is_counted(summary: Summary) -> None:
+    """Losses of every kind show once there are any."""
+    bad = replace(summary, lost=3, dropped=5, undecodable=2, misplaced=4, rejected=6, late=1, duplicates=7)
+    line = text_of(status(bad, LINK, 1.0, "", (), 200))
+    for part in (
+        "lost 3",
+        "dropped 5",
+        "undecodable 2",
+        "misplaced 4",
+        "rejected 6",
+        "late 1",
+        "duplicate 7",
+    ):
+        assert part in line
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_the_status_line_shortens_the_broker_first(summary: Summary, width: int) -> None:
+    """Figures stay when the broker's name has no room."""
+    assert "lost 0" in text_of(status(summary, LINK, 1.0, "mosquitto 2.0.11", HINTS, width))
+
+
+def test_no_connection_is_a_banner(summary: Summary) -> None:
+    """It says since when, why, and how old the values are."""
+    down = replace(LINK, connected=False, changed_s=100.0, last_error="keepalive timeout")
+    shown = banner(summary, down, 112.0, 99.0)
+    assert shown is not None
+    assert "no connection to mqtt://127.0.0.1:1883 for 12 s" in shown.text
+    assert "values are the last known, the newest 13 s old" in shown.text
+    assert "keepalive timeout" in shown.text
+
+
+def test_a_silent_fleet_is_a_banner(summary: Summary) -> None:
+    """All stale and all offline are told apart; one live chip is enough for none."""
+    stale = replace(summary, live_chips=0, stale_chips=128)
+    shown = banner(stale, LINK, 112.0, 99.0)
+    assert shown is not None
+    assert "all 128 chips are stale" in shown.text
+    gone = banner(replace(stale, offline_chips=128), LINK, 112.0, 99.0)
+    assert gone is not None
+    assert "offline" in gone.text
+    assert banner(replace(stale, live_chips=1), LINK, 112.0, 99.0) is None
+    assert banner(summary, LINK, 112.0, 112.0) is None
+
+
+def test_a_wrong_clock_is_told(summary: Summary) -> None:
+    """A source whose clock is ahead or behind is named with its error, not with a lag of nothing."""
+    for skew_s in (12.0, -12.0):
+        line = text_of(status(replace(summary, clock_skew_s=skew_s), LINK, 1.0, "", (), 120))
+        assert "clock off by 12 s" in line
+    assert "clock" not in text_of(status(summary, LINK, 1.0, "", (), 120))
