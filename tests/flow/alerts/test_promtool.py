@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from trnfleet.config import validate
 from trnfleet.domain.alerts.rule_tests import Case
 from trnfleet.domain.alerts.rules import Rule, RuleFile
-from trnfleet.monitor.alerting.conditions import LEAST_SAMPLES
+from trnfleet.monitor.alerting.conditions.named import LEAST_SAMPLES
 from trnfleet.monitor.alerting.rule_tests import frames
 from trnfleet.services.rule_files import run_tests
 

@@ -14,6 +14,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Instant, Readings
 from trnfleet.monitor.alerting.named_targets import Columns, jobs_table
+from trnfleet.monitor.slices import finish
 from trnfleet.monitor.store.events import Events
 from trnfleet.monitor.store.rollup import Rollups
 from trnfleet.monitor.store.store import Freshness, Store
@@ -146,8 +147,7 @@ class AlertBench:
         """Let time pass and evaluate; return what happened."""
         self.now_s += seconds
         self.flow_s += seconds if flow is None else flow
-        for _ in self.alerts.evaluate(self.readings(), self.jobs):
-            pass
+        finish(self.alerts.evaluate(self.readings(), self.jobs))
         news, self._news = self._news, []
         return news
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trnfleet.cli.tables import table_lines
+from trnfleet.domain.alerts.conditions import short_duration
 from trnfleet.domain.alerts.signals import FIGURES, Scope
 from trnfleet.domain.alerts.templates import condition_text
 from trnfleet.domain.quantities import duration
@@ -19,7 +20,7 @@ from trnfleet.text import plain
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trnfleet.domain.alerts.rules import Condition, Rule
+    from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.rule_tests import Difference
 
 FAILED = 1
@@ -145,7 +146,7 @@ def list_rules(scope: str | None, figures: bool, files: tuple[str, ...]) -> None
     rules = [rule for rule in load_rules(files) if rule.scope in scopes]
     rows = [("RULE", "SCOPE", "SEVERITY", "FOR", "CONDITION")]
     rows += [
-        (rule.name, rule.scope.value, rule.severity.value, _lasting(rule.for_s), _condition(rule))
+        (rule.name, rule.scope.value, rule.severity.value, short_duration(rule.for_s), _condition(rule))
         for rule in rules
     ]
     click.echo("\n".join(table_lines(rows)))
@@ -180,35 +181,9 @@ def _plural(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
-def _lasting(seconds: float) -> str:
-    """Return a duration as rule files have it, such as 15m."""
-    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
-        if seconds and not seconds % length:
-            return f"{seconds / length:g}{unit}"
-    return f"{seconds:g}s"
-
-
 def _condition(rule: Rule) -> str:
-    said = [_one(rule, rule)]
-    said += [_one(rule, condition) for condition in rule.also]
-    text = " and ".join(said)
+    text = " and ".join(condition_text(rule.scope, condition) for condition in rule.conditions)
     return f"{text}; one alert each {rule.grouping.value}" if rule.group_level is not None else text
-
-
-def _one(rule: Rule, condition: Condition) -> str:
-    if condition.absent:
-        return "silent"
-    figure = str(condition.figure)
-    if condition.named:
-        figure += f" ({', '.join(condition.named)})"
-    if condition.window_s is not None:
-        figure += f" {condition.window.removesuffix('_over')} over {_lasting(condition.window_s)}"
-    if condition.minus_median_of:
-        figure += f" minus the {condition.minus_median_of}'s median"
-    if condition.share_of_median_of:
-        past = "" if condition.past is None else f" of {_lasting(condition.past)}"
-        figure += f" as share of the {condition.share_of_median_of}'s median{past}"
-    return f"{figure} {condition_text(rule, condition)}"
 
 
 def _figures(scope: Scope) -> list[str]:

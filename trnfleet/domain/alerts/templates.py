@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from trnfleet.domain.alerts.conditions import plain_value
 from trnfleet.domain.alerts.signals import FIGURES
-from trnfleet.domain.quantities import DurationStyle, duration, with_unit
+from trnfleet.domain.quantities import DurationStyle, duration
 
 if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.domain.alerts.rules import Condition, Rule
+    from trnfleet.domain.alerts.conditions import Condition
+    from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.domain.alerts.signals import Scope
 
 
 def value_text(
@@ -28,46 +31,30 @@ def value_text(
         return text
     if value is None or math.isnan(value):
         return "n/a"
-    if rule.share_of_median_of is not None:
-        return f"{100 * value:.0f} %"
     if rule.figure is None:
         return duration(value, style)
-    unit = FIGURES[rule.scope][rule.figure].unit
-    if rule.window == "rate_over":
-        return f"{value:.3g} {unit or ''}".rstrip() + "/s"
-    if unit == "s":
-        if value >= 60:
-            return duration(value, style)
-        return f"{value:.3g}{' ' if style is DurationStyle.LONG else ''}s"
-    if rule.minus_median_of is not None:
-        return f"{'+' if value >= 0 else '-'}{with_unit(abs(value), unit)}"
-    return with_unit(value, unit)
+    transform = rule.reference or rule.window
+    write = plain_value if transform is None else transform.value_text
+    return write(value, FIGURES[rule.scope][rule.figure].unit, style)
 
 
-def limit_text(rule: Rule) -> str:
-    """Return what a rule's value is held against, such as `above 5.0 %`."""
-    return condition_text(rule, rule)
+def limit_text(scope: Scope, condition: Condition) -> str:
+    """Return what a condition compares its figure with, such as `above 5.0 %`."""
+    unit = "" if condition.figure is None else FIGURES[scope][condition.figure].unit
+    return condition.comparison.words(condition, unit)
 
 
-def condition_text(rule: Rule, condition: Condition) -> str:
-    """Return a condition as people read it, without its figure."""
-    if condition.absent:
-        return "silent"
-    if condition.texts:
-        return " or ".join(condition.texts)
-    if condition.has:
-        return "has " + " or ".join(condition.has)
-    limit = condition.limit
-    if limit is None:
-        return ""
-    said = f"{100 * limit:g} %" if condition.share_of_median_of else f"{limit:g}"
-    if condition.figure is not None and not condition.share_of_median_of:
-        unit = FIGURES[rule.scope][condition.figure].unit
-        if unit in {"%", "s", "degC", "W"}:
-            said = (
-                duration(limit) if unit == "s" and limit >= 60 else f"{limit:g} {unit}".replace("degC", "°C")
-            )
-    return f"{condition.comparison} {said}"
+def condition_text(scope: Scope, condition: Condition) -> str:
+    """Return a condition as people read it, such as `exec_errors increase over 15m above 3`."""
+    if condition.figure is None:
+        return limit_text(scope, condition)
+    said = condition.figure
+    if condition.named:
+        said += f" ({', '.join(condition.named)})"
+    for transform in (condition.window, condition.reference):
+        if transform is not None:
+            said = transform.operand(said, condition)
+    return f"{said} {limit_text(scope, condition)}"
 
 
 def fill(template: str, alert: Alert) -> str:
@@ -79,7 +66,7 @@ def fill(template: str, alert: Alert) -> str:
         place=alert.place or alert.target or "the fleet",
         worst=alert.worst or alert.target or "the fleet",
         value=value_text(rule, alert.value, alert.text),
-        limit=limit_text(rule),
+        limit=limit_text(rule.scope, rule),
         count=f"{alert.members:,}",
         chips=f"{alert.chips:,} chip" + ("" if alert.chips == 1 else "s"),
         job=alert.job or "no job",

@@ -17,15 +17,16 @@ from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.annotate import describe
-from trnfleet.monitor.alerting.conditions import Counters
-from trnfleet.monitor.alerting.grouping import Groups, changed, target_of
+from trnfleet.monitor.alerting.conditions.windows import Counters
+from trnfleet.monitor.alerting.grouping import Groups, changed
 from trnfleet.monitor.alerting.inhibition import inhibit
 from trnfleet.monitor.alerting.inputs import Instant, Readings
 from trnfleet.monitor.alerting.lifecycle import AlertLifecycle, AlertStore
 from trnfleet.monitor.alerting.published import PublishedAlerts
-from trnfleet.monitor.alerting.rule_state import RuleState, step
+from trnfleet.monitor.alerting.rule_state import RuleState
 from trnfleet.monitor.alerting.silences import Silences
 from trnfleet.monitor.failures import guarded
+from trnfleet.monitor.slices import require
 
 if TYPE_CHECKING:
     from collections import deque
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.lifecycle import AlertTransition
     from trnfleet.monitor.pipeline import PipelineCounts
+    from trnfleet.monitor.slices import Slices
     from trnfleet.wire.alerts import AlertMessage
     from trnfleet.wire.messages import JobMessage
 
@@ -181,68 +183,53 @@ class Alerts:
 
     def evaluate(
         self, readings: Readings, jobs: Mapping[str, JobMessage], counts: PipelineCounts | None = None
-    ) -> Iterator[None]:
-        """Hold every rule against an instant, giving way after each slice; alerts change as it goes.
-
-        A layout that changes meanwhile ends it; the next evaluation goes on from there.
+    ) -> Slices[None]:
+        """Evaluate every rule at an instant; alerts change as it goes.
 
         Args:
-            readings: What rules see.
+            readings: The inputs of the rules.
             jobs: The jobs by name.
             counts: Where a rule is counted that fails, whose alerts stay as they are; without it the evaluation fails.
+
+        Raises:
+            LayoutChanged: the layout is another one now; the next evaluation makes up for what this one left out.
         """
-        store = readings.store
-        generation = store.generation
-        if readings.rollups.generation != generation:
-            return
+        generation = readings.store.generation
+        require(readings.rollups, generation)
         if generation != self._generation:
             self._take_layout(readings.layout)
             self._generation = generation
         self._note_gap(readings.instant)
         self.instant = readings.instant
-        self._counters.take(readings)
-        yield
+        self._counters.update(readings)
+        yield from readings.checkpoint()
         for state in self._rule_states:
             stage = f"rule {state.rule.name}"
             yield from guarded(counts, stage, self._evaluate_rule(state, readings, jobs))
-            if store.generation != generation:
-                return
-            yield
-            if store.generation != generation:
-                return
+            yield from readings.checkpoint()
         yield from guarded(counts, "alerts of another watch", self._settle(readings))
-        inhibiting = inhibit(self._rule_states, self._inhibitors, readings)
-        for _ in guarded(counts, "inhibition", inhibiting):
-            yield
-            if store.generation != generation:
-                return
+        yield from guarded(counts, "inhibition", inhibit(self._rule_states, self._inhibitors, readings))
         self.evaluations += 1
         self.revision += 1
         news, self._store.news = self._store.news, []
         if self.listener is not None:
             self.listener(news)
 
-    def _settle(self, readings: Readings) -> Iterator[None]:
+    def _settle(self, readings: Readings) -> Slices[None]:
         """End the alerts of another watch that could be seen here, and were not."""
         for alert in self._published.settle(self._rule_states, readings):
             if not self._lifecycle.end(alert, readings.instant.now_ns):
                 # It flaps: it goes on until it has been quiet for long enough, still without being seen.
                 self._published.hold(alert.fingerprint)
-        yield
+        yield from readings.checkpoint()
 
     def _evaluate_rule(
         self, state: RuleState, readings: Readings, jobs: Mapping[str, JobMessage]
-    ) -> Iterator[None]:
-        store = readings.store
-        generation = store.generation
-        groups = yield from step(state, readings)
-        if groups is None:
-            return
+    ) -> Slices[None]:
+        groups = yield from state.step(readings)
         for number, _ in enumerate(self._take_groups(state, groups, readings, jobs)):
             if number % GROUPS_A_SLICE == GROUPS_A_SLICE - 1:
-                yield
-                if store.generation != generation:
-                    return
+                yield from readings.checkpoint()
 
     def next_instant(self, now_ns: int, speed: float, mono_s: float) -> Instant | None:
         """Return the instant to evaluate now: the whole second that has begun since the last one; None for none.
@@ -299,7 +286,7 @@ class Alerts:
     def _take_groups(
         self, state: RuleState, groups: Groups, readings: Readings, jobs: Mapping[str, JobMessage]
     ) -> Iterator[None]:
-        """Bring a rule's alerts up to date with its groups."""
+        """Bring a rule's alerts up to date with its groups; yield after each alert."""
         instant = readings.instant
         lag_ns = instant.now_ns - state.now_ns(instant)
         present = set(groups.ids.tolist())
@@ -330,7 +317,7 @@ class Alerts:
 
     def _open(self, state: RuleState, number: int, since_ns: int, layout: Layout) -> Alert:
         """Return the alert of a group that a rule has none for yet."""
-        target = target_of(state.rule, number, layout) if state.row_watch is not None else state.names[number]
+        target = state.target_of(number, layout)
         alert = state.alerts[number] = self._store.open(state.rule, target, since_ns)
         alert.text = state.texts.pop(target, alert.text)
         return alert

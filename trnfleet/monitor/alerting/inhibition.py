@@ -13,28 +13,30 @@ from trnfleet.monitor.alerting.grouping import covered_chips, group_ids
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from trnfleet.monitor.alerting.inputs import Readings
     from trnfleet.monitor.alerting.rule_state import RuleState
+    from trnfleet.monitor.slices import Slices
 
 ALERTS_A_SLICE = 5_000
-"""Alerts that are looked at between two turns of other tasks."""
+"""Alerts that are looked at in one slice."""
 
 
 def inhibit(
     rules: Sequence[RuleState], inhibitors: Mapping[str, tuple[str, ...]], readings: Readings
-) -> Iterator[None]:
-    """Work out for every active alert whether another one inhibits it; an alert all of whose members are covered is.
-
-    It gives way between slices; a layout that changes meanwhile ends it for whoever calls.
+) -> Slices[None]:
+    """Set for every active alert which other one inhibits it: a firing one that covers all its members.
 
     Args:
-        rules: All rules that are state.
+        rules: The states of all rules.
         inhibitors: For each rule the names of those that inhibit it.
         readings: The instant.
+
+    Raises:
+        LayoutChanged: the layout is another one now.
     """
     by_name = {state.rule.name: state for state in rules}
     covered: dict[str, NDArray[np.bool_] | None] = {}
@@ -48,10 +50,10 @@ def inhibit(
         for source in sources:
             if not any(alert.fired_ns is not None for alert in source.alerts.values()):
                 continue
-            if source.rule.scope is Scope.PUBLISHER and state.row_watch is not None:
+            if source.rule.scope is Scope.PUBLISHER and state.has_rows:
                 by = _of_publishers(state, source, readings) | by
                 continue
-            if state.row_watch is None or source.row_watch is None:
+            if not (state.has_rows and source.has_rows):
                 by = _same_name(state, source) | by
                 continue
             name = source.rule.name
@@ -61,12 +63,12 @@ def inhibit(
             if flags is not None:
                 if name not in over:
                     over[name] = _Over(source, readings)
-                yield
+                yield from readings.checkpoint()
                 by = _covered(state, over[name], flags, readings) | by
-                yield
+                yield from readings.checkpoint()
         for place, (number, alert) in enumerate(list(state.alerts.items())):
             if place % ALERTS_A_SLICE == ALERTS_A_SLICE - 1:
-                yield
+                yield from readings.checkpoint()
             inhibitor = by.get(number, "")
             if inhibitor != alert.inhibited_by:
                 alert.inhibited_by = inhibitor

@@ -16,6 +16,7 @@ from trnfleet.domain.alerts.signals import LANES, LEVEL_OF, Scope
 from trnfleet.domain.metrics import BY_NAME, Metric
 from trnfleet.domain.metrics import Scope as MetricScope
 from trnfleet.monitor.alerting.grouping import ultraserver_of
+from trnfleet.monitor.slices import checkpoint
 from trnfleet.monitor.store import fields
 from trnfleet.monitor.store.events import Events
 from trnfleet.monitor.store.store import Freshness
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.hardware.catalogue import ChipType
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.alerting.named_targets import Table
+    from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.store.events import Event
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store
@@ -89,7 +91,11 @@ class Readings:
     """Client of each numbered publisher's start."""
     all_events: Events = field(default_factory=Events)
     """All that are kept, for what caused what."""
-    _medians: dict[tuple[str, int], float] = field(default_factory=dict)
+    _medians: dict[tuple[str, int], float] = field(default_factory=dict, init=False)
+    _generation: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._generation = self.store.generation
 
     @property
     def layout(self) -> Layout:
@@ -137,18 +143,29 @@ class Readings:
         """Return the chip rows of targets of the scopes chip, core and link."""
         return rows // len(LANES[scope]) if scope in LANES else rows
 
-    def uniform(self, figure: str) -> tuple[Metric, float] | None:
-        """Return the metric and factor that a chip's figure is made of; None where it is not one metric of a value a chip."""
+    def column_of(self, scope: Scope, figure: str) -> tuple[Metric, float] | None:
+        """Return the metric whose column has a figure of each target, and by what its value is multiplied.
+
+        None where the figure is computed, or not the same multiple for all chips.
+        """
+        if LEVEL_OF[scope] is not Level.CHIP:
+            return None
         if figure in SHARES:
             name, factor_of = SHARES[figure]
             factors = {factor_of(kind.chip) for kind in self.layout.types}
             return (BY_NAME[name], factors.pop()) if len(factors) == 1 else None
         metric = BY_NAME.get(figure)
-        return (
-            None
-            if metric is None or metric.is_vector or metric.scope is not MetricScope.CHIP
-            else (metric, 1.0)
-        )
+        if metric is None or metric.scope is not MetricScope.CHIP or metric.is_vector != (scope in LANES):
+            return None
+        return metric, 1.0
+
+    def checkpoint(self) -> Slices[None]:
+        """End a slice of an evaluation.
+
+        Raises:
+            LayoutChanged: the layout is another one than at this instant.
+        """
+        return checkpoint(self.store, self._generation)
 
     def values(self, scope: Scope, figure: str, rows: Some) -> NDArray[np.float64]:
         """Return a figure's values for targets that have addresses; NaN where nothing is known."""

@@ -10,15 +10,9 @@ import numpy as np
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.domain.alerts.status import Track
-from trnfleet.monitor.alerting.conditions import (
-    MANY,
-    NOTHING,
-    Counters,
-    Found,
-    NamedWatch,
-    RowWatch,
-    not_clear,
-)
+from trnfleet.monitor.alerting.conditions.compare import not_clear
+from trnfleet.monitor.alerting.conditions.named import NamedCondition
+from trnfleet.monitor.alerting.conditions.rows import MANY, Found, RowSearch
 from trnfleet.monitor.alerting.grouping import (
     Groups,
     each_alone,
@@ -27,19 +21,22 @@ from trnfleet.monitor.alerting.grouping import (
     group,
     group_ids,
     row_name,
+    target_of,
     ultraserver_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.alerting.conditions.windows import Counters
     from trnfleet.monitor.alerting.inputs import Instant, Readings
     from trnfleet.monitor.alerting.named_targets import Table
+    from trnfleet.monitor.slices import Slices
 
     Rows = NDArray[np.int64]
     Look = Callable[[Rows], tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]]
@@ -50,64 +47,60 @@ SEEN_TICKS = 1.5
 
 
 class RuleState:
-    """One rule."""
+    """One rule, its active targets and its alerts."""
 
     __slots__ = (
+        "_ids",
+        "_named",
+        "_names",
+        "_rows",
         "alerts",
         "before",
-        "ids",
+        "has_rows",
         "is_flowing",
-        "names",
-        "row_watch",
         "rule",
         "texts",
         "track",
-        "watch",
     )
 
     def __init__(self, rule: Rule, counters: Counters) -> None:
         self.rule = rule
         self.track = Track()
-        has_rows = rule.scope in LEVEL_OF
-        self.row_watch = RowWatch(rule, counters) if has_rows else None
-        self.watch = None if has_rows else NamedWatch(rule)
+        self.has_rows = rule.scope in LEVEL_OF
+        """Whether its targets have addresses; else they have names, which are numbered here."""
+        self._rows = RowSearch(rule, counters) if self.has_rows else None
+        self._named = None if self.has_rows else NamedCondition(rule)
         self.is_flowing = bool(rule.absent) or rule.scope in {Scope.PUBLISHER, Scope.PIPELINE}
         """Whether it times by what goes on while the fleet's own time may stand still."""
         self.alerts: dict[int, Alert] = {}
         """Active alerts by group."""
         self.before: Groups | None = None
-        """The groups that these alerts are up to date with; None where they have to be looked at all."""
-        self.ids: dict[str, int] = {}
-        """Rows of targets with names."""
-        self.names: dict[int, str] = {}
+        """The groups that these alerts are up to date with; None where all have to be looked at."""
+        self._ids: dict[str, int] = {}
+        self._names: dict[int, str] = {}
         self.texts: dict[str, str] = {}
         """Values that are texts, of targets with names whose alert is about to be made."""
+
+    def step(self, readings: Readings) -> Slices[Groups]:
+        """Take its targets to an instant, and return the groups that they make.
+
+        Raises:
+            LayoutChanged: its targets have other numbers now.
+        """
+        if self._rows is not None:
+            return (yield from self._step_rows(self._rows, readings))
+        table = readings.tables.get(self.rule.scope)
+        if self._named is not None and table is not None:
+            self._step_names(self._named, table, readings)
+        return each_alone(self.track)
+
+    def target_of(self, number: int, layout: Layout) -> str:
+        """Return what a group is about: an address or a name."""
+        return target_of(self.rule, number, layout) if self.has_rows else self._names[number]
 
     def now_ns(self, instant: Instant) -> int:
         """Return the instant as the rule times."""
         return instant.flow_ns if self.is_flowing else instant.now_ns
-
-    def row_of(self, name: str) -> int:
-        """Return the row of a target with a name, a new one for a new target."""
-        row = self.ids.get(name)
-        if row is None:
-            row = self.ids[name] = max(self.names, default=-1) + 1
-            self.names[row] = name
-        return row
-
-    def forget_names(self, kept: set[str]) -> None:
-        """Forget the rows of all other targets."""
-        for name in self.ids.keys() - kept:
-            del self.names[self.ids.pop(name)]
-            self.texts.pop(name, None)
-
-    def say(self, name: str, text: str) -> None:
-        """Note the value of a target with a name as a text, empty for none: for its alert, or until that is made."""
-        alert = self.alerts.get(self.ids[name])
-        if alert is not None:
-            alert.text = text
-        elif text:
-            self.texts[name] = text
 
     def members(self, alert: Alert, layout: Layout, most: int) -> list[tuple[str, float, bool]]:
         """Return the members of one of its alerts, firing ones first: name, value (NaN for none), and whether it fires.
@@ -118,7 +111,7 @@ class RuleState:
             most: At most so many members.
         """
         rule, track = self.rule, self.track
-        if self.row_watch is None:
+        if not self.has_rows:
             return [
                 (alert.target, math.nan if alert.value is None else alert.value, alert.fired_ns is not None)
             ]
@@ -145,7 +138,7 @@ class RuleState:
             old: Where the targets were.
             layout: Where they are; alerts keep their identity, which is an address.
         """
-        if self.row_watch is None:
+        if not self.has_rows:
             return []
         scope, track = self.rule.scope, self.track
         names = [row_name(scope, row, old) for row in track.rows.tolist()]
@@ -162,80 +155,71 @@ class RuleState:
                 gone.append(alert)
         return gone
 
+    def _step_rows(self, search: RowSearch, readings: Readings) -> Slices[Groups]:
+        found = yield from search.search(readings)
+        if len(found.rows) > MANY:
+            yield from readings.checkpoint()
+        self._step_track(readings, found, lambda rows: search.look(readings, rows))
+        if len(self.track) > MANY:
+            yield from readings.checkpoint()
+        return group(self.rule, self.track, readings.layout, readings.ultraserver_of)
 
-def step(state: RuleState, readings: Readings) -> Generator[None, None, Groups | None]:
-    """Take a rule's targets to an instant, giving way between slices, and return the groups that they make.
+    def _step_names(self, condition: NamedCondition, table: Table, readings: Readings) -> None:
+        track = self.track
+        column = dict(zip(table.names, table.column(str(self.rule.figure)), strict=True))
+        gone = np.array([self._names[row] not in column for row in track.rows.tolist()], np.bool_)
+        if gone.any():
+            track.move(np.where(gone, -1, track.rows))
+        self._forget_names(set(column))
+        active = {self._names[row] for row in track.rows.tolist()}
+        hits = condition.search(readings, table, active)
+        numbered = sorted((self._row_of(name), name) for name in hits)
+        rows = np.array([row for row, _ in numbered], np.int64)
+        values = np.array([hits[name][0] for _, name in numbered])
+        now_ns = readings.instant.now_ns
 
-    None where the layout changed meanwhile: then its targets have other numbers.
-    """
-    if state.row_watch is not None:
-        return (yield from _step_rows(state, state.row_watch, readings))
-    table = readings.tables.get(state.rule.scope)
-    if state.watch is not None and table is not None:
-        _step_names(state, state.watch, table, readings)
-    return each_alone(state.track)
+        def look(others: Rows) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
+            names = [self._names[row] for row in others.tolist()]
+            known = np.array([column[name] is not None for name in names], np.bool_)
+            seen = np.array([_or_nan(condition.number(name, column[name], now_ns)) for name in names])
+            return known, not_clear(self.rule, seen), seen
 
+        self._step_track(readings, Found(rows, values), look)
+        for name, (_, text) in hits.items():
+            self._note_text(name, text)
 
-def _step_rows(state: RuleState, watch: RowWatch, readings: Readings) -> Generator[None, None, Groups | None]:
-    store = readings.store
-    generation = store.generation
-    watch.take_events(readings)
-    found = NOTHING
-    for part in watch.search(readings):
-        if part is None:
-            yield
-        else:
-            found = part
-        if store.generation != generation:
-            return None
-    if len(found.rows) > MANY:
-        yield
-        if store.generation != generation:
-            return None
-    _step(state, readings, found, lambda rows: watch.look(readings, rows))
-    if len(state.track) > MANY:
-        yield
-        if store.generation != generation:
-            return None
-    return group(state.rule, state.track, readings.layout, readings.ultraserver_of)
+    def _step_track(self, readings: Readings, found: Found, look: Look) -> None:
+        self.track.step(
+            self.now_ns(readings.instant),
+            found.rows,
+            found.values,
+            look,
+            for_ns=_needed_ns(self.rule, readings),
+            keep_ns=round(self.rule.keep_firing_for_s * NS_PER_S),
+            holds_silent=self.rule.when_silent == "hold",
+        )
 
+    def _row_of(self, name: str) -> int:
+        """Return the row of a target with a name, a new one for a new target."""
+        row = self._ids.get(name)
+        if row is None:
+            row = self._ids[name] = max(self._names, default=-1) + 1
+            self._names[row] = name
+        return row
 
-def _step_names(state: RuleState, watch: NamedWatch, table: Table, readings: Readings) -> None:
-    rule, track = state.rule, state.track
-    column = dict(zip(table.names, table.column(str(rule.figure)), strict=True))
-    gone = np.array([state.names[row] not in column for row in track.rows.tolist()], np.bool_)
-    if gone.any():
-        track.move(np.where(gone, -1, track.rows))
-    state.forget_names(set(column))
-    active = {state.names[row] for row in track.rows.tolist()}
-    hits = watch.search(readings, table, active)
-    numbered = sorted((state.row_of(name), name) for name in hits)
-    rows = np.array([row for row, _ in numbered], np.int64)
-    values = np.array([hits[name][0] for _, name in numbered])
-    now_ns = readings.instant.now_ns
+    def _forget_names(self, kept: set[str]) -> None:
+        """Forget the rows of all other targets."""
+        for name in self._ids.keys() - kept:
+            del self._names[self._ids.pop(name)]
+            self.texts.pop(name, None)
 
-    def look(others: Rows) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
-        held = [state.names[row] for row in others.tolist()]
-        known = np.array([column[name] is not None for name in held], np.bool_)
-        seen = np.array([_or_nan(watch.value(name, column[name], now_ns)) for name in held])
-        return known, not_clear(rule, seen), seen
-
-    _step(state, readings, Found(rows, values), look)
-    for name, (_, text) in hits.items():
-        state.say(name, text)
-
-
-def _step(state: RuleState, readings: Readings, found: Found, look: Look) -> None:
-    rule = state.rule
-    state.track.step(
-        state.now_ns(readings.instant),
-        found.rows,
-        found.values,
-        look,
-        for_ns=_needed_ns(rule, readings),
-        keep_ns=round(rule.keep_firing_for_s * NS_PER_S),
-        holds_silent=rule.when_silent == "hold",
-    )
+    def _note_text(self, name: str, text: str) -> None:
+        """Note the value of a target with a name as a text, empty for none: for its alert, or until that is made."""
+        alert = self.alerts.get(self._ids[name])
+        if alert is not None:
+            alert.text = text
+        elif text:
+            self.texts[name] = text
 
 
 def _needed_ns(rule: Rule, readings: Readings) -> int:

@@ -24,6 +24,7 @@ from trnfleet.errors import ConfigError, nearest
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Instant, Readings
 from trnfleet.monitor.alerting.named_targets import Columns, jobs_table
+from trnfleet.monitor.slices import finish
 from trnfleet.monitor.store.events import Events
 from trnfleet.monitor.store.rollup import Rollups
 from trnfleet.monitor.store.store import Freshness, Store
@@ -163,8 +164,7 @@ class RuleTest:
             all_events=self._events,
         )
         jobs = {name: self._as_it_is(job) for name, job in self._jobs.items()}
-        for _ in self._alerts.evaluate(readings, jobs):
-            pass
+        finish(self._alerts.evaluate(readings, jobs))
         self._step += 1
         return self._frame()
 

@@ -76,8 +76,7 @@ def read_past(monitor: FleetState, alert: Alert) -> Past | None:
         speed = monitor.moment().speed or 1.0
         fired_s = (monitor.alerts.instant.now_ns - alert.fired_ns) / NS_PER_S / speed
     # A limit on what is made of the figure, such as its distance from a median, is no height in its chart.
-    is_plain = not (rule.window or rule.minus_median_of or rule.share_of_median_of)
-    limit = rule.limit if is_plain else None
+    limit = rule.limit if rule.is_plain else None
     return Past(field, layout.path(node), series, monitor.history.samples, low, high, limit, fired_s)
 
 

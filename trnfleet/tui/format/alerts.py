@@ -104,16 +104,9 @@ def status_text(held: AlertWithStatus, alerts: Alerts, now_ns: int) -> str:
 
 
 def condition_words(rule: Rule) -> str:
-    """Return what a rule holds, in words: `power_w above 400 W for 30 s`."""
-    figure = "" if rule.figure is None else f"{rule.figure} "
-    if rule.named:
-        figure = " or ".join(rule.named) + " "
-    window = f" over {duration(rule.window_s)}" if rule.window_s is not None else ""
-    of = rule.minus_median_of or rule.share_of_median_of
-    median = f" against the median of the {of}" if of else ""
+    """Return a rule's conditions in words: `power_w above 400 W for 30 s`."""
     lasting = f" for {duration(rule.for_s)}" if rule.for_s else ""
-    also = "".join(f" and {each.figure or ''} {condition_text(rule, each)}" for each in rule.also)
-    return f"{figure}{condition_text(rule, rule)}{window}{median}{also}{lasting}"
+    return " and ".join(condition_text(rule.scope, each) for each in rule.conditions) + lasting
 
 
 def unit_of(rule: Rule) -> str:

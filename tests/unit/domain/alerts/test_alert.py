@@ -157,7 +157,8 @@ def test_a_value_has_short_durations(changed: dict[str, object], value: float, e
 )
 def test_a_limit_is_told_as_it_is_held_against(changed: dict[str, object], expected: str) -> None:
     """What the value is compared with, with its unit."""
-    assert limit_text(rule_of(**changed)) == expected
+    rule = rule_of(**changed)
+    assert limit_text(rule.scope, rule) == expected
 
 
 def test_every_placeholder_can_be_filled() -> None:

@@ -54,8 +54,8 @@ LINK = {"scope": "link", "figure": "link_up", "above": None, "equals": 0.0}
         ({"figure": "health", "above": None, "has": ["hbmm"]}, "health has no bit 'hbmm': did you mean 'hbm'?"),
         ({"above": None, "has": ["hbm"]}, "temperature_c is no bit mask"),
         ({"above": None, "equals": "hot"}, "temperature_c is no text"),
-        ({**JOB, "equals": 3.0}, "state is a text: only equals goes with it"),
-        ({**JOB, "equals": None, "above": 1}, "state is a text: only equals goes with it"),
+        ({**JOB, "equals": 3.0}, "state is a text: only equals or changes_over goes with it"),
+        ({**JOB, "equals": None, "above": 1}, "state is a text: only equals or changes_over goes with it"),
         ({**JOB, "group": "instance"}, "group goes with scopes that have addresses, not with job"),
         ({**JOB, "figure": None, "equals": None, "absent": True}, "absent goes with the scopes chip"),
         ({**PIPELINE, "increase_over": None}, "lost is a counter, which only grows"),
@@ -122,7 +122,7 @@ def test_a_text_that_changes_is_no_text_any_more() -> None:
     """How often a text changed is a number, so it is held against one."""
     made = rule_of(**{**JOB, "equals": None, "above": 3, "changes_over": "10m"})
 
-    assert made.comparison == "above"
+    assert made.comparison.key == "above"
 
 
 def test_links_and_cores_are_grouped_by_instance() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from support.monitor.alert_bench import CHIP, HOST, US, AlertBench, hot, kinds
 from support.monitor.feed import standalone, ultraservers
 from support.monitor.rules import rule_of, rules_of
@@ -8,6 +9,7 @@ from support.monitor.rules import rule_of, rules_of
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.alerts.status import AlertState, AlertStatus
+from trnfleet.monitor.slices import LayoutChanged
 from trnfleet.monitor.store.store import Freshness
 
 HOT = rule_of(**{"for": "2s", "keep_firing_for": "2s", "clear": 80})
@@ -338,9 +340,12 @@ def test_a_layout_that_changes_in_the_middle_leaves_no_alert_out() -> None:
     rule = rule_of(name="offline", scope="publisher", figure="state", above=None, equals="offline")
     bench = AlertBench(ultraservers(1), (rule,))
     bench.named[Scope.PUBLISHER] = {f"p{number}": {"state": "offline"} for number in range(500)}
-    for _ in bench.alerts.evaluate(bench.readings(), bench.jobs):
-        if bench.alerts.active():
-            bench.arrange(ultraservers(2))
+    evaluation = bench.alerts.evaluate(bench.readings(), bench.jobs)
+    while not bench.alerts.active():
+        next(evaluation)
+    bench.arrange(ultraservers(2))
+    with pytest.raises(LayoutChanged):
+        next(evaluation)
     assert 0 < len(bench.alerts.active()) < 500
 
     bench.play(2)

@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from trnfleet.domain.metrics import BY_NAME
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from trnfleet.monitor.alerting.inputs import Readings
 
     Rows = NDArray[np.int64]
 
@@ -138,6 +142,42 @@ def _joined(
     total = np.zeros(len(every), np.int64)
     np.add.at(total, inverse, np.concatenate([amounts, further]))
     return every, total
+
+
+class Counters:
+    """The counters of chips that any rule follows; rules with the same counter and window share."""
+
+    def __init__(self) -> None:
+        self._feeds: dict[str, Feed] = {}
+        self._windows: dict[tuple[str, float], CounterWindow] = {}
+        self._wanted: set[tuple[str, float]] = set()
+
+    def want(self, figure: str, window_s: float) -> None:
+        """Follow a counter over a window."""
+        self._wanted.add((figure, window_s))
+
+    def update(self, readings: Readings) -> None:
+        """Go on to the readings' instant."""
+        increases = {}
+        for figure, window_s in sorted(self._wanted):
+            if figure not in increases:
+                feed = self._feeds.setdefault(figure, Feed(BY_NAME[figure].top))
+                increases[figure] = feed.take(readings.store.columns[figure])
+            window = self._windows.get((figure, window_s))
+            if window is None:
+                window = self._windows[figure, window_s] = CounterWindow(window_s, readings.layout.chips)
+            window.add(readings.instant.now_ns, increases[figure])
+
+    def totals(self, figure: str, window_s: float) -> NDArray[np.int64]:
+        """Return the increase of every chip's counter within the window."""
+        return self._windows[figure, window_s].totals
+
+    def move(self, to: Rows, source: Rows, chips: int) -> None:
+        """Take on a new layout."""
+        for feed in self._feeds.values():
+            feed.move(to, source, chips)
+        for window in self._windows.values():
+            window.move(to, source, chips)
 
 
 class Samples:

@@ -1,71 +1,23 @@
 from __future__ import annotations
 
 import math
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
-from support.monitor.alert_bench import AlertBench
+from support.monitor.alert_bench import CHIP, HOST, AlertBench
 from support.monitor.feed import standalone, ultraservers
 from support.monitor.rules import rule_of
 
+from trnfleet.domain.alerts.conditions import REFERENCES, WINDOWS, Condition
 from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF, Form, Scope
 from trnfleet.domain.metrics import BY_NAME, METRICS, Kind
-from trnfleet.monitor.alerting import conditions
-from trnfleet.monitor.alerting.conditions import Counters, RowWatch, count_of, hold_against
+from trnfleet.monitor.alerting.conditions import rows
+from trnfleet.monitor.alerting.conditions.rows import RowSearch, count_of, row_condition
+from trnfleet.monitor.alerting.conditions.windows import Counters
 from trnfleet.monitor.alerting.inputs import LEAST_PEERS
-from trnfleet.monitor.alerting.named_targets import Columns
+from trnfleet.monitor.slices import finish
 from trnfleet.monitor.store.store import Freshness
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-SCALED = [metric for metric in METRICS if metric.kind is not Kind.BITMASK]
-
-
-@pytest.mark.parametrize("metric", SCALED, ids=lambda metric: metric.name)
-@given(data=st.data())
-def test_codes_are_held_against_a_limit_as_values_are(metric: Any, data: st.DataObject) -> None:
-    """Above, below and equals of codes agree with the decoded values, at the limit and a step either side."""
-    highest = min(metric.top, 2**40)
-    near = data.draw(st.integers(0, highest - 1))
-    codes = sorted({0, max(0, near - 1), near, min(highest - 1, near + 1), highest - 1})
-    column = np.array([*codes, metric.top], metric.dtype)
-    values = metric.decode(column)
-    limit = (
-        float(metric.decode(np.array([near], metric.dtype))[0])
-        + data.draw(st.sampled_from([-0.5, 0.0, 0.5])) * metric.scale
-    )
-
-    assert hold_against(column, "above", limit, metric).tolist() == [bool(value > limit) for value in values]
-    assert hold_against(column, "below", limit, metric).tolist() == [bool(value < limit) for value in values]
-    assert hold_against(column, "equals", limit, metric).tolist() == [
-        bool(value == limit) for value in values
-    ]
-
-
-@pytest.mark.parametrize("metric", SCALED, ids=lambda metric: metric.name)
-@pytest.mark.parametrize("limit", [-1e30, -1.0, 0.0, 1e30])
-def test_limits_beyond_the_codes(metric: Any, limit: float) -> None:
-    """A limit that no code reaches is above all or below all; what is not available is neither."""
-    column = np.array([0, 1, metric.top - 1, metric.top], metric.dtype)
-
-    assert hold_against(column, "above", limit, metric).tolist() == [limit < 0, limit <= 0, limit <= 0, False]
-    assert hold_against(column, "below", limit, metric).tolist() == [limit > 0, limit > 0, limit > 0, False]
-    assert hold_against(column, "equals", limit, metric).tolist() == [limit == 0, False, False, False]
-
-
-def test_a_limit_is_what_the_rule_says() -> None:
-    """A value of a tenth of a unit is the number that people write, not the nearest one of floating point."""
-    metric = BY_NAME["power_w"]
-    column = metric.encode(np.array([0.2, 0.3, 0.4]))
-
-    assert hold_against(column, "above", 0.3, metric).tolist() == [False, False, True]
-    assert hold_against(column, "equals", 0.1 * 3, metric).tolist() == [False, True, False]
-
 
 MIXED = [*ultraservers(2), *standalone(2), ("uc1/standalone/small-1", "trn2.3xlarge")]
 
@@ -89,9 +41,7 @@ def scattered(seed: int, instances: list[tuple[str, str]] = MIXED) -> AlertBench
 
 
 def found(bench: AlertBench, rule: Any) -> dict[int, float]:
-    readings = bench.readings()
-    *_, last = RowWatch(rule, Counters()).search(readings)
-    assert last is not None
+    last = finish(RowSearch(rule, Counters()).search(bench.readings()))
     assert last.rows.tolist() == sorted(last.rows.tolist())
     return dict(zip(last.rows.tolist(), last.values.tolist(), strict=True))
 
@@ -144,12 +94,12 @@ def test_slices_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = scattered(3)
     rule = rule_of(figure="tflops_per_w", above=0.5)
     whole = found(bench, rule)
-    monkeypatch.setattr(conditions, "ROWS_A_SLICE", 17)
+    monkeypatch.setattr(rows, "ROWS_A_SLICE", 17)
 
-    parts = list(RowWatch(rule, Counters()).search(bench.readings()))
+    slices = sum(1 for _ in RowSearch(rule, Counters()).search(bench.readings()))
 
     assert found(bench, rule) == pytest.approx(whole)
-    assert parts.count(None) == math.ceil(bench.layout.chips / 17) - 1
+    assert slices == math.ceil(bench.layout.chips / 17) - 1
 
 
 @pytest.mark.parametrize("scope", ["chip", "instance"])
@@ -258,45 +208,34 @@ def test_counters_of_chips_add_up() -> None:
     assert {(each.at_s, each.kind) for each in bench.play(12)} == {(12.0, "resolved")}
 
 
-def _column(value: float | str | None, _figure: str) -> list[float | str | None]:
-    return [value]
+def test_a_rate_of_events_is_told_as_one() -> None:
+    """The value is what is compared: events a second."""
+    rule = rule_of(figure="events", named=["xid"], above=0.15, rate_over="10s")
+    bench = AlertBench(ultraservers(1), (rule,))
+    for _ in range(2):
+        bench.tell("xid", CHIP)
+    bench.tick()
+    assert bench.only().value == pytest.approx(0.2)
 
 
-def series(rule: Any, looks: Sequence[float | str | None], every_s: float = 1.0) -> list[bool]:
-    """Return at which looks a rule's condition held of one target."""
-    watch = conditions.NamedWatch(rule)
+@pytest.mark.parametrize("of", ["job", "instance"])
+def test_a_share_of_what_is_no_column_is_compared_as_one(of: str) -> None:
+    """One link down is a quarter of a median of four, though one is no quarter."""
     bench = AlertBench(ultraservers(1), ())
-    held: list[bool] = []
-    for value in looks:
-        bench.now_s += every_s
-        table = Columns(["train"], partial(_column, value))
-        held.append(
-            "train" in watch.search(bench.readings(), table, {"train"} if held and held[-1] else set())
-        )
-    return held
+    bench.store.chip_ts_ns[:] = bench.now_ns
+    bench.store.columns["links_up"][:16] = 0b110000
+    bench.store.columns["links_up"][3] = 0b111110
+    bench.job("train", HOST)
+    rule = rule_of(figure="links_down", above=None, below=0.5, share_of_median_of=of)
+
+    assert found(bench, rule) == {3: 0.25}
 
 
-def test_a_share_of_its_own_past() -> None:
-    """What is usual is learnt while all is well; what is out of order is not, however long it lasts."""
-    rule = rule_of(scope="job", figure="step_time_s", share_of_median_of="past", past="10m", above=1.2)
-
-    held = series(rule, [2.0] * 40 + [3.0] * 600 + [2.1] * 3, every_s=5.0)
-
-    assert held == [False] * 40 + [True] * 600 + [False] * 3
-
-
-def test_changes_of_a_text() -> None:
-    """How often a job's state changed within the window."""
-    rule = rule_of(scope="job", figure="state", changes_over="5s", above=1)
-    looks: list[float | str | None] = ["a", "b", "b", "c", "c", "c", "c", "c"]
-    assert series(rule, looks) == [False, False, False, True, True, False, False, False]
-
-
-@example(1.0, None)
-@given(st.floats(allow_nan=False, allow_infinity=False), st.one_of(st.none(), st.text(max_size=3)))
-def test_one_value_is_held_as_many_are(number: float, text: str | None) -> None:
-    """A number fulfils what a column of it does; a text only what names it."""
-    above = rule_of(scope="pipeline", figure="lag_s", above=1.0)
-    assert conditions.holds(above, number) is (number > 1.0)
-    hung = rule_of(scope="job", figure="state", above=None, equals=["hung", "failed"])
-    assert conditions.holds(hung, text or "") is (text in {"hung", "failed"})
+@pytest.mark.parametrize("scope", LEVEL_OF)
+def test_every_window_and_reference_is_evaluated(scope: Scope) -> None:
+    """A row in the domain's tables that takes a scope with addresses has one here."""
+    keys: list[dict[str, Any]] = [{key: "1m"} for key, row in WINDOWS.items() if scope in row.scopes]
+    keys += [{key: of} for (key, of), row in REFERENCES.items() if scope in row.scopes]
+    for given in keys:
+        condition = Condition.model_validate({"figure": "any", "above": 1.0, **given})
+        assert row_condition(scope, condition, Counters()).figure == "any"

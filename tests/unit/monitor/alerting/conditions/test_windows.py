@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trnfleet.monitor.alerting import windows
-from trnfleet.monitor.alerting.windows import (
+from trnfleet.monitor.alerting.conditions import windows
+from trnfleet.monitor.alerting.conditions.windows import (
     NO_INCREASE,
     PAST_LEAST,
     PAST_SAMPLES,

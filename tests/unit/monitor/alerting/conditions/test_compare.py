@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from support.monitor.rules import rule_of
+
+from trnfleet.domain.alerts.conditions import COMPARISONS
+from trnfleet.domain.alerts.signals import Form
+from trnfleet.domain.metrics import BY_NAME, METRICS, Kind
+from trnfleet.monitor.alerting.conditions.compare import compare, compare_codes, holds
+
+SCALED = [metric for metric in METRICS if metric.kind is not Kind.BITMASK]
+
+
+@pytest.mark.parametrize("metric", SCALED, ids=lambda metric: metric.name)
+@given(data=st.data())
+def test_codes_are_held_against_a_limit_as_values_are(metric: Any, data: st.DataObject) -> None:
+    """Above, below and equals of codes agree with the decoded values, at the limit and a step either side."""
+    highest = min(metric.top, 2**40)
+    near = data.draw(st.integers(0, highest - 1))
+    codes = sorted({0, max(0, near - 1), near, min(highest - 1, near + 1), highest - 1})
+    column = np.array([*codes, metric.top], metric.dtype)
+    values = metric.decode(column)
+    limit = (
+        float(metric.decode(np.array([near], metric.dtype))[0])
+        + data.draw(st.sampled_from([-0.5, 0.0, 0.5])) * metric.scale
+    )
+
+    assert compare_codes(column, "above", limit, metric).tolist() == [bool(value > limit) for value in values]
+    assert compare_codes(column, "below", limit, metric).tolist() == [bool(value < limit) for value in values]
+    assert compare_codes(column, "equals", limit, metric).tolist() == [
+        bool(value == limit) for value in values
+    ]
+
+
+@pytest.mark.parametrize("metric", SCALED, ids=lambda metric: metric.name)
+@pytest.mark.parametrize("limit", [-1e30, -1.0, 0.0, 1e30])
+def test_limits_beyond_the_codes(metric: Any, limit: float) -> None:
+    """A limit that no code reaches is above all or below all; what is not available is neither."""
+    column = np.array([0, 1, metric.top - 1, metric.top], metric.dtype)
+
+    assert compare_codes(column, "above", limit, metric).tolist() == [
+        limit < 0,
+        limit <= 0,
+        limit <= 0,
+        False,
+    ]
+    assert compare_codes(column, "below", limit, metric).tolist() == [limit > 0, limit > 0, limit > 0, False]
+    assert compare_codes(column, "equals", limit, metric).tolist() == [limit == 0, False, False, False]
+
+
+def test_a_limit_is_what_the_rule_says() -> None:
+    """A value of a tenth of a unit is the number that people write, not the nearest one of floating point."""
+    metric = BY_NAME["power_w"]
+    column = metric.encode(np.array([0.2, 0.3, 0.4]))
+
+    assert compare_codes(column, "above", 0.3, metric).tolist() == [False, False, True]
+    assert compare_codes(column, "equals", 0.1 * 3, metric).tolist() == [False, True, False]
+
+
+@example(1.0, None)
+@given(st.floats(allow_nan=False, allow_infinity=False), st.one_of(st.none(), st.text(max_size=3)))
+def test_one_value_is_held_as_many_are(number: float, text: str | None) -> None:
+    """A number fulfils what a column of it does; a text only what names it."""
+    above = rule_of(scope="pipeline", figure="lag_s", above=1.0)
+    assert holds(above, number) is (number > 1.0)
+    hung = rule_of(scope="job", figure="state", above=None, equals=["hung", "failed"])
+    assert holds(hung, text or "") is (text in {"hung", "failed"})
+
+
+@pytest.mark.parametrize("key", [row.key for row in COMPARISONS if row.form is Form.NUMBER])
+def test_every_comparison_of_numbers_is_evaluated(key: str) -> None:
+    """A row in the domain's table has one here, for values and for codes."""
+    rule = rule_of(**{"above": None, key: 90})
+    metric = BY_NAME["temperature_c"]
+    values = np.array([80.0, 90.0, 100.0])
+    flags = compare(rule, values).tolist()
+
+    assert sum(flags) == 1
+    assert compare_codes(metric.encode(values), key, 90.0, metric).tolist() == flags

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.monitor.alert_bench import AlertBench
+from support.monitor.feed import ultraservers
+from support.monitor.rules import rule_of
+
+from trnfleet.domain.alerts.conditions import REFERENCES, WINDOWS
+from trnfleet.domain.alerts.signals import LEVEL_OF, Form, Scope
+from trnfleet.monitor.alerting.conditions.named import NamedCondition
+from trnfleet.monitor.alerting.named_targets import Columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def _column(value: float | str | None, _figure: str) -> list[float | str | None]:
+    return [value]
+
+
+def series(rule: Any, looks: Sequence[float | str | None], every_s: float = 1.0) -> list[bool]:
+    """Return at which looks a rule's condition held of one target."""
+    watch = NamedCondition(rule)
+    bench = AlertBench(ultraservers(1), ())
+    held: list[bool] = []
+    for value in looks:
+        bench.now_s += every_s
+        table = Columns(["train"], partial(_column, value))
+        held.append(
+            "train" in watch.search(bench.readings(), table, {"train"} if held and held[-1] else set())
+        )
+    return held
+
+
+def test_a_share_of_its_own_past() -> None:
+    """What is usual is learnt while all is well; what is out of order is not, however long it lasts."""
+    rule = rule_of(scope="job", figure="step_time_s", share_of_median_of="past", past="10m", above=1.2)
+
+    held = series(rule, [2.0] * 40 + [3.0] * 600 + [2.1] * 3, every_s=5.0)
+
+    assert held == [False] * 40 + [True] * 600 + [False] * 3
+
+
+def test_changes_of_a_text() -> None:
+    """How often a job's state changed within the window."""
+    rule = rule_of(scope="job", figure="state", changes_over="5s", above=1)
+    looks: list[float | str | None] = ["a", "b", "b", "c", "c", "c", "c", "c"]
+    assert series(rule, looks) == [False, False, False, True, True, False, False, False]
+
+
+@pytest.mark.parametrize("past", [False, True], ids=["moment", "past"])
+@pytest.mark.parametrize("key", ["", *WINDOWS])
+def test_every_window_and_reference_is_evaluated(key: str, past: bool) -> None:
+    """A row in the domain's tables that takes targets with names has one here."""
+    taken = {
+        of for (_, of), row in REFERENCES.items() if not row.scopes.isdisjoint(set(Scope) - LEVEL_OF.keys())
+    }
+    assert taken == {"past"}
+    is_counter = bool(key) and Form.COUNTER in WINDOWS[key].forms
+    figure = "dropped" if is_counter else "lag_s"
+    window = {key: "1m"} if key else {}
+    share = {"share_of_median_of": "past", "past": "1m"} if past else {}
+    rule = rule_of(scope="pipeline", figure=figure, above=-1.0, **window, **share)
+    looks = [float(number) for number in range(1, 30)]
+
+    assert series(rule, looks)[-1]

@@ -1,0 +1,356 @@
+"""Conditions of alert rules: their keys, what goes together, and their words.
+
+A condition takes the value of a figure, or nothing for `absent`, through up to two transforms and compares what comes out:
+
+    figure  ->  window (`rate_over`, `mean_over`, ...)  ->  reference (`minus_median_of`, ...)  ->  comparison (`above`, ...)
+
+Each stage is one of the tables `WINDOWS`, `REFERENCES` and `COMPARISONS`. A row has all that is known of a key without
+evaluating it: which figures and scopes it takes, and its words. A new kind of condition is a row here, with its key as a field
+of `Condition`, and a row in the table of `trnfleet.monitor.alerting.conditions` that evaluates it.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from trnfleet.domain.alerts.signals import FIGURES, LEVEL_OF, Figure, Form, Scope
+from trnfleet.domain.quantities import DurationStyle, duration, with_unit
+from trnfleet.domain.schema import Duration, Model, Segment
+from trnfleet.errors import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+Text = Annotated[str, StringConstraints(min_length=1, max_length=400)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+LONGEST_WINDOW_S = 86_400.0
+
+_EVERY_SCOPE = frozenset(Scope)
+_NAMED_SCOPES = frozenset(Scope) - LEVEL_OF.keys()
+_NAMED_WORDS = "jobs, reservations, publishers and the pipeline"
+_PEER_SCOPES = frozenset({Scope.CHIP, Scope.LINK})
+
+
+def plain_value(value: float, unit: str, style: DurationStyle) -> str:
+    """Return a number with its unit as people read it."""
+    if unit != "s":
+        return with_unit(value, unit)
+    if value >= 60:
+        return duration(value, style)
+    return f"{value:.3g}{' ' if style is DurationStyle.LONG else ''}s"
+
+
+def _rate_value(value: float, unit: str, _style: DurationStyle) -> str:
+    return f"{value:.3g} {unit}".rstrip() + "/s"
+
+
+def _distance_value(value: float, unit: str, _style: DurationStyle) -> str:
+    return f"{'+' if value >= 0 else '-'}{with_unit(abs(value), unit)}"
+
+
+def _share_value(value: float, _unit: str, _style: DurationStyle) -> str:
+    return f"{100 * value:.0f} %"
+
+
+def _plain_limit(limit: float, unit: str) -> str:
+    if unit == "s" and limit >= 60:
+        return duration(limit)
+    return f"{limit:g} {unit}".replace("degC", "°C") if unit in {"%", "s", "degC", "W"} else f"{limit:g}"
+
+
+def _share_limit(limit: float, _unit: str) -> str:
+    return f"{100 * limit:g} %"
+
+
+def short_duration(seconds: float) -> str:
+    """Return a duration as rule files have it, such as 15m."""
+    for length, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds and not seconds % length:
+            return f"{seconds / length:g}{unit}"
+    return f"{seconds:g}s"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A key that makes a number of what a figure did over the last while."""
+
+    key: str
+    """Its value is the window's length."""
+    forms: frozenset[Form]
+    """Of the figures that it takes."""
+    scopes: frozenset[Scope] = _EVERY_SCOPE
+    value_text: Callable[[float, str, DurationStyle], str] = plain_value
+    """Writes the number, given the figure's unit."""
+
+    def operand(self, figure: str, condition: Condition) -> str:
+        """Return in words what is compared, such as `exec_errors increase over 15m`."""
+        return f"{figure} {self.key.removesuffix('_over')} over {short_duration(condition.window_s or 0.0)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A key and its value, by which the figure is put into relation to a median."""
+
+    key: str
+    of: str
+    scopes: frozenset[Scope]
+    scope_words: str
+    """The scopes, for the error at another one."""
+    takes_window: bool
+    value_text: Callable[[float, str, DurationStyle], str]
+    limit_text: Callable[[float, str], str]
+
+    def operand(self, figure: str, condition: Condition) -> str:
+        """Return in words what is compared, such as `throttle_pct minus the job's median`."""
+        relation = "minus" if self.key == "minus_median_of" else "as share of"
+        past = "" if condition.past is None else f" of {short_duration(condition.past)}"
+        return f"{figure} {relation} the {self.of}'s median{past}"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A key that says when a value is wrong."""
+
+    key: str
+    form: Form | None
+    """Of what it compares; None for `absent`, which looks at no figure."""
+    misfit: str
+    """What is wrong where the figure has another form; after its name."""
+    words: Callable[[Condition, str], str]
+    """Writes the comparison without the figure, given the figure's unit."""
+    is_worse: Callable[[float, float], bool] | None = None
+    """Whether a first number is worse than a second one; None where `clear` makes no sense."""
+
+    def check_clear(self, condition: Condition, clear: float) -> None:
+        """Raise unless a rule may clear at a limit.
+
+        Raises:
+            ValueError: it would clear at a value at which it fires, or the comparison has no order.
+        """
+        if self.is_worse is None:
+            raise ValueError("clear goes with above or below")
+        limit = condition.limit
+        if limit is not None and self.is_worse(clear, limit):
+            raise ValueError(f"clear = {clear:g} must not be {self.key} {limit:g}, from which it fires")
+
+
+def _number_words(condition: Condition, unit: str) -> str:
+    write = _plain_limit if condition.reference is None else condition.reference.limit_text
+    return f"{condition.comparison.key} {write(condition.limit or 0.0, unit)}"
+
+
+_COUNTERS = frozenset({Form.COUNTER})
+_NUMBERS = frozenset({Form.NUMBER})
+
+WINDOWS: Mapping[str, Window] = MappingProxyType(
+    {
+        window.key: window
+        for window in (
+            Window("rate_over", _COUNTERS, value_text=_rate_value),
+            Window("increase_over", _COUNTERS),
+            Window("changes_over", frozenset({Form.NUMBER, Form.TEXT}), _NAMED_SCOPES),
+            Window("max_over", _NUMBERS, _NAMED_SCOPES),
+            Window("mean_over", _NUMBERS, _NAMED_SCOPES),
+        )
+    }
+)
+"""Windows by their key."""
+
+REFERENCES: Mapping[tuple[str, str], Reference] = MappingProxyType(
+    {
+        (each.key, each.of): each
+        for each in (
+            Reference("minus_median_of", "job", _PEER_SCOPES, "chips and links", False, _distance_value, _plain_limit),
+            Reference("share_of_median_of", "job", _PEER_SCOPES, "chips and links", False, _share_value, _share_limit),
+            Reference("share_of_median_of", "instance", _PEER_SCOPES, "chips and links", False, _share_value, _share_limit),
+            Reference("share_of_median_of", "past", _NAMED_SCOPES, _NAMED_WORDS, True, _share_value, _share_limit),
+        )
+    }
+)  # fmt: skip  # a table reads as rows
+"""References by key and value."""
+
+COMPARISONS: tuple[Comparison, ...] = (
+    Comparison("above", Form.NUMBER, "is no number", _number_words, operator.gt),
+    Comparison("below", Form.NUMBER, "is no number", _number_words, operator.lt),
+    Comparison("equals", Form.NUMBER, "is no number", _number_words),
+    Comparison("equals", Form.TEXT, "is no text: give equals a number", lambda condition, _: " or ".join(condition.texts)),
+    Comparison("has", Form.BITS, "is no bit mask: has does not go with it", lambda condition, _: "has " + " or ".join(condition.has)),
+    Comparison("absent", None, "", lambda _condition, _unit: "silent"),
+)  # fmt: skip  # a table reads as rows
+"""Comparisons; `equals` is two, by what it is given."""
+COMPARISON_KEYS = tuple(dict.fromkeys(each.key for each in COMPARISONS))
+
+_FORM_WORDS: Mapping[Form, str] = MappingProxyType(
+    {
+        Form.TEXT: "is a text: only equals or changes_over goes with it",
+        Form.BITS: "is a bit mask: only has goes with it",
+        Form.COUNTER: "is a counter, which only grows: give rate_over or increase_over",
+    }
+)
+"""What goes with figures that are not plain numbers, for errors."""
+
+
+class Condition(Model):
+    """Something that is wrong: a figure, what is made of it, and what it is compared with."""
+
+    figure: str | None = None
+    """Its name in the table of figures; none for `absent`."""
+    named: Annotated[tuple[Segment, ...], Field(max_length=32)] = ()
+    """Names of the events that `events` counts."""
+    rate_over: Duration | None = None
+    """The counter's increase over so long, a second."""
+    increase_over: Duration | None = None
+    """The counter's increase over so long; a counter that starts again at 0 has increased by what it shows."""
+    changes_over: Duration | None = None
+    """How often a figure was seen to change over so long; scopes with names only."""
+    max_over: Duration | None = None
+    """The figure's largest value over so long; scopes with names only."""
+    mean_over: Duration | None = None
+    """The figure's mean over so long; scopes with names only."""
+    minus_median_of: Literal["job"] | None = None
+    """Of the figure, what it is above the median of the chips of the same job."""
+    share_of_median_of: Literal["job", "instance", "past"] | None = None
+    """The figure as a share of the median: of the chips of the same job, of the same link or figure of the chips of the
+    instance, or of the target's own `past`."""
+    past: Duration | None = None
+    """How far back the target's own past goes; scopes with names only."""
+    above: Number | None = None
+    below: Number | None = None
+    equals: Number | Text | tuple[Text, ...] | None = None
+    """A number, a text, or several texts of which any will do."""
+    has: Annotated[tuple[Segment, ...], Field(max_length=32)] = ()
+    """Bits of a bit mask, any of which will do."""
+    absent: Literal[True] | None = None
+    """Whether it is silent: described, and nothing live comes from it."""
+    clear: Number | None = None
+    """Once it fires, it goes on until the value is at this limit or on its good side."""
+
+    @cached_property
+    def window(self) -> Window | None:
+        """The window's row; None for the value of the moment."""
+        return next((row for key, row in WINDOWS.items() if getattr(self, key) is not None), None)
+
+    @property
+    def window_s(self) -> float | None:
+        """Length of the window that it looks back over; None for the value of the moment."""
+        window = self.window
+        return None if window is None else getattr(self, window.key)
+
+    @cached_property
+    def reference(self) -> Reference | None:
+        """The reference's row; None where the value stands for itself."""
+        return next((row for (key, of), row in REFERENCES.items() if getattr(self, key) == of), None)
+
+    @cached_property
+    def comparison(self) -> Comparison:
+        """The comparison's row."""
+        return next(row for row in COMPARISONS if self._is_given(row))
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether the figure is compared as it is."""
+        return self.figure is not None and self.window is None and self.reference is None
+
+    @property
+    def limit(self) -> float | None:
+        """The number that it is compared with, where it is one."""
+        given = getattr(self, self.comparison.key)
+        return given if isinstance(given, float) else None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts of `equals`."""
+        if isinstance(self.equals, str):
+            return (self.equals,)
+        return self.equals if isinstance(self.equals, tuple) else ()
+
+    def _is_given(self, comparison: Comparison) -> bool:
+        value = getattr(self, comparison.key)
+        if comparison.key != "equals":
+            return value not in {None, ()}
+        return bool(self.texts) if comparison.form is Form.TEXT else isinstance(value, float)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        given = [row.key for row in COMPARISONS if self._is_given(row)]
+        if len(given) != 1:
+            raise ValueError(f"give one of {', '.join(COMPARISON_KEYS)}, not {' and '.join(given) or 'none'}")
+        if (self.figure is None) != (self.absent is not None):
+            raise ValueError("give either figure or absent = true")
+        for keys in (WINDOWS, dict.fromkeys(key for key, _ in REFERENCES)):
+            many = [key for key in keys if getattr(self, key) is not None]
+            if len(many) > 1:
+                raise ValueError(f"{' and '.join(many)} exclude each other")
+        if (self.share_of_median_of == "past") != (self.past is not None):
+            raise ValueError('past goes with share_of_median_of = "past"')
+        if self.absent and (self.window or self.reference):
+            raise ValueError("absent stands alone")
+        if self.clear is not None:
+            self.comparison.check_clear(self, self.clear)
+        for seconds in (self.window_s, self.past):
+            if seconds is not None and seconds > LONGEST_WINDOW_S:
+                raise ValueError(f"a window of {seconds:g} s is longer than {LONGEST_WINDOW_S:g} s")
+        return self
+
+    def check_scope(self, scope: Scope) -> None:
+        """Compare it with what a scope has.
+
+        Raises:
+            ValueError: the scope has no such figure, or what is asked of it makes no sense there.
+        """
+        if self.absent:
+            if scope not in {Scope.CHIP, Scope.INSTANCE, Scope.ULTRASERVER}:
+                raise ValueError(
+                    "absent goes with the scopes chip, instance and ultraserver; a publisher has a state"
+                )
+            return
+        figures = FIGURES[scope]
+        if self.figure is None or self.figure not in figures:
+            raise ValueError(
+                f"the scope {scope.value} has no figure {self.figure!r}: {nearest(str(self.figure), figures)}"
+            )
+        figure = figures[self.figure]
+        self._check_form(figure)
+        if bool(self.named) != (figure.name == "events"):
+            raise ValueError('named goes with figure = "events", which needs it')
+        self._check_transforms(scope)
+
+    def _check_form(self, figure: Figure) -> None:
+        """Raise unless the window takes the figure, and the comparison what the window makes of it."""
+        name, form, window = figure.name, figure.form, self.window
+        if window is None:
+            if form is Form.COUNTER:
+                raise ValueError(f"{name} {_FORM_WORDS[form]}")
+        elif form not in window.forms:
+            raise ValueError(
+                f"{name} {_FORM_WORDS.get(form, f'is no counter: {window.key} does not go with it')}"
+            )
+        made = form if window is None else Form.NUMBER
+        if self.comparison.form is not made:
+            if window is not None:
+                raise ValueError(f"{window.key} is a number: give above, below or a number to equals")
+            raise ValueError(f"{name} {_FORM_WORDS.get(made, self.comparison.misfit)}")
+        for bit in self.has:
+            if bit not in figure.bit_names:
+                raise ValueError(f"{name} has no bit {bit!r}: {nearest(bit, figure.bit_names)}")
+
+    def _check_transforms(self, scope: Scope) -> None:
+        window, reference = self.window, self.reference
+        if window is not None and scope not in window.scopes:
+            raise ValueError(f"{window.key} is for {_NAMED_WORDS}, not for {scope.value}")
+        if reference is None:
+            return
+        if scope not in reference.scopes:
+            if reference.of == "past":
+                raise ValueError(f'{reference.key} = "past" is for {reference.scope_words}')
+            raise ValueError(
+                f"a median of the {reference.of} is for {reference.scope_words}, not for {scope.value}"
+            )
+        if window is not None and not reference.takes_window:
+            raise ValueError(f"{window.key} does not go with a median of the {reference.of}")

@@ -1,0 +1,92 @@
+"""Comparisons with a limit: of values, of wire codes, and with the limit at which a rule clears.
+
+The tables have a row for each comparison of `trnfleet.domain.alerts.conditions` that compares numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.alerts.conditions import Condition
+    from trnfleet.domain.metrics import Metric
+
+    Flags = NDArray[np.bool_]
+
+_VALUES: Mapping[str, Callable[[NDArray[Any], float], Flags]] = MappingProxyType(
+    {"above": np.greater, "below": np.less, "equals": np.equal}
+)
+
+
+def compare(condition: Condition, values: NDArray[Any]) -> Flags:
+    """Return which values fulfil a condition; NaN does not."""
+    limit = condition.limit
+    if limit is None:
+        return np.zeros(len(values), np.bool_)
+    return _VALUES[condition.comparison.key](values, limit)
+
+
+def holds(condition: Condition, value: float | str) -> bool:
+    """Return whether one value fulfils a condition."""
+    if isinstance(value, str):
+        return value in condition.texts
+    return bool(compare(condition, np.array([value]))[0])
+
+
+def not_clear(condition: Condition, values: NDArray[np.float64]) -> Flags:
+    """Return which values are not yet at the limit at which a rule clears, or on its good side."""
+    if condition.clear is None:
+        return np.zeros(len(values), np.bool_)
+    return _VALUES[condition.comparison.key](values, condition.clear)
+
+
+def compare_codes(codes: NDArray[Any], comparison: str, limit: float, metric: Metric) -> Flags:
+    """Compare wire codes with a limit in the metric's unit, without decoding them."""
+    steps = limit * metric.steps_per_unit if metric.steps_per_unit else limit / metric.scale
+    if abs(steps - round(steps)) <= 1e-10 + abs(steps) * 2**-51:
+        # 0.1 x 3 is 0.3 for the author of the rule, and a limit that is a code's value is that code.
+        steps = round(steps)
+    return _CODES[comparison](codes, steps, metric.top)
+
+
+def available(codes: NDArray[Any], metric: Metric) -> Flags:
+    """Return which codes stand for a value."""
+    flags: Flags = codes != metric.top
+    return flags
+
+
+def _codes_above(codes: NDArray[Any], steps: float, top: int) -> Flags:
+    least = math.floor(steps) + 1
+    if least >= top:
+        return np.zeros(codes.shape, np.bool_)
+    flags: Flags = (codes >= max(least, 0)) & (codes != top)
+    return flags
+
+
+def _codes_below(codes: NDArray[Any], steps: float, top: int) -> Flags:
+    most = math.ceil(steps)
+    if most <= 0:
+        return np.zeros(codes.shape, np.bool_)
+    flags: Flags = (codes < min(most, top)) & (codes != top)
+    return flags
+
+
+def _codes_equal(codes: NDArray[Any], steps: float, top: int) -> Flags:
+    whole = round(steps)
+    if whole != steps or not 0 <= whole < top:
+        return np.zeros(codes.shape, np.bool_)
+    flags: Flags = codes == whole
+    return flags
+
+
+_CODES: Mapping[str, Callable[[NDArray[Any], float, int], Flags]] = MappingProxyType(
+    {"above": _codes_above, "below": _codes_below, "equals": _codes_equal}
+)
