@@ -101,7 +101,11 @@ class Rng:
 
     def token(self, kind: str, *parts: object) -> str:
         """Return the 16 hexadecimal digits that belong to a kind of id and the names of what it identifies."""
-        return digest(kind, self._seed, *parts)
+        return _digest(kind, self._seed, *parts)
+
+    def boot(self) -> str:
+        """Return the boot id of a run that repeats bit by bit: 16 hexadecimal digits."""
+        return self.token("boot")
 
     def chance(self, kind: str, *parts: object) -> float:
         """Return a value in [0, 1) for one event: uniform, and a function of the arguments and the seed alone."""
@@ -118,8 +122,13 @@ def part_of(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
 
 
-def digest(*parts: object) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 of some parts, such as a run's boot id and a path."""
+def boot_after(boot: str, path: str, boots: int) -> str:
+    """Return the boot id of an instance that has booted `boots` times since the simulator began with id `boot`."""
+    return _digest(boot, path, boots) if boots else boot
+
+
+def _digest(*parts: object) -> str:
+    """Return the first 16 hexadecimal digits of the SHA-256 of some parts."""
     return hashlib.sha256(_key(*parts)).hexdigest()[:16]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trnfleet.domain.reservations.ids import id_of
-from trnfleet.sim.ids import boot_of_seed, ec2_id, serial_number
+from trnfleet.sim.ids import ec2_id, serial_number
 from trnfleet.sim.rng import Rng, Stream
 
 
@@ -67,9 +67,12 @@ def test_tokens_and_chances_are_pinned() -> None:
     """The ids and the single draws of a seed stay the same from release to release."""
     rng = Rng(7)
     path = "c/us-0001/trn2u-0001-0"
-    assert (ec2_id(rng, path), ec2_id(rng, path, 2)) == ("i-02e01d7746908cdf0", "i-0d3dc1cab5ac08b02")
-    assert serial_number(rng, "c/a/chip01") == "5af694aec1b05838"
-    assert boot_of_seed(rng) == "262bf53a1e689063"
+    assert (ec2_id(rng.token, path), ec2_id(rng.token, path, 2)) == (
+        "i-02e01d7746908cdf0",
+        "i-0d3dc1cab5ac08b02",
+    )
+    assert serial_number(rng.token, "c/a/chip01") == "5af694aec1b05838"
+    assert rng.boot() == "262bf53a1e689063"
     assert id_of("cb", rng.token, "x", 3) == "cb-0e377989ffb20aaaa"
     assert rng.chance("drop", 12, "trnfleet/v1/f/telemetry/c") == 0.40525658580168145
 

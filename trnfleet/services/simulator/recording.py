@@ -15,7 +15,6 @@ from trnfleet.domain.quantities import size_text
 from trnfleet.record.format.metadata import About
 from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.services.simulator.engine import unreliable
-from trnfleet.sim.ids import boot_of_seed
 from trnfleet.sim.publish.service import Simulation
 from trnfleet.sim.publish.state import will_envelope
 from trnfleet.tasks import Ending, background, run_until
@@ -125,7 +124,7 @@ async def _simulate(engine: Engine, request: SimulationRequest, writer: Recordin
     """Simulate, and return the number of ticks published."""
     run, ending = request.run, Ending()
     clock = ManualClock(engine.moment_ns(0.0))
-    boot = boot_of_seed(engine.rng)
+    boot = engine.rng.boot()
     will = will_envelope(engine.fleet.name, request.client_id, boot, root=request.root)
     publisher = unreliable(RecordingPublisher(writer, clock, will), run, engine, clock)
     simulation = Simulation(

@@ -88,7 +88,7 @@ class LogWriter:
             yield tell("instance_drained", "operator", f"no job runs on {where} any more")
         elif step is Step.MEND and fault.recovery in _MENDED:
             name, source, text = _MENDED[fault.recovery]
-            new = ec2_id(self._rng, where, generation)
+            new = ec2_id(self._rng.token, where, generation)
             yield tell(name, source, text.format(what=what, address=address, where=where, new=new))
         elif step is Step.RETURN and incident.stages.return_s:
             yield tell("instance_returned", "operator", f"{where} has passed its checks and is used again")
@@ -98,9 +98,9 @@ class LogWriter:
         if fault.hw_error:
             instance = self._layout.instances[incident.instances[0]]
             return (
-                f"NEURON_HW_ERR={fault.hw_error} instance-id={ec2_id(self._rng, instance, generation)} "
+                f"NEURON_HW_ERR={fault.hw_error} instance-id={ec2_id(self._rng.token, instance, generation)} "
                 f"hostname={instance.rpartition('/')[2]} nd-id={self._device(incident)} nc-id=0 "
-                f"serial-num={serial_number(self._rng, incident.path, generation)} action={fault.action}"
+                f"serial-num={serial_number(self._rng.token, incident.path, generation)} action={fault.action}"
             )
         lane, first = incident.target.direction, incident.instances[0]
         sides = [len(rack) for rack in incident.racks]

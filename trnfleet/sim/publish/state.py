@@ -14,7 +14,8 @@ import numpy as np
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.jobs import JOB_STATES
-from trnfleet.sim.ids import boot_after, ec2_id
+from trnfleet.sim.ids import ec2_id
+from trnfleet.sim.rng import boot_after
 from trnfleet.wire.messages import (
     STANDARD_COLUMNS,
     ClockSpec,
@@ -161,7 +162,7 @@ def descriptor(
             InstanceSpec(
                 path=layout.instances[number],
                 type=layout.type_of(number).name,
-                ec2_id=ec2_id(engine.rng, layout.instances[number], int(generation[number])),
+                ec2_id=ec2_id(engine.rng.token, layout.instances[number], int(generation[number])),
                 lnc=layout.type_of(number).chip.logical_neuroncore_config,
             )
             for number in members

@@ -7,7 +7,6 @@ import itertools
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.fleet import Publishing
-from trnfleet.sim.ids import boot_of_seed
 from trnfleet.sim.placement import IDLE
 from trnfleet.sim.publish.partition import partition
 from trnfleet.sim.publish.state import Boots, event_message, job_status
@@ -118,7 +117,7 @@ def stdout_ticks(
         include: Which kinds of lines.
         jump_s: Simulated seconds to live through before the first tick.
     """
-    boot = boot_of_seed(engine.rng)
+    boot = engine.rng.boot()
     units = partition(engine.layout, Publishing(), engine.own)
     starts = Boots(engine, boot, units)
     messages = ShardMessages(engine, boot)

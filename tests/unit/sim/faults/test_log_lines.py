@@ -49,8 +49,8 @@ def test_the_kernel_names_the_hardware_that_failed(
         "hardware",
         fault,
         Severity.CRITICAL,
-        f"NEURON_HW_ERR={error} instance-id={ec2_id(RNG, INSTANCE, generation)} hostname=trn2u-0001-2 nd-id=11 nc-id=0 "
-        f"serial-num={serial_number(RNG, CHIP, generation)} action={action}",
+        f"NEURON_HW_ERR={error} instance-id={ec2_id(RNG.token, INSTANCE, generation)} hostname=trn2u-0001-2 nd-id=11 nc-id=0 "
+        f"serial-num={serial_number(RNG.token, CHIP, generation)} action={action}",
         "train",
     )
 
@@ -121,7 +121,7 @@ def test_a_recovery_is_told_step_by_step() -> None:
     ]
     assert {event.path for event in events} == {INSTANCE}
     assert {event.severity for event in events} == {Severity.INFO}
-    assert events[3].text == f"{INSTANCE} is replaced by {ec2_id(RNG, INSTANCE, 1)}"
+    assert events[3].text == f"{INSTANCE} is replaced by {ec2_id(RNG.token, INSTANCE, 1)}"
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,8 @@ def test_the_kernels_line_is_as_the_driver_writes_it() -> None:
     )
     found = re.fullmatch(published, kernel.text)
     assert found is not None, kernel.text
-    assert found[1] == ec2_id(Rng(7), INSTANCE)
-    assert found[2] == serial_number(Rng(7), CHIP)
+    assert found[1] == ec2_id(Rng(7).token, INSTANCE)
+    assert found[2] == serial_number(Rng(7).token, CHIP)
     assert (runtime.source, runtime.name, runtime.nrt, runtime.job) == (
         "runtime",
         "execution_failed",
@@ -83,11 +83,11 @@ def test_a_replaced_instance_fails_under_its_new_names() -> None:
     fleet = SmallFleet(entry("sram_uncorrectable", every=1_000, times=2))
     fleet.go(1_200.0)
     first, second = (event.text for event in fleet.events if event.name == "sram_uncorrectable")
-    assert ec2_id(Rng(7), INSTANCE) in first
-    assert ec2_id(Rng(7), INSTANCE, 1) in second
-    assert serial_number(Rng(7), CHIP, 1) in second
+    assert ec2_id(Rng(7).token, INSTANCE) in first
+    assert ec2_id(Rng(7).token, INSTANCE, 1) in second
+    assert serial_number(Rng(7).token, CHIP, 1) in second
     assert any(
-        ec2_id(Rng(7), INSTANCE, 1) in event.text
+        ec2_id(Rng(7).token, INSTANCE, 1) in event.text
         for event in fleet.events
         if event.name == "instance_replaced"
     )

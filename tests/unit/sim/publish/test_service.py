@@ -228,8 +228,8 @@ def test_oversize_units_are_refused_at_the_start(make_engine: Callable[..., Engi
 
 def test_ids_are_plausible_and_follow_from_seed_and_path() -> None:
     """EC2 ids have 17 digits and repeat; boots of live runs never do."""
-    assert re.fullmatch(r"i-0[0-9a-f]{16}", ec2_id(Rng(1), "c/us-0001/a"))
-    assert ec2_id(Rng(1), "c/us-0001/a") == ec2_id(Rng(1), "c/us-0001/a")
-    assert len({ec2_id(Rng(1), "a"), ec2_id(Rng(2), "a"), ec2_id(Rng(1), "b")}) == 3
+    assert re.fullmatch(r"i-0[0-9a-f]{16}", ec2_id(Rng(1).token, "c/us-0001/a"))
+    assert ec2_id(Rng(1).token, "c/us-0001/a") == ec2_id(Rng(1).token, "c/us-0001/a")
+    assert len({ec2_id(Rng(1).token, "a"), ec2_id(Rng(2).token, "a"), ec2_id(Rng(1).token, "b")}) == 3
     assert new_boot() != new_boot()
     assert json.loads(will_envelope("f", "sim-1", BOOT).payload)["state"] == "offline"

@@ -8,9 +8,9 @@ from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile, Publishing
 from trnfleet.domain.scenario import Scenario
 from trnfleet.sim.engine import Engine, to_ns
-from trnfleet.sim.ids import boot_after
 from trnfleet.sim.publish.partition import partition
 from trnfleet.sim.publish.state import Boots
+from trnfleet.sim.rng import boot_after
 from trnfleet.sim.sharding import WHOLE, Shard
 
 BOOT = "00112233aabbccdd"

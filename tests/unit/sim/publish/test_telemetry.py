@@ -8,7 +8,6 @@ import numpy as np
 
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS
 from trnfleet.sim.engine import Engine, to_ns
-from trnfleet.sim.ids import boot_of_seed
 from trnfleet.sim.publish.telemetry import stdout_lines
 from trnfleet.sim.rng import Rng
 from trnfleet.wire.frames import FrameDecoder, FrameEncoder
@@ -34,7 +33,7 @@ def test_stdout_gives_each_instance_and_then_its_chips(shipped: Callable[[str], 
     assert [each["seq"] for each in objects] == [0] * 204 + [1] * 204
     assert objects[0]["ts"] == "2026-01-05T09:00:00.000Z"
     assert objects[204]["ts"] == "2026-01-05T09:00:01.000Z"
-    assert {each["boot"] for each in objects} == {boot_of_seed(Rng(3))}
+    assert {each["boot"] for each in objects} == {Rng(3).boot()}
     assert [each.get("chip") for each in objects[:17]] == [None, *range(16)]
     assert objects[1]["job"] == "finetune-8b"
     idle = [each for each in objects if each["instance"] == "trn2-0004"]
