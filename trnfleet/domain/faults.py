@@ -1,4 +1,4 @@
-"""The table of faults: what each looks like, what it does to a job, and how operators get rid of it.
+"""The table of faults: the signature of each, its effect on a job, and its recovery.
 
 Pure data, from which the simulator, the commands, the scenarios and the documentation are derived: adding a fault is
 adding a row. Signatures follow the Neuron driver and runtime (nrt_status.h, nrt-troubleshoot, the driver's sysfs).
@@ -17,7 +17,7 @@ from trnfleet.errors import ConfigError, nearest
 
 
 class FaultScope(enum.StrEnum):
-    """What a fault hits."""
+    """Kinds of targets."""
 
     CHIP = "chip"
     LINK = "link"
@@ -37,7 +37,10 @@ class Links(enum.Enum):
 
 
 class Effect(enum.StrEnum):
-    """What a fault does while it lasts, with the meaning of its magnitude."""
+    """Effects of a fault while it lasts, with the meaning of its magnitude.
+
+    Those on the fleet are carried out by a table in `sim.faults.effects`, those on messages by the publisher.
+    """
 
     NONE = "none"
     CHIP_PACE = "% of the chip's peak withheld"
@@ -54,7 +57,7 @@ class Effect(enum.StrEnum):
 
 
 class Reaction(enum.StrEnum):
-    """What becomes of the job; of an inference job only the replica is concerned."""
+    """Reactions of the job; of an inference job only the replica is concerned."""
 
     NONE = "none"
     SLOW = "slows down"
@@ -63,7 +66,7 @@ class Reaction(enum.StrEnum):
 
 
 class Recovery(enum.StrEnum):
-    """How it ends."""
+    """Ways in which a fault ends."""
 
     ENDS = "ends by itself"
     REPAIR = "is repaired while the job goes on"
@@ -77,7 +80,7 @@ class Stages(NamedTuple):
     """Seconds that each step of a recovery takes, one after the other."""
 
     detect_s: float = 0.0
-    """Until somebody or something notices."""
+    """Until it is noticed."""
     quarantine_s: float = 0.0
     """Until nothing new is placed on the instance."""
     drain_s: float = 0.0
@@ -94,7 +97,7 @@ class Stages(NamedTuple):
 
 
 class Count(NamedTuple):
-    """What a fault adds to a chip's counter."""
+    """Events that a fault adds to a chip's counter."""
 
     metric: str
     at_once: int = 0
@@ -111,14 +114,14 @@ class Fault:
     cause: str
     effect: Effect = Effect.NONE
     magnitude: float = 0.0
-    """Unless something else is asked for; its meaning is `effect`'s."""
+    """Unless a scenario or command gives another; its meaning is `effect`'s."""
     least: float = 0.0
     most: float = 0.0
     reaction: Reaction = Reaction.NONE
     recovery: Recovery = Recovery.ENDS
     stages: Stages = field(default_factory=Stages)
     lasts_s: float = 300.0
-    """How long it lasts where it ends by itself and nothing else is asked for."""
+    """Duration where it ends by itself, unless a scenario or command gives another."""
     counts: tuple[Count, ...] = ()
     health: tuple[str, ...] = ()
     """Bits of `health` that are set while it lasts."""
@@ -127,9 +130,9 @@ class Fault:
     hw_error: str = ""
     """NEURON_HW_ERR of the kernel's log, where the driver writes one."""
     action: str = ""
-    """What that line asks for."""
+    """Action named by that line."""
     log: str = ""
-    """What the kernel's or the runtime's log says otherwise; `{nd}` is the chip's number, `{direction}` a link's name,
+    """Other line of the kernel's or the runtime's log; `{nd}` is the chip's number, `{direction}` a link's name,
     `{nodes}` an UltraServer's instances, `{split}` those of each rack."""
     nrt: int | None = None
     """NRT_STATUS with which executions end."""
@@ -138,7 +141,7 @@ class Fault:
     """The runtime's words beside that status; `{nd}` is the chip's number."""
     severity: Severity = Severity.WARNING
     is_logged: bool = True
-    """Whether any log tells of it; a straggler, say, is nobody's event."""
+    """Whether it has log lines; a straggler, say, has none."""
     rate_per_device_day: float | None = None
     """Events a chip and day; None where it never comes by itself."""
     rate_source: str = ""
@@ -364,7 +367,7 @@ def find_fault(name: str) -> Fault:
 
 
 def check_use(fault: Fault, lasts_s: float | None, magnitude: float | None) -> None:
-    """Hold a duration and a magnitude against what a fault allows.
+    """Check a duration and a magnitude against the limits of a fault.
 
     Raises:
         ConfigError: it has none, or the value is out of its range; the message names the limit.

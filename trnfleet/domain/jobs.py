@@ -24,7 +24,7 @@ Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 
 
 class _Job(Model):
-    """What every kind of job has."""
+    """Fields of every kind of job."""
 
     name: Segment
     on: Paths
@@ -198,7 +198,7 @@ class Inference(_Job):
     """From the processes' start to the first request: weights from storage, warm-up (assumed)."""
 
     def replica_chips(self, instance_chips: int) -> int:
-        """Return the chips of a replica on instances of so many chips."""
+        """Return the chips of a replica on instances with a number of chips."""
         return self.chips_per_replica or instance_chips
 
     @model_validator(mode="before")
@@ -233,7 +233,7 @@ class Traced(_Job):
     file: Annotated[str, Field(min_length=1, max_length=1_000)]
     """NDJSON of neuron-monitor (`.ndjson`) or CSV with the header `time_s,utilization_pct`; relative to the fleet file."""
     loop: bool = True
-    """Whether the recording begins anew at its end; else its last value holds."""
+    """Whether the recording starts again at its end; else its last value holds."""
     like: Literal["training", "inference"] = "training"
     """What the chips do while their cores are busy, which the recording does not say."""
     mfu: Share = 0.35

@@ -1,7 +1,7 @@
 """The simulator's engine: a fleet file, a scenario and a seed in, a tick's columns and events out.
 
 Owns time in ticks and the order of a tick's parts. It is synchronous and pure but for its own state: it reads no clock
-and sends nothing; the same fleet, scenario, seed and ticks give the same bits, whatever the sharding.
+and sends nothing; the same fleet, scenario, seed and ticks give the same bits, with any sharding.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from trnfleet.sim.hardware.thermal import Throttling
 from trnfleet.sim.jobs.workloads import JobTick, Workloads
 from trnfleet.sim.placement import IDLE, Cohorts, Placement, check_hardware
 from trnfleet.sim.reservations.account import BlockAllocation, CapacityAccount
-from trnfleet.sim.reservations.messages import occurrence
+from trnfleet.sim.reservations.messages import block_event
 from trnfleet.sim.rng import Rng
 from trnfleet.sim.sharding import WHOLE, Shard, own_instances
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from trnfleet.sim.jobs.traces import Trace
 
 LEAP_S = 3_600.0
-"""Simulated seconds that a jump lives through at once."""
+"""Longest stretch of a jump that is simulated at once."""
 _NS_PER_MS = 1_000_000
 _FROM_ZERO = frozenset({*RESTARTED_COUNTERS, "health"})
 """Metrics to which only events add: 0 until the first one."""
@@ -51,7 +51,7 @@ _FROM_ZERO = frozenset({*RESTARTED_COUNTERS, "health"})
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What a step says beside the columns."""
+    """Result of a step beside the columns."""
 
     number: int
     """0 for the first step's tick."""
@@ -62,8 +62,8 @@ class Tick:
     states: NDArray[np.int8]
     """Index into `jobs.JOB_STATES` for each job, at the end of the window; shape (jobs,)."""
     events: tuple[SimEvent, ...]
-    """What happened since the last step's tick, in order of time, in the whole fleet."""
-    held: tuple[BlockAllocation, ...] = ()
+    """Events since the last step's tick, in order of time, in the whole fleet."""
+    allocations: tuple[BlockAllocation, ...] = ()
     """Changes of Capacity Blocks since the last step's tick, in order, in the whole fleet."""
 
 
@@ -93,12 +93,12 @@ class Engine:
             seed: Decides all randomness; any integer.
             period_s: Simulated seconds from tick to tick.
             start_ns: Time of tick 0, nanoseconds since 1970 UTC.
-            scenario: What goes wrong and when, beside what the fleet file says.
+            scenario: Faults and changes of load, beside those of the fleet file.
             traces: Recorded load of the jobs that follow one, by the job's name.
-            shard: Which part's columns are made.
+            shard: The part whose columns are made.
 
         Raises:
-            ConfigError: a file names what is not there, twice, or impossible; the message names key and value.
+            ConfigError: a file names something unknown, twice, or impossible; the message names key and value.
         """
         if not period_s > 0:
             raise ConfigError(f"period {period_s!r} s: must be above 0")
@@ -162,7 +162,7 @@ class Engine:
         self.start_ns = start_ns
 
     def begin(self) -> None:
-        """Let time begin: from then on there are reservations; the first step does it otherwise.
+        """Begin simulated time: from then on there are reservations. The first step does it otherwise.
 
         Raises:
             ConfigError: two blocks of the fleet file hold an instance at the same time.
@@ -192,19 +192,19 @@ class Engine:
         self.begin()
         parts: list[tuple[JobTick, float]] = []
         events: list[SimEvent] = []
-        held: list[BlockAllocation] = []
+        allocations: list[BlockAllocation] = []
         slowdowns = self._effects.slowdowns
         begin = begin_s
         for edge in (*self.incidents.boundaries(begin_s, end_s), end_s):
             while begin < edge:
                 self._move_to(max(begin, 0.0))
-                events += self._of_blocks(held)
+                events += self._of_blocks(allocations)
                 # A block may change anywhere in between, and what changes next follows from what did.
                 due_s = self.account.next_s()
                 end = due_s if begin < due_s < edge else edge
                 part, slowdowns = self._live_through(begin, end)
                 parts.append((part, end - begin))
-                events += self._told(part, begin, end)
+                events += self._events_of(part, begin, end)
                 begin = end
         jobs = JobTick.join(parts)
         self._chips.fill(
@@ -222,19 +222,21 @@ class Engine:
         self._errors.add(self.columns, number, elapsed_s)
         self.silent = self._effects.instances.silent.copy()
         self._silent_rows.hide(self.silent, self.own)
-        # What begins at the tick's very instant is told with it and shows in the next.
+        # What begins at the tick's very instant is logged with it and shows in the next.
         self._move_to(max(end_s, 0.0))
         events += self.incidents.drain()
-        events += self._of_blocks(held)
+        events += self._of_blocks(allocations)
         self._next = number + 1
         events.sort(key=lambda event: event.time_s)
-        return Tick(number, self.time_ns(number), jobs.figures, jobs.states, tuple(events), tuple(held))
+        return Tick(
+            number, self.time_ns(number), jobs.figures, jobs.states, tuple(events), tuple(allocations)
+        )
 
     def leap(self, ticks: int) -> Iterator[Tick]:
-        """Live through `ticks` periods in stretches of at most an hour, yielding after each so that others get a turn.
+        """Simulate `ticks` periods in stretches of at most an hour, yielding after each so that other tasks can run.
 
         Args:
-            ticks: How many; none gives nothing.
+            ticks: May be 0.
         """
         most = max(1, round(LEAP_S / self.period_s))
         while ticks > 0:
@@ -251,10 +253,10 @@ class Engine:
         magnitude: float | None = None,
         by: str = "",
     ) -> str:
-        """Let a fault begin at the last tick's time, so that the next tick shows it.
+        """Begin a fault at the last tick's time, so that the next tick shows it.
 
         Returns:
-            What was done, in one line.
+            An answer of one line.
 
         Raises:
             ConfigError: fault or target is unknown, or they do not go together; the message names the nearest.
@@ -262,21 +264,21 @@ class Engine:
         return self.incidents.inject(fault, target, self.now_s, lasts_s=lasts_s, magnitude=magnitude, by=by)
 
     def _move_to(self, now_s: float) -> None:
-        """Carry out what begins and ends up to an instant.
+        """Carry out everything that begins and ends up to an instant.
 
-        The first tick's period lies before the start, and has what is there at the start.
+        The first tick's period lies before the start, and has the state at the start.
         """
         self.incidents.move_to(now_s)
         self.account.move_to(now_s, self.incidents.active(), self._workloads)
 
-    def _of_blocks(self, held: list[BlockAllocation]) -> list[SimEvent]:
-        """Add the changes of blocks that are not told yet to `held`, and return their events."""
+    def _of_blocks(self, allocations: list[BlockAllocation]) -> list[SimEvent]:
+        """Add the changes of blocks since the last call to `allocations`, and return their events."""
         changed = self.account.drain()
-        held += changed
-        return [occurrence(self.account, each) for each in changed]
+        allocations += changed
+        return [block_event(self.account, each) for each in changed]
 
     def _live_through(self, begin_s: float, end_s: float) -> tuple[JobTick, Slowdowns]:
-        """Move jobs, heat and limits through a part of a window in which no fault changes; return the paces, too."""
+        """Move jobs, heat and limits through a part of a window in which no fault changes; return the slowdowns, too."""
         effects, throttling = self._effects.instances, self._throttling
         elapsed_s, middle_s = end_s - begin_s, (begin_s + end_s) / 2.0
         throttling.limit(elapsed_s, effects.inlet_delta_c, effects.cap_share)
@@ -294,7 +296,7 @@ class Engine:
         return jobs, slowdowns
 
     def _group(self) -> None:
-        """Set those instances apart whose pace is not their job's, and bind the others together again."""
+        """Set instances apart whose pace is not their job's, and group the others again."""
         slow = np.flatnonzero((self._throttling.pace < 1.0) & self._serves[self.job_of_instance])
         apart = frozenset(self._effects.apart).union(slow.tolist())
         if apart == self._apart:
@@ -306,7 +308,7 @@ class Engine:
         self._effects.bind(self._cohorts)
 
     def _paces(self) -> Slowdowns:
-        """Return what faults leave of each job's speed, less what heat and power caps withhold."""
+        """Return the slowdowns by faults, heat and power caps."""
         slowdowns = self._effects.slowdowns
         pace = self._throttling.pace
         slow = np.flatnonzero((pace < 1.0) & (self.job_of_instance != IDLE))
@@ -325,8 +327,8 @@ class Engine:
         np.maximum(slowdowns.capacity, 0.0, out=slowdowns.capacity)
         return slowdowns
 
-    def _told(self, jobs: JobTick, begin_s: float, end_s: float) -> list[SimEvent]:
-        """Return the events of a part of a window: what faults do, and what becomes of jobs."""
+    def _events_of(self, jobs: JobTick, begin_s: float, end_s: float) -> list[SimEvent]:
+        """Return the events of a part of a window, of faults and of jobs."""
         events = self.incidents.drain()
         for change in jobs.changes:
             job = self.fleet.jobs[change.job]

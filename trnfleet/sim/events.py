@@ -1,4 +1,4 @@
-"""What happens at an instant in the simulated fleet and is told as an event."""
+"""Events of the simulated fleet."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class SimEvent(NamedTuple):
     path: str
     """Address of what it is about, from cluster to chip; empty for the fleet."""
     source: EventSource
-    """Who would tell it: the driver's log, the runtime's, the job's launcher, EC2, or those who operate the fleet."""
+    """Origin in a real fleet: the driver's log, the runtime's, the job's launcher, EC2, or the operators."""
     name: str
-    """What happened, in lower_snake_case: a fault's name, or a step of its recovery such as `instance_quarantined`."""
+    """A fault's name, or a step of its recovery such as `instance_quarantined`, in lower_snake_case."""
     severity: Severity
     text: str
-    """In the words of the log that would have it."""
+    """As that log would word it."""
     job: str | None = None
     """The job that it concerns."""
     nrt: int | None = None

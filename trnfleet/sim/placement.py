@@ -1,7 +1,7 @@
-"""Where jobs run: instances of each job, and cohorts of instances that are alike in all that a job decides.
+"""Placement of jobs: instances of each job, and cohorts of instances that are alike in all that a job decides.
 
 A tick computes values once a cohort and then hands them out to chips by index. Jobs stay where they are; instances that
-something is wrong with are set apart and joined again as faults come and go.
+with faults are set apart, and joined again when these end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ IDLE = -1
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Which job each instance belongs to."""
+    """Jobs by instance."""
 
     job_of_instance: NDArray[np.int32]
     """Number of the job in the fleet file's order, or `IDLE`; shape (instances,)."""
@@ -151,7 +151,7 @@ def _used_lanes(layout: Layout, owner: NDArray[np.int32]) -> NDArray[np.uint8]:
 
 
 def check_hardware(layout: Layout, fleet: FleetFile) -> None:
-    """Refuse hardware that does not exist as the file describes it.
+    """Raise if a file describes hardware that does not exist.
 
     Raises:
         ConfigError: a member of UltraServers stands alone.

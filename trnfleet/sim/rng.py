@@ -2,7 +2,7 @@
 
 No draw depends on what was drawn before it, so that chunks, shards and batches see the same values. Columns come from a
 counter-based generator, keyed by stream, tick and ordinal; ids and single draws from digests, keyed by kind and names. A
-unit is an instance, by its index in the whole fleet's layout, and always has the words of 16 chips, whatever its type.
+unit is an instance, by its index in the whole fleet's layout, and always has the words of 16 chips, also if it has fewer.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Rng:
         )
 
     def words(self, stream: Stream, index: int, count: int, part: int = 0) -> NDArray[np.uint64]:
-        """Return one word for each of the first `count` ordinals; `part` tells several draws of an index apart."""
+        """Return one word for each of the first `count` ordinals; `part` distinguishes several draws of an index."""
         return self._generator(stream, index, 0, part).random_raw(count)
 
     def uniform(self, stream: Stream, index: int, count: int) -> NDArray[np.float64]:

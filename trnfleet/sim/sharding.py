@@ -1,4 +1,4 @@
-"""How a fleet is divided among simulators: runs of whole UltraServers, a standalone instance counting as one.
+"""Division of a fleet among simulators: runs of whole UltraServers, a standalone instance counting as one.
 
 Every shard simulates the jobs and faults of the whole fleet, which costs little, and makes the telemetry of its own
 instances; so a shard's values are those of a whole run.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Shard(NamedTuple):
-    """One part of how many."""
+    """One of several parts."""
 
     number: int = 1
     """1 to `of`."""
@@ -24,7 +24,7 @@ class Shard(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all there is."""
+        """Whether it is the only part."""
         return self.of == 1
 
 
@@ -43,7 +43,7 @@ def own_instances(layout: Layout, shard: Shard) -> range:
 
 
 def owns(layout: Layout, own: range, path: str) -> bool:
-    """Say whether what is told of an address is told by the shard with instances `own`: the one with its first."""
+    """Return whether the shard with instances `own` publishes for an address: it has the address's first instance."""
     node = layout.find(path)
     first = 0 if node is None else layout.instance_range(node).start
     return first in own

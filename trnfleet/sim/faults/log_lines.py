@@ -1,4 +1,4 @@
-"""What logs say of an incident: the kernel's, the runtime's, EC2's, and those of the people who operate the fleet."""
+"""Log lines of incidents: the kernel's, the runtime's, EC2's, and the operators'."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MENDED: dict[Recovery, tuple[str, EventSource, str]] = {
 
 
 class LogWriter:
-    """Puts incidents into words."""
+    """Writes the events of incidents."""
 
     def __init__(self, layout: Layout, job_names: tuple[str, ...], rng: Rng) -> None:
         self._layout = layout
@@ -52,7 +52,7 @@ class LogWriter:
             yield SimEvent(at_s, incident.path, source, fault.name, fault.severity, text, self._job(incident))
 
     def failure(self, incident: Incident, at_s: float) -> Iterator[SimEvent]:
-        """Yield what the runtime says of the executions that fail; nothing where none run."""
+        """Yield the runtime's event of executions that fail; nothing where none run."""
         fault, job = incident.fault, self._job(incident)
         if fault.runtime_log and job is not None:
             name = "execution_failed" if fault.hw_error or fault.log else fault.name
@@ -61,7 +61,7 @@ class LogWriter:
             yield SimEvent(at_s, incident.path, "runtime", name, fault.severity, text, job, fault.nrt)
 
     def end(self, incident: Incident, at_s: float) -> Iterator[SimEvent]:
-        """Yield the event of an incident that has ended by itself, or with the hardware that it was on."""
+        """Yield the event of an incident that ended by itself or with its hardware."""
         source = _SOURCES.get(incident.fault.name, "hardware")
         text = f"{_plain(incident.fault)} on {incident.address} is over"
         yield SimEvent(at_s, incident.path, source, "fault_over", Severity.INFO, text)
@@ -74,24 +74,24 @@ class LogWriter:
             incident.path if len(incident.instances) > 1 else self._layout.instances[incident.instances[0]]
         )
 
-        def tell(name: str, source: EventSource, text: str) -> SimEvent:
+        def event(name: str, source: EventSource, text: str) -> SimEvent:
             return SimEvent(at_s, where, source, name, Severity.INFO, text)
 
         if step is Step.DETECT and incident.stages.detect_s:
-            yield tell("fault_detected", "operator", f"{what} on {address} is noticed")
+            yield event("fault_detected", "operator", f"{what} on {address} is noticed")
         elif step is Step.QUARANTINE and incident.stages.quarantine_s:
             if incident.drains:
-                yield tell("instance_quarantined", "operator", f"nothing new is placed on {where}")
+                yield event("instance_quarantined", "operator", f"nothing new is placed on {where}")
             else:
-                yield tell("repair_begun", "operator", f"the repair of {address} has begun")
+                yield event("repair_begun", "operator", f"the repair of {address} has begun")
         elif step is Step.DRAIN and incident.drains and incident.stages.drain_s:
-            yield tell("instance_drained", "operator", f"no job runs on {where} any more")
+            yield event("instance_drained", "operator", f"no job runs on {where} any more")
         elif step is Step.MEND and fault.recovery in _MENDED:
             name, source, text = _MENDED[fault.recovery]
             new = ec2_id(self._rng.token, where, generation)
-            yield tell(name, source, text.format(what=what, address=address, where=where, new=new))
+            yield event(name, source, text.format(what=what, address=address, where=where, new=new))
         elif step is Step.RETURN and incident.stages.return_s:
-            yield tell("instance_returned", "operator", f"{where} has passed its checks and is used again")
+            yield event("instance_returned", "operator", f"{where} has passed its checks and is used again")
 
     def _kernel_log(self, incident: Incident, generation: int) -> str:
         fault = incident.fault

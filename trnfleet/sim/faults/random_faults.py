@@ -81,7 +81,7 @@ class RandomFaults:
         drawn: list[RandomFault] = []
         while self._next * STRETCH_S < end_s:
             block, first = divmod(self._next, STRETCHES)
-            # One at least, whatever rounding makes of an end that is almost a stretch's begin.
+            # At least one: the end may be rounded to just below a stretch's begin.
             begun = math.ceil(end_s / STRETCH_S) - block * STRETCHES
             last = min(STRETCHES, max(first + 1, begun))
             words = self._block(block)[first:last]

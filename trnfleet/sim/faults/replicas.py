@@ -1,6 +1,6 @@
-"""Replicas of inference jobs: which instances each runs on, and which of them are slow or out.
+"""Replicas of inference jobs: their instances, and the replicas that are slow or out.
 
-A replica goes its own way, so what slows one takes capacity from its job and activity from its own instances.
+Replicas are independent: a slow one takes capacity from its job and activity from its own instances.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Replicas:
         """By job and number of the replica, its pace."""
 
     def serves(self, job: int) -> bool:
-        """Say whether a job has replicas."""
+        """Return whether a job has replicas."""
         return job in self._chips
 
     def clear(self) -> None:
-        """Let every replica have its full pace."""
+        """Return every replica to its full pace."""
         self._slow.clear()
 
     def slow(self, job: int, instances: Iterable[int], chips: Iterable[int], pace: float) -> None:

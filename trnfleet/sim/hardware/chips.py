@@ -1,4 +1,4 @@
-"""What chips do with their jobs' work: utilisation, bytes, FLOP/s, power and heat, as wire codes in place.
+"""Chip columns: utilisation, bytes, FLOP/s, power and heat of the jobs' work, as wire codes in place.
 
 Values are computed once a cohort, then handed out to chips by index, in chunks that fit the cache, with a few integer
 and float32 operations a lane. Only operations whose bits agree on every machine are used.
@@ -93,7 +93,7 @@ class ChipPhysics:
         self.rebind(cohorts)
 
     def rebind(self, cohorts: Cohorts) -> None:
-        """Go by another grouping of the instances from here on."""
+        """Use another grouping of the instances from here on."""
         self._cohorts = cohorts
         self._hardware = ChipHardware(self._layout, cohorts)
 
@@ -101,7 +101,7 @@ class ChipPhysics:
         """Return the power of a chip of each cohort, W, without noise.
 
         Args:
-            jobs: What the jobs do.
+            jobs: Work of the jobs.
             pace: For each cohort, the pace of its replica.
         """
         hardware = self._hardware
@@ -122,9 +122,9 @@ class ChipPhysics:
         """Write a tick's chip columns.
 
         Args:
-            tick: Its number, which the noise goes by.
+            tick: Its number, which keys the noise.
             elapsed_s: Length of its window.
-            jobs: What the jobs do.
+            jobs: Work of the jobs.
             pace: For each cohort, the pace of its replica.
             patches: Links that differ from their cohort's.
             inlet_delta_c: For each instance, how much warmer its inlet is than the fleet's.

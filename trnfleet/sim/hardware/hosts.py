@@ -1,4 +1,4 @@
-"""What hosts do beside their chips: CPUs, memory, EFA, power, and the latency of executions."""
+"""Host columns: CPUs, memory, EFA, power, and the latency of executions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class HostPhysics:
         self.rebind(cohorts)
 
     def rebind(self, cohorts: Cohorts) -> None:
-        """Go by another grouping of the instances from here on."""
+        """Use another grouping of the instances from here on."""
         self._cohorts = cohorts
         kind = cohorts.type_index
         self._memory_bytes = np.array([float(each.host_memory_bytes) for each in self._types])[kind]
@@ -75,8 +75,8 @@ class HostPhysics:
         """Write a tick's instance columns.
 
         Args:
-            tick: Its number, which the noise goes by.
-            jobs: What the jobs do.
+            tick: Its number, which keys the noise.
+            jobs: Work of the jobs.
             pace: For each cohort, the pace of its replica.
         """
         job, cohort = self._cohorts.job, self._cohorts.of_instance[self._own]

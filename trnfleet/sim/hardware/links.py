@@ -78,7 +78,7 @@ class SlowLink:
         return tuple(lane // LANES for lane in self.lanes)
 
     def carried(self, tick: JobTick) -> float:
-        """Return what share of its part of a tick's traffic it can carry."""
+        """Return the share of its part of a tick's traffic that it can carry."""
         if self.capacity == 0 or self.job == IDLE:
             return 0.0 if self.capacity == 0 else 1.0
         demand, time = tick.link_work(self.job, self.axis)

@@ -27,10 +27,10 @@ POWER_IDLE = 0.0008
 
 
 class ChipLoad(NamedTuple):
-    """What one chip of each cohort does; shape (cohorts, ...)."""
+    """Work of one chip of each cohort; shape (cohorts, ...)."""
 
     activity: NDArray[np.float64]
-    """Mean activity, columns as in `phases.QUANTITIES`."""
+    """Mean activity, columns as in `activity.QUANTITIES`."""
     hbm_read: NDArray[np.float64]
     """Bytes a second."""
     hbm_write: NDArray[np.float64]
@@ -77,7 +77,7 @@ class ChipHardware:
         self._link_divisor = np.where(self.link_bytes_per_s > 0, self.link_bytes_per_s, 1.0)
 
     def load(self, jobs: JobTick, pace: NDArray[np.float64]) -> ChipLoad:
-        """Return what the chips do of their jobs' work.
+        """Return the chips' part of their jobs' work.
 
         Args:
             jobs: What the jobs do.
@@ -95,7 +95,7 @@ class ChipHardware:
         return ChipLoad(activity, read, write, links)
 
     def power_share(self, load: ChipLoad) -> NDArray[np.float64]:
-        """Return power as the driver tells it: a share of the range above the background."""
+        """Return power as the driver reports it: a share of the range above the background."""
         link_share = (load.links / self._link_divisor).sum(axis=1) / self._links
         active = (
             POWER_TENSOR * load.mean("tensor")

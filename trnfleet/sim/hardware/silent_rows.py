@@ -1,4 +1,4 @@
-"""Instances that publish nothing: their rows say not available, and what counts goes on underneath."""
+"""Instances that publish nothing: their rows are not available, while their counters go on underneath."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SilentRows:
         self._hidden: dict[str, tuple[NDArray[np.int64], NDArray[Any]]] = {}
 
     def restore(self) -> None:
-        """Give hidden rows back what they held: a step reads and adds to it."""
+        """Restore the values of hidden rows, which a step reads and adds to."""
         for name, (rows, held) in self._hidden.items():
             self._columns[name][rows] = held
         self._hidden.clear()

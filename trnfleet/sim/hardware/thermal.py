@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 LEAST_PACE = 0.2
 """Share of peak that is left to a chip however hot or limited it is: assumed, a lowest clock."""
 PEAK_MEMORY_S = 300.0
-"""A limit of power is held against the highest demand of about so long: assumed. Much longer than a step, so that the
-limit of a training job's compute phase outlasts its collectives."""
+"""Window of the peak demand with which a power limit is compared: assumed. Much longer than a step, so that the limit of a
+training job's compute phase outlasts its collectives."""
 OFFSET_C = 1.5
 """Fixed differences between chips (airflow, paste, sensor), plus or minus degC: assumed."""
 
@@ -135,7 +135,7 @@ class Throttling:
             self._racks = Racks.of(layout)
             self._rack_of_instance = self._racks.of_instance
             host_idle_w = of_types([each.host_power_idle_w.value for each in types])
-            self._refuse_below(self._racks, self._chips * self._background_w + host_idle_w)
+            self._check_idle(self._racks, self._chips * self._background_w + host_idle_w)
         self._host_w = self._host_most_w
         self.temperature_c = np.zeros(len(self._type))
         """Of the mean chip, degC, at the end of the last window."""
@@ -155,7 +155,7 @@ class Throttling:
         cap_share: NDArray[np.floating],
         host_power_w: NDArray[np.float64] | None = None,
     ) -> None:
-        """Let a window pass, and limit the next as if it were like this one.
+        """Move on by a window, and limit the next as if it were like this one.
 
         Args:
             elapsed_s: Its length.
@@ -188,7 +188,7 @@ class Throttling:
         """Set `pace` and `throttled` for a window that is about to begin, with the demand of the last.
 
         `advance` does so for a window like its own; a caller that knows that the next one is of another length, or that
-        inlets or limits change with it, says so here.
+        inlets or limits change with it, calls this.
 
         Args:
             elapsed_s: Its length.
@@ -255,7 +255,7 @@ class Throttling:
         withhold = pct > 0.0
         return Throttled(rows[withhold], pct[withhold])
 
-    def _refuse_below(self, racks: Racks, idle_w: NDArray[np.float64]) -> None:
+    def _check_idle(self, racks: Racks, idle_w: NDArray[np.float64]) -> None:
         totals_w = racks.total(idle_w)
         most = int(totals_w.argmax())
         if totals_w[most] > self._rack_cap_w:
@@ -266,7 +266,7 @@ class Throttling:
 
 
 def _share(room_w: NDArray[np.float64], wanted_w: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the pace at which what is wanted fits the room; 1 where nothing is wanted."""
+    """Return the pace at which the wanted power fits the room; 1 where none is wanted."""
     share = np.divide(room_w, wanted_w, out=np.ones_like(wanted_w), where=wanted_w > 0.0)
     return np.clip(share, LEAST_PACE, 1.0)
 

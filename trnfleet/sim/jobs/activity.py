@@ -1,4 +1,4 @@
-"""What chips and hosts do in each phase of a job: one table, the simulator's calibration.
+"""Activity of chips and hosts in each phase of a job: one table, the simulator's calibration.
 
 Shares are of time for NeuronCores and engines, of peak bandwidth (each way) for HBM, NeuronLink and EFA, at full speed.
 Evidence: where nothing else is said a share is assumed, chosen so that the modelled power of the phases lies in the

@@ -1,6 +1,6 @@
-"""The network between UltraServers: what an UltraCluster's fabric leaves of the EFA bandwidth that its jobs ask for.
+"""The network between UltraServers: the share of the EFA bandwidth of jobs that an UltraCluster's fabric carries.
 
-Owns the fabrics' capacity. A job asks for what its collectives send; its need is known before the first tick, so that
+Owns the fabrics' capacity. A job's demand is what its collectives send, known before the first tick, so that
 windows of any length see the same congestion.
 """
 
@@ -37,7 +37,7 @@ class Fabrics:
         burst_share: NDArray[np.float64],
         mean_share: NDArray[np.float64],
     ) -> None:
-        """Count who asks for what.
+        """Sum up the demand of the jobs on each fabric.
 
         Args:
             fleet: The fleet file, whose clusters say what their fabric carries.

@@ -46,8 +46,7 @@ MINUTE_NOISE, MINUTE_KNOT_S = 0.04, 60.0
 SECONDS_NOISE, SECONDS_KNOT_S = 0.08, 5.0
 """Quicker noise of the load, relative: assumed."""
 SAMPLE_S, MAX_SAMPLES = 5.0, 16
-"""Longer windows are the mean of moments so far apart, up to so many: no farther than the knots of the
-quicker noise."""
+"""Longer windows are the mean of moments at this distance, the knots of the quicker noise, up to this number."""
 KV_SPREAD = 0.2
 """How far the KV cache moves HBM use between an empty and a full batch, relative, where its size is not given: assumed."""
 _DAY_S = 86_400.0
@@ -56,7 +55,7 @@ _LIVED_STEPS = 2**24
 
 
 class InferenceWork(NamedTuple):
-    """What inference jobs do in a tick's window; arrays of shape (jobs,)."""
+    """Work of inference jobs in a window; arrays of shape (jobs,)."""
 
     prefill: NDArray[np.float64]
     """Share of time in prefill; the rest is decode."""
@@ -87,11 +86,11 @@ class InferenceJobs:
         rng: Rng,
         replica_chips: Sequence[int],
     ) -> None:
-        """Check what the file says against the hardware.
+        """Check the jobs of the file against the hardware.
 
         Args:
-            jobs: What the fleet file says.
-            ordinals: Their numbers among all jobs of the file, which their noise goes by.
+            jobs: From the fleet file.
+            ordinals: Their numbers among all jobs of the file, which key their noise.
             chips: How many chips each runs on.
             chip_types: The chip that each runs on (the smallest, where they differ).
             rng: The run's randomness.
@@ -146,7 +145,7 @@ class InferenceJobs:
         offered: NDArray[np.float64] | None = None,
         run_s: NDArray[np.float64] | None = None,
     ) -> InferenceWork:
-        """Move on by `elapsed_s` and say what is done.
+        """Move on by `elapsed_s` and return the work done.
 
         A window of up to `SAMPLE_S` shows its middle; a longer one is the mean of its parts.
 
@@ -258,7 +257,7 @@ def _check(job: Inference, chips: int, kind: ChipType, size: int) -> None:
     kv_bytes = (job.kv_bytes_per_token or 0.0) * job.context_tokens * job.max_batch
     if job.model_bytes + kv_bytes > room:
         raise ConfigError(
-            f"{key}.max_batch = {job.max_batch}: the KV cache of so many sequences of {job.context_tokens} tokens, "
+            f"{key}.max_batch = {job.max_batch}: the KV cache of that number of sequences of {job.context_tokens} tokens, "
             f"{kv_bytes:.3g} bytes, does not fit beside {job.model_bytes:g} bytes of weights; there is room for "
             f"{int((room - job.model_bytes) / (kv_bytes / job.max_batch))}"
         )

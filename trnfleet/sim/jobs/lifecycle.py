@@ -1,6 +1,6 @@
-"""Whether jobs live: not begun, starting, running, hung, down, ended; all jobs at once.
+"""Lifecycle of jobs: not begun, starting, running, hung, down, ended; all jobs at once.
 
-Owns how a window divides between these, exactly for windows of any length. What a job does while it runs is its kind's.
+Divides a window among these, exactly for windows of any length. The work of a running job is its kind's.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WindowSplit:
-    """How a window divides for each job; seconds, arrays of shape (jobs,)."""
+    """Division of a window for each job; seconds, arrays of shape (jobs,)."""
 
     live_s: NDArray[np.float64]
-    """Between its beginning and its end, whatever becomes of it."""
+    """Between its beginning and its end, failed or not."""
     run_s: NDArray[np.float64]
     start_s: NDArray[np.float64]
     """In its start."""
@@ -47,7 +47,7 @@ class WindowSplit:
 
 
 class JobLifecycle:
-    """The lives of all jobs, in the fleet file's order."""
+    """The lifecycle of all jobs, in the fleet file's order."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         """Jobs that do not say when they start are running."""
@@ -81,17 +81,17 @@ class JobLifecycle:
 
     @property
     def halt(self) -> NDArray[np.int8]:
-        """What each job's halt was in the last window."""
+        """Halt of each job in the last window."""
         return self._halt
 
     def withhold(self, job: int) -> None:
-        """Let a job wait for `open`, as if it had never begun."""
+        """Keep a job waiting for `open`, as if it had never begun."""
         self._from_s[job] = np.inf
         self._begun[job] = False
         self._left_s[job] = self.startup_s[job]
 
     def open(self, job: int, at_s: float) -> None:
-        """Let a job start at `at_s`, or at its own time if that is later."""
+        """Start a job at `at_s`, or at its own time if that is later."""
         starts_at_s = self._jobs[job].starts_at_s
         ends_at_s = self._jobs[job].ends_at_s
         self._from_s[job] = at_s if starts_at_s is None else max(at_s, starts_at_s)
@@ -101,13 +101,13 @@ class JobLifecycle:
         self._ended[job] = self._until_s[job] <= self._from_s[job]
 
     def close(self, job: int, at_s: float) -> None:
-        """Let a job end at `at_s`, or at its own time if that is earlier."""
+        """End a job at `at_s`, or at its own time if that is earlier."""
         self._until_s[job] = min(self._until_s[job], at_s)
 
     def advance(
         self, elapsed_s: float, middle_s: float, halt: NDArray[np.int8], storage: NDArray[np.float64]
     ) -> WindowSplit:
-        """Move on by `elapsed_s` and say how it divides.
+        """Move on by `elapsed_s` and return its division.
 
         Args:
             elapsed_s: Length of the window.

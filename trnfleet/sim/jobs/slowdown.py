@@ -1,4 +1,4 @@
-"""What faults, heat and networks leave of a job's speed: the one thing that workloads need to know about them."""
+"""Slowdowns of jobs by faults, heat and networks: all that workloads need to know about these."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Halt(enum.IntEnum):
-    """Whether a job can go on at all."""
+    """States in which a job cannot go on."""
 
     NONE = 0
     HANG = 1
@@ -26,7 +26,7 @@ class Halt(enum.IntEnum):
 
 @dataclass(slots=True)
 class Slowdowns:
-    """What is slow or halted during a window; shares are above 0 and at most 1."""
+    """Shares of speed left to jobs during a window, above 0 and at most 1, and halted jobs."""
 
     compute: NDArray[np.float64]
     """For each job, its slowest chip's share of peak (1 for inference, whose replicas go each their own way)."""
@@ -47,12 +47,12 @@ class Slowdowns:
     """For each cohort, the pace of its replica."""
 
     def copy(self) -> Slowdowns:
-        """Return paces that can be changed without changing these."""
+        """Return a copy that can be changed."""
         return Slowdowns(*(getattr(self, field.name).copy() for field in fields(self)))
 
     @staticmethod
     def healthy(jobs: int, cohorts: int) -> Slowdowns:
-        """Return the paces of a fleet in which nothing is slow."""
+        """Return the slowdowns of a fleet without faults."""
         compute, link, efa, storage, capacity, load = (np.ones(jobs) for _ in range(6))
         halt = np.zeros(jobs, np.int8)
         return Slowdowns(compute, link, efa, storage, capacity, load, halt, np.ones(cohorts))

@@ -1,6 +1,6 @@
 """Recorded utilisation as a job's load: NDJSON of neuron-monitor, or CSV.
 
-Owns reading the recordings and their mean over any window; what chips do at a utilisation is `workloads`.
+Owns reading the recordings and their mean over any window; the activity at a utilisation is in `workloads`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from trnfleet.domain.fleet import FleetFile
 
 HEADER = ("time_s", "utilization_pct")
-"""What a CSV file's first line must say."""
+"""Columns that a CSV file must have."""
 LONGEST_S = 1e9
-"""Times of a recording lie within so many seconds (30 years) of zero."""
+"""Largest distance of a recording's times from zero: 30 years."""
 MAX_POINTS = 1_000_000
 """Samples of one recording (11 days of seconds), so that a wrong file does not fill the memory."""
 MAX_BYTES = 2 * 2**30
@@ -51,7 +51,7 @@ class Trace:
     values: tuple[float, ...]
     """Utilisation between two edges, 0 to 1."""
     loop: bool = True
-    """Whether it begins anew at its end; else its last value holds."""
+    """Whether it starts again at its end; else its last value holds."""
     skipped: tuple[Skipped, ...] = ()
     _sums: tuple[float, ...] = field(default=(), init=False, repr=False, compare=False)
 

@@ -28,7 +28,7 @@ EXECUTIONS_PER_STEP = 8
 """Graph executions that make one optimizer step (gradient accumulation): assumed."""
 
 _LIVED_CYCLES = 400
-"""Jobs are up to so many checkpoint intervals old when the simulation begins: assumed."""
+"""Largest age of a job at the start of the simulation, in checkpoint intervals: assumed."""
 _STALLS = 8
 """Lengths of waits for data that a job goes through in turn."""
 _PARTS = len(STEP)
@@ -37,7 +37,7 @@ _COLUMNS = len(TRAINING)
 
 
 class TrainingWork(NamedTuple):
-    """What jobs did in a window; arrays of shape (jobs, phases), the phases as in `phases.TRAINING`."""
+    """Work of training jobs in a window; arrays of shape (jobs, phases), the phases as in `activity.TRAINING`."""
 
     work: NDArray[np.float64]
     """Nominal seconds of work done a second, by phase."""
@@ -46,7 +46,7 @@ class TrainingWork(NamedTuple):
 
 
 class TrainingPace(NamedTuple):
-    """How fast jobs go: shares of nominal."""
+    """Speed of training jobs: shares of nominal."""
 
     step: NDArray[np.float64]
     """Phases of a step; shape (jobs, phases of a step)."""
@@ -69,9 +69,9 @@ class TrainingJobs:
         """Begin in the middle of the jobs' lives, drawn from the seed; those that start later begin with step 0.
 
         Args:
-            jobs: What the fleet file says.
+            jobs: From the fleet file.
             plans: Their steps.
-            ordinals: Their numbers among all jobs of the file, which their draws go by.
+            ordinals: Their numbers among all jobs of the file, which key their draws.
             rng: The run's randomness.
 
         Raises:
@@ -103,7 +103,7 @@ class TrainingJobs:
         """Steps that were made and lost since the start of the simulation."""
 
     def _intervals(self, jobs: Sequence[Training | FineTuning], rng: Rng, ordinals: NDArray[np.intp]) -> None:
-        """Set what an interval consists of: blocks of steps, each after a wait for data, and a tail."""
+        """Set the parts of an interval: blocks of steps, each after a wait for data, and a tail."""
         checkpoint = np.array([job.checkpoint_every_steps for job in jobs], np.int64)
         stall = np.array([job.data_stall_every_steps for job in jobs], np.int64)
         self._saves = checkpoint > 0
@@ -155,7 +155,7 @@ class TrainingJobs:
         efa: NDArray[np.float64],
         storage: NDArray[np.float64],
     ) -> TrainingPace:
-        """Return how fast the phases go.
+        """Return the speed of each phase.
 
         Args:
             compute: For each job, the slowest chip's share of peak.
@@ -170,12 +170,12 @@ class TrainingJobs:
         return TrainingPace(np.minimum(step, limit), np.stack([storage, compute, ones], axis=1), storage)
 
     def advance(self, elapsed_s: float, run_s: NDArray[np.float64], pace: TrainingPace) -> TrainingWork:
-        """Move on and say what was done.
+        """Move on and return the work done.
 
         Args:
             elapsed_s: Length of the window, of which the answer gives shares.
             run_s: For each job, how much of it the job runs.
-            pace: How fast it goes.
+            pace: Its speed.
         """
         full = np.concatenate([pace.step, pace.storage[:, None], pace.tail], axis=1)
         before = self._cumulative()
@@ -202,7 +202,7 @@ class TrainingJobs:
         return TrainingWork(work / elapsed_s, work / full / elapsed_s)
 
     def step_time_s(self, pace: TrainingPace) -> NDArray[np.float64]:
-        """Return how long a step takes at a pace, seconds."""
+        """Return the time of a step at a pace, seconds."""
         step_s = np.zeros(len(self.step_s))
         for column in range(_PARTS):
             step_s += self._parts[:, column] / pace.step[:, column]
@@ -213,7 +213,7 @@ class TrainingJobs:
         return self._parts / self.step_s[:, None]
 
     def lose(self, which: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Take jobs back to their last complete checkpoint and return how many steps each has lost."""
+        """Return jobs to their last complete checkpoint; return the number of steps that each has lost."""
         in_tail = self._step >= self._steps
         is_saved = in_tail & self._saves & (self._in_s >= self._tail[:, 0])
         made = self._executions()
@@ -239,7 +239,7 @@ class TrainingJobs:
         return self._cycle * self._steps.astype(np.int64) + self._step.astype(np.int64)
 
     def phases(self) -> NDArray[np.intp]:
-        """Return what each job is at: `COMPUTE` for any part of a step, else a wait, checkpoint, evaluation or pause."""
+        """Return each job's present phase: `COMPUTE` for any part of a step, else a wait, checkpoint, evaluation or pause."""
         in_tail = self._step >= self._steps
         stalls = ~in_tail & (self._in_s < self._stall_ahead())
         saving, evaluated = self._tail[:, 0], self._tail[:, 0] + self._tail[:, 1]
@@ -269,7 +269,7 @@ class TrainingJobs:
         return np.where(block * self._block == self._step, length_s, 0.0)
 
     def _stalls_before(self, block: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the waits before so many blocks."""
+        """Return the waits before a number of blocks, seconds."""
         lengths = self._stall_s.shape[1]
         rounds = np.floor(block / lengths)
         place = (block - rounds * lengths).astype(np.intp)

@@ -80,7 +80,7 @@ class StepPlan(NamedTuple):
     collective_s: float
     optimizer_s: float
     activity: NDArray[np.float64]
-    """The job's own `phases.ACTIVITY`: shape (phases, quantities)."""
+    """The job's own `activity.ACTIVITY`: shape (phases, quantities)."""
 
 
 @cache

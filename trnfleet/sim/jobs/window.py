@@ -1,4 +1,4 @@
-"""What the jobs do in a window: the one thing that chips, hosts and messages need to know about them."""
+"""Work of all jobs in a window: all that chips, hosts and messages need to know about jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOTALS = frozenset({"steps_completed", "steps_lost", "restarts", "goodput"})
 
 
 class JobChange(NamedTuple):
-    """What has become of a job, worth an event."""
+    """A change of a job's state that has an event."""
 
     job: int
     """Its number in the fleet file's order."""
@@ -33,16 +33,16 @@ class JobChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobTick:
-    """What the jobs do in a window; arrays of shape (jobs + 1, ...), the last row idle."""
+    """Work of the jobs in a window; arrays of shape (jobs + 1, ...), the last row idle."""
 
     average: NDArray[np.float64]
-    """Mean activity, columns as in `phases.QUANTITIES`."""
+    """Mean activity, columns as in `activity.QUANTITIES`."""
     work: NDArray[np.float64]
     """Nominal seconds of work done a second, by phase."""
     time: NDArray[np.float64]
     """Share of the window spent, by phase; a row adds up to 1."""
     activity: NDArray[np.float64]
-    """Tables of activity as `phases.ACTIVITY`, one a kind of job: shape (kinds, phases, quantities)."""
+    """Tables of activity as `activity.ACTIVITY`, one a kind of job: shape (kinds, phases, quantities)."""
     kind: NDArray[np.intp]
     """Which of these each job has."""
     peak_flops_share: NDArray[np.float64]
@@ -62,15 +62,15 @@ class JobTick:
     states: NDArray[np.int8]
     """Index into `jobs.JOB_STATES` at the end of the window, shape (jobs,)."""
     changes: tuple[JobChange, ...] = ()
-    """What has become of jobs in the window."""
+    """Changes of jobs in the window."""
 
     def link_work(self, job: int, axis: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return, by phase, what a job asks of the links of an axis (peak seconds a second) and the time it takes."""
+        """Return, by phase, a job's demand on the links of an axis (peak seconds a second) and the time it takes."""
         return self.work[job] * self.activity[self.kind[job], :, QUANTITIES[axis]], self.time[job]
 
     @staticmethod
     def join(parts: Sequence[tuple[JobTick, float]]) -> JobTick:
-        """Return what the jobs do in consecutive windows together.
+        """Return the work of consecutive windows together.
 
         Rates and shares are means over time, over the time that has them; counts, states and totals are the last's.
 

@@ -1,6 +1,6 @@
 """All jobs of a fleet in one window: training, serving, recordings and idleness as rows of the same tables.
 
-Joins the kinds of jobs with their lives and the network between them; owns what a job's figures are. Rows are the jobs
+Joins the kinds of jobs with their lives and the network between them; owns the jobs' figures. Rows are the jobs
 in the fleet file's order and one more at the end for idle instances, which the job number -1 indexes.
 """
 
@@ -57,7 +57,7 @@ TRACE_HBM_READ = 0.30
 """Share of HBM bandwidth that such a job reads while it decodes: assumed."""
 
 _SECONDS_A_DAY = 86_400
-_TOLD: dict[str, tuple[Severity, str]] = {
+_EVENTS: dict[str, tuple[Severity, str]] = {
     "job_started": (Severity.INFO, "starts"),
     "job_hung": (Severity.WARNING, "makes no progress: its processes wait in a collective"),
     "job_resumed": (Severity.INFO, "goes on"),
@@ -65,7 +65,7 @@ _TOLD: dict[str, tuple[Severity, str]] = {
     "job_restarted": (Severity.INFO, "starts again"),
     "job_ended": (Severity.INFO, "has ended"),
 }
-"""What is told of jobs, in the order in which it is told: severity, and what is said where there is no more to say."""
+"""Events of jobs, in the order in which they are published: severity, and text where there is no detail."""
 _STATE = {name: number for number, name in enumerate(JOB_STATES)}
 _STATE_OF_PHASE = np.full(len(Phase), _STATE["running"], np.int8)
 _STATE_OF_PHASE[[Phase.CHECKPOINT, Phase.STALL, Phase.IDLE]] = [
@@ -92,7 +92,7 @@ class Workloads:
             placement: Where its jobs run.
             rng: The run's randomness.
             traces: Recorded utilisation by job.
-            layout: The fleet's, if it is at hand.
+            layout: The fleet's, if it exists already.
 
         Raises:
             ConfigError: a job asks for what its hardware cannot do, or has no recording.
@@ -130,25 +130,25 @@ class Workloads:
         self._traced_executions = np.zeros(self._count)
 
     def withhold(self, job: int) -> None:
-        """Let a job that has not begun wait for `open`."""
+        """Keep a job that has not begun waiting for `open`."""
         self._lifecycle.withhold(job)
 
     def open(self, job: int, at_s: float) -> None:
-        """Let a job start at `at_s`, seconds since the start."""
+        """Start a job at `at_s`, seconds since the start."""
         self._lifecycle.open(job, at_s)
 
     def close(self, job: int, at_s: float) -> None:
-        """Let a job end at `at_s`."""
+        """End a job at `at_s`."""
         self._lifecycle.close(job, at_s)
 
     def advance(self, elapsed_s: float, middle_s: float, middle_ns: int, slowdowns: Slowdowns) -> JobTick:
-        """Move on by `elapsed_s` and say what is done.
+        """Move on by `elapsed_s` and return the work done.
 
         Args:
             elapsed_s: Length of the window.
             middle_s: Its middle, simulated seconds since the start.
             middle_ns: Its middle, nanoseconds since 1970 UTC, which the daily load goes by.
-            slowdowns: What is slow or halted.
+            slowdowns: Of jobs and cohorts.
         """
         rows = self._count + 1
         steps, serving = self._training, self._inference
@@ -230,7 +230,7 @@ class Workloads:
         self._activity = np.stack(kinds)
 
     def _share_fabrics(self, fleet: FleetFile, layout: Layout, placement: Placement) -> Fabrics:
-        """Return the fabrics, and what each job asks of them when nothing is slow."""
+        """Return the fabrics, with the demand of each job when nothing is slow."""
         efa = self._activity[self._kind[:-1], :, QUANTITIES["efa"]]
         burst, mean = np.zeros(self._count), np.zeros(self._count)
         steps, serving = self._training, self._inference
@@ -366,7 +366,7 @@ class Workloads:
         return figures
 
     def _states(self) -> NDArray[np.int8]:
-        """Return what each job is at, at the end of the window."""
+        """Return the state of each job at the end of the window."""
         states = np.where(self._reserved, _STATE["idle"], _STATE["running"]).astype(np.int8)
         states[self._training] = _STATE_OF_PHASE[self._steps.phases()]
         lifecycle = self._lifecycle
@@ -377,8 +377,8 @@ class Workloads:
         return states
 
     def _changes(self, span: WindowSplit, halt: NDArray[np.int8]) -> tuple[JobChange, ...]:
-        """Carry out what becomes of jobs at the window's begin, and tell it."""
-        if not any(getattr(span, what.removeprefix("job_")).any() for what in _TOLD):
+        """Carry out the changes of jobs at the window's begin, and return their events."""
+        if not any(getattr(span, what.removeprefix("job_")).any() for what in _EVENTS):
             return ()
         self._restarts += span.restarted
         at = np.zeros(self._count, np.int64)
@@ -398,17 +398,17 @@ class Workloads:
                 return f"{name} failed at step {at[number]}: {lost[number]} steps since its last checkpoint are lost{waits}"
             if what == "job_restarted" and is_made[number]:
                 return f"{name} starts again from step {after[number]}"
-            return f"{name} {_TOLD[what][1]}"
+            return f"{name} {_EVENTS[what][1]}"
 
         return tuple(
             JobChange(number, what, severity, text(number, what))
-            for what, (severity, _) in _TOLD.items()
+            for what, (severity, _) in _EVENTS.items()
             for number in np.flatnonzero(getattr(span, what.removeprefix("job_"))).tolist()
         )
 
 
 def _sites(fleet: FleetFile, layout: Layout, placement: Placement) -> list[JobSite]:
-    """Return where each job runs, by its first instance."""
+    """Return the site of each job, by its first instance."""
     placed, first = np.unique(placement.job_of_instance, return_index=True)
     of_job = dict(zip(placed.tolist(), first.tolist(), strict=True))
     latency_s = {cluster.name: cluster.fabric_latency_s for cluster in fleet.clusters}

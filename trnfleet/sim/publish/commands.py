@@ -1,7 +1,7 @@
-"""Commands that come while a simulator runs: who may do what, how often, and what is answered.
+"""Commands to a running simulator: permissions, rate limits and answers.
 
-Owns every check between a topic and the simulation. It is off unless told otherwise, it answers on `reply/` alone, and
-nothing that comes in can stop it, fill memory or reach a log raw. It knows no broker; what a command does is behind `Control`.
+Owns every check between a topic and the simulation. It is off by default, answers on `reply/` alone, and no input can stop
+it, fill memory or reach a log raw. It knows no broker; the effect of a command is behind `Control`.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ log = logs.get_logger(__name__)
 MAX_COMMAND_BYTES = 16_384
 """Every field of a command at its longest fits into it."""
 LONGEST_EXPIRY_S = 3_600.0
-"""A command that would be good for longer is refused: whoever records it could send it again for as long."""
+"""A command that would be valid for longer is refused: it could be recorded and sent again for as long."""
 RATE_PER_S = 2.0
-"""Commands that are looked into in the long run; people and scripts need less."""
+"""Commands handled in the long run; users and scripts need less."""
 BURST = 20
-"""Commands that are looked into at once."""
+"""Commands handled at once."""
 REMEMBERED = 8_192
 """Ids kept: more than `RATE_PER_S` and `BURST` let through within `LONGEST_EXPIRY_S`, so that no command is forgotten before
 it has expired."""
@@ -54,7 +54,7 @@ LONGEST_JUMP_S = 366 * 86_400.0
 LONGEST_REASON = 500
 """Characters of a reply's reason."""
 LOGGED_OF_A_KIND = 20
-"""So many commands of a kind that is dropped are logged one by one, later ones each time that many more have come."""
+"""The first dropped commands of a kind, up to this number, are logged each; of later ones, one in this number."""
 HOW_TO_ALLOW = "commands are off: start the simulator with --allow-commands"
 
 _ARGUMENTS = {
@@ -70,43 +70,43 @@ _HARMLESS = frozenset({"rebirth"}) | messages.READING
 
 
 class Control(Protocol):
-    """What a simulation lets commands do; every method returns at once, and what it says is one line."""
+    """Actions of a simulation that commands can ask for; every method returns at once, with an answer of one line."""
 
     def inject(
         self, fault: str, target: str, *, lasts_s: float | None, magnitude: float | None, by: str
     ) -> str:
-        """Let a fault begin; return what was done.
+        """Begin a fault; return an answer of one line.
 
         Args:
             fault: Name of a fault.
-            target: What it hits: an address, a pattern, a random choice, a job.
-            lasts_s: Simulated seconds until it ends by itself; None for what the table of faults says.
-            magnitude: How bad it is, in the fault's own unit; None for what the table of faults says.
-            by: Who asked, for the record.
+            target: An address, a pattern, a random choice, or a job.
+            lasts_s: Simulated seconds until it ends by itself; None for the table's.
+            magnitude: In the fault's own unit; None for the table's.
+            by: The sender, for the record.
 
         Raises:
             ConfigError: fault or target is unknown, or they do not go together; the message names the nearest.
         """
 
     def jump(self, by_s: float) -> str:
-        """Let simulated time jump ahead by `by_s` seconds, above zero; return what was done.
+        """Move simulated time ahead by `by_s` seconds, above zero; return an answer of one line.
 
         Raises:
             ConfigError: it cannot jump that far.
         """
 
     def rebirth(self) -> str:
-        """Have descriptors and jobs published again; return what was done."""
+        """Publish descriptors and jobs again; return an answer of one line."""
 
     def reserve(self, action: str, args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Look for, buy or extend Capacity Blocks; return what was done and the result, as JSON values.
+        """Search, buy or extend Capacity Blocks; return an answer of one line and the result, as JSON values.
 
         Raises:
-            ConfigError: a rule forbids it, or an argument is wrong; the message names the rule and what would fit.
+            ConfigError: a rule forbids it, or an argument is wrong; the message names the rule and the nearest valid choice.
         """
 
     def faults(self) -> dict[str, Any]:
-        """Return what is active, as JSON values, and whatever else is worth telling.
+        """Return the active faults as JSON values; other keys are optional.
 
         `active` is a list of objects with `fault`, `target` and `until_s`: simulated seconds since the start, or null.
         """
@@ -114,15 +114,15 @@ class Control(Protocol):
 
 @dataclass(slots=True)
 class CommandCounts:
-    """What became of the commands; all only grow."""
+    """Outcomes of commands; all only grow."""
 
     carried_out: int = 0
     refused: int = 0
     """Answered with a reason why nothing was done."""
     failed: int = 0
-    """Broken off by a mistake of ours, which the log tells."""
+    """Ended by a bug, which is in the log."""
     retained: int = 0
-    """Retained by somebody: nobody knows for how long, so it is no request any more."""
+    """Retained messages: their age is unknown, so they are no requests any more."""
     repeated: int = 0
     """Had been dealt with before; neither carried out nor answered again."""
     flooded: int = 0
@@ -132,8 +132,8 @@ class CommandCounts:
     """Neither topic nor payload says who asks."""
 
 
-class _Requester(BaseModel):
-    """Who asks: all that is needed to refuse a command that makes no sense otherwise."""
+class _Sender(BaseModel):
+    """The sender of a command: all that is needed to answer a command that is otherwise invalid."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -146,7 +146,7 @@ class _CommandRefused(Exception):  # noqa: N818  it is an answer more than an er
 
 
 class Commands:
-    """Takes commands of one fleet and carries out those that it may."""
+    """The commands of one fleet: checks, rate limits and answers."""
 
     def __init__(
         self,
@@ -159,15 +159,15 @@ class Commands:
         limits: Limits = DEFAULT_LIMITS,
         answers: bool = True,
     ) -> None:
-        """Describe who takes commands.
+        """Prepare for the commands of one fleet.
 
         Args:
-            control: What they do.
-            fleet: Whose commands.
+            control: Carries them out.
+            fleet: Its name.
             allowed: Whether any is carried out that changes something.
             simulator: Client id of the publisher; replies name it.
             root: First part of the topics.
-            limits: What a reply may hold.
+            limits: Of replies.
             answers: Whether replies are sent; of a simulation's shards one answers for all.
         """
         self.counts = CommandCounts()
@@ -188,7 +188,7 @@ class Commands:
         return [(build_filter(self._fleet, TopicClass.COMMAND, self._root), 1)]
 
     def handle(self, envelope: Envelope, wall_ns: int) -> list[Envelope]:
-        """Take one message: carry it out if it is a command that may be, and return the replies to publish.
+        """Handle one message: carry it out if it is an allowed command, and return the replies to publish.
 
         Args:
             envelope: As it came; `received_s` is what the rate goes by.
@@ -200,12 +200,12 @@ class Commands:
         if len(envelope.payload) > self._command_limits.payload_bytes:
             self._drop("oversize", envelope, f"{len(envelope.payload)} bytes")
             return []
-        if not self._has_turn(envelope.received_s):
+        if not self._take_token(envelope.received_s):
             self._drop("flooded", envelope, f"more than {RATE_PER_S:g} commands a second")
             return []
         try:
             path = self._path(envelope.topic)
-            asker = decode_message(envelope.payload, _Requester, self._command_limits)
+            asker = decode_message(envelope.payload, _Sender, self._command_limits)
         except WireError as error:
             self._drop("undecodable", envelope, str(error))
             return []
@@ -230,9 +230,9 @@ class Commands:
         return path
 
     def _deal_with(
-        self, payload: bytes, path: str, asker: _Requester, wall_ns: int
+        self, payload: bytes, path: str, asker: _Sender, wall_ns: int
     ) -> tuple[bool, str, dict[str, Any]]:
-        """Carry a command out, or not; return whether it was, what to say, and the result."""
+        """Carry a command out if it is allowed; return whether it was, an answer of one line, and the result."""
         audit = {"client": asker.client, "id": asker.id}
         try:
             command = decode_message(payload, CommandMessage, self._command_limits)
@@ -247,13 +247,13 @@ class Commands:
             # No command, not even one that finds a bug, stops the simulator.
             self.counts.failed += 1
             log.exception("command_failed", **audit)
-            return False, "it failed for a reason that only the simulator's log tells", {}
+            return False, "it failed; the reason is in the simulator's log", {}
         self.counts.carried_out += 1
         log.warning("command_carried_out", done=one_line(reason), **audit)
         return True, reason, result
 
     def _check(self, command: CommandMessage, path: str, wall_ns: int) -> None:
-        """Hold a command against what is allowed.
+        """Raise if a command is not allowed.
 
         Raises:
             _Refused: it is not.
@@ -311,7 +311,7 @@ class Commands:
             return control.reserve(command.action, command.args)
         return "the faults of this simulator", control.faults()
 
-    def _answer(self, asker: _Requester, ok: bool, reason: str, result: dict[str, Any]) -> list[Envelope]:
+    def _answer(self, asker: _Sender, ok: bool, reason: str, result: dict[str, Any]) -> list[Envelope]:
         if not self._answers:
             return []
         topic = build_topic(self._fleet, TopicClass.REPLY, reply_path(asker.client, asker.id), self._root)
@@ -323,8 +323,8 @@ class Commands:
             payload = encode_message(reply.model_copy(update={"reason": short, "result": who}))
         return [Envelope(topic, payload, qos=1, content_type=CONTENT_TYPE_JSON)]
 
-    def _has_turn(self, now_s: float) -> bool:
-        """Take one of the turns that come back at `RATE_PER_S`, if there is one."""
+    def _take_token(self, now_s: float) -> bool:
+        """Take a token of those that come back at `RATE_PER_S`; return whether there was one."""
         if self._filled_s is not None:
             passed_s = max(0.0, now_s - self._filled_s)
             self._tokens = min(float(BURST), self._tokens + passed_s * RATE_PER_S)
@@ -351,7 +351,7 @@ async def serve(commands: Commands, source: Source, publisher: Publisher, clock:
         commands: What decides and does.
         source: Subscribed to `commands.filters()`.
         publisher: Where the answers go.
-        clock: Tells whether a command has expired.
+        clock: Decides whether a command has expired.
     """
     while batch := await source.take():
         for envelope in batch:

@@ -31,17 +31,17 @@ PREFIX = "transport_"
 """What the table of faults puts before a kind's name."""
 _KINDS: tuple[Kind, ...] = ("delay", "drop", "duplicate", "reorder", "late_reconnect")
 LONGEST_DELAY_S = 60.0
-"""A monitor tells late messages from double ones within 64 ticks."""
+"""A monitor distinguishes late messages from duplicates within 64 ticks."""
 MOST_HELD_BYTES = 128 * 2**20
-"""Payload held back at once, by delay and reorder together; what is more goes out at once, and is counted."""
+"""Payload held back at a time, by delay and reorder together; further messages are sent at once, and counted."""
 MOST_FAULTS = 100
-"""Every message is held against each."""
+"""Every message is compared with each."""
 MOST_NEAREST = 2_000
 """Topics that are looked through for the nearest to an unknown target."""
 AFTER_ANSWER_S = 1e-6
 """Simulated seconds between a command and the loss of the connection that it asks for."""
 _WAKE_S = 0.25
-"""How often delayed messages are looked after, in case that one is due before those that were there."""
+"""Period in which delayed messages are checked, since a later one may be due earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class TransportFault:
     takes them all."""
 
     def __post_init__(self) -> None:
-        """Refuse what no fault can be.
+        """Check the fields.
 
         Raises:
             ConfigError: a field is out of its range; the message names it, its value and the limit.
@@ -108,11 +108,11 @@ class TransportFault:
         return TransportFault(kind, from_s, until_s, size, f"*/telemetry/{target}")
 
     def is_active(self, now_s: float) -> bool:
-        """Say whether it is there at a simulated instant."""
+        """Return whether it is active at a simulated instant."""
         return self.from_s <= now_s < self.until_s
 
     def hits(self, topic: str) -> bool:
-        """Say whether it concerns a topic."""
+        """Return whether it concerns a topic."""
         return fnmatch.fnmatchcase(topic, self.topics) or fnmatch.fnmatchcase(topic, self.topics + "/*")
 
 
@@ -125,7 +125,7 @@ class TransportCounts:
     duplicated: int = 0
     reordered: int = 0
     interruptions: int = 0
-    """How often the connection was taken away, or its absence made longer."""
+    """Interruptions of the connection, and extensions of one."""
     unheld: int = 0
     """Messages that went out at once because too much was held back already."""
 
@@ -151,14 +151,14 @@ class FaultyPublisher:
         now_s: Callable[[], float],
         speed: float = 1.0,
     ) -> None:
-        """Put faults before a publisher; run `run` beside the publisher's own.
+        """Wrap a publisher; run `run` beside the publisher's own.
 
         Args:
-            publisher: What sends.
-            faults: What goes wrong and when; `add` takes more.
+            publisher: Sends the messages.
+            faults: Known from the start; `add` takes more.
             clock: Times the delays.
             rng: Decides which messages are hit.
-            now_s: Tells simulated seconds since the start.
+            now_s: Returns simulated seconds since the start.
             speed: Simulated seconds a second of the clock.
         """
         self.counts = TransportCounts()
@@ -169,7 +169,7 @@ class FaultyPublisher:
         self._now_s = now_s
         self._speed = speed
         self._came: dict[str, int] = {}
-        """How many telemetry messages have come on each topic."""
+        """Number of telemetry messages so far on each topic."""
         self._overtaken: dict[str, list[Envelope]] = {}
         """By topic, the message (or it and its double) that waits for the next one."""
         self._delayed: list[_Delayed] = []
@@ -192,7 +192,7 @@ class FaultyPublisher:
 
     @property
     def held(self) -> int:
-        """How many messages are held back."""
+        """Number of messages held back."""
         return len(self._delayed) + sum(map(len, self._overtaken.values()))
 
     def active(self) -> list[TransportFault]:
@@ -202,7 +202,7 @@ class FaultyPublisher:
         return sorted(there, key=lambda fault: fault.magnitude)
 
     def add(self, fault: TransportFault) -> None:
-        """Let a fault come, or begin at once if its time has; one that is over is forgotten.
+        """Add a fault, which begins at once if its time has come; those that are over are removed.
 
         Raises:
             ConfigError: there are `MOST_FAULTS` already.
@@ -216,7 +216,7 @@ class FaultyPublisher:
     def inject(
         self, name: str, target: str, *, lasts_s: float | None = None, magnitude: float | None = None
     ) -> str:
-        """Let a fault begin at once; return what was done.
+        """Begin a fault at once; return an answer of one line.
 
         Raises:
             ConfigError: there is no such fault, nothing publishes at the target, a value is out of its range, or there are
@@ -227,21 +227,21 @@ class FaultyPublisher:
         fault = TransportFault.of(name, target, begins_s, lasts_s=lasts_s, magnitude=magnitude)
         if self._came and not any(map(fault.hits, self._came)):
             raise ConfigError(
-                f"target {target!r}: nothing publishes there: {nearest(target, self._places(target))}"
+                f"target {target!r}: nothing publishes there: {nearest(target, self._addresses(target))}"
             )
         self.add(fault)
         how = {"delay": f" of {fault.magnitude:g} s", "late_reconnect": ""}
         which = how.get(fault.kind, f" of {100 * fault.magnitude:g} % of the messages")
         return f"{name}{which} on {target} for {fault.until_s - fault.from_s:g} s of simulated time"
 
-    def _places(self, target: str) -> set[str]:
+    def _addresses(self, target: str) -> set[str]:
         """Return addresses at the level of a target at which something publishes; not all in a very large fleet."""
         level = target.count("/") + 1
         topics = itertools.islice(self._came, MOST_NEAREST)
         return {"/".join(topic.partition("/telemetry/")[2].split("/")[:level]) for topic in topics}
 
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
-        """Name what is sent first after every connect; it is never touched."""
+        """Set the messages that are sent first after every connect; they are never touched."""
         self._publisher.on_connect(announce)
 
     async def publish(self, batch: Iterable[Envelope]) -> None:
@@ -253,7 +253,7 @@ class FaultyPublisher:
         await self._publisher.publish(itertools.chain(self._due(), self._let_through(batch, faults)))
 
     async def run(self) -> None:
-        """Send what is delayed when its time has come, until cancelled."""
+        """Send delayed messages when they are due, until cancelled."""
         while True:
             if not self._delayed:
                 self._filled.clear()
@@ -265,7 +265,7 @@ class FaultyPublisher:
                 await self._publisher.publish(self._due())
 
     def _interrupt(self, until_s: float) -> None:
-        """Take the connection away until a simulated instant, unless it is away until then already."""
+        """Interrupt the connection until a simulated instant, unless it is interrupted until then already."""
         if until_s > self._away_until_s:
             self._away_until_s = until_s
             self.counts.interruptions += 1
@@ -325,7 +325,7 @@ class FaultyPublisher:
         yield from outgoing
 
     def _hold(self, envelopes: list[Envelope]) -> bool:
-        """Take room for messages to hold back, and say whether there is any; count them if there is none."""
+        """Reserve room to hold messages back; return whether there was any, and count them if not."""
         size = _size(envelopes)
         if self._held_bytes + size > MOST_HELD_BYTES:
             self.counts.unheld += len(envelopes)
@@ -344,17 +344,15 @@ class TransportControl:
     def inject(
         self, fault: str, target: str, *, lasts_s: float | None, magnitude: float | None, by: str
     ) -> str:
-        """Let a fault begin, on the way to the broker or in the fleet."""
+        """Begin a fault of the connection or of the fleet."""
         if fault in FAULTS and FAULTS[fault].is_transport:
             return self._publisher.inject(fault, target, lasts_s=lasts_s, magnitude=magnitude)
         return self._control.inject(fault, target, lasts_s=lasts_s, magnitude=magnitude, by=by)
 
     def jump(self, by_s: float) -> str:
-        """Let simulated time jump ahead."""
         return self._control.jump(by_s)
 
     def rebirth(self) -> str:
-        """Have state published again."""
         return self._control.rebirth()
 
     def reserve(self, action: str, args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -366,7 +364,7 @@ class TransportControl:
         return self._control.reserve(action, args)
 
     def faults(self) -> dict[str, Any]:
-        """Return what is active in the fleet and on the way."""
+        """Return the active faults of the fleet and of the connection."""
         here = [
             {
                 "fault": PREFIX + fault.kind,
@@ -375,8 +373,8 @@ class TransportControl:
             }
             for fault in self._publisher.active()
         ]
-        told = self._control.faults()
-        return told | {"active": [*told.get("active", []), *here]}
+        faults = self._control.faults()
+        return faults | {"active": [*faults.get("active", []), *here]}
 
 
 def _size(envelopes: list[Envelope]) -> int:

@@ -1,4 +1,4 @@
-"""How a fleet is cut into topics: which instances and chips the descriptor and the frames of each path cover."""
+"""Partition of a fleet into topics: the instances and chips that the descriptor and the frames of each path cover."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GRANULARITIES = {"json": ("chip",), "cbor": ("ultraserver", "instance", "block")
 
 
 class Unit(NamedTuple):
-    """What publishes on a path: consecutive instances with their chips."""
+    """Consecutive instances, with their chips, that are published on one path."""
 
     path: str
     instances: slice
@@ -30,7 +30,7 @@ class Unit(NamedTuple):
 
 
 def granularity_of(publishing: Publishing) -> str:
-    """Return what one message covers.
+    """Return the granularity of messages.
 
     Raises:
         ConfigError: the format has no messages of that kind.

@@ -1,4 +1,4 @@
-"""The service that drives an engine and publishes what it makes, through the port `Publisher`.
+"""The service that steps an engine and publishes its ticks through the port `Publisher`.
 
 Owns the schedule and the order of messages. It knows no broker, and no time but its clock's.
 """
@@ -58,7 +58,7 @@ SPREAD = 0.7
 
 
 class Simulation:
-    """Publishes a fleet, or a shard of one, until told to stop."""
+    """The publishing run of a fleet, or of a shard of one."""
 
     def __init__(
         self,
@@ -79,13 +79,13 @@ class Simulation:
 
         Args:
             engine: Fresh; its period is `speed` times the wall clock's from tick to tick.
-            publisher: Where to; its last will is `announcements.will_envelope` of the same client and boot.
+            publisher: Where to; its last will is `state.will_envelope` of the same client and boot.
             clock: Paces the ticks, and dates them where the engine is not dated.
             client_id: The publisher's name, one segment.
-            boot: Id of this start, see `announcements.new_boot`.
+            boot: Boot id of this run, see `state.new_boot`.
             root: First part of the topics.
             publishing: Format and granularity; the fleet file's if none is given.
-            limits: What a message may hold.
+            limits: Of messages.
             speed: Simulated seconds a second of the wall clock.
             is_dated: Keep the engine's date of tick 0; else tick 0 is when the run begins.
             jump_s: Simulated seconds to live through before the first tick that is published.
@@ -104,7 +104,7 @@ class Simulation:
         self._period_s = engine.period_s / speed
         chosen = publishing or engine.fleet.publish
         self._units = partition(engine.layout, chosen, engine.own, engine.shard)
-        self._starts = Boots(engine, boot, self._units)
+        self._boots = Boots(engine, boot, self._units)
         self._messages = ShardMessages(engine, boot)
         self._topics: list[str] = []
         self._encoders: list[FrameEncoder] = []
@@ -118,7 +118,7 @@ class Simulation:
         self._descriptor_turn = _Rotation(len(self._units), REPEAT_DESCRIPTORS_S)
         self._job_turn = _Rotation(len(self._messages.jobs), REPEAT_JOBS_S)
         self._due = 0
-        """Periods of the wall clock that have been published or left out."""
+        """Periods of the wall clock that have been published or skipped."""
         self._ahead = self._ticks_of(jump_s)
         """Ticks that the next step jumps over."""
         self._leapt = 0
@@ -127,19 +127,18 @@ class Simulation:
         self.published = 0
         """Ticks published, which is the next one's `seq`."""
         self.overruns = 0
-        """Ticks left out because the machine was late by more than a period."""
+        """Ticks skipped because the machine was late by more than a period."""
         if self._units:
             self._check(limits)
         publisher.on_connect(self._announce)
 
     @property
     def engine(self) -> Engine:
-        """What is published."""
         return self._engine
 
     @property
     def messages_per_tick(self) -> int:
-        """Telemetry messages of one tick when all instances speak."""
+        """Telemetry messages of one tick when no instance is silent."""
         if self._encoders or not self._units:
             return len(self._encoders)
         chips = int(self._units[-1].chips.stop - self._units[0].chips.start)
@@ -148,12 +147,12 @@ class Simulation:
     async def run(self, *, ticks: int | None = None, duration_s: float | None = None) -> None:
         """Announce the fleet and publish tick after tick; say goodbye at the end, cancelled or not.
 
-        Tick k is due at the start + k periods. Who is late by more than a period leaves ticks out and counts them, except
+        Tick k is due at the start + k periods. Ticks more than one period late are skipped and counted, except
         before the first tick, which waits until a large fleet is announced.
 
         Args:
-            ticks: End after so many published ticks.
-            duration_s: End at so many seconds of the clock.
+            ticks: Published ticks after which it ends.
+            duration_s: Seconds of the clock after which it ends.
         """
         start_s = self._clock.monotonic_s()
         if not self._is_dated:
@@ -177,7 +176,7 @@ class Simulation:
     def inject(
         self, fault: str, target: str, *, lasts_s: float | None, magnitude: float | None, by: str
     ) -> str:
-        """Let a fault begin with the next tick; return what was done.
+        """Begin a fault with the next tick; return an answer of one line.
 
         Raises:
             ConfigError: fault or target is unknown, or they do not go together; the message names the nearest.
@@ -185,7 +184,7 @@ class Simulation:
         return self._engine.inject(fault, target, lasts_s=lasts_s, magnitude=magnitude, by=by)
 
     def jump(self, by_s: float) -> str:
-        """Let the next tick be `by_s` simulated seconds further on; return what will be done.
+        """Move the next tick `by_s` simulated seconds further on; return an answer of one line.
 
         Raises:
             ConfigError: it is less than a tick, or leads beyond the last year that a date can have.
@@ -200,23 +199,23 @@ class Simulation:
             raise ConfigError(f"jump of {by_s:g} s: it leads beyond the year 2200")
         self._ahead += ticks
         ahead_s = ticks * self._engine.period_s
-        return f"the next tick jumps ahead by {ahead_s:,.0f} s of simulated time; what happens in between is not told"
+        return f"the next tick jumps ahead by {ahead_s:,.0f} s of simulated time; events in between are not published"
 
     def rebirth(self) -> str:
-        """Publish all state again with the next tick; return what will be done."""
+        """Publish all state again with the next tick; return an answer of one line."""
         self._wants_rebirth = True
         return f"{len(self._units)} descriptors and {len(self._messages.jobs)} jobs are published again"
 
     def reserve(self, action: str, args: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Look for, buy or extend Capacity Blocks; return what was done and the result.
+        """Search, buy or extend Capacity Blocks; return an answer of one line and the result.
 
         Raises:
-            ConfigError: a rule forbids it, or an argument is wrong; the message names the rule and what would fit.
+            ConfigError: a rule forbids it, or an argument is wrong; the message names the rule and the nearest valid choice.
         """
         return answer(self._engine.account, action, args, self._boot)
 
     def faults(self) -> dict[str, Any]:
-        """Return what may be injected, and what is there at present."""
+        """Return the faults that can be injected, and those active at present."""
         active = [
             {
                 "fault": incident.fault.name,
@@ -231,31 +230,31 @@ class Simulation:
         return round(seconds / self._engine.period_s)
 
     def _skip(self, due_s: float) -> int:
-        """Return how many ticks to leave out, so that the next is late by less than a period; count them."""
+        """Return the number of ticks to skip, so that the next is late by less than a period; count them."""
         late_s = self._clock.monotonic_s() - due_s
         if late_s <= self._period_s:
             return 0
         skipped = math.floor(late_s / self._period_s)
         if self.published:
             self.overruns += skipped
-            log.warning("ticks_left_out", skipped=skipped, late_s=round(late_s, 3), tick=self._due)
+            log.warning("ticks_skipped", skipped=skipped, late_s=round(late_s, 3), tick=self._due)
         return skipped
 
     async def _publish_tick(self, due_s: float, skipped: int) -> None:
         ahead, self._ahead = self._ahead, 0
-        untold = 0
+        dropped = 0
         for passed in self._engine.leap(ahead):
-            untold += len(passed.events)
+            dropped += len(passed.events)
             self._messages.pass_over(passed)
-            # State is told all the same: what was bought, paid and expired meanwhile.
+            # State is published all the same: blocks that were bought, paid or expired meanwhile.
             await self._publisher.publish(self._reservations(passed))
             await self._clock.sleep(0)
-        if untold:
-            log.warning("events_of_a_jump_not_told", events=untold)
+        if dropped:
+            log.warning("jump_events_dropped", events=dropped)
         tick = self._tick = self._engine.step(1 + skipped)
         self._due += 1 + skipped
         seq = self.published
-        # Whatever happens to its messages, a tick's number is used: what did not go out counts as lost.
+        # A tick's number is used even if its messages fail: those that did not go out count as lost.
         self.published += 1
         await self._publisher.publish(self._state_again(seq, ahead))
         messages = self._frames(seq, tick.ts_ns) if self._encoders else self._samples(seq, tick.ts_ns)
@@ -278,11 +277,11 @@ class Simulation:
 
     def _state_again(self, seq: int, ahead: int) -> Iterator[Envelope]:
         """Yield the descriptors that have changed with a tick: instances came back, or time has jumped."""
-        again = self._starts.renew(seq)
+        again = self._boots.renew(seq)
         if ahead:
             self._leapt += ahead
             if seq:
-                self._starts.revise()
+                self._boots.revise()
             again = list(range(len(self._units)))
         for number in again:
             if self._encoders:
@@ -298,14 +297,14 @@ class Simulation:
         for number, encoder in enumerate(self._encoders):
             if some_silent and silent[self._units[number].instances].all():
                 continue
-            head = self._starts.head(number, seq, ts_ns)
+            head = self._boots.head(number, seq, ts_ns)
             payload = encoder.encode(head.seq, head.ts_ns)
             yield Envelope(self._topics[number], payload, content_type=CONTENT_TYPE_CBOR)
 
     def _samples(self, seq: int, ts_ns: int) -> Iterator[Envelope]:
         prefix = build_topic(self._engine.fleet.name, TopicClass.TELEMETRY, "", self._root)
         for number, unit in enumerate(self._units):
-            head = self._starts.head(number, seq, ts_ns)
+            head = self._boots.head(number, seq, ts_ns)
             for path, payload in encode_samples(self._engine, head, unit.instances.start):
                 yield Envelope(prefix + path, payload, content_type=CONTENT_TYPE_JSON)
 
@@ -347,8 +346,8 @@ class Simulation:
             self._engine,
             self._units[number],
             self._client_id,
-            self._starts.boot[number],
-            revision=self._starts.revision[number],
+            self._boots.boot[number],
+            revision=self._boots.revision[number],
             speed=self._speed,
             leapt=self._leapt,
             root=self._root,
@@ -361,15 +360,15 @@ class Simulation:
         unit = self._units[number]
         return FrameEncoder(
             unit.path,
-            self._starts.boot[number],
-            revision=self._starts.revision[number],
+            self._boots.boot[number],
+            revision=self._boots.revision[number],
             columns=self._engine.columns,
             chips=unit.chips,
             instances=unit.instances,
         )
 
     def _check(self, limits: Limits) -> None:
-        """Refuse units whose frames or descriptors no reader would take."""
+        """Raise if a unit's frames or descriptors are longer than readers accept."""
         names = self._engine.layout.instances
 
         def text(number: int) -> int:
@@ -392,7 +391,7 @@ class Simulation:
 
 
 class _Rotation:
-    """Spreads things evenly over time, so that each has its turn again within `within_s`."""
+    """A rotation of things evenly over time: the turn of each comes again within `within_s`."""
 
     def __init__(self, count: int, within_s: float) -> None:
         self._count = count
@@ -401,6 +400,6 @@ class _Rotation:
 
     def take(self, elapsed_s: float) -> list[int]:
         """Return the numbers whose turn has come since the last call; none twice."""
-        due = int(elapsed_s * self._count / self._within_s)
-        first, self._done = max(self._done, due - self._count), due
-        return [number % self._count for number in range(first, due)]
+        turns = int(elapsed_s * self._count / self._within_s)
+        first, self._done = max(self._done, turns - self._count), turns
+        return [number % self._count for number in range(first, turns)]

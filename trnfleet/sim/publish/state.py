@@ -52,7 +52,7 @@ def new_boot() -> str:
 
 
 class Boots:
-    """Follows an engine's instances as they boot and are replaced."""
+    """Boot ids and revisions of an engine's units, as instances boot and are replaced."""
 
     def __init__(self, engine: Engine, boot: str, units: Sequence[Unit]) -> None:
         self._engine = engine
@@ -72,21 +72,21 @@ class Boots:
         return Head(self.boot[number], seq - self._first_seq[number], ts_ns)
 
     def renew(self, seq: int) -> list[int]:
-        """Take note of instances that have come back since the last call; tick `seq` is their first.
+        """Update the boots of instances that have come back since the last call; tick `seq` is their first.
 
         Returns:
             The units whose descriptors are to be published again, with their new revisions.
         """
         incidents, own = self._engine.incidents, self._engine.own
-        self._hold(own)
+        self._pause_counts(own)
         changed = (self._generation != incidents.generation) | (self._boots != incidents.boots)
         back = np.flatnonzero((changed & ~self._engine.silent)[own.start : own.stop]) + own.start
         if not len(back):
             return []
         self._generation[back] = incidents.generation[back]
         self._boots[back] = incidents.boots[back]
-        place = np.searchsorted(self._first_instance, back, side="right") - 1
-        numbers: list[int] = np.unique(place).tolist()
+        units = np.searchsorted(self._first_instance, back, side="right") - 1
+        numbers: list[int] = np.unique(units).tolist()
         for number in numbers:
             unit = self._units[number]
             self.revision[number] += 1
@@ -96,13 +96,13 @@ class Boots:
                 self._first_seq[number] = seq
         return numbers
 
-    def _hold(self, own: range) -> None:
-        """Let the count of units stand that say nothing in this tick: an agent numbers what it sends."""
+    def _pause_counts(self, own: range) -> None:
+        """Stop the count of units that send nothing in this tick: an agent numbers its own messages."""
         silent = np.flatnonzero(self._engine.silent[own.start : own.stop]) + own.start
         if not len(silent):
             return
-        place = np.searchsorted(self._first_instance, silent, side="right") - 1
-        for number in np.unique(place).tolist():
+        units = np.searchsorted(self._first_instance, silent, side="right") - 1
+        for number in np.unique(units).tolist():
             if self._engine.silent[self._units[number].instances].all():
                 self._first_seq[number] += 1
 
@@ -119,7 +119,7 @@ def will_envelope(fleet: str, client_id: str, boot: str, *, root: str = DEFAULT_
 def presence(
     fleet: str, client_id: str, boot: str, state: Literal["online", "offline"], *, root: str = DEFAULT_ROOT
 ) -> Envelope:
-    """Return the message that says whether a publisher is there."""
+    """Return the message of a publisher's presence."""
     message = PublisherMessage(client=client_id, state=state, boot=boot)
     return _state(build_topic(fleet, TopicClass.PUBLISHER, client_id, root), message)
 
@@ -135,13 +135,13 @@ def descriptor(
     leapt: int = 0,
     root: str = DEFAULT_ROOT,
 ) -> Envelope:
-    """Return what describes a unit.
+    """Return the descriptor of a unit.
 
     Args:
         engine: The fleet.
-        unit: What publishes on its path.
+        unit: Instances of its path.
         client_id: The publisher's name.
-        boot: Id of the start that the unit's telemetry carries.
+        boot: Boot id of the unit's telemetry.
         revision: Higher each time that the unit's instances or its clock change.
         speed: Simulated seconds a second of the wall clock.
         leapt: Ticks that the simulation has jumped over.
@@ -174,7 +174,7 @@ def descriptor(
 
 
 def job_status(engine: Engine, tick: Tick, number: int) -> JobMessage:
-    """Return how job `number` fares in a tick."""
+    """Return the status of job `number` in a tick."""
     job = engine.fleet.jobs[number]
     values = {name: float(column[number]) for name, column in tick.figures.items()}
     figures: dict[str, Any] = {name: None if math.isnan(value) else value for name, value in values.items()}
@@ -189,7 +189,7 @@ def job_status(engine: Engine, tick: Tick, number: int) -> JobMessage:
 
 
 def job_envelope(fleet: str, message: JobMessage, *, root: str = DEFAULT_ROOT) -> Envelope:
-    """Return how a job fares as it is published."""
+    """Return a job's status as it is published."""
     return _state(build_topic(fleet, TopicClass.JOB, message.job, root), message)
 
 
@@ -216,7 +216,7 @@ def reservation_envelope(fleet: str, message: ReservationMessage, *, root: str =
 
 
 def event_envelope(fleet: str, message: EventMessage, *, root: str = DEFAULT_ROOT) -> Envelope:
-    """Return an event as it is published: to everyone who listens, and not kept."""
+    """Return an event as it is published, not retained."""
     topic = build_topic(fleet, TopicClass.EVENT, message.path or FLEET_EVENTS, root)
     return Envelope(topic, encode_message(message), qos=1, content_type=CONTENT_TYPE_JSON)
 

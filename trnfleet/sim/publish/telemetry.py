@@ -33,7 +33,7 @@ class Include(enum.StrEnum):
 
 
 def encode_samples(engine: Engine, head: Head, instance: int) -> Iterator[tuple[str, bytes]]:
-    """Yield (address, JSON) of an instance and of each of its chips, from what the columns hold now.
+    """Yield (address, JSON) of an instance and of each of its chips, from the present columns.
 
     A silent instance gives nothing.
     """
@@ -50,52 +50,52 @@ def encode_samples(engine: Engine, head: Head, instance: int) -> Iterator[tuple[
 
 
 class ShardMessages:
-    """What a shard tells beside telemetry: events by where they happen, jobs by where they begin; none tells twice."""
+    """Messages of a shard beside telemetry. Events belong to the shard of their address, jobs to that of their first one."""
 
     def __init__(self, engine: Engine, boot: str) -> None:
         self._engine = engine
         self._boot = boot
-        self._told = 0
+        self._events = 0
         layout, own = engine.layout, engine.own
         self.jobs = [
             number
             for number, job in enumerate(engine.fleet.jobs)
             if own and owns(layout, own, job.on[0].partition("..")[0])
         ]
-        """Numbers of the jobs that it tells of."""
+        """Numbers of the jobs that it publishes."""
 
     def events(self, tick: Tick) -> Iterator[EventMessage]:
         """Yield a tick's events; call it for every tick, since every shard counts all."""
         for event in tick.events:
-            self._told += 1
+            self._events += 1
             if owns(self._engine.layout, self._engine.own, event.path):
-                yield event_message(self._engine, event, self._told, self._boot)
+                yield event_message(self._engine, event, self._events, self._boot)
 
     def pass_over(self, tick: Tick) -> None:
-        """Count a tick's events without telling them."""
-        self._told += len(tick.events)
+        """Count a tick's events without publishing them."""
+        self._events += len(tick.events)
 
     def reservations(self, tick: Tick) -> Iterator[ReservationMessage]:
-        """Yield how Capacity Blocks have changed in a tick, each change in order."""
+        """Yield the changes of Capacity Blocks in a tick, in order."""
         account = self._engine.account
-        for held in tick.held:
-            message = reservation_message(account, held.block, held.launched, self._boot)
-            if self._owns_held(message):
+        for allocation in tick.allocations:
+            message = reservation_message(account, allocation.block, allocation.launched, self._boot)
+            if self._owns(message):
                 yield message
 
     def all_reservations(self) -> Iterator[ReservationMessage]:
-        """Yield how every Capacity Block is now."""
+        """Yield the present state of every Capacity Block."""
         account = self._engine.account
         for block in account.blocks:
             message = reservation_message(account, block, account.launched(block), self._boot)
-            if self._owns_held(message):
+            if self._owns(message):
                 yield message
 
-    def _owns_held(self, message: ReservationMessage) -> bool:
+    def _owns(self, message: ReservationMessage) -> bool:
         return owns(self._engine.layout, self._engine.own, message.on[0].partition("..")[0])
 
     def job(self, tick: Tick, number: int) -> JobMessage:
-        """Return how a job fares."""
+        """Return the status of a job."""
         return job_status(self._engine, tick, number)
 
 
@@ -128,7 +128,7 @@ def stdout_ticks(
                 head = starts.head(number, seq, tick.ts_ns)
                 for _, line in encode_samples(engine, head, unit.instances.start):
                     yield line + b"\n"
-        # Events are counted in any case: their numbers do not depend on what is asked for.
+        # Events are always counted: their numbers do not depend on the kinds of lines included.
         for event in list(messages.events(tick)):
             if Include.EVENTS in include:
                 yield encode_message(event) + b"\n"

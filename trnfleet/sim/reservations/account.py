@@ -1,7 +1,7 @@
-"""The simulated account's Capacity Blocks: their ledger, what faults do to them, and which jobs may run in them.
+"""The simulated account's Capacity Blocks: their ledger, the effects of faults on them, and the jobs that may run in them.
 
-Owns when a block's jobs start and stop. Rules and states are the domain's; hardware is there whoever holds it, so that an
-instance without a block goes on publishing, with nothing running on it.
+Owns when a block's jobs start and stop. Rules and states are the domain's. Hardware exists with or without a block: an
+instance without one goes on publishing, with nothing running on it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ROUNDING_NS = 1_000
 
 
 class BlockAllocation(NamedTuple):
-    """A change of a block, and the block as it is after it."""
+    """A Capacity Block as a change left it, and its use."""
 
     change: Change
     block: Block
@@ -52,10 +52,10 @@ class BlockAllocation(NamedTuple):
 
 
 class CapacityAccount:
-    """All blocks of a fleet, and what they mean for its jobs."""
+    """The Capacity Blocks of a fleet, and the jobs that run in them."""
 
     def __init__(self, layout: Layout, fleet: FleetFile, placement: Placement, rng: Rng) -> None:
-        """Read the fleet file's blocks; they come to be with `begin`.
+        """Read the fleet file's blocks; `begin` makes them.
 
         Raises:
             ConfigError: a block names what cannot be one; the message names the key.
@@ -66,19 +66,19 @@ class CapacityAccount:
         self._job_of = placement.job_of_instance
         self._entries = [_members(layout, number, entry) for number, entry in enumerate(fleet.blocks)]
         self._governed = np.zeros(len(layout.instances), np.bool_)
-        """Instances that only somebody with a block may use; what runs on others runs on demand, and is not for sale."""
+        """Instances that belong to blocks of the fleet file. Jobs on others run on demand, and these are not for sale."""
         for members in self._entries:
             self._governed[list(members)] = True
         self._ledger: Ledger | None = None
         self._open = np.ones(len(fleet.jobs), np.bool_)
         """Which jobs have all the instances that they need."""
         self._start_ns = 0
-        self._told: list[BlockAllocation] = []
-        self._ill: frozenset[int] = frozenset()
+        self._changes: list[BlockAllocation] = []
+        self._impaired: frozenset[int] = frozenset()
 
     @property
     def ledger(self) -> Ledger:
-        """The blocks and how late it is.
+        """The blocks and their present time.
 
         Raises:
             RuntimeError: time has not begun.
@@ -120,12 +120,12 @@ class CapacityAccount:
         self._open_jobs(0.0, workloads, is_start=True)
 
     def next_s(self) -> float:
-        """Return when time next changes a block, seconds since the start; infinite where it never does."""
+        """Return the time of the next change of a block, seconds since the start; infinite without one."""
         due_ns = None if self._ledger is None else self._ledger.next_change_ns()
         return math.inf if due_ns is None else self.moment_s(due_ns)
 
     def move_to(self, now_s: float, incidents: Iterable[Incident], workloads: Workloads) -> None:
-        """Let time pass to `now_s` and carry out what it brings, and what faults do to blocks by then."""
+        """Move on to `now_s`: carry out the changes that are due, and the effects of faults on blocks."""
         ledger = self.ledger
         now_ns = self._start_ns + round(now_s * NS_PER_S)
         due_ns = ledger.next_change_ns()
@@ -134,35 +134,35 @@ class CapacityAccount:
         changes = ledger.advance(max(now_ns, ledger.now_ns))
         if changes:
             self._open_jobs(now_s, workloads)
-            self._tell(changes)
+            self._record(changes)
         self._report_health(incidents)
 
-    def note(self, change: Change, block: Block) -> None:
-        """Take note of a change that somebody asked for, to be told with the next tick."""
-        self._tell([(change, block)])
+    def add_change(self, change: Change, block: Block) -> None:
+        """Add a change made by a request to those that `drain` returns."""
+        self._record([(change, block)])
 
     def drain(self) -> list[BlockAllocation]:
         """Return what has changed since the last call, in order."""
-        told, self._told = self._told, []
-        return told
+        changes, self._changes = self._changes, []
+        return changes
 
     def launched(self, block: Block) -> int:
-        """Return on how many of a block's instances a job may run at present."""
+        """Return the number of a block's instances on which a job may run at present."""
         if not block.is_usable:
             return 0
         jobs = self._job_of[list(block.places)]
         return int(self._open[jobs[jobs != IDLE]].sum())
 
     def on(self, block: Block) -> tuple[str, ...]:
-        """Return which part of the fleet a block holds: addresses, and ranges of siblings."""
+        """Return the part of the fleet that a block holds: addresses, and ranges of siblings."""
         return tuple(_spans(self._layout, block))
 
     def moment_s(self, instant_ns: int) -> float:
         """Return an instant as seconds since the start."""
         return (instant_ns - self._start_ns) / NS_PER_S
 
-    def _tell(self, changes: Iterable[tuple[Change, Block]]) -> None:
-        self._told += [BlockAllocation(change, block, self.launched(block)) for change, block in changes]
+    def _record(self, changes: Iterable[tuple[Change, Block]]) -> None:
+        self._changes += [BlockAllocation(change, block, self.launched(block)) for change, block in changes]
 
     def _open_jobs(self, at_s: float, workloads: Workloads, *, is_start: bool = False) -> None:
         """Start the jobs whose blocks have begun, and end those whose instances are taken away."""
@@ -182,19 +182,19 @@ class CapacityAccount:
         self._open = is_open
 
     def _report_health(self, incidents: Iterable[Incident]) -> None:
-        """Tell the ledger which blocks lack instances or links by now."""
-        ill = [each for each in incidents if each.is_down or each.cuts_links]
-        marks = frozenset(map(id, ill))
-        if not ill and not self._ill:
+        """Report to the ledger the blocks that lack instances or links."""
+        impaired = [each for each in incidents if each.is_down or each.cuts_links]
+        marks = frozenset(map(id, impaired))
+        if not impaired and not self._impaired:
             return
-        self._ill = marks
-        down = {instance for each in ill if each.is_down for instance in each.instances}
+        self._impaired = marks
+        down = {instance for each in impaired if each.is_down for instance in each.instances}
         for block in list(self.ledger.blocks.values()):
             if block.state not in {BlockState.ACTIVE, BlockState.UNAVAILABLE}:
                 continue
             members = frozenset(block.places)
-            impaired = any(each.cuts_links and members.issuperset(each.instances) for each in ill)
-            self._tell(self.ledger.report_health(block.id, len(members & down), impaired=impaired))
+            is_cut = any(each.cuts_links and members.issuperset(each.instances) for each in impaired)
+            self._record(self.ledger.report_health(block.id, len(members & down), impaired=is_cut))
 
 
 def spans_of(layout: Layout, places: Iterable[int]) -> Iterator[str]:

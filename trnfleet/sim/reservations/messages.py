@@ -1,4 +1,4 @@
-"""What the simulator says about its Capacity Blocks: their messages, the events of their changes, and answers to requests."""
+"""Messages about Capacity Blocks: their state, the events of their changes, and answers to requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DELIVERED = "Capacity Block Delivered"
 EXPIRATION_WARNING = "Capacity Block Expiration Warning"
 INTERRUPTION_WARNING = "EC2 Capacity Reservation Instance Interruption Warning"
 
-_SAID: dict[ChangeKind, tuple[Severity, str, str | None]] = {
+_EVENTS: dict[ChangeKind, tuple[Severity, str, str | None]] = {
     ChangeKind.PURCHASED: (Severity.INFO, "{id} is bought for {fee}: {what} from {start} to {end}; its payment is pending", None),
     ChangeKind.PAID: (Severity.INFO, "{id} is paid; it starts at {start}", None),
     ChangeKind.PAYMENT_FAILED: (Severity.WARNING, "the payment of {id} has failed", None),
@@ -40,7 +40,7 @@ _SAID: dict[ChangeKind, tuple[Severity, str, str | None]] = {
     ChangeKind.TERMINATING: (Severity.WARNING, "EC2 terminates what runs in {id}, which ends at {end}", INTERRUPTION_WARNING),
     ChangeKind.EXPIRED: (Severity.INFO, "{id} has expired", None),
 }  # fmt: skip  # a table reads as rows
-"""What is said of each change: severity, words, and the detail type of the event that EventBridge has for it."""
+"""Event of each change: severity, text, and the detail type of the event that EventBridge has for it."""
 _EVENT = "capacity_block_{}"
 
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
@@ -54,10 +54,10 @@ READING = frozenset({"reserve_offerings", "reserve_extension_offerings"})
 """Those that buy nothing."""
 
 
-def occurrence(account: CapacityAccount, held: BlockAllocation) -> SimEvent:
+def block_event(account: CapacityAccount, allocation: BlockAllocation) -> SimEvent:
     """Return the event of a change."""
-    change, block, _ = held
-    severity, text, detail_type = _SAID[change.kind]
+    change, block, _ = allocation
+    severity, text, detail_type = _EVENTS[change.kind]
     pending = block.extensions[-1] if block.extensions else None
     offering = block.offering
     what = (
@@ -89,12 +89,12 @@ def occurrence(account: CapacityAccount, held: BlockAllocation) -> SimEvent:
 def reservation_message(
     account: CapacityAccount, block: Block, launched: int, boot: str
 ) -> ReservationMessage:
-    """Return a block as it is published, by the publisher's start `boot`."""
+    """Return the message of a block, published under a boot id."""
     ledger, offering = account.ledger, block.offering
     is_pending = block.state is BlockState.PAYMENT_PENDING
     has_begun = block.state in {BlockState.ACTIVE, BlockState.UNAVAILABLE}
-    due = block.pending
-    pay_by_ns = block.pay_by_ns if is_pending else due.pay_by_ns if due is not None else None
+    pending = block.pending
+    pay_by_ns = block.pay_by_ns if is_pending else pending.pay_by_ns if pending is not None else None
     return ReservationMessage(
         id=block.id,
         state=ReservationState(block.state),
@@ -135,13 +135,13 @@ def reservation_message(
 def answer(
     account: CapacityAccount, action: str, args: Mapping[str, Any], boot: str
 ) -> tuple[str, dict[str, Any]]:
-    """Carry out a request; return what to say and the result.
+    """Carry out a request; return an answer of one line and the result.
 
     Args:
         account: The account.
         action: One of `ARGUMENTS`.
         args: Its arguments, by name, as they came.
-        boot: The publisher's start.
+        boot: The publisher's boot id.
 
     Raises:
         Refusal: a rule forbids it.
@@ -161,7 +161,7 @@ def answer(
     before = len(ledger.changes)
     block = ledger.buy(offering_id) if action == "reserve_buy" else ledger.extend(offering_id)
     for change in ledger.changes[before:]:
-        account.note(change, block)
+        account.add_change(change, block)
     message = reservation_message(account, block, account.launched(block), boot)
     if action == "reserve_buy":
         done = f"{block.id} is bought for {block.fee}: it starts at {utc(block.start_ns)} and ends at {utc(block.end_ns)}"
@@ -185,7 +185,7 @@ def _search_request(args: Mapping[str, Any]) -> SearchRequest:
 
 
 def _spec(offering: Offering | ExtensionOffering, of: Offering) -> dict[str, Any]:
-    """Return an offering as JSON values; `of` says what it is of: itself, or the block that is extended."""
+    """Return an offering as JSON values; `of` is itself, or the offering of the block that is extended."""
     return OfferingSpec(
         id=offering.id,
         instance_type=of.instance_type,

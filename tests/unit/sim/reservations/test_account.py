@@ -362,7 +362,7 @@ def test_requests_that_make_no_sense(action: str, args: dict[str, Any], said: st
 def test_a_fleet_without_blocks_costs_and_says_nothing() -> None:
     """Without blocks there is nothing to tell, and telemetry is the same as ever."""
     engine = engine_of(small())
-    assert engine.step().held == ()
+    assert engine.step().allocations == ()
     assert list(ShardMessages(engine, "b").all_reservations()) == []
     assert np.isfinite(engine.now_s)
 
@@ -395,7 +395,7 @@ async def test_a_jump_tells_every_state_and_no_event() -> None:
     stage = SimulationRun(engine_of(demo(), 60.0), is_dated=True, speed=60.0)
     task = asyncio.create_task(stage.simulation.run(ticks=4))
     await stage.clock.advance(1.5)
-    assert "what happens in between is not told" in stage.simulation.jump(3 * 3_600.0)
+    assert "events in between are not published" in stage.simulation.jump(3 * 3_600.0)
     await stage.clock.advance(5)
     await task
     changes = [(each["state"], each["change"]) for each in told_of(stage)[8:]]
