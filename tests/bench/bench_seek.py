@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S, SystemClock
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.monitor.replay.clock import TapeClock
-from trnfleet.monitor.replay.marks import Timeline
-from trnfleet.monitor.replay.past_monitor import Past, PastSource
+from trnfleet.monitor.replay.marks import RecordingIndex
+from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, RecordingClock
 from trnfleet.record.read.recording import Recording
 from trnfleet.services.rule_files import load_rules
 
@@ -89,12 +88,16 @@ def seek(recording: Recording, seeks: int) -> None:
     clock = SystemClock()
     (fleet,) = recording.fleets
 
-    def past() -> Past:
-        tape_clock = TapeClock(clock, recording.start_ns, 0.0, recording.start_ns)
-        return Past(recording, Monitor(PastSource("bench"), fleet, clock=tape_clock, rules=rules), tape_clock)
+    def past() -> PastMonitor:
+        recording_clock = RecordingClock(clock, recording.start_ns, 0.0, recording.start_ns)
+        return PastMonitor(
+            recording,
+            Monitor(PastSource("bench"), fleet, clock=recording_clock, rules=rules),
+            recording_clock,
+        )
 
     surveyor = past()
-    timeline = Timeline(
+    timeline = RecordingIndex(
         lambda at_s: recording.start_ns + round(at_s * NS_PER_S), time.monotonic, every_s=10.0
     )
     surveyor.monitor.on_pass = lambda: timeline.take(surveyor.monitor, surveyor.position_ns)

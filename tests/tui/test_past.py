@@ -34,12 +34,12 @@ async def test_nothing_of_another_moment_stays(size: tuple[int, int], count: int
         fresh.context.alerts.renew()
         await pilot.tick(then, 0.0)
         wanted = pilot.text()
-    app, deck = made(feed, is_file=True)
+    app, playback = made(feed, is_file=True)
     async with running(app, size=size) as pilot:
         await pilot.press(view)
         await pilot.tick(feed, 0.6)
         assert pilot.text() != wanted
-        deck.show(then.monitor, deck.start_ns)
+        playback.show(then.monitor, playback.start_ns)
         await pilot.paint()
         await pilot.paint()
         assert pilot.text().splitlines() == wanted.splitlines()
@@ -49,11 +49,11 @@ async def test_nothing_of_another_moment_stays(size: tuple[int, int], count: int
 async def test_a_fleet_of_another_shape(view: str) -> None:
     """A moment before half of the fleet was there is shown, and the keys work at once; so does the way back."""
     feed, then = fed(ultraservers(3) + standalone(3)), fed(ultraservers(1))
-    app, deck = made(feed)
+    app, playback = made(feed)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press(view, "end", "down", "s")
         for monitor in (then.monitor, feed.monitor, then.monitor):
-            deck.show(monitor, START_NS + MIN)
+            playback.show(monitor, START_NS + MIN)
             await pilot.press("down", "right", "up", "s", "left")
             await pilot.paint()
             chips = monitor.store.layout.chips
@@ -66,7 +66,7 @@ async def test_a_fleet_of_another_shape(view: str) -> None:
 async def test_the_cursor_stays_where_it_is() -> None:
     """Place, order and filter outlive an exchange, even through a moment that has nothing of them."""
     feed, then = fed(ultraservers(3)), fed(ultraservers(1))
-    app, deck = made(feed)
+    app, playback = made(feed)
     address = "uc1/us-0003/trn2u-0003-1"
     async with running(app, size=(120, 40)) as pilot:
         app.go(address, "Hierarchy")
@@ -74,7 +74,7 @@ async def test_the_cursor_stays_where_it_is() -> None:
         page = app.page
         assert isinstance(page, HierarchyView)
         page.table.sort_by("nc_util_pct")
-        deck.show(then.monitor, START_NS + MIN)
+        playback.show(then.monitor, START_NS + MIN)
         await pilot.tick(feed, 0.6)
         await pilot.press("end")
         await pilot.tick(feed, 0.6)
@@ -100,7 +100,7 @@ async def test_the_cursor_stays_on_its_event() -> None:
     tell(feed, [name for name, _ in told])
     tell(later, ["second", "third", "fourth"])
     tell(earlier, ["first", "second"])
-    app, deck = made(feed)
+    app, playback = made(feed)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("9", "down")
         assert isinstance(app.page, EventsView)
@@ -112,7 +112,7 @@ async def test_the_cursor_stays_on_its_event() -> None:
             (earlier.monitor, "second"),
             (feed.monitor, "third"),
         ):
-            deck.show(monitor, START_NS + MIN)
+            playback.show(monitor, START_NS + MIN)
             await pilot.tick(feed, 0.6)
             assert chosen.picked is not None
             assert chosen.picked.text == wanted
@@ -124,10 +124,10 @@ async def test_ages_stand_while_the_past_does() -> None:
     then.monitor.apply(then.telemetry())
     await then.clock.advance(40.0)
     then.monitor.compute()
-    app, deck = made(feed)
+    app, playback = made(feed)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("2")
-        deck.show(then.monitor, START_NS + MIN, Mode.PAUSED)
+        playback.show(then.monitor, START_NS + MIN, Mode.PAUSED)
         await pilot.tick(feed, 0.6)
         assert "stale 40 s" in pilot.text()
         await pilot.tick(feed, 30.0)
@@ -142,9 +142,9 @@ async def test_the_past_is_not_written_to() -> None:
     feed = await burning(3)
     desk = OperatorActions("demo", publisher=None, owner="ann")
     for is_file, words in ((False, PAST), (True, RECORDED)):
-        app, deck = made(feed, is_file=is_file, operator=desk)
+        app, playback = made(feed, is_file=is_file, operator=desk)
         async with running(app, size=(120, 40)) as pilot:
-            deck.show(feed.monitor, START_NS + MIN)
+            playback.show(feed.monitor, START_NS + MIN)
             await pilot.press("8")
             for key in ("a", "z", "x"):
                 await pilot.press(key)
@@ -157,12 +157,12 @@ async def test_the_past_is_not_written_to() -> None:
 async def test_the_bell_is_the_present_s(monkeypatch: pytest.MonkeyPatch) -> None:
     """An alert of the past does not ring, one of the present does while one looks at the past, and only once."""
     feed, then = fed(), await burning(5)
-    app, deck = made(feed, bell=True)
+    app, playback = made(feed, bell=True)
     rung: list[int] = []
     monkeypatch.setattr(app, "bell", lambda: rung.append(1))
     async with running(app, size=(120, 40)) as pilot:
         await pilot.tick(feed, 0.6)
-        deck.show(then.monitor, START_NS + MIN)
+        playback.show(then.monitor, START_NS + MIN)
         await pilot.tick(feed, 0.6)
         assert "1 critical" in app.query_one("#header", Bar).text
         assert not rung
@@ -193,7 +193,7 @@ async def test_a_file_does_not_ring(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_from_an_alert_to_its_moment() -> None:
     """`o` goes to a little before it fired, from the list and from the history, and plays."""
     feed = await burning(3)
-    app, deck = made(feed)
+    app, playback = made(feed)
     fired_ns = next(iter(feed.monitor.alerts.active())).fired_ns
     assert fired_ns is not None
     lead_ns = round(LEAD_S * NS_PER_S)
@@ -201,11 +201,11 @@ async def test_from_an_alert_to_its_moment() -> None:
         await pilot.tick(feed, 0.6)
         await pilot.press("8", "o")
         assert "that moment is not kept" in app.query_one("#status", Bar).text
-        deck.moments[fired_ns] = START_NS + 5 * MIN
+        playback.moments[fired_ns] = START_NS + 5 * MIN
         await pilot.press("o")
-        assert deck.wishes == [("seek", START_NS + 5 * MIN - lead_ns)]
+        assert playback.wishes == [("seek", START_NS + 5 * MIN - lead_ns)]
         await pilot.press("space", "T", "o")
-        assert deck.wishes[-2:] == [("seek", START_NS + 5 * MIN - lead_ns), ("play",)]
+        assert playback.wishes[-2:] == [("seek", START_NS + 5 * MIN - lead_ns), ("play",)]
 
 
 async def test_the_cursor_waits_for_its_alert() -> None:
@@ -213,8 +213,8 @@ async def test_the_cursor_waits_for_its_alert() -> None:
     feed, before, other = await burning(3), fed(), await burning(40)
     fired_ns = next(iter(feed.monitor.alerts.active())).fired_ns
     assert fired_ns is not None
-    app, deck = made(feed)
-    deck.moments[fired_ns] = START_NS + 5 * MIN
+    app, playback = made(feed)
+    playback.moments[fired_ns] = START_NS + 5 * MIN
     async with running(app, size=(120, 40)) as pilot:
         await pilot.tick(feed, 0.6)
         await pilot.press("8")
@@ -223,16 +223,16 @@ async def test_the_cursor_waits_for_its_alert() -> None:
         wanted = page.place
         await pilot.press("o")
         for monitor in (before.monitor, other.monitor):
-            deck.show(monitor, START_NS + 5 * MIN)
+            playback.show(monitor, START_NS + 5 * MIN)
             await pilot.tick(feed, 0.6)
             assert page.place != wanted
         await burn(other, 3)
         await pilot.tick(feed, 0.6)
         assert len(page.list.rows) == 2
         assert page.place == wanted
-        deck.show(before.monitor, START_NS + 5 * MIN)
+        playback.show(before.monitor, START_NS + 5 * MIN)
         await pilot.tick(feed, 0.6)
-        deck.show(other.monitor, START_NS + 6 * MIN)
+        playback.show(other.monitor, START_NS + 6 * MIN)
         await pilot.tick(feed, 0.6)
         assert page.place == wanted
 
@@ -241,14 +241,14 @@ async def test_from_an_event_to_its_moment() -> None:
     """`o` goes to a little before it, and never before the begin."""
     feed = fed()
     feed.monitor.apply([feed.event("uc1/us-0001", "it broke")])
-    app, deck = made(feed)
-    deck.moments[feed.clock.wall_ns()] = START_NS + NS_PER_S
+    app, playback = made(feed)
+    playback.moments[feed.clock.wall_ns()] = START_NS + NS_PER_S
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("9", "o")
-        assert deck.wishes == [("seek", START_NS)]
+        assert playback.wishes == [("seek", START_NS)]
 
 
-async def test_without_a_deck_o_says_so() -> None:
+async def test_without_playback_o_says_so() -> None:
     """Nothing is recorded, so there is nowhere to go."""
     feed = fed()
     feed.monitor.apply([feed.event("uc1/us-0001", "it broke")])

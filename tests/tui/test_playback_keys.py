@@ -1,8 +1,8 @@
-"""The keys of time: what they wish of the deck, what is asked and what is said."""
+"""The keys of time: what they wish of the playback, what is asked and what is said."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 from support.monitor.feed import Feed, standalone
@@ -11,7 +11,7 @@ from support.tui.past_app import MIN, fed, made
 from support.tui.pilot import running
 from textual.widgets import Input
 
-from trnfleet.monitor.replay.playback import Deck, Mode
+from trnfleet.monitor.replay.playback import Mode
 from trnfleet.tui.app import FleetApp
 from trnfleet.tui.help import HelpScreen, HelpText
 from trnfleet.tui.hierarchy.view import HierarchyView
@@ -45,23 +45,23 @@ if TYPE_CHECKING:
     ],
 )
 @pytest.mark.parametrize("view", ["1", "2", "4", "7", "8", "9"])
-async def test_keys_wish_of_the_deck_in_every_view(
+async def test_keys_wish_of_playback_in_every_view(
     key: str, wishes: list[tuple[object, ...]], view: str
 ) -> None:
     """No view keeps a key of time for itself."""
     feed = fed()
-    app, deck = made(feed)
+    app, playback = made(feed)
     async with running(app, size=(80, 24)) as pilot:
         await pilot.press(view)
-        deck.show(feed.monitor, START_NS + 5 * MIN)
+        playback.show(feed.monitor, START_NS + 5 * MIN)
         await pilot.press(key)
-        assert deck.wishes == wishes
+        assert playback.wishes == wishes
 
 
 async def test_the_bar_is_there_in_the_past_alone() -> None:
     """In the present the status line says how much is kept; back in time the bar and the banner appear at once."""
     feed = fed()
-    app, deck = made(feed)
+    app, playback = made(feed)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.tick(feed, 0.6)
         assert "kept 10 min" in app.query_one("#status", Bar).text
@@ -72,7 +72,7 @@ async def test_the_bar_is_there_in_the_past_alone() -> None:
         assert "1 min 00 s back" in shown
         assert "you are looking at 00:09:00, 1 min 00 s ago; the present is recorded; End returns" in shown
         await pilot.press("end")
-        assert deck.mode is Mode.LIVE
+        assert playback.mode is Mode.LIVE
         assert "├" not in pilot.text()
         assert "you are looking at" not in pilot.text()
 
@@ -80,9 +80,9 @@ async def test_the_bar_is_there_in_the_past_alone() -> None:
 async def test_a_problem_of_the_recording_is_told() -> None:
     """That nothing more is kept, and why, stands in the status line at any width."""
     feed = fed()
-    app, deck = made(feed)
+    app, playback = made(feed)
     async with running(app, size=(80, 24)) as pilot:
-        deck.recording_problem, deck.is_recording = "No space left on device", False
+        playback.recording_problem, playback.is_recording = "No space left on device", False
         await pilot.tick(feed, 0.6)
         assert "not recording: No space left on device" in app.query_one("#status", Bar).text
 
@@ -90,7 +90,7 @@ async def test_a_problem_of_the_recording_is_told() -> None:
 async def test_a_file_has_its_bar_and_no_banner() -> None:
     """There is no present to return to, so nothing says so."""
     feed = fed()
-    app, deck = made(feed, is_file=True)
+    app, playback = made(feed, is_file=True)
     async with running(app, size=(80, 24)) as pilot:
         await pilot.tick(feed, 0.6)
         assert "0:00 of 10:00" in pilot.text()
@@ -98,9 +98,9 @@ async def test_a_file_has_its_bar_and_no_banner() -> None:
         await pilot.press("W")
         assert "a recording already" in app.query_one("#status", Bar).text
         await pilot.press("end")
-        assert deck.wishes == [("end",)]
+        assert playback.wishes == [("end",)]
         await pilot.press("2", "end")
-        assert deck.wishes == [("end",)], "at a file's end, End is the list's"
+        assert playback.wishes == [("end",)], "at a file's end, End is the list's"
         assert isinstance(app.page, HierarchyView)
         assert app.page.table.row == app.page.table.index.rows - 1
 
@@ -108,24 +108,24 @@ async def test_a_file_has_its_bar_and_no_banner() -> None:
 async def test_end_is_the_lists_in_the_present() -> None:
     """It goes to the last row, and wishes nothing."""
     feed = fed()
-    app, deck = made(feed)
+    app, playback = made(feed)
     async with running(app, size=(80, 24)) as pilot:
         await pilot.press("2", "end")
         assert isinstance(app.page, HierarchyView)
         assert app.page.table.row == app.page.table.index.rows - 1
-        assert not deck.wishes
+        assert not playback.wishes
 
 
 async def test_keys_of_time_are_letters_in_a_filter() -> None:
     """What is typed is typed, and End goes to the end of the line."""
     feed = fed()
-    app, deck = made(feed)
+    app, playback = made(feed)
     async with running(app, size=(80, 24)) as pilot:
-        deck.show(feed.monitor, START_NS + 5 * MIN)
+        playback.show(feed.monitor, START_NS + 5 * MIN)
         await pilot.press("2", "slash", *"[L", "space", "home", "end", *",")
         assert isinstance(app.page, HierarchyView)
         assert app.page.prompt.value == "[L ,"
-        assert not deck.wishes
+        assert not playback.wishes
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ async def test_keys_of_time_are_letters_in_a_filter() -> None:
         "W",
     ],
 )
-async def test_without_a_deck_the_keys_say_so(key: str) -> None:
+async def test_without_playback_the_keys_say_so(key: str) -> None:
     """Whoever was told of these keys learns why they do nothing here."""
     feed = fed()
     app = FleetApp(feed.monitor, clock=feed.clock)
@@ -152,7 +152,7 @@ async def test_without_a_deck_the_keys_say_so(key: str) -> None:
         assert not asks(app)
 
 
-async def test_without_a_deck_the_help_has_no_time() -> None:
+async def test_without_playback_the_help_has_no_time() -> None:
     """Neither its keys nor its signs, and End stays with the lists."""
     feed = fed()
     app = FleetApp(feed.monitor, clock=feed.clock)
@@ -182,9 +182,9 @@ async def test_the_help_says_where_it_is_cut() -> None:
 async def test_a_note_ends_with_the_next_wish() -> None:
     """An answer that was not understood is not held against the one that was."""
     feed = fed()
-    app, deck = made(feed)
+    app, playback = made(feed)
     async with running(app, size=(120, 40)) as pilot:
-        deck.show(feed.monitor, START_NS + 5 * MIN)
+        playback.show(feed.monitor, START_NS + 5 * MIN)
         await pilot.press("at", *"99:00", "enter")
         assert "no time of day" in app.query_one("#status", Bar).text
         await pilot.press(*["backspace"] * 5, *"-30s", "enter")
@@ -207,9 +207,9 @@ async def test_a_replay_says_that_it_is_one() -> None:
 async def test_the_help_has_a_section_of_time() -> None:
     """Every key of time stands there once, as it is on a keyboard; those of everywhere stay apart."""
     feed = fed()
-    app, deck = made(feed)
+    app, playback = made(feed)
     async with running(app, size=(200, 70)) as pilot:
-        deck.show(feed.monitor, START_NS + 5 * MIN)
+        playback.show(feed.monitor, START_NS + 5 * MIN)
         await pilot.press("question_mark")
         titles = {section.title: section.keys for section in app.screen.query_one(HelpText)._sections}
         assert list(titles)[1:3] == ["Everywhere", "Time"]
@@ -237,7 +237,7 @@ async def test_the_help_has_a_section_of_time() -> None:
         ]
         assert not {key.keys for key in titles["Everywhere"]} & set(keys)
         await pilot.press("end")
-        assert not deck.wishes, "under the help, End is the help's"
+        assert not playback.wishes, "under the help, End is the help's"
 
 
 def asks(app: FleetApp) -> bool:
@@ -247,49 +247,49 @@ def asks(app: FleetApp) -> bool:
 async def test_asking_for_a_time() -> None:
     """It is gone to; what is not understood is said, and the line stays open."""
     feed = fed()
-    app, deck = made(feed)
+    app, playback = made(feed)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("at", *"noon", "enter")
         assert "'noon' is no time; write it as 14:03" in app.query_one("#status", Bar).text
         assert asks(app)
         await pilot.press(*["backspace"] * 4, *"00:04", "enter")
-        assert deck.wishes == [("seek", START_NS + 4 * MIN)]
+        assert playback.wishes == [("seek", START_NS + 4 * MIN)]
         assert not asks(app)
         assert not isinstance(app.focused, Input)
         await pilot.press("at", "escape", "left_square_bracket")
-        assert deck.wishes[-1] == ("step", -10)
+        assert playback.wishes[-1] == ("step", -10)
 
 
 async def test_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name is proposed; nothing is overwritten, and what came of it is said."""
     monkeypatch.chdir(tmp_path)
     feed = fed()
-    app, deck = made(feed)
+    app, playback = made(feed)
     proposed = tmp_path / "trnfleet-demo-20260105T001000Z.mcap"
     proposed.touch()
     async with running(app, size=(160, 40)) as pilot:
         await pilot.press("W", "enter")
         assert "is there already, and nothing is overwritten" in app.query_one("#status", Bar).text
-        assert not deck.wishes
+        assert not playback.wishes
         await pilot.press(*["backspace"] * 5, *"-b.mcap", "enter")
         await pilot.pause()
-        assert deck.wishes == [("save", "trnfleet-demo-20260105T001000Z-b.mcap")]
+        assert playback.wishes == [("save", "trnfleet-demo-20260105T001000Z-b.mcap")]
         assert "saved 12 messages" in app.query_one("#status", Bar).text
 
 
 async def test_only_a_recording_begins_anew() -> None:
     """What is kept of the present has no end at which it could."""
     feed = fed()
-    app, deck = made(feed)
+    app, playback = made(feed)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("L")
         assert "only a recording begins anew" in app.query_one("#status", Bar).text
-        assert not deck.wishes
-    app, deck = made(feed, is_file=True)
+        assert not playback.wishes
+    app, playback = made(feed, is_file=True)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("L")
         assert "begins anew at the end" in app.query_one("#status", Bar).text
-        assert deck.wishes == [("loop",)]
+        assert playback.wishes == [("loop",)]
         await pilot.press("L")
         assert "stops at the end" in app.query_one("#status", Bar).text
 
@@ -319,19 +319,19 @@ async def test_a_name_that_does_not_do_is_asked_for_again(
 ) -> None:
     """The line stays open for another name."""
     monkeypatch.chdir(tmp_path)
-    app, deck = made(fed())
+    app, playback = made(fed())
     async with running(app, size=(160, 40)) as pilot:
         await pilot.press("W", "home", *"~nobody-of-that-name/", "enter")
         assert "Could not determine home directory" in app.query_one("#status", Bar).text
         assert asks(app)
-        assert not deck.wishes
+        assert not playback.wishes
 
 
 async def test_why_nothing_was_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk is told, and the app goes on."""
     monkeypatch.chdir(tmp_path)
-    app, deck = made(fed())
-    deck.refuses = "the disk is full"
+    app, playback = made(fed())
+    playback.refuses = "the disk is full"
     async with running(app, size=(160, 40)) as pilot:
         await pilot.press("W", "enter")
         await pilot.pause()
@@ -339,11 +339,11 @@ async def test_why_nothing_was_saved(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 async def test_nothing_earlier_is_said() -> None:
-    """The deck's word on a wish stands in the status line for a while."""
+    """The playback's word on a wish stands in the status line for a while."""
     feed = fed()
-    app, deck = made(feed)
+    app, playback = made(feed)
     async with running(app, size=(80, 24)) as pilot:
-        deck.show(feed.monitor, START_NS)
+        playback.show(feed.monitor, START_NS)
         await pilot.press("left_square_bracket")
         assert "nothing earlier is kept" in app.query_one("#status", Bar).text
         await pilot.tick(feed, 9.0)
@@ -353,24 +353,24 @@ async def test_nothing_earlier_is_said() -> None:
 async def test_no_further_alert_is_said() -> None:
     """That a file is still being looked through is no less than the truth."""
     feed = fed()
-    app, deck = made(feed, is_file=True)
+    app, playback = made(feed, is_file=True)
     async with running(app, size=(120, 24)) as pilot:
         await pilot.press("left_parenthesis")
         assert app.query_one("#status", Bar).text == " • no earlier alert is known"
         await pilot.press("ctrl+right")
         assert app.query_one("#status", Bar).text == " • no later mark is known"
-        deck.surveyed_ns = START_NS + MIN
+        playback.surveyed_ns = START_NS + MIN
         await pilot.press("right_parenthesis")
         assert "no later alert is known so far" in app.query_one("#status", Bar).text
 
 
-async def test_what_the_deck_says_by_itself() -> None:
+async def test_what_playback_says_by_itself() -> None:
     """It is told once, and not for ever."""
     feed = fed()
-    app, deck = made(feed, is_file=True)
+    app, playback = made(feed, is_file=True)
     async with running(app, size=(120, 24)) as pilot:
-        deck.note = "a part is damaged"
-        deck.revision += 1
+        playback.note = "a part is damaged"
+        playback.revision += 1
         await pilot.tick(feed, 0.6)
         assert "a part is damaged" in app.query_one("#status", Bar).text
         await pilot.tick(feed, 9.0)
@@ -380,9 +380,9 @@ async def test_what_the_deck_says_by_itself() -> None:
 async def test_the_pointer_goes_to_a_place() -> None:
     """A click goes there, a drag follows, and the last cell is the present."""
     feed = fed()
-    app, deck = made(feed)
+    app, playback = made(feed)
     async with running(app, size=(120, 40)) as pilot:
-        deck.show(feed.monitor, START_NS + 5 * MIN)
+        playback.show(feed.monitor, START_NS + 5 * MIN)
         await pilot.tick(feed, 0.6)
         bar = app.query_one("#seek", SeekBar)
         first, last = bar._track.start, bar._track.stop - 1
@@ -391,8 +391,8 @@ async def test_the_pointer_goes_to_a_place() -> None:
         await pilot.hover(bar, offset=(first + 10, 0))
         await pilot.mouse_up(bar, offset=(first + 10, 0))
         await pilot.hover(bar, offset=(first + 20, 0))
-        wished = [wish[1] for wish in deck.wishes]
-        drawn = Seek.of(cast("Deck", deck))
+        wished = [wish[1] for wish in playback.wishes]
+        drawn = Seek.of(playback)
         assert wished == [START_NS, START_NS + 10 * drawn.scale_ns // (last - first)]
         await pilot.click(bar, offset=(last, 0))
-        assert deck.mode is Mode.LIVE
+        assert playback.mode is Mode.LIVE

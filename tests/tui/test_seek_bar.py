@@ -161,7 +161,7 @@ class TestTrack:
         assert each.span_ns <= each.scale_ns <= each.span_ns * 17 // 16 + NS_PER_S
 
     def test_nothing_recorded_yet(self) -> None:
-        """A tape without any length has its place at the begin."""
+        """A recording without any length has its place at the begin."""
         each = seek(start_ns=seek().end_ns, position_ns=seek().end_ns)
         assert cell_of(each.end_ns, each, 40) == 0
         assert time_at(30, each, 40) == each.start_ns

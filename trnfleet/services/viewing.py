@@ -18,7 +18,7 @@ from trnfleet.domain.quantities import size_text
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.alerting.operator import OperatorActions
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.monitor.replay.playback import Deck
+from trnfleet.monitor.replay.playback import RecordingPlayback
 from trnfleet.record.format.metadata import About
 from trnfleet.record.write.live import LiveBuffer
 from trnfleet.record.write.orphaned_buffers import delete_orphaned_buffers
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.monitor.replay.playback import Maker
+    from trnfleet.monitor.replay.seeker import Maker
     from trnfleet.monitor.store.history import History
     from trnfleet.record.read.recording import Recording
     from trnfleet.services.live_monitor import LiveMonitor
@@ -48,7 +48,7 @@ class Viewing(NamedTuple):
     state: FleetState
     running: dict[str, Coroutine[Any, Any, None]]
     """Coroutines that must run while the app does, by the names of their tasks."""
-    playback: Deck | None = None
+    playback: RecordingPlayback | None = None
     operator: OperatorActions | None = None
 
 
@@ -92,7 +92,7 @@ def view_fleet(
     try:
         playback = play_back_buffer(live, buffer, clock=session.clock, root=session.root, rules=rules)
         running["playback"] = playback.run()
-        yield Viewing(playback.shown, running, playback, operator)
+        yield Viewing(playback.state, running, playback, operator)
     finally:
         buffer.close()
 
@@ -123,7 +123,7 @@ def view_recording(
         clock: The time to go by.
     """
     first = recording.abouts[0]
-    playback = Deck(
+    playback = RecordingPlayback(
         recording,
         monitor_maker(fleet, root=first.root, pue=PUE if pue is None else pue, rules=rules),
         clock=clock,
@@ -133,7 +133,7 @@ def view_recording(
         begin_ns=from_ns,
         until_ns=to_ns,
     )
-    return Viewing(playback.shown, {"playback": playback.run()}, playback)
+    return Viewing(playback.state, {"playback": playback.run()}, playback)
 
 
 def past_folder() -> Path:
@@ -175,16 +175,16 @@ def make_buffer(session: BrokerSession, fleet: str, *, disk_bytes: int) -> LiveB
 
 def play_back_buffer(
     live: LiveMonitor, buffer: LiveBuffer, *, clock: Clock, root: str, rules: tuple[Rule, ...]
-) -> Deck:
+) -> RecordingPlayback:
     """Return the playback of a live monitor's past."""
     monitor = live.monitor
-    return Deck(
+    return RecordingPlayback(
         buffer,
         monitor_maker(monitor.fleet_name, root=root, pue=monitor.pue, rules=rules),
         clock=clock,
         name=f"the past of {live.source.status.broker}",
         live=monitor,
-        keeper=buffer,
+        rolling=buffer,
     )
 
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.monitor.replay.playback import Deck
+    from trnfleet.monitor.replay.playback import Playback
     from trnfleet.monitor.store.events import Event
     from trnfleet.tui.notifications import Notice
 
@@ -124,7 +124,7 @@ class FleetApp(TimeKeys):
         operator: OperatorActions | None = None,
         bell: bool = False,
         notify: bool = False,
-        playback: Deck | None = None,
+        playback: Playback | None = None,
     ) -> None:
         """Make the app for a monitor.
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.monitor.replay.playback import Deck
+    from trnfleet.monitor.replay.playback import Playback
 
 log = logs.get_logger(__name__)
 
@@ -44,7 +44,7 @@ async def run_app(
     log_file: Path,
     broker_kind: str = "",
     operator: OperatorActions | None = None,
-    playback: Deck | None = None,
+    playback: Playback | None = None,
     bell: bool = False,
     notify: bool = False,
 ) -> int:

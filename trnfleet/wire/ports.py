@@ -30,7 +30,7 @@ class Envelope(NamedTuple):
 
 
 RECORDING = "recording"
-"""Protocol of what is played from a tape."""
+"""Protocol of what is played from a recording."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class LinkStatus:
     last_error: str = ""
     """Why the last connection ended or failed, in one line."""
     protocol: str = ""
-    """`5` or `3.1.1` once connected; `RECORDING` where there is no connection but a tape."""
+    """`5` or `3.1.1` once connected; `RECORDING` where there is no connection but a recording."""
     received: int = 0
     """Messages taken from the broker."""
     dropped: int = 0
@@ -80,8 +80,8 @@ class Keyframe(NamedTuple):
     """Whether the newest telemetry is there; where it takes too much room, it is not."""
 
 
-class Tape(Protocol):
-    """A recording, finished or still going on, as those see it who play it."""
+class RecordedMessages(Protocol):
+    """The messages of a recording, finished or still going on, in the order of their time."""
 
     @property
     def start_ns(self) -> int:

@@ -16,8 +16,7 @@ from support.paths import SCENARIOS as SCENARIO_FILES
 from trnfleet.clock import SystemClock
 from trnfleet.domain.fleet import Publishing
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.monitor.replay.clock import TapeClock
-from trnfleet.monitor.replay.past_monitor import Past, PastSource
+from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, RecordingClock
 from trnfleet.record.format.metadata import About
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.writer import RecordingWriter
@@ -99,10 +98,14 @@ async def test_a_replay_gives_what_the_live_monitor_had(scenario: str, encoding:
     clock = live.run.clock
     recording = Recording.open([path])
 
-    def past() -> Past:
-        tape_clock = TapeClock(SystemClock(), clock.wall_ns(), clock.monotonic_s(), recording.start_ns)
+    def past() -> PastMonitor:
+        recording_clock = RecordingClock(
+            SystemClock(), clock.wall_ns(), clock.monotonic_s(), recording.start_ns
+        )
         name = live.run.monitor.fleet_name
-        return Past(recording, Monitor(PastSource("test"), name, clock=tape_clock, rules=RULES), tape_clock)
+        return PastMonitor(
+            recording, Monitor(PastSource("test"), name, clock=recording_clock, rules=RULES), recording_clock
+        )
 
     assert len(live.known) >= 4
     played = past()

@@ -19,8 +19,7 @@ from support.paths import SCENARIOS as SCENARIO_FILES
 
 from trnfleet.clock import NS_PER_S, SystemClock
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.monitor.replay.clock import TapeClock
-from trnfleet.monitor.replay.past_monitor import Past, PastSource
+from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, RecordingClock
 from trnfleet.record.read.recording import Recording
 from trnfleet.services.rule_files import load_rules
 from trnfleet.wire.topics import TopicClass, parse_topic
@@ -36,12 +35,12 @@ SCENARIOS = sorted(path.stem for path in SCENARIO_FILES.glob("*.toml"))
 RULES = load_rules()
 
 
-def past(recording: Recording, fleet: str | None = None) -> Past:
+def past(recording: Recording, fleet: str | None = None) -> PastMonitor:
     """Return a past that knows nothing yet, of a recording's only fleet unless one is named."""
     if fleet is None:
         (fleet,) = recording.fleets
-    clock = TapeClock(SystemClock(), recording.start_ns, 0.0, recording.start_ns)
-    return Past(recording, Monitor(PastSource("test"), fleet, clock=clock, rules=RULES), clock)
+    clock = RecordingClock(SystemClock(), recording.start_ns, 0.0, recording.start_ns)
+    return PastMonitor(recording, Monitor(PastSource("test"), fleet, clock=clock, rules=RULES), clock)
 
 
 def exhaust(work: Iterator[None]) -> None:
@@ -100,7 +99,7 @@ def test_the_kept_recording_has_every_wire_class() -> None:
     recording.close()
 
 
-def check(path: Path, fleet: str | None, expected: list[dict[str, Any]]) -> Past:
+def check(path: Path, fleet: str | None, expected: list[dict[str, Any]]) -> PastMonitor:
     """Play a recording through the expected instants, seek each of them, too, and return where it was played to."""
     recording = Recording.open([path])
     played = past(recording, fleet)

@@ -1,4 +1,4 @@
-"""A deck that a test turns by hand: it notes what is wished, and moves its place only as far as it is told."""
+"""A playback that a test moves by hand: it keeps what is requested, and its place only changes as a test says."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ START_NS = 1_767_571_200_000_000_000
 """2026-01-05T00:00:00Z."""
 
 
-class FakeDeck:
-    """The attributes of a deck, with 600 s of a tape, and every wish in `wishes`."""
+class FakePlayback:
+    """A `Playback` of 600 s of a recording; every request is in `wishes`."""
 
     def __init__(self, monitor: Monitor, *, is_file: bool = False) -> None:
-        self.shown = LiveOrPast(monitor)
+        self.state = LiveOrPast(monitor)
         self.live = None if is_file else monitor
         self.mode = Mode.PLAYING if is_file else Mode.LIVE
         self.rate = self.reached_rate = 1.0
@@ -60,9 +60,9 @@ class FakeDeck:
         return (self.end_ns - self.start_ns) / NS_PER_S
 
     def show(self, monitor: Monitor, position_ns: int, mode: Mode = Mode.PLAYING) -> None:
-        """Look at another monitor, as a deck does that has got to its place."""
+        """Look at another monitor, as a playback does that has got to its place."""
         self.position_ns, self.mode = position_ns, mode
-        self.shown.at = monitor
+        self.state.at = monitor
         self.revision += 1
 
     def _wish(self, *wish: object) -> None:
@@ -111,7 +111,7 @@ class FakeDeck:
         self._wish("end")
         self.position_ns = self.end_ns
         if self.live is not None:
-            self.mode, self.shown.at = Mode.LIVE, self.live
+            self.mode, self.state.at = Mode.LIVE, self.live
 
     def go_start(self) -> None:
         self._wish("start")

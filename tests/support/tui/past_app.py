@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from support.monitor.feed import Feed, ultraservers
-from support.tui.fake_playback import FakeDeck
+from support.tui.fake_playback import FakePlayback
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.rules import Rule
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.tui.app import FleetApp
-
-if TYPE_CHECKING:
-    from trnfleet.monitor.replay.playback import Deck
 
 MIN = 60 * NS_PER_S
 HOUR = 60 * MIN
@@ -54,6 +51,6 @@ async def burn(feed: Feed, chip: int) -> None:
     feed.tick()
 
 
-def made(feed: Feed, *, is_file: bool = False, **rest: Any) -> tuple[FleetApp, FakeDeck]:
-    deck = FakeDeck(feed.monitor, is_file=is_file)
-    return FleetApp(deck.shown, clock=feed.clock, playback=cast("Deck", deck), **rest), deck
+def made(feed: Feed, *, is_file: bool = False, **rest: Any) -> tuple[FleetApp, FakePlayback]:
+    playback = FakePlayback(feed.monitor, is_file=is_file)
+    return FleetApp(playback.state, clock=feed.clock, playback=playback, **rest), playback

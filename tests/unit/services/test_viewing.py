@@ -98,18 +98,18 @@ def test_monitors_of_the_past_are_of_the_same_fleet_and_keep_the_samples_they_ar
     assert monitor.link.broker == "the past"
 
 
-def test_the_deck_goes_back_by_the_buffers_own_time_and_pictures_the_same_site(cache: Path) -> None:
-    """The tape it plays and the keeper of the present are one; what it makes has the figures of what is watched."""
+def test_the_playback_goes_back_by_the_buffers_own_time_and_pictures_the_same_site(cache: Path) -> None:
+    """It plays the recording of the present; the monitors that it makes have the figures of the live one."""
     clock = ManualClock(BEGIN_NS, 70.0)
     buffer = make(clock)
     assert buffer is not None
     live = monitor_fleet(BrokerSession(URL, clock=clock), "demo", pue=1.3, buffer=buffer)
-    deck = viewing.play_back_buffer(live, buffer, clock=clock, root="trnfleet", rules=())
-    assert (deck.is_recording, deck.end_ns, deck.window_s) == (True, BEGIN_NS, 0.0)
-    assert deck.shown.at is live.monitor
-    assert deck._new_past().monitor.pue == 1.3
+    playback = viewing.play_back_buffer(live, buffer, clock=clock, root="trnfleet", rules=())
+    assert (playback.is_recording, playback.end_ns, playback.window_s) == (True, BEGIN_NS, 0.0)
+    assert playback.state.at is live.monitor
+    assert playback.monitors.make().monitor.pue == 1.3
     (cache / "trnfleet").write_text("in the way")
     buffer.start()
-    assert not deck.is_recording
-    assert deck.recording_problem == buffer.problem
+    assert not playback.is_recording
+    assert playback.recording_problem == buffer.problem
     buffer.close()

@@ -1,6 +1,6 @@
-"""What is known of a tape beside its messages: marks to jump to, snapshots to begin from, and what the fleet's clock said.
+"""The index of a recording: marks to jump to, snapshots to begin from, and the times of the fleet's clock.
 
-It is filled by whoever monitors the tape from its begin, be it live or by looking through a file, pass by pass.
+It is filled pass by pass by a monitor that follows the recording from its beginning: the live one, or the survey of a file.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ SNAPSHOT_INSTANCE_BYTES = 1_500
 SNAPSHOT_EVENT_BYTES = 70
 """What a snapshot takes beside the store's columns, measured at 192 and 10,240 chips with the shipped rules, rounded up."""
 SNAPSHOT_SHARE = 0.001
-"""Share of time that snapshots may take: they are taken at a stretch, and nobody is served meanwhile."""
+"""Share of time that snapshots may take: a snapshot is taken in one go, and no key is served meanwhile."""
 MOST_TIMES = 200_000
 """Two days, at one a second."""
 _TIME_OF = operator.attrgetter("time_ns")
 
 
 class Mark(NamedTuple):
-    """Something that happened, at a place of the tape."""
+    """Something that happened, at a place of the recording."""
 
     time_ns: int
-    """The tape's time."""
+    """The recording's time."""
     kind: Kind
     severity: Severity
     text: str
-    """In one line, as it came from the wire: whoever shows it makes it plain."""
+    """In one line, as it came from the wire: readers sanitise it."""
     target: str
     """Address that it is about; empty for the fleet, and for what has none."""
     fingerprint: str
     """Of the alert; empty for an event."""
 
 
-class Timeline:
-    """Marks, snapshots and times of one tape, in the order of its time."""
+class RecordingIndex:
+    """Marks, snapshots and times of one recording, in the order of its time."""
 
     def __init__(
         self, position_of: Callable[[float], int], real_s: Callable[[], float], *, every_s: float
@@ -62,13 +62,13 @@ class Timeline:
         """Begin with nothing.
 
         Args:
-            position_of: Returns the tape's time of a monitor's monotonic seconds.
+            position_of: Returns the recording's time of a monitor's monotonic seconds.
             real_s: Returns real monotonic seconds, by which work is timed.
             every_s: Seconds between two snapshots, at the least.
         """
         self.marks: list[Mark] = []
         self.snapshots: list[tuple[int, Snapshot]] = []
-        """With the tape's time of the last message in each."""
+        """With the recording's time of the last message in each."""
         self.surveyed_ns = 0
         """Everything up to here is known."""
         self.revision = 0
@@ -80,21 +80,21 @@ class Timeline:
         self._happened = 0
         self._events = 0
         self._times: deque[tuple[int, int]] = deque(maxlen=MOST_TIMES)
-        """Fleet time and the tape's, at most a pair a second."""
+        """Fleet time and the recording's, at most a pair a second."""
 
     def take(self, monitor: Monitor, now_ns: int) -> None:
-        """Take note of what a pass has found; to be called after every pass, or after the last of a few.
+        """Add what a pass has found; to be called after every pass, or after the last of a few.
 
         Args:
-            monitor: The one that monitors the tape.
-            now_ns: The tape's time.
+            monitor: The one that follows the recording.
+            now_ns: The recording's time.
         """
         self.surveyed_ns = max(self.surveyed_ns, now_ns)
         if not self._times or now_ns - self._times[-1][1] >= NS_PER_S:
             self._times.append((monitor.moment().time_ns, now_ns))
-        marks = [*self._alerts(monitor, now_ns), *self._tell(monitor)]
+        marks = [*self._alert_marks(monitor, now_ns), *self._event_marks(monitor)]
         if marks:
-            # Whoever draws marks tells a new list from the old one.
+            # Readers tell a new list from the old one.
             self.marks = sorted([*self.marks, *marks], key=_TIME_OF)[-MOST_MARKS:]
             self.revision += 1
         if monitor.store.layout.instances and math.isfinite(monitor.applied_s):
@@ -104,7 +104,7 @@ class Timeline:
                 self._take_snapshot(monitor, place_ns)
 
     def drop_before(self, time_ns: int) -> None:
-        """Forget what lies before a time, because the tape has been cut there."""
+        """Forget what lies before a time, because the recording has been cut there."""
         if self.marks and self.marks[0].time_ns < time_ns:
             self.marks = [mark for mark in self.marks if mark.time_ns >= time_ns]
             self.revision += 1
@@ -119,14 +119,14 @@ class Timeline:
         return self.snapshots[place - 1] if place else None
 
     def moment_of(self, fleet_ns: int) -> int | None:
-        """Return the tape's time at which the fleet's clock said so; None where that is not known."""
+        """Return the recording's time at which the fleet's clock said so; None where that is not known."""
         times = self._times
         if not times or not times[0][0] - NS_PER_S <= fleet_ns <= times[-1][0] + NS_PER_S:
             return None
         # A fleet's time may jump back; the last time that it said so is meant.
-        for fleet, tape in reversed(times):
+        for fleet, recorded in reversed(times):
             if fleet <= fleet_ns:
-                return tape
+                return recorded
         return times[0][1]
 
     def next_mark(self, from_ns: int, direction: int, kinds: Container[str]) -> Mark | None:
@@ -135,7 +135,7 @@ class Timeline:
             return next((m for m in self.marks if m.time_ns > from_ns and m.kind in kinds), None)
         return next((m for m in reversed(self.marks) if m.time_ns < from_ns and m.kind in kinds), None)
 
-    def _alerts(self, monitor: Monitor, now_ns: int) -> list[Mark]:
+    def _alert_marks(self, monitor: Monitor, now_ns: int) -> list[Mark]:
         alerts = monitor.alerts
         fresh = min(alerts.happened - self._happened, len(alerts.history))
         self._happened = alerts.happened
@@ -151,7 +151,7 @@ class Timeline:
             )
         return found
 
-    def _tell(self, monitor: Monitor) -> list[Mark]:
+    def _event_marks(self, monitor: Monitor) -> list[Mark]:
         fresh = monitor.events.since(self._events)
         self._events = monitor.events.received
         return [
@@ -171,7 +171,7 @@ class Timeline:
         if most < 2:
             return
         if len(self.snapshots) >= most:
-            # Every other one goes, so that a long tape has them farther apart and none only near its end.
+            # Every other one goes, so that a long recording has them farther apart and none only near its end.
             self.snapshots = self.snapshots[::2]
             self._every_ns *= 2
             self._due_ns = self.snapshots[-1][0] + self._every_ns

@@ -1,43 +1,137 @@
-"""A monitor of the past: what a monitor knew at a place of a tape, and how it goes on from there.
+"""A monitor of the past: the state of a monitor at a place of a recording, with its clock and its history.
 
-It applies the same envelopes through the same ingest as the live monitor, at the times at which they came, and holds rules
-against every whole second, however fast it is played. It is driven by whoever owns it, in slices.
+It applies the same envelopes through the same ingest as the live monitor, at the times at which they came, and evaluates the
+rules at every whole second, however fast it is played. It is driven from outside, in slices.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnfleet.clock import NS_PER_S
+import numpy as np
+
+from trnfleet.clock import NS_PER_S, Clock
 from trnfleet.monitor.pipeline import PipelineCounts
 from trnfleet.monitor.slices import batch_slices
+from trnfleet.monitor.store.history import History
 from trnfleet.wire.ports import RECORDING, LinkStatus
 from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.address import Level
+    from trnfleet.domain.layout import Layout, Node
     from trnfleet.monitor.monitor import Monitor, Snapshot
-    from trnfleet.monitor.replay.clock import TapeClock
     from trnfleet.monitor.slices import Slices
-    from trnfleet.wire.ports import Envelope, Keyframe, Stored, Tape
+    from trnfleet.monitor.store.rollup import Rollups
+    from trnfleet.monitor.store.store import Store
+    from trnfleet.wire.ports import Envelope, Keyframe, RecordedMessages, Stored
 
 GATHER_NS = 20_000_000
 """Messages that came within this time are applied at once, as a live monitor does."""
 EVERY_NS = NS_PER_S
-"""Distance of the passes, at whole seconds of the tape."""
+"""Distance of the passes, at whole seconds of the recording."""
 QUIET_NS = 3_600 * NS_PER_S
 QUIET_EVERY_NS = 60 * NS_PER_S
 """Where nothing has come for an hour, passes are this far apart, and ten times as far whenever it is ten times as long.
 
-Little can change then but ages, and a tape may be quiet for years.
+Little can change then but ages, and a recording may be quiet for years.
 """
 LOOK_BACK_NS = 30 * NS_PER_S
 """How much is read before a place whose keyframe has no values."""
 
 
+class RecordingClock:
+    """A place in a recording as wall time and as monotonic time; a real clock does the waiting."""
+
+    def __init__(self, pace: Clock, anchor_ns: int, anchor_s: float, position_ns: int) -> None:
+        """Put the clock on a place.
+
+        Args:
+            pace: The clock that waits.
+            anchor_ns: A time of the recording.
+            anchor_s: The monotonic seconds that go with it: what a snapshot holds is in these.
+            position_ns: Its place in the recording.
+        """
+        self._pace = pace
+        self._anchor_ns = anchor_ns
+        self._anchor_s = anchor_s
+        self.position_ns = position_ns
+
+    def at_s(self, time_ns: int) -> float:
+        """Return the monotonic seconds of a time of the recording."""
+        return self._anchor_s + (time_ns - self._anchor_ns) / NS_PER_S
+
+    def wall_ns(self) -> int:
+        """Return the time of the recording, ns since 1970."""
+        return self.position_ns
+
+    def monotonic_s(self) -> float:
+        """Return the monotonic seconds of the place."""
+        return self.at_s(self.position_ns)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for real seconds."""
+        await self._pace.sleep(seconds)
+
+
+class PastHistory(History):
+    """History up to the past's time: another monitor's samples, and its own where the other has not come so far."""
+
+    def __init__(self, other: Monitor, now_s: Callable[[], float]) -> None:
+        """Look at a monitor's samples.
+
+        Args:
+            other: The one that is ahead: the live monitor, or the survey's.
+            now_s: The past's time, monotonic seconds of the other.
+        """
+        super().__init__()
+        # Views look whether there is anything to draw, and the other's samples are.
+        self.samples = other.history.samples
+        self._other = other
+        self._now_s = now_s
+
+    def seconds(self, level: Level) -> int:
+        """Return how many seconds the ring of a level can hold."""
+        return self._other.history.seconds(level) or super().seconds(level)
+
+    def push(self, store: Store, rollups: Rollups) -> None:
+        """Take a sample of its own where the other one has none."""
+        if self._cut() < 0:
+            super().push(store, rollups)
+        else:
+            self.samples += 1
+
+    def watch(self, path: str) -> None:
+        """Keep a node from now on."""
+        super().watch(path)
+        self._other.history.watch(path)
+
+    def series(self, layout: Layout, node: Node, key: str) -> NDArray[np.float32]:
+        """Return the samples of a field for a node up to the past's time, oldest first, one a second."""
+        own = super().series(layout, node, key)
+        there = self._other.history.layout
+        same = node if there is layout else there.find(layout.path(node)) if there is not None else None
+        if there is None or same is None:
+            return own
+        series = self._other.history.series(there, same, key)
+        cut = self._cut()
+        if cut < 0:
+            # Between the other's last sample and the first of its own there is none.
+            gap = max(0, -cut - len(own))
+            return np.concatenate([series, np.full(gap, np.nan, np.float32), own[cut:]])
+        return series[: max(0, len(series) - cut)]
+
+    def _cut(self) -> int:
+        """Return how many of the other's samples are later than the past; negative where it is behind the past."""
+        return round(self._other.history_s - self._now_s())
+
+
 class PastSource:
-    """Stands where a monitor's source does; it gives nothing, because the past is applied by whoever plays it."""
+    """The source of a past monitor: it gives nothing, because messages are applied from outside."""
 
     def __init__(self, name: str) -> None:
         self.status = LinkStatus(broker=name, connected=True, protocol=RECORDING)
@@ -47,20 +141,20 @@ class PastSource:
         return []
 
 
-class Past:
-    """A monitor and its place on a tape."""
+class PastMonitor:
+    """A monitor and its place in a recording."""
 
-    def __init__(self, tape: Tape, monitor: Monitor, clock: TapeClock) -> None:
+    def __init__(self, recording: RecordedMessages, monitor: Monitor, clock: RecordingClock) -> None:
         """Take a monitor that knows nothing yet; `begin`, `rebuild` or `resume` puts it on a place.
 
         Args:
-            tape: What is played.
+            recording: The recording.
             monitor: Made with `clock`.
             clock: The place.
         """
-        self._tape = tape
+        self._recording = recording
         self._clock = clock
-        self._heard_ns = clock.position_ns
+        self._last_message_ns = clock.position_ns
         self.monitor = monitor
         self._telemetry = build_topic(monitor.fleet_name, TopicClass.TELEMETRY, "", monitor.root)
 
@@ -72,20 +166,20 @@ class Past:
     @property
     def quiet_ns(self) -> int:
         """How long nothing has come at the present place."""
-        return self.position_ns - self._heard_ns
+        return self.position_ns - self._last_message_ns
 
     def begin(self) -> Slices[None]:
-        """Go to before the tape's first message, in slices: what holds there is known, and nothing is evaluated yet."""
-        before_ns = self._tape.start_ns - 1
-        keyframe = self._tape.keyframe(before_ns)
+        """Go to before the recording's first message, in slices: what holds there is known, and nothing is evaluated yet."""
+        before_ns = self._recording.start_ns - 1
+        keyframe = self._recording.keyframe(before_ns)
         if keyframe is not None:
             yield from self._apply_keyframe(keyframe, before_ns)
             self.monitor.ingest.counts = PipelineCounts()
-        self._clock.position_ns = self._heard_ns = before_ns
+        self._clock.position_ns = self._last_message_ns = before_ns
 
     def resume(self, snapshot: Snapshot, position_ns: int) -> None:
         """Go to the place of a snapshot; what views read comes with the next pass."""
-        self._clock.position_ns = self._heard_ns = position_ns
+        self._clock.position_ns = self._last_message_ns = position_ns
         self.monitor.restore(snapshot)
 
     def rebuild(self, position_ns: int) -> Slices[None]:
@@ -93,13 +187,13 @@ class Past:
 
         Of telemetry only the newest message of a topic is applied, so that counts begin anew here.
         """
-        keyframe = self._tape.keyframe(position_ns)
-        after_ns = self._tape.start_ns - 1 if keyframe is None else keyframe.time_ns
+        keyframe = self._recording.keyframe(position_ns)
+        after_ns = self._recording.start_ns - 1 if keyframe is None else keyframe.time_ns
         if keyframe is not None:
             if not keyframe.has_values:
-                after_ns = max(self._tape.start_ns - 1, after_ns - LOOK_BACK_NS)
+                after_ns = max(self._recording.start_ns - 1, after_ns - LOOK_BACK_NS)
             yield from self._apply_keyframe(keyframe, position_ns)
-        read = self._tape.read(after_ns, position_ns)
+        read = self._recording.read(after_ns, position_ns)
         yield from self._apply_newest(read)
         self._clock.position_ns = position_ns
         self.monitor.ingest.counts = PipelineCounts()
@@ -108,11 +202,11 @@ class Past:
     def advance(self, until_ns: int) -> Slices[None]:
         """Apply all up to a place, with a pass at every whole second on the way, in slices.
 
-        Whoever stops half-way throws the past away: a part of what came at one time may have been applied.
+        Stopped half-way it is of no use any more: a part of what came at one time may have been applied.
         """
         due_ns = self._next_due(self.position_ns)
         batch: list[Stored] = []
-        for stored in self._tape.read(self.position_ns, until_ns):
+        for stored in self._recording.read(self.position_ns, until_ns):
             time_ns = stored.time_ns
             if batch and (time_ns - batch[0].time_ns > GATHER_NS or time_ns > due_ns):
                 yield from self._apply(batch)
@@ -127,6 +221,11 @@ class Past:
             due_ns = self._next_due(due_ns)
         self._clock.position_ns = max(self.position_ns, until_ns)
 
+    def reach_from_start(self, until_ns: int) -> Slices[None]:
+        """Begin, advance to a place, and show it."""
+        yield from self.begin()
+        yield from self.reach(until_ns)
+
     def reach(self, until_ns: int) -> Slices[None]:
         """Advance to a place, and show it."""
         yield from self.advance(until_ns)
@@ -138,7 +237,7 @@ class Past:
 
     def _next_due(self, time_ns: int) -> int:
         every_ns, quiet_ns = EVERY_NS, QUIET_NS
-        while time_ns - self._heard_ns > quiet_ns:
+        while time_ns - self._last_message_ns > quiet_ns:
             every_ns, quiet_ns = max(QUIET_EVERY_NS, every_ns * 10), quiet_ns * 10
         return (time_ns // every_ns + 1) * every_ns
 
@@ -150,7 +249,7 @@ class Past:
         """Apply what came at about one time, as of the last of it."""
         if not batch:
             return
-        self._clock.position_ns = self._heard_ns = max(self.position_ns, batch[-1].time_ns)
+        self._clock.position_ns = self._last_message_ns = max(self.position_ns, batch[-1].time_ns)
         at_s = self._clock.at_s
         for part in batch_slices([each.envelope._replace(received_s=at_s(each.time_ns)) for each in batch]):
             self.monitor.apply(part)

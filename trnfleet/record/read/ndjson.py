@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from trnfleet.wire.frames import Frame
-    from trnfleet.wire.ports import Envelope, Tape
+    from trnfleet.wire.ports import Envelope, RecordedMessages
     from trnfleet.wire.topics import Topic
 
 MOST_HELD_BYTES = 64 * 2**20
@@ -81,11 +81,11 @@ class Lines:
         self.problem = ""
         """Why, of the first of them."""
 
-    def lines(self, tape: Tape, from_ns: int, to_ns: int) -> Iterator[bytes]:
+    def lines(self, recording: RecordedMessages, from_ns: int, to_ns: int) -> Iterator[bytes]:
         """Yield the lines of a part of a recording, each with its end, both moments included."""
-        for stored in preroll(tape, from_ns):
+        for stored in preroll(recording, from_ns):
             self._learn(stored.envelope)
-        for stored in tape.read(from_ns - 1, to_ns):
+        for stored in recording.read(from_ns - 1, to_ns):
             yield from self.tell(stored.envelope)
         yield from self.flush()
 

@@ -1,7 +1,7 @@
 """Replay of a recording through the port `Publisher`, each message at its own time.
 
 The schedule is absolute: a message is due at the start of the run plus its distance from there over the speed, so that
-what comes late makes nothing after it late. It knows no broker and no file: a `Tape` gives the messages.
+what comes late makes nothing after it late. It knows no broker and no file: a `RecordedMessages` gives the messages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from trnfleet.clock import Clock
-    from trnfleet.wire.ports import Envelope, Publisher, Stored, Tape
+    from trnfleet.wire.ports import Envelope, Publisher, RecordedMessages, Stored
     from trnfleet.wire.topics import Topic
 
 AT_ONCE = 128
@@ -41,7 +41,7 @@ class Player:
 
     def __init__(
         self,
-        tape: Tape,
+        recording: RecordedMessages,
         clock: Clock,
         *,
         root: str,
@@ -59,24 +59,24 @@ class Player:
         """Prepare a replay and read the state at its beginning; `attach` a publisher before it runs.
 
         Args:
-            tape: The recording.
+            recording: The recording.
             clock: Its monotonic side paces the messages.
             root: First part of the recorded topics.
             speed: Seconds of the recording a second.
-            from_ns: Where to begin; the tape's begin if None.
-            to_ns: Where to end, that moment included; the tape's end if None.
+            from_ns: Where to begin; the recording's begin if None.
+            to_ns: Where to end, that moment included; the recording's end if None.
             wanted: Says of a recorded topic whether it is replayed; all are if None.
             loops: Begin again at the end, until told to stop.
             fleet: The only fleet that is replayed; all if None.
             name: What the fleet is called in the replay; as recorded if None.
             to_root: First part of the topics in the replay; the recorded one if None.
-            reads_ahead: Read the tape in a thread, which nobody else may read meanwhile.
+            reads_ahead: Read the recording in a thread, which nobody else may read meanwhile.
             nonce: Gives each run and loop its random part.
         """
-        self._tape = tape
+        self._recording = recording
         self._clock = clock
-        self._from_ns = tape.start_ns if from_ns is None else from_ns
-        self._to_ns = tape.end_ns if to_ns is None else to_ns
+        self._from_ns = recording.start_ns if from_ns is None else from_ns
+        self._to_ns = recording.end_ns if to_ns is None else to_ns
         self._speed = speed
         self._wanted = wanted
         self._loops = loops
@@ -110,7 +110,7 @@ class Player:
         others, and those of later loops, fall silent.
         """
         soon_ns = min(self._from_ns + SOON_NS, self._to_ns)
-        soon = (stored.envelope for stored in self._tape.read(self._from_ns, soon_ns))
+        soon = (stored.envelope for stored in self._recording.read(self._from_ns, soon_ns))
         for envelope in itertools.chain(self._begin.values(), soon):
             topic, is_taken = self._look_at(envelope.topic)
             if is_taken and topic is not None and topic.topic_class is TopicClass.PUBLISHER:
@@ -176,7 +176,7 @@ class Player:
     async def _messages(self) -> AsyncGenerator[Stored, None]:
         for stored in self._first:
             yield stored
-        messages = self._tape.read(self._from_ns, self._to_ns)
+        messages = self._recording.read(self._from_ns, self._to_ns)
         if not self._reads_ahead:
             for stored in messages:
                 yield stored
@@ -239,9 +239,9 @@ class Player:
 
     def _read_begin(self) -> None:
         """Read what holds at the beginning, that moment included."""
-        for stored in preroll(self._tape, self._from_ns):
+        for stored in preroll(self._recording, self._from_ns):
             self._stand(stored.envelope)
-        for stored in self._tape.read(self._from_ns - 1, self._from_ns):
+        for stored in self._recording.read(self._from_ns - 1, self._from_ns):
             if not self._stand(stored.envelope):
                 self._first.append(stored)
 

@@ -1,4 +1,4 @@
-"""A recording to be read: one file or several, as one tape."""
+"""A recording to be read: one file or several, as one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Recording:
-    """A tape of one file or several, ordered by when they begin; between them may be gaps."""
+    """A recording of one file or several, ordered by when they begin; between them may be gaps."""
 
     def __init__(self, parts: Sequence[PartReader], limits: RecordLimits = DEFAULT_RECORD_LIMITS) -> None:
         """Take parts that are open; `open` is what everybody else calls."""

@@ -25,7 +25,7 @@ from trnfleet.tui.view import View
 from trnfleet.tui.widgets.prompt import AskLine
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.replay.playback import Deck
+    from trnfleet.monitor.replay.playback import Playback
 
 LEAD_S = 5.0
 """Seconds before an alert's or event's moment from which it is shown, so that one sees it come."""
@@ -63,14 +63,14 @@ class TimeKeys(App[None]):
         Binding("W", "time_save", "save what is kept as a recording"),
     ]
 
-    playback: Deck | None = None
+    playback: Playback | None = None
     """What goes back in time; None where nothing is kept."""
     note = ""
     """Said in the status line for a while."""
     is_problem = False
     """Whether it is about something that went wrong."""
 
-    def __init__(self, playback: Deck | None) -> None:
+    def __init__(self, playback: Playback | None) -> None:
         super().__init__()
         self.playback = playback
         self.seek_bar = SeekBar(playback, id="seek")
@@ -116,7 +116,7 @@ class TimeKeys(App[None]):
             return playback.shows_past and not is_there and not isinstance(self.focused, Input)
         return True
 
-    def _asked_playback(self) -> Deck | None:
+    def _asked_playback(self) -> Playback | None:
         """Return what goes back in time; where there is none, say so."""
         if self.playback is None:
             self._say(NO_PLAYBACK)
@@ -245,7 +245,7 @@ class TimeKeys(App[None]):
         else:
             self._left()
 
-    def _save(self, playback: Deck, path: Path) -> None:
+    def _save(self, playback: Playback, path: Path) -> None:
         async def save() -> None:
             try:
                 messages = await playback.save(path)

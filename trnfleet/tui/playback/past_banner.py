@@ -14,14 +14,14 @@ from trnfleet.tui.widgets.cells import Parts, width_of
 
 if TYPE_CHECKING:
     from trnfleet.monitor.alerting.engine import Counts
-    from trnfleet.monitor.replay.playback import Deck
+    from trnfleet.monitor.replay.playback import Playback
     from trnfleet.tui.playback.seek_track import Seek
     from trnfleet.tui.status import Hints
 
 _HOUR_S = 3_600
 
 
-def past_hints(playback: Deck) -> Hints:
+def past_hints(playback: Playback) -> Hints:
     """Return the keys of the past for the status line."""
     return (
         ("?", "help"),
@@ -84,7 +84,7 @@ def _fires(before: Counts | None, now: Counts | None) -> Parts:
     return [(f" now firing: {' '.join(shown)} " if shown else " now nothing fires ", style)]
 
 
-def kept_text(playback: Deck) -> tuple[str, bool]:
+def kept_text(playback: Playback) -> tuple[str, bool]:
     """Return how much of the past is kept, for the status line, and whether something is wrong with that."""
     problem = playback.recording_problem
     if problem:

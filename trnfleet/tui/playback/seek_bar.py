@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from textual import events
 
     from trnfleet.monitor.replay.marks import Mark
-    from trnfleet.monitor.replay.playback import Deck
+    from trnfleet.monitor.replay.playback import Playback
     from trnfleet.tui.playback.seek_track import Marked
     from trnfleet.tui.widgets.cells import Parts
 
@@ -36,9 +36,9 @@ class SeekBar(Bar):
             self.is_end = is_end
             """Whether it is the end, wherever that has moved meanwhile."""
 
-    def __init__(self, playback: Deck | None, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+    def __init__(self, playback: Playback | None, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(fill=theme.BAR_SEEK, id=id)
-        self._deck = playback
+        self._playback = playback
         self._track = range(0)
         self._drawn: Seek | None = None
         self._marked_marks: Sequence[Mark] = ()
@@ -51,15 +51,15 @@ class SeekBar(Bar):
 
     def follow(self) -> None:
         """Show how the playback stands."""
-        playback = self._deck
+        playback = self._playback
         if playback is not None:
             self._drawn = Seek.of(playback)
             self.show(self._line)
 
     def _line(self, width: int) -> list[Parts]:
-        if self._deck is None or self._drawn is None:
+        if self._playback is None or self._drawn is None:
             return []
-        line = seek_line(self._drawn, width, self._deck.marks, self._marked)
+        line = seek_line(self._drawn, width, self._playback.marks, self._marked)
         self._track = line.track
         return [line.parts]
 

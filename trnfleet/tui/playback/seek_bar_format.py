@@ -35,7 +35,7 @@ _KEEPS_UP = 0.85
 _REACHES = len(" (reaches x0.95)")
 """Cells in which that is told."""
 _NEAR_SHARE = 0.015
-"""Share of the tape, and at least two seconds, for which it is told what happened."""
+"""Share of the recording, and at least two seconds, for which it is told what happened."""
 _LONG_TOLD, _SHORT_TOLD = 44, 20
 """Cells in which that is told."""
 _HOUR_NS = 3_600 * NS_PER_S
@@ -68,7 +68,7 @@ def back_text(seek: Seek) -> str:
 
 
 def _longest_back(seek: Seek) -> int:
-    """Return the most cells that `back_text` takes on this tape, so that the bar stands still while the place moves."""
+    """Return the most cells that `back_text` takes in this recording, so that the bar stands still while the place moves."""
     at_ns = seek.start_ns if seek.is_live_possible else seek.end_ns
     longest = len(back_text(seek._replace(position_ns=at_ns)))
     # An hour in words is shorter than what is a little less.

@@ -1,4 +1,4 @@
-"""A playback at one moment, and the bar that shows where on its tape that is: cells, times, marks; pure functions."""
+"""A playback at one moment, and the bar that shows where in its recording that is: cells, times, marks; pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from trnfleet.monitor.replay.marks import Mark
-    from trnfleet.monitor.replay.playback import Deck, Mode
+    from trnfleet.monitor.replay.playback import Mode, Playback
     from trnfleet.tui.widgets.cells import Parts
 
     Marked = dict[int, tuple[str, Style]]
@@ -62,7 +62,7 @@ class Seek(NamedTuple):
     surveyed_ns: int
 
     @staticmethod
-    def of(playback: Deck) -> Seek:
+    def of(playback: Playback) -> Seek:
         """Read a playback."""
         return Seek(
             playback.mode,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.monitor.replay.playback import Deck
+    from trnfleet.monitor.replay.playback import Playback
 
 
 class UiContext(NamedTuple):
@@ -25,7 +25,7 @@ class UiContext(NamedTuple):
     """The alerts that are shown."""
     highlight: Highlight
     """The reservation that is picked out."""
-    playback: Deck | None = None
+    playback: Playback | None = None
     """What goes back in time; None where nothing is kept."""
     operator: OperatorActions | None = None
     """Where acknowledgements and silences are written; None for a screen that only reads."""
@@ -35,7 +35,7 @@ class UiContext(NamedTuple):
         monitor: FleetState,
         clock: Clock,
         *,
-        playback: Deck | None = None,
+        playback: Playback | None = None,
         operator: OperatorActions | None = None,
     ) -> UiContext:
         """Return the context of a monitor."""

@@ -10,7 +10,7 @@ from support.monitor.feed import Feed
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.replay import marks as timeline_module
-from trnfleet.monitor.replay.marks import Mark, Timeline
+from trnfleet.monitor.replay.marks import Mark, RecordingIndex
 
 if TYPE_CHECKING:
     import pytest
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 BEGIN_NS = 1_700_000_000 * NS_PER_S
 
 
-def make(every_s: float = 10.0, cost_s: float = 0.0) -> Timeline:
-    """Return a timeline whose tape began when monotonic time did, and whose every snapshot takes so long."""
+def make(every_s: float = 10.0, cost_s: float = 0.0) -> RecordingIndex:
+    """Return a timeline whose recording began when monotonic time did, and whose every snapshot takes so long."""
     real_s = itertools.count()
-    return Timeline(
+    return RecordingIndex(
         lambda at_s: BEGIN_NS + round(at_s * NS_PER_S), lambda: cost_s * next(real_s), every_s=every_s
     )
 
@@ -59,7 +59,7 @@ def test_the_next_mark_is_the_nearest_of_its_kind_in_either_direction() -> None:
     assert timeline.next_mark(here, -1, {"event"}) is None
 
 
-def test_what_the_tape_has_lost_is_forgotten() -> None:
+def test_what_the_recording_has_lost_is_forgotten() -> None:
     timeline = make()
     timeline.marks = [mark(1), mark(5)]
     monitor = fed()
@@ -112,7 +112,7 @@ def test_a_snapshot_does_not_change_with_the_monitor() -> None:
     assert feed.monitor.counts.messages > messages
 
 
-def test_the_fleets_time_leads_to_the_tapes() -> None:
+def test_the_fleets_time_leads_to_the_recordings() -> None:
     timeline, monitor = make(), fed()
     fleet_ns = monitor.moment().time_ns
     timeline.take(monitor, BEGIN_NS + 7 * NS_PER_S)
@@ -130,7 +130,9 @@ def test_snapshots_that_take_long_are_rare() -> None:
 
 def test_one_snapshot_that_took_long_makes_the_next_one_late_and_no_other() -> None:
     took_s = iter([0.0, 0.05, *(1.0 for _ in range(100))])
-    timeline = Timeline(lambda at_s: BEGIN_NS + round(at_s * NS_PER_S), lambda: next(took_s), every_s=10.0)
+    timeline = RecordingIndex(
+        lambda at_s: BEGIN_NS + round(at_s * NS_PER_S), lambda: next(took_s), every_s=10.0
+    )
     monitor = fed()
     for second in range(0, 100, 5):
         monitor.applied_s = float(second)
@@ -150,7 +152,7 @@ def test_silence_makes_no_snapshots() -> None:
     assert timeline.snapshots[-1][0] == BEGIN_NS + 1_001 * NS_PER_S
 
 
-def test_times_are_kept_once_a_second_and_as_long_as_the_tape() -> None:
+def test_times_are_kept_once_a_second_and_as_long_as_the_recording() -> None:
     timeline, monitor = make(), fed()
     for tenth in range(600):
         timeline.take(monitor, BEGIN_NS + tenth * NS_PER_S // 10)

@@ -17,8 +17,7 @@ from support.monitor.state import alerts_of, rollups_of, values_of
 
 from trnfleet.clock import NS_PER_S, SystemClock
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.monitor.replay.clock import TapeClock
-from trnfleet.monitor.replay.past_monitor import Past, PastSource
+from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, RecordingClock
 from trnfleet.record.format.metadata import About
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.writer import RecordingWriter
@@ -95,7 +94,7 @@ class World:
 
 def live(drawn: Drawn, world: World, path: Path) -> tuple[dict[int, Any], list[tuple[int, Snapshot]]]:
     """Record what is drawn and return what the live monitor knew after each, and snapshots."""
-    clock = TapeClock(SystemClock(), BEGIN_NS, 50.0, BEGIN_NS)
+    clock = RecordingClock(SystemClock(), BEGIN_NS, 50.0, BEGIN_NS)
     monitor = Monitor(SilentSource(), "demo", clock=clock, rules=RULES)
     writer = RecordingWriter(path, About(id="0123456789abcdef"))
     known: dict[int, Any] = {}
@@ -150,9 +149,11 @@ def test_whatever_comes_a_replay_gives_what_the_live_monitor_had(drawn: Drawn, j
         known, snapshots = live(drawn, World(json=json), path)
         recording = Recording.open([path])
 
-        def past() -> Past:
-            clock = TapeClock(SystemClock(), BEGIN_NS, 50.0, recording.start_ns)
-            return Past(recording, Monitor(PastSource("test"), "demo", clock=clock, rules=RULES), clock)
+        def past() -> PastMonitor:
+            clock = RecordingClock(SystemClock(), BEGIN_NS, 50.0, recording.start_ns)
+            return PastMonitor(
+                recording, Monitor(PastSource("test"), "demo", clock=clock, rules=RULES), clock
+            )
 
         times = [at_ns for at_ns in known if at_ns <= recording.end_ns]
         played = past()

@@ -1,4 +1,4 @@
-"""Lines of a tape in memory: jobs, order, and what cannot be told."""
+"""Lines of a recording in memory: jobs, order, and what cannot be told."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
-from support.record.memory_tape import MemoryTape
+from support.record.memory_recording import MemoryRecording
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.record.read.ndjson import Lines
@@ -21,9 +21,9 @@ def told(
     messages: list[tuple[float, Envelope]], *kinds: str, from_s: float = 0.0, keyframe: Keyframe | None = None
 ) -> tuple[list[dict[str, object]], Lines]:
     stored = [Stored(START_NS + round(at_s * NS_PER_S), envelope) for at_s, envelope in messages]
-    tape = MemoryTape(stored, [keyframe] if keyframe else [])
+    recording = MemoryRecording(stored, [keyframe] if keyframe else [])
     lines = Lines("trnfleet", "demo", kinds or ("telemetry",))
-    found = list(lines.lines(tape, START_NS + round(from_s * NS_PER_S), tape.end_ns))
+    found = list(lines.lines(recording, START_NS + round(from_s * NS_PER_S), recording.end_ns))
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in found)
     return [json.loads(line) for line in found], lines
 
@@ -81,7 +81,7 @@ def test_lines_are_plain_text() -> None:
     """Control characters and line ends within a message do not reach the output as they are."""
     event = Envelope("trnfleet/v1/demo/event/fleet", '{"text":\n"\u009b31m\u202e\x7f"}'.encode())
     stored = Stored(START_NS, event)
-    [line] = Lines("trnfleet", "demo", ("events",)).lines(MemoryTape([stored]), START_NS, START_NS)
+    [line] = Lines("trnfleet", "demo", ("events",)).lines(MemoryRecording([stored]), START_NS, START_NS)
     assert line == b'{"text":"\\u009b31m\\u202e\\u007f"}\n'
 
 

@@ -1,4 +1,4 @@
-"""The player against a tape in memory and a clock that is turned by hand."""
+"""The player against a recording in memory and a clock that is turned by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.monitor.feed import Feed, standalone
-from support.record.memory_tape import MemoryTape
+from support.record.memory_recording import MemoryRecording
 from support.sim.simulation import Recorder
 
 from trnfleet.clock import NS_PER_S, ManualClock
@@ -37,21 +37,21 @@ ONLINE = state("publisher", "sim-1", v=1, client="sim-1", state="online", boot=B
 NODE = state("node", "uc1", v=1, boot=BOOT, period_s=2.0, clock={"epoch": "e", "speed": 3.0}, replay=False)
 
 
-def tape_of(*messages: tuple[float, Envelope], keyframes: tuple[Keyframe, ...] = ()) -> MemoryTape:
-    return MemoryTape(
+def recording_of(*messages: tuple[float, Envelope], keyframes: tuple[Keyframe, ...] = ()) -> MemoryRecording:
+    return MemoryRecording(
         [Stored(START_NS + round(at_s * NS_PER_S), envelope) for at_s, envelope in messages], keyframes
     )
 
 
 class Scene:
-    """A player on its tape, with what it published and when."""
+    """A player on its recording, with what it published and when."""
 
-    def __init__(self, tape: MemoryTape, **options: Any) -> None:
+    def __init__(self, recording: MemoryRecording, **options: Any) -> None:
         self.clock = ManualClock(5_000, 100.0)
         self.publisher = Recorder(self.clock)
         nonces = itertools.count()
         given: dict[str, Any] = {"root": "trnfleet", "nonce": lambda: f"run-{next(nonces)}", **options}
-        self.player = Player(tape, self.clock, **given)
+        self.player = Player(recording, self.clock, **given)
         self.player.attach(self.publisher)
 
     async def play(self, seconds: float) -> None:
@@ -71,14 +71,14 @@ class Scene:
 async def test_messages_go_out_at_their_distance_over_the_speed() -> None:
     """What lies 1, 2.5 and 4 s after the begin comes after a quarter of that at four times the speed."""
     messages = [(at_s, telemetry(seq)) for seq, at_s in enumerate((0.0, 1.0, 2.5, 4.0))]
-    scene = Scene(tape_of(*messages), speed=4.0)
+    scene = Scene(recording_of(*messages), speed=4.0)
     await scene.play(10.0)
     assert scene.times() == pytest.approx([0.0, 0.25, 0.625, 1.0])
 
 
 async def test_lateness_does_not_add_up() -> None:
     """A publisher that stalls for 3 s makes what was due meanwhile late, and nothing after it."""
-    scene = Scene(tape_of(*((float(seq), telemetry(seq)) for seq in range(7))))
+    scene = Scene(recording_of(*((float(seq), telemetry(seq)) for seq in range(7))))
     scene.publisher.stall_s = 2.5
     await scene.play(10.0)
     assert scene.times() == pytest.approx([0.0, 2.5, 2.5, 3.0, 4.0, 5.0, 6.0])
@@ -87,7 +87,7 @@ async def test_lateness_does_not_add_up() -> None:
 
 async def test_a_replay_is_marked_as_one() -> None:
     """Descriptors say so, with the replay's period and clock, and are retained though they were not recorded so."""
-    scene = Scene(tape_of((0.0, NODE), (1.0, telemetry(0))), speed=4.0)
+    scene = Scene(recording_of((0.0, NODE), (1.0, telemetry(0))), speed=4.0)
     await scene.play(5.0)
     [node] = scene.payloads("node")
     assert (node["replay"], node["period_s"], node["clock"]) == (True, 0.5, {"epoch": "e", "speed": 12.0})
@@ -98,7 +98,7 @@ async def test_a_replay_is_marked_as_one() -> None:
 async def test_boot_ids_are_new_in_every_loop_and_agree() -> None:
     """Descriptor, publisher, telemetry and event carry the same other boot id, as long as it was; each loop has another."""
     event = state("event", "uc1", v=1, id=f"{BOOT}-7", text="boot")
-    scene = Scene(tape_of((0.0, NODE), (0.0, ONLINE), (1.0, telemetry(0)), (2.0, event)), loops=True)
+    scene = Scene(recording_of((0.0, NODE), (0.0, ONLINE), (1.0, telemetry(0)), (2.0, event)), loops=True)
     await scene.play(3.5)
     boots = [each["boot"] for kind in ("node", "telemetry") for each in scene.payloads(kind)]
     events = [each["id"] for each in scene.payloads("event")]
@@ -114,7 +114,7 @@ async def test_frames_carry_the_new_boot_and_are_otherwise_the_same() -> None:
     feed = Feed(standalone(1))
     feed.scatter()
     [frame] = feed.telemetry()
-    scene = Scene(tape_of((0.0, frame)))
+    scene = Scene(recording_of((0.0, frame)))
     await scene.play(1.0)
     [sent] = [each for _, each in scene.publisher.sent if "/telemetry/" in each.topic]
     changed = [
@@ -130,7 +130,7 @@ async def test_it_begins_with_the_state_of_the_moment() -> None:
     old = state("job", "a", v=1, job="a", state="starting")
     new = state("job", "a", v=1, job="a", state="running")
     gone = state("job", "b", v=1, job="b", state="running")
-    tape = tape_of(
+    recording = recording_of(
         (0.0, old),
         (0.0, gone),
         (1.0, telemetry(0)),
@@ -138,7 +138,7 @@ async def test_it_begins_with_the_state_of_the_moment() -> None:
         (2.0, state("job", "b")),
         (4.0, telemetry(1)),
     )
-    scene = Scene(tape, from_ns=START_NS + 3 * NS_PER_S)
+    scene = Scene(recording, from_ns=START_NS + 3 * NS_PER_S)
     await scene.play(5.0)
     assert [each["state"] for each in scene.payloads("job")] == ["running"]
     assert scene.times() == pytest.approx([1.0])
@@ -148,21 +148,21 @@ async def test_it_reads_on_from_the_keyframe() -> None:
     """State comes from the newest keyframe, and what lies before that is not read."""
     job = state("job", "a", v=1, job="a", state="running")
     keyframe = Keyframe(START_NS + 2 * NS_PER_S, [Stored(START_NS, job)], has_values=False)
-    tape = tape_of(
+    recording = recording_of(
         (0.0, job), (1.0, telemetry(0)), (3.0, telemetry(1)), (4.0, telemetry(2)), keyframes=(keyframe,)
     )
-    scene = Scene(tape, from_ns=START_NS + 3 * NS_PER_S)
+    scene = Scene(recording, from_ns=START_NS + 3 * NS_PER_S)
     await scene.play(5.0)
     assert len(scene.payloads("job")) == 1
     assert [each["seq"] for each in scene.payloads("telemetry")] == [1, 2]
-    assert min(tape.reads) >= keyframe.time_ns - 1
+    assert min(recording.reads) >= keyframe.time_ns - 1
 
 
 async def test_a_reconnect_repeats_the_state_of_now() -> None:
     """What is announced on a connect is the state as it stands at that time of the replay, and nothing before it runs."""
     job = state("job", "a", v=1, job="a", state="starting")
     changed = state("job", "a", v=1, job="a", state="running")
-    scene = Scene(tape_of((0.0, ONLINE), (0.0, job), (2.0, changed), (9.0, telemetry(0))))
+    scene = Scene(recording_of((0.0, ONLINE), (0.0, job), (2.0, changed), (9.0, telemetry(0))))
     assert list(scene.publisher.announce()) == []
     task = asyncio.create_task(scene.player.run())
     await scene.clock.advance(3.0)
@@ -178,7 +178,7 @@ async def test_a_reconnect_repeats_the_state_of_now() -> None:
 async def test_publishers_are_gone_at_the_end() -> None:
     """Cancelled or at its end a replay says offline for every publisher that is there, and a will does for the first."""
     other = state("publisher", "sim-2", v=1, client="sim-2", state="online", boot="b" * 16)
-    scene = Scene(tape_of((0.0, ONLINE), (0.3, other), (9.0, telemetry(0))))
+    scene = Scene(recording_of((0.0, ONLINE), (0.3, other), (9.0, telemetry(0))))
     will = scene.player.will()
     assert will is not None
     await scene.play(2.0)
@@ -191,7 +191,7 @@ async def test_publishers_are_gone_at_the_end() -> None:
 async def test_another_loop_clears_what_it_does_not_have() -> None:
     """A job that began later is cleared when the replay begins again."""
     later = state("job", "late", v=1, job="late", state="running")
-    scene = Scene(tape_of((0.0, ONLINE), (1.0, later), (2.0, telemetry(0))), loops=True)
+    scene = Scene(recording_of((0.0, ONLINE), (1.0, later), (2.0, telemetry(0))), loops=True)
     await scene.play(2.5)
     jobs = [each for _, each in scene.publisher.sent if "/job/" in each.topic]
     assert [bool(each.payload) for each in jobs] == [True, False]
@@ -199,14 +199,14 @@ async def test_another_loop_clears_what_it_does_not_have() -> None:
 
 async def test_another_name_leaves_out_what_goes_by_the_name() -> None:
     """Under --as the fleet's name changes in the topics; alerts, acks and silences are left out, and other fleets."""
-    tape = tape_of(
+    recording = recording_of(
         (0.0, NODE),
         (0.0, state("alert", "0" * 16, v=1)),
         (0.0, state("silence", "s", v=1)),
         (1.0, telemetry(0)),
         (1.0, telemetry(0, fleet="other")),
     )
-    scene = Scene(tape, fleet="demo", name="again", to_root="site/x")
+    scene = Scene(recording, fleet="demo", name="again", to_root="site/x")
     await scene.play(5.0)
     assert sorted(each.topic for _, each in scene.publisher.sent) == [
         "site/x/v1/again/node/uc1",
@@ -216,10 +216,10 @@ async def test_another_name_leaves_out_what_goes_by_the_name() -> None:
 
 async def test_commands_are_never_replayed() -> None:
     """A request or an answer of the past is not sent again, whatever the filter says."""
-    tape = tape_of(
+    recording = recording_of(
         (0.0, state("command", "uc1", v=1)), (0.0, state("reply", "a/b", v=1)), (1.0, telemetry(0))
     )
-    scene = Scene(tape, wanted=lambda _: True)
+    scene = Scene(recording, wanted=lambda _: True)
     await scene.play(5.0)
     assert [each.topic.split("/")[3] for _, each in scene.publisher.sent] == ["telemetry"]
 
@@ -234,7 +234,7 @@ async def test_what_is_like_ours_elsewhere_is_never_replayed() -> None:
     unspeakable = ["$SYS/x", "a/+/b", "a/#", "a\0b", "t" * 65_536]
     others = ["home/lamp", "v1/command", "trnfleet/v2/demo/command/x"]
     scene = Scene(
-        tape_of(
+        recording_of(
             *[(0.1, Envelope(topic, b"1")) for topic in (*likes, *odd, *unspeakable, *others)], (1.0, ONLINE)
         )
     )
@@ -247,8 +247,8 @@ async def test_what_is_like_ours_elsewhere_is_never_replayed() -> None:
 @pytest.mark.parametrize(("wanted", "count"), [(lambda topic: topic.endswith("b"), 1), (None, 2)])
 async def test_a_filter_goes_by_recorded_topics(wanted: Callable[[str], bool] | None, count: int) -> None:
     """What is not wanted is passed over."""
-    tape = tape_of((0.0, telemetry(0)), (1.0, telemetry(0, path="uc1/us-0001/b")))
-    scene = Scene(tape, wanted=wanted, name="again")
+    recording = recording_of((0.0, telemetry(0)), (1.0, telemetry(0, path="uc1/us-0001/b")))
+    scene = Scene(recording, wanted=wanted, name="again")
     await scene.play(5.0)
     assert len(scene.publisher.sent) == count
 
@@ -256,7 +256,7 @@ async def test_a_filter_goes_by_recorded_topics(wanted: Callable[[str], bool] | 
 async def test_a_part_ends_where_it_is_told_to() -> None:
     """Both ends of a part belong to it."""
     scene = Scene(
-        tape_of(*((float(seq), telemetry(seq)) for seq in range(6))),
+        recording_of(*((float(seq), telemetry(seq)) for seq in range(6))),
         from_ns=START_NS + 2 * NS_PER_S,
         to_ns=START_NS + 4 * NS_PER_S,
     )
@@ -269,7 +269,7 @@ async def test_a_monitor_takes_two_loops_for_two_starts() -> None:
     feed = Feed(standalone(1))
     messages = [(0.0, each) for each in feed.announcements()]
     messages += [(float(seq), each) for seq in range(3) for each in feed.telemetry()]
-    scene = Scene(tape_of(*messages), loops=True)
+    scene = Scene(recording_of(*messages), loops=True)
     await scene.play(3.5)
     monitor = Feed(standalone(1)).monitor
     for _, envelope in scene.publisher.sent:

@@ -46,7 +46,7 @@ async def test_everything_comes_in_order(count: int) -> None:
 
 
 async def test_it_reads_no_more_than_fits() -> None:
-    """A tape without an end is read as far as messages or bytes may wait, and on as they are taken; then it ends."""
+    """A recording without an end is read as far as messages or bytes may wait, and on as they are taken; then it ends."""
     for size, most in ((1, read_ahead.MOST_MESSAGES), (2**20, read_ahead.MOST_BYTES // 2**20)):
         taken = itertools.count()
         counted = (each for each, _ in zip(messages(None, size), taken, strict=False))
@@ -57,7 +57,7 @@ async def test_it_reads_no_more_than_fits() -> None:
         assert next(taken) <= most + 3 * read_ahead.BATCH
 
 
-async def test_an_error_of_the_tape_is_raised_where_it_is_read() -> None:
+async def test_an_error_of_the_recording_is_raised_where_it_is_read() -> None:
     """What was read before comes first."""
 
     def failing() -> Iterator[Stored]:

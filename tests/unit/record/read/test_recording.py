@@ -1,4 +1,4 @@
-"""A recording as a tape: what is read between two moments, from one file or many."""
+"""A recording as a recording: what is read between two moments, from one file or many."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def recording(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Recording]:
     """One minute in one file, or in parts."""
-    writer = write(tmp_path_factory.mktemp("tape") / "a.mcap", MESSAGES, split_ns=request.param)
+    writer = write(tmp_path_factory.mktemp("recording") / "a.mcap", MESSAGES, split_ns=request.param)
     opened = Recording.open(writer.parts[::-1])
     yield opened
     opened.close()
@@ -92,7 +92,7 @@ def test_reading_can_be_left_at_any_message(recording: Recording) -> None:
     assert [pair[1] for pair in pairs] == [each for each in MESSAGES if each.time_ns > at(30)][:200]
 
 
-def test_parts_with_a_gap_between_are_one_tape(tmp_path: Path) -> None:
+def test_parts_with_a_gap_between_are_one_recording(tmp_path: Path) -> None:
     """A part that is missing leaves a gap, and the next one begins with all that held."""
     parts = write(tmp_path / "a.mcap", MESSAGES, split_ns=10 * NS_PER_S).parts
     recording = Recording.open([parts[0], parts[3]])

@@ -1,4 +1,4 @@
-"""Recordings in memory: the port `Tape` over a list."""
+"""Recordings in memory: the port `RecordedMessages` over a list."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 STATE_CLASSES = {"node", "job", "reservation", "alert", "ack", "silence", "publisher"}
 
 
-class MemoryTape:
+class MemoryRecording:
     """Messages in order, and keyframes where a test puts some."""
 
     def __init__(self, messages: Sequence[Stored] = (), keyframes: Sequence[Keyframe] = ()) -> None:
@@ -49,8 +49,8 @@ class MemoryTape:
         yield from self.stored[begin:end]
 
 
-class KeyedTape(MemoryTape):
-    """A tape that is being recorded; a keyframe stands before the first message of every `every_s` seconds."""
+class KeyframedRecording(MemoryRecording):
+    """A recording that is being recorded; a keyframe stands before the first message of every `every_s` seconds."""
 
     def __init__(self, *, every_s: float = 10.0, root: str = "trnfleet") -> None:
         super().__init__()
