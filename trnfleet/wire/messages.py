@@ -139,8 +139,8 @@ class Descriptor(Message):
     lanes: Annotated[dict[TypeName, LaneNames], Field(max_length=DEFAULT_LIMITS.lane_types)] = Field(
         default_factory=dict
     )
-    """Names of a chip's link lanes by instance type, in the order of the per-link columns. A type that is not listed has
-    those of schema version 1: north, south, west, east, z_prev, z_next. Left out of the message where it is empty."""
+    """Names of a chip's link lanes by instance type, in the order of the per-link columns. Types whose lanes are those of
+    schema version 1 (north, south, west, east, z_prev, z_next) are not listed. Left out of the message where it is empty."""
 
     @model_serializer(mode="wrap")
     def _without_usual_lanes(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -84,8 +84,7 @@ class AlertBench:
                 column[rows] = 0
             elif metric.scope.value == "instance":
                 column[new] = 0
-        masks = self.layout.links_mask[self.layout.instance_of_chip]
-        self.store.columns["links_up"][rows] = masks[rows]
+        self.store.columns["links_up"][rows] = self.layout.chip_links_mask[rows]
 
     def set(self, name: str, value: Any, rows: Any = slice(None)) -> None:
         """Set a metric, in its unit."""

@@ -24,6 +24,7 @@ from trnfleet.wire.messages import (
     JobMessage,
     PublisherMessage,
     encode_message,
+    named_lanes,
 )
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope, LinkStatus
 from trnfleet.wire.telemetry import Head, dump, encode_chips, encode_instance
@@ -87,7 +88,7 @@ class Feed:
             self.columns[metric.name] = np.zeros(
                 (rows, metric.width) if metric.is_vector else rows, metric.dtype
             )
-        self.set("links_up", np.repeat(self.layout.links_mask, np.diff(self.layout.chip_start)))
+        self.set("links_up", self.layout.chip_links_mask)
         self.set("temperature_c", 50.0)
         self.period_s = period_s
         self.json = json
@@ -167,6 +168,9 @@ class Feed:
                 replay=self.replay,
                 instances=tuple(map(self._spec, members)),
                 columns=self.columns_described,
+                lanes=named_lanes(
+                    {self.layout.type_of(self.layout.instance_index[each]).name for each in members}
+                ),
             )
             messages.append(self._state(TopicClass.NODE, path, encode_message(descriptor)))
         for name, places in self.jobs.items():
