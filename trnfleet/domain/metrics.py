@@ -1,6 +1,7 @@
-"""The table of metrics: the one place that knows a metric's name, shape, wire form, unit and meaning.
+"""The table of metrics: name, shape, wire form, unit, scale, title and meaning of each.
 
-Codec, store, views, documentation and (later) rules and exports are derived from it: adding a metric is adding a row.
+Codec, store, rules, views and documentation are derived from it: adding a metric is adding a row. Ranks and thresholds of
+the screen are in `tui.metric_display`, for metrics whose defaults there do not do.
 A value on the wire and in the store is an unsigned integer `code`: value = code x scale, and the type's top code
 means that the value is not available.
 """
