@@ -1,1 +1,6 @@
-"""The domain: hardware, addresses, topology and metrics; reads no clock, file or socket."""
+"""The domain: facts and rules of fleets as pure data and functions; it reads no clock, file or socket.
+
+`address` and `layout` name everything, `metrics` is the table of measured values, `faults` and `models` are tables, `fleet`,
+`scenario` and `jobs` the models of files. `reservations` has the rules of Capacity Blocks, `alerts` those of alert rules,
+`hardware` the catalogue and its topologies.
+"""

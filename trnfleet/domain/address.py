@@ -37,7 +37,7 @@ LEVEL_NAMES = {
 
 
 def is_segment(text: str) -> bool:
-    """Say whether `text` may stand between two slashes of an address or a topic."""
+    """Return whether `text` may stand between two slashes of an address or a topic."""
     return SEGMENT.fullmatch(text) is not None
 
 

@@ -125,7 +125,7 @@ class Link(Model):
 
 
 class Publishing(Model):
-    """How the fleet publishes unless the command line says otherwise."""
+    """Publishing options, unless the command line gives others."""
 
     format: Literal["json", "cbor"] = "json"
     granularity: Literal["chip", "instance", "ultraserver", "block"] | None = None

@@ -1,6 +1,6 @@
-"""What runs on a fleet: the `[[jobs]]` of a fleet file, one model a kind, and the states that a job can be in.
+"""Jobs of a fleet: the `[[jobs]]` of a fleet file, one model a kind, and the states that a job can be in.
 
-Pure data: what a job's figures do to chips is the simulator's.
+Pure data: the effect of a job on chips is the simulator's.
 """
 
 from __future__ import annotations

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class Scope(enum.StrEnum):
-    """What a metric is a property of."""
+    """Owners of a metric."""
 
     CHIP = "chip"
     INSTANCE = "instance"
 
 
 class Kind(enum.StrEnum):
-    """How a metric behaves in time."""
+    """Behaviour of a metric in time."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -42,7 +42,7 @@ class Kind(enum.StrEnum):
 
 
 class Aggregate(enum.StrEnum):
-    """How values roll up to the levels above."""
+    """Functions that roll values up to the levels above."""
 
     SUM = "sum"
     MEAN = "mean"
@@ -52,7 +52,7 @@ class Aggregate(enum.StrEnum):
 
 
 class Origin(enum.StrEnum):
-    """Where a real host's value comes from; what a simulator publishes is simulated throughout."""
+    """Origin of a real host's value; a simulator's values are all simulated."""
 
     MEASURED = "measured"
     MODELLED = "modelled"
@@ -144,7 +144,7 @@ class Metric:
         return values
 
     def encode(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return wire codes of `values` (in `unit`; NaN becomes the top code, what is out of range is clipped)."""
+        """Return wire codes of `values` (in `unit`; NaN becomes the top code, values out of range are clipped)."""
         codes = np.asarray(values, dtype=np.float64)
         codes = codes * self.steps_per_unit if self.steps_per_unit else codes / self.scale
         missing = np.isnan(codes)

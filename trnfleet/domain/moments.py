@@ -1,4 +1,4 @@
-"""Moments of a stretch of time as people write them: a time of day, so much back or forth, or an instant in full.
+"""Moments of a stretch of time as users write them: a time of day, an offset back or forth, or an instant in full.
 
 Times are UTC where they name no zone.
 """
@@ -19,7 +19,7 @@ _DAY_NS = 86_400 * NS_PER_S
 
 
 def is_move(text: str) -> bool:
-    """Say whether a moment is written as so much back or forth."""
+    """Return whether a moment is written as an offset back or forth."""
     return text.strip()[:1] in {"+", "-"}
 
 
@@ -28,7 +28,7 @@ def find_moment(
 ) -> int:
     """Return the instant that is meant, ns since 1970; it may lie outside.
 
-    So much back or forth goes from the place that is looked at. Without one it is so much after the start, or before the
+    An offset back or forth is from the moment that is shown. Without one it is after the start, or before the
     end. A time of day is the one there is on the place's day, else the nearest one there is, else that of the place's day;
     without a place it goes by the start. The minute or the second in which the start lies is there, and means the start.
 
@@ -40,7 +40,7 @@ def find_moment(
         is_end: Whether something is to end there: a time of day never means the start then, but is after it.
 
     Raises:
-        ValueError: it is not understood; the message says what is wrong with it.
+        ValueError: it is no moment; the message names the problem.
     """
     text = text.strip()
     if is_move(text):

@@ -1,4 +1,4 @@
-"""Numbers as people read them on a screen: fixed widths, SI prefixes, `n/a` for what is not known."""
+"""Numbers as text for a screen: fixed widths, SI prefixes, `n/a` for unknown values."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a scenario file says: which faults come when, how load changes, and the time that it is meant for.
+"""Scenario files: faults and their times, changes of load, and the fleet and time that they are meant for.
 
-The file is TOML; these are its models. Where things are is left to `targets`, for the fleet decides about that.
+The file is TOML; these are its models. `targets` resolves addresses, which depend on the fleet.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class FaultEntry(Model):
     times: Annotated[int, Field(ge=1, le=MOST_REPEATS)] | None = None
     """How often it comes; without end if only `every` is given."""
     lasts_s: Annotated[Duration | None, Field(alias="for")] = None
-    """How long it lasts; with a recovery, until all is as it was: its steps take that much less or more time."""
+    """Duration, recovery included; the steps of a recovery take that much less or more time."""
     magnitude: Annotated[float, Field(allow_inf_nan=False)] | None = None
-    """How bad it is, in the fault's own unit."""
+    """In the fault's own unit."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -68,13 +68,13 @@ class FaultEntry(Model):
 
 
 class LoadEntry(Model):
-    """A change of what an inference job is asked for."""
+    """A change of an inference job's load."""
 
     job: Segment
     at: Instant
     lasts_s: Annotated[Duration, Field(alias="for")]
     factor: Positive
-    """What the job's load is multiplied by."""
+    """Multiplies the job's load."""
 
 
 class Rates(Model):

@@ -58,15 +58,15 @@ class Target(NamedTuple):
 
 
 def resolve(layout: Layout, fault: Fault, text: str, draw: Callable[[int, int], list[int]]) -> list[Target]:
-    """Return what a target names.
+    """Return the targets that a text names.
 
     Args:
         layout: The fleet.
-        fault: What hits it.
+        fault: Row of the table.
         text: An address of the scope's level, with `*` and `?` within segments; `uc1/us-0001..us-0004` for siblings;
             `random(2)`, or `random(2) of PATTERN`. A link's direction stands behind a colon; without one, or as `*`, it
             is drawn. Of many chips those without such a link are left out.
-        draw: Draws so many different numbers below a limit, ascending.
+        draw: Draws a number of different numbers below a limit, ascending.
 
     Raises:
         ConfigError: nothing has that address, or too much has; the message names the nearest.

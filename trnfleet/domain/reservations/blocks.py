@@ -1,4 +1,4 @@
-"""Capacity Blocks, offerings and extensions as values, the changes that make them, and what a change makes of a block.
+"""Capacity Blocks, offerings and extensions as values, and the changes that make them.
 
 `apply` is the only way in which a block comes to be or changes, so that the changes of a ledger, applied again in their
 order, give its state.
@@ -79,7 +79,7 @@ class Block:
     """With all extensions that are paid."""
     pay_by_ns: int
     fee: Money
-    """With all extensions that are paid; what is due while it is not."""
+    """With all extensions that are paid; before its own payment, the amount to pay."""
     extensions: tuple[Extension, ...] = ()
     interconnect: InterconnectStatus | None = None
     """None where it is not an UltraServer's."""
@@ -113,7 +113,7 @@ class Block:
 
 
 class ChangeKind(enum.StrEnum):
-    """What can happen to a block."""
+    """Kinds of changes of a block."""
 
     PURCHASED = "purchased"
     PAID = "paid"
@@ -181,7 +181,9 @@ def apply(blocks: dict[str, Block], change: Change) -> Block:
     if block is None:
         raise ValueError(f"{change.block_id}: is not there")
     if block.state not in _FOLLOWS[change.kind]:
-        raise ValueError(f"{block.id}: {change.kind.value} cannot befall a block that is {block.state.value}")
+        raise ValueError(
+            f"{block.id}: {change.kind.value} cannot happen to a block that is {block.state.value}"
+        )
     if change.time_ns < block.changed_ns:
         raise ValueError(f"{block.id}: a change comes before the last one")
     after = replace(_changed(block, change), changed_ns=change.time_ns, changes=block.changes + 1)
@@ -201,7 +203,7 @@ _SIMPLY: dict[ChangeKind, dict[str, Any]] = {
     ChangeKind.TERMINATING: {"terminating": True},
     ChangeKind.EXPIRED: {"state": BlockState.EXPIRED, "unavailable": 0, "interconnect": None},
 }
-"""What these changes set, whatever the block is."""
+"""Fields set by changes that do not depend on the block."""
 
 
 def _changed(block: Block, change: Change) -> Block:

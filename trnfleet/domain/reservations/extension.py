@@ -26,7 +26,7 @@ _EXTENDABLE = frozenset(state.value for state in EXTENDABLE)
 def why_not_extendable(
     state: BlockState | ReservationState, start_ns: int, end_ns: int, now_ns: int, *, is_pending: bool
 ) -> str:
-    """Return why a block cannot be extended now, in a few words; empty where it can, as far as these rules tell.
+    """Return the reason why a block cannot be extended now; empty where it can, by these rules alone.
 
     Args:
         state: The block's.
@@ -49,7 +49,7 @@ def why_not_extendable(
 
 
 def check_extendable(block: Block, now_ns: int) -> None:
-    """Refuse what cannot be extended now, by however few days.
+    """Raise if a block cannot be extended now by any number of days.
 
     Raises:
         Refusal: it is in another state, it is too early or too late, or a payment is pending.
@@ -81,7 +81,7 @@ def check_extendable(block: Block, now_ns: int) -> None:
 
 
 def check_longer(block: Block, days: int, occupancy: Occupancy) -> None:
-    """Refuse so many more days where a block cannot last these.
+    """Raise if a block cannot last a number of further days.
 
     Raises:
         Refusal: with the most that it can.
@@ -97,7 +97,7 @@ def check_longer(block: Block, days: int, occupancy: Occupancy) -> None:
 
 
 def why_not_longer(block: Block, days: int, occupancy: Occupancy) -> tuple[Rule, str] | None:
-    """Return the rule that keeps a block from lasting so many more days, and in words; None where none does."""
+    """Return the rule against a number of further days, and an explanation; None where there is none."""
     end_ns = block.end_ns + days * rules.DAY_NS
     total = rules.days_of(block.start_ns, end_ns)
     if total > rules.MOST_DAYS:
@@ -105,5 +105,5 @@ def why_not_longer(block: Block, days: int, occupancy: Occupancy) -> tuple[Rule,
     if occupancy.busy(block.end_ns, end_ns, but=block.id)[list(block.places)].any():
         text = f"another block follows on instances of {block.id} within {days} days after its end"
         return Rule.CAPACITY, text
-    told = occupancy.too_many(len(block.places), block.end_ns, end_ns, but=block.id)
-    return (Rule.ACCOUNT_SIZE, told) if told else None
+    excess = occupancy.too_many(len(block.places), block.end_ns, end_ns, but=block.id)
+    return (Rule.ACCOUNT_SIZE, excess) if excess else None

@@ -1,7 +1,7 @@
-"""The ledger of an account's Capacity Blocks: what can be bought, what was, and what becomes of it as time passes.
+"""The ledger of an account's Capacity Blocks: offerings, purchases, and changes as time passes.
 
-Owns the order of things: every change is made here, at its instant, and carried out by `blocks.apply`. It reads no clock;
-whoever holds it says how late it is.
+Owns the order of changes: each is made here, at its instant, and carried out by `blocks.apply`. It reads no clock; its
+caller sets the time.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Ledger:
         """Open an empty ledger.
 
         Args:
-            pool: What there is.
-            market: How it is sold.
+            pool: The instances.
+            market: Its terms of sale.
             token: Decides ids and which payments fail.
             now_ns: The instant at which it is opened.
 
@@ -66,10 +66,10 @@ class Ledger:
         """All changes so far."""
         self._token = token
         self._now_ns = now_ns
-        self._due: ScheduledChange | None = None
-        """The next change that time brings; None where there is none."""
-        self._is_due_known = False
-        """Whether that still holds, or is to be found out."""
+        self._next: ScheduledChange | None = None
+        """The next change; None where there is none."""
+        self._is_next_known = False
+        """Whether that is still true."""
         self._occupancy = Occupancy(pool, self.blocks)
         self._prices = Prices(market, self._occupancy)
         self._offered_store = OfferingStore(self._prices, token)
@@ -77,16 +77,16 @@ class Ledger:
 
     @property
     def now_ns(self) -> int:
-        """How late it is."""
+        """The present time, nanoseconds since 1970 UTC."""
         return self._now_ns
 
     # Looking and buying
 
     def offerings(self, request: SearchRequest) -> list[Offering]:
-        """Return what can be bought, the earliest first: at most six.
+        """Return the offerings that match a search, the earliest first: at most six.
 
         Raises:
-            Refusal: a rule forbids it, or nothing of it is free; the message names the rule and what would fit.
+            Refusal: a rule forbids it, or nothing is free; the message names the rule and the nearest valid choice.
         """
         found = search.find(request, self._occupancy, self._now_ns)
         return [self._offered_store.offer(lot, self._now_ns) for lot in found]
@@ -106,11 +106,11 @@ class Ledger:
                 f"{utc(whole_minute_ns(earliest_ns))} by now; look for offerings again",
             )
         lot = Lot.of(offering)
-        told = self._occupancy.too_many(lot.kind.instances, lot.start_ns, lot.end_ns)
-        if told:
+        excess = self._occupancy.too_many(lot.kind.instances, lot.start_ns, lot.end_ns)
+        if excess:
             fewer = search.fewer(lot, self._occupancy)
             near = "none would fit" if fewer is None else f"{fewer} instances would fit"
-            raise Refusal(Rule.ACCOUNT_SIZE, f"{told}; {near}")
+            raise Refusal(Rule.ACCOUNT_SIZE, f"{excess}; {near}")
         places = self._occupancy.choose(lot.kind, lot.zone, lot.start_ns, lot.end_ns)
         if places is None:
             raise Refusal(Rule.CAPACITY, f"{offering_id} has been sold meanwhile; look for offerings again")
@@ -121,7 +121,7 @@ class Ledger:
         return block
 
     def extension_offerings(self, block_id: str, days: int) -> list[ExtensionOffering]:
-        """Return how a block can be extended by so many days: one way.
+        """Return the offerings that extend a block by a number of days: at most one.
 
         Raises:
             Refusal: a rule forbids it.
@@ -154,7 +154,7 @@ class Ledger:
         return self.blocks[block.id]
 
     def cancel(self, block_id: str) -> None:
-        """Refuse: blocks are paid up front and cannot be cancelled.
+        """Raise: blocks are paid up front and cannot be cancelled.
 
         Raises:
             Refusal: always.
@@ -167,12 +167,12 @@ class Ledger:
     # Time
 
     def next_change_ns(self) -> int | None:
-        """Return when the next change is due that time brings; None where none is."""
-        due = self._next_due()
-        return None if due is None else due.when_ns
+        """Return the time of the next change; None where there is none."""
+        change = self._next_change()
+        return None if change is None else change.when_ns
 
     def advance(self, until_ns: int) -> list[tuple[Change, Block]]:
-        """Let time pass to `until_ns`, included; return what it brings, in order, with the block after each.
+        """Move time on to `until_ns`, included; return the changes in order, each with the block after it.
 
         Raises:
             ValueError: `until_ns` is before now.
@@ -180,14 +180,14 @@ class Ledger:
         if until_ns < self._now_ns:
             raise ValueError(f"the ledger is at {self._now_ns} ns, {until_ns} ns is before that")
         made: list[tuple[Change, Block]] = []
-        while (due := self._next_due()) is not None and due.when_ns <= until_ns:
-            self._now_ns = due.when_ns
-            made.append(self._change(Change(due.when_ns, due.kind, due.block_id)))
+        while (scheduled := self._next_change()) is not None and scheduled.when_ns <= until_ns:
+            self._now_ns = scheduled.when_ns
+            made.append(self._change(Change(scheduled.when_ns, scheduled.kind, scheduled.block_id)))
         self._now_ns = until_ns
         return made
 
     def set_up(self, blocks: Iterable[Block]) -> None:
-        """Enter blocks that there are already, each as it is; as changes, they come to be now.
+        """Add blocks that exist already, in their present state; their purchase is a change of the present time.
 
         Raises:
             ValueError: one is there already.
@@ -196,7 +196,7 @@ class Ledger:
             self._change(Change(self._now_ns, ChangeKind.PURCHASED, block.id, made=block))
 
     def report_health(self, block_id: str, unavailable: int, *, impaired: bool) -> list[tuple[Change, Block]]:
-        """Take note of how a block's instances and links fare now; return what that changes.
+        """Report the present state of a block's instances and links; return the changes that follow.
 
         Args:
             block_id: An active or unavailable block; nothing happens to others.
@@ -204,7 +204,7 @@ class Ledger:
             impaired: Whether links between its instances are down; nothing to blocks without an UltraServer.
 
         Raises:
-            ValueError: it has not so many instances.
+            ValueError: it has fewer instances than are unavailable.
         """
         block = self.blocks[block_id]
         if not 0 <= unavailable <= len(block.places):
@@ -223,7 +223,7 @@ class Ledger:
         return made
 
     def terminates_ns(self, block: Block) -> int:
-        """Return from when on EC2 terminates what runs in a block."""
+        """Return the time from which EC2 terminates the instances of a block."""
         return self._schedule.terminates_ns(block)
 
     def make(
@@ -242,7 +242,7 @@ class Ledger:
             places: Numbers of its instances.
             start_ns: Its start.
             end_ns: Its end.
-            payment: What became of its payment.
+            payment: The state of its payment.
             created_ns: When it was bought, at or before now.
 
         Raises:
@@ -266,20 +266,22 @@ class Ledger:
             self._schedule.never_pay(block.id)
             return block
         is_paid = payment is ExtensionState.PAYMENT_SUCCEEDED
-        return presence.lived(block, self._schedule, self._now_ns, is_paid=is_paid)
+        return presence.present_state(block, self._schedule, self._now_ns, is_paid=is_paid)
 
-    def _next_due(self) -> ScheduledChange | None:
-        if not self._is_due_known:
-            due = min(self._schedule.of(self.blocks.values()), default=None)
-            # What a block should have been told of before it was delivered comes at once.
-            self._due = None if due is None else due._replace(when_ns=max(due.when_ns, self._now_ns))
-            self._is_due_known = True
-        return self._due
+    def _next_change(self) -> ScheduledChange | None:
+        if not self._is_next_known:
+            following = min(self._schedule.of(self.blocks.values()), default=None)
+            # A warning that was due before the delivery comes at once.
+            if following is not None:
+                following = following._replace(when_ns=max(following.when_ns, self._now_ns))
+            self._next = following
+            self._is_next_known = True
+        return self._next
 
     def _change(self, change: Change) -> tuple[Change, Block]:
         block = apply(self.blocks, change)
         self.changes.append(change)
-        self._is_due_known = False
+        self._is_next_known = False
         return change, block
 
     def _block(self, block_id: str) -> Block:

@@ -1,4 +1,4 @@
-"""What a fleet file says about reserved capacity: how the market behaves, and the blocks that there are at the start."""
+"""Reserved capacity in a fleet file: the market, and the blocks that exist at the start."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ demand, not how."""
 
 
 class Market(Model):
-    """How reserved capacity is sold; every default is EC2's where EC2 tells."""
+    """Terms on which reserved capacity is sold; every default is EC2's where it is published."""
 
     currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = "USD"
     payment_s: Lead = 300.0

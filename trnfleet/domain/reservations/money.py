@@ -26,7 +26,7 @@ class Money:
         return Money(self.amount + other.amount, self.currency)
 
     def times(self, factor: Decimal) -> Money:
-        """Return so many times the amount, rounded to a cent, halves up."""
+        """Return a multiple of the amount, rounded to a cent, halves up."""
         return Money((self.amount * factor).quantize(CENT, ROUND_HALF_UP), self.currency)
 
     def __str__(self) -> str:

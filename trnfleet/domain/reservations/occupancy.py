@@ -1,4 +1,4 @@
-"""Which instances of a pool blocks hold at a time, and which are left to be sold."""
+"""Occupancy of a pool: the instances that blocks hold at a time, and those that can be sold."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class Occupancy:
-    """What blocks hold of a pool, as they are whenever it is asked."""
+    """Instances of a pool held by blocks, always up to date."""
 
     def __init__(self, pool: Pool, blocks: Mapping[str, Block]) -> None:
         """Look at blocks from now on.
 
         Args:
             pool: What there is.
-            blocks: By id; whoever owns them goes on changing them.
+            blocks: By id, the live table of the ledger.
         """
         self.pool = pool
         self._blocks = blocks
@@ -80,7 +80,7 @@ class Occupancy:
         but: str | None = None,
         states: AbstractSet[BlockState] = HOLDING,
     ) -> str:
-        """Return in words that so many more would be above what may be held at a time; empty where they are not.
+        """Return an explanation if a number of further instances is above the limit of an account; empty if not.
 
         Args:
             count: Instances that would be held besides.

@@ -1,4 +1,4 @@
-"""What is on offer: offerings with their ids and fees, and for how long each can be bought."""
+"""Offerings that can be bought: their ids, fees and expiry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.reservations.search import Lot
 
 OFFERED_S = 86_400
-"""How long an offering can be bought; assumed, and long enough for whoever looks at a fleet whose hours pass in seconds."""
+"""Time in which an offering can be bought; assumed, and long enough for fleets whose hours pass in seconds."""
 MOST_OFFERED = 4_096
 """Offerings that are remembered."""
 
@@ -25,13 +25,13 @@ OfferedT = TypeVar("OfferedT", Offering, ExtensionOffering)
 
 
 class OfferingStore:
-    """The offerings that somebody has looked for."""
+    """The offerings found by searches."""
 
     def __init__(self, prices: Prices, token: Token) -> None:
-        """Begin with nothing on offer.
+        """Begin without offerings.
 
         Args:
-            prices: What it costs.
+            prices: Of the market.
             token: Decides ids.
         """
         self._prices = prices
@@ -61,7 +61,7 @@ class OfferingStore:
         """Offer a later end of a block from now on."""
         fee = self._prices.fee(block.offering.instance_type, len(block.places), block.end_ns, end_ns)
         offering = ExtensionOffering(
-            # Of the attempts to buy it each has an id of its own, which does not depend on when somebody looks.
+            # Each attempt to buy it has its own id, which does not depend on the time of the search.
             id_of("cbeo", self._token, block.id, block.end_ns, end_ns, len(block.extensions), str(fee)),
             block.id,
             block.end_ns,

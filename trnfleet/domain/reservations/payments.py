@@ -1,4 +1,4 @@
-"""What time brings in the life of a block, and when: payments, its delivery, its warning, its end."""
+"""Changes of blocks that time brings: payments, delivery, warning, termination and end."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ _ORDER = (
     ChangeKind.PAYMENT_FAILED,
     ChangeKind.DELIVERED,
 )
-"""What comes first of changes that are due at the same instant: an extension that is paid before what it puts off, and
-the end of a block before the begin of the one that follows on its instances."""
+"""Order of changes at the same instant: the payment of an extension before the changes that it postpones, and the end of a
+block before the begin of the one that follows on its instances."""
 
 
 class ScheduledChange(NamedTuple):
-    """A change that is to come; they come in ascending order."""
+    """A change to come; the order is that of the fields."""
 
     when_ns: int
     rank: int
-    """Which comes first of those at the same instant."""
+    """Order at the same instant."""
     number: int
     """The block's among all blocks."""
     block_id: str
 
     @property
     def kind(self) -> ChangeKind:
-        """What it changes."""
+        """Kind of the change."""
         return _ORDER[self.rank]
 
 
 class BlockSchedule:
-    """When each change is due, as a market has it."""
+    """Times of all changes under the terms of a market."""
 
     def __init__(self, market: Market, token: Token) -> None:
-        """Take a market's times.
+        """Set the market.
 
         Args:
-            market: How blocks are sold.
+            market: Terms of sale.
             token: Decides which payments fail.
         """
         self._market = market
@@ -60,30 +60,30 @@ class BlockSchedule:
         self._unpaid: set[str] = set()
 
     def never_pay(self, block_id: str) -> None:
-        """Take note that a block's payment never arrives."""
+        """Mark a block whose payment never arrives."""
         self._unpaid.add(block_id)
 
     def of(self, blocks: Iterable[Block]) -> Iterator[ScheduledChange]:
-        """Yield all that is to come of blocks and that nothing else must precede, in no order."""
+        """Yield the next changes of blocks, those that no other change must precede, in no order."""
         for number, block in enumerate(blocks):
             if block.state in HOLDING:
                 for when_ns, kind in self._of_one(block):
                     yield ScheduledChange(when_ns, _ORDER.index(kind), number, block.id)
 
     def arrives_ns(self, bought_ns: int) -> int:
-        """Return when a payment arrives that does, of what is bought at an instant."""
+        """Return the time at which the payment of a purchase arrives, if it does."""
         return bought_ns + round(self._market.payment_s * NS_PER_S)
 
     def pay_by_ns(self, bought_ns: int, latest_ns: int) -> int:
-        """Return when a payment has failed that has not arrived, of what is bought at an instant: `latest_ns` at most."""
+        """Return the time at which a payment that has not arrived fails: `latest_ns` at most."""
         return min(bought_ns + round(self._market.payment_window_s * NS_PER_S), latest_ns)
 
     def warns_ns(self, block: Block) -> int:
-        """Return when a block is warned of its end."""
+        """Return the time of the warning before a block's end."""
         return block.end_ns - round(self._market.warning_before_end_s * NS_PER_S)
 
     def terminates_ns(self, block: Block) -> int:
-        """Return from when on EC2 terminates what runs in a block."""
+        """Return the time from which EC2 terminates the instances of a block."""
         is_ultraserver = block.offering.ultraserver_type is not None
         lead_s = (
             self._market.ultraserver_termination_before_end_s
@@ -113,14 +113,14 @@ class BlockSchedule:
             yield block.end_ns, ChangeKind.EXPIRED
 
     def _payment(self, what: str, bought_ns: int, pay_by_ns: int) -> tuple[int, bool]:
-        """Return when a payment is settled, and whether it has arrived then."""
+        """Return the time at which a payment is settled, and whether it has arrived then."""
         arrives_ns = self.arrives_ns(bought_ns)
         if self._fails(what) or arrives_ns >= pay_by_ns:
             return pay_by_ns, False
         return arrives_ns, True
 
     def _fails(self, what: str) -> bool:
-        """Say whether a payment never arrives."""
+        """Return whether a payment never arrives."""
         if what in self._unpaid:
             return True
         return int(self._token("payment", what), 16) < self._market.failing_payments * 2**64

@@ -1,4 +1,4 @@
-"""Blocks that there are before a ledger is opened: whether each can have come to be, and what became of it by now."""
+"""Blocks that exist before a ledger is opened: checks that they are possible, and their present state."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _HELD = HOLDING | {BlockState.EXPIRED}
 
 
 def check_dates(start_ns: int, end_ns: int, created_ns: int) -> None:
-    """Refuse a block that nobody can have bought for this time.
+    """Raise if a block cannot have been bought for a time.
 
     Raises:
-        Refusal: it is no time of a block, or not of one that was bought then.
+        Refusal: no block has that time, or none that was bought then.
     """
     if start_ns >= end_ns or not rules.is_end(end_ns):
         raise Refusal(
@@ -53,20 +53,20 @@ def check_dates(start_ns: int, end_ns: int, created_ns: int) -> None:
 
 
 def check_free(places: Sequence[int], start_ns: int, end_ns: int, occupancy: Occupancy) -> None:
-    """Refuse a block whose instances others hold at the time, or have held.
+    """Raise if other blocks hold a block's instances at the time, or have held them.
 
     Raises:
         Refusal: another block has one of them, or there are too many in all.
     """
     if occupancy.busy(start_ns, end_ns, states=_HELD)[list(places)].any():
         raise Refusal(Rule.CAPACITY, "another block holds one of its instances at the time")
-    told = occupancy.too_many(len(places), start_ns, end_ns, states=_HELD)
-    if told:
-        raise Refusal(Rule.ACCOUNT_SIZE, told)
+    excess = occupancy.too_many(len(places), start_ns, end_ns, states=_HELD)
+    if excess:
+        raise Refusal(Rule.ACCOUNT_SIZE, excess)
 
 
-def lived(block: Block, schedule: BlockSchedule, now_ns: int, *, is_paid: bool) -> Block:
-    """Return what became by now of a block as it was bought before, as far as time alone changes it."""
+def present_state(block: Block, schedule: BlockSchedule, now_ns: int, *, is_paid: bool) -> Block:
+    """Return a block that was bought before as it is now, as far as time alone changes it."""
     if not is_paid:
         steps = [(min(block.pay_by_ns, now_ns), ChangeKind.PAYMENT_FAILED)]
     else:

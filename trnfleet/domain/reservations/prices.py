@@ -1,4 +1,4 @@
-"""What instances cost for a time: the market's price of an hour, and more of it where much is reserved."""
+"""Fees of instances for a time: the market's hourly price, raised where much is reserved."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class Prices:
-    """What a market asks for instances of a pool."""
+    """Prices of a market for instances of a pool."""
 
     def __init__(self, market: Market, occupancy: Occupancy) -> None:
-        """Take a market's prices.
+        """Check a market's prices.
 
         Args:
-            market: How it is sold.
-            occupancy: What is reserved of it.
+            market: Its terms of sale.
+            occupancy: Of the pool.
 
         Raises:
             ConfigError: the market has no price of an instance type that there is, in its currency.
@@ -39,7 +39,7 @@ class Prices:
         self._occupancy = occupancy
 
     def fee(self, kind: str, count: int, start_ns: int, end_ns: int) -> Money:
-        """Return what so many instances cost for a time: the more of the type is reserved at its begin, the more."""
+        """Return the fee of some instances for a time; it grows with the share of the type that is reserved at its begin."""
         per_h = self._market.price_per_h(kind) or Decimal(0)
         reserved, there = self._occupancy.pool.share(kind, self._occupancy.busy(start_ns, start_ns + 1))
         hours = Decimal(end_ns - start_ns) / Decimal(3_600 * NS_PER_S)

@@ -39,17 +39,17 @@ MOST_OFFERINGS = 6
 PAYMENT_WINDOW_S = 12 * 3_600
 """After it a payment that has not come has failed; published."""
 PAYMENT_BEFORE_END_S = 35 * 60
-"""An extension is paid so long before the end, or not at all; published."""
+"""An extension is paid by this time before the end, or not at all; published."""
 EXTENSION_EARLIEST_S = 56 * DAY_S
-"""A block can be extended from so long before its end; published."""
+"""A block can be extended from this time before its end; published."""
 EXTENSION_LATEST_S = 3_600
-"""And until so long before it; published."""
+"""And until this time before it; published."""
 WARNING_BEFORE_END_S = 40 * 60
-"""EventBridge is told so long before the end; published."""
+"""EventBridge has the warning at this time before the end; published."""
 TERMINATION_BEFORE_END_S = 30 * 60
-"""From so long before the end EC2 terminates what still runs; published."""
+"""From this time before the end EC2 terminates running instances; published."""
 ULTRASERVER_TERMINATION_BEFORE_END_S = 30 * 60
-"""The same for UltraServers. Some pages say 60 minutes for UltraServer types, those seen speak of another family; assumed to
+"""The same for UltraServers. Some pages say 60 minutes for UltraServer types, those pages are about another family; assumed to
 be the same, and configurable."""
 
 _FIRST_S = round(datetime.min.replace(tzinfo=UTC).timestamp())
@@ -57,7 +57,7 @@ _LAST_S = round(datetime.max.replace(tzinfo=UTC, microsecond=0).timestamp())
 
 
 class Rule(enum.StrEnum):
-    """What a request can break."""
+    """Rules that a request can break."""
 
     INSTANCE_TYPE = "instance-type"
     ULTRASERVER_ONLY = "sold-as-ultraserver"
@@ -81,7 +81,7 @@ class Rule(enum.StrEnum):
 
 
 class Refusal(ConfigError):  # noqa: N818  it is an answer more than an error
-    """A request that a rule forbids; the message names the rule, the value, the limit and what would fit."""
+    """A request that a rule forbids; the message names the rule, the value, the limit and the nearest valid choice."""
 
     def __init__(self, rule: Rule, text: str) -> None:
         super().__init__(f"{rule.value}: {text}")
@@ -89,12 +89,12 @@ class Refusal(ConfigError):  # noqa: N818  it is an answer more than an error
 
 
 def is_duration(days: int) -> bool:
-    """Say whether a block, or an extension, may last so many days."""
+    """Return whether a block, or an extension, may last a number of days."""
     return 1 <= days <= DAILY_UP_TO or (0 < days <= MOST_DAYS and days % WEEK_DAYS == 0)
 
 
 def check_duration(days: int, what: str = "a block") -> None:
-    """Refuse a duration that is none.
+    """Raise if a number of days is no duration.
 
     Raises:
         Refusal: with the nearest that are.
@@ -117,12 +117,12 @@ def next_end_ns(after_ns: int) -> int:
 
 
 def is_end(instant_ns: int) -> bool:
-    """Say whether blocks end at an instant."""
+    """Return whether blocks end at an instant."""
     return (instant_ns - END_OF_BLOCKS_S * NS_PER_S) % DAY_NS == 0
 
 
 def end_ns(start_ns: int, days: int) -> int:
-    """Return when a block of so many days ends that starts at an instant; its first day may be partial."""
+    """Return the end of a block that starts at an instant and lasts a number of days; its first day may be partial."""
     return next_end_ns(start_ns) + (days - 1) * DAY_NS
 
 

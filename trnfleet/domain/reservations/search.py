@@ -1,4 +1,4 @@
-"""Where and when what somebody looks for is free, and what is nearest to it where it never is."""
+"""Search for free capacity, with the nearest that fits where there is none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Lot(NamedTuple):
-    """Goods in a zone for a time: what a block is bought of."""
+    """Instances in a zone for a time, of which a block is bought."""
 
     kind: OfferingKind
     zone: str
@@ -35,24 +35,24 @@ class Lot(NamedTuple):
 
     @staticmethod
     def of(offering: Offering) -> Lot:
-        """Return what an offering offers."""
+        """Return the lot of an offering."""
         kind = OfferingKind(offering.instance_type, offering.instances, offering.ultraserver_type is not None)
         return Lot(kind, offering.zone, offering.start_ns, offering.end_ns)
 
 
 def find(request: SearchRequest, occupancy: Occupancy, now_ns: int) -> list[Lot]:
-    """Return what is free of what is asked for, the earliest first: at most six.
+    """Return the free lots that match a request, the earliest first: at most six.
 
     Raises:
-        Refusal: a rule forbids it, or nothing of it is free; the message names the rule and what would fit.
+        Refusal: a rule forbids it, or nothing is free; the message names the rule and the nearest valid choice.
     """
     kind = offering_kind_of(request, occupancy.pool)
     rules.check_duration(request.days)
-    look = _Search(kind, zones_of(request, kind, occupancy.pool), occupancy)
+    search = _Search(kind, zones_of(request, kind, occupancy.pool), occupancy)
     first_ns, last_ns = starts_of(request, now_ns)
-    found = list(islice(look.free(spans_of(request, first_ns, last_ns)), rules.MOST_OFFERINGS))
+    found = list(islice(search.free(spans_of(request, first_ns, last_ns)), rules.MOST_OFFERINGS))
     if not found:
-        raise look.nothing(request, first_ns, last_ns)
+        raise search.nothing(request, first_ns, last_ns)
     return found
 
 
@@ -64,14 +64,14 @@ def fewer(lot: Lot, occupancy: Occupancy) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """A look for goods in zones."""
+    """A search for one kind of offering in zones."""
 
     kind: OfferingKind
     zones: Sequence[str]
     occupancy: Occupancy
 
     def free(self, spans: Iterable[tuple[int, int]]) -> Iterator[Lot]:
-        """Yield what is free in these spans, span by span and in each zone by zone."""
+        """Yield the free lots of some spans, span by span and in each zone by zone."""
         for start_ns, end_ns in spans:
             if self.occupancy.too_many(self.kind.instances, start_ns, end_ns):
                 continue
@@ -80,26 +80,26 @@ class _Search:
                     yield Lot(self.kind, zone, start_ns, end_ns)
 
     def nothing(self, request: SearchRequest, first_ns: int, last_ns: int) -> Refusal:
-        """Return why nothing was found, with what would be nearest to it: shorter first, then fewer instances."""
+        """Return the reason why nothing was found, with the nearest that fits: shorter first, then fewer instances."""
         spans = spans_of(request, first_ns, last_ns)
         emptiest = min(spans, key=lambda span: self.occupancy.held(*span))
-        told = self.occupancy.too_many(self.kind.instances, *emptiest)
-        rule = Rule.ACCOUNT_SIZE if told else Rule.CAPACITY
-        told = told or f"{self.kind} is not free for {request.days} days"
+        excess = self.occupancy.too_many(self.kind.instances, *emptiest)
+        rule = Rule.ACCOUNT_SIZE if excess else Rule.CAPACITY
+        problem = excess or f"{self.kind} is not free for {request.days} days"
         durations = [each for each in range(1, request.days) if rules.is_duration(each)]
 
         def shorter(days: int) -> int | None:
             return self.first_start(spans_of(request._replace(days=days), first_ns, last_ns))
 
-        # What is free for some days is free for fewer.
+        # A lot that is free for some days is free for fewer.
         at = bisect_left(durations, True, key=lambda days: shorter(days) is None)
         start_ns = shorter(durations[at - 1]) if at else None
         if start_ns is not None:
-            return Refusal(rule, f"{told}; {durations[at - 1]} days from {utc(start_ns)} on would fit")
+            return Refusal(rule, f"{problem}; {durations[at - 1]} days from {utc(start_ns)} on would fit")
         found = self.fewer(spans)
         if found is not None:
-            return Refusal(rule, f"{told}; {found[0]} instances from {utc(found[1])} on would fit")
-        return Refusal(rule, f"{told}, nor is less of it or a shorter time")
+            return Refusal(rule, f"{problem}; {found[0]} instances from {utc(found[1])} on would fit")
+        return Refusal(rule, f"{problem}, nor is less of it or a shorter time")
 
     def fewer(self, spans: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
         """Return the most instances below those wanted that can be sold, and the first start; None where none can."""

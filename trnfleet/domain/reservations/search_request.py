@@ -1,4 +1,4 @@
-"""What somebody looks for, in the terms of DescribeCapacityBlockOfferings, held against the rules that need no ledger."""
+"""Search requests in the terms of DescribeCapacityBlockOfferings, checked by the rules that need no ledger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SearchRequest(NamedTuple):
-    """What somebody looks for."""
+    """Criteria of a search for offerings."""
 
     days: int
     instance_type: str | None = None
@@ -29,7 +29,7 @@ class SearchRequest(NamedTuple):
 
 
 class OfferingKind(NamedTuple):
-    """What that comes to."""
+    """Instances that are sold as one."""
 
     instance_type: str
     instances: int
@@ -40,10 +40,10 @@ class OfferingKind(NamedTuple):
 
 
 def offering_kind_of(request: SearchRequest, pool: Pool) -> OfferingKind:
-    """Return what is asked for.
+    """Return the kind of offering that a request is for.
 
     Raises:
-        Refusal: nobody can be sold that.
+        Refusal: it is not sold.
     """
     if request.ultraservers is not None:
         if request.ultraservers != 1:
@@ -84,10 +84,10 @@ def offering_kind_of(request: SearchRequest, pool: Pool) -> OfferingKind:
 
 
 def zones_of(request: SearchRequest, kind: OfferingKind, pool: Pool) -> list[str]:
-    """Return the zones to look in.
+    """Return the zones to search.
 
     Raises:
-        Refusal: the one that is asked for has nothing of it, or is not one.
+        Refusal: the requested zone has no such instances, or does not exist.
     """
     known = pool.zones(kind.instance_type)
     if request.zone is None:
@@ -101,7 +101,7 @@ def zones_of(request: SearchRequest, kind: OfferingKind, pool: Pool) -> list[str
 
 
 def starts_of(request: SearchRequest, now_ns: int) -> tuple[int, int]:
-    """Return the earliest and the latest start that are asked for and allowed.
+    """Return the earliest and the latest start that are requested and allowed.
 
     Raises:
         Refusal: there is none.
@@ -127,10 +127,10 @@ def starts_of(request: SearchRequest, now_ns: int) -> tuple[int, int]:
 
 
 def spans_of(request: SearchRequest, first_ns: int, last_ns: int) -> list[tuple[int, int]]:
-    """Return begin and end of every block that is asked for and starts in [first, last], the earliest first.
+    """Return begin and end of every block that fits a request and starts in [first, last], the earliest first.
 
     Blocks start at the first instant, and at each end of a day after it. A partial day that is too short to be sold
-    alone is left out, and so is what would end too late.
+    alone is left out, and so are blocks that would end too late.
     """
     spans = []
     start_ns = first_ns
@@ -145,7 +145,7 @@ def spans_of(request: SearchRequest, first_ns: int, last_ns: int) -> list[tuple[
 
 
 def _no_span(request: SearchRequest, from_ns: int, latest_ns: int) -> Refusal:
-    """Return why no block can lie where one is asked for, with the longest that can."""
+    """Return the reason why no block fits the requested time, with the longest that does."""
     others = (each for each in range(rules.MOST_DAYS, 0, -1) if rules.is_duration(each))
     if request.ends_by_ns is None:
         others = (each for each in range(1, rules.MOST_DAYS + 1) if rules.is_duration(each))

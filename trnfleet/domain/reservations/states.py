@@ -50,7 +50,7 @@ class ExtensionState(enum.StrEnum):
 
 
 class InterconnectStatus(enum.StrEnum):
-    """How the links between an UltraServer block's instances fare (`CapacityBlockStatus.InterconnectStatus`)."""
+    """State of the links between an UltraServer block's instances (`CapacityBlockStatus.InterconnectStatus`)."""
 
     OK = "ok"
     IMPAIRED = "impaired"

@@ -69,7 +69,7 @@ def test_changes_follow_their_states(kind: ChangeKind, state: BlockState) -> Non
     if state.value in MAY_BEFALL[kind]:
         assert after(block, kind).changes == 2
     else:
-        with pytest.raises(ValueError, match=f"cannot befall a block that is {state.value}"):
+        with pytest.raises(ValueError, match=f"cannot happen to a block that is {state.value}"):
             after(block, kind)
 
 
