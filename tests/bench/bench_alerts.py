@@ -43,7 +43,7 @@ async def measure(fleet: str, ticks: int, count: int, *, storm: bool, profile: b
     profiler = cProfile.Profile()
     evaluate = monitor.alerts.evaluate
 
-    def timed(readings: Any, jobs: Any) -> Iterator[None]:
+    def timed(readings: Any, jobs: Any, *counts: Any) -> Iterator[None]:
         if storm and len(own) >= ticks // 2:
             # Everything is hot at once: a million targets of one rule.
             monitor.store.columns["temperature_c"][:] = 1_000
@@ -52,7 +52,7 @@ async def measure(fleet: str, ticks: int, count: int, *, storm: bool, profile: b
             pass
         rollups.append(time.thread_time() - begun)
         total = 0.0
-        going = evaluate(readings, jobs)
+        going = evaluate(readings, jobs, *counts)
         while True:
             if profile:
                 profiler.enable()
