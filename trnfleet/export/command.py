@@ -1,4 +1,4 @@
-"""A program that is run for each notice: without a shell, one after the other for one alert, a few at once for several."""
+"""A program that is run for each notification: without a shell, in order for each alert, and a few at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trnfleet.clock import Clock
-    from trnfleet.export.notification import Notice
+    from trnfleet.export.notification import Notification
 
 log = logs.get_logger(__name__)
 
@@ -30,7 +30,7 @@ LIMIT_S = 30.0
 AT_ONCE = 4
 RETRIES = 3
 PREFIX = "TRNFLEET_ALERT_"
-_TOLD = (
+_VARIABLES = (
     "state", "alertname", "severity", "fleet", "target", "place", "summary", "runbook", "cause", "value", "fingerprint",
     "since", "fired", "resolved",
 )  # fmt: skip  # a list of names
@@ -52,36 +52,36 @@ def parse_command(option: str, text: str) -> tuple[str, ...]:
 
 
 class CommandReceiver(Receiver):
-    """Runs a program with a notice as JSON on its standard input, and its parts in variables."""
+    """Runs a program with a notification as JSON on its standard input, and its parts in variables."""
 
     def __init__(self, name: str, argv: Sequence[str], clock: Clock) -> None:
         """Describe the receiver.
 
         Args:
-            name: What it is called.
+            name: Its name.
             argv: The program and its arguments.
             clock: The time to go by.
         """
         super().__init__(name, clock)
         self._argv = tuple(argv)
-        self._waiting: dict[str, deque[Notice]] = {}
-        """Notices by alert; the first is the one that is being told."""
+        self._waiting: dict[str, deque[Notification]] = {}
+        """Notifications by alert; the first is the one that is being delivered."""
         self._ready: asyncio.Queue[str] = asyncio.Queue()
-        """Alerts that have a notice and nobody who tells it; never more than notices that wait."""
+        """Alerts whose first notification waits for a worker."""
 
-    def tell(self, notices: Sequence[Notice]) -> int:
-        """Take what has changed, as far as there is room."""
-        taken = notices[: max(0, MOST_WAITING - self.tally.waiting)]
+    def notify(self, notifications: Sequence[Notification]) -> int:
+        """Queue notifications, as far as there is room."""
+        taken = notifications[: max(0, MOST_WAITING - self.tally.waiting)]
         self.tally.waiting += len(taken)
-        for notice in taken:
-            waiting = self._waiting.setdefault(notice.fingerprint, deque())
-            waiting.append(notice)
+        for notification in taken:
+            waiting = self._waiting.setdefault(notification.fingerprint, deque())
+            waiting.append(notification)
             if len(waiting) == 1:
-                self._ready.put_nowait(notice.fingerprint)
+                self._ready.put_nowait(notification.fingerprint)
         return len(taken)
 
     async def run(self) -> None:
-        """Run the program for what waits, until cancelled."""
+        """Run the program for queued notifications until cancelled."""
         async with asyncio.TaskGroup() as group:
             for number in range(AT_ONCE):
                 group.create_task(self._work(), name=f"{self.name}-{number}")
@@ -90,7 +90,7 @@ class CommandReceiver(Receiver):
         while True:
             fingerprint = await self._ready.get()
             waiting = self._waiting[fingerprint]
-            await self._tell_one(waiting[0])
+            await self._deliver(waiting[0])
             waiting.popleft()
             self.tally.waiting -= 1
             if waiting:
@@ -98,20 +98,20 @@ class CommandReceiver(Receiver):
             else:
                 del self._waiting[fingerprint]
 
-    async def _tell_one(self, notice: Notice) -> None:
+    async def _deliver(self, notification: Notification) -> None:
         for attempt in range(1 + RETRIES):
-            why = await run_program(self._argv, notice, self.clock)
+            why = await run_program(self._argv, notification, self.clock)
             if not why:
-                self.tally.told += 1
+                self.tally.delivered += 1
                 self.tally.last_error = ""
-                self.confirm(notice)
+                self.confirm(notification)
                 return
             self.tally.last_error = why
             log.warning(
                 "program_failed",
                 receiver=self.name,
                 program=self._argv[0],
-                alert=notice.fingerprint,
+                alert=notification.fingerprint,
                 attempt=attempt + 1,
                 reason=why,
             )
@@ -121,7 +121,7 @@ class CommandReceiver(Receiver):
         self.tally.failed += 1
 
 
-async def run_program(argv: Sequence[str], notice: Notice, clock: Clock) -> str:
+async def run_program(argv: Sequence[str], notification: Notification, clock: Clock) -> str:
     """Run a program to its end; return why it failed, or nothing."""
     try:
         process = await asyncio.create_subprocess_exec(
@@ -129,12 +129,12 @@ async def run_program(argv: Sequence[str], notice: Notice, clock: Clock) -> str:
             stdin=asyncio.subprocess.PIPE,
             # What it prints must not get between our own lines; its complaints go where ours go.
             stdout=asyncio.subprocess.DEVNULL,
-            env=variables(notice, os.environ),
+            env=variables(notification, os.environ),
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
         return str(error)
-    given = json.dumps(facts(notice), ensure_ascii=True).encode() + b"\n"
+    given = json.dumps(facts(notification), ensure_ascii=True).encode() + b"\n"
 
     async def finish() -> None:
         await process.communicate(given)
@@ -152,13 +152,13 @@ async def run_program(argv: Sequence[str], notice: Notice, clock: Clock) -> str:
     return "" if process.returncode == 0 else f"exit status {process.returncode}"
 
 
-def variables(notice: Notice, given: Mapping[str, str]) -> dict[str, str]:
-    """Return a program's environment: ours without passwords, with the notice's parts."""
+def variables(notification: Notification, given: Mapping[str, str]) -> dict[str, str]:
+    """Return a program's environment: our own without passwords, with the notification's parts."""
     kept = {
         name: value
         for name, value in given.items()
         if not (name.startswith("TRNFLEET_") and name.endswith("_PASSWORD"))
     }
-    told = facts(notice)
-    texts = {name: "" if told[name] is None else str(told[name]) for name in _TOLD}
+    parts = facts(notification)
+    texts = {name: "" if parts[name] is None else str(parts[name]) for name in _VARIABLES}
     return kept | {f"{PREFIX}{name.upper()}": text.replace("\0", "") for name, text in texts.items()}

@@ -1,7 +1,7 @@
-"""Which `watch` of a fleet speaks: of those that are there, the one that began first. The others stand by.
+"""Leader election among the `watch` processes of a fleet: the longest-running one leads, the others are on standby.
 
-A watch is there while its retained message says so. Its last will takes that back when it dies; where a broker died with it
-and has kept the message, its heartbeat is what is missed.
+A watch is present while its retained message says so. Its last will takes that back when it dies; where the broker died with it
+and has kept the message, the missing heartbeat does.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from trnfleet.errors import WireError
 from trnfleet.wire.messages import PublisherMessage, decode_message
 
 HEARTBEAT_S = 10.0
-"""How often a watch says that it is there."""
+"""Time between two presence messages of a watch."""
 GONE_S = 35.0
-"""One that has not said so for so long is not, whatever is retained: three heartbeats and a little."""
+"""Time without a heartbeat after which a watch counts as gone: three heartbeats and a little."""
 MOST = 1_000
-"""Watches that are known at most."""
+"""Watches that are tracked at most."""
 
 
 class _Watch(NamedTuple):
     since_ns: int
     client: str
-    heard_s: float
+    heartbeat_s: float
 
 
 class Election:
-    """The watches of one fleet, ourselves among them."""
+    """The watches of one fleet, this one among them."""
 
     def __init__(self, client: str, since_ns: int) -> None:
-        """Stand for election.
+        """Prepare an election.
 
         Args:
-            client: Our client id.
-            since_ns: Wall clock at which we began.
+            client: Client id of this watch.
+            since_ns: Wall clock at its start.
         """
         self._own = (since_ns, client)
         self._others: dict[str, _Watch] = {}
 
     def take(self, client: str, payload: bytes, now_s: float) -> None:
-        """Take what a publisher says of itself; those that are no watch do not count.
+        """Take the presence message of a publisher; only watches count.
 
         Args:
             client: Its name, from the topic.
@@ -48,7 +48,7 @@ class Election:
             now_s: Monotonic seconds.
 
         Raises:
-            WireError: the message is none.
+            WireError: the message is invalid.
         """
         if client == self._own[1]:
             return
@@ -68,16 +68,16 @@ class Election:
         if client in self._others or len(self._others) < MOST:
             self._others[client] = _Watch(since_ns, client, now_s)
 
-    def hear_again(self, now_s: float) -> None:
-        """Take note that we could not hear for a while: nobody has missed a heartbeat meanwhile."""
-        self._others = {client: each._replace(heard_s=now_s) for client, each in self._others.items()}
+    def reset_heartbeats(self, now_s: float) -> None:
+        """Restart the time since each heartbeat: without a connection none could be received."""
+        self._others = {client: each._replace(heartbeat_s=now_s) for client, each in self._others.items()}
 
     def others(self, now_s: float) -> list[str]:
-        """Return the other watches that are there, the one that began first in front."""
-        there = [each for each in self._others.values() if now_s - each.heard_s < GONE_S]
-        return [each.client for each in sorted(there)]
+        """Return the other watches that are present, the longest-running one first."""
+        present = [each for each in self._others.values() if now_s - each.heartbeat_s < GONE_S]
+        return [each.client for each in sorted(present)]
 
-    def speaker(self, now_s: float) -> str:
-        """Return the client id of the watch that speaks."""
-        there = [each[:2] for each in self._others.values() if now_s - each.heard_s < GONE_S]
-        return min([*there, self._own])[1]
+    def leader(self, now_s: float) -> str:
+        """Return the client id of the leader."""
+        present = [each[:2] for each in self._others.values() if now_s - each.heartbeat_s < GONE_S]
+        return min([*present, self._own])[1]

@@ -1,4 +1,4 @@
-"""Posting JSON to a URL: what became of it, in one word and one line. Certificates are always checked.
+"""JSON requests to a URL and their outcome. Certificates are always checked.
 
 A user and a password come from the URL or a variable; neither they nor the path, which may be a secret, are shown or logged.
 """
@@ -30,17 +30,17 @@ _RETRIED = frozenset({408, 425, 429})
 
 
 class Outcome(enum.Enum):
-    """What became of a request."""
+    """The outcome of a request."""
 
     DONE = "done"
     REFUSED = "refused"
-    """It will not be better next time."""
+    """Refused for good."""
     FAILED = "failed"
-    """It may be."""
+    """It may succeed if it is repeated."""
 
 
 class Answer(NamedTuple):
-    """What became of a request, and why."""
+    """The outcome of a request, and its reason."""
 
     outcome: Outcome
     why: str = ""
@@ -48,7 +48,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to post to; it may be shown, its parts may not."""
+    """The target of requests; it may be shown, its parts may not."""
 
     url: str = field(repr=False)
     """Without user and password."""
@@ -64,7 +64,7 @@ def parse_target(option: str, text: str, password: str | None = None) -> Target:
     """Read an `http://` or `https://` URL.
 
     Args:
-        option: What the user wrote it behind, for messages.
+        option: The command line option, for messages.
         text: The URL; its user and password go into the request's header.
         password: The user's password where the URL has none.
 
@@ -96,10 +96,10 @@ def make_client(target: Target, transport: httpx.AsyncBaseTransport | None = Non
 
 
 async def post_json(client: httpx.AsyncClient, url: str, content: Any, clock: Clock) -> Answer:
-    """Post an object, and say what became of it; of the answer only the beginning is read."""
+    """Post an object and return the outcome; of the answer only the beginning is read."""
     answers: list[Answer] = []
 
-    async def ask() -> None:
+    async def send() -> None:
         body = json.dumps(content, ensure_ascii=True, allow_nan=False).encode()
         headers = {"Content-Type": "application/json", "User-Agent": "trnfleet"}
         async with client.stream("POST", url, content=body, headers=headers) as response:
@@ -116,7 +116,7 @@ async def post_json(client: httpx.AsyncClient, url: str, content: Any, clock: Cl
             answers.append(Answer(Outcome.FAILED, f"HTTP {status} {said}".rstrip()))
 
     try:
-        if not await finished_within(ask(), clock, WHOLE_LIMIT_S):
+        if not await finished_within(send(), clock, WHOLE_LIMIT_S):
             return Answer(Outcome.FAILED, f"no answer within {WHOLE_LIMIT_S:g} s")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         # The text of some of these quotes the URL.

@@ -1,6 +1,6 @@
-"""Notices as lines of JSON on a file descriptor, such as stdout.
+"""Notifications as lines of JSON on a file descriptor, such as stdout.
 
-A thread of its own writes them: whoever reads may hold still for as long as they like, and nothing else waits for that.
+A thread of its own writes them, so that a reader that blocks delays nothing else.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.clock import Clock
-    from trnfleet.export.notification import Notice
+    from trnfleet.export.notification import Notification
 
 log = logs.get_logger(__name__)
 
-LOOK_S = 0.5
-"""Time between two looks at whether somebody still reads."""
+CHECK_EVERY_S = 0.5
+"""Time between two checks of whether the reader is still there."""
 _KEYS = (
     "ts", "state", "alertname", "severity", "target", "labels", "summary", "value", "fingerprint", "since", "fired",
     "resolved", "cause",
@@ -35,33 +35,33 @@ _KEYS = (
 
 
 class LineReceiver(Receiver):
-    """Writes a line for each notice, at once."""
+    """Writes a line for each notification, at once."""
 
     def __init__(self, name: str, descriptor: int, clock: Clock) -> None:
         """Describe the receiver.
 
         Args:
-            name: What it is called.
+            name: Its name.
             descriptor: The file descriptor to write to.
             clock: The time to go by.
         """
         super().__init__(name, clock)
         self._descriptor = descriptor
-        self._waiting: queue.SimpleQueue[Notice | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Notification | None] = queue.SimpleQueue()
 
-    def tell(self, notices: Sequence[Notice]) -> int:
-        """Take what has changed, as far as there is room."""
-        taken = notices[: max(0, MOST_WAITING - self.tally.waiting)]
+    def notify(self, notifications: Sequence[Notification]) -> int:
+        """Queue notifications, as far as there is room."""
+        taken = notifications[: max(0, MOST_WAITING - self.tally.waiting)]
         self.tally.waiting += len(taken)
-        for notice in taken:
-            self._waiting.put(notice)
+        for notification in taken:
+            self._waiting.put(notification)
         return len(taken)
 
     async def run(self) -> None:
-        """Write what waits, until cancelled.
+        """Write queued notifications until cancelled.
 
         Raises:
-            BrokenPipeError: whoever reads has enough.
+            BrokenPipeError: the reader has closed the pipe.
             OSError: it cannot be written to, such as a full disk.
         """
         loop = asyncio.get_running_loop()
@@ -71,7 +71,9 @@ class LineReceiver(Receiver):
         try:
             while not ended.done():
                 # A reader that leaves shows at the next line only, which may be a night away; a pipe can be asked.
-                if await finished_within(_wait(ended), self.clock, LOOK_S) or not _is_left(self._descriptor):
+                if await finished_within(_wait(ended), self.clock, CHECK_EVERY_S) or not _is_closed(
+                    self._descriptor
+                ):
                     continue
                 raise BrokenPipeError
             ended.result()
@@ -79,31 +81,31 @@ class LineReceiver(Receiver):
             self._waiting.put(None)
 
     def _write(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Future[None]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody wants to know
-            while (notice := self._waiting.get()) is not None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            while (notification := self._waiting.get()) is not None:
                 try:
-                    left = line(notice)
+                    left = line(notification)
                     while left:
                         left = left[os.write(self._descriptor, left) :]
                 except OSError as error:
                     loop.call_soon_threadsafe(_fail, ended, error)
                     return
-                loop.call_soon_threadsafe(self._wrote, notice)
+                loop.call_soon_threadsafe(self._wrote, notification)
 
-    def _wrote(self, notice: Notice) -> None:
+    def _wrote(self, notification: Notification) -> None:
         self.tally.waiting -= 1
-        self.tally.told += 1
-        self.confirm(notice)
+        self.tally.delivered += 1
+        self.confirm(notification)
 
 
-def line(notice: Notice) -> bytes:
-    """Return a notice as one line of ASCII."""
-    told = facts(notice)
-    return json.dumps({name: told[name] for name in _KEYS}, ensure_ascii=True).encode() + b"\n"
+def line(notification: Notification) -> bytes:
+    """Return a notification as one line of ASCII."""
+    parts = facts(notification)
+    return json.dumps({name: parts[name] for name in _KEYS}, ensure_ascii=True).encode() + b"\n"
 
 
-def _is_left(descriptor: int) -> bool:
-    """Say whether nobody reads any more what is written to a pipe or a socket."""
+def _is_closed(descriptor: int) -> bool:
+    """Return whether the reader of a pipe or a socket has closed it."""
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(seen & (select.POLLERR | select.POLLHUP) for _, seen in poll.poll(0))

@@ -1,4 +1,4 @@
-"""What a receiver is told: how an alert stands, with instants of the wall clock, whatever the fleet's own time is."""
+"""Notifications: the state of an alert with times of the wall clock, whatever the fleet's own time is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from trnfleet.wire.alerts import AlertMessage
 
 
-class Notice(NamedTuple):
+class Notification(NamedTuple):
     """An alert that began to fire, or that resolved."""
 
     fleet: str
@@ -20,34 +20,34 @@ class Notice(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """What identifies the alert."""
+        """Fingerprint of the alert."""
         return self.message.fingerprint
 
     @property
     def is_firing(self) -> bool:
-        """Whether it fires."""
+        """Whether the alert fires."""
         return self.message.state == "firing"
 
     @property
     def mark(self) -> str:
-        """What is noted once a receiver has it: the state, and the beginning of what it is a state of."""
+        """What is recorded once a receiver has it: the state, and when the alert began to fire."""
         return mark_of(self.message.state, self.message.fired)
 
 
 def mark_of(state: str, fired: str) -> str:
-    """Return what is noted of a state that was told: `firing@...` or `resolved@...`, with when the alert began to fire."""
+    """Return the record of a delivered state: `firing@...` or `resolved@...`, with when the alert began to fire."""
     return f"{state}@{fired}"
 
 
-def facts(notice: Notice) -> dict[str, Any]:
-    """Return a notice as a JSON object; its times are the fleet's own."""
-    message = notice.message
+def facts(notification: Notification) -> dict[str, Any]:
+    """Return a notification as a JSON object; its times are the fleet's own."""
+    message = notification.message
     return {
         "ts": message.resolved or message.fired,
         "state": message.state,
         "alertname": message.rule,
         "severity": message.severity.value,
-        "fleet": notice.fleet,
+        "fleet": notification.fleet,
         "target": message.target,
         "place": message.place,
         "labels": dict(message.labels),

@@ -1,8 +1,8 @@
-"""What is said of alerts, and to whom it was told: the book of the watch that speaks.
+"""The notification log of the leading watch: which alerts are published, and which receiver was notified of which state.
 
-It takes how alerts stand, decides what is published and what each receiver is told, and reads no clock. Its state is what is
-retained at the broker, so that another watch, or the same one after a restart, goes on from there. A receiver is told of a
-beginning and of an end once each, at least: whoever dies between telling and noting it tells it again.
+It takes the alerts of the moment, decides what is published and what each receiver gets, and reads no clock. Its state is
+what is retained at the broker, so that another watch, or the same one after a restart, goes on from there. A receiver is
+notified of a beginning and of an end at least once each: a watch that dies between a delivery and its record repeats it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet import logs
 from trnfleet.clock import format_rfc3339, parse_rfc3339
-from trnfleet.export.notification import Notice, mark_of
+from trnfleet.export.notification import Notification, mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 REFRESHED_EVERY_S = 10.0
-"""Figures of an alert that goes on are published at most so often."""
+"""Shortest time between two messages of an alert that goes on with other values."""
 CLEARED_AFTER_S = 900.0
-"""An alert that has resolved is cleared so long after, once its end was told to everyone who knows of its beginning."""
+"""Time after which a resolved alert is cleared, once every receiver that knows of its beginning knows of its end."""
 CLEARED_AT_LAST_S = 86_400.0
-"""And so long after even if somebody could not be told."""
+"""The same where a receiver could not be notified."""
 MOST_RECEIVERS = 16
 
 
@@ -56,11 +56,11 @@ class Firing(NamedTuple):
     fingerprint: str
     fired_ns: int
     is_quiet: bool
-    """Whether somebody does not want to hear of it, or another alert says more."""
+    """Whether it is silenced or inhibited."""
     is_unseen: bool
-    """Whether its condition is only remembered."""
+    """Whether it fires as last known, without live values."""
     urgent: Hashable
-    """Its message is published anew at once when this changes."""
+    """Its message is published again at once when this changes."""
     figures: Hashable
     """And within `REFRESHED_EVERY_S` when this does."""
     describe: Callable[[], AlertMessage]
@@ -69,7 +69,7 @@ class Firing(NamedTuple):
 
 @dataclass(slots=True)
 class _Entry:
-    """An alert in the book."""
+    """An alert in the log."""
 
     message: AlertMessage
     """As it was published last, but for `told`."""
@@ -78,40 +78,40 @@ class _Entry:
     ends_ns: int | None = None
     is_quiet: bool = False
     told: dict[str, str] = field(default_factory=dict)
-    """What each receiver has got."""
+    """The state that each receiver has confirmed."""
     offered: dict[str, str] = field(default_factory=dict)
-    """What each receiver was given to tell."""
+    """The state that each receiver was given."""
     turned_away: dict[str, str] = field(default_factory=dict)
-    """What a receiver had no room for."""
+    """The state that a receiver had no room for."""
     urgent: Hashable = None
     figures: Hashable = None
     refreshed_s: float = 0.0
     resolved_s: float | None = None
     """Monotonic seconds at which it was found to have resolved."""
     is_dirty: bool = True
-    """Whether it is to be published."""
+    """Whether it has changed since it was published."""
 
     @property
     def mark(self) -> str:
         return mark_of(self.message.state, self.message.fired)
 
 
-class Ledger:
+class NotificationLog:
     """The alerts of one fleet that fire or have resolved lately."""
 
     def __init__(self, fleet: str, client: str, receivers: Sequence[Receiver] = ()) -> None:
-        """Open an empty book.
+        """Make an empty log.
 
         Args:
             fleet: The fleet's name.
-            client: Client id of the watch whose book it is.
-            receivers: Whom to tell; somebody else runs them.
+            client: Client id of its watch.
+            receivers: Receivers of notifications; the caller runs them.
         """
         self.fleet = fleet
         self.client = client
         self.receivers = tuple(receivers)
         self.ended: list[str] = []
-        """Alerts that have resolved since somebody took note of it."""
+        """Alerts that have resolved since this list was last taken."""
         self._entries: dict[str, _Entry] = {}
         self._cleared: list[str] = []
         for receiver in self.receivers:
@@ -122,11 +122,11 @@ class Ledger:
 
     @property
     def has_changes(self) -> bool:
-        """Whether something is to be published."""
+        """Whether there is anything to publish."""
         return bool(self._cleared) or any(entry.is_dirty for entry in self._entries.values())
 
     def take_over(self, retained: Iterable[AlertMessage], now: Now) -> None:
-        """Begin to speak, from what is retained; of what we said ourselves our own book knows more."""
+        """Become the leader, from what is retained; of messages of this watch the log itself knows more."""
         for message in retained:
             if message.fingerprint not in self._entries or message.watch != self.client:
                 self._load(message, now)
@@ -135,22 +135,22 @@ class Ledger:
             entry.offered = {}
 
     def take_late(self, retained: Iterable[AlertMessage], now: Now) -> None:
-        """Take what others have left and what is not in the book yet."""
+        """Add retained alerts of other watches that are not in the log yet."""
         for message in retained:
             if message.fingerprint not in self._entries and message.watch != self.client:
                 self._load(message, now)
 
-    def stand_by(self) -> None:
-        """Stop speaking: another watch does."""
+    def end_leadership(self) -> None:
+        """Go to standby: another watch leads."""
         for receiver in self.receivers:
-            receiver.stand_by()
+            receiver.end_leadership()
 
     def step(self, firing: Iterable[Firing], resolved_ns: Callable[[str], int | None], now: Now) -> None:
-        """Take how alerts stand, and offer to receivers what they have not been told.
+        """Take the alerts of the moment, and give receivers the notifications that are due.
 
         Args:
             firing: All that fire.
-            resolved_ns: Says when an alert has resolved, in the fleet's time; None where nobody knows.
+            resolved_ns: Returns when an alert has resolved, in the fleet's time; None if unknown.
             now: The instant.
         """
         present: set[str] = set()
@@ -161,7 +161,7 @@ class Ledger:
                 self._refresh(entry, each, now)
                 continue
             if entry is not None and format_rfc3339(each.fired_ns) == entry.message.fired and each.is_unseen:
-                # Somebody's late word on what is over.
+                # A late message about an alert that is over.
                 continue
             self._begin(each, entry, now)
         for fingerprint, entry in list(self._entries.items()):
@@ -169,26 +169,26 @@ class Ledger:
                 self._end(entry, resolved_ns(fingerprint), now)
             elif entry.resolved_s is not None:
                 self._clear_if_due(fingerprint, entry, now.mono_s - entry.resolved_s)
-        self.offer()
+        self.notify_receivers()
 
-    def offer(self) -> None:
-        """Give receivers what they have not been told, as far as they have room."""
+    def notify_receivers(self) -> None:
+        """Give receivers the notifications that are due, as far as they have room."""
         for receiver in self.receivers:
-            due: list[tuple[_Entry, Notice]] = []
+            due: list[tuple[_Entry, Notification]] = []
             for entry in self._entries.values():
                 have = entry.offered.get(receiver.name)
                 if have is None:
                     have = entry.told.get(receiver.name, "")
                     if receiver.repeats and have == entry.mark:
-                        # It was told by a former watch, and wants to hear of it further on.
-                        receiver.keep(self._notice(entry))
+                        # A former watch has notified it, and it needs repeats.
+                        receiver.refresh(self._notification(entry))
                         entry.offered[receiver.name] = have
                         continue
                 if self._is_due(entry, have):
-                    due.append((entry, self._notice(entry)))
-            taken = receiver.tell([notice for _, notice in due]) if due else 0
-            for entry, notice in due[:taken]:
-                entry.offered[receiver.name] = notice.mark
+                    due.append((entry, self._notification(entry)))
+            taken = receiver.notify([notification for _, notification in due]) if due else 0
+            for entry, notification in due[:taken]:
+                entry.offered[receiver.name] = notification.mark
                 entry.turned_away.pop(receiver.name, None)
             self._turn_away(receiver, due[taken:])
 
@@ -207,16 +207,16 @@ class Ledger:
     def _is_due(entry: _Entry, have: str) -> bool:
         if entry.message.state == "firing":
             return have != entry.mark and not entry.is_quiet
-        # An end is told to whoever knows of the beginning.
+        # An end is for those that know of the beginning.
         return have.startswith("firing@")
 
     @staticmethod
-    def _turn_away(receiver: Receiver, left: Sequence[tuple[_Entry, Notice]]) -> None:
-        """Count what there was no room for, each state once; what still stands is offered again."""
+    def _turn_away(receiver: Receiver, left: Sequence[tuple[_Entry, Notification]]) -> None:
+        """Count what there was no room for, each state once; what is still true is offered again."""
         before = receiver.tally.dropped
-        for entry, notice in left:
-            if entry.turned_away.get(receiver.name) != notice.mark:
-                entry.turned_away[receiver.name] = notice.mark
+        for entry, notification in left:
+            if entry.turned_away.get(receiver.name) != notification.mark:
+                entry.turned_away[receiver.name] = notification.mark
                 receiver.tally.dropped += 1
         if receiver.tally.dropped > before:
             log.warning("receiver_full", receiver=receiver.name, dropped=receiver.tally.dropped)
@@ -230,19 +230,19 @@ class Ledger:
             message,
             starts_ns,
             max(starts_ns, now.to_wall(resolved_ns)) if is_over else None,
-            # Whether somebody wants to hear of it is found with the first step; until then nobody is told.
+            # Whether it is silenced is known with the first step; until then there are no notifications.
             is_quiet=not is_over,
             told=dict(message.told),
             resolved_s=now.mono_s if is_over else None,
         )
 
-    def _notice(self, entry: _Entry) -> Notice:
-        return Notice(self.fleet, entry.message, entry.starts_ns, entry.ends_ns)
+    def _notification(self, entry: _Entry) -> Notification:
+        return Notification(self.fleet, entry.message, entry.starts_ns, entry.ends_ns)
 
     def _begin(self, firing: Firing, former: _Entry | None, now: Now) -> None:
         message, fired_ns = firing.describe(), firing.fired_ns
         if former is not None and message.fired == former.message.fired:
-            # It is wrong again, whatever its beginning was taken from: another beginning has another time.
+            # It fires again: another beginning needs another time.
             fired_ns = now.fleet_ns
             message = message.model_copy(update={"fired": format_rfc3339(fired_ns)})
         entry = _Entry(
@@ -258,7 +258,7 @@ class Ledger:
         self._entries[firing.fingerprint] = entry
 
     def _refresh(self, entry: _Entry, firing: Firing, now: Now) -> None:
-        """Bring an alert's figures up to date; its beginning and its labels stay what others know it by."""
+        """Update an alert's values; its beginning and its labels stay, because others know it by them."""
         entry.is_quiet = firing.is_quiet
         if entry.urgent == firing.urgent and (
             entry.figures == firing.figures or now.mono_s - entry.refreshed_s < REFRESHED_EVERY_S
@@ -279,7 +279,7 @@ class Ledger:
         entry.message, entry.is_dirty = message, True
         for receiver in self.receivers:
             if entry.offered.get(receiver.name) == entry.mark:
-                receiver.keep(self._notice(entry))
+                receiver.refresh(self._notification(entry))
 
     def _end(self, entry: _Entry, resolved_ns: int | None, now: Now) -> None:
         fired_ns = parse_rfc3339(entry.message.fired)
@@ -299,13 +299,13 @@ class Ledger:
             del self._entries[fingerprint]
             self._cleared.append(fingerprint)
 
-    def _confirmer(self, name: str) -> Callable[[Notice], None]:
-        def confirm(notice: Notice) -> None:
-            entry = self._entries.get(notice.fingerprint)
-            if entry is None or entry.told.get(name) == notice.mark:
+    def _confirmer(self, name: str) -> Callable[[Notification], None]:
+        def confirm(notification: Notification) -> None:
+            entry = self._entries.get(notification.fingerprint)
+            if entry is None or entry.told.get(name) == notification.mark:
                 return
             if name in entry.told or len(entry.told) < MOST_RECEIVERS:
-                entry.told[name] = notice.mark
+                entry.told[name] = notification.mark
                 entry.is_dirty = True
 
         return confirm

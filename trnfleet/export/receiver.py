@@ -1,6 +1,6 @@
-"""What all receivers have in common: they take notices at once, tell them in their own time, and say what has arrived.
+"""The interface of receivers: they queue notifications at once, deliver them in their own time, and confirm deliveries.
 
-What they are told twice, or not at all, is the ledger's to decide. A receiver never holds up whoever tells it.
+The notification log decides what is sent to which receiver. A receiver never blocks its caller.
 """
 
 from __future__ import annotations
@@ -15,60 +15,60 @@ if TYPE_CHECKING:
     from typing import Any
 
     from trnfleet.clock import Clock
-    from trnfleet.export.notification import Notice
+    from trnfleet.export.notification import Notification
 
 MOST_WAITING = 10_000
-"""Notices that wait for one receiver at most."""
+"""Largest queue of one receiver."""
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 
 
 @dataclass(slots=True)
 class Tally:
-    """What became of a receiver's notices."""
+    """Counts of a receiver's notifications by their outcome."""
 
     waiting: int = 0
-    told: int = 0
+    delivered: int = 0
     retried: int = 0
     refused: int = 0
-    """What the other side does not want, now or later."""
+    """Rejected for good by the other side."""
     failed: int = 0
-    """What was given up after so many attempts."""
+    """Given up after the last attempt."""
     dropped: int = 0
-    """What there was no room for."""
+    """Left out because the queue was full."""
     last_error: str = ""
 
 
 class Receiver(abc.ABC):
-    """Somebody who is told of alerts."""
+    """A receiver of notifications."""
 
     repeats = False
-    """Whether it must be told again and again of what goes on."""
+    """Whether it needs alerts that go on to be repeated."""
 
     def __init__(self, name: str, clock: Clock) -> None:
         self.name = name
-        """What the retained messages call it: `webhook`, `webhook-2`, and so on."""
+        """Its name in retained messages: `webhook`, `webhook-2`, and so on."""
         self.clock = clock
         self.tally = Tally()
-        self.confirm: Callable[[Notice], None] = _nobody
-        """Called when a notice has arrived."""
+        self.confirm: Callable[[Notification], None] = _ignore
+        """Called when a notification has been delivered."""
 
     @abc.abstractmethod
-    def tell(self, notices: Sequence[Notice]) -> int:
-        """Take what has just changed, in order, and return of how many notices it took note: those at the front."""
+    def notify(self, notifications: Sequence[Notification]) -> int:
+        """Queue notifications, in order, and return the number queued: those at the front."""
 
-    def keep(self, notice: Notice) -> None:  # noqa: B027  only those that repeat need it
-        """Take what it has been told of before and goes on, with newer figures; of use where it repeats."""
+    def refresh(self, notification: Notification) -> None:  # noqa: B027  only those that repeat need it
+        """Replace a delivered notification of an alert that goes on by a newer one; of use where it repeats."""
 
-    def stand_by(self) -> None:  # noqa: B027  only those that repeat need it
-        """Stop repeating: somebody else speaks from here on."""
+    def end_leadership(self) -> None:  # noqa: B027  only those that repeat need it
+        """Stop repeating: another watch is the leader from here on."""
 
     @abc.abstractmethod
     async def run(self) -> None:
-        """Tell what was taken, until cancelled."""
+        """Deliver notifications until cancelled."""
 
 
-def _nobody(_notice: Notice) -> None:
+def _ignore(_notification: Notification) -> None:
     """Do nothing."""
 
 
@@ -78,7 +78,7 @@ def pause_s(attempt: int) -> float:
 
 
 async def finished_within(work: Coroutine[Any, Any, None], clock: Clock, seconds: float) -> bool:
-    """Await `work` for so many seconds at most; say whether it came to its end."""
+    """Await `work` for `seconds` at most; return whether it has finished."""
     task = asyncio.create_task(work, name="work")
     timer = asyncio.create_task(clock.sleep(seconds), name="timer")
     try:
@@ -92,5 +92,5 @@ async def finished_within(work: Coroutine[Any, Any, None], clock: Clock, seconds
             each.cancel()
         await asyncio.wait({task, timer})
         if not task.cancelled():
-            # asyncio would complain that nobody looked at an error that came too late.
+            # asyncio would complain about an error that came too late and was never retrieved.
             task.exception()

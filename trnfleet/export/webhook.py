@@ -1,4 +1,4 @@
-"""A webhook, told in the form that Alertmanager's webhooks have (version 4): one request for what changed at one instant."""
+"""A webhook with the payload of Alertmanager's webhooks (version 4): one request for the changes of one instant."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.export.http import Target
-    from trnfleet.export.notification import Notice
+    from trnfleet.export.notification import Notification
 
 log = logs.get_logger(__name__)
 
 MOST_OF_ONE = 500
 """Alerts of one request; more that change at one instant make several."""
 NO_END = "0001-01-01T00:00:00Z"
-"""What Alertmanager writes for the end of what goes on."""
+"""What Alertmanager writes as the end of an alert that goes on."""
 
 
 class WebhookReceiver(Receiver):
@@ -35,10 +35,10 @@ class WebhookReceiver(Receiver):
     def __init__(
         self, name: str, target: Target, clock: Clock, *, transport: httpx.AsyncBaseTransport | None = None
     ) -> None:
-        """Describe the receiver; it connects when it has something to tell.
+        """Describe the receiver; it connects with the first notification.
 
         Args:
-            name: What it is called.
+            name: Its name.
             target: Where to post.
             clock: The time to go by.
             transport: For tests: what answers in place of a network.
@@ -46,41 +46,41 @@ class WebhookReceiver(Receiver):
         super().__init__(name, clock)
         self._target = target
         self._transport = transport
-        self._waiting: deque[list[Notice]] = deque()
-        self._news = asyncio.Event()
+        self._waiting: deque[list[Notification]] = deque()
+        self._changed = asyncio.Event()
 
-    def tell(self, notices: Sequence[Notice]) -> int:
-        """Take what has changed, as far as there is room."""
-        taken = list(notices[: max(0, MOST_WAITING - self.tally.waiting)])
+    def notify(self, notifications: Sequence[Notification]) -> int:
+        """Queue notifications, as far as there is room."""
+        taken = list(notifications[: max(0, MOST_WAITING - self.tally.waiting)])
         for first in range(0, len(taken), MOST_OF_ONE):
             self._waiting.append(taken[first : first + MOST_OF_ONE])
         self.tally.waiting += len(taken)
         if taken:
-            self._news.set()
+            self._changed.set()
         return len(taken)
 
     async def run(self) -> None:
-        """Post what waits, until cancelled."""
+        """Post queued notifications until cancelled."""
         async with make_client(self._target, self._transport) as client:
             while True:
-                self._news.clear()
+                self._changed.clear()
                 while self._waiting:
                     batch = self._waiting[0]
                     await self._send(client, batch)
                     self._waiting.popleft()
                     self.tally.waiting -= len(batch)
-                await self._news.wait()
+                await self._changed.wait()
 
-    async def _send(self, client: httpx.AsyncClient, batch: list[Notice]) -> None:
+    async def _send(self, client: httpx.AsyncClient, batch: list[Notification]) -> None:
         """Post a batch until it has arrived or is refused."""
         content, attempt = body(self.name, batch), 0
         while True:
             answer = await post_json(client, self._target.url, content, self.clock)
             if answer.outcome is Outcome.DONE:
-                self.tally.told += len(batch)
+                self.tally.delivered += len(batch)
                 self.tally.last_error = ""
-                for notice in batch:
-                    self.confirm(notice)
+                for notification in batch:
+                    self.confirm(notification)
                 return
             event = "webhook_refused" if answer.outcome is Outcome.REFUSED else "webhook_unreachable"
             if self.tally.last_error != answer.why or answer.outcome is Outcome.REFUSED:
@@ -96,36 +96,36 @@ class WebhookReceiver(Receiver):
             attempt += 1
 
 
-def body(receiver: str, batch: Sequence[Notice]) -> dict[str, Any]:
-    """Return a batch of one fleet's notices as Alertmanager would post it."""
+def body(receiver: str, batch: Sequence[Notification]) -> dict[str, Any]:
+    """Return a batch of one fleet's notifications as Alertmanager would post it."""
     fleet = batch[0].fleet
     return {
         "version": "4",
         "groupKey": f'{{}}:{{fleet="{fleet}"}}',
         "truncatedAlerts": 0,
-        "status": "firing" if any(notice.is_firing for notice in batch) else "resolved",
+        "status": "firing" if any(notification.is_firing for notification in batch) else "resolved",
         "receiver": receiver,
         "groupLabels": {"fleet": fleet},
-        "commonLabels": _common([labels_of(notice.message) for notice in batch]),
-        "commonAnnotations": _common([annotations_of(notice.message) for notice in batch]),
+        "commonLabels": _common([labels_of(notification.message) for notification in batch]),
+        "commonAnnotations": _common([annotations_of(notification.message) for notification in batch]),
         "externalURL": "",
-        "alerts": [_alert(notice) for notice in batch],
+        "alerts": [_alert(notification) for notification in batch],
     }
 
 
-def _alert(notice: Notice) -> dict[str, Any]:
+def _alert(notification: Notification) -> dict[str, Any]:
     return {
-        "status": notice.message.state,
-        "labels": labels_of(notice.message),
-        "annotations": annotations_of(notice.message),
-        "startsAt": format_rfc3339(notice.starts_ns),
-        "endsAt": NO_END if notice.ends_ns is None else format_rfc3339(notice.ends_ns),
+        "status": notification.message.state,
+        "labels": labels_of(notification.message),
+        "annotations": annotations_of(notification.message),
+        "startsAt": format_rfc3339(notification.starts_ns),
+        "endsAt": NO_END if notification.ends_ns is None else format_rfc3339(notification.ends_ns),
         "generatorURL": "",
-        "fingerprint": notice.fingerprint,
+        "fingerprint": notification.fingerprint,
     }
 
 
 def _common(texts: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return what all have, with the same value."""
+    """Return the names that all have with the same value."""
     first, *others = texts
     return {name: text for name, text in first.items() if all(other.get(name) == text for other in others)}

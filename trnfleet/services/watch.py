@@ -20,7 +20,7 @@ from trnfleet.domain.alerts.templates import fill, summary
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import BrokerError, WireError
 from trnfleet.export.election import Election
-from trnfleet.export.notification_log import Firing, Ledger, Now
+from trnfleet.export.notification_log import Firing, NotificationLog, Now
 from trnfleet.export.receiver import finished_within
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.session import CONNECT_LIMIT_S, find_fleet
@@ -132,7 +132,7 @@ async def watch_fleet(
             identity,
             live.monitor,
             connections,
-            Ledger(fleet, identity.client, receivers),
+            NotificationLog(fleet, identity.client, receivers),
             Election(identity.client, identity.since_ns),
             clock=clock,
             exit_on=request.exit_on,
@@ -215,7 +215,7 @@ class WatchService:
         identity: Identity,
         monitor: Monitor,
         connections: Connections,
-        ledger: Ledger,
+        notification_log: NotificationLog,
         election: Election,
         *,
         clock: Clock,
@@ -229,7 +229,7 @@ class WatchService:
             identity: Its identity.
             monitor: The monitor of the fleet.
             connections: The connections.
-            ledger: The notification log.
+            notification_log: The notification log.
             election: The election of the leader.
             clock: The time to go by.
             exit_on: Severity of an alert at which it ends; None for never.
@@ -245,7 +245,7 @@ class WatchService:
         self._identity = identity
         self._monitor = monitor
         self._connections = connections
-        self._ledger = ledger
+        self._notification_log = notification_log
         self._election = election
         self._clock = clock
         self._exit_on = None if exit_on is None else Severity(exit_on)
@@ -287,11 +287,11 @@ class WatchService:
         alerts = self._monitor.alerts
         firing = [alert for alert in alerts.active() if alert.fired_ns is not None]
         if self.role is Role.LEADER:
-            ledger, told = self._ledger, self._monitor.ingest.alert_messages
+            notification_log, told = self._notification_log, self._monitor.ingest.alert_messages
             now = self._now()
             # Retained alerts may arrive late, behind a large fleet's descriptors.
-            ledger.take_late(told.values(), now)
-            ledger.step(map(self._firing, firing), self._resolved_ns, now)
+            notification_log.take_late(told.values(), now)
+            notification_log.step(map(self._firing, firing), self._resolved_ns, now)
         if self._exit_on is not None and not self.found:
             worst = next(
                 (
@@ -310,8 +310,8 @@ class WatchService:
         """Withdraw from the fleet; where an alert ended the watch, wait for receivers first."""
         until_s = self._clock.monotonic_s() + LAST_NOTIFICATIONS_S
         while self.found and self.role is Role.LEADER and self._clock.monotonic_s() < until_s:
-            if not self._ledger.has_changes and not any(
-                each.tally.waiting for each in self._ledger.receivers
+            if not self._notification_log.has_changes and not any(
+                each.tally.waiting for each in self._notification_log.receivers
             ):
                 break
             await self._publish(GOODBYE_S)
@@ -358,7 +358,7 @@ class WatchService:
         if not connections.are_up or connections.connects != self._connects:
             self._connects = connections.connects
             self._listening_since_s = None
-            self._election.hear_again(now_s)
+            self._election.reset_heartbeats(now_s)
             if self.role is not Role.DISCONNECTED:
                 self.role = Role.DISCONNECTED
                 status = connections.source.status
@@ -374,15 +374,15 @@ class WatchService:
             or connections.presence.waiting
         ):
             return
-        leader = self._election.speaker(now_s)
+        leader = self._election.leader(now_s)
         own = self._identity.client
         role = Role.LEADER if leader == own else Role.STANDBY
         if role is self.role and leader == self._leader:
             return
         if role is Role.LEADER:
-            self._ledger.take_over(self._monitor.ingest.alert_messages.values(), self._now())
+            self._notification_log.take_over(self._monitor.ingest.alert_messages.values(), self._now())
         else:
-            self._ledger.stand_by()
+            self._notification_log.end_leadership()
         self.role, self._leader = role, leader
         log.info("watch_role", role=role.value, client=own, leader=leader)
         self._say(f"leader for {self._identity.fleet}" if role is Role.LEADER else f"standby: {leader} leads")
@@ -419,9 +419,11 @@ class WatchService:
         outgoing, self._outgoing = self._outgoing, []
         if self.role is Role.LEADER:
             envelope = self._identity.envelope
-            outgoing += [envelope(TopicClass.ALERT, path, each) for path, each in self._ledger.take_changes()]
+            outgoing += [
+                envelope(TopicClass.ALERT, path, each) for path, each in self._notification_log.take_changes()
+            ]
             silences = self._monitor.alerts.silences
-            ended, self._ledger.ended = self._ledger.ended, []
+            ended, self._notification_log.ended = self._notification_log.ended, []
             outgoing += [envelope(TopicClass.ACK, each, None) for each in ended if silences.has_ack(each)]
         if not outgoing:
             return

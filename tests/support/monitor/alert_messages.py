@@ -6,7 +6,7 @@ from typing import Any
 
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.severity import Severity
-from trnfleet.export.notification import Notice
+from trnfleet.export.notification import Notification
 from trnfleet.wire.alerts import AlertMessage
 
 BEGIN_NS = 1_767_600_000 * NS_PER_S
@@ -42,11 +42,13 @@ def alert_message(number: int = 1, fired_s: float = 0.0, **change: Any) -> Alert
     return AlertMessage(**known | change)
 
 
-def notice(number: int = 1, fired_s: float = 0.0, resolved_s: float | None = None, **change: Any) -> Notice:
-    """Return a notice; its wall clock is the fleet's."""
+def notification(
+    number: int = 1, fired_s: float = 0.0, resolved_s: float | None = None, **change: Any
+) -> Notification:
+    """Return a notification; its wall clock is the fleet's."""
     if resolved_s is not None:
         resolved = format_rfc3339(BEGIN_NS + round(resolved_s * NS_PER_S))
         change = {"state": "resolved", "resolved": resolved, **change}
     message = alert_message(number, fired_s, **change)
     ends_ns = None if message.resolved is None else parse_rfc3339(message.resolved)
-    return Notice("demo", message, parse_rfc3339(message.fired), ends_ns)
+    return Notification("demo", message, parse_rfc3339(message.fired), ends_ns)

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from support.monitor.alert_messages import fingerprint, notice
+from support.monitor.alert_messages import fingerprint, notification
 from support.processes.waiting import eventually, running
 
 from trnfleet.clock import ManualClock
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trnfleet.clock import Clock
-    from trnfleet.export.notification import Notice
+    from trnfleet.export.notification import Notification
 
 
 def test_a_command_is_read_without_a_shell() -> None:
@@ -40,7 +40,7 @@ async def test_a_program_gets_the_alert(tmp_path: Path) -> None:
     )
     out = tmp_path / "out.json"
     argv = (sys.executable, str(script), str(out), "$HOME; x")
-    assert await run_program(argv, notice(1, summary="a\0b $(x)"), ManualClock()) == ""
+    assert await run_program(argv, notification(1, summary="a\0b $(x)"), ManualClock()) == ""
     told, seen, arguments = json.loads(out.read_text())
     assert told["fingerprint"] == fingerprint(1)
     assert seen["TRNFLEET_ALERT_STATE"] == "firing"
@@ -48,19 +48,19 @@ async def test_a_program_gets_the_alert(tmp_path: Path) -> None:
     assert seen["TRNFLEET_ALERT_RESOLVED"] == ""
     assert arguments == ["$HOME; x"]
     given = {"TRNFLEET_MQTT_PASSWORD": "x", "PATH": "/bin"}
-    assert "TRNFLEET_MQTT_PASSWORD" not in variables(notice(1), given)
+    assert "TRNFLEET_MQTT_PASSWORD" not in variables(notification(1), given)
 
 
 async def test_a_program_that_fails_or_never_ends(tmp_path: Path) -> None:
     """Why it failed is said; one that goes on is killed with all that it started."""
-    assert await run_program(("sh", "-c", "exit 7"), notice(), ManualClock()) == "exit status 7"
-    assert await run_program(("/no/such",), notice(), ManualClock()) != ""
+    assert await run_program(("sh", "-c", "exit 7"), notification(), ManualClock()) == "exit status 7"
+    assert await run_program(("/no/such",), notification(), ManualClock()) != ""
     clock = ManualClock()
     started = tmp_path / "started"
     said: list[str] = []
 
     async def hang() -> None:
-        said.append(await run_program(("sh", "-c", f"touch {started}; sleep 1000"), notice(), clock))
+        said.append(await run_program(("sh", "-c", f"touch {started}; sleep 1000"), notification(), clock))
 
     async with running(hang()):
         await eventually(started.exists)
@@ -70,13 +70,13 @@ async def test_a_program_that_fails_or_never_ends(tmp_path: Path) -> None:
 
 
 async def test_one_after_the_other_for_one_alert_and_four_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Notices of an alert keep their order, at most four programs run, and a failure is repeated three times."""
+    """Notifications of an alert keep their order, at most four programs run, and a failure is repeated three times."""
     clock = ManualClock()
     under_way: list[str] = []
     most = 0
     done: list[tuple[str, str]] = []
 
-    async def program(_: Sequence[str], told: Notice, clock: Clock) -> str:
+    async def program(_: Sequence[str], told: Notification, clock: Clock) -> str:
         nonlocal most
         assert told.fingerprint not in under_way
         under_way.append(told.fingerprint)
@@ -90,14 +90,14 @@ async def test_one_after_the_other_for_one_alert_and_four_at_once(monkeypatch: p
     receiver = CommandReceiver("exec", ("x",), clock)
     told: list[str] = []
     receiver.confirm = lambda each: told.append(each.fingerprint)
-    receiver.tell([notice(number) for number in (1, 2, 3, 4, 5, 9)])
-    receiver.tell([notice(1, resolved_s=3)])
+    receiver.notify([notification(number) for number in (1, 2, 3, 4, 5, 9)])
+    receiver.notify([notification(1, resolved_s=3)])
     async with running(receiver.run()):
         await clock.advance(30)
     assert most == 4
     assert [state for state, number in done if number == "1"] == ["firing", "resolved"]
     assert [number for _, number in done].count("9") == 4
-    assert (receiver.tally.failed, receiver.tally.told, receiver.tally.waiting) == (1, 6, 0)
+    assert (receiver.tally.failed, receiver.tally.delivered, receiver.tally.waiting) == (1, 6, 0)
     assert fingerprint(9) not in told
 
 
@@ -106,7 +106,7 @@ async def test_programs_end_with_the_watch(tmp_path: Path) -> None:
     receiver = CommandReceiver(
         "exec", ("sh", "-c", f"echo $$ > {tmp_path / 'pid'}; exec sleep 1000"), ManualClock()
     )
-    receiver.tell([notice()])
+    receiver.notify([notification()])
     async with running(receiver.run()):
         await eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().strip())
         pid = int((tmp_path / "pid").read_text())

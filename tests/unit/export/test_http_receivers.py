@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from support.monitor.alert_messages import BEGIN_NS, fingerprint, notice
+from support.monitor.alert_messages import BEGIN_NS, fingerprint, notification
 from support.processes.waiting import running
 
 from trnfleet.clock import ManualClock, format_rfc3339
@@ -58,7 +58,7 @@ async def test_alertmanager_is_told_at_once_and_again_every_minute() -> None:
     told: list[str] = []
     receiver.confirm = lambda each: told.append(each.mark)
     async with running(receiver.run()):
-        receiver.tell([notice(1), notice(2)])
+        receiver.notify([notification(1), notification(2)])
         await other.clock.advance(0.1)
         assert starts(other) == [["1", "2"]]
         await other.clock.advance(REPEATED_EVERY_S)
@@ -71,7 +71,7 @@ async def test_alertmanager_is_told_at_once_and_again_every_minute() -> None:
     assert "none" not in first["labels"]
     assert first["annotations"] == {"summary": "number 1", "runbook": "look", "value": "40"}
     assert told == ["firing@2026-01-05T08:00:00.000Z"] * 2
-    assert receiver.tally.told == 2
+    assert receiver.tally.delivered == 2
 
 
 async def test_alertmanager_hears_of_the_end_for_a_quarter_of_an_hour() -> None:
@@ -79,9 +79,9 @@ async def test_alertmanager_hears_of_the_end_for_a_quarter_of_an_hour() -> None:
     other = Other()
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     async with running(receiver.run()):
-        receiver.tell([notice(1)])
+        receiver.notify([notification(1)])
         await other.clock.advance(5)
-        receiver.tell([notice(1, resolved_s=4)])
+        receiver.notify([notification(1, resolved_s=4)])
         await other.clock.advance(RESOLVED_FOR_S + 120)
         count = len(other.requests)
         assert {each["endsAt"] for body in other.bodies[1:] for each in body} == {"2026-01-05T08:00:04.000Z"}
@@ -98,12 +98,12 @@ async def test_alertmanager_that_is_away_gets_everything_later() -> None:
     told: list[str] = []
     receiver.confirm = lambda each: told.append(each.mark)
     async with running(receiver.run()):
-        receiver.tell([notice(1)])
+        receiver.notify([notification(1)])
         await other.clock.advance(8)
         assert len(other.requests) == 4  # at 0, 1, 3 and 7 s
         assert told == []
         assert receiver.tally.last_error == "ConnectError"
-        receiver.tell([notice(2)])
+        receiver.notify([notification(2)])
         other.error = None
         await other.clock.advance(30)
         assert len(told) == 2
@@ -119,7 +119,7 @@ async def test_alertmanager_refuses_one_and_takes_the_others() -> None:
     told: list[str] = []
     receiver.confirm = lambda each: told.append(each.fingerprint)
     async with running(receiver.run()):
-        receiver.tell([notice(number) for number in range(1, 6)])
+        receiver.notify([notification(number) for number in range(1, 6)])
         await other.clock.advance(1)
         assert sorted(told) == [fingerprint(number) for number in (1, 2, 4, 5)]
         assert receiver.tally.refused == 1
@@ -135,10 +135,10 @@ async def test_alertmanager_gets_batches_and_forgets_when_another_speaks() -> No
     other = Other()
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     async with running(receiver.run()):
-        receiver.tell([notice(number) for number in range(1_200)])
+        receiver.notify([notification(number) for number in range(1_200)])
         await other.clock.advance(1)
         assert [len(body) for body in other.bodies] == [500, 500, 200]
-        receiver.stand_by()
+        receiver.end_leadership()
         await other.clock.advance(300)
         assert len(other.requests) == 3
 
@@ -148,9 +148,9 @@ async def test_what_a_former_watch_told_is_repeated() -> None:
     other = Other()
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     async with running(receiver.run()):
-        receiver.keep(notice(1))
+        receiver.refresh(notification(1))
         await other.clock.advance(1)
-        receiver.keep(notice(1, value=50.0))
+        receiver.refresh(notification(1, value=50.0))
         await other.clock.advance(REPEATED_EVERY_S)
     assert [body[0]["annotations"]["value"] for body in other.bodies] == ["40", "50"]
 
@@ -160,7 +160,7 @@ async def test_a_webhook_gets_what_alertmanager_would_post() -> None:
     other = Other()
     receiver = WebhookReceiver("webhook", Target("http://h/x"), other.clock, transport=other.transport)
     async with running(receiver.run()):
-        receiver.tell([notice(1), notice(2, resolved_s=3)])
+        receiver.notify([notification(1), notification(2, resolved_s=3)])
         await other.clock.advance(0)
     (body,) = other.bodies
     assert (body["version"], body["status"], body["receiver"]) == ("4", "firing", "webhook")
@@ -180,8 +180,8 @@ async def test_a_webhook_keeps_the_order_and_is_tried_again() -> None:
     told: list[str] = []
     receiver.confirm = lambda each: told.append(each.fingerprint)
     async with running(receiver.run()):
-        receiver.tell([notice(1)])
-        receiver.tell([notice(2)])
+        receiver.notify([notification(1)])
+        receiver.notify([notification(2)])
         await other.clock.advance(3.5)
         assert [body["alerts"][0]["fingerprint"] for body in other.bodies] == [fingerprint(1)] * 3
         assert (receiver.tally.waiting, receiver.tally.retried) == (2, 3)
@@ -191,7 +191,7 @@ async def test_a_webhook_keeps_the_order_and_is_tried_again() -> None:
         assert receiver.tally.last_error.startswith("HTTP 400")
         assert "\x1b" not in receiver.tally.last_error
         other.status = 429
-        receiver.tell([notice(3)])
+        receiver.notify([notification(3)])
         await other.clock.advance(0.5)
         other.status = 200
         await other.clock.advance(10)
@@ -201,10 +201,10 @@ async def test_a_webhook_keeps_the_order_and_is_tried_again() -> None:
 async def test_a_webhook_has_room_for_so_many() -> None:
     """Beyond its room a receiver takes nothing, and says how many it took."""
     receiver = WebhookReceiver("webhook", Target("http://h/x"), ManualClock())
-    many = [notice(number) for number in range(MOST_WAITING - 1)]
-    assert receiver.tell(many) == MOST_WAITING - 1
-    assert receiver.tell(many[:3]) == 1
-    assert receiver.tell(many[:3]) == 0
+    many = [notification(number) for number in range(MOST_WAITING - 1)]
+    assert receiver.notify(many) == MOST_WAITING - 1
+    assert receiver.notify(many[:3]) == 1
+    assert receiver.notify(many[:3]) == 0
     assert receiver.tally.waiting == MOST_WAITING
 
 

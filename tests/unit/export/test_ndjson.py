@@ -7,7 +7,7 @@ import os
 import select
 
 import pytest
-from support.monitor.alert_messages import fingerprint, notice
+from support.monitor.alert_messages import fingerprint, notification
 from support.processes.waiting import eventually, running
 
 from trnfleet.clock import ManualClock, SystemClock
@@ -16,13 +16,13 @@ from trnfleet.export.receiver import finished_within, pause_s
 
 
 async def test_lines_are_written_at_once() -> None:
-    """A notice is one line of ASCII that says what a night shift needs; what was written is confirmed."""
+    """A notification is one line of ASCII that says what a night shift needs; what was written is confirmed."""
     reader, writer = os.pipe()
     receiver = LineReceiver("stdout", writer, ManualClock())
     told: list[str] = []
     receiver.confirm = lambda each: told.append(each.fingerprint)
     async with running(receiver.run()):
-        assert receiver.tell([notice(1, summary="grün\n"), notice(2, resolved_s=3)]) == 2
+        assert receiver.notify([notification(1, summary="grün\n"), notification(2, resolved_s=3)]) == 2
         await eventually(lambda: len(told) == 2)
     first, second = os.read(reader, 100_000).splitlines()
     assert first.isascii()
@@ -39,7 +39,7 @@ async def test_a_reader_that_holds_still_keeps_nobody() -> None:
     reader, writer = os.pipe()
     receiver = LineReceiver("stdout", writer, ManualClock())
     async with running(receiver.run()):
-        receiver.tell([notice(number) for number in range(2_000)])
+        receiver.notify([notification(number) for number in range(2_000)])
         await eventually(lambda: not select.select([], [writer], [], 0)[1])
         assert receiver.tally.waiting > 0
     # The thread gets its end with the reader's.

@@ -11,7 +11,7 @@ from trnfleet.export.notification_log import (
     CLEARED_AT_LAST_S,
     REFRESHED_EVERY_S,
     Firing,
-    Ledger,
+    NotificationLog,
     Now,
 )
 from trnfleet.export.receiver import Receiver
@@ -19,7 +19,7 @@ from trnfleet.export.receiver import Receiver
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trnfleet.export.notification import Notice
+    from trnfleet.export.notification import Notification
     from trnfleet.wire.alerts import AlertMessage
 
 
@@ -30,19 +30,19 @@ class Ear(Receiver):
         super().__init__(name, ManualClock())
         self.repeats = repeats
         self.room = room
-        self.heard: list[Notice] = []
-        self.kept: list[Notice] = []
+        self.heard: list[Notification] = []
+        self.kept: list[Notification] = []
         self.stood_by = 0
 
-    def tell(self, notices: Sequence[Notice]) -> int:
-        taken = notices[: self.room]
+    def notify(self, notifications: Sequence[Notification]) -> int:
+        taken = notifications[: self.room]
         self.heard += taken
         return len(taken)
 
-    def keep(self, notice: Notice) -> None:
-        self.kept.append(notice)
+    def refresh(self, notification: Notification) -> None:
+        self.kept.append(notification)
 
-    def stand_by(self) -> None:
+    def end_leadership(self) -> None:
         self.stood_by += 1
 
     async def run(self) -> None:
@@ -57,10 +57,10 @@ class Ear(Receiver):
 
 
 class LogBench:
-    """A ledger whose alerts are named by numbers, at seconds."""
+    """A notification log whose alerts are named by numbers, at seconds."""
 
     def __init__(self, *ears: Ear, client: str = "watch-1") -> None:
-        self.ledger = Ledger("demo", client, ears)
+        self.notification_log = NotificationLog("demo", client, ears)
         self.resolved: dict[str, int] = {}
 
     def now(self, at_s: float) -> Now:
@@ -79,34 +79,34 @@ class LogBench:
             )
             for each in numbers
         ]
-        self.ledger.step(firing, self.resolved.get, self.now(at_s))
+        self.notification_log.step(firing, self.resolved.get, self.now(at_s))
 
     def published(self) -> dict[str, AlertMessage | None]:
-        return dict(self.ledger.take_changes())
+        return dict(self.notification_log.take_changes())
 
 
 def test_an_alert_is_told_once_and_its_end_once() -> None:
     """A beginning and an end go to a receiver once each, however often they are seen; what has arrived is retained."""
     ear = Ear()
-    book = LogBench(ear)
-    book.step(1, 1)
-    book.step(2, 1)
+    bench = LogBench(ear)
+    bench.step(1, 1)
+    bench.step(2, 1)
     assert ear.states() == [("firing", "1")]
-    message = book.published()[fingerprint(1)]
+    message = bench.published()[fingerprint(1)]
     assert message is not None
     assert (message.state, message.told) == ("firing", {})
     ear.confirm_all()
-    message = book.published()[fingerprint(1)]
+    message = bench.published()[fingerprint(1)]
     assert message is not None
     assert message.told == {"webhook": "firing@2026-01-05T08:00:00.000Z"}
-    book.resolved[fingerprint(1)] = BEGIN_NS + 3 * NS_PER_S
-    book.step(4)
-    book.step(5)
+    bench.resolved[fingerprint(1)] = BEGIN_NS + 3 * NS_PER_S
+    bench.step(4)
+    bench.step(5)
     assert ear.states() == [("firing", "1"), ("resolved", "1")]
     assert ear.heard[1].ends_ns == BEGIN_NS + 3 * NS_PER_S
-    assert book.ledger.ended == [fingerprint(1)]
+    assert bench.notification_log.ended == [fingerprint(1)]
     ear.confirm_all()
-    message = book.published()[fingerprint(1)]
+    message = bench.published()[fingerprint(1)]
     assert message is not None
     assert (message.resolved, message.told) == (
         "2026-01-05T08:00:03.000Z",
@@ -115,24 +115,24 @@ def test_an_alert_is_told_once_and_its_end_once() -> None:
 
 
 def test_the_next_beginning_is_told_again() -> None:
-    """An alert that comes back is another notice."""
+    """An alert that comes back is another notification."""
     ear = Ear()
-    book = LogBench(ear)
-    book.step(1, 1)
-    book.step(2)
-    book.step(10, 1, fired_s=9)
+    bench = LogBench(ear)
+    bench.step(1, 1)
+    bench.step(2)
+    bench.step(10, 1, fired_s=9)
     assert ear.states() == [("firing", "1"), ("resolved", "1"), ("firing", "1")]
 
 
 def test_a_late_word_on_what_is_over_is_no_beginning() -> None:
     """What is remembered under the same beginning stays over; where its condition is seen again, it begins anew."""
     ear = Ear()
-    book = LogBench(ear)
-    book.step(1, 1)
-    book.step(2)
-    book.step(3, 1, is_unseen=True)
+    bench = LogBench(ear)
+    bench.step(1, 1)
+    bench.step(2)
+    bench.step(3, 1, is_unseen=True)
     assert len(ear.heard) == 2
-    book.step(5, 1)
+    bench.step(5, 1)
     assert ear.states()[2:] == [("firing", "1")]
     assert ear.heard[2].message.fired == "2026-01-05T08:00:05.000Z"
 
@@ -140,41 +140,41 @@ def test_a_late_word_on_what_is_over_is_no_beginning() -> None:
 def test_what_is_quiet_is_told_when_it_no_longer_is() -> None:
     """A silenced or inhibited alert is published and not told; its end is told to nobody who did not know of it."""
     ear = Ear()
-    book = LogBench(ear)
-    book.step(1, 1, 2, is_quiet=True)
-    assert set(book.published()) == {fingerprint(1), fingerprint(2)}
+    bench = LogBench(ear)
+    bench.step(1, 1, 2, is_quiet=True)
+    assert set(bench.published()) == {fingerprint(1), fingerprint(2)}
     assert ear.heard == []
-    book.step(2, 2, is_quiet=True)
+    bench.step(2, 2, is_quiet=True)
     assert ear.heard == []
-    book.step(3, 2)
+    bench.step(3, 2)
     assert ear.states() == [("firing", "2")]
 
 
 def test_what_is_told_and_then_silenced_has_its_end_told() -> None:
     """Whoever knows of a beginning hears of the end, silenced or not."""
     ear = Ear()
-    book = LogBench(ear)
-    book.step(1, 1)
-    book.step(2, 1, is_quiet=True)
-    book.step(3)
+    bench = LogBench(ear)
+    bench.step(1, 1)
+    bench.step(2, 1, is_quiet=True)
+    bench.step(3)
     assert ear.states() == [("firing", "1"), ("resolved", "1")]
 
 
 def test_figures_are_refreshed_now_and_then() -> None:
     """A new value is published after `REFRESHED_EVERY_S`, a new cause at once; labels stay what others know it by."""
-    book = LogBench()
-    book.step(1, 1, value=40.0)
-    book.published()
-    book.step(2, 1, figures=1, value=41.0)
-    book.step(1 + REFRESHED_EVERY_S - 0.001, 1, figures=2, value=42.0)
-    assert book.published() == {}
-    book.step(1 + REFRESHED_EVERY_S, 1, figures=2, value=42.0, labels={"alertname": "other"})
-    message = book.published()[fingerprint(1)]
+    bench = LogBench()
+    bench.step(1, 1, value=40.0)
+    bench.published()
+    bench.step(2, 1, figures=1, value=41.0)
+    bench.step(1 + REFRESHED_EVERY_S - 0.001, 1, figures=2, value=42.0)
+    assert bench.published() == {}
+    bench.step(1 + REFRESHED_EVERY_S, 1, figures=2, value=42.0, labels={"alertname": "other"})
+    message = bench.published()[fingerprint(1)]
     assert message is not None
     assert message.value == 42.0
     assert message.labels["target"] == "uc1/us-0001/i-1"
-    book.step(1.5 + REFRESHED_EVERY_S, 1, figures=2, urgent="x", value=42.0, cause="a chip")
-    message = book.published()[fingerprint(1)]
+    bench.step(1.5 + REFRESHED_EVERY_S, 1, figures=2, urgent="x", value=42.0, cause="a chip")
+    message = bench.published()[fingerprint(1)]
     assert message is not None
     assert message.cause == "a chip"
 
@@ -183,7 +183,7 @@ def test_figures_are_refreshed_now_and_then() -> None:
 def test_whoever_goes_on_repeats_nothing_and_loses_nothing(client: str) -> None:
     """A restarted or another watch tells what was not noted, what began and what ended meanwhile, and nothing else."""
     ear = Ear()
-    book = LogBench(ear, client=client)
+    bench = LogBench(ear, client=client)
     fired = "firing@2026-01-05T08:00:00.000Z"
     retained = [
         alert_message(1, told={"webhook": fired}),
@@ -192,60 +192,60 @@ def test_whoever_goes_on_repeats_nothing_and_loses_nothing(client: str) -> None:
         alert_message(4, state="resolved", resolved="2026-01-05T08:00:03.000Z", told={"webhook": fired}),
         alert_message(5, state="resolved", resolved="2026-01-05T08:00:03.000Z", told={"webhook": fired.replace("firing", "resolved")}),
     ]  # fmt: skip  # a table reads as rows
-    book.ledger.take_over(retained, book.now(10))
+    bench.notification_log.take_over(retained, bench.now(10))
     assert ear.heard == []
-    book.step(11, 1, 2, 6)
+    bench.step(11, 1, 2, 6)
     assert sorted(ear.states()) == [("firing", "2"), ("firing", "6"), ("resolved", "3"), ("resolved", "4")]
-    published = book.published()
+    published = bench.published()
     assert {each.watch for each in published.values() if each is not None} == {client}
 
 
 def test_a_receiver_that_repeats_is_given_what_it_knows() -> None:
     """After a restart Alertmanager is kept informed of what it was told before; standing by ends that."""
     ear = Ear("alertmanager", repeats=True)
-    book = LogBench(ear)
+    bench = LogBench(ear)
     told = {"alertmanager": "firing@2026-01-05T08:00:00.000Z"}
-    book.ledger.take_over([alert_message(1, told=told)], book.now(10))
-    book.step(11, 1)
-    book.step(12, 1)
+    bench.notification_log.take_over([alert_message(1, told=told)], bench.now(10))
+    bench.step(11, 1)
+    bench.step(12, 1)
     assert ear.heard == []
     assert [each.fingerprint for each in ear.kept] == [fingerprint(1)]
-    book.step(30, 1, figures=5, value=50.0)
+    bench.step(30, 1, figures=5, value=50.0)
     assert ear.kept[-1].message.value == 50.0
-    book.ledger.stand_by()
+    bench.notification_log.end_leadership()
     assert ear.stood_by == 1
 
 
 def test_what_is_over_is_cleared() -> None:
     """A resolved alert is cleared after 15 min, later where a receiver still owes its end, and at last in any case."""
     ear = Ear()
-    book = LogBench(ear)
-    book.step(0, 1, 2)
+    bench = LogBench(ear)
+    bench.step(0, 1, 2)
     ear.confirm_all()
-    book.step(1, 2)
+    bench.step(1, 2)
     ear.confirm(ear.heard[-1])
-    book.step(2)
-    book.published()
-    book.step(1 + CLEARED_AFTER_S - 0.001)
-    assert book.published() == {}
-    book.step(2 + CLEARED_AFTER_S)
-    assert book.published() == {fingerprint(1): None}
-    book.step(2 + CLEARED_AT_LAST_S)
-    assert book.published() == {fingerprint(2): None}
-    assert len(book.ledger) == 0
+    bench.step(2)
+    bench.published()
+    bench.step(1 + CLEARED_AFTER_S - 0.001)
+    assert bench.published() == {}
+    bench.step(2 + CLEARED_AFTER_S)
+    assert bench.published() == {fingerprint(1): None}
+    bench.step(2 + CLEARED_AT_LAST_S)
+    assert bench.published() == {fingerprint(2): None}
+    assert len(bench.notification_log) == 0
 
 
 def test_what_there_is_no_room_for_is_counted_and_offered_again() -> None:
     """A full receiver loses no alert that still fires when there is room again; each is counted once."""
     ear = Ear(room=1)
-    book = LogBench(ear)
-    book.step(1, 1, 2, 3)
+    bench = LogBench(ear)
+    bench.step(1, 1, 2, 3)
     assert (len(ear.heard), ear.tally.dropped) == (1, 2)
     ear.room = 0
-    book.step(2, 1, 2, 3)
+    bench.step(2, 1, 2, 3)
     assert ear.tally.dropped == 2
     ear.room = 10
-    book.step(3, 1, 2, 3)
+    bench.step(3, 1, 2, 3)
     assert sorted(ear.states()) == [("firing", "1"), ("firing", "2"), ("firing", "3")]
 
 
@@ -260,12 +260,12 @@ def test_wall_clock_of_a_simulated_fleet() -> None:
 def test_what_others_left_may_come_late() -> None:
     """A retained alert that comes after it began to speak is taken; its own echo is not."""
     ear = Ear()
-    book = LogBench(ear)
+    bench = LogBench(ear)
     fired = {"webhook": "firing@2026-01-05T08:00:00.000Z"}
-    book.ledger.take_late(
+    bench.notification_log.take_late(
         [alert_message(1, told=fired, watch="watch-9"), alert_message(2, told=fired, watch="watch-1")],
-        book.now(1),
+        bench.now(1),
     )
-    assert len(book.ledger) == 1
-    book.step(2)
+    assert len(bench.notification_log) == 1
+    bench.step(2)
     assert ear.states() == [("resolved", "1")]

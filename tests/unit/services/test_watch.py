@@ -14,7 +14,7 @@ from trnfleet.domain.alerts.rules import Rule
 from trnfleet.domain.alerts.status import AlertState
 from trnfleet.errors import ConfigError
 from trnfleet.export.election import Election
-from trnfleet.export.notification_log import Ledger
+from trnfleet.export.notification_log import NotificationLog
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Instant
 from trnfleet.monitor.sources.clocks import Moment
@@ -62,7 +62,7 @@ class Bench:
             self.identity,
             monitor,
             Connections(*cast("tuple[Any, Any, Any]", (source, self.presence, self.publisher))),
-            Ledger("demo", "watch-m"),
+            NotificationLog("demo", "watch-m"),
             self.election,
             clock=self.clock,
             exit_on=exit_on,
