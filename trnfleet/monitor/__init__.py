@@ -1,1 +1,8 @@
-"""From envelopes to columns, roll-ups and history; runs without a terminal."""
+"""The monitor: from envelopes to columns, roll-ups, history and alerts; it runs without a terminal.
+
+Read `monitor.py` first: the two tasks, the stages of a pass. Then follow a message through `ingest/` into `store/`, with
+`sources/` (who publishes), `reservations/` and `alerting/` beside it. `slices.py` has the rules for long work in the event
+loop. `fleet_state.py` is the interface of the views; `replay/` puts a monitor of the past behind it.
+
+Imports go down only: replay > fleet_state > monitor > summary | revision > ingest > alerting > reservations > store > sources.
+"""

@@ -1,7 +1,7 @@
 """Failures of the monitor's own work: counted and logged by stage, while everything else goes on.
 
-What comes from outside is refused where it comes in; what fails here is a bug, or a bad value that slipped through. It must
-not end the monitor, nor stay unseen.
+Bad input is rejected where it comes in; a failure here is a bug, or a bad value that slipped through. It must not end the
+monitor, nor stay unseen.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 LOGGED_EACH = 100
-"""After the first failure of a kind, one of so many is logged."""
+"""After the first failure of a kind, one in this number is logged."""
 MOST_KINDS = 1_000
-"""Kinds that are told apart."""
+"""Kinds of failures that are counted one by one."""
 _SUBJECT_CHARS = 200
 
 

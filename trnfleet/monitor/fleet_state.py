@@ -1,7 +1,7 @@
 """The state of a fleet that views read: the live monitor's, or that of a moment of the past, behind one interface.
 
 A view keeps a `FleetState` and never the monitor in it, so that going back in time is an exchange in one place
-(`LiveOrPast.at`). A `Monitor` is a `FleetState`, too, for whoever never goes back.
+(`LiveOrPast.at`). A `Monitor` is a `FleetState`, too, where no past is shown.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FleetState(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """The time that data goes by: it stands while a past is paused."""
+        """The clock of the data: it stands still while a past is paused."""
 
     @property
     def store(self) -> Store:

@@ -1,7 +1,8 @@
-"""The monitor: takes envelopes from a source and keeps store, roll-ups, history and findings up to date.
+"""The monitor: reads envelopes from a source and keeps store, roll-ups, history, findings and alerts up to date.
 
-It runs without a terminal, in one event loop with whatever shows it; long work is cut into slices so that keys are
-served in between.
+It runs without a terminal, in one event loop with the views that show it. Two tasks share the work: one applies messages as
+they come (`_read`), the other makes passes over all that has come (`_keep_passing`), within a share of time and in slices, so
+that keys are served in between. A pass runs stage after stage: freshness, roll-ups, findings, reservations, alerts, history.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ log = logs.get_logger(__name__)
 GATHER_S = 0.02
 """How long messages gather between two batches: many a batch cost much less than one by one."""
 REBUILD_EVERY_S = 2.0
-"""Layouts are rebuilt at most so often while descriptors keep coming."""
+"""Least seconds between two rebuilds of the layout while descriptors keep coming."""
 DESCRIPTORS_SETTLE_S = 0.15
-"""A layout waits until no new descriptor has come for so long."""
+"""Seconds without a new descriptor after which the layout is rebuilt."""
 _END = object()
 _PIPELINE_COUNTS = (
     "lost", "late", "duplicates", "undescribed", "undecodable", "misplaced", "rejected", "dropped",
@@ -62,13 +63,13 @@ PASS_EVERY_S = (0.2, 1.0)
 
 
 class Snapshot(NamedTuple):
-    """All that a monitor knew at a moment, apart from what a pass makes anew and from history; never changed."""
+    """The state of a monitor at a moment, without history and without what the next pass computes; never changed."""
 
     applied_s: float
     """Monotonic seconds of the last message in it."""
     ingest: Ingest
     findings: Findings
-    holder: findings.Holder
+    recent_findings: findings.RecentFindings
     history_s: float
     message_rate: float
     rate_mark: tuple[float, int]
@@ -94,15 +95,15 @@ class Monitor:
         """Make the monitor of a fleet.
 
         Args:
-            source: Where its messages come from; somebody else runs it.
-            fleet_name: Which fleet's.
-            clock: The time to go by.
+            source: Delivers its messages; it is run elsewhere.
+            fleet_name: The fleet's name.
+            clock: The clock.
             root: First part of the topics.
-            limits: What may come from the wire.
+            limits: Limits on messages.
             pue: Power usage effectiveness of the site: facility power over IT power.
-            rules: What alerts are made by.
+            rules: Alert rules.
             adopts_alerts: Whether alerts that a former `watch` left are taken over before they are seen.
-            history: Where samples for charts are kept; one of the usual length if none is given.
+            history: Samples for charts; of the usual length if not given.
         """
         self.fleet_name = fleet_name
         self.root = root
@@ -115,11 +116,11 @@ class Monitor:
         self.on_pass: Callable[[], None] | None = None
         """Called at the end of each pass, when all that is known is of one moment."""
         self.evaluates_alerts = True
-        """Whether passes hold the rules against the fleet; else alerts stay as they are."""
+        """Whether passes evaluate the rules; else alerts stay as they are."""
         self.applied_s = -float("inf")
         """Monotonic seconds at which the last message that was applied had come in."""
         self.findings: Findings = findings.NOTHING
-        self._holder = findings.Holder()
+        self._recent_findings = findings.RecentFindings()
         self.message_rate = 0.0
         """Telemetry messages a second, over the last seconds."""
         self.ended = False
@@ -140,7 +141,7 @@ class Monitor:
 
     @property
     def alerts(self) -> Alerts:
-        """What rules say of the fleet."""
+        """Rules and their alerts."""
         return self.ingest.alerts
 
     @property
@@ -150,7 +151,7 @@ class Monitor:
 
     @property
     def counts(self) -> PipelineCounts:
-        """What went wrong on the way here."""
+        """Counts of the way from publishers to the store."""
         counts = self.ingest.counts
         status = self._source.status
         counts.dropped = status.dropped + status.oversize
@@ -158,12 +159,12 @@ class Monitor:
 
     @property
     def events(self) -> Events:
-        """What publishers have told."""
+        """Events of publishers."""
         return self.ingest.events
 
     @property
     def reservations(self) -> Reservations:
-        """What is reserved."""
+        """Reserved capacity."""
         return self.ingest.reservations
 
     @property
@@ -172,7 +173,7 @@ class Monitor:
         return self._source.status
 
     async def run(self) -> None:
-        """Read and compute until cancelled (or until the source ends, then compute on for whoever looks)."""
+        """Read and compute until cancelled ; once the source has ended, compute on for the views."""
         async with background(monitor_reader=self._read(), monitor_passes=self._keep_passing()):
             await self._forever()
 
@@ -189,7 +190,7 @@ class Monitor:
         finish(self.passing())
 
     def passing(self) -> Slices[None]:
-        """Bring freshness, roll-ups, findings and alerts up to date, giving way after each slice of work."""
+        """Bring freshness, roll-ups, findings and alerts up to date, in slices."""
         self.lay_out()
         self._refresh_states()
         yield from self._pass_slices()
@@ -204,7 +205,7 @@ class Monitor:
             self.applied_s,
             self.ingest.copy(),
             self.findings,
-            self._holder.copy(),
+            self._recent_findings.copy(),
             self.history_s,
             self.message_rate,
             self._rate_mark,
@@ -216,7 +217,7 @@ class Monitor:
         self.applied_s = snapshot.applied_s
         self.ingest = snapshot.ingest.copy()
         self.findings = snapshot.findings
-        self._holder = snapshot.holder.copy()
+        self._recent_findings = snapshot.recent_findings.copy()
         self.history_s = snapshot.history_s
         self.message_rate = snapshot.message_rate
         self._rate_mark = snapshot.rate_mark
@@ -306,7 +307,7 @@ class Monitor:
 
     def _finding_slices(self) -> Slices[None]:
         found = yield from findings.search(self.store, self.rollups, self.ingest.jobs.values())
-        self.findings = self._holder.hold(found, self.clock.monotonic_s())
+        self.findings = self._recent_findings.hold(found, self.clock.monotonic_s())
 
     def _reservation_slices(self) -> Slices[None]:
         ingest = self.ingest
@@ -333,7 +334,7 @@ class Monitor:
             self._rate_mark = (now_s, self.counts.messages)
 
     def _alert_slices(self) -> Slices[None]:
-        """Hold the rules against a whole second of monitor time that has begun, giving way after each slice."""
+        """Evaluate the rules at the whole second of monitor time that has begun, in slices."""
         if not self.store.layout.instances or self.rollups.generation != self.store.generation:
             return
         moment = self.moment()
@@ -343,7 +344,7 @@ class Monitor:
             yield from self.alerts.evaluate(self.readings(instant), ingest.jobs, ingest.counts)
 
     def readings(self, instant: Instant) -> Readings:
-        """Return what rules see now; the events since the last call go with it."""
+        """Return the inputs of the rules, with the events since the last call."""
         ingest = self.ingest
         seen, self._events_seen = self._events_seen, ingest.events.received
         fresh = ingest.events.since(seen)

@@ -6,7 +6,7 @@
   therefore notes `store.generation` when it begins and ends each slice with `yield from checkpoint(store, generation)`
   instead of a bare `yield`. It publishes its results all at once at the end, so that an abandoned run changes nothing.
 * `LayoutChanged` abandons the work up to the stage of the pass that began it: row numbers that were computed before mean
-  other instances now. Nobody catches it on the way; `failures.guarded` lets it through, and the monitor ends the stage.
+  other instances now. It is not caught on the way; `failures.guarded` lets it through, and the monitor ends the stage.
   The next pass runs on the new layout.
 """
 

@@ -1,7 +1,7 @@
 """Application of envelopes to the store: telemetry to rows, other messages to their handlers, descriptors to the layout.
 
-Nothing that comes in can stop it: what does not decode is counted, logged with its topic, and dropped. It knows
-nothing of brokers, live or replay.
+Nothing that comes in can stop it: what does not decode is counted, logged with its topic, and dropped. It does
+not know whether messages are live or replayed.
 """
 
 from __future__ import annotations
@@ -115,9 +115,9 @@ class Ingest:
         """Apply envelopes in order.
 
         Args:
-            batch: What the source gave.
-            now_s: Monotonic seconds, which freshness goes by.
-            wall_ns: Wall clock, which the lag of sources without a date of their own goes by.
+            batch: The envelopes.
+            now_s: Monotonic seconds, for freshness.
+            wall_ns: Wall clock, for the lag of sources that go by it.
         """
         telemetry = TelemetryBatch(self.store, self.counts, self.limits, now_s)
         lags_s: list[float] = []
@@ -146,7 +146,7 @@ class Ingest:
         self.store.revision += 1
 
     def rebuild(self, now_s: float, wall_ns: int, *, layout: bool = True, at_once: bool = False) -> None:
-        """Bring layout and job placement up to date with descriptors and jobs; apply what waited for that.
+        """Bring layout and job placement up to date with descriptors and jobs; apply the telemetry that was pending.
 
         Args:
             now_s: Monotonic seconds.
@@ -215,7 +215,7 @@ class Ingest:
         self.topics.bind(self.store.layout)
 
     def _apply_pending(self, now_s: float, wall_ns: int) -> None:
-        """Apply what was held back for the layout, as far as it is described now."""
+        """Apply pending telemetry, as far as it is described now."""
         pending, topics = self._pending.release(), self.topics.states
         ready = [
             each for each in pending if each.topic in topics and topics[each.topic].descriptor is not None

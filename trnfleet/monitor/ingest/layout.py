@@ -27,7 +27,7 @@ log = logs.get_logger(__name__)
 def rebuild_layout(
     store: Store, descriptors: Iterable[CompactDescriptor], publishers: Publishers, now_s: float
 ) -> None:
-    """Give the store the layout of all that is descriptor, and write what is said of every instance.
+    """Give the store the layout of all descriptors, and write them into its rows.
 
     Args:
         store: The store.
@@ -45,7 +45,7 @@ def rebuild_layout(
     for descriptor in widest_first:
         types.update(zip(descriptor.instances, descriptor.types, strict=True))
         lanes.update(descriptor.lanes)
-    # Rows get their publisher from the descriptors, and then from whoever writes them.
+    # Rows get their publisher from the descriptors, and then from the messages that are written.
     store.publisher_of[:] = -1
     layout = Layout.of(types.items(), lanes)
     store.replace_layout(layout)
@@ -58,7 +58,7 @@ def rebuild_layout(
 
 
 def write_descriptor(store: Store, descriptor: CompactDescriptor, publishers: Publishers) -> None:
-    """Write what a descriptor says into the rows of its instances, all of which the layout has."""
+    """Write a descriptor into the rows of its instances, all of which the layout has."""
     rows = np.array([store.layout.instance_index[path] for path in descriptor.instances])
     store.period_s[rows] = descriptor.period_s
     publisher = publishers.find(descriptor.publisher, descriptor.boot)

@@ -131,7 +131,7 @@ class RetainedHandler(Generic[M]):
 
 @dataclass(frozen=True, slots=True)
 class _Acks:
-    """The acknowledgements among what people have said of alerts."""
+    """The acknowledgements of operators."""
 
     silences: Silences
 
@@ -152,7 +152,7 @@ class _Acks:
 
 @dataclass(frozen=True, slots=True)
 class _Silences:
-    """The silences among what people have said of alerts."""
+    """The silences of operators."""
 
     silences: Silences
 
@@ -197,7 +197,7 @@ def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: f
     """Apply the presence of a publisher, as it or its last will announces it."""
     publishers, limits = receiver.publishers, receiver.limits
     if not envelope.payload:
-        # A cleared message says nothing any more, so nothing is offline by it.
+        # Without a message nothing is offline.
         publishers.clear(path)
         return
     message = decode_message(envelope.payload, PublisherMessage, limits)

@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from trnfleet.monitor.pipeline import PipelineCounts
 
 WINDOW = 64
-"""How many ticks back a message can still be told to be late (first time) or a duplicate."""
+"""Ticks back within which a late message is told from a duplicate."""
 LARGEST_GAP = 1_000_000
-"""A jump beyond this (11 days of ticks a second) is no loss that anybody could count: counting starts anew."""
+"""A jump beyond this (11 days of ticks a second) is no loss: counting starts again."""
 _MASK = (1 << WINDOW) - 1
 
 
 class Verdict(enum.Enum):
-    """What to do with a message."""
+    """The place of a message in its sequence."""
 
     NEWEST = "newest"
     """Newer than all before it: apply it."""
@@ -27,7 +27,7 @@ class Verdict(enum.Enum):
 
 
 class SequenceTracker:
-    """Follows the seq of one topic through one start of its publisher."""
+    """Follows the seq of one topic through one boot of its publisher."""
 
     __slots__ = ("first", "last", "seen")
 
@@ -35,7 +35,7 @@ class SequenceTracker:
         self.last: int | None = None
         """Highest seq that has come."""
         self.seen = 0
-        """Bit k says that seq `last - k` has come."""
+        """Bit k is set if seq `last - k` has come."""
         self.first = 0
         """Where counting began: what was sent before is late when it comes, and was never lost."""
 
@@ -46,9 +46,9 @@ class SequenceTracker:
         return twin
 
     def accept(self, seq: int, counts: PipelineCounts) -> Verdict:
-        """Take note of a message and say what it is; `counts` gets what was lost, late or double.
+        """Add a message and return its verdict; count what was lost, late or double.
 
-        The first message sets where counting begins: what a publisher sent before somebody listened is not lost.
+        The first message sets where counting begins: what was published before is not lost.
         """
         if self.last is None:
             self._begin(seq)

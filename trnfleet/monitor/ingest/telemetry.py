@@ -84,10 +84,10 @@ class TelemetryBatch:
         """Begin a batch.
 
         Args:
-            store: Where values go, in whose layout topics are bound.
-            counts: Gets what was applied, and what was not.
-            limits: What may come.
-            now_s: Monotonic seconds, which freshness goes by.
+            store: Its layout is the one that topics are bound to.
+            counts: The counters.
+            limits: Limits on messages.
+            now_s: Monotonic seconds at which the messages came.
         """
         self._store = store
         self._counts = counts
@@ -97,14 +97,14 @@ class TelemetryBatch:
         """One of a row, by its topic's identity."""
 
     def take(self, topic: TopicState, envelope: Envelope) -> Head | None:
-        """Write a message of a described topic, or keep it for `finish`; return its head unless nothing new is in it.
+        """Write a message of a described topic, or keep it for `finish`; return its head unless it is not new.
 
         Raises:
-            WireError: it is refused.
+            WireError: it is rejected.
         """
         payload = envelope.payload
         if envelope.retain:
-            # Whoever kept it, nobody knows for how long: it is no news.
+            # It may have been retained for any length of time: it is no news.
             raise RejectedError("retained telemetry")
         if len(payload) > self._limits.payload_bytes:
             raise WireError(
@@ -119,7 +119,7 @@ class TelemetryBatch:
         if not topic.is_newest(sample.head, counts):
             return None
         if id(topic) in self._samples:
-            # Each is news of its own, whatever batch it comes in.
+            # Each sample counts, whatever batch it comes in.
             self.finish()
         self._samples[id(topic)] = topic, sample
         counts.messages += 1

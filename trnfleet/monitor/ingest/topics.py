@@ -1,4 +1,17 @@
-"""Telemetry topics: what describes each, where its rows are in the present layout, and how far it has been heard."""
+"""Telemetry topics: the descriptor of each, its rows in the present layout, and its sequence.
+
+A `TopicState` begins with the first message of its topic and outlives what it refers to:
+
+descriptor  None until one covers the path and all its instances are in the layout; messages before that are pending or count
+            as undescribed. A new revision of the descriptor replaces it, with decoder and columns; the sequence goes on.
+boot        The publisher's boot in the descriptor. Another one begins the sequence again, and the last boot is kept, so that
+            its stragglers count as late. A message of a boot that no descriptor has named yet is undescribed.
+layout      `chips` and `instances` are rows of one generation. With the next one, `Topics.bind` finds them again for every
+            topic, before anything is written; where an instance is gone, the topic has no descriptor.
+clock       Shared by all topics of a publisher's epoch and speed; it belongs to the `Timebase`.
+
+A topic without a descriptor is forgotten with the next layout.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +53,10 @@ class TopicState:
     descriptor: CompactDescriptor | None = None
     """None until a descriptor covers the topic."""
     former_boot: str = ""
-    """The publisher's start before the present one."""
+    """The publisher's boot before the present one."""
     clock: SourceClock | None = None
     publisher: int = -1
-    """Number of the publisher's start that the descriptor names."""
+    """Number of the boot that the descriptor names."""
     decoder: FrameDecoder | None = None
     chips: slice | NDArray[np.int64] = field(default_factory=lambda: slice(0, 0))
     instances: slice | NDArray[np.int64] = field(default_factory=lambda: slice(0, 0))
@@ -71,7 +84,7 @@ class TopicState:
         return twin
 
     def is_newest(self, head: Head, counts: PipelineCounts) -> bool:
-        """Say whether a message is of the described start and newer than what has come; count it where it is not."""
+        """Return whether a message is of the described boot and newer than all before it; count it where it is not."""
         if self.descriptor is None or head.boot != self.descriptor.boot:
             if head.boot == self.former_boot:
                 counts.late += 1
@@ -119,14 +132,14 @@ class Topics:
         return twin
 
     def add(self, topic: str, path: str, layout: Layout) -> TopicState:
-        """Take up a topic about an address, as far as it is described."""
+        """Add a topic about an address."""
         state = self.states[topic] = TopicState(path, is_chip=address.level_of(path) is Level.CHIP)
         self._covered_by.setdefault(_covering(path), []).append(state)
         self._bind(state, layout)
         return state
 
     def bind(self, layout: Layout, below: str | None = None) -> None:
-        """Find for topics what describes them and the rows that they mean.
+        """Find the descriptors and rows of topics.
 
         Args:
             layout: The present layout.
@@ -144,13 +157,13 @@ class Topics:
         self.states = {topic: state for topic, state in self.states.items() if id(state) in kept}
 
     def _bind(self, state: TopicState, layout: Layout) -> None:
-        """Find the descriptor that covers a topic, and the rows that it means."""
+        """Find the descriptor that covers a topic, and its rows."""
         descriptor = self._descriptors.get(_covering(state.path))
         before, state.descriptor = state.descriptor, None
         if descriptor is None:
             return
         if before is None or before.boot != descriptor.boot:
-            # Another start counts from 0; and what came while nothing described the topic is not lost.
+            # Another boot counts from 0; and what came while nothing described the topic is not lost.
             state.former_boot = before.boot if before else state.former_boot
             state.tracker = SequenceTracker()
         publisher = self._publishers.find(descriptor.publisher, descriptor.boot)
@@ -176,7 +189,7 @@ class Topics:
         state.descriptor = descriptor
 
     def _decoder(self, columns: tuple[ColumnSpec, ...], chips: int, instances: int) -> FrameDecoder:
-        """Return the decoder of frames of that form, which topics share: what one has learned serves all."""
+        """Return the decoder of frames of that form, which topics share: a form that one has learned serves all."""
         key = (None if columns is STANDARD_COLUMNS else columns, chips, instances)
         decoder = self._decoders.get(key)
         if decoder is None:
@@ -187,7 +200,7 @@ class Topics:
 
 
 def _sort_columns(state: TopicState, columns: tuple[ColumnSpec, ...]) -> None:
-    """Tell the columns that can be copied from those that must be converted."""
+    """Part the columns that can be copied from those that must be converted."""
     if columns is STANDARD_COLUMNS:
         state.same_chip, state.same_instance, state.foreign = _CHIP_NAMES, _INSTANCE_NAMES, ()
         return

@@ -1,1 +1,5 @@
-"""Going back in time: a monitor of the past that is played from a tape beside the one of the present."""
+"""Replay: a monitor of the past, played from a recording beside the live one.
+
+Read `playback.py` first: the controls and a diagram of the states. `seeker.py` takes monitors of the past
+(`past_monitor.py`) to a place; `marks.py` is the index of a recording, with the snapshots from which that begins.
+"""

@@ -98,7 +98,7 @@ class RecordingIndex:
             self.marks = sorted([*self.marks, *marks], key=_TIME_OF)[-MOST_MARKS:]
             self.revision += 1
         if monitor.store.layout.instances and math.isfinite(monitor.applied_s):
-            # While nothing comes, this place stands, and what rules find goes on: a snapshot would know of what is later.
+            # While nothing comes, this place stays and evaluations go on: a snapshot would have what is later.
             place_ns = self._position_of(monitor.applied_s)
             if place_ns >= self._due_ns:
                 self._take_snapshot(monitor, place_ns)
@@ -119,11 +119,11 @@ class RecordingIndex:
         return self.snapshots[place - 1] if place else None
 
     def moment_of(self, fleet_ns: int) -> int | None:
-        """Return the recording's time at which the fleet's clock said so; None where that is not known."""
+        """Return the recording's time at which the fleet's clock showed a time; None where that is not known."""
         times = self._times
         if not times or not times[0][0] - NS_PER_S <= fleet_ns <= times[-1][0] + NS_PER_S:
             return None
-        # A fleet's time may jump back; the last time that it said so is meant.
+        # A fleet's time may jump back; the last such moment is meant.
         for fleet, recorded in reversed(times):
             if fleet <= fleet_ns:
                 return recorded

@@ -185,7 +185,7 @@ class PastMonitor:
     def rebuild(self, position_ns: int) -> Slices[None]:
         """Go to any place by the keyframe before it, in slices; what came before that is not known.
 
-        Of telemetry only the newest message of a topic is applied, so that counts begin anew here.
+        Of telemetry only the newest message of a topic is applied, so that counts begin again here.
         """
         keyframe = self._recording.keyframe(position_ns)
         after_ns = self._recording.start_ns - 1 if keyframe is None else keyframe.time_ns

@@ -218,7 +218,7 @@ class Playback(Protocol):
 
 
 class RecordingPlayback:
-    """Plays one recording of one fleet; a `Playback`."""
+    """A `Playback` of one recording of one fleet; the protocol describes its members."""
 
     def __init__(
         self,
@@ -287,59 +287,48 @@ class RecordingPlayback:
 
     @property
     def state(self) -> LiveOrPast:
-        """The state of the fleet that is shown."""
         return self.seeker.state
 
     @property
     def seeking(self) -> bool:
-        """Whether a requested place has not been reached."""
         return self.seeker.is_seeking
 
     @property
     def is_exact(self) -> bool:
-        """Whether alerts are what they were then."""
         return self.seeker.is_exact
 
     @property
     def alerts_since_ns(self) -> int | None:
-        """The time from which on alerts have been followed, where that is not the beginning of the recording."""
         return self.seeker.alerts_since_ns
 
     @property
     def shows_past(self) -> bool:
-        """Whether the past, or a file, is shown."""
         return self.mode is not Mode.LIVE
 
     @property
     def is_live_possible(self) -> bool:
-        """Whether there is a present to go back to."""
         return self.live is not None
 
     @property
     def is_recording(self) -> bool:
-        """Whether the present is kept."""
         return self._rolling is not None and not self._rolling.problem
 
     @property
     def recording_problem(self) -> str:
-        """Why the present is not kept any more; empty while it is."""
         return self._rolling.problem if self._rolling is not None else ""
 
     @property
     def window_s(self) -> float:
-        """Seconds that are there."""
         if self._rolling is not None:
             return self._rolling.window_s
         return max(0.0, (self.end_ns - self.start_ns) / NS_PER_S)
 
     @property
     def start_ns(self) -> int:
-        """The oldest place."""
         return self._recording.start_ns
 
     @property
     def end_ns(self) -> int:
-        """The newest place: the present, where there is one."""
         if self._rolling is not None:
             return max(self._recording.end_ns, self._rolling.to_ns(self._clock.monotonic_s()))
         return (
@@ -348,7 +337,6 @@ class RecordingPlayback:
 
     @property
     def position_ns(self) -> int:
-        """The place that is looked at, or that is being sought."""
         if self._requested_ns is not None:
             return self._requested_ns
         if self.mode is Mode.LIVE or self.seeker.past is None:
@@ -357,24 +345,20 @@ class RecordingPlayback:
 
     @property
     def marks(self) -> list[Mark]:
-        """What happened, in order."""
         return self.index.marks
 
     @property
     def surveyed_ns(self) -> int:
-        """Marks are known up to here."""
         return self.index.surveyed_ns
 
     @property
     def revision(self) -> int:
-        """Goes up with any change but that of the place."""
         survey = 0 if self._survey is None else self._survey.revision
         return self._revision + self.index.revision + self.seeker.revision + survey
 
     # Controls
 
     def play(self) -> None:
-        """Go on from here; at the end of a file, from where it began to be shown."""
         if self.mode is not Mode.PAUSED:
             return
         if not self.is_live_possible and self.position_ns >= self.end_ns:
@@ -382,7 +366,6 @@ class RecordingPlayback:
         self._set_mode(Mode.PLAYING)
 
     def pause(self) -> None:
-        """Stand still; the present is looked at as it is now."""
         if self.mode is Mode.LIVE:
             if not self._has_past():
                 return
@@ -390,7 +373,6 @@ class RecordingPlayback:
         self._set_mode(Mode.PAUSED)
 
     def toggle(self) -> None:
-        """Pause, or go on."""
         if self.mode is Mode.PAUSED:
             self.play()
         else:
@@ -403,24 +385,19 @@ class RecordingPlayback:
         self._revision += 1
 
     def faster(self) -> None:
-        """Play at the next higher rate."""
         self.set_rate(next((rate for rate in RATES if rate > self.rate), self.rate))
 
     def slower(self) -> None:
-        """Play at the next lower rate."""
         self.set_rate(next((rate for rate in reversed(RATES) if rate < self.rate), self.rate))
 
     def toggle_loop(self) -> None:
-        """Begin anew at the end, or don't."""
         self.loops = not self.loops
         self._revision += 1
 
     def step(self, seconds: float) -> None:
-        """Go back or forth by so much."""
         self.seek(self.position_ns + round(seconds * NS_PER_S))
 
     def seek(self, time_ns: int) -> None:
-        """Go to a place, or to the nearest that is there."""
         start_ns, end_ns = self.start_ns, self.end_ns
         self.note = ""
         if not self._has_past():
@@ -437,7 +414,7 @@ class RecordingPlayback:
         self._request(min(max(time_ns, start_ns), end_ns, self._recording.end_ns))
 
     def _has_past(self) -> bool:
-        """Say whether there is anything to go back to, and what there is to say where there is nothing."""
+        """Return whether there is anything to go back to, and note why not."""
         if self._recording.end_ns > 0:
             return True
         self.note = (
@@ -447,7 +424,6 @@ class RecordingPlayback:
         return False
 
     def go_live_or_end(self) -> None:
-        """Go back to the present; in a file, to its end."""
         self.note = ""
         if self.live is None:
             self._request(self.end_ns)
@@ -457,11 +433,9 @@ class RecordingPlayback:
         self._set_mode(Mode.LIVE)
 
     def go_start(self) -> None:
-        """Go to the oldest place."""
         self.seek(self.start_ns)
 
     def next_mark(self, kinds: Container[str], direction: int) -> bool:
-        """Go to the next mark of some kinds, or to the one before; say whether there is one."""
         from_ns = self.position_ns
         if direction < 0 and self.mode is Mode.PLAYING and self._requested_ns is None:
             from_ns -= round(AGAIN_S * max(1.0, self.rate) * NS_PER_S)
@@ -475,17 +449,10 @@ class RecordingPlayback:
         return True
 
     def moment_of(self, fleet_ns: int) -> int | None:
-        """Return the place at which the fleet's clock said so; None where it is not on the recording."""
         found = self.index.moment_of(fleet_ns)
         return None if found is None or not self.start_ns <= found <= self.end_ns else found
 
     async def save(self, path: Path) -> int:
-        """Write what is kept as a recording; return how many messages that were.
-
-        Raises:
-            TrnfleetError: this is a recording already, or the file cannot be made.
-            OSError: writing failed.
-        """
         if self._rolling is None:
             raise TrnfleetError("this is a recording already")
         return await asyncio.to_thread(self._rolling.save, path)

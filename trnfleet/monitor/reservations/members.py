@@ -1,4 +1,4 @@
-"""Which instances each reservation holds: rows of the present layout, found by address or by EC2 id.
+"""Members of reservations: the instance rows of the present layout that each holds, found by address or by EC2 id.
 
 Owns the way from a message's places to rows. It is done again only for what has changed, and in slices, since a large fleet
 has tens of thousands of places.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trnfleet.wire.reservations import ReservationMessage
 
 SLICE = 128
-"""Places that are found between two turns of other tasks."""
+"""Places that are found in one slice."""
 
 
 class ReservationMembers:
@@ -33,13 +33,13 @@ class ReservationMembers:
         self._ec2_ids: dict[str, tuple[str, ...]] = {}
         """EC2 ids of those that name only these."""
         self._due: set[str] = set()
-        """Reservations whose rows are to be found anew."""
+        """Reservations whose rows are to be found again."""
         self._addresses: dict[str, str] = {}
-        """Of instances, by EC2 id, as far as descriptors tell."""
+        """Of instances, by EC2 id, as far as described."""
         self._searched: set[str] = set()
         """EC2 ids that were looked for, found or not."""
         self._described = -1
-        """Which descriptors they were looked for in."""
+        """The descriptors that were searched, by their count of changes."""
 
     def copy(self) -> ReservationMembers:
         """Return a copy."""
@@ -54,7 +54,7 @@ class ReservationMembers:
         )
 
     def put(self, message: ReservationMessage) -> None:
-        """Take note of what a reservation holds."""
+        """Add or replace a reservation."""
         name = message.id
         places, ec2_ids = message.on, () if message.on else message.ec2_ids
         if (self._places.get(name), self._ec2_ids.get(name)) != (places, ec2_ids):
@@ -68,12 +68,12 @@ class ReservationMembers:
         self._due.discard(name)
 
     def find(self, layout: Layout, generation: int, descriptors: Descriptors) -> Slices[None]:
-        """Bring `rows` up to date, giving way after each slice; left half-way, the next call goes on.
+        """Bring `rows` up to date in slices; left half-way, the next call goes on.
 
         Args:
             layout: The present layout.
             generation: Its generation.
-            descriptors: Which tell the EC2 ids of instances.
+            descriptors: They have the EC2 ids of instances.
         """
         if generation != self.generation:
             self.generation = generation

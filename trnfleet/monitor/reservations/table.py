@@ -1,7 +1,7 @@
-"""Reserved capacity as the monitor knows it: what publishers told, what of it is in use, how long it lasts, what it costs.
+"""Reserved capacity: the messages of publishers, and the use, the time left and the cost that follow from them.
 
-Owns the reservations' messages and what follows from them and the store at an instant. Times are monitor time. Which instances
-they hold is `holding`'s, how they were used hour by hour is `usage`'s.
+Owns the reservations' messages and what follows from them and the store at an instant. Times are monitor time. Their members are in
+`members.py`, their use hour by hour in `usage.py`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ IDLE_BELOW_PCT = 1.0
 NEAR_END_S = 6 * 3_600.0
 """A shift before the first termination: time to extend, which EC2 allows until an hour before the end, or to move."""
 SLICE = 64
-"""Reservations that are looked at between two turns of other tasks."""
+"""Reservations that are computed in one slice."""
 
 _ENDED = frozenset(state.value for state in ENDED)
 _HOLDS_NOW = frozenset({BlockState.ACTIVE.value, BlockState.UNAVAILABLE.value})
@@ -58,7 +58,7 @@ _ORDER = {
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """One reservation at an instant; None where nobody can say."""
+    """One reservation at an instant; None where it is not known."""
 
     message: ReservationMessage
     rows: tuple[range, ...]
@@ -93,7 +93,7 @@ class Reservation:
     is_idle: bool
     """It is active and nothing of it is in use."""
     is_current: bool = True
-    """Whether whoever published it is still there; else it is as last known."""
+    """Whether its publisher is online; else it is as last known."""
     pays_ns: int | None = None
     """When a pending payment fails."""
 
@@ -143,7 +143,7 @@ class Reservations:
 
     def __init__(self) -> None:
         self.revision = 0
-        """Goes up with every message that is taken, and whenever what is computed has changed."""
+        """Goes up with every message that is put, and whenever what is computed has changed."""
         self.history = Usage()
         self.places = 0
         """Addresses, EC2 ids and extensions that all messages name."""
@@ -176,10 +176,10 @@ class Reservations:
         return self.places + _places(message) - (0 if known is None else _places(known.message))
 
     def put(self, message: ReservationMessage) -> bool:
-        """Take a message; return whether it was news.
+        """Add or replace a message; return whether it was news.
 
-        A message that is repeated is none, nor one of the same publisher's start that comes late, after a later change. A
-        start other than that of the message before counts anew, whatever time it tells: a simulator begins where it began.
+        A message that is repeated is none, nor one of the same boot that comes late, after a later change. A
+        boot other than that of the message before is always news, whatever its time: a simulator begins where it began before.
 
         Raises:
             WireError: it ends before it starts.
@@ -240,8 +240,8 @@ class Reservations:
             store: The newest values.
             rollups: Those of the last pass.
             moment: What time it is.
-            boots_online: Starts of publishers that are there.
-            descriptors: Which tell the EC2 ids of instances.
+            boots_online: Boots of publishers that are online.
+            descriptors: They have the EC2 ids of instances.
             counts: Where a reservation is counted that cannot be looked at, and is left out; without it the pass fails.
 
         Raises:
@@ -278,7 +278,7 @@ class Reservations:
         self.revision += 1
 
     def watch(self, moment: Moment) -> None:
-        """Take note of how all active reservations are used at an instant, about once a second."""
+        """Add a sample of the use of all active reservations, about once a second."""
         looks = {}
         for each in self._table:
             known = each.message.instances - each.unknown

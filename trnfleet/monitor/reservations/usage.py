@@ -1,6 +1,6 @@
-"""How reservations were used, hour by hour of monitor time, as far as somebody watched.
+"""Use of reservations, hour by hour of monitor time, as far as it was watched.
 
-Memory is bounded. A span in which nobody watched, such as a jump of simulated time, stays unwatched: nothing is made up.
+Memory is bounded. A span without samples, such as a jump of simulated time, stays unwatched: nothing is made up.
 """
 
 from __future__ import annotations
@@ -96,13 +96,13 @@ class Usage:
         )
 
     def watch(self, moment: Moment, looks: Mapping[str, Look]) -> None:
-        """Take note of what reservations are doing; it stands for the time since the last look.
+        """Add a sample of what reservations are doing; it stands for the time since the last one.
 
-        Where time has gone back, as when a simulator begins anew, hours that are still to come are forgotten.
+        Where time has gone back, as when a simulator begins again, hours that are still to come are forgotten.
 
         Args:
             moment: When.
-            looks: What each does, by its id.
+            looks: A sample of each, by its id.
         """
         last_ns, self._last_ns = self._last_ns, moment.time_ns
         if last_ns is None:

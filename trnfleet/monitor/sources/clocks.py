@@ -1,8 +1,8 @@
-"""Time of the sources: how old messages are by their own clock, and what time it is for the fleet that is watched.
+"""Clocks of the sources: the lag of messages by them, and the time of the fleet.
 
-A source's time is affine: source = epoch + speed x elapsed wall time. Its descriptor names epoch and speed; nobody says
-at which wall time the epoch was, so that is learned: of a source's messages, the one that was on its way for the shortest
-time says best how its clock stands. A source that runs at the wall clock's speed and near it is measured against the
+A source's time is affine: source = epoch + speed x elapsed wall time. Its descriptor names epoch and speed; the
+wall time of the epoch is learned: of a source's messages, the one that was on its way for the shortest time shows best
+where its clock stands. A source that runs at the wall clock's speed and near it is measured against the
 wall clock itself. It reads no clock.
 """
 
@@ -19,15 +19,15 @@ WINDOW_S = 120.0
 DATED_FROM_S = 3_600.0
 """A simulator whose time is that far from the wall clock was given a date; a smaller difference is its clock's error."""
 SKEW_FROM_S = 5.0
-"""Clocks that differ by less are taken to agree: what is left is told as lag."""
+"""Clocks that differ by less are taken to agree: the rest is shown as lag."""
 MOST_OF_ONE = 8
 """Clocks that are kept of one publisher: each jump of its time makes another."""
 STANDS_AFTER_PERIODS = 3.0
-"""Time stands still for a source that has been silent for so many periods."""
+"""Periods of silence after which a source's time stands still."""
 
 
 class ClockKey(NamedTuple):
-    """What tells a source's clock from others; a descriptor with another epoch or speed has another clock."""
+    """The identity of a source's clock; a descriptor with another epoch or speed has another clock."""
 
     publisher: str
     epoch_ns: int
@@ -38,7 +38,7 @@ class ClockKey(NamedTuple):
 
 
 class SourceClock:
-    """How one source's time relates to ours."""
+    """The relation of one source's time to ours."""
 
     __slots__ = (
         "_before", "_least_s", "_most_s", "_since_s", "heard_s", "is_wall", "key", "period_s", "skew_s",
@@ -51,7 +51,7 @@ class SourceClock:
         self.restart()
 
     def restart(self) -> None:
-        """Forget what was learned: the source may have begun its time anew."""
+        """Forget what was learned: the source may have begun its time again."""
         self.heard_s = -float("inf")
         """Monotonic seconds of the newest message."""
         self.is_wall = True
@@ -72,7 +72,7 @@ class SourceClock:
         return twin
 
     def take(self, ts_ns: int, now_s: float, wall_ns: int) -> float:
-        """Take note of a message's source time and return its lag.
+        """Learn from a message's source time, and return its lag.
 
         Args:
             ts_ns: Source time, ns since 1970.
@@ -86,7 +86,7 @@ class SourceClock:
         offset_s = now_s - (ts_ns - self.key.epoch_ns) / NS_PER_S / self.key.speed
         self.heard_s = now_s
         if now_s - self._since_s >= WINDOW_S:
-            # A window that ended long ago says nothing of the present.
+            # A window that ended long ago does not count for the present.
             is_recent = now_s - self._since_s < 2 * WINDOW_S
             self._before = (self._least_s, self._most_s) if is_recent else (float("inf"), -float("inf"))
             self._since_s, self._least_s, self._most_s = now_s, offset_s, offset_s
@@ -107,10 +107,10 @@ class SourceClock:
         return max(0.0, offset_s + base_s + self.skew_s)
 
     def _skew_s(self, shortest_s: float) -> float:
-        """Return the skew that the shortest way to here tells of.
+        """Return the skew by the message that was on its way for the shortest time.
 
         A time in the future proves a wrong clock. Times that are old may have been long on their way, too; but queues
-        grow and shrink, so a delay that has been the same for a whole window is told as a wrong clock.
+        grow and shrink, so a delay that has been the same for a whole window is shown as a wrong clock.
         """
         if shortest_s < -SKEW_FROM_S:
             return -shortest_s
@@ -121,7 +121,7 @@ class SourceClock:
         return 0.0
 
     def is_heard(self, now_s: float) -> bool:
-        """Say whether messages still come."""
+        """Return whether messages still come."""
         return now_s - self.heard_s <= STANDS_AFTER_PERIODS * self.period_s
 
     def time_ns(self, now_s: float) -> int:
@@ -171,7 +171,7 @@ class Timebase:
         """Return a copy.
 
         Args:
-            memo: Gets the copy of each clock by the identity of the clock, for whoever refers to one.
+            memo: Gets the copy of each clock by the identity of the clock, for others that refer to one.
         """
         twin = Timebase()
         twin._clocks = {key: clock.copy(memo) for key, clock in self._clocks.items()}
@@ -179,7 +179,7 @@ class Timebase:
         return twin
 
     def restart(self, publisher: str) -> None:
-        """Learn a publisher's clocks anew, because it has started again."""
+        """Learn a publisher's clocks again, because it has booted."""
         for clock in self._of.get(publisher, ()):
             clock.restart()
 

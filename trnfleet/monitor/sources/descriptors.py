@@ -1,7 +1,7 @@
-"""Descriptors of publishers: which instances they speak for, and how their frames are laid out.
+"""Descriptors of publishers: their instances, and the columns of their frames.
 
 A large fleet has tens of thousands of instances, so what every tick needs is kept small and the rest (EC2 ids, versions)
-stays encoded until somebody asks.
+stays encoded until it is read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.slices import Slices
 
 SLICE = 8
-"""Descriptors that are searched between two turns of other tasks."""
+"""Descriptors that are searched in one slice."""
 
 _EC2_ID = re.compile(rb'"ec2_id":"([^"\\]*)"')
 
@@ -57,7 +57,7 @@ class CompactDescriptor(NamedTuple):
     """The descriptor without its columns and without fields that are not known here."""
     clock: ClockKey
     mark: int
-    """Hash of the bytes that came, by which a repetition is told."""
+    """Hash of the bytes that came, by which a repetition is recognised."""
 
     @staticmethod
     def of(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> CompactDescriptor:
@@ -137,7 +137,7 @@ class Descriptors:
         self.changes += 1
 
     def remove(self, path: str) -> bool:
-        """Forget a path's descriptor; say whether there was one."""
+        """Remove a path's descriptor; return whether there was one."""
         gone = self._by_path.pop(path, None)
         if gone is not None:
             self.instances -= len(gone.instances)
@@ -153,9 +153,9 @@ class Descriptors:
         )
 
     def search_ec2(self, wanted: set[str], found: dict[str, str]) -> Slices[None]:
-        """Fill in the addresses of instances by their EC2 ids, as far as descriptors tell; give way after each slice.
+        """Fill in the addresses of instances by their EC2 ids, in slices.
 
-        It looks into all descriptors, so that it is for when reservations change and not for every tick.
+        All descriptors are searched, so that it is for when reservations change and not for every tick.
 
         Args:
             wanted: EC2 ids.
@@ -188,7 +188,7 @@ class Descriptors:
 
 
 def _is_below(instance: str, path: str) -> bool:
-    """Say whether a descriptor's path may speak for an instance: its own, one above it, or a block of its cluster."""
+    """Return whether a descriptor's path may describe an instance: its own, one above it, or a block of its cluster."""
     cluster, _, block = path.partition("/")
     return instance == path or instance.startswith(
         f"{cluster}/" if block.startswith("block-") else f"{path}/"

@@ -1,6 +1,6 @@
-"""Events: the newest of what publishers have told, each once, in the order in which it came.
+"""Events: the newest of those that publishers sent, each once, in the order in which they came.
 
-Their texts are as they came from the wire: whoever shows them makes them plain first.
+Their texts are as they came from the wire: they are sanitised where they are shown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Event(NamedTuple):
     """Source time, ns since 1970."""
     severity: Severity
     source: str
-    """What told it, such as `kernel`."""
+    """The part of the system that reported it, such as `kernel`."""
     name: str
     path: str
     """Address of what it is about; empty for the fleet."""
@@ -73,7 +73,7 @@ class Events:
         return self.received - len(self._ring)
 
     def add(self, message: EventMessage, now_s: float) -> None:
-        """Take an event that came at monotonic `now_s`."""
+        """Add an event that came at monotonic `now_s`."""
         if message.id in self._ids:
             self.duplicates += 1
             return

@@ -1,4 +1,4 @@
-"""Fields: what views, status and history can show for a node of any level.
+"""Fields: the figures that views, status and history can show for a node of any level.
 
 Every metric of a chip is a field, and so are the figures derived from metrics and the hardware catalogue. A field's
 values are for one covered chip wherever that makes levels compare (`per_chip`), or totals (`values`).

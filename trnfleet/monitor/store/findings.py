@@ -1,4 +1,4 @@
-"""Findings: what an operator should look at first, worst on top.
+"""Findings: the things that an operator should look at first, worst on top.
 
 They are plain thresholds over the store's present state, without memory. A dead UltraServer is one finding, not 64.
 """
@@ -45,10 +45,10 @@ JOBS_DOWN = {
     "failed": "job failed",
     "waiting": "job waiting for instances",
 }
-"""States in which a job makes no progress until somebody or something helps, with what is said of it."""
+"""States in which a job makes no progress until it gets help, with the text of the finding."""
 _INSTANCES_A_SLICE = 8_192
 LIMIT = 200
-"""Findings kept of each kind: more do not fit a screen, but their number is told."""
+"""Findings kept of each kind: more do not fit a screen, but their number is shown."""
 
 
 class Finding(NamedTuple):
@@ -71,7 +71,7 @@ class Finding(NamedTuple):
 
 
 HOLD_S = 15.0
-"""A warning stays for so long after it was last seen: some show only in one phase of a training step."""
+"""Seconds that a warning stays after it was last seen: some show only in one phase of a training step."""
 
 
 class Findings(NamedTuple):
@@ -123,15 +123,15 @@ def search(store: Store, rollups: Rollups, jobs: Collection[JobMessage] = ()) ->
     return Findings(tuple(sorted(shown)), total)
 
 
-class Holder:
+class RecentFindings:
     """Keeps warnings for a while after they were last seen, so that a list does not flicker."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str, str], tuple[float, Finding]] = {}
 
-    def copy(self) -> Holder:
+    def copy(self) -> RecentFindings:
         """Return a copy."""
-        twin = Holder()
+        twin = RecentFindings()
         twin._seen = self._seen.copy()
         return twin
 
@@ -360,7 +360,7 @@ def _report(
 ) -> _Found:
     """Return findings for the bad chips of the flagged instances."""
     layout = store.layout
-    # What is silent is told as that, not by its last values.
+    # A silent chip is a finding for that, not for its last values.
     chips, count = _chips_in(
         layout, flagged, lambda rows: is_bad(rows) & (store.chip_state[rows] == Freshness.LIVE)
     )

@@ -2,7 +2,7 @@
 
 A ring a level, one sample a second, in float32. The budget is shared out level by level from the fleet down; a level
 whose ring would be shorter than `MIN_SAMPLES` is left out, and single nodes of it are kept from the moment that
-somebody looks at them (`watch`).
+they are looked at (`watch`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Ring:
         self.filled = min(self.filled + 1, len(self.values))
 
     def skip(self, samples: int) -> None:
-        """Leave so many samples out."""
+        """Leave samples out."""
         samples = min(samples, len(self.values))
         self.values[(self.next + np.arange(samples)) % len(self.values)] = np.nan
         self.next = (self.next + samples) % len(self.values)

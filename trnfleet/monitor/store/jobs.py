@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.store import Store
 
 PLACE_EVERY_S = 1.0
-"""Jobs are placed on instances at most so often."""
+"""Least seconds between two placements of jobs on instances."""
 
 
 class Jobs(RetainedCollection[JobMessage]):

@@ -2,7 +2,7 @@
 
 Columns hold wire codes (`domain/metrics.py`): chip columns have a row a chip, instance columns a row an instance, in
 the order of the layout. A code becomes a number, or NaN where it is not available, when it is read. A changed fleet
-gets a new layout under a new generation; whoever keeps a reference across ticks keeps addresses, not rows.
+gets a new layout under a new generation; a reference that is kept across ticks is an address, not a row.
 
 Memory: 82 bytes a chip for values and 17 for freshness, 15 bytes an instance for its own values.
 """
@@ -33,7 +33,7 @@ class Freshness(enum.IntEnum):
     STALE = 1
     """Nothing has come for three periods."""
     OFFLINE = 2
-    """Its publisher has said goodbye, or its last will has."""
+    """Its publisher has disconnected, as it or its last will announced."""
     UNKNOWN = 3
     """Described less than three periods ago, and nothing has come yet."""
 
@@ -114,7 +114,7 @@ class Store:
 
         Args:
             now_s: Monotonic seconds.
-            publisher_online: Whether each numbered publisher is online; the last entry stands for an unknown one.
+            publisher_online: Whether each numbered publisher is online; the last entry is for an unknown one.
         """
         owner = self.layout.instance_of_chip
         deadline = now_s - STALE_AFTER_PERIODS * self.period_s
