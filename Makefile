@@ -22,7 +22,7 @@ export PYTHON
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint bench fixtures docs lock clean
+.PHONY: help run test long lint bench fixtures docs lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -34,6 +34,10 @@ run: $(VENV)/project ## start trnfleet (the demo); ARGS="..." for any other comm
 test: $(VENV)/dev $(VENV)/project ## run every test; ARGS="..." goes to pytest
 	@.ci/mosquitto
 	@exec $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+long: $(VENV)/dev $(VENV)/project ## run the tests that take minutes each, which `make test` leaves out
+	@.ci/mosquitto
+	@exec $(BIN)/python -m pytest -m long $(ARGS)
 
 lint: $(VENV)/dev $(VENV)/project ## check rules, format, types and the direction of imports
 	@$(BIN)/ruff check

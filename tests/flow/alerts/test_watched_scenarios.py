@@ -1,7 +1,8 @@
 """Simulator, Mosquitto and `trnfleet watch` as processes: each scenario's alerts, as they stand on the broker.
 
 The scenarios run side by side at fifteen times the pace of the clock, in coarse ticks: three without telemetry are
-silence, and a busy machine must not seem silent. An instant is exact to two evaluations of the watch.
+silence, and a busy machine must not seem silent. An instant is exact to two evaluations of the watch. Every scenario is played
+tick by tick in test_alert_scenarios; the suite plays a few of them here, and `make long` the others.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ LEARNS = frozenset({"job-slow", "efa-cliff"})
 LEARNING_S = 150.0
 AT_ONCE = 4 * (os.cpu_count() or 1)
 DAY = "a simulated day"
+IN_THE_SUITE = ("game-day", "inference-day", "straggler-hunt")
+"""Most faults one after the other, a day with a surge, and the shortest alerts."""
 
 
 class Play(NamedTuple):
@@ -78,21 +81,39 @@ class Heard(NamedTuple):
     resolves: float | None
 
 
+def scenarios() -> list[object]:
+    """Return the shipped scenarios, those that the suite leaves out marked as long."""
+    names = shipped_names("scenarios")
+    return [name if name in IN_THE_SUITE else pytest.param(name, marks=pytest.mark.long) for name in names]
+
+
+def selected(request: pytest.FixtureRequest) -> set[str]:
+    """Return what the selected tests of this module look at."""
+    here = [item for item in request.session.items if item.path == Path(__file__)]
+    calls = [
+        item.callspec for item in here if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+    ]
+    named = {str(call.params["name"]) for call in calls}
+    return named | {DAY for item in here if not hasattr(item, "callspec")}
+
+
 @pytest.fixture(scope="module")
-def heard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[Heard]]]:
-    """Play everything, and return what stood on the broker for each scenario."""
+def heard(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, list[Heard]]]:
+    """Play what the selected tests look at, and return what stood on the broker for each scenario."""
     if mosquitto_program() is None:
         pytest.skip(MISSING)
     folder = tmp_path_factory.mktemp("watched")
     broker = MosquittoProcess(folder)
     broker.start()
     try:
-        yield asyncio.run(_play_all(broker, folder))
+        yield asyncio.run(_play_all(broker, folder, selected(request)))
     finally:
         broker.kill()
 
 
-async def _play_all(broker: MosquittoProcess, folder: Path) -> dict[str, list[Heard]]:
+async def _play_all(broker: MosquittoProcess, folder: Path, names: set[str]) -> dict[str, list[Heard]]:
     turns = asyncio.Semaphore(AT_ONCE)
     collected: dict[str, dict[tuple[str, str], AlertMessage]] = {}
 
@@ -126,7 +147,8 @@ async def _play_all(broker: MosquittoProcess, folder: Path) -> dict[str, list[He
     async with running(source.run(), collect(source)):
         await source.wait_connected(10)
         # The longest first, so that none is left over at the end.
-        order = sorted(plays().items(), key=lambda pair: -pair[1].seconds / pair[1].speed)
+        wanted = {name: play for name, play in plays().items() if name in names}
+        order = sorted(wanted.items(), key=lambda pair: -pair[1].seconds / pair[1].speed)
         results = await asyncio.gather(*(play(number, each) for number, (_, each) in enumerate(order)))
     return {name: result for (name, _), result in zip(order, results, strict=True)}
 
@@ -178,7 +200,7 @@ def test_a_day_without_faults_is_quiet(heard: dict[str, list[Heard]]) -> None:
     assert [each for each in heard[DAY] if each.fires < day.seconds] == []
 
 
-@pytest.mark.parametrize("name", shipped_names("scenarios"))
+@pytest.mark.parametrize("name", scenarios())
 def test_watched_scenario(heard: dict[str, list[Heard]], name: str) -> None:
     """Name, target, first firing and resolve of each alert are what the scenario's file says, within two evaluations."""
     expected = json.loads((EXPECTED / f"{name}.json").read_text())
