@@ -57,6 +57,11 @@ class SteadyWall:
         return self._wall_ns + round((monotonic_s - self._since_s) * NS_PER_S)
 
 
+_MOST_TURNS = 100
+_IDLE_TURNS = 3
+"""Turns with nothing to run: what comes from a socket or a thread is ready a turn later."""
+
+
 class ManualClock:
     """A clock that stands still until a test advances it; sleepers wake in the order of their deadlines."""
 
@@ -106,9 +111,17 @@ class ManualClock:
 
 
 async def _settle() -> None:
-    """Let tasks that are ready run; far more turns than anything of ours takes at one instant."""
-    for _ in range(100):
+    """Let tasks that are ready run until none is, at most for far more turns than anything of ours takes.
+
+    asyncio has no public question for that; a loop without CPython's queue of ready handles gets all the turns.
+    """
+    ready = getattr(asyncio.get_running_loop(), "_ready", None)
+    idle = 0
+    for _ in range(_MOST_TURNS):
         await asyncio.sleep(0)  # noqa: TID251  yields to other tasks without waiting
+        idle = idle + 1 if ready is not None and not ready else 0
+        if idle == _IDLE_TURNS:
+            return
 
 
 def format_rfc3339(ns: int) -> str:
