@@ -83,8 +83,10 @@ class ChipPhysics:
         self._chunks = list(cut(layout, columns, own))
         self._noise_chips = noise_chips(layout)
         self._cooled = Cooling(layout, fleet.cooling)
-        self._temperature_c = np.zeros(self._rows.stop - self._rows.start, np.float32)
-        self._rest_c = chip_offsets_c(layout, rng, own) + np.float32(fleet.inlet_c)
+        self.temperature_c = np.zeros(self._rows.stop - self._rows.start, np.float32)
+        """Of every chip whose rows are written, degC, before it is rounded to a code."""
+        self.rest_c = chip_offsets_c(layout, rng, own) + np.float32(fleet.inlet_c)
+        """Temperature of each of these chips without power, degC."""
         self._is_cold = True
         most = max((chunk.rows.stop - chunk.rows.start for chunk in self._chunks), default=0)
         self._scratch = {
@@ -256,9 +258,9 @@ class ChipPhysics:
         codes += np.float32(0.5)
         np.copyto(power, codes, casting="unsafe")
         rows = slice(chunk.rows.start - self._rows.start, chunk.rows.stop - self._rows.start)
-        temperature = self._temperature_c[rows].reshape(util.shape)
+        temperature = self.temperature_c[rows].reshape(util.shape)
         watts *= np.float32(self._cooled.resistance_c_per_w[chunk.type_index])
-        watts += self._rest_c[rows].reshape(util.shape)
+        watts += self.rest_c[rows].reshape(util.shape)
         if inlet_delta_c.any():
             watts += inlet_delta_c[:, None]
         watts -= temperature

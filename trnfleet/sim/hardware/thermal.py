@@ -125,7 +125,8 @@ class Throttling:
         self._start_c = start_c
         self._slope_per_c = (1.0 - LEAST_PACE) / (limit_c - start_c)
         self._offset_c = chip_offsets_c(layout, rng, range(len(layout.instances)))
-        self._most_offset_c = most_offset_c(layout, rng)
+        self.hottest_offset_c = most_offset_c(layout, rng)
+        """Of the hottest chip of each instance over the mean one, degC."""
         self._chips = np.diff(layout.chip_start).astype(np.float64)
         self._host_most_w = of_types([each.host_power_max_w.value for each in types])
         self._racks: Racks | None = None
@@ -202,7 +203,7 @@ class Throttling:
             self.temperature_c + (self._settled_c(still_w, inlet_delta_c) - self.temperature_c) * approach
         )
         gain_c = approach * self._resistance * self._demand_w
-        hottest_c = base_c + self._most_offset_c
+        hottest_c = base_c + self.hottest_offset_c
         allowed = self._allowed(cap_share)
         if not (hottest_c + gain_c > self._start_c).any() and not (allowed < 1.0).any():
             self.pace = np.ones(len(self._type))

@@ -112,14 +112,15 @@ class TrainingJobs:
         blocks = np.ceil(self._steps / self._block)
         stalls = _STALLS if stall.any() else 1
         length_s = np.where(stall > 0, [job.data_stall_s for job in jobs], 0.0)
-        self._stall_s = np.empty((len(jobs), stalls))
+        self.stall_s = np.empty((len(jobs), stalls))
+        """Waits for data that each job goes through in turn; shape (jobs, lengths)."""
         for index in range(stalls):
             drawn = rng.uniform(Stream.DATA_STALL, index, _count(ordinals))[ordinals]
-            self._stall_s[:, index] = length_s * (0.5 + drawn)
+            self.stall_s[:, index] = length_s * (0.5 + drawn)
         self._before_s = np.zeros((len(jobs), stalls + 1))
         """Waits before each of the blocks that the lengths go round over, and of all of them."""
         for index in range(stalls):
-            self._before_s[:, index + 1] = self._before_s[:, index] + self._stall_s[:, index]
+            self._before_s[:, index + 1] = self._before_s[:, index] + self.stall_s[:, index]
         self._stalled_s = self._stalls_before(blocks)
         self._tail = np.array(
             [
@@ -263,14 +264,14 @@ class TrainingJobs:
     def _stall_ahead(self) -> NDArray[np.float64]:
         """Return the wait that comes before the current step, seconds at the storage's full bandwidth."""
         block = np.floor(self._step / self._block)
-        lengths = self._stall_s.shape[1]
+        lengths = self.stall_s.shape[1]
         place = (block - np.floor(block / lengths) * lengths).astype(np.intp)
-        length_s = self._stall_s[np.arange(len(place)), place]
+        length_s = self.stall_s[np.arange(len(place)), place]
         return np.where(block * self._block == self._step, length_s, 0.0)
 
     def _stalls_before(self, block: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the waits before a number of blocks, seconds."""
-        lengths = self._stall_s.shape[1]
+        lengths = self.stall_s.shape[1]
         rounds = np.floor(block / lengths)
         place = (block - rounds * lengths).astype(np.intp)
         rest: NDArray[np.float64] = self._before_s[np.arange(len(place)), place]
@@ -305,7 +306,7 @@ class TrainingJobs:
         """Return where an interval is after `time_s` of real time: steps made, and nominal seconds into what follows."""
         parts_s = self._parts / pace.step
         step_s = self.step_time_s(pace)
-        stall_s = self._stall_s / pace.storage[:, None]
+        stall_s = self.stall_s / pace.storage[:, None]
         before_s = self._before_s / pace.storage[:, None]
         lengths = stall_s.shape[1]
         steps_s = self._steps * step_s + self._stalled_s / pace.storage

@@ -179,7 +179,8 @@ class Commands:
         self._limits = limits
         self._command_limits = replace(limits, payload_bytes=min(MAX_COMMAND_BYTES, limits.payload_bytes))
         self._answers = answers
-        self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self.seen: OrderedDict[tuple[str, str], None] = OrderedDict()
+        """Clients and ids of the latest commands, `REMEMBERED` at most."""
         self._tokens = float(BURST)
         self._filled_s: float | None = None
 
@@ -210,12 +211,12 @@ class Commands:
             self._drop("undecodable", envelope, str(error))
             return []
         key = (asker.client, asker.id)
-        if key in self._seen:
+        if key in self.seen:
             self._drop("repeated", envelope, f"id {asker.id} of {asker.client}")
             return []
-        self._seen[key] = None
-        if len(self._seen) > REMEMBERED:
-            self._seen.popitem(last=False)
+        self.seen[key] = None
+        if len(self.seen) > REMEMBERED:
+            self.seen.popitem(last=False)
         return self._answer(asker, *self._deal_with(envelope.payload, path, asker, wall_ns))
 
     def _path(self, topic: str) -> str:

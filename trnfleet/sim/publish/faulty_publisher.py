@@ -163,7 +163,8 @@ class FaultyPublisher:
         """
         self.counts = TransportCounts()
         self._publisher = publisher
-        self._faults: list[TransportFault] = []
+        self.faults: list[TransportFault] = []
+        """Active faults and those to come."""
         self._clock = clock
         self._rng = rng
         self._now_s = now_s
@@ -173,7 +174,8 @@ class FaultyPublisher:
         self._overtaken: dict[str, list[Envelope]] = {}
         """By topic, the message (or it and its double) that waits for the next one."""
         self._delayed: list[_Delayed] = []
-        self._held_bytes = 0
+        self.held_bytes = 0
+        """Payload held back."""
         self._away_until_s = 0.0
         self._filled = asyncio.Event()
         self._tie = itertools.count()
@@ -198,7 +200,7 @@ class FaultyPublisher:
     def active(self) -> list[TransportFault]:
         """Return the faults that are there now, the smallest magnitude first."""
         now_s = self._now_s()
-        there = [fault for fault in self._faults if fault.is_active(now_s)]
+        there = [fault for fault in self.faults if fault.is_active(now_s)]
         return sorted(there, key=lambda fault: fault.magnitude)
 
     def add(self, fault: TransportFault) -> None:
@@ -208,10 +210,10 @@ class FaultyPublisher:
             ConfigError: there are `MOST_FAULTS` already.
         """
         now_s = self._now_s()
-        self._faults = [each for each in self._faults if each.until_s > now_s]
-        if len(self._faults) >= MOST_FAULTS:
+        self.faults = [each for each in self.faults if each.until_s > now_s]
+        if len(self.faults) >= MOST_FAULTS:
             raise ConfigError(f"{MOST_FAULTS} transport faults are there or to come; more make no sense")
-        self._faults.append(fault)
+        self.faults.append(fault)
 
     def inject(
         self, name: str, target: str, *, lasts_s: float | None = None, magnitude: float | None = None
@@ -276,7 +278,7 @@ class FaultyPublisher:
         now_s = self._clock.monotonic_s()
         while self._delayed and self._delayed[0].due_s <= now_s:
             envelope = heapq.heappop(self._delayed).envelope
-            self._held_bytes -= len(envelope.payload)
+            self.held_bytes -= len(envelope.payload)
             yield envelope
 
     def _let_through(self, batch: Iterable[Envelope], faults: list[TransportFault]) -> Iterable[Envelope]:
@@ -309,7 +311,7 @@ class FaultyPublisher:
             outgoing.append(envelope)
         overtaken = self._overtaken.pop(topic, None)
         if overtaken is not None:
-            self._held_bytes -= _size(overtaken)
+            self.held_bytes -= _size(overtaken)
             outgoing += overtaken
         elif "reorder" in hits and self._hold(outgoing):
             counts.reordered += 1
@@ -327,10 +329,10 @@ class FaultyPublisher:
     def _hold(self, envelopes: list[Envelope]) -> bool:
         """Reserve room to hold messages back; return whether there was any, and count them if not."""
         size = _size(envelopes)
-        if self._held_bytes + size > MOST_HELD_BYTES:
+        if self.held_bytes + size > MOST_HELD_BYTES:
             self.counts.unheld += len(envelopes)
             return False
-        self._held_bytes += size
+        self.held_bytes += size
         return True
 
 

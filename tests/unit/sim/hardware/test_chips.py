@@ -127,11 +127,11 @@ def test_temperature_decays_with_the_time_constant(period_s: float, ticks: int) 
     disturbed, calm = Chips(make_fleet()), Chips(make_fleet())
     for chips in (disturbed, calm):
         chips.tick(doing())
-    disturbed.physics._temperature_c += np.float32(40)
+    disturbed.physics.temperature_c += np.float32(40)
     for _ in range(ticks):
         for chips in (disturbed, calm):
             chips.tick(doing(), period_s)
-    left = disturbed.physics._temperature_c - calm.physics._temperature_c
+    left = disturbed.physics.temperature_c - calm.physics.temperature_c
     assert left == pytest.approx(40 / math.e, abs=2e-3)
 
 
@@ -334,8 +334,8 @@ def test_setting_an_instance_apart_changes_no_other() -> None:
 def test_offsets_belong_to_chips_not_to_parts() -> None:
     """A chip's offset is drawn by its instance's place in the whole fleet."""
     fleet = make_fleet(instances=4)
-    offsets = Chips(fleet).physics._rest_c
-    assert np.array_equal(Chips(fleet, own=range(2, 4)).physics._rest_c, offsets[32:])
+    offsets = Chips(fleet).physics.rest_c
+    assert np.array_equal(Chips(fleet, own=range(2, 4)).physics.rest_c, offsets[32:])
     lanes = Rng(7).lanes(Stream.THERMAL_OFFSET, 0, 32).take(4, np.uint16).reshape(-1)
     assert (np.argsort(lanes) == np.argsort(offsets, kind="stable")).mean() > 0.95
 

@@ -117,7 +117,7 @@ def test_heat_settles_without_swinging(elapsed_s: float, plant: Plant, *, ahead:
     # Told a window late, a long window sinks too far once; nothing goes back and forth.
     assert np.count_nonzero(np.diff(ways)) <= (0 if ahead else 1)
     assert np.abs(np.diff(slowdowns)[-20:]).max() < 1e-3
-    hottest_c = 27 + 35 + 0.11 * plant(slowdowns[-1]) + float(stand.throttling._most_offset_c[0])
+    hottest_c = 27 + 35 + 0.11 * plant(slowdowns[-1]) + float(stand.throttling.hottest_offset_c[0])
     assert slowdowns[-1] < 0.95
     assert slowdowns[-1] == pytest.approx(1 - 0.04 * (hottest_c - 85), abs=5e-3)
 
@@ -184,7 +184,7 @@ def test_hottest_chips_throttle_first_and_most() -> None:
     assert any(0 < count < 16 for count in counts)
     assert counts == sorted(counts)
     rows, pct = stand.throttling.throttled
-    order = np.argsort(chips.physics._rest_c[:16])
+    order = np.argsort(chips.physics.rest_c[:16])
     assert (np.diff(pct[:16][order]) > 0).all()
     assert stand.throttling.pace.tolist() == pytest.approx(
         [1 - pct[rows < 16].max() / 100, 1 - pct[rows >= 16].max() / 100]
@@ -201,7 +201,7 @@ def test_chips_show_the_temperature_that_throttling_goes_by() -> None:
         power_w = chips.physics.cohort_power_w(jobs, chips.pace)[chips.cohorts.of_instance]
         throttling.advance(3.0, power_w, none, cap)
         chips.tick(jobs, 3.0)
-        spread_c = chips.physics._rest_c - 27.0
+        spread_c = chips.physics.rest_c - 27.0
         shown = (chips.value("temperature_c") - spread_c).reshape(2, 16).mean(axis=1)
         assert shown == pytest.approx(throttling.temperature_c, abs=0.4)
 

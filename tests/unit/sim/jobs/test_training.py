@@ -124,9 +124,9 @@ def test_waits_for_data_differ_and_have_their_mean() -> None:
     # The interval without checkpoints is four steps, so that one length repeats; with checkpoints they vary.
     assert 1.0 <= min(lengths[1:]) <= max(lengths[1:]) <= 3.0
     varied = Jobs(step_time_s=1.0, checkpoint_every_steps=64, data_stall_every_steps=4, data_stall_s=2.0)
-    total = 64 + 12 + sum(varied.jobs._stall_s[0]) * 2
+    total = 64 + 12 + sum(varied.jobs.stall_s[0]) * 2
     assert at(varied.advance(100 * total), Phase.STALL) == pytest.approx((total - 76) / total, rel=1e-6)
-    assert len(set(varied.jobs._stall_s[0].tolist())) == 8
+    assert len(set(varied.jobs.stall_s[0].tolist())) == 8
     slow = Jobs(step_time_s=1.0, checkpoint_every_steps=0, data_stall_every_steps=4, data_stall_s=2.0)
     slow_share = at(slow.advance(10_000.0, storage=0.25), Phase.STALL)
     quick_share = at(steps.advance(10_000.0), Phase.STALL)

@@ -213,7 +213,7 @@ def test_ids_are_remembered_for_as_long_as_commands_are_good() -> None:
         raw = f'{{"id":"m{number}","client":"ops"}}'.encode()
         stage.now_s += 0.5
         stage.commands.handle(Envelope(topic, raw, 1, received_s=stage.now_s), WALL_NS)
-    assert len(stage.commands._seen) == 8_192
+    assert len(stage.commands.seen) == 8_192
 
 
 def test_a_flood_is_limited() -> None:

@@ -131,7 +131,7 @@ async def test_what_is_out_of_order_is_counted_as_late() -> None:
     reordered = stage.publisher.counts.reordered
     assert reordered > 20
     assert stage.pipeline() == {"late": reordered}
-    assert (stage.publisher.held, stage.publisher._held_bytes) == (0, 0)
+    assert (stage.publisher.held, stage.publisher.held_bytes) == (0, 0)
     assert stored_equal(stage.feed.monitor.store, straight.feed.monitor.store) == []
 
 
@@ -254,7 +254,7 @@ async def test_faults_come_at_run_time() -> None:
     await stage.run(5)
     await stage.end()
     assert stage.publisher.counts.duplicated == 3 * TOPICS
-    assert len(stage.publisher._faults) == 1
+    assert len(stage.publisher.faults) == 1
 
 
 async def test_what_is_held_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,10 +263,10 @@ async def test_what_is_held_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None
     stage = SimulationRun(fault("delay", 50, 0, 500))
     await stage.run(10)
     assert 0 < stage.publisher.held < 20
-    assert stage.publisher._held_bytes <= 20_000
+    assert stage.publisher.held_bytes <= 20_000
     assert stage.publisher.counts.unheld == 10 * TOPICS - stage.publisher.held
     await stage.clock.advance(60)
-    assert (stage.publisher.held, stage.publisher._held_bytes) == (0, 0)
+    assert (stage.publisher.held, stage.publisher.held_bytes) == (0, 0)
     await stage.end()
 
 
