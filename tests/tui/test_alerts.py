@@ -142,7 +142,7 @@ async def test_nothing_fires() -> None:
     async with running(app, size=(80, 24)) as pilot:
         await pilot.press("8")
         await pilot.telemetry(feed)
-        assert "Nothing fires that nobody has in hand. 5 rules watch." in pilot.text()
+        assert "No unhandled alert is firing. 5 rules are loaded." in pilot.text()
         assert "nothing fires" in pilot.screen()[0]
         for key in ("a", "x", "e", "enter", "d", "d"):
             await pilot.press(key)
@@ -208,7 +208,7 @@ async def test_acknowledging_and_taking_it_back() -> None:
         await pilot.press("8")
         await pilot.telemetry(feed)
         await pilot.press("a")
-        form = view(app).in_hand.ack_form
+        form = view(app).actions.ack_form
         assert form.values == {"for": "2h", "note": ""}
         assert "Acknowledge overheated at " in pilot.text()
         await pilot.press("tab", *"fans", "enter")
@@ -242,7 +242,7 @@ async def test_the_form_says_what_is_wrong() -> None:
         await pilot.press("8")
         await pilot.telemetry(feed)
         await pilot.press("a", *["backspace"] * 2, *"soon", "enter")
-        form = view(app).in_hand.ack_form
+        form = view(app).actions.ack_form
         assert "'soon' is not a duration" in form.message
         publisher.problem = "nothing was written: memory: no connection"
         await pilot.press(*["backspace"] * 4, *"1h", "enter")
@@ -265,11 +265,11 @@ async def test_a_silence_with_its_preview() -> None:
         await pilot.press("8")
         await pilot.telemetry(feed)
         await pilot.press("z")
-        form = view(app).in_hand.silence_form
+        form = view(app).actions.silence_form
         assert form.values["matchers"].startswith('alertname="overheated" chip="uc1/us-0001/')
         assert "would hide 1 firing (1 critical): overheated" in form.message
         await pilot.press("enter")
-        assert "say why" in form.message
+        assert "give a reason" in form.message
         await pilot.press("shift+tab", "shift+tab")
         field = form._inputs["matchers"]
         assert field.has_focus
@@ -309,7 +309,7 @@ async def test_a_silence_of_a_storm_is_for_what_it_shares() -> None:
         await pilot.press("8")
         await pilot.telemetry(feed)
         await pilot.press("z")
-        form = view(app).in_hand.silence_form
+        form = view(app).actions.silence_form
         assert form.values["matchers"] == f'alertname="overheated" instance="{INSTANCE}"'
         assert "would hide 16 firing (16 critical)" in form.message
 
@@ -325,7 +325,7 @@ async def test_a_screen_that_only_reads(key: str) -> None:
             await pilot.telemetry(feed)
             await pilot.press(key)
             assert READ_ONLY in pilot.text()
-            assert not view(app).in_hand.ack_form.is_open
+            assert not view(app).actions.ack_form.is_open
             await pilot.press("down", "home")
             assert READ_ONLY not in pilot.text()
 
@@ -352,7 +352,7 @@ async def test_the_tabs() -> None:
         await pilot.telemetry(feed)
         await pilot.press("t", "t")
         assert "[history 3]" in pilot.text()
-        kinds = [told.happening.kind for told in view(app).history.rows]
+        kinds = [told.transition.kind for told in view(app).history.rows]
         assert kinds == ["resolved", "firing", "firing"]
         assert "resolved at 2026-01-05" in pilot.text()
         await pilot.press("slash", *"throttled", "enter")
@@ -412,7 +412,7 @@ async def test_the_order() -> None:
         await pilot.telemetry(feed)
         names = []
         for _ in range(3):
-            names.append([row.held.alert.name for row in view(app).list.rows if row.held is not None])
+            names.append([row.single.alert.name for row in view(app).list.rows if row.single is not None])
             await pilot.press("s")
         assert names == [
             ["overheated", "throttled"],
@@ -452,7 +452,7 @@ async def test_from_an_alert_to_its_place_and_back() -> None:
         await pilot.press("A")
         await pilot.pause()
         assert view(app).pattern == f"at={CHIP}"
-        assert [row.held.alert.place for row in view(app).list.rows if row.held is not None] == [CHIP]
+        assert [row.single.alert.place for row in view(app).list.rows if row.single is not None] == [CHIP]
         await pilot.press("escape", "escape")
         assert app.entry.title == "Chip"
 
@@ -604,7 +604,7 @@ async def test_help_knows_the_view() -> None:
         await pilot.press("8", "question_mark")
         for part in (
             "8 ",
-            "Acknowledge: you have it in hand",
+            "Acknowledge, for all who watch the fleet",
             "Silence what is like it",
             "The alerts of what you are",
         ):

@@ -150,7 +150,7 @@ async def test_the_past_is_not_written_to() -> None:
                 await pilot.press(key)
                 assert isinstance(app.page, AlertsView)
                 assert app.page.note == words
-                assert not app.page.in_hand.ack_form.is_open
+                assert not app.page.actions.ack_form.is_open
                 app.page.note = ""
 
 

@@ -1,8 +1,7 @@
 """The app: header, breadcrumbs, one view at a time, status line; which place is shown, and when anything is painted.
 
 It reads a monitor and owns neither monitor, broker nor simulator. The caller runs `monitor.run()` in the same loop,
-awaits `run_async()`, takes the signals and passes them to `end`, and afterwards ends with `return_code`: 0 for a wish to
-quit, 143 after SIGTERM, 129 after SIGHUP,
+awaits `run_async()`, takes the signals and passes them to `end`, and afterwards ends with `return_code`: 0 for `quit`, 143 after SIGTERM, 129 after SIGHUP,
 1 after a crash (Textual prints the traceback and returns as if nothing had been).
 """
 
@@ -60,11 +59,11 @@ log = logs.get_logger(__name__)
 V = TypeVar("V", bound=View)
 TICK_S = 0.1
 BARS_EVERY_S = 0.4
-"""Seconds between two readings of the fleet's figures: nobody reads faster."""
+"""Seconds between two readings of the fleet's figures, faster than they can be read."""
 SETTLE_S = 0.5
-"""For so long after news the view is ticked on, because it may not have painted all of it at once."""
+"""Seconds after the last news for which the view is ticked on, because it may not have painted all at once."""
 NOTICE_S = 20.0
-"""A new alert, or an event that is more than information, is told in every view for so long."""
+"""Seconds for which every view shows a new alert, or an event above information."""
 MOST_HISTORY = 100
 MOST_LINES = 1_000
 """More than any screen has."""
@@ -81,7 +80,7 @@ _HINTS: Hints = (
 """Of every view; its own come after these."""
 _LIVE_HINTS: Hints = (*_HINTS[:4], ("[ ]", "in time"), *_HINTS[4:])
 _PLAYED_NS = 500_000_000
-"""What is played counts as news from so much on."""
+"""Played time that counts as news."""
 
 
 class Stop(NamedTuple):
@@ -166,16 +165,15 @@ class FleetApp(TimeKeys):
         self._entry = VIEWS[0]
         """The view on the screen."""
         self._event: Event | Notice | None = None
-        """What is told for a while between breadcrumbs and views."""
+        """The notice that stands for a while between breadcrumbs and views."""
         self._news: Hashable = None
         self._news_s = -np.inf
         self._second = 0
         self._bars_s = -BARS_EVERY_S
         self._bars_turn: tuple[object, ...] = (None, None, None, None)
-        """Freshness, findings, connection and alerts that header and status line tell of."""
+        """Freshness, findings, connection and alerts that header and status line show."""
 
     def compose(self) -> ComposeResult:
-        """Bars above and below, the views between."""
         yield self._header
         yield self._crumbs
         yield self._past_banner
@@ -211,7 +209,6 @@ class FleetApp(TimeKeys):
 
     @property
     def page(self) -> View:
-        """The view on the screen."""
         return self._pages[self._entry.title]
 
     def go(self, address: str, view: str | None = None) -> None:
@@ -227,17 +224,14 @@ class FleetApp(TimeKeys):
         self._show(Stop(view, address))
 
     async def action_back(self) -> None:
-        """Go back to where one was."""
         if self._been:
             self._show(self._been.pop())
 
     def action_view(self, title: str) -> None:
-        """Open a view at the present place."""
         if title != self._entry.title:
             self.go(self.place, title)
 
     def action_help(self) -> None:
-        """List the keys."""
         parts: list[tuple[str, type[DOMNode]]] = []
         for entry in (self._entry, *(entry for entry in VIEWS if entry is not self._entry)):
             widgets = self._pages[entry.title].query("*")
@@ -256,8 +250,8 @@ class FleetApp(TimeKeys):
         place = self.place
         chosen = self.context.highlight.reservation_id
         if place:
-            held = holders(self.monitor.reservations.table(), self.monitor.store.layout, place)
-            chosen = chosen if chosen in held else next(iter(held), "")
+            holding = holders(self.monitor.reservations.table(), self.monitor.store.layout, place)
+            chosen = chosen if chosen in holding else next(iter(holding), "")
         reservations = self._open(ReservationsView)
         if chosen:
             reservations.show_reservation(chosen)
@@ -311,11 +305,10 @@ class FleetApp(TimeKeys):
         super()._handle_exception(error)
 
     async def action_quit(self) -> None:
-        """End with status 0."""
         self.exit(return_code=0)
 
     def end(self, signal_number: int) -> None:
-        """End as that signal asks for: the terminal is restored and `return_code` says so."""
+        """End as a signal demands: the terminal is restored and `return_code` is set."""
         self.exit(return_code=SIGNALS.get(signal.Signals(signal_number), 128 + signal_number))
 
     def _show(self, stop: Stop) -> None:
@@ -338,7 +331,7 @@ class FleetApp(TimeKeys):
 
     @on(View.Moved)
     def _moved(self) -> None:
-        # What the view says now: the message may be from before one came here.
+        # The view's own answer: the message may be older than the last change of place.
         self.place = self.page.place
         self._write_crumbs()
 
@@ -356,7 +349,7 @@ class FleetApp(TimeKeys):
         screen alone, which calls `LineView.tick` of its widgets. Nothing else paints without a key, a click or a resize.
 
         Revisions are polled, and nothing is pushed: a monitor takes thousands of messages a second and has no idea of a screen, Textual's
-        reactive attributes would cost a message for each change, and what is not on the screen would be told of it, too. Comparing a dozen
+        reactive attributes would cost a message for each change, and would reach what is not on the screen, too. Comparing a dozen
         integers costs microseconds, however much came in, and views read the newest columns once for all that changed since.
 
         Without news a tick is over after that comparison, but for one tick a second, by which ages go on. With news it may take some
@@ -366,7 +359,7 @@ class FleetApp(TimeKeys):
         """
         now_s = self.clock.monotonic_s()
         monitor, playback = self.monitor, self.playback
-        self._watch.look_back()
+        self._watch.note_present()
         self.follow_playback()
         revision = monitor.revision
         if revision.source != self._source:
@@ -395,7 +388,7 @@ class FleetApp(TimeKeys):
         if event is not self._event:
             self._event = event
             self._write_crumbs()
-        # What has gone silent, or what needs a look, is told in words no later than it is drawn.
+        # The bars name silent chips and findings no later than the view draws them.
         turn = (
             monitor.store.chip_state,
             monitor.findings.total,
@@ -412,7 +405,7 @@ class FleetApp(TimeKeys):
         self.page.tick(allowance)
 
     def _renew(self) -> None:
-        """Drop what is kept of the monitor that was shown before: nothing of it may stay on the screen."""
+        """Drop caches of the monitor that was shown before: nothing of it may stay on the screen."""
         self.context.alerts.renew()
         self._watch.renew()
         for page in self._pages.values():
@@ -427,17 +420,15 @@ class FleetApp(TimeKeys):
         self._write_bars()
 
     def tell(self, note: str, *, is_problem: bool = False) -> None:
-        """Say something in the status line for a while; printable characters only."""
+        """Show a note in the status line for a while; printable characters only."""
         super().tell(note, is_problem=is_problem)
         self._note_until_s = self.clock.monotonic_s() + NOTE_S
 
     def focus_page(self) -> None:
-        """Give the keys back to the view."""
         self.page.take_focus()
 
     @property
     def fleet_name(self) -> str:
-        """The fleet's name."""
         return self.monitor.fleet_name
 
     def _write_bars(self) -> None:
@@ -464,13 +455,13 @@ class FleetApp(TimeKeys):
         self._write_time()
         is_silent = not link.connected or not summary.live_chips
         shown_s = monitor.clock.monotonic_s()
-        said = banner(summary, link, shown_s, self._newest_s()) if is_silent else None
-        self._banner.set_class(said is not None, "-shown")
-        if said is not None:
-            self._banner.show(lambda _width: [[(said.text, said.style)]], fill=said.style)
+        line = banner(summary, link, shown_s, self._newest_s()) if is_silent else None
+        self._banner.set_class(line is not None, "-shown")
+        if line is not None:
+            self._banner.show(lambda _width: [[(line.text, line.style)]], fill=line.style)
 
     def _write_time(self) -> None:
-        """Write where in time one is: the seek bar, and in the past of a live fleet the banner that says so."""
+        """Write the seek bar and, in the past of a live fleet, the banner that marks it."""
         playback = self.playback
         if playback is None:
             return
@@ -487,7 +478,7 @@ class FleetApp(TimeKeys):
             self._past_banner.show(lambda width: [past_banner(seek, before, now, present, width)])
 
     def _is_replay(self) -> bool:
-        """Say whether what is shown says of itself that it is a replay; asked again when descriptors change."""
+        """Return whether the publishers shown declare a replay; read again when descriptors change."""
         descriptors = self.monitor.ingest.descriptors
         of = (self._source, descriptors.changes)
         if of != self._replay_of:

@@ -1,4 +1,4 @@
-"""The line below the header: where one is, and which views there are; pure functions without a widget."""
+"""The line below the header: the path to the present place, and the views; pure functions without a widget."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def breadcrumbs(
         views: Key and title of each view.
         active: Title of the one on the screen.
         width: Of the line, in cells.
-        event: What is told for a while.
-        picked: What is said of what is picked out in every view; stands while there is no news.
+        event: The notice that is shown for a while.
+        picked: Words about the highlighted reservation; shown while there is no notice.
     """
     right = tabs(views, active)
     way = crumbs(address, width)
@@ -81,13 +81,13 @@ def breadcrumbs(
         if picked and width_of(left) + len(picked) + 2 > room:
             right = tabs(views, active, short=True, bare=True)
             room = width - width_of(right) - 2
-            # What is picked out may shorten the way down to its end, as news may.
+            # The highlight may shorten the path to its end, as a notice may.
             least = len(address.rpartition("/")[2]) + 5
             left = crumbs(address, max(min(room, least), room - len(picked) - 2))
         if picked and width_of(left) + 14 < room:
             left.append((f"  {fit(picked, room - width_of(left) - 2).rstrip()}", theme.LINK))
     else:
-        # What happened may shorten the way down to its end, which the views say once more.
+        # A notice may shorten the path to its end, which the views show once more.
         left = crumbs(address, max(min(room, len(address.rpartition("/")[2]) + 5), room - _NOTICE_FROM))
         left += notice(event, width - width_of(left) - width_of(right) - 1)
     return [*left, (" " * max(1, width - width_of(left) - width_of(right)), theme.BASE), *right]

@@ -1,4 +1,4 @@
-"""The header's words: the fleet in a few figures, as the monitor sums it up; pure functions without a widget."""
+"""The header's text: the fleet in a few figures, as the monitor sums it up; pure functions without a widget."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def header(
         summary: The fleet in figures.
         link: Connection state.
         width: Cells.
-        alerts: How many alerts there are; None where there are no rules, so that findings are told.
-        is_replay: Whether publishers say that they replay a recording, which nobody may take for the present.
+        alerts: How many alerts there are; None where there are no rules, so that findings are shown.
+        is_replay: Whether publishers say that they replay a recording, so that it is not mistaken for live data.
     """
     if not summary.chips:
         reason = f" {why_waiting(summary, link)}"
@@ -46,14 +46,14 @@ def header(
 
 
 def why_waiting(summary: Summary, link: LinkStatus) -> str:
-    """Say what is still missing before there is anything to show."""
+    """Return the reason why there is nothing to show yet."""
     broker = plain(link.broker) or "the broker"
     if not link.connected:
         because = f": {plain(link.last_error)}" if link.last_error else ""
         return f"not connected to {broker}{because}"
     if summary.publishers:
-        return f"connected to {broker}; publishers are there, but nothing describes the fleet yet"
-    return f"connected to {broker}; nobody publishes a fleet called {plain(summary.fleet)!r} yet"
+        return f"connected to {broker}; publishers are online, but no descriptor has arrived yet"
+    return f"connected to {broker}; no publisher of fleet {plain(summary.fleet)!r} yet"
 
 
 def figures(summary: Summary) -> list[Item]:

@@ -120,11 +120,9 @@ class HelpText(LineView):
         self._sections = shown
 
     def resized(self) -> None:
-        """Lay the lines out for the new width."""
         self.set_extent(0, max((len(column) for column in self._columns()), default=0))
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
-        """Return the lines in the window."""
         columns = self._columns()
         room = width // len(columns)
         nothing: Parts = [("", theme.BASE)]
@@ -171,7 +169,6 @@ class HelpScreen(ModalScreen[None]):
         self._sections = shown
 
     def compose(self) -> ComposeResult:
-        """Show the text in a frame."""
         text = HelpText(self._sections)
         text.border_title = " Keys "
         text.border_subtitle = " Esc closes "

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.context import UiContext
 
 ALARM_EVERY_S = 10.0
-"""Seconds between two alarms: what comes meanwhile is told together."""
+"""Seconds between two alarms; alerts that come in between share the next one."""
 
 
 class Notice(NamedTuple):
-    """What is told for a while beside the place."""
+    """A notice beside the breadcrumbs, shown for a while."""
 
     severity: Severity
     path: str
@@ -39,36 +39,36 @@ class Notice(NamedTuple):
 
 
 class AlertNews:
-    """Which alerts have been told; each is new once for every time that it begins to fire."""
+    """New alerts: each is new once for every time that it begins to fire."""
 
     def __init__(self) -> None:
-        self._told: dict[str, int] = {}
-        """When each active alert began to fire that was told, by fingerprint."""
+        self._fired: dict[str, int] = {}
+        """When each known active alert began to fire, by fingerprint."""
         self._newest: tuple[float, Alert, int | None, Notice] | None = None
         self._waiting: list[AlertWithStatus] = []
         self._alarm_s = -ALARM_EVERY_S
 
-    def take(self, held: Iterable[AlertWithStatus], now_s: float) -> list[AlertWithStatus]:
+    def take(self, alerts: Iterable[AlertWithStatus], now_s: float) -> list[AlertWithStatus]:
         """Look at the alerts of the moment; return the critical and warning ones that are new and not quieted.
 
         Args:
-            held: All active ones.
+            alerts: All active ones.
             now_s: Monotonic seconds.
         """
         fresh: list[AlertWithStatus] = []
-        told: dict[str, int] = {}
-        for each in held:
+        fired: dict[str, int] = {}
+        for each in alerts:
             alert = each.alert
             fired_ns = alert.fired_ns
             if fired_ns is None:
                 continue
-            known = self._told.get(alert.fingerprint) == fired_ns
+            known = self._fired.get(alert.fingerprint) == fired_ns
             is_loud = each.status is AlertStatus.FIRING and each.severity <= Severity.WARNING
             if known or is_loud:
-                told[alert.fingerprint] = fired_ns
+                fired[alert.fingerprint] = fired_ns
             if is_loud and not known:
                 fresh.append(each)
-        self._told = told
+        self._fired = fired
         if fresh:
             self._waiting += fresh
             worst = min(fresh, key=lambda each: (each.severity, -(each.alert.fired_ns or 0)))
@@ -78,10 +78,10 @@ class AlertNews:
             self._newest = now_s, worst.alert, worst.alert.fired_ns, notice
         return fresh
 
-    def know(self, held: Iterable[AlertWithStatus]) -> None:
-        """Take alerts as they are for told: another moment is shown."""
-        fired = ((each.alert.fingerprint, each.alert.fired_ns) for each in held)
-        self._told = {fingerprint: fired_ns for fingerprint, fired_ns in fired if fired_ns is not None}
+    def know(self, alerts: Iterable[AlertWithStatus]) -> None:
+        """Take alerts as known: another moment is shown."""
+        pairs = ((each.alert.fingerprint, each.alert.fired_ns) for each in alerts)
+        self._fired = {fingerprint: fired_ns for fingerprint, fired_ns in pairs if fired_ns is not None}
         self._newest, self._waiting = None, []
 
     def notice(self, now_s: float, within_s: float) -> Notice | None:
@@ -89,7 +89,7 @@ class AlertNews:
         if self._newest is None:
             return None
         told_s, alert, fired_ns, notice = self._newest
-        if now_s - told_s > within_s or self._told.get(alert.fingerprint) != fired_ns:
+        if now_s - told_s > within_s or self._fired.get(alert.fingerprint) != fired_ns:
             return None
         return notice
 
@@ -97,9 +97,9 @@ class AlertNews:
         """Return what to ring for, all that is new together; empty where nothing is, or it rang just now."""
         if not self._waiting or now_s - self._alarm_s < ALARM_EVERY_S:
             return ""
-        # What has ended or was taken in hand meanwhile needs no alarm.
+        # Alerts that ended or were handled meanwhile need no alarm.
         waiting = [
-            each for each in self._waiting if self._told.get(each.alert.fingerprint) == each.alert.fired_ns
+            each for each in self._waiting if self._fired.get(each.alert.fingerprint) == each.alert.fired_ns
         ]
         self._waiting = []
         if not waiting:
@@ -109,14 +109,14 @@ class AlertNews:
 
 
 class AlertWatch:
-    """What is new among the alerts of the present, and among those of a past that is played."""
+    """The new alerts of the present, and of a past that is played."""
 
     def __init__(self, app: App[Any], context: UiContext, *, rings: bool, notifies: bool) -> None:
         """Make it.
 
         Args:
             app: Whose terminal rings.
-            context: What is shown.
+            context: The fleet that is shown.
             rings: Whether the terminal rings.
             notifies: Whether it is asked for a desktop notification.
         """
@@ -142,18 +142,18 @@ class AlertWatch:
         board = self._live_board
         return board.alerts.revision if board is not None and self._is_past else 0
 
-    def look_back(self) -> None:
-        """Take note of whether the present has been left, before what is shown of it is dropped."""
+    def note_present(self) -> None:
+        """Keep the counts of the present when it is left, before the monitor is exchanged."""
         before, self._is_past = self._is_past, self._context.shows_past
         if self._is_past and not before:
             self._left = self._board.counts if self._live_board is not None else None
 
     def renew(self) -> None:
-        """Take the alerts of the moment that is shown now for known."""
+        """Take the alerts of the moment that is shown now as known."""
         self._knows_past = False
 
     def look(self, now_s: float) -> None:
-        """Read the alerts, and ring for what is new in the present.
+        """Read the alerts, and ring for new ones of the present.
 
         Args:
             now_s: Real monotonic seconds.
@@ -162,14 +162,14 @@ class AlertWatch:
         has_changed = self._board.refresh(now_s)
         if self._is_past:
             if has_changed and self._knows_past:
-                self._past_news.take(self._board.held, now_s)
+                self._past_news.take(self._board.active, now_s)
             elif has_changed:
-                self._past_news.know(self._board.held)
+                self._past_news.know(self._board.active)
                 self._knows_past = True
             present = self._live_board
             has_changed = present is not None and present.refresh(now_s)
         if present is not None and has_changed:
-            self._news.take(present.held, now_s)
+            self._news.take(present.active, now_s)
         alarm = self._news.alarm(now_s)
         if alarm and self._rings:
             self._app.bell()
@@ -181,7 +181,7 @@ class AlertWatch:
         return (self._past_news if self._is_past else self._news).notice(now_s, within_s)
 
     def present(self) -> tuple[Counts | None, Counts | None]:
-        """Return the alerts of the present when one left it and now; None where nobody knows."""
+        """Return the alerts of the present when one left it and now; None where that is not known."""
         board = self._live_board
         if board is None or not board.has_rules or not board.revision:
             return None, None

@@ -19,7 +19,7 @@ LONGEST_NOTIFICATION = 200
 
 
 class Pacer:
-    """Says how many lines a tick may repaint, from whether the writer is behind: less at once, more step by step."""
+    """The number of lines that a tick may repaint: less at once while the writer is behind, more step by step."""
 
     def __init__(self, app: App[Any]) -> None:
         self._app = app

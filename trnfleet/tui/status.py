@@ -1,4 +1,4 @@
-"""The status line's words, and the banner's when values cannot be trusted; pure functions without a widget."""
+"""The text of the status line, and of the banner while values cannot be trusted; pure functions without a widget."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Hints = tuple[tuple[str, str], ...]
 
 
 class Banner(NamedTuple):
-    """A line across the screen that says in words what is wrong."""
+    """A line across the screen that names a problem."""
 
     text: str
     style: Style
 
 
 def banner(summary: Summary, link: LinkStatus, now_s: float, newest_s: float) -> Banner | None:
-    """Return what has to be said across the screen, or None while all is well.
+    """Return the line across the screen, or None while all is well.
 
     Args:
         summary: The fleet in figures.
@@ -41,7 +41,7 @@ def banner(summary: Summary, link: LinkStatus, now_s: float, newest_s: float) ->
     heard = "" if math.isinf(newest_s) else f", the newest {duration(now_s - newest_s)} old"
     if not link.connected:
         if not summary.chips:
-            # The header says what it waits for.
+            # The header names the reason for waiting.
             return None
         where = plain(link.broker) or "the broker"
         since = duration(now_s - link.changed_s)
@@ -60,7 +60,7 @@ def banner(summary: Summary, link: LinkStatus, now_s: float, newest_s: float) ->
 
 
 def note_line(note: str, width: int, *, is_problem: bool) -> Parts:
-    """Return what is said in place of the status line for a while."""
+    """Return a note in place of the status line."""
     style = theme.BAR_ALERT if is_problem else theme.BAR_STRONG
     return [(fit(f" {'▲' if is_problem else '•'} {note}", width), style)]
 
@@ -83,23 +83,23 @@ def status(
         broker_kind: The broker's name and version.
         hints: Keys.
         width: Cells.
-        kept: How much of the past is kept, where there is room, and whether something is wrong with that, which is always told.
+        kept: How much of the past is kept, where there is room, and whether that is a problem, which is always shown.
     """
     short = f" {_broker(link, '')}"
     long = f" {_broker(link, broker_kind)}"
     mark, style = ("●", theme.BAR) if link.connected else ("✖ not connected", theme.BAR_DOWN)
     figures = _figures(summary, rate)
-    told, is_wrong = kept
-    # What gives way first where there is no room: the broker's name and version, what is kept, the broker.
+    kept_text, is_problem = kept
+    # Dropped first where there is no room: the broker's name and version, what is kept, the broker.
     for broker, has_kept in ((long, True), (short, True), (short, False), ("", False)):
         parts: Parts = [(f" {mark}", style), (broker, theme.BAR)]
-        if told and is_wrong:
-            parts += [("  ", theme.BAR), (f" {told} ", theme.BAR_ALERT)]
+        if kept_text and is_problem:
+            parts += [("  ", theme.BAR), (f" {kept_text} ", theme.BAR_ALERT)]
         for text, is_bad in figures:
             parts.append(("  ", theme.BAR))
             parts.append((text, theme.BAR_STRONG if is_bad else theme.BAR))
-        if told and not is_wrong and has_kept:
-            parts.append((f"  {told}", theme.BAR))
+        if kept_text and not is_problem and has_kept:
+            parts.append((f"  {kept_text}", theme.BAR))
         if width_of(parts) + 8 <= width or not broker:
             break
     return justified(parts, _hints(hints, width - width_of(parts) - 2), width, theme.BAR)

@@ -44,7 +44,7 @@ BAR_ALERT = _style(BACKGROUND, AMBER, bold=True)
 BAR_DOWN = _style(BACKGROUND, RED, bold=True)
 PAST = "#3a3163"
 BAR_PAST = _style(BRIGHT, PAST, bold=True)
-"""Of what says that it is the past that one sees: no colour of anything that is wrong."""
+"""Of the banner of the past: not the colour of a problem."""
 SEEK = "#1a1830"
 BAR_SEEK = _style(TEXT, SEEK)
 BAR_SEEK_STRONG = _style(BRIGHT, SEEK, bold=True)
@@ -65,7 +65,7 @@ SEEK_SEVERITY = {
     Severity.INFO: _style(ACCENT, SEEK),
 }
 SEVERITY_GLYPH = {Severity.CRITICAL: "✖", Severity.WARNING: "▲", Severity.INFO: "•"}
-"""Severity is never told by colour alone."""
+"""Severity is never shown by colour alone."""
 
 STATE_STYLE = {
     Freshness.LIVE: BASE,

@@ -1,4 +1,4 @@
-"""What the app and its views agree on: a view shows a place of the fleet, and a place is an address, never a row.
+"""The contract of app and views: a view shows a place of the fleet, and a place is an address, never a row.
 
 The app decides which view is on the screen and when it may paint; a view decides what it paints. Only the view on the
 screen is ticked. A view owns no timers and keeps no rows across layout generations.
@@ -32,7 +32,7 @@ class View(Widget):
     DEFAULT_CSS = "View { width: 1fr; height: 1fr; background: #0e1116; }"
 
     class Open(Message):
-        """Asks the app to go to an address."""
+        """A request to the app to go to an address."""
 
         def __init__(self, address: str, view: str | None = None) -> None:
             super().__init__()
@@ -42,7 +42,7 @@ class View(Widget):
             """Title of the view to go to; None for the usual way deeper (chips and cores: Chip; else Hierarchy)."""
 
     class GoTo(Message):
-        """Asks the app to go to the moment at which something happened."""
+        """A request to the app to go to the moment at which something happened."""
 
         def __init__(self, fleet_ns: int) -> None:
             super().__init__()
@@ -50,7 +50,7 @@ class View(Widget):
             """When that was by the fleet's own time, ns since 1970."""
 
     class Moved(Message):
-        """Says that the address under the cursor has changed, for breadcrumbs."""
+        """The address under the cursor has changed, for breadcrumbs."""
 
         def __init__(self, address: str) -> None:
             super().__init__()
@@ -74,7 +74,7 @@ class View(Widget):
         """
 
     def renew(self) -> None:
-        """Drop what is kept of the monitor that was shown before; the cursor, order and filter stay.
+        """Drop caches of the monitor that was shown before; the cursor, order and filter stay.
 
         Called when another monitor is shown, whether the view is on the screen or not, before it is ticked.
         """
@@ -123,19 +123,17 @@ class FilteredView(View):
         raise TypeError(f"{type(self).__name__} does not implement filter({pattern!r})")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Say that there is nothing to clear without a filter, so that Escape is the app's."""
+        """Refuse to clear without a filter, so that Escape is the app's."""
         del parameters
         return action != "clear" or bool(self.pattern) or self.has_class("asking")
 
     def action_ask(self) -> None:
-        """Open the filter's prompt."""
         self.add_class("asking")
         self.prompt.value = self.pattern
         self.prompt.cursor_position = len(self.prompt.value)
         self.prompt.focus(scroll_visible=False)
 
     def action_clear(self) -> None:
-        """Show everything again."""
         self.close_prompt("")
 
     def close_prompt(self, pattern: str) -> None:

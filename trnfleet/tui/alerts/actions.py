@@ -1,7 +1,7 @@
-"""How people take alerts in hand: the forms that acknowledge and silence, with their preview, and the taking back of either.
+"""Acknowledge and silence: the forms, their preview, and the removal of either.
 
-`OperatorActions` writes, in the background, and what was written counts when it comes back. It lists no alerts; whoever does hands them over
-and says what came of it.
+`OperatorActions` writes in the background, and the result counts when it comes back. The owner hands over the alerts and shows the
+result.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
     Writing = Coroutine[Any, Any, object]
 
 ACK_FOR, SILENCE_FOR = "2h", "4h"
-"""How long, unless somebody says other."""
+"""Default durations."""
 MOST_AT_ONCE = 200
 """Alerts that one acknowledgement is for, at most: each is a message."""
-PAST = "this is the past: End returns to the present, where alerts are taken in hand"
-RECORDED = "this is a recording: what is done here reaches nobody"
+PAST = "this is the past: End returns to the present, where alerts can be acknowledged"
+RECORDED = "this is a recording: its alerts cannot be acknowledged or silenced"
 READ_ONLY = "this screen only reads; --allow-commands lets it acknowledge and silence"
 
 
-class InHand(Vertical):
-    """The two forms, of which one at most is open, and what is written."""
+class AlertActions(Vertical):
+    """The two forms, of which one at most is open, and their writes."""
 
-    DEFAULT_CSS = "InHand { height: auto; }"
+    DEFAULT_CSS = "AlertActions { height: auto; }"
 
-    class Said(Message):
-        """Says what came of something that was written."""
+    class Reported(Message):
+        """The result of a write."""
 
         def __init__(self, note: str) -> None:
             super().__init__()
@@ -57,7 +57,7 @@ class InHand(Vertical):
             """Printable characters only."""
 
     class Closed(Message):
-        """Says that a form was closed, so that the keys are somebody else's."""
+        """A form was closed, so that the keys are the list's again."""
 
     def __init__(self, context: UiContext) -> None:
         super().__init__()
@@ -77,12 +77,12 @@ class InHand(Vertical):
                 ],
                 [
                     FieldSpec("for", "for", SILENCE_FOR, 8),
-                    FieldSpec("why", "why", "the reason, which is needed"),
+                    FieldSpec("why", "why", "the reason (required)"),
                 ],
             ]
         )
         self._subjects: list[Alert] = []
-        """Alerts that are to be acknowledged, as they were when the form was opened."""
+        """The alerts to acknowledge, as they were when the form was opened."""
 
     def compose(self) -> ComposeResult:
         """Put the forms below each other."""
@@ -97,13 +97,13 @@ class InHand(Vertical):
     # What people ask for
 
     def acknowledge(self, alerts: list[Alert]) -> str:
-        """Ask for how long somebody has alerts in hand; return why that cannot be, empty where the form is open."""
+        """Open the form that acknowledges alerts; return the reason why not, empty where it is open."""
         refusal = self._refusal()
         if refusal:
             return refusal
         firing = [alert for alert in alerts if alert.is_active and alert.fired_ns is not None]
         if not firing:
-            return "nothing to acknowledge here: it does not fire"
+            return "nothing to acknowledge: the alert is not firing"
         if len(firing) > MOST_AT_ONCE:
             return f"{count(len(firing))} alerts: at most {MOST_AT_ONCE} at once; z silences them all"
         self._subjects = firing
@@ -112,7 +112,7 @@ class InHand(Vertical):
         return ""
 
     def silence(self, alerts: list[Alert]) -> str:
-        """Ask what to silence, for how long and why; return why that cannot be, empty where the form is open.
+        """Open the form that makes a silence; return the reason why not, empty where it is open.
 
         Args:
             alerts: What the silence is offered for; none for nothing in particular.
@@ -127,26 +127,28 @@ class InHand(Vertical):
         return ""
 
     def withdraw(self, alerts: list[Alert]) -> str:
-        """Take acknowledgements back; return why that cannot be, empty where it is being done."""
+        """Remove acknowledgements; return the reason why not, empty where that has begun."""
         refusal, operator = self._refusal(), self.context.operator
         if refusal or operator is None:
             return refusal
         silences = self._monitor.alerts.silences
         acked = [alert.fingerprint for alert in alerts if silences.has_ack(alert.fingerprint)]
         if not acked:
-            return "nobody has acknowledged this"
-        self._write(_each(operator.withdraw_ack(each) for each in acked[:MOST_AT_ONCE]), "given out of hand")
+            return "not acknowledged"
+        self._write(
+            _each(operator.withdraw_ack(each) for each in acked[:MOST_AT_ONCE]), "acknowledgement removed"
+        )
         return ""
 
     def end(self, silence: Silence | None) -> str:
-        """End a silence, if there is one; return why that cannot be, empty where it is being done."""
+        """End a silence, if there is one; return the reason why not, empty where that has begun."""
         refusal, operator = self._refusal(), self.context.operator
         if not refusal and operator is not None and silence is not None:
-            self._write(operator.expire(silence.id), "the silence is over")
+            self._write(operator.expire(silence.id), "silence ended")
         return refusal
 
     def _refusal(self) -> str:
-        """Return why nothing can be written now; empty where it can."""
+        """Return the reason why nothing can be written now; empty for none."""
         playback, operator = self.context.playback, self.context.operator
         if playback is not None and playback.shows_past:
             return PAST if playback.is_live_possible else RECORDED
@@ -188,7 +190,7 @@ class InHand(Vertical):
         """Return what writes what the form asks for, and the words for when that is done.
 
         Raises:
-            ValueError: it says no duration.
+            ValueError: the duration is not one.
         """
         values, now_ns = self.ack_form.values, self._monitor.moment().time_ns
         alerts, lasts_s, note = self._subjects, parse_duration_s(values["for"]), values["note"]
@@ -201,20 +203,20 @@ class InHand(Vertical):
         """Return what writes what the form asks for, and the words for when that is done.
 
         Raises:
-            ValueError: it says no duration.
-            ConfigError: it says no matchers, or no reason.
+            ValueError: the duration is not one.
+            ConfigError: matchers or reason are missing.
         """
         values, now_ns = self.silence_form.values, self._monitor.moment().time_ns
         lasts_s, why = parse_duration_s(values["for"]), values["why"]
         matchers = split_matchers(values["matchers"])
         parse_matchers(matchers)
         if not why:
-            raise ConfigError("say why: others want to know before they end it")
+            raise ConfigError("give a reason: others want to know it before they end the silence")
         writing = operator.silence(matchers, now_ns=now_ns, lasts_s=lasts_s, why=why)
         return writing, f"silenced for {duration(lasts_s, DurationStyle.NARROW)}"
 
     def _preview(self) -> None:
-        """Say what the silence that is written at present would hide."""
+        """Show what the silence in the form would hide."""
         form = self.silence_form
         try:
             matchers = parse_matchers(split_matchers(form.values["matchers"]))
@@ -224,7 +226,7 @@ class InHand(Vertical):
         form.tell(preview_text(preview(matchers, self._monitor.alerts.active())))
 
     def _write(self, writing: Writing, done: str, form: Form | None = None) -> None:
-        """Write, then say so; what went wrong is said where one looks."""
+        """Write in the background, then report the result, an error in the form where that is open."""
 
         async def write() -> None:
             try:
@@ -233,11 +235,11 @@ class InHand(Vertical):
                 if form is not None and form.is_open:
                     form.tell(plain(str(error)), is_problem=True)
                 else:
-                    self.post_message(self.Said(plain(str(error))))
+                    self.post_message(self.Reported(plain(str(error))))
                 return
             if form is not None:
                 self._close(form)
-            self.post_message(self.Said(done))
+            self.post_message(self.Reported(done))
 
         self.run_worker(write(), name="write", exit_on_error=True)
 

@@ -1,4 +1,4 @@
-"""The figure of an alert around the moment at which it fired, as a small chart with that moment marked.
+"""The chart of an alert's figure around the moment at which it fired.
 
 History has a sample for each wall second; the moment is counted back from now at the fleet's own speed.
 """
@@ -32,11 +32,11 @@ LEAST_ROWS = 4
 """Title, two rows of the chart, and the row of the mark."""
 _KEPT = frozenset(field.key for field in KEPT)
 _BEFORE = 0.5
-"""Of the chart, at least so much lies before the moment, as far as history goes back."""
+"""Least share of the chart that lies before the moment, as far as history goes back."""
 
 
 class Past(NamedTuple):
-    """What is charted of an alert."""
+    """The series of an alert's figure, with the moment at which it fired."""
 
     field: Field
     place: str

@@ -1,4 +1,4 @@
-"""What is told of the chosen alert, group, silence or happening at length: in words, and as a chart where there is room."""
+"""Details of the alert, group, silence or transition under the cursor: facts, and a chart where there is room."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trnfleet.domain.quantities import count, duration
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.alerts import chart
-from trnfleet.tui.alerts.lists import Told
+from trnfleet.tui.alerts.lists import HistoryEntry
 from trnfleet.tui.alerts.rows import Row
 from trnfleet.tui.format.alerts import (
     age_s,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.alerts.rows import Group
     from trnfleet.tui.state.context import UiContext
 
-    Subject = Row | Told | Silence | None
+    Subject = Row | HistoryEntry | Silence | None
 
 NAME = 10
 """Cells of a fact's name."""
@@ -57,21 +57,21 @@ _MOST_LINES = 6
 
 
 class Fact(NamedTuple):
-    """Something that is told, with its name."""
+    """A fact with its name."""
 
     name: str
     words: str
     style: Style = theme.BASE
 
 
-def alert_facts(held: AlertWithStatus, alerts: Alerts) -> list[Fact]:
-    """Return everything of an alert, what one has to know first; its summary names its cause."""
-    alert, rule, now_ns = held.alert, held.alert.rule, alerts.instant.now_ns
-    sign = severity_text(held.severity)
+def alert_facts(item: AlertWithStatus, alerts: Alerts) -> list[Fact]:
+    """Return everything of an alert, the most important first; its summary names its cause."""
+    alert, rule, now_ns = item.alert, item.alert.rule, alerts.instant.now_ns
+    sign = severity_text(item.severity)
     facts = [Fact(sign, plain(summary(alert), _LONGEST), theme.STRONG)]
     value = value_text(rule, alert.value, plain(alert.text))
     facts.append(Fact("value", f"{value};  rule: {plain(condition_words(rule), _LONGEST)}"))
-    facts += _in_hand(held, alerts, now_ns)
+    facts += _handling(item, alerts, now_ns)
     if rule.runbook:
         facts.append(Fact("to do", plain(rule.runbook, _LONGEST)))
     facts += _times(alert, now_ns)
@@ -110,24 +110,24 @@ def group_facts(group: Group, now_ns: int) -> list[Fact]:
 def silence_facts(silence: Silence, hidden: Iterable[Alert], now_ns: int) -> list[Fact]:
     """Return everything of a silence, and what it hides."""
     names = [f"{plain(each.name)} {where_text(each)}" for each in hidden]
-    told = ", ".join(names[:_MOST_MEMBERS]) + (" …" if len(names) > _MOST_MEMBERS else "")
+    words = ", ".join(names[:_MOST_MEMBERS]) + (" …" if len(names) > _MOST_MEMBERS else "")
     return [
         Fact("silence", silence_text(silence), theme.STRONG),
-        Fact("why", plain(silence.why, _LONGEST) or "not told"),
+        Fact("why", plain(silence.why, _LONGEST) or "no reason given"),
         Fact("who", plain(silence.who)),
         Fact(
             "lasts",
             f"{_minute(silence.starts_ns)} to {_minute(silence.ends_ns)} UTC, {silence_state(silence, now_ns)}",
         ),
-        Fact("hides", f"{count(len(names))} now" + (f": {told}" if told else "")),
+        Fact("hides", f"{count(len(names))} now" + (f": {words}" if words else "")),
         Fact("keys", "x ends it", theme.QUIET),
         Fact("id", plain(silence.id), theme.QUIET),
     ]
 
 
-def told_facts(told: Told, alerts: Alerts) -> list[Fact]:
-    """Return what happened to an alert, and how that stands now."""
-    happened, alert, now_ns = told.happening, told.happening.alert, alerts.instant.now_ns
+def history_facts(told: HistoryEntry, alerts: Alerts) -> list[Fact]:
+    """Return a transition of an alert, and its status now."""
+    happened, alert, now_ns = told.transition, told.transition.alert, alerts.instant.now_ns
     ago = duration((now_ns - happened.at_ns) / NS_PER_S)
     word = {"firing": "began to fire", "resolved": "resolved", "flapping": "flaps"}.get(
         happened.kind, happened.kind
@@ -212,20 +212,20 @@ class AlertDetails(LineView, can_focus=False):
     def __init__(self, context: UiContext, subject: Callable[[], Subject]) -> None:
         super().__init__()
         self._monitor = context.monitor
-        self._board = context.alerts
+        self._snapshot = context.alerts
         self._subject = subject
         self._made_of: tuple[object, ...] = ()
         self._content: list[Line] = []
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
-        """Return what is told of it; read anew when there is anything new."""
+        """Return its facts, read again when there is news."""
         del top
         subject = self._subject()
-        board = self._board
+        snapshot = self._snapshot
         made_of = (
             subject,
-            board.revision,
-            board.alerts.silences.revision,
+            snapshot.revision,
+            snapshot.alerts.silences.revision,
             self._monitor.history.samples,
             width,
             height,
@@ -238,30 +238,30 @@ class AlertDetails(LineView, can_focus=False):
         return self._content
 
     def _read(self, subject: Subject) -> tuple[list[Fact], Alert | None]:
-        alerts = self._board.alerts
+        alerts = self._snapshot.alerts
         if subject is None:
             return [], None
-        if isinstance(subject, Told):
-            return told_facts(subject, alerts), subject.happening.alert
+        if isinstance(subject, HistoryEntry):
+            return history_facts(subject, alerts), subject.transition.alert
         if isinstance(subject, Row):
             if subject.group is not None:
-                return group_facts(subject.group, self._board.now_ns), None
-            if subject.held is None:
+                return group_facts(subject.group, self._snapshot.now_ns), None
+            if subject.single is None:
                 return [], None
-            return alert_facts(subject.held, alerts), subject.held.alert
-        hidden = [each.alert for each in self._board.held if subject.covers(each.alert.labels)]
-        return silence_facts(subject, hidden, self._board.now_ns), None
+            return alert_facts(subject.single, alerts), subject.single.alert
+        hidden = [each.alert for each in self._snapshot.active if subject.covers(each.alert.labels)]
+        return silence_facts(subject, hidden, self._snapshot.now_ns), None
 
 
-def _in_hand(held: AlertWithStatus, alerts: Alerts, now_ns: int) -> list[Fact]:
-    """Return who has an alert in hand, and all that keeps it from being told."""
-    alert, silences = held.alert, alerts.silences
+def _handling(item: AlertWithStatus, alerts: Alerts, now_ns: int) -> list[Fact]:
+    """Return who acknowledged an alert, and everything that silences or inhibits it."""
+    alert, silences = item.alert, alerts.silences
     facts: list[Fact] = []
     ack = silences.ack_of(alert, now_ns)
     if ack is not None:
         note = f": {plain(ack.note, _LONGEST)}" if ack.note else ""
         facts.append(
-            Fact("in hand", f"{plain(ack.owner)} until {time_text(ack.ends_ns, now_ns)}{note}", theme.LINK)
+            Fact("acked by", f"{plain(ack.owner)} until {time_text(ack.ends_ns, now_ns)}{note}", theme.LINK)
         )
     for silence in silences.silences_of(alert, now_ns)[:2]:
         why = f": {plain(silence.why, _LONGEST)}" if silence.why else ""
@@ -274,8 +274,8 @@ def _in_hand(held: AlertWithStatus, alerts: Alerts, now_ns: int) -> list[Fact]:
         )
     if alert.inhibited_by:
         other = alerts.find(alert.inhibited_by)
-        told = "another alert" if other is None else f"{plain(other.name)} at {where_text(other)}"
-        facts.append(Fact("inhibited", f"because of {told}", theme.LINK))
+        words = "another alert" if other is None else f"{plain(other.name)} at {where_text(other)}"
+        facts.append(Fact("inhibited", f"because of {words}", theme.LINK))
     return facts
 
 
@@ -298,13 +298,13 @@ def _times(alert: Alert, now_ns: int) -> list[Fact]:
 
 def _members_text(alert: Alert, members: list[tuple[str, float, bool]]) -> str:
     place = address_of(alert)
-    told = []
+    words: list[str] = []
     for name, value, fires in members:
         short = plain(name).removeprefix(f"{place}/") if place else plain(name)
         text = "" if math.isnan(value) else f" {value_text(alert.rule, value)}"
-        told.append(f"{short}{text}" + ("" if fires else " (pending)"))
+        words.append(f"{short}{text}" + ("" if fires else " (pending)"))
     more = alert.members - len(members)
-    return ", ".join(told) + (f" and {count(more)} more" if more > 0 else "")
+    return ", ".join(words) + (f" and {count(more)} more" if more > 0 else "")
 
 
 def _spread(group: Group) -> str:
@@ -316,10 +316,10 @@ def _spread(group: Group) -> str:
         below = "/".join(where_text(each.alert).split("/")[: depth + 1])
         counted[below] = counted.get(below, 0) + 1
     most = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
-    told = ", ".join(
+    words = ", ".join(
         f"{name.removeprefix(place + '/')} {count(number)}" for name, number in most[:_MOST_MEMBERS]
     )
-    return f"{plain(place) or 'fleet'}: {told}" + (
+    return f"{plain(place) or 'fleet'}: {words}" + (
         f" and {count(len(most) - _MOST_MEMBERS)} more places" if len(most) > _MOST_MEMBERS else ""
     )
 

@@ -1,4 +1,4 @@
-"""The lists of the Alerts view: alerts in rows or collapsed, silences, and what happened; each with the columns of its width."""
+"""The lists of the Alerts view: alerts or groups, silences, and history, each with the columns of its width."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class AlertPlan(NamedTuple):
 
         Args:
             width: Of a line.
-            shows_status: Whether who has what in hand is told of every alert.
+            shows_status: Whether every alert shows its status.
         """
         medium, wide = width >= MEDIUM, width >= WIDE
         severity = 10 if medium else 6
@@ -81,7 +81,7 @@ def alert_head(plan: AlertPlan) -> Parts:
     text += f"{right('value', plan.value)} "
     text += f"{right('how many', plan.amount)} " if plan.amount else ""
     text += f"{fit('job', plan.job)} " if plan.job else ""
-    return [(text + fit("in hand", plan.status), theme.HEAD)]
+    return [(text + fit("status", plan.status), theme.HEAD)]
 
 
 class Inks(NamedTuple):
@@ -94,7 +94,7 @@ class Inks(NamedTuple):
 
     @staticmethod
     def of(severity: Severity, *, selected: bool, is_loud: bool) -> Inks:
-        """Return the styles of an alert's line: what nobody has to act on is quieter."""
+        """Return the styles of an alert's line: alerts without need for action are quieter."""
         if selected:
             return Inks(theme.SELECTED, theme.SELECTED_QUIET, theme.SELECTED, theme.SELECTED)
         if not is_loud:
@@ -102,18 +102,18 @@ class Inks(NamedTuple):
         return Inks(theme.BASE, theme.QUIET, theme.SEVERITY_STYLE[severity], theme.STRONG)
 
 
-def alert_parts(row: Row, plan: AlertPlan, board: AlertSnapshot, *, selected: bool) -> Parts:
+def alert_parts(row: Row, plan: AlertPlan, snapshot: AlertSnapshot, *, selected: bool) -> Parts:
     """Return the line of an alert, or of several that are collapsed into it."""
     if row.group is not None:
-        return _group_parts(row.group, plan, board.now_ns, selected=selected)
-    held = row.held
-    if held is None:
+        return _group_parts(row.group, plan, snapshot.now_ns, selected=selected)
+    item = row.single
+    if item is None:
         return []
-    alert = held.alert
-    ink = Inks.of(held.severity, selected=selected, is_loud=held.status is AlertStatus.FIRING)
+    alert = item.alert
+    ink = Inks.of(item.severity, selected=selected, is_loud=item.status is AlertStatus.FIRING)
     value = value_text(alert.rule, alert.value, plain(alert.text), DurationStyle.SHORT)
-    status = status_text(held, board.alerts, board.now_ns)
-    parts = _lead(held.severity, age_text(alert, board.now_ns), plan, ink, selected=selected)
+    status = status_text(item, snapshot.alerts, snapshot.now_ns)
+    parts = _lead(item.severity, age_text(alert, snapshot.now_ns), plan, ink, selected=selected)
     parts += [
         (f"{'│' if row.is_inside else ' '} ", ink.quiet),
         (f"{fit(plain(alert.name), plan.rule)} ", ink.quiet if row.is_inside else ink.strong),
@@ -121,7 +121,7 @@ def alert_parts(row: Row, plan: AlertPlan, board: AlertSnapshot, *, selected: bo
         (f"{right('' if value == 'n/a' else value, plan.value)} ", ink.body),
     ]
     if plan.amount:
-        # Where who has it in hand has no column, what is odd about it is told instead of the amount.
+        # Without a column of its own, the status replaces the amount.
         amount = (not plan.status and status) or amount_text(alert)
         parts.append((f"{right(amount, plan.amount)} ", ink.quiet))
     if plan.job:
@@ -161,14 +161,14 @@ class TabList(RowList[K, R]):
 
     IS_FEED = True
 
-    def __init__(self, board: AlertSnapshot) -> None:
+    def __init__(self, snapshot: AlertSnapshot) -> None:
         super().__init__()
-        self._board = board
+        self._snapshot = snapshot
         self.words: list[str] = []
-        """Said where there is no row."""
+        """The text of an empty list."""
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
-        """Return what is said where there is no row."""
+        """Return the text of an empty list."""
         return [("", theme.QUIET), *((f" {text}", theme.QUIET) for text in self.words)]
 
 
@@ -180,14 +180,13 @@ class AlertList(TabList[str, "Row"]):
         Binding("enter", "enter", "go to the alert's place; open what is collapsed"),
     ]
 
-    def __init__(self, board: AlertSnapshot) -> None:
-        super().__init__(board)
+    def __init__(self, snapshot: AlertSnapshot) -> None:
+        super().__init__(snapshot)
         self.shows_status = False
-        """Whether who has what in hand is told of every alert, because all are listed."""
+        """Whether every alert shows its status, because all are listed."""
 
     @property
     def plan(self) -> AlertPlan:
-        """The columns at the present width."""
         return self._plan(max(1, self.line_width))
 
     def _plan(self, width: int) -> AlertPlan:
@@ -198,21 +197,19 @@ class AlertList(TabList[str, "Row"]):
         return row.key
 
     def parts_of(self, row: Row, width: int, *, selected: bool) -> Parts:
-        """Return the line."""
-        return alert_parts(row, self._plan(width), self._board, selected=selected)
+        return alert_parts(row, self._plan(width), self._snapshot, selected=selected)
 
 
 class SilenceList(TabList[str, "Silence"]):
     """Silences, one a line: what is active first."""
 
-    def __init__(self, board: AlertSnapshot) -> None:
-        super().__init__(board)
+    def __init__(self, snapshot: AlertSnapshot) -> None:
+        super().__init__(snapshot)
         self.words = ["No silence. z silences what is like the alert under the cursor."]
         self.hidden: dict[str, int] = {}
-        """How many alerts each silence hides now."""
+        """The number of alerts that each silence hides now."""
 
     def key_of(self, row: Silence) -> str:
-        """Return its id."""
         return row.id
 
     def parts_of(self, row: Silence, width: int, *, selected: bool) -> Parts:
@@ -223,7 +220,7 @@ class SilenceList(TabList[str, "Silence"]):
         who, why = silence_columns(width)
         return [
             (">" if selected else " ", body),
-            (f"{fit(silence_state(row, self._board.now_ns), 9)} ", body),
+            (f"{fit(silence_state(row, self._snapshot.now_ns), 9)} ", body),
             (f"{right(f'hides {count(hidden)}', 11)}  ", body if hidden else quiet),
             (f"{fit(plain(row.who), who)} ", quiet),
             (f"{fit(plain(row.why), why)} ", body),
@@ -242,36 +239,36 @@ def silence_head(width: int) -> Parts:
     return [(f" {'lasts':9} {'now':>11}  {fit('who', who)} {fit('why', why)} matchers", theme.HEAD)]
 
 
-class Told(NamedTuple):
-    """A line of the history."""
+class HistoryEntry(NamedTuple):
+    """A line of the history: a transition with its number."""
 
     number: int
-    """Counts what ever happened, from 1."""
-    happening: AlertTransition
+    """Counts all transitions, from 1."""
+    transition: AlertTransition
 
 
-class HistoryList(TabList["tuple[int, str, str]", "Told"]):
-    """What happened to alerts, the newest first."""
+class HistoryList(TabList["tuple[int, str, str]", "HistoryEntry"]):
+    """Transitions of alerts, the newest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "enter", "go to the alert's place"),
     ]
 
-    def key_of(self, row: Told) -> tuple[int, str, str]:
+    def key_of(self, row: HistoryEntry) -> tuple[int, str, str]:
         """Return what happened to which alert and when; numbers are each monitor's own."""
-        happened = row.happening
+        happened = row.transition
         return happened.at_ns, happened.kind, happened.alert.fingerprint
 
-    def parts_of(self, row: Told, width: int, *, selected: bool) -> Parts:
-        """Return the line: when, what became of it, which alert, and what it said then."""
-        happened, alert = row.happening, row.happening.alert
+    def parts_of(self, row: HistoryEntry, width: int, *, selected: bool) -> Parts:
+        """Return the line: when, the transition, which alert, and its summary then."""
+        happened, alert = row.transition, row.transition.alert
         severity = alert.severity
         ink = Inks.of(severity, selected=selected, is_loud=happened.kind != "resolved")
         rule, where = history_columns(width)
         severity_cells = 10 if width >= MEDIUM else 1
         return [
             (">" if selected else " ", ink.body),
-            (f"{time_text(happened.at_ns, self._board.now_ns)[-8:]} ", ink.quiet),
+            (f"{time_text(happened.at_ns, self._snapshot.now_ns)[-8:]} ", ink.quiet),
             (f"{fit(happened.kind, 8)} ", ink.body),
             (
                 f"{fit(severity_text(severity)[:severity_cells], severity_cells)} ",

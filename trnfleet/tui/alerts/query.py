@@ -15,7 +15,7 @@ from trnfleet.domain.alerts.silences import Span
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import summary
 from trnfleet.errors import ConfigError
-from trnfleet.tui.alerts.lists import Told
+from trnfleet.tui.alerts.lists import HistoryEntry
 from trnfleet.tui.format.alerts import status_text
 from trnfleet.tui.state.alerts import touches
 from trnfleet.tui.widgets.text_filter import TextFilter
@@ -42,24 +42,24 @@ class AlertFilter(NamedTuple):
     place: str = ""
     text: TextFilter = TextFilter()
     problem: str = ""
-    """What is wrong with it, in a line; such a filter leaves what the rest of it leaves."""
+    """The error in it, in a line; such a filter leaves what the rest of it leaves."""
 
-    def keeps(self, alert: Alert, said: Callable[[], str]) -> bool:
-        """Say whether an alert is left.
+    def keeps(self, alert: Alert, text: Callable[[], str]) -> bool:
+        """Return whether an alert is left.
 
         Args:
             alert: The alert.
-            said: Returns all that it says, in lower case.
+            text: Returns its whole text, in lower case.
         """
         if self.place and not touches(address_of(alert), self.place):
             return False
         if self.matchers and not all_match(self.matchers, alert.labels):
             return False
-        return self.text.is_empty or self.text.keeps_lower(said())
+        return self.text.is_empty or self.text.keeps_lower(text())
 
 
 def read_filter(pattern: str) -> AlertFilter:
-    """Return the filter that somebody typed."""
+    """Return the filter that was typed."""
     tokens, place, problem = [], "", ""
     rest = pattern
     while found := _TOKEN.match(rest):
@@ -98,116 +98,117 @@ def _skip(text: str, position: int) -> int:
     return position if between is None else between.end()
 
 
-MOST_SAID = 50_000
-"""Alerts of which it is kept what they say; beyond that all are read anew."""
+MOST_TEXTS = 50_000
+"""Alerts whose texts are cached; beyond that the cache starts over."""
 _RANK = {Span.ACTIVE: 0, Span.TO_COME: 1, Span.OVER: 2}
 """Order of silences: what hides something first."""
 
 
 class AlertQuery:
-    """A filter, and what it leaves of what a board and its monitor know."""
+    """A filter, and what it leaves of what a snapshot and its monitor know."""
 
-    def __init__(self, board: AlertSnapshot) -> None:
-        self._board = board
+    def __init__(self, snapshot: AlertSnapshot) -> None:
+        self._snapshot = snapshot
         self._pattern = ""
         self._filter = AlertFilter()
-        self._said: dict[str, tuple[tuple[int, int, AlertStatus, int], str]] = {}
+        self._texts: dict[str, tuple[tuple[int, int, AlertStatus, int], str]] = {}
         """By fingerprint: what an alert says, and what of it that was made of."""
-        self._told: list[Told] = []
-        """What happened and the filter leaves, the newest first."""
+        self._entries: list[HistoryEntry] = []
+        """The entries that the filter leaves, the newest first."""
         self._seen = 0
-        """Number of what happened last, of what has been looked at."""
+        """Number of the newest transition that has been looked at."""
 
     @property
     def pattern(self) -> str:
-        """The filter as somebody typed it; empty where everything is left."""
+        """The filter as it was typed; empty where everything is left."""
         return self._pattern
 
     @property
     def problem(self) -> str:
-        """What is wrong with it, in a line; empty for nothing."""
+        """The error in it, in a line; empty for none."""
         return self._filter.problem
 
     def filter(self, pattern: str) -> None:
-        """Leave what matches a pattern."""
         if pattern != self._pattern:
             self._pattern, self._filter = pattern, read_filter(pattern)
-            self._told, self._seen = [], 0
+            self._entries, self._seen = [], 0
 
     def renew(self) -> None:
-        """Drop what is kept: another monitor is shown; the filter stays."""
-        self._said.clear()
-        self._told, self._seen = [], 0
+        """Drop caches: another monitor is shown; the filter stays."""
+        self._texts.clear()
+        self._entries, self._seen = [], 0
 
-    def held(self, *, only_firing: bool) -> list[AlertWithStatus]:
+    def alerts(self, *, only_unhandled: bool) -> list[AlertWithStatus]:
         """Return the alerts that are left, in the board's order.
 
         Args:
-            only_firing: Whether those are left out that are pending or that somebody has in hand.
+            only_unhandled: Whether pending and handled alerts are left out.
         """
-        held = self._board.held
-        if only_firing:
-            held = [each for each in held if each.status is AlertStatus.FIRING]
+        left = self._snapshot.active
+        if only_unhandled:
+            left = [each for each in left if each.status is AlertStatus.FIRING]
         if self._pattern:
-            held = [each for each in held if self._keeps(each)]
-        return held
+            left = [each for each in left if self._keeps(each)]
+        return left
 
     def silences(self) -> list[Silence]:
         """Return the silences that are left: active ones first, and of these what ends first."""
-        now_ns = self._board.now_ns
+        now_ns = self._snapshot.now_ns
         text = TextFilter.of(self._pattern)
-        left = [each for each in self._board.alerts.silences.known if text.keeps_lower(silence_said(each))]
+        left = [
+            each for each in self._snapshot.alerts.silences.known if text.keeps_lower(silence_text_of(each))
+        ]
         return sorted(left, key=lambda each: (_RANK[each.span(now_ns)], each.ends_ns, each.id))
 
     def hidden(self) -> dict[str, int]:
         """Return how many alerts each silence hides now, by its id; whether the filter leaves them does not matter."""
-        silences, now_ns = self._board.alerts.silences, self._board.now_ns
+        silences, now_ns = self._snapshot.alerts.silences, self._snapshot.now_ns
         hidden: dict[str, int] = {}
-        for each in self._board.held:
+        for each in self._snapshot.active:
             if each.status is AlertStatus.SILENCED:
                 for silence in silences.silences_of(each.alert, now_ns):
                     hidden[silence.id] = hidden.get(silence.id, 0) + 1
         return hidden
 
-    def history(self) -> list[Told]:
-        """Return what happened and is left, the newest first; what happened since the last time is looked at, no more."""
-        alerts = self._board.alerts
-        fresh: list[Told] = []
+    def history(self) -> list[HistoryEntry]:
+        """Return the transitions that are left, the newest first; only those since the last time are looked at."""
+        alerts = self._snapshot.alerts
+        fresh: list[HistoryEntry] = []
         number = alerts.happened
-        for happening in reversed(alerts.history):
+        for transition in reversed(alerts.history):
             if number <= self._seen:
                 break
-            if self._keeps_happening(happening):
-                fresh.append(Told(number, happening))
+            if self._keeps_transition(transition):
+                fresh.append(HistoryEntry(number, transition))
             number -= 1
         oldest = alerts.happened - len(alerts.history)
-        self._told = [*fresh, *(each for each in self._told if each.number > oldest)]
+        self._entries = [*fresh, *(each for each in self._entries if each.number > oldest)]
         self._seen = alerts.happened
-        return self._told
+        return self._entries
 
-    def _keeps(self, held: AlertWithStatus) -> bool:
-        return self._filter.keeps(held.alert, lambda: self._all_said(held))
+    def _keeps(self, item: AlertWithStatus) -> bool:
+        return self._filter.keeps(item.alert, lambda: self._text_of(item))
 
-    def _keeps_happening(self, happening: AlertTransition) -> bool:
+    def _keeps_transition(self, transition: AlertTransition) -> bool:
         return self._filter.keeps(
-            happening.alert, lambda: alert_said(happening.alert, happening.kind, happening.summary)
+            transition.alert, lambda: alert_text(transition.alert, transition.kind, transition.summary)
         )
 
-    def _all_said(self, held: AlertWithStatus) -> str:
-        """Return what an alert says, kept until it says something else."""
-        alert, alerts = held.alert, self._board.alerts
-        of = (self._board.source, alert.revision, held.status, alerts.silences.revision)
-        known = self._said.get(alert.fingerprint)
+    def _text_of(self, item: AlertWithStatus) -> str:
+        """Return the whole text of an alert, cached until it changes."""
+        alert, alerts = item.alert, self._snapshot.alerts
+        of = (self._snapshot.source, alert.revision, item.status, alerts.silences.revision)
+        known = self._texts.get(alert.fingerprint)
         if known is None or known[0] != of:
-            if len(self._said) > MOST_SAID:
-                self._said.clear()
-            status = f"{held.status.value} {status_text(held, alerts, self._board.now_ns)}"
-            known = self._said[alert.fingerprint] = of, alert_said(alert, status, summary(alert))
+            if len(self._texts) > MOST_TEXTS:
+                self._texts.clear()
+            status = f"{item.status.value} {status_text(item, alerts, self._snapshot.now_ns)}"
+            known = self._texts[alert.fingerprint] = of, alert_text(alert, status, summary(alert))
         return known[1]
 
 
-def alert_said(alert: Alert, status: str, told: str) -> str:
-    """Return all that an alert says, in lower case, for a filter."""
+def alert_text(alert: Alert, status: str, told: str) -> str:
+    """Return the whole text of an alert, in lower case, for a filter."""
     labels = " ".join(f"{name}={value}" for name, value in alert.labels.items())
     said = [
         alert.severity.value,
@@ -223,6 +224,6 @@ def alert_said(alert: Alert, status: str, told: str) -> str:
     return " ".join(said).lower()
 
 
-def silence_said(silence: Silence) -> str:
-    """Return all that a silence says, in lower case, for a filter."""
+def silence_text_of(silence: Silence) -> str:
+    """Return the whole text of a silence, in lower case, for a filter."""
     return " ".join((*map(str, silence.matchers), silence.who, silence.why)).lower()

@@ -33,17 +33,14 @@ class Group(NamedTuple):
 
     @property
     def severity(self) -> Severity:
-        """How bad they are."""
         return self.members[0].severity
 
     @property
     def status(self) -> AlertStatus:
-        """What is to be done about them."""
         return self.members[0].status
 
     @property
     def name(self) -> str:
-        """Their rule's name."""
         return self.members[0].alert.name
 
     @property
@@ -70,44 +67,45 @@ class Row(NamedTuple):
     key: str
     """What the cursor stays on."""
     group: Group | None
-    held: AlertWithStatus | None
+    single: AlertWithStatus | None
+    """The alert, where the line is no group."""
     is_inside: bool = False
     """Whether it is of the open group above it."""
 
 
-def group_key(held: AlertWithStatus) -> str:
+def group_key(item: AlertWithStatus) -> str:
     """Return what alerts have in common that collapse."""
-    return f"{held.status.value}/{held.alert.name}"
+    return f"{item.status.value}/{item.alert.name}"
 
 
-def in_order(held: Iterable[AlertWithStatus], sort: str) -> list[AlertWithStatus]:
+def in_order(alerts: Iterable[AlertWithStatus], sort: str) -> list[AlertWithStatus]:
     """Return alerts in an order; they come firing first, by severity, the newest first, and keep that among equals.
 
     Args:
-        held: The alerts.
+        alerts: The alerts.
         sort: One of `SORTS`.
     """
     if sort == "age":
-        return sorted(held, key=lambda each: -(each.alert.fired_ns or each.alert.since_ns))
+        return sorted(alerts, key=lambda each: -(each.alert.fired_ns or each.alert.since_ns))
     if sort == "place":
-        return sorted(held, key=lambda each: address_of(each.alert) or each.alert.target)
-    return sorted(held, key=lambda each: _RANK[each.status])
+        return sorted(alerts, key=lambda each: address_of(each.alert) or each.alert.target)
+    return sorted(alerts, key=lambda each: _RANK[each.status])
 
 
-def arrange(held: list[AlertWithStatus], opened: AbstractSet[str]) -> list[Row]:
+def arrange(alerts: list[AlertWithStatus], opened: AbstractSet[str]) -> list[Row]:
     """Return the rows: what collapses stands where the first of it would.
 
     Args:
-        held: Alerts in their order.
+        alerts: Alerts in their order.
         opened: Keys of the groups that are open.
     """
     groups: dict[str, list[AlertWithStatus]] = {}
-    keys = [group_key(each) for each in held]
-    for key, each in zip(keys, held, strict=True):
+    keys = [group_key(each) for each in alerts]
+    for key, each in zip(keys, alerts, strict=True):
         groups.setdefault(key, []).append(each)
     rows: list[Row] = []
     done: set[str] = set()
-    for key, each in zip(keys, held, strict=True):
+    for key, each in zip(keys, alerts, strict=True):
         members = groups[key]
         if len(members) < COLLAPSE_FROM:
             rows.append(Row(each.alert.fingerprint, None, each))

@@ -1,7 +1,4 @@
-"""The Alerts view's tabs in words: how many each has, what is said beside that, and what is said where one is empty.
-
-Pure: from a board and what somebody chose to a line's parts. What each tab lists is the sift's.
-"""
+"""Titles and counts of the tabs, the notes beside them, and the texts of empty ones; pure functions to the parts of a line."""
 
 from __future__ import annotations
 
@@ -19,17 +16,17 @@ if TYPE_CHECKING:
 
 ACTIVE, ALL, SILENCES, HISTORY = TABS = ("active", "all", "silences", "history")
 _LEAST_PROBLEM = 20
-"""Cells that what is wrong with a filter has, at least."""
+"""Least cells of the error in a filter."""
 _AMBER = theme.SEVERITY_STYLE[Severity.WARNING]
 
 
-def tab_parts(board: AlertSnapshot, tab: str) -> Parts:
+def tab_parts(snapshot: AlertSnapshot, tab: str) -> Parts:
     """Return the tabs beside each other, each with how many it has, the shown one in brackets."""
     numbers = {
-        ACTIVE: board.counts.firing,
-        ALL: len(board.held),
-        SILENCES: board.alerts.silences.count()[1],
-        HISTORY: len(board.alerts.history),
+        ACTIVE: snapshot.counts.firing,
+        ALL: len(snapshot.active),
+        SILENCES: snapshot.alerts.silences.count()[1],
+        HISTORY: len(snapshot.alerts.history),
     }
     parts: Parts = [(" ", theme.BASE)]
     for each, number in numbers.items():
@@ -41,14 +38,14 @@ def tab_parts(board: AlertSnapshot, tab: str) -> Parts:
 
 
 def with_note(tabs: Parts, note: str, width: int) -> Parts:
-    """Return the line with something that is said for a while, in place of the tabs where there is no room beside them."""
+    """Return the line with a note, in place of the tabs where there is no room beside them."""
     if width_of(tabs) + len(note) + 2 > width:
         return [(f" {fit(note, width - 2)}", _AMBER)]
     return justified(tabs, [(f"{note} ", _AMBER)], width, theme.BASE)
 
 
 def with_problem(tabs: Parts, problem: str, width: int) -> Parts:
-    """Return the line with what is wrong with the filter."""
+    """Return the line with the error in the filter."""
     room = max(_LEAST_PROBLEM, width - width_of(tabs) - 2)
     return justified(tabs, [(fit(f"▲ {plain(problem)}", room), _AMBER)], width, theme.BASE)
 
@@ -67,15 +64,15 @@ def with_order(tabs: Parts, tab: str, sort: str, width: int) -> Parts:
     return justified(tabs, right, width, theme.BASE)
 
 
-def nothing_words(board: AlertSnapshot, tab: str, pattern: str) -> list[str]:
-    """Return what is said where a tab of alerts, or the history, lists nothing."""
-    if not board.has_rules:
+def nothing_words(snapshot: AlertSnapshot, tab: str, pattern: str) -> list[str]:
+    """Return the text of an empty list of alerts, or of an empty history."""
+    if not snapshot.has_rules:
         return ["No rules are loaded, so there are no alerts."]
     if pattern:
         return [f"Nothing matches {plain(pattern, 60)}. Esc shows everything."]
     if tab == HISTORY:
-        return ["Nothing has fired since this screen began to watch."]
-    counts = board.counts
+        return ["No alert has fired since this program started."]
+    counts = snapshot.counts
     others = [
         f"{count(number)} {word}"
         for number, word in (
@@ -86,5 +83,5 @@ def nothing_words(board: AlertSnapshot, tab: str, pattern: str) -> list[str]:
         )
         if number
     ]
-    calm = f"Nothing fires that nobody has in hand. {count(len(board.alerts.rules))} rules watch."
+    calm = f"No unhandled alert is firing. {count(len(snapshot.alerts.rules))} rules are loaded."
     return [calm, f"{', '.join(others)}: t shows them." if others else ""]

@@ -1,6 +1,6 @@
-"""The Alerts view: what fires, what somebody has in hand, silences and history, with the chosen one at length.
+"""The Alerts view: firing alerts, all alerts, silences and history, with details of the one under the cursor.
 
-It owns the tabs' lists, their keys and how they share the space; what they list is the sift's, and what people do about it `InHand`'s.
+It owns the tabs' lists, their keys and how they share the space; `AlertQuery` makes the rows, `AlertActions` writes.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from textual.message import Message
 from trnfleet.domain.alerts.alert import address_of
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.tui import theme
-from trnfleet.tui.alerts.actions import InHand
+from trnfleet.tui.alerts.actions import AlertActions
 from trnfleet.tui.alerts.details import AlertDetails
 from trnfleet.tui.alerts.lists import (
     AlertList,
+    HistoryEntry,
     HistoryList,
     SilenceList,
-    Told,
     alert_head,
     history_head,
     silence_head,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.widgets.cells import Parts
 
 NOTE_S = 10.0
-"""Seconds for which something is said in the first line, at most."""
+"""Seconds for which a note stands in the first line, at most."""
 MOST_LINES = 1_000
 """More than any screen has."""
 BESIDE_FROM = 160
@@ -78,8 +78,8 @@ class AlertsView(FilteredView):
         Binding("e", "expand", "open or collapse alerts of one rule"),
         Binding("E", "expand_all", "open or collapse all of them"),
         Binding("s", "sort", "next order: severity, age, place"),
-        Binding("a", "acknowledge", "acknowledge: you have it in hand"),
-        Binding("z", "silence", "silence what is like it, after a preview"),
+        Binding("a", "acknowledge", "acknowledge, for all who watch the fleet"),
+        Binding("z", "silence", "silence alerts like it, after a preview"),
         Binding("x", "take_back", "take an acknowledgement back, or end a silence"),
         Binding("o", "moment", "go to the moment when it fired"),
         Binding("d", "details", "more or less room for the details"),
@@ -90,7 +90,7 @@ class AlertsView(FilteredView):
     ]
 
     class OpenReservation(Message):
-        """Asks the app to go to a reservation."""
+        """A request to the app to go to a reservation."""
 
         def __init__(self, reservation_id: str) -> None:
             super().__init__()
@@ -104,9 +104,9 @@ class AlertsView(FilteredView):
         self.tab = ACTIVE
         self.sort = SORTS[0]
         self.note = ""
-        """Said in the first line until the cursor moves, or for a while."""
+        """The note in the first line, until the cursor moves or for a while."""
         self._note_s = 0.0
-        self.in_hand = InHand(context)
+        self.actions = AlertActions(context)
         self._opened: set[str] = set()
         """Keys of the groups that are open."""
         self._listed: tuple[object, ...] = ()
@@ -124,7 +124,6 @@ class AlertsView(FilteredView):
         self.details = AlertDetails(context, lambda: self.current.picked)
 
     def compose(self) -> ComposeResult:
-        """Put tabs, head, list, details, forms and prompt below each other."""
         yield self._tabs
         with Container(id="alert-body"):
             with Container(id="alert-side"):
@@ -133,18 +132,16 @@ class AlertsView(FilteredView):
                 yield self.silences
                 yield self.history
             yield self.details
-        yield self.in_hand
+        yield self.actions
         yield self.prompt
 
     def on_mount(self) -> None:
-        """Show the first tab."""
         self._show_tab()
 
     # What is shown
 
     @property
     def current(self) -> AlertList | SilenceList | HistoryList:
-        """The list of the tab."""
         if self.tab == SILENCES:
             return self.silences
         return self.history if self.tab == HISTORY else self.list
@@ -156,8 +153,8 @@ class AlertsView(FilteredView):
         if isinstance(picked, Row):
             if picked.group is not None:
                 return [each.alert for each in picked.group.members]
-            return [] if picked.held is None else [picked.held.alert]
-        return [picked.happening.alert] if isinstance(picked, Told) else []
+            return [] if picked.single is None else [picked.single.alert]
+        return [picked.transition.alert] if isinstance(picked, HistoryEntry) else []
 
     @property
     def place(self) -> str:
@@ -183,18 +180,16 @@ class AlertsView(FilteredView):
 
     def take_focus(self) -> None:
         """Give the focus to the tab's list, or to a form that is open."""
-        if not self.in_hand.is_open:
+        if not self.actions.is_open:
             self.current.focus(scroll_visible=False)
 
     def renew(self) -> None:
-        """Drop what is kept: another monitor is shown."""
         for each in (self.list, self.silences, self.history):
             each.hold()
         self._listed = ()
         self._query.renew()
 
     def tick(self, allowance: int) -> int:
-        """Paint what changed."""
         self._share_space()
         self._list()
         painted = self.current.tick(max(1, allowance))
@@ -202,7 +197,6 @@ class AlertsView(FilteredView):
         return painted + self.details.tick(max(1, allowance - painted))
 
     def on_resize(self) -> None:
-        """Divide the space anew."""
         self._share_space()
 
     def _share_space(self) -> None:
@@ -211,7 +205,7 @@ class AlertsView(FilteredView):
         shared = width, height, self._is_large
         if not width or shared == self._shared:
             return
-        # Setting a layout lays everything out anew, also where it is the same.
+        # Setting a layout lays everything out again, even where it is the same.
         self._shared = shared
         body, details = self.query_one("#alert-body"), self.details
         if width >= BESIDE_FROM:
@@ -226,7 +220,7 @@ class AlertsView(FilteredView):
         details.styles.height = rows if height >= 12 else 0
 
     def _list(self) -> None:
-        """Read the tab's rows anew where anything changed."""
+        """Read the tab's rows again where anything changed."""
         alerts, snapshot = self.monitor.alerts, self.context.alerts
         of = (
             snapshot.revision,
@@ -249,10 +243,10 @@ class AlertsView(FilteredView):
             self.history.words = words
             self.history.put(self._query.history())
             return
-        held = self._query.held(only_firing=self.tab == ACTIVE)
+        left = self._query.alerts(only_unhandled=self.tab == ACTIVE)
         self.list.shows_status = self.tab == ALL
         self.list.words = words
-        self.list.put(arrange(in_order(held, self.sort), self._opened))
+        self.list.put(arrange(in_order(left, self.sort), self._opened))
 
     # The first lines
 
@@ -286,7 +280,7 @@ class AlertsView(FilteredView):
         )
 
     def tell(self, note: str) -> None:
-        """Say something in the first line until the cursor moves; printable characters only."""
+        """Show a note in the first line until the cursor moves; printable characters only."""
         self.note, self._note_s = note, self.clock.monotonic_s()
         self._write()
 
@@ -301,7 +295,6 @@ class AlertsView(FilteredView):
         self.take_focus()
 
     def action_sort(self) -> None:
-        """Take the next order."""
         self.sort = SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)]
         self.tick(MOST_LINES)
 
@@ -337,15 +330,13 @@ class AlertsView(FilteredView):
         self.call_after_refresh(self.tick, MOST_LINES)
 
     def action_acknowledge(self) -> None:
-        """Ask for how long somebody has it in hand."""
-        self._asked(self.in_hand.acknowledge(self.picked_alerts))
+        self._asked(self.actions.acknowledge(self.picked_alerts))
 
     def action_silence(self) -> None:
-        """Ask what to silence, for how long and why."""
-        self._asked(self.in_hand.silence(self.picked_alerts))
+        self._asked(self.actions.silence(self.picked_alerts))
 
     def _asked(self, refusal: str) -> None:
-        """Make way for a form that was asked for, or say why it does not open."""
+        """Make room for a form that opened, or show the reason why it did not."""
         if refusal:
             self.tell(refusal)
             return
@@ -356,9 +347,9 @@ class AlertsView(FilteredView):
     def action_take_back(self) -> None:
         """Take an acknowledgement back, or end a silence."""
         if self.tab == SILENCES:
-            refusal = self.in_hand.end(self.silences.picked)
+            refusal = self.actions.end(self.silences.picked)
         else:
-            refusal = self.in_hand.withdraw(self.picked_alerts)
+            refusal = self.actions.withdraw(self.picked_alerts)
         if refusal:
             self.tell(refusal)
 
@@ -367,8 +358,8 @@ class AlertsView(FilteredView):
         picked = self.current.picked
         # A little before that moment it does not fire yet.
         self.current.hold(is_asked=True)
-        if isinstance(picked, Told):
-            self.post_message(View.GoTo(picked.happening.at_ns))
+        if isinstance(picked, HistoryEntry):
+            self.post_message(View.GoTo(picked.transition.at_ns))
             return
         alerts = self.picked_alerts
         if alerts:
@@ -378,13 +369,13 @@ class AlertsView(FilteredView):
 
     # Messages of the forms
 
-    @on(InHand.Said)
-    def _written(self, event: InHand.Said) -> None:
+    @on(AlertActions.Reported)
+    def _written(self, event: AlertActions.Reported) -> None:
         event.stop()
         self.tell(event.note)
 
-    @on(InHand.Closed)
-    def _form_closed(self, event: InHand.Closed) -> None:
+    @on(AlertActions.Closed)
+    def _form_closed(self, event: AlertActions.Closed) -> None:
         event.stop()
         self.take_focus()
         self._write()
@@ -421,11 +412,9 @@ class AlertsView(FilteredView):
 
     @property
     def pattern(self) -> str:
-        """The filter."""
         return self._query.pattern
 
     def filter(self, pattern: str) -> None:
-        """Leave what matches a pattern, and paint it."""
         self._query.filter(pattern)
         self.tick(MOST_LINES)
 

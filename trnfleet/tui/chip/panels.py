@@ -1,4 +1,4 @@
-"""The panels of the chip view: pure functions from facts to lines of styled texts, each as wide as it is told.
+"""The panels of the chip view: pure functions from facts to lines of styled texts, each of a given width.
 
 They read nothing and know nothing of each other; `chip.py` arranges them.
 """
@@ -53,7 +53,6 @@ class Ink(NamedTuple):
 
     @staticmethod
     def of(freshness: Freshness) -> Ink:
-        """Return the styles for a freshness."""
         if freshness is Freshness.LIVE:
             return Ink(theme.BASE, theme.STRONG, theme.QUIET, FILL, CHART, is_live=True)
         dim = theme.STATE_STYLE[Freshness.STALE]

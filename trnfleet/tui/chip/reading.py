@@ -34,7 +34,7 @@ class LinkFacts(NamedTuple):
     direction: str
     exists: bool
     up: bool | None
-    """None where nobody says."""
+    """None where no publisher says."""
     tx_bytes_per_s: float
     rx_bytes_per_s: float
     peak_bytes_per_s: float
@@ -59,7 +59,7 @@ class ChipFacts:
     address: str
     kind: InstanceType
     lnc: int | None
-    """Physical cores of a logical one; None where nobody says."""
+    """Physical cores of a logical one; None where no publisher says."""
     ec2_id: str
     job: str
     job_state: str
@@ -70,14 +70,14 @@ class ChipFacts:
     ts_ns: int
     """Source time of its values; 0 where none has come."""
     origin: str
-    """What its publisher is: `simulated`, `neuron`, or empty where nobody says."""
+    """What its publisher is: `simulated`, `neuron`, or empty where no publisher says."""
     values: dict[str, NDArray[np.float64]]
     """Lanes of every chip metric (one lane for a single value)."""
     host: dict[str, float]
     """Its instance's own metrics."""
     links: tuple[LinkFacts, ...]
     unhealthy: tuple[str, ...] | None
-    """Names of unhealthy components; None where nobody says."""
+    """Names of unhealthy components; None where no publisher says."""
     rates: dict[str, float]
     """Events a second of every counter; NaN where that is not known yet."""
     series: dict[str, NDArray[np.float32]]
@@ -101,7 +101,7 @@ class ChipFacts:
 
 COUNTERS = tuple(metric.name for metric in CHIP_METRICS if metric.kind is Kind.COUNTER)
 RATE_WINDOW_S = 60.0
-"""Rates are taken over the samples of so many seconds of source time."""
+"""Seconds of source time over whose samples rates are taken."""
 
 
 class CounterRates:
@@ -114,7 +114,7 @@ class CounterRates:
     def take(self, path: str, ts_ns: int, totals: NDArray[np.float64]) -> dict[str, float]:
         """Take a sample and return events a second by counter.
 
-        Another chip, time going back, or a counter that fell begins anew: a replaced instance counts from 0.
+        Another chip, time going back, or a counter that fell starts over: a replaced instance counts from 0.
         """
         ts_s = ts_ns / 1e9
         samples = self._samples

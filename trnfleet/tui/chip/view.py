@@ -53,7 +53,6 @@ class ChipView(View):
         self.board = ChipBoard(context)
 
     def compose(self) -> ComposeResult:
-        """Show the board."""
         yield self.board
 
     @property
@@ -66,11 +65,9 @@ class ChipView(View):
         self.board.show_address(address)
 
     def renew(self) -> None:
-        """Drop what is kept: another monitor is shown."""
         self.board.renew()
 
     def tick(self, allowance: int) -> int:
-        """Paint what changed."""
         return self.board.tick(max(1, allowance))
 
     def action_step(self, by: int) -> None:
@@ -110,7 +107,6 @@ class ChipBoard(LineView):
         return self._wanted if chip is None else self._monitor.store.layout.path(Node(Level.CHIP, chip))
 
     def show_address(self, address: str) -> None:
-        """Show what is at an address."""
         if address != self._wanted:
             self._wanted = address
             self.scroll_to(y=0, animate=False, force=True, immediate=True)
@@ -118,7 +114,7 @@ class ChipBoard(LineView):
         self.tick()
 
     def renew(self) -> None:
-        """Drop what is kept, and have the other monitor's history keep the chip."""
+        """Drop caches, and have the other monitor's history keep the chip."""
         self._rates = CounterRates()
         if self._wanted:
             self._monitor.history.watch(self.place)
@@ -136,7 +132,7 @@ class ChipBoard(LineView):
         self.tick()
 
     def tick(self, limit: int | None = None) -> int:
-        """Read the chip anew and paint what changed."""
+        """Read the chip again and paint what changed."""
         width, height = self._visible_size()
         if width > 0 and height > 0:
             self._read(width, height)
@@ -144,7 +140,6 @@ class ChipBoard(LineView):
         return super().tick(limit)
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
-        """Return the lines from `top` on."""
         if not self._content or self._made_of != (width, self.size.height):
             self._read(width, height)
         return self._content[top : top + height]
@@ -167,10 +162,10 @@ class ChipBoard(LineView):
 
     def _alert_lines(self, address: str, width: int) -> list[Line]:
         """Return a line with the alerts of the chip and of what it is part of; none where there are none."""
-        held = self._alerts.touching(address)
-        if not held:
+        alerts = self._alerts.touching(address)
+        if not alerts:
             return []
-        words = alerts_line(held, self._alerts.now_ns, width - 10)
+        words = alerts_line(alerts, self._alerts.now_ns, width - 10)
         return [text_line([(" alerts: ", theme.QUIET), *words], width)]
 
 

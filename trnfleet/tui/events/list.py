@@ -37,12 +37,11 @@ class EventPlan(NamedTuple):
     source: int
     where: int
     job: int
-    """0 where there is no room: what the cursor is on is told in full below the list."""
+    """0 where there is no room: the foot shows the event under the cursor in full."""
     text: int
 
     @staticmethod
     def of(width: int) -> EventPlan:
-        """Return the columns for a width in cells."""
         wide, rich = width >= 100, width >= 160
         time, source = (19 if rich else 8), (10 if wide else 8)
         where, job = (31 if width >= 118 else 20), (24 if rich else 14 if wide else 0)
@@ -127,7 +126,6 @@ class EventList(CursorList["Event"]):
         return len(self._found)
 
     def key_at(self, number: int) -> Event:
-        """Return the event of a row."""
         return self._found[-1 - number]
 
     def find(self, key: Event) -> int | None:
@@ -158,12 +156,10 @@ class EventList(CursorList["Event"]):
         return super().tick(limit)
 
     def row_parts(self, number: int, width: int, *, selected: bool) -> Parts:
-        """Return the line of an event."""
         return row(self.key_at(number), EventPlan.of(width), selected=selected)
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
-        """Return why there is nothing to list."""
-        text = " No event has come yet; those from before this program began to listen are not kept by the broker"
+        text = " No events yet; the broker keeps none from before this program subscribed"
         if self.pattern and len(self._monitor.events):
             text = f" Nothing matches {plain(self.pattern, 60)}"
         return [("", theme.QUIET), (text, theme.QUIET)]
@@ -204,7 +200,6 @@ class EventList(CursorList["Event"]):
         """Do nothing: what is awaited is looked for when events come."""
 
     def action_enter(self) -> None:
-        """Go where the event happened."""
         event = self.picked
         address = self.address_of(event) if event else ""
         if address:

@@ -1,4 +1,4 @@
-"""The Events view: what publishers have told, newest first, with a filter and the chosen event in full."""
+"""The Events view: publishers' events, newest first, with a filter and the one under the cursor in full."""
 
 from __future__ import annotations
 
@@ -47,14 +47,12 @@ class EventsView(FilteredView):
         self.foot = EventFoot(self.monitor, self.list)
 
     def compose(self) -> ComposeResult:
-        """Put head, events, foot and prompt below each other."""
         yield self._head
         yield self.list
         yield self.foot
         yield self.prompt
 
     def on_mount(self) -> None:
-        """Write the head."""
         # A column of the list is its scroll bar's.
         self._head.show(lambda width: [head(max(1, width - 1))])
 
@@ -70,7 +68,6 @@ class EventsView(FilteredView):
         self.tick(1_000)
 
     def renew(self) -> None:
-        """Drop what is kept: another monitor is shown."""
         self.list.renew()
 
     def action_moment(self) -> None:
@@ -82,12 +79,10 @@ class EventsView(FilteredView):
             self.post_message(View.GoTo(event.ts_ns))
 
     def tick(self, allowance: int) -> int:
-        """Paint what changed."""
         painted = self.list.tick(max(1, allowance))
         return painted + self.foot.tick()
 
     def take_focus(self) -> None:
-        """Give the focus to the events."""
         self.list.focus(scroll_visible=False)
 
     @on(EventList.Changed)
@@ -98,17 +93,15 @@ class EventsView(FilteredView):
 
     @property
     def pattern(self) -> str:
-        """The filter."""
         return self.list.pattern
 
     def filter(self, pattern: str) -> None:
-        """Leave what matches a pattern, and paint it."""
         self.list.filter(pattern)
         self.foot.tick()
 
 
 class EventFoot(LineView, can_focus=False):
-    """The chosen event's text in full, and below it the rest of what it says with how many there are."""
+    """The text of the event under the cursor in full, and below it its other fields with the number of events."""
 
     DEFAULT_CSS = "EventFoot { height: 3; background: #151a21; }"
 
@@ -118,7 +111,7 @@ class EventFoot(LineView, can_focus=False):
         self._events = events
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
-        """Return the lines: the last one always says how many events there are."""
+        """Return the lines, the last one always with the number of events."""
         del top
         event, counts = self._events.picked, self._counts()
         texts = wrapped(plain(event.text, 256) if event else "", width - 2, height - 1)
@@ -140,7 +133,7 @@ class EventFoot(LineView, can_focus=False):
 
 
 def about_text(event: Event) -> str:
-    """Return what an event says beside its text, what the list has no room for first."""
+    """Return an event's fields beside its text, those without room in the list first."""
     words = [
         plain(event.path),
         f"job {plain(event.job)}" if event.job else "",

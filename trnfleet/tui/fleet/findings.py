@@ -61,7 +61,6 @@ class FindingsList(RowList["tuple[str, str, str]", "Finding"]):
         return super().tick(limit)
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
-        """Return why there is nothing to list."""
         if not self.monitor.store.layout.instances:
             return [(" no telemetry yet", theme.GHOST)]
         return [(" nothing needs a look", theme.QUIET)]
@@ -96,7 +95,6 @@ class FindingsList(RowList["tuple[str, str, str]", "Finding"]):
         return made
 
     def action_enter(self) -> None:
-        """Go where the finding is."""
         if self.picked is not None:
             self.post_message(View.Open(self.picked.path))
 
@@ -113,5 +111,4 @@ class FindingsList(RowList["tuple[str, str, str]", "Finding"]):
             self.tick()
 
     def on_blur(self) -> None:
-        """Hide the cursor."""
         self.tick()

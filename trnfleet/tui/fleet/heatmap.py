@@ -97,7 +97,6 @@ class HeatMap(LineView):
 
     @property
     def zoom(self) -> Zoom:
-        """The present zoom level."""
         zooms = self.zooms
         return zooms[min(self._level, len(zooms) - 1)]
 
@@ -136,12 +135,11 @@ class HeatMap(LineView):
     # Pictures
 
     def tick(self, limit: int | None = None) -> int:
-        """Take on a changed layout, then paint what changed."""
+        """Follow a changed layout, then paint what changed."""
         self._follow_layout()
         return super().tick(limit)
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
-        """Return the window's rows."""
         if not self.grid.groups:
             return [blank_line(width)] * (height // 2) + [
                 text_line([(" waiting for the fleet …", theme.QUIET)], width)
@@ -154,7 +152,7 @@ class HeatMap(LineView):
         if zoom.width >= VALUE_CELLS:
             self._write_values(spans, codes, image, across, down)
             if self.ink.digits:
-                # The value says it all; its step's digits around it would be read as numbers.
+                # The value is enough; its step's digits around it would be read as numbers.
                 codes[codes < RAMP_STEPS] = GAP_CODE
         self._mark_cursor(codes, left, top)
         cells = codes[0::2] * CODES + codes[1::2]
@@ -339,7 +337,7 @@ class HeatMap(LineView):
             self._fit()
 
     def resized(self) -> None:
-        """Choose the zoom level anew, unless it was chosen by hand."""
+        """Choose the zoom level again, unless it was chosen by hand."""
         self._fit()
 
     def on_mount(self) -> None:
@@ -349,7 +347,7 @@ class HeatMap(LineView):
         self._fit()
 
     def give_room(self, rows: int) -> None:
-        """Say how many rows the map may have in all, which decides the zoom level that fits."""
+        """Set the rows that the map may have in all, which decides the zoom level that fits."""
         if rows != self.room_rows:
             self.room_rows = rows
             self._fit()
@@ -439,7 +437,7 @@ def _reach(pixels: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _begins(across: NDArray[np.int64], at: int) -> bool:
-    """Say whether a pixel begins at a cell of the window."""
+    """Return whether a pixel begins at a cell of the window."""
     return bool(across[at] >= 0) and (
         (at == 0 and bool((across[:VALUE_CELLS] == across[0]).all()))
         or (at > 0 and bool(across[at - 1] != across[at]))

@@ -78,7 +78,7 @@ class Cursor:
             return layout.path(node)
         instance = layout.parent(node)
         ultraserver = layout.parent(instance)
-        # Many groups share the segment `standalone`; their first instance tells them apart.
+        # Many groups share the segment `standalone`; they differ in their first instance.
         if zoom.unit is Level.INSTANCE or layout.is_standalone[ultraserver.number]:
             return layout.path(instance)
         return layout.path(ultraserver)

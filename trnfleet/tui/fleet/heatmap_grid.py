@@ -1,4 +1,4 @@
-"""Where everything lies on the heat map: places of chips, zoom levels, and the way from a cell back to a place.
+"""Places of everything on the heat map: chips, zoom levels, and the way from a cell back to a place.
 
 The map is a lattice of chips. An instance is a square tile, in which its chips lie as its topology is drawn; the side is the
 longest of the fleet's topologies, such as 4. A group is 2 x 2 tiles (an UltraServer, or standalone instances by the four; a
@@ -106,12 +106,10 @@ class Grid:
 
     @property
     def groups(self) -> int:
-        """Groups on the map."""
         return len(self.group_ultraserver)
 
     @property
     def tiles(self) -> int:
-        """Tiles on the map."""
         return len(self.tile_group)
 
     @cached_property
@@ -157,7 +155,6 @@ class Grid:
         return int(self.tile_x[tile]) + column, int(self.tile_y[tile]) + row
 
     def first_chip(self, group: int) -> int:
-        """Return the first chip of a group."""
         return int(self.tile_chip[int(np.searchsorted(self.tile_group, group))])
 
 

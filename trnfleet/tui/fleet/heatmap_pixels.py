@@ -1,4 +1,4 @@
-"""What a pixel of the heat map says: a field's value for the chips under it, and how far it can be trusted.
+"""Values of the heat map's pixels: a field's value for the chips under each, and how far it can be trusted.
 
 Chips are read from the store for the window alone; from a tile on, pixels are made from the roll-ups of instances for
 the whole map at once (a few thousand numbers), and kept until the next pass. Like the roll-ups, a pixel is made of what
@@ -58,7 +58,7 @@ lies outside of what is picked out."""
 
 
 def is_count(field: Field) -> bool:
-    """Say whether a field counts events: its pixels are totals, so that one error among many chips is seen."""
+    """Return whether a field counts events: its pixels are totals, so that one error among many chips is seen."""
     return field.unit == "events"
 
 

@@ -1,4 +1,4 @@
-"""How codes of pixels look: glyph and style of a cell that shows two pixels, in colours or without.
+"""Looks of pixel codes: glyph and style of a cell that shows two pixels, in colours or without.
 
 A silent or missing pixel differs in glyph, never in colour alone. Without enough colours a cell shows one pixel, by the
 digit of its step.
@@ -66,7 +66,7 @@ class Ink:
 
     def __init__(self, *, digits: bool = False) -> None:
         self.digits = digits
-        """Whether steps are told by digits instead of colours."""
+        """Whether steps are digits instead of colours."""
         self._looks: dict[int, tuple[str, Style]] = {}
         self._runs_made: dict[tuple[int, int], Segment] = {}
 

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 ALERTS = 4
-"""Cells in which a job's alerts are told: a gap, a sign and how many there are."""
+"""Cells for a job's alerts: a gap, a sign and their number."""
 
 
 class StateLook(NamedTuple):
-    """How a job's state is told: a sign and a colour beside the word."""
+    """Look of a job's state: a sign and a colour beside the word."""
 
     glyph: str
     style: Style
@@ -43,7 +43,7 @@ _LOOKS = {
     "idle": StateLook("○", theme.QUIET),
 }
 _OTHER = StateLook("·", theme.QUIET)
-"""Of states that are not known here: the word alone says what it is."""
+"""Of states that are not known here: only the word tells them apart."""
 
 STATE_NARROW, STATE_WIDE = 8, 13
 """Cells of a state: its word, of which the longest is cut where MFU would have no room."""
@@ -53,7 +53,7 @@ NAME_LEAST, NAME_MOST = 9, 24
 
 
 def look(state: str) -> StateLook:
-    """Return how a state is told."""
+    """Return the look of a state."""
     return _LOOKS.get(state, _OTHER)
 
 
@@ -114,16 +114,14 @@ class JobList(LineView, can_focus=False):
 
     @property
     def line_width(self) -> int:
-        """Cells of its lines."""
         return self._visible_size().width
 
     def plan(self, width: int) -> JobPlan:
-        """Return the columns at a width."""
         return JobPlan.of(width - self._room_of_alerts, max(map(len, self.monitor.ingest.jobs), default=0))
 
     @property
     def _room_of_alerts(self) -> int:
-        """Cells at the end of a line in which alerts are told; 0 where there are no rules."""
+        """Cells for alerts at the end of a line; 0 where there are no rules."""
         return ALERTS if self._alerts.has_rules else 0
 
     def head(self, jobs: int) -> Parts:
@@ -135,12 +133,10 @@ class JobList(LineView, can_focus=False):
         return [*parts, (f"{title:>{max(0, left)}}", theme.GHOST)] if self._room_of_alerts else parts
 
     def tick(self, limit: int | None = None) -> int:
-        """Paint what changed."""
         self.set_extent(0, len(self.monitor.ingest.jobs))
         return super().tick(limit)
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
-        """Return the jobs in the window."""
         jobs = self.monitor.ingest.jobs
         names = sorted(jobs)[top : top + height]
         if not names:
@@ -153,12 +149,12 @@ class JobList(LineView, can_focus=False):
 
     def _alert_parts(self, name: str, width: int, plan: JobPlan) -> Parts:
         """Return the alerts of a job, at the end of its line: the worst one's sign, and how many there are."""
-        held = self._alerts.of_job(name)
-        if not held:
+        alerts = self._alerts.of_job(name)
+        if not alerts:
             return []
-        worst = worst_of(held)
+        worst = worst_of(alerts)
         used = width_of(row(self.monitor.ingest.jobs[name], plan))
-        text = f"{theme.SEVERITY_GLYPH[worst]}{min(len(held), 99)}"
+        text = f"{theme.SEVERITY_GLYPH[worst]}{min(len(alerts), 99)}"
         return [(f"{text:>{max(0, width - used)}}", theme.SEVERITY_STYLE[worst])]
 
 

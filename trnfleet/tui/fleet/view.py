@@ -72,7 +72,6 @@ class FleetView(View):
         """Revisions of store, roll-ups and alerts that the map shows."""
 
     def compose(self) -> ComposeResult:
-        """Map on one side, lists on the other."""
         with self._map_side:
             yield self._legend
             yield self.map
@@ -85,7 +84,6 @@ class FleetView(View):
             yield self.jobs
 
     def on_mount(self) -> None:
-        """Write the heads."""
         self._write()
 
     @property
@@ -95,7 +93,6 @@ class FleetView(View):
         return self.map.place if finding is None else finding.path
 
     def show_place(self, address: str) -> None:
-        """Put the map's cursor on an address."""
         self.map.show_place(address)
         self._write()
 
@@ -126,7 +123,7 @@ class FleetView(View):
         return painted
 
     def on_resize(self) -> None:
-        """Divide the space anew, once the map knows its size."""
+        """Divide the space again, once the map knows its size."""
         self.call_after_refresh(self._share_space)
 
     def _share_space(self) -> None:
@@ -166,8 +163,8 @@ class FleetView(View):
 
     def _write(self) -> None:
         self._legend.show(lambda width: [legend(self.map, width)])
-        held = self.context.alerts.touching(self.map.place)
-        self._selection.show(lambda width: [selection(self.map, width, held)])
+        alerts = self.context.alerts.touching(self.map.place)
+        self._selection.show(lambda width: [selection(self.map, width, alerts)])
         self._findings_head.show(lambda width: [title(self.monitor.findings, width - 15)])
         jobs = len(self.monitor.ingest.jobs)
         # The head's columns are those of the lines below it, which a scroll bar may make narrower.
@@ -199,13 +196,13 @@ def end_text(value: float, unit: str) -> str:
     return with_unit(value, unit)
 
 
-def selection(heat: HeatMap, width: int, held: Sequence[AlertWithStatus] = ()) -> Parts:
+def selection(heat: HeatMap, width: int, alerts: Sequence[AlertWithStatus] = ()) -> Parts:
     """Return what the cursor is on: its address, its value, whether that is live, alerts, and more where there is room.
 
     Args:
         heat: The map.
         width: Cells.
-        held: Alerts there.
+        alerts: Alerts there.
     """
     if not heat.grid.groups:
         return []
@@ -223,8 +220,8 @@ def selection(heat: HeatMap, width: int, held: Sequence[AlertWithStatus] = ()) -
     if width_of(parts) > width:
         parts[1] = (place.partition("/")[2] or place, theme.STRONG)
     parts.append((f"  {words}", theme.QUIET if trust == Trust.LIVE else theme.BAR_ALERT))
-    if held:
-        parts.append((f"  {tally_text([*held])}", theme.SEVERITY_STYLE[worst_of([*held])]))
+    if alerts:
+        parts.append((f"  {tally_text([*alerts])}", theme.SEVERITY_STYLE[worst_of([*alerts])]))
     for field in SELECTION:
         if field is heat.field:
             continue

@@ -1,4 +1,4 @@
-"""Which columns the tree-table has at a width, and how a value looks in its cell.
+"""Columns of the tree-table at a width, and the look of a value in its cell.
 
 Columns come from the monitor's fields; what is not a field (name, state, chips, history, job) is named here. It reads
 no values.
@@ -62,7 +62,6 @@ class Plan:
         return tuple(column.key for column in self.columns if column.field or column.key in {NAME, STATE})
 
     def column_at(self, x: int) -> TreeColumn | None:
-        """Return the column at cell `x` of a line."""
         for column in self.columns:
             if x < column.width:
                 return column

@@ -98,7 +98,6 @@ class TreeIndex:
         self.refresh()
 
     def refresh(self) -> None:
-        """Take on a changed expansion."""
         self._branches.clear()
         self._special.clear()
         for path in (*self._expansion.toggled, *self._expansion.depths):
@@ -115,14 +114,12 @@ class TreeIndex:
         self._branches.clear()
 
     def window(self, top: int, count: int) -> list[Row]:
-        """Return the `count` rows from row `top` on, fewer at the end."""
         rows: list[Row] = []
         if count > 0 and 0 <= top < self.rows:
             self._walk(FLEET_NODE, self._expansion.depths[""], top, count, rows)
         return rows
 
     def at(self, row: int) -> Row | None:
-        """Return what row `row` shows."""
         found = self.window(row, 1)
         return found[0] if found else None
 
@@ -276,7 +273,7 @@ class _Branch(NamedTuple):
 
 
 _MOST_BRANCHES = 4_096
-"""Parents whose children are remembered; scrolling through a large tree begins anew beyond that."""
+"""Parents whose children are remembered; beyond that, scrolling through a large tree starts over."""
 
 
 def parent_of(layout: Layout, node: Node) -> Node:

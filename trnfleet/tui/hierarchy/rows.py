@@ -1,4 +1,4 @@
-"""From rows of the tree to styled texts: reads store, roll-ups and history for a window of rows, all of them at once.
+"""Rows of the tree as styled texts: store, roll-ups and history are read for a window of rows, all of them at once.
 
 Values of a level are read with one call a column. It keeps nothing but the sparklines of the last second.
 """
@@ -55,7 +55,7 @@ class TreeRows:
         self._sparks_of: tuple[Layout | None, int, int] = (None, -1, 0)
 
     def renew(self) -> None:
-        """Drop what is kept: another monitor is shown."""
+        """Drop caches: another monitor is shown."""
         self._sparks.clear()
 
     def parts(self, rows: list[Row], plan: Plan, now_s: float, selected: Node | None) -> list[FixedParts]:
@@ -212,7 +212,7 @@ class TreeRows:
         return PICKED if mask[below.start : below.stop].any() else " "
 
     def _alert(self, node: Node) -> Severity | None:
-        """Return the worst severity of the alerts at or below a node that nobody has in hand."""
+        """Return the worst severity of the unhandled alerts at or below a node."""
         return self._alerts.marks.at(node)
 
     def _name_style(self, node: Node, state: State) -> Style | None:

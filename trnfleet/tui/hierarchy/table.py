@@ -41,7 +41,7 @@ RESORT_EVERY_S = 1.0
 _SEARCHED_ROWS = 200
 """Rows from the top among which the first match of a filter is; what it is in stands above it."""
 SMALL_FLEET = 40
-"""Up to so many instances, the tree begins open down to them."""
+"""Fleets up to this number of instances start expanded to instances."""
 
 
 class Sorting(NamedTuple):
@@ -51,7 +51,6 @@ class Sorting(NamedTuple):
     descending: bool = False
 
     def reversed(self) -> Sorting:
-        """Return the other direction."""
         return Sorting(self.key, not self.descending)
 
 
@@ -85,7 +84,6 @@ class TreeTable(CursorList[str]):
 
     @property
     def plan(self) -> columns.Plan:
-        """The columns at the present width."""
         return columns.plan(max(1, self._visible_size().width))
 
     @property
@@ -95,7 +93,6 @@ class TreeTable(CursorList[str]):
 
     @property
     def index(self) -> TreeIndex:
-        """The rows at present."""
         return self._index
 
     @property
@@ -105,11 +102,9 @@ class TreeTable(CursorList[str]):
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
         return self._index.rows
 
     def key_at(self, number: int) -> str:
-        """Return the address of a row."""
         here = self._index.at(number)
         return self.cursor if here is None else node_path(self._index.layout, here.node)
 
@@ -125,7 +120,6 @@ class TreeTable(CursorList[str]):
     # What is shown
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
-        """Return the rows from `top` on."""
         self._follow_layout()
         rows = self._index.window(top, height)
         if not rows:
@@ -147,7 +141,7 @@ class TreeTable(CursorList[str]):
         return super().tick(limit)
 
     def renew(self) -> None:
-        """Drop what is kept and paint everything anew at the next tick: another monitor is shown."""
+        """Drop caches, and repaint everything at the next tick: another monitor is shown."""
         self._rows.renew()
         # What is on the screen is another time's, so that it may not stand until there are roll-ups.
         self._signatures.clear()
@@ -173,7 +167,7 @@ class TreeTable(CursorList[str]):
         self._rebuild(layout)
 
     def _rebuild(self, layout: Layout) -> None:
-        """Index a layout anew, with the filter."""
+        """Index a layout, with the filter."""
         was_visible = self._is_visible()
         self._selection = select(layout, self.pattern)
         if self._selection is None:
@@ -363,13 +357,11 @@ class TreeTable(CursorList[str]):
         self._change(deepen)
 
     def action_sort(self, by: int) -> None:
-        """Sort by the next column, from left to right and round."""
         keys = self.plan.sortable
         place = keys.index(self.sorting.key) if self.sorting.key in keys else 0
         self.sort_by(keys[(place + by) % len(keys)])
 
     def action_reverse(self) -> None:
-        """Reverse the order."""
         self.sort_by(self.sorting.key)
 
     def click_row(self, number: int, event: events.Click) -> None:

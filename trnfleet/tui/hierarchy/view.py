@@ -54,7 +54,6 @@ class HierarchyView(FilteredView):
         self.foot = TreeFoot(context, self.table, self.descriptions)
 
     def compose(self) -> ComposeResult:
-        """Put head, rows, foot and prompt below each other."""
         yield self.head
         yield self.table
         yield self.foot
@@ -62,7 +61,6 @@ class HierarchyView(FilteredView):
 
     @property
     def place(self) -> str:
-        """The address under the cursor."""
         return self.table.cursor
 
     def show_place(self, address: str) -> None:
@@ -75,7 +73,6 @@ class HierarchyView(FilteredView):
         self._tell()
 
     def renew(self) -> None:
-        """Drop what is kept: another monitor is shown."""
         self.table.renew()
 
     def tick(self, allowance: int) -> int:
@@ -85,16 +82,13 @@ class HierarchyView(FilteredView):
 
     @property
     def pattern(self) -> str:
-        """The filter."""
         return self.table.pattern
 
     def filter(self, pattern: str) -> None:
-        """Leave what matches a pattern, and paint it."""
         self.table.filter(pattern)
         self._tell()
 
     def take_focus(self) -> None:
-        """Give the focus to the rows."""
         self.table.focus(scroll_visible=False)
 
     @on(TreeTable.Changed)
@@ -107,7 +101,7 @@ class HierarchyView(FilteredView):
 
 
 class TreeFoot(LineView, can_focus=False):
-    """One line: what is selected, in full, and where in the tree it is."""
+    """The entity under the cursor in full, and its place in the tree, in a line."""
 
     DEFAULT_CSS = "TreeFoot { height: 1; background: #151a21; }"
 
@@ -119,16 +113,15 @@ class TreeFoot(LineView, can_focus=False):
         self._descriptions = descriptions
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
-        """Return the line."""
         del top, height
         table = self._table
         right: list[tuple[str, Style]] = []
         if table.pattern:
             right.append((f"/{plain(table.pattern, 30)} ", theme.HEAD_ACCENT))
             right.append((f"{count(table.matches)} found  ", theme.HEAD))
-        held = self._alerts.touching(table.cursor)
-        if held:
-            right.append((f"{tally_text(held)}  ", theme.SEVERITY_STYLE[worst_of(held)] + _ON_SURFACE))
+        alerts = self._alerts.touching(table.cursor)
+        if alerts:
+            right.append((f"{tally_text(alerts)}  ", theme.SEVERITY_STYLE[worst_of(alerts)] + _ON_SURFACE))
         rows = table.index.rows
         right.append((f"{count(min(table.row + 1, rows))}/{count(rows)} ", theme.HEAD))
         left = " " + "  ".join(self._words())
@@ -136,7 +129,7 @@ class TreeFoot(LineView, can_focus=False):
         return [text_line(((fit(left, max(0, room)), theme.HEAD), *right), width, theme.HEAD)]
 
     def _words(self) -> list[str]:
-        """Return what is to be said of the entity under the cursor."""
+        """Return the words about the entity under the cursor."""
         layout = self._monitor.store.layout
         path = self._table.cursor
         node = layout.find(path)
@@ -171,7 +164,6 @@ class TreeHead(LineView, can_focus=False):
         self._table = table
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
-        """Return the two lines of the head."""
         del top, height
         titles: list[tuple[str, Style]] = []
         units: list[tuple[str, Style]] = []
@@ -188,7 +180,6 @@ class TreeHead(LineView, can_focus=False):
         return [text_line(parts, width, theme.HEAD) for parts in (titles, units)]
 
     def on_click(self, event: events.Click) -> None:
-        """Sort by the column that was clicked."""
         column = self._table.plan.column_at(event.x)
         if column is not None and column.key in self._table.plan.sortable:
             self._table.sort_by(column.key)

@@ -1,4 +1,4 @@
-"""What is told of reservations beyond their lines: all of them in one line, and the chosen one at the foot and at length."""
+"""Details of reservations: all of them in one line, and the one under the cursor at the foot and at length."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ def summary(table: list[Reservation], shown: int, order: str, pattern: str, note
         shown: How many of them the filter leaves.
         order: What they are ordered by.
         pattern: The filter, empty for none.
-        note: Said instead, empty for nothing.
+        note: Shown instead, empty for none.
         width: Of the line, in cells.
     """
     critical, warning = (theme.SEVERITY_STYLE[each] for each in (Severity.CRITICAL, Severity.WARNING))
-    told = [each for each in table if each.is_current and not is_ended(each)]
+    current = [each for each in table if each.is_current and not is_ended(each)]
     parts: Parts = [(f" {count(len(table))} reserved", theme.STRONG)]
-    bad = sum(is_impaired(each) or bool(each.message.unavailable) for each in told)
+    bad = sum(is_impaired(each) or bool(each.message.unavailable) for each in current)
     if bad:
         parts.append((f"  ✖ {bad} impaired or out", critical))
-    near = sum(each.is_near_end for each in told)
+    near = sum(each.is_near_end for each in current)
     if near:
         parts.append((f"  ▲ {near} ending within {_NEAR_H} h", warning))
-    idle = idle_texts(told)
+    idle = idle_texts(current)
     if idle:
         parts.append((f"  ▲ {' + '.join(idle)}/h idle", warning))
     if table and not bad and not near and not idle:
@@ -93,7 +93,7 @@ def idle_texts(table: list[Reservation]) -> list[str]:
 
 
 def foot(
-    chosen: Reservation | None, layout: Layout, width: int, held: Sequence[AlertWithStatus] = ()
+    chosen: Reservation | None, layout: Layout, width: int, alerts: Sequence[AlertWithStatus] = ()
 ) -> list[Parts]:
     """Return the two lines about the chosen reservation: what it is, then its alerts and what is due first.
 
@@ -101,7 +101,7 @@ def foot(
         chosen: The reservation; None for none.
         layout: The fleet's.
         width: Cells.
-        held: Alerts of it and of its instances.
+        alerts: Alerts of it and of its instances.
     """
     if chosen is None:
         return []
@@ -110,7 +110,7 @@ def foot(
     first = f" {plain(message.id, 64)}  {what_text(chosen)} in {plain(message.zone, 40)}: {where}"
     if not chosen.is_current:
         first = f" as last known, its publisher is gone: {first}"
-    words = [f"alerts: {tally_text([*held])}"] if held else []
+    words = [f"alerts: {tally_text([*alerts])}"] if alerts else []
     words += due_words(chosen)
     if chosen.ends_ns is not None:
         words.append(f"{_minute(chosen.starts_ns)} to {_minute(chosen.ends_ns)} UTC")
@@ -129,7 +129,7 @@ def foot(
 
 
 def alerts_of(board: AlertSnapshot, reservation: Reservation) -> list[AlertWithStatus]:
-    """Return the alerts of a reservation, then those of its instances, which nobody has in hand."""
+    """Return the unhandled alerts of a reservation, then those of its instances."""
     own = board.of_reservation(reservation.message.id)
     return [*own, *board.on_instances(reservation.rows)]
 
@@ -143,9 +143,9 @@ def due_words(reservation: Reservation) -> list[str]:
     until_s = reservation.to_termination_s
     if until_s is not None and not is_waiting(reservation) and not is_ended(reservation):
         words.append(f"terminates in {countdown(until_s)}" if until_s >= 0 else "is being terminated")
-    told = extension_text(reservation)
-    if told:
-        words.append(told if reservation.can_extend else f"extension {told}")
+    extension = extension_text(reservation)
+    if extension:
+        words.append(extension if reservation.can_extend else f"extension {extension}")
     return words
 
 
@@ -153,7 +153,7 @@ def facts(reservation: Reservation, layout: Layout) -> list[tuple[str, str]]:
     """Return name and words of everything that is known of a reservation."""
     message = reservation.message
     currency = message.currency
-    told = [
+    lines = [
         (
             "holds",
             f"{what_text(reservation)} in {plain(message.zone, 40)}: {places_text(reservation, layout)}",
@@ -162,24 +162,24 @@ def facts(reservation: Reservation, layout: Layout) -> list[tuple[str, str]]:
     ]
     due = due_words(reservation)
     if due:
-        told.append(("due", ", ".join(due)))
+        lines.append(("due", ", ".join(due)))
     costs = [f"fee {money(fee_of(reservation), currency)}", f"{money(reservation.fee_per_h, currency)}/h"]
     if reservation.idle_per_h is not None:
         costs.append(f"{money(reservation.idle_per_h, currency)}/h idle")
-    told.append(("costs", ", ".join(costs)))
+    lines.append(("costs", ", ".join(costs)))
     if reservation.used is not None:
         unknown = f", {reservation.unknown} not heard" if reservation.unknown else ""
-        told.append(("in use", f"{reservation.used} of {message.instances} instances{unknown}"))
+        lines.append(("in use", f"{reservation.used} of {message.instances} instances{unknown}"))
     if message.unavailable:
-        told.append(("out", f"{message.unavailable} instances fail their status check"))
+        lines.append(("out", f"{message.unavailable} instances fail their status check"))
     if message.interconnect is not None:
-        told.append(("links", message.interconnect.value))
-    told.extend(("extension", _extension_words(each)) for each in message.extensions)
+        lines.append(("links", message.interconnect.value))
+    lines.extend(("extension", _extension_words(each)) for each in message.extensions)
     if message.reservation_ids:
-        told.append(("reservation", ", ".join(plain(each, 64) for each in message.reservation_ids)))
+        lines.append(("reservation", ", ".join(plain(each, 64) for each in message.reservation_ids)))
     origin = "EC2" if message.origin == "ec2" else "a simulator"
-    told.append(("told by", origin if reservation.is_current else f"{origin}, which is gone: as last known"))
-    return told
+    lines.append(("source", origin if reservation.is_current else f"{origin}, which is gone: as last known"))
+    return lines
 
 
 class ReservationDetails(LineView, can_focus=False):
@@ -193,20 +193,19 @@ class ReservationDetails(LineView, can_focus=False):
         self._timeline = timeline
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
-        """Return chart and facts, as far as there is room."""
         del top
         chosen = self._table.picked
         if chosen is None:
             return []
-        told = facts(chosen, self._monitor.store.layout)
-        held = alerts_of(self._alerts, chosen)
-        if held:
-            line = alerts_line(held, self._alerts.now_ns, max(0, width - _NAME))
-            told.insert(0, ("alerts", "".join(text for text, _ in line)))
+        lines = facts(chosen, self._monitor.store.layout)
+        alerts = alerts_of(self._alerts, chosen)
+        if alerts:
+            line = alerts_line(alerts, self._alerts.now_ns, max(0, width - _NAME))
+            lines.insert(0, ("alerts", "".join(text for text, _ in line)))
         # A blank line stands before each, and a title above the chart.
-        made = self._chart(chosen, width) if height >= 1 + len(told) + 2 + _CHART_ROWS else []
+        made = self._chart(chosen, width) if height >= 1 + len(lines) + 2 + _CHART_ROWS else []
         made.append(blank_line(width))
-        for name, words in told:
+        for name, words in lines:
             parts: Parts = [(fit(f" {name}", _NAME), theme.QUIET)]
             parts.append((fit(words, max(0, width - _NAME)), theme.BASE))
             made.append(text_line(parts, width))
@@ -226,7 +225,7 @@ class ReservationDetails(LineView, can_focus=False):
 
 def _extension_words(extension: ExtensionSpec) -> str:
     fee = money(Decimal(extension.fee), extension.currency)
-    return f"to {_told_minute(extension.end)} UTC, {fee}, {extension.state.value}"
+    return f"to {_minute_of(extension.end)} UTC, {fee}, {extension.state.value}"
 
 
 def _span_text(reservation: Reservation) -> str:
@@ -245,8 +244,8 @@ def _until_s(reservation: Reservation) -> float | None:
     return (reservation.pays_ns - reservation.starts_ns) / NS_PER_S + reservation.to_start_s
 
 
-def _told_minute(told: str) -> str:
-    return _minute(parse_rfc3339(told))
+def _minute_of(timestamp: str) -> str:
+    return _minute(parse_rfc3339(timestamp))
 
 
 def _minute(instant_ns: int) -> str:

@@ -45,7 +45,7 @@ class ReservationTable(RowList[str, "Reservation"]):
     ]
 
     class Picked(Message):
-        """Asks the app to pick a reservation out in every view."""
+        """A request to the app to pick a reservation out in every view."""
 
         def __init__(self, reservation_id: str) -> None:
             super().__init__()
@@ -61,17 +61,15 @@ class ReservationTable(RowList[str, "Reservation"]):
         """Index into `SORTS`."""
 
     def key_of(self, row: Reservation) -> str:
-        """Return its id."""
         return row.message.id
 
     def choose(self, reservation_id: str) -> None:
-        """Put the cursor on a reservation, without a word to anyone."""
+        """Put the cursor on a reservation without reporting it."""
         self._key = reservation_id
         self.sync()
         self.reveal()
 
     def tick(self, limit: int | None = None) -> int:
-        """Follow what changed, then paint it."""
         self.sync()
         return super().tick(limit)
 
@@ -86,19 +84,16 @@ class ReservationTable(RowList[str, "Reservation"]):
             self._key = self._kept_key(self.row)
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
-        """Return where reservations come from, or that none matches."""
         texts = _NOT_FOUND if self.pattern else NOTHING
         return [(fit(text, self.line_width), theme.QUIET) for text in texts]
 
     def parts_of(self, row: Reservation, width: int, *, selected: bool) -> Parts:
-        """Return the line of a reservation."""
         highlighted = self._highlight.reservation_id
         return parts_of(
             row, ReservationPlan.of(width), selected=selected, picked=row.message.id == highlighted
         )
 
     def action_enter(self) -> None:
-        """Pick the reservation out."""
         if self.picked is not None:
             self.post_message(self.Picked(self.picked.message.id))
 

@@ -79,7 +79,6 @@ class Window(NamedTuple):
 
     @property
     def cell_ns(self) -> int:
-        """Nanoseconds of a cell."""
         return self.cell_s * NS_PER_S
 
     @property
@@ -92,12 +91,11 @@ class Window(NamedTuple):
         return (instant_ns - self.begin_ns) // self.cell_ns
 
     def begin_of(self, cell: int) -> int:
-        """Return when a cell begins."""
         return self.begin_ns + cell * self.cell_ns
 
 
 def covers(window: Window, cell: int, start_ns: int, end_ns: int) -> bool:
-    """Say whether [start, end) holds any of a cell."""
+    """Return whether [start, end) holds any of a cell."""
     begin_ns = window.begin_of(cell)
     return start_ns < begin_ns + window.cell_ns and begin_ns < end_ns
 
@@ -125,7 +123,7 @@ NEVER_WATCHED = Watched.of(())
 
 
 def used_by_cell(watched: Watched, window: Window) -> NDArray[np.float64]:
-    """Return the mean utilisation in each cell, in %; NaN where nobody watched. Cells of an hour share its value."""
+    """Return the mean utilisation in each cell, in %; NaN where nothing was watched. Cells of an hour share its value."""
     first = window.begin_ns // HOUR_NS
     if window.cell_s < _HOUR_S:
         if not len(watched.hours):
@@ -206,15 +204,15 @@ def line(reservation: Reservation, watched: Watched, window: Window, *, selected
     ]
     now = window.now_cell
     drawn = glyphs(reservation, watched, window)
-    at, said = words(reservation, drawn, window)
+    at, text = words(reservation, drawn, window)
     chart = CHART if found is None and body is not theme.GHOST else body
     quiet = theme.GHOST if body is theme.GHOST else theme.QUIET
     looks = {UNKNOWN: theme.GHOST, **dict.fromkeys(EIGHTHS, chart)}
     text, before = "", body
     for cell, own in enumerate(drawn):
         glyph, style = own, looks.get(own, body)
-        if at <= cell < at + len(said):
-            glyph, style = said[cell - at], quiet
+        if at <= cell < at + len(text):
+            glyph, style = text[cell - at], quiet
         if cell == now:
             glyph, style = NOW if glyph == " " else glyph, theme.HEAD_ACCENT
         if style is not before:
@@ -234,19 +232,19 @@ def words(reservation: Reservation, drawn: Sequence[str], window: Window) -> tup
     if cells:
         last = cells[-1]
         end_ns = _drawn_end_ns(reservation)
-        said = (
+        text = (
             f" {end_text(end_ns, window)}"
             if end_ns is not None and window.cell_of(end_ns - 1) == last
             else ""
         )
         at = last + 1
     elif window.begin_of(0) >= _end_ns(reservation):
-        at, said = 0, f"◂ {end_text(_end_ns(reservation), window)}"
+        at, text = 0, f"◂ {end_text(_end_ns(reservation), window)}"
     else:
-        said = f"{end_text(reservation.starts_ns, window)} ▸"
-        at = window.cells - len(said)
-    fits = at >= 0 and at + len(said) <= window.cells and not at <= window.now_cell < at + len(said)
-    return (at, said) if fits else (0, "")
+        text = f"{end_text(reservation.starts_ns, window)} ▸"
+        at = window.cells - len(text)
+    fits = at >= 0 and at + len(text) <= window.cells and not at <= window.now_cell < at + len(text)
+    return (at, text) if fits else (0, "")
 
 
 def _drawn_end_ns(reservation: Reservation) -> int | None:
@@ -375,11 +373,9 @@ class TimelineView(LineView, can_focus=False):
         return fresh
 
     def renew(self) -> None:
-        """Drop what is kept: another monitor is shown."""
         self._watched.clear()
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor on what is under the pointer."""
         number = self.top + event.y
         if number < len(self._table.rows):
             self._table.point(number)
@@ -396,7 +392,6 @@ class TimelineView(LineView, can_focus=False):
         return super().tick(limit)
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
-        """Return the reservations in the window."""
         window = self.window()
         made: list[Line] = []
         for number in range(top, min(top + height, len(self._table.rows))):

@@ -1,6 +1,6 @@
-"""The Reservations view: what is reserved as a table and as a timeline, and which part of the fleet a reservation holds.
+"""The Reservations view: reserved capacity as a table and as a timeline, with the part of the fleet that each reservation holds.
 
-It owns the keys of the timeline and the filter's prompt, and divides the space. What is picked out elsewhere is the app's.
+It owns the keys of the timeline and the filter's prompt, and divides the space. The highlight in other views is the app's.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MOST_LINES = 1_000
 _FIXED_ROWS = 6
 """Summary, head, the axis' two and the foot's two."""
 _LEAST_DETAILS = 9
-"""Rows that are to spare before the chosen reservation is told of at length."""
+"""Spare rows from which the details of the reservation under the cursor are shown."""
 
 
 class ReservationsView(FilteredView):
@@ -71,10 +71,9 @@ class ReservationsView(FilteredView):
         self._foot = Bar(fill=theme.HEAD)
         self._foot.styles.height = 2
         self._note = ""
-        """Said above the table until the cursor moves."""
+        """The note above the table, until the cursor moves."""
 
     def compose(self) -> ComposeResult:
-        """Put summary, table, axis, timeline, details, foot and prompt below each other."""
         yield self._summary
         yield self._head
         yield self.table
@@ -85,7 +84,6 @@ class ReservationsView(FilteredView):
         yield self.prompt
 
     def on_mount(self) -> None:
-        """Write the heads."""
         # A column of the table is its scroll bar's.
         self._head.show(lambda width: [head(max(1, width - 1))])
         self._write()
@@ -112,20 +110,17 @@ class ReservationsView(FilteredView):
         self.tick(MOST_LINES)
 
     def tell(self, note: str) -> None:
-        """Say something above the table until the cursor moves; printable characters only."""
+        """Show a note above the table until the cursor moves; printable characters only."""
         self._note = note
         self._write()
 
     def take_focus(self) -> None:
-        """The keys are the table's."""
         self.table.focus(scroll_visible=False)
 
     def renew(self) -> None:
-        """Drop what is kept: another monitor is shown."""
         self.timeline.renew()
 
     def tick(self, allowance: int) -> int:
-        """Paint what changed."""
         self._share_space()
         painted = self.table.tick(max(1, allowance))
         painted += self.timeline.tick(max(1, allowance - painted))
@@ -150,7 +145,6 @@ class ReservationsView(FilteredView):
         self.tick(MOST_LINES)
 
     def action_sort(self) -> None:
-        """Take the next order."""
         self.table.sort = (self.table.sort + 1) % len(SORTS)
         self.tick(MOST_LINES)
 
@@ -163,11 +157,9 @@ class ReservationsView(FilteredView):
 
     @property
     def pattern(self) -> str:
-        """The filter."""
         return self.table.pattern
 
     def filter(self, pattern: str) -> None:
-        """Leave what matches a pattern, and paint it."""
         self.table.pattern = pattern
         self.tick(MOST_LINES)
 
@@ -201,9 +193,9 @@ class ReservationsView(FilteredView):
         table, known, note = self.table, self.monitor.reservations.table(), self._note
         order, chosen = SORTS[table.sort], table.picked
         layout = self.monitor.store.layout
-        held = [] if chosen is None else alerts_of(self.context.alerts, chosen)
+        alerts = [] if chosen is None else alerts_of(self.context.alerts, chosen)
         self._summary.show(lambda width: [summary(known, len(table.rows), order, table.pattern, note, width)])
-        self._foot.show(lambda width: foot(chosen, layout, width, held))
+        self._foot.show(lambda width: foot(chosen, layout, width, alerts))
 
 
 def _set_height(widget: LineView, rows: int) -> None:

@@ -106,7 +106,7 @@ NO_MARKS = mark(EMPTY_LAYOUT, ())
 
 
 EVERY_S = 0.5
-"""Seconds between two readings: rules are held against whole seconds."""
+"""Seconds between two readings: rules are evaluated at whole seconds."""
 NO_COUNTS = Counts(0, 0, 0, 0, 0, 0, 0)
 
 
@@ -115,15 +115,15 @@ class AlertSnapshot:
 
     def __init__(self, monitor: FleetState) -> None:
         self._monitor = monitor
-        self.held: list[AlertWithStatus] = []
+        self.active: list[AlertWithStatus] = []
         """Pending and firing alerts: firing ones first, then by severity, the newest first."""
         self.counts = NO_COUNTS
         self.marks: Marks = NO_MARKS
-        """Of what fires and nobody has in hand."""
+        """Of unhandled alerts: firing, and neither acknowledged, silenced nor inhibited."""
         self.revision = 0
         """Goes up with every reading."""
         self.source = 0
-        """Which monitor was read last, as its `MonitorRevision` tells."""
+        """Source of the monitor that was read last, from its `MonitorRevision`."""
         self._read_s = -math.inf
         self._of: tuple[int, ...] = ()
         self._nodes: dict[str, Node | None] = {}
@@ -134,21 +134,19 @@ class AlertSnapshot:
 
     @property
     def alerts(self) -> Alerts:
-        """The monitor's."""
         return self._monitor.alerts
 
     @property
     def has_rules(self) -> bool:
-        """Whether there is anything to tell."""
         return bool(self._monitor.alerts.rules)
 
     @property
     def now_ns(self) -> int:
-        """Monitor time of the last evaluation, by which everything is told."""
+        """Monitor time of the last evaluation, by which ages are counted."""
         return self._monitor.alerts.instant.now_ns
 
     def refresh(self, now_s: float) -> bool:
-        """Read anew if anything changed, at most twice a second; say whether that was done.
+        """Read again if anything changed, at most twice a second; return whether that was done.
 
         Args:
             now_s: Monotonic seconds.
@@ -159,9 +157,9 @@ class AlertSnapshot:
         if of == self._of or now_s - self._read_s < EVERY_S:
             return False
         self._of, self._read_s = of, now_s
-        self.held = [AlertWithStatus(alert, alerts.status(alert)) for alert in alerts.active()]
-        self.counts = _counted(self.held)
-        loud = [each for each in self.held if each.status is AlertStatus.FIRING]
+        self.active = [AlertWithStatus(alert, alerts.status(alert)) for alert in alerts.active()]
+        self.counts = _counted(self.active)
+        loud = [each for each in self.active if each.status is AlertStatus.FIRING]
         layout = store.layout
         if layout is not self._layout:
             self._layout, self._nodes = layout, {}
@@ -177,30 +175,30 @@ class AlertSnapshot:
         return True
 
     def renew(self) -> None:
-        """Read anew at the next chance, whenever the last reading was: another monitor is shown."""
+        """Read again at the next chance, whenever the last reading was: another monitor is shown."""
         self._read_s = -math.inf
 
     def touching(self, place: str) -> list[AlertWithStatus]:
-        """Return what fires, and nobody has in hand, at an address, below it or above it; the fleet's own only there."""
+        """Return unhandled alerts at an address, below it or above it; the fleet's own only at the fleet."""
         if self._touching[:2] != (self.revision, place):
             found = [
                 each
-                for each in self.held
+                for each in self.active
                 if each.status is AlertStatus.FIRING and touches(address_of(each.alert), place)
             ]
             self._touching = (self.revision, place, found)
         return self._touching[2]
 
     def of_job(self, job: str) -> list[AlertWithStatus]:
-        """Return what fires, and nobody has in hand, of a job or where it runs."""
+        """Return unhandled alerts of a job or of the place where it runs."""
         return self._by_name.get(("job", job), [])
 
     def of_reservation(self, reservation_id: str) -> list[AlertWithStatus]:
-        """Return what fires, and nobody has in hand, of a reservation itself."""
+        """Return unhandled alerts of a reservation itself."""
         return self._by_name.get(("reservation", reservation_id), [])
 
     def on_instances(self, rows: tuple[range, ...]) -> list[AlertWithStatus]:
-        """Return what fires, and nobody has in hand, at some instances or below one of them.
+        """Return unhandled alerts at some instances or below one of them.
 
         Args:
             rows: Numbers of instances in the present layout.
@@ -209,7 +207,7 @@ class AlertSnapshot:
             return []
         if self._on_instances[:2] != (self.revision, rows):
             found: list[AlertWithStatus] = []
-            for each in self.held:
+            for each in self.active:
                 node = self._node(each.alert, self._layout) if each.status is AlertStatus.FIRING else None
                 if node is None or node.level < Level.INSTANCE:
                     continue
@@ -229,14 +227,14 @@ class AlertSnapshot:
 
 
 def touches(address: str, place: str) -> bool:
-    """Say whether an alert's address is at, below or above a place; what has no address is at the fleet alone."""
+    """Return whether an alert's address is at, below or above a place; what has no address is at the fleet alone."""
     return is_below(address, place) or (bool(address) and is_below(place, address))
 
 
-def _counted(held: list[AlertWithStatus]) -> Counts:
+def _counted(alerts: list[AlertWithStatus]) -> Counts:
     by_status = dict.fromkeys(AlertStatus, 0)
     by_severity = {severity.value: 0 for severity in Severity}
-    for each in held:
+    for each in alerts:
         by_status[each.status] += 1
         if each.status is AlertStatus.FIRING:
             by_severity[each.severity.value] += 1

@@ -1,4 +1,4 @@
-"""What every view works with: made once by the app, given to each view, and by it to its widgets."""
+"""The context of the views: made once by the app, given to each view, and by it to its widgets."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ class UiContext(NamedTuple):
         playback: Playback | None = None,
         operator: OperatorActions | None = None,
     ) -> UiContext:
-        """Return the context of a monitor."""
         return UiContext(monitor, clock, AlertSnapshot(monitor), Highlight(monitor), playback, operator)
 
     @property

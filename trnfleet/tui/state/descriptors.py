@@ -1,4 +1,4 @@
-"""What descriptors and jobs say of an instance: looked up by its path, and remembered while that stands."""
+"""Descriptors and jobs of an instance, looked up by its path and cached while they stay the same."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Descriptions:
         self._jobs: tuple[str, ...] = ()
 
     def of(self, instance: str) -> Described | None:
-        """Return what is said of the instance at a path."""
+        """Return the description of the instance at a path."""
         layout, descriptors = self._monitor.store.layout, self._monitor.ingest.descriptors
         if layout is not self._layout:
             self._layout = layout
             self._known.clear()
         known = self._known.get(instance)
-        # Searching blocks takes a while; that the block is still the same one is quickly told.
+        # Searching blocks takes a while; comparing the block with the one found last does not.
         if known is None or descriptors.get(known[0].path) is not known[0]:
             found = descriptors.whole(instance)
             short = descriptors.get(found[0].path) if found else None
@@ -50,12 +50,12 @@ class Descriptions:
         return known[1]
 
     def lnc(self, instance: str) -> int | None:
-        """Return how many physical cores make a logical one; None where nobody says."""
+        """Return how many physical cores make a logical one; None where no publisher says."""
         described = self.of(instance)
         return described.spec.lnc if described else None
 
     def ec2_id(self, instance: str) -> str:
-        """Return the EC2 instance id, fit for the screen; empty where nobody says."""
+        """Return the EC2 instance id, fit for the screen; empty where no publisher says."""
         described = self.of(instance)
         return plain(described.spec.ec2_id, 24) if described and described.spec.ec2_id else ""
 

@@ -1,4 +1,4 @@
-"""The reservation that is picked out in every view: one for the whole app, an id and never rows."""
+"""The highlighted reservation: one for all views, an id and never rows."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ class Highlight:
         return self._mask
 
     def words(self) -> str:
-        """Return what is said of it in every view, and how to be rid of it; empty where nothing is picked out."""
+        """Return the words about it for every view, with the key that ends it; empty where nothing is highlighted."""
         picked = self.reservation
         if picked is None:
             return ""
-        held = sum(map(len, picked.rows))
-        noun = "instance" if held == 1 else "instances"
-        amount = f"{held:,} {noun}" if held else "place not known"
+        instances = sum(map(len, picked.rows))
+        noun = "instance" if instances == 1 else "instances"
+        amount = f"{instances:,} {noun}" if instances else "place not known"
         return f"{PICKED} {plain(picked.message.id, 24)} ({amount})  u: show all"
 
     def place(self) -> str:
@@ -92,8 +92,8 @@ def holders(table: list[Reservation], layout: Layout, place: str) -> list[str]:
 
 def place_of(reservation: Reservation, layout: Layout) -> str:
     """Return the first address of a reservation that there is; empty for the fleet where none is known."""
-    for told in reservation.message.on[:1]:
-        first = told.partition("..")[0]
+    for path in reservation.message.on[:1]:
+        first = path.partition("..")[0]
         if layout.find(first) is not None:
             return first
     first_row = reservation.rows[0].start if reservation.rows else -1

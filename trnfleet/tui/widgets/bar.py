@@ -1,6 +1,6 @@
 """Lines of text that stand still: header, breadcrumbs, status, legends. They draw parts, and only when these changed.
 
-A bar owns no figures; whoever knows them writes a pure function from figures and width to parts.
+A bar owns no figures; its owner writes a pure function from figures and width to parts.
 """
 
 from __future__ import annotations
@@ -84,7 +84,6 @@ class Bar(Widget):
 
     @property
     def text(self) -> str:
-        """What stands there, line by line."""
         return "\n".join(text_of(row).rstrip() for row in self._rows)
 
     def render_line(self, y: int) -> Strip:
@@ -94,7 +93,6 @@ class Bar(Widget):
         return make_strip(row, width, self._fill) if width > 0 else Strip.blank(0)
 
     def on_resize(self, _event: events.Resize) -> None:
-        """Compose anew for the new width."""
         self._paint()
 
     def _paint(self) -> None:

@@ -24,7 +24,7 @@ FixedParts = tuple[tuple[str, Style], ...]
 """The same, finished: equal parts are equal pictures, so that a line may be compared by them."""
 
 CHART = Style(color="#4d85b8", bgcolor=theme.BACKGROUND)
-"""Of charts and sparklines: quieter than text, because they cover so much."""
+"""Of charts and sparklines: quieter than text, because they cover more."""
 FILL = Style(color="#5b93c9", bgcolor=theme.RAISED)
 """Of a bar's filled part; the rest is its track."""
 FILL_WARNING = Style(color=theme.AMBER, bgcolor=theme.RAISED)
@@ -70,7 +70,7 @@ def width_of(parts: Iterable[tuple[str, Style]]) -> int:
 
 
 def wrapped(text: str, width: int, lines: int) -> list[str]:
-    """Return a text in so many lines, broken between words where it can be; what is beyond the last one is cut."""
+    """Return a text in a number of lines, broken between words where possible; the last line is cut."""
     if lines < 1 or width < 1:
         return []
     made: list[str] = []

@@ -53,7 +53,7 @@ def spark(values: NDArray[np.float64], low: float, high: float) -> str:
 def area(values: NDArray[np.float64], low: float, high: float, height: int) -> list[str]:
     """Return an area chart of `height` lines, top line first, one column a value; spaces for NaN.
 
-    A known value shows at least the lowest block, so that zero is told from a gap.
+    A known value shows at least the lowest block, so that zero is unlike a gap.
     """
     share = _shares(values, low, high)
     known = ~np.isnan(share)

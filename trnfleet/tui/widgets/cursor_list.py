@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.widgets.cells import Parts
 
 K = TypeVar("K")
-"""Key of a row: tells it from others, and stays the same while what the row says changes."""
+"""Key of a row: unlike that of any other row, and the same while the row's text changes."""
 R = TypeVar("R")
 """A row."""
 FIRST, LAST = -1_000_000_000, 1_000_000_000
@@ -102,7 +102,6 @@ class CursorList(LineView, Generic[K]):
 
     @property
     def row(self) -> int:
-        """The cursor's row."""
         return self._row
 
     @property
@@ -177,7 +176,6 @@ class CursorList(LineView, Generic[K]):
     # Painting
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
-        """Return the rows in the window."""
         count = self.count
         if not count:
             return [text_line([part], width) for part in self.empty_lines()]
@@ -201,7 +199,6 @@ class CursorList(LineView, Generic[K]):
         self.post_message(self.Entered())
 
     def on_click(self, event: events.Click) -> None:
-        """Take a click on a row."""
         number = self.top + event.y
         if number < self.count:
             self.click_row(number, event)
@@ -240,13 +237,10 @@ class RowList(CursorList[K], Generic[K, R]):
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
         return len(self.rows)
 
     def key_at(self, number: int) -> K:
-        """Return the key of a row that there is."""
         return self.key_of(self.rows[number])
 
     def row_parts(self, number: int, width: int, *, selected: bool) -> Parts:
-        """Return the line of a row."""
         return self.parts_of(self.rows[number], width, selected=selected)

@@ -1,6 +1,6 @@
 """A form at the foot of a view: labelled fields on a line or two, and below them what would come of it.
 
-It knows no alerts; whoever opens it reads the fields.
+It knows no alerts; its owner reads the fields.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ class Form(Vertical):
     ]
 
     class Changed(Message):
-        """Says that somebody typed."""
+        """The text of a field has changed."""
 
         def __init__(self, form: Form) -> None:
             super().__init__()
             self.form = form
 
     class Submitted(Message):
-        """Asks to do what the form says."""
+        """The form was submitted."""
 
         def __init__(self, form: Form) -> None:
             super().__init__()
             self.form = form
 
     class Left(Message):
-        """Says that it was closed without doing anything."""
+        """The form was left without being submitted."""
 
         def __init__(self, form: Form) -> None:
             super().__init__()
@@ -94,7 +94,6 @@ class Form(Vertical):
         self._is_problem = False
 
     def compose(self) -> ComposeResult:
-        """Put title, lines of fields and message below each other."""
         yield self._title
         for row in self._rows:
             with Horizontal():
@@ -111,7 +110,6 @@ class Form(Vertical):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is on the screen."""
         return self.has_class("open")
 
     @property
@@ -121,7 +119,6 @@ class Form(Vertical):
 
     @property
     def message(self) -> str:
-        """What is said below the fields."""
         return self._message.text
 
     def open(self, title: str, values: Mapping[str, str], focus: str) -> None:
@@ -145,17 +142,15 @@ class Form(Vertical):
         self._inputs[focus].focus(scroll_visible=False)
 
     def close(self) -> None:
-        """Take it off the screen."""
         self.remove_class("open")
 
     def tell(self, text: str, *, is_problem: bool = False) -> None:
-        """Say something below the fields; printable characters only."""
+        """Show a message below the fields; printable characters only."""
         style = theme.BAR_ALERT if is_problem else theme.BAR
         sign = " ▲ " if is_problem else " "
         self._message.show(lambda width: [[(fit(sign + text, width), style)]])
 
     def action_leave(self) -> None:
-        """Close it without doing anything."""
         self.post_message(self.Left(self))
 
     def action_step(self, by: int) -> None:

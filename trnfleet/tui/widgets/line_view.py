@@ -1,7 +1,7 @@
 """The base of every live view: a scrolling widget whose visible lines are made in one batch and compared.
 
-Nothing is a widget or a node for a chip. A view says what its visible lines are, each with a signature; `tick` makes
-them anew and repaints only those whose signature changed. Lines are whole: repainting part of a line saves nothing.
+Nothing is a widget or a node for a chip. A view makes its visible lines, each with a signature; `tick` remakes
+them and repaints only those whose signature changed. Lines are whole: repainting part of a line saves nothing.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class LineView(ScrollView, can_focus=True):
         return int(self.scroll_offset.y)
 
     def tick(self, limit: int | None = None) -> int:
-        """Make visible lines anew and repaint what changed; return how many lines that were.
+        """Remake the visible lines and repaint those that changed; return their number.
 
         Args:
-            limit: At most so many lines, for a terminal that cannot keep up; the rest stays due for a later tick.
+            limit: Most lines to repaint, for a terminal that cannot keep up; the rest stays due for a later tick.
         """
         width, height = self._visible_size()
         if width <= 0 or height <= 0 or not self.is_attached:
@@ -100,14 +100,13 @@ class LineView(ScrollView, can_focus=True):
         return len(due)
 
     def invalidate(self) -> None:
-        """Forget what is painted and paint everything anew."""
+        """Repaint everything."""
         self._signatures.clear()
         self._strips.clear()
         self.refresh()
         self.tick()
 
     def render_line(self, y: int) -> Strip:
-        """Return the picture of visible line `y`."""
         strip = self._strips.get(y)
         width, height = self._visible_size()
         if strip is None or strip.cell_length != width:
@@ -130,7 +129,7 @@ class LineView(ScrollView, can_focus=True):
             self.tick()
 
     def on_resize(self, _event: events.Resize) -> None:
-        """Make everything anew for the new size."""
+        """Make everything for the new size."""
         self._signatures.clear()
         self._strips.clear()
         self.resized()
@@ -140,7 +139,7 @@ class LineView(ScrollView, can_focus=True):
         """Adapt to a new size, before lines are made; nothing to do here."""
 
     def set_extent(self, width: int, height: int) -> None:
-        """Say how large the content is, in cells; lays out anew only when that changed."""
+        """Set the size of the content, in cells; lays out again only when that changed."""
         extent = Size(width, height)
         if extent != self.virtual_size:
             self.virtual_size = extent

@@ -30,7 +30,7 @@ class AskLine(Horizontal):
     ]
 
     class Answered(Message):
-        """Says what was typed."""
+        """The answer that was typed."""
 
         def __init__(self, asked: str, text: str) -> None:
             super().__init__()
@@ -39,7 +39,7 @@ class AskLine(Horizontal):
             self.text = text
 
     class Left(Message):
-        """Says that it was closed without an answer."""
+        """The line was left without an answer."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
@@ -48,13 +48,11 @@ class AskLine(Horizontal):
         self._asked = ""
 
     def compose(self) -> ComposeResult:
-        """Put label and field beside each other."""
         yield self._label
         yield self._field
 
     @property
     def is_open(self) -> bool:
-        """Whether something is asked."""
         return self.has_class("-shown")
 
     def ask(self, asked: str, *, value: str = "", hint: str = "") -> None:
@@ -76,11 +74,9 @@ class AskLine(Horizontal):
         self._field.focus(scroll_visible=False)
 
     def close(self) -> None:
-        """Take it off the screen."""
         self.remove_class("-shown")
 
     def action_leave(self) -> None:
-        """Ask no more."""
         self.post_message(self.Left())
 
     @on(Input.Changed)

@@ -36,24 +36,24 @@ def silence(
     monitor.apply([Envelope(topic, encode_message(message), qos=1, retain=True)])
 
 
-async def test_alerts_with_and_without_those_in_hand() -> None:
+async def test_alerts_with_and_without_those_handling() -> None:
     """What is silenced is left among all alerts alone; the filter holds for both."""
     feed = await burning(3)
     await burn(feed, 40)
-    board = AlertSnapshot(feed.monitor)
-    board.refresh(0.0)
-    query = AlertQuery(board)
-    first = next(each for each in board.held if each.alert.place.endswith("chip03"))
+    snapshot = AlertSnapshot(feed.monitor)
+    snapshot.refresh(0.0)
+    query = AlertQuery(snapshot)
+    first = next(each for each in snapshot.active if each.alert.place.endswith("chip03"))
     silence(feed.monitor, "s1", matcher=f'chip="{first.alert.place}"')
-    board.refresh(1.0)
-    assert len(query.held(only_firing=True)) == 1
-    assert len(query.held(only_firing=False)) == 2
+    snapshot.refresh(1.0)
+    assert len(query.alerts(only_unhandled=True)) == 1
+    assert len(query.alerts(only_unhandled=False)) == 2
     assert query.hidden() == {"s1": 1}
     query.filter("silenced")
-    assert [each.alert for each in query.held(only_firing=False)] == [first.alert]
-    assert not query.held(only_firing=True)
+    assert [each.alert for each in query.alerts(only_unhandled=False)] == [first.alert]
+    assert not query.alerts(only_unhandled=True)
     query.filter("!silenced")
-    assert len(query.held(only_firing=False)) == 1
+    assert len(query.alerts(only_unhandled=False)) == 1
 
 
 async def test_silences_in_order() -> None:
@@ -65,9 +65,9 @@ async def test_silences_in_order() -> None:
         ("c", 0, 60, "fans"),
     ):
         silence(feed.monitor, name, matcher='severity="info"', why=why, begins_s=begins_s, lasts_s=lasts_s)
-    board = AlertSnapshot(feed.monitor)
-    board.refresh(0.0)
-    query = AlertQuery(board)
+    snapshot = AlertSnapshot(feed.monitor)
+    snapshot.refresh(0.0)
+    query = AlertQuery(snapshot)
     for pattern, left in (("", "cba"), ("night", "b"), ("!night", "ca"), ("ann", "cba"), ("nobody", "")):
         query.filter(pattern)
         assert "".join(each.id for each in query.silences()) == left, pattern
@@ -76,8 +76,8 @@ async def test_silences_in_order() -> None:
 async def test_the_history_is_followed() -> None:
     """What happens comes on top, as the filter leaves it; another filter, or another monitor, is looked at from the begin."""
     feed = await burning(3)
-    board = AlertSnapshot(feed.monitor)
-    query = AlertQuery(board)
+    snapshot = AlertSnapshot(feed.monitor)
+    query = AlertQuery(snapshot)
     (before,) = query.history()
     await burn(feed, 40)
     after = query.history()
@@ -92,12 +92,12 @@ async def test_the_history_is_followed() -> None:
 
 async def test_the_history_lets_go() -> None:
     """What made room for others is listed no more."""
-    happening = (await burning(3)).monitor.alerts.history[0]
-    alerts = SimpleNamespace(history=deque([happening] * 3, maxlen=3), happened=3)
-    board: Any = SimpleNamespace(alerts=alerts)
-    query = AlertQuery(board)
+    transition = (await burning(3)).monitor.alerts.history[0]
+    alerts = SimpleNamespace(history=deque([transition] * 3, maxlen=3), happened=3)
+    snapshot: Any = SimpleNamespace(alerts=alerts)
+    query = AlertQuery(snapshot)
     assert [each.number for each in query.history()] == [3, 2, 1]
-    alerts.history.append(happening)
+    alerts.history.append(transition)
     alerts.happened += 1
     assert [each.number for each in query.history()] == [4, 3, 2]
 

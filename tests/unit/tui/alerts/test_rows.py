@@ -35,7 +35,7 @@ def test_few_alerts_stay_lines_and_many_collapse() -> None:
     assert group.place == "uc1"
     opened = arrange([one, *storm(1_000)], {group.key})
     assert len(opened) == 2 + 1_000
-    assert sum(row.held is not None for row in opened) == 1_001
+    assert sum(row.single is not None for row in opened) == 1_001
     assert len({row.key for row in opened}) == len(opened)
     assert all(row.is_inside for row in opened[2:])
 
@@ -68,8 +68,8 @@ def test_lines_are_as_wide_as_their_head(width: int, *, shows_status: bool) -> N
         held(of=rule("a-rule-with-a-very-long-name-indeed", "warning"), job="j" * 40, chips=1_000_000),
         held(of=rule("quiet"), status=AlertStatus.PENDING),
     ]
-    board: Any = Board()
-    lines = [alert_parts(row, plan, board, selected=False) for row in arrange(given, set())]
+    snapshot: Any = Board()
+    lines = [alert_parts(row, plan, snapshot, selected=False) for row in arrange(given, set())]
     widths = {width_of(line) for line in (*lines, alert_head(plan))}
     assert len(widths) == 1
     if width >= 79:

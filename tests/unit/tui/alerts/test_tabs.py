@@ -24,11 +24,11 @@ from trnfleet.tui.widgets.cells import text_of, width_of
 
 async def test_the_shown_tab_is_in_brackets() -> None:
     """Each tab tells how many it has, in the same cells whichever is shown."""
-    board = AlertSnapshot((await burning(3)).monitor)
-    board.refresh(0.0)
-    assert text_of(tab_parts(board, ACTIVE)) == " [active 1]  all 1   silences 0   history 1  "
-    assert text_of(tab_parts(board, HISTORY)) == "  active 1   all 1   silences 0  [history 1] "
-    assert len({width_of(tab_parts(board, tab)) for tab in TABS}) == 1
+    snapshot = AlertSnapshot((await burning(3)).monitor)
+    snapshot.refresh(0.0)
+    assert text_of(tab_parts(snapshot, ACTIVE)) == " [active 1]  all 1   silences 0   history 1  "
+    assert text_of(tab_parts(snapshot, HISTORY)) == "  active 1   all 1   silences 0  [history 1] "
+    assert len({width_of(tab_parts(snapshot, tab)) for tab in TABS}) == 1
 
 
 @pytest.mark.parametrize("width", [80, 120, 240])
@@ -57,10 +57,13 @@ def test_where_there_is_little_room() -> None:
 
 async def test_why_a_tab_is_empty() -> None:
     """Without rules, with a filter, without a history, and in a calm fleet."""
-    board = AlertSnapshot(fed().monitor)
-    board.refresh(0.0)
-    assert nothing_words(board, ACTIVE, "") == ["Nothing fires that nobody has in hand. 1 rules watch.", ""]
-    assert nothing_words(board, HISTORY, "") == ["Nothing has fired since this screen began to watch."]
-    assert nothing_words(board, HISTORY, "zz") == ["Nothing matches zz. Esc shows everything."]
-    board.alerts.rules = ()
-    assert nothing_words(board, ACTIVE, "zz") == ["No rules are loaded, so there are no alerts."]
+    snapshot = AlertSnapshot(fed().monitor)
+    snapshot.refresh(0.0)
+    assert nothing_words(snapshot, ACTIVE, "") == [
+        "No unhandled alert is firing. 1 rules are loaded.",
+        "",
+    ]
+    assert nothing_words(snapshot, HISTORY, "") == ["No alert has fired since this program started."]
+    assert nothing_words(snapshot, HISTORY, "zz") == ["Nothing matches zz. Esc shows everything."]
+    snapshot.alerts.rules = ()
+    assert nothing_words(snapshot, ACTIVE, "zz") == ["No rules are loaded, so there are no alerts."]
