@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.monitor.feed import SilentSource, standalone, ultraservers
-from textual.app import App
+from support.tui.pilot import ViewHost
 
 from trnfleet.clock import SystemClock
 from trnfleet.domain.address import Level
@@ -88,7 +88,7 @@ async def view_costs(servers: int, size: tuple[int, int]) -> None:
     filled(monitor, Layout.of(ultraservers(servers)))
     monitor.compute()
 
-    class Host(App[None]):
+    class Host(ViewHost):
         def compose(self) -> ComposeResult:
             self.rows = HierarchyView(UiContext.of(monitor, monitor.clock))
             self.chip = ChipView(UiContext.of(monitor, monitor.clock))
@@ -156,7 +156,7 @@ async def sort_costs(instances: int) -> None:
     filled(monitor, Layout.of(standalone(instances)))
     monitor.compute()
 
-    class Host(App[None]):
+    class Host(ViewHost):
         def compose(self) -> ComposeResult:
             self.rows = HierarchyView(UiContext.of(monitor, monitor.clock))
             yield self.rows

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
-from textual.app import App
+from support.tui.pilot import ViewHost
 
 from trnfleet.tui.chip.reading import CounterRates, neighbour
 from trnfleet.tui.chip.view import ChipView
@@ -19,7 +19,7 @@ CHIP = "uc1/us-0001/trn2u-0001-0/chip05"
 SIZES = [(80, 24), (120, 40), (240, 70)]
 
 
-class Host(App[None]):
+class Host(ViewHost):
     """An app that is nothing but the view."""
 
     def __init__(self, feed: Feed) -> None:

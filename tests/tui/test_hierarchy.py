@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
-from textual.app import App
+from support.tui.pilot import ViewHost
 
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.quantities import bare
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.view import View
 
 
-class Host(App[None]):
+class Host(ViewHost):
     """An app that is nothing but the view."""
 
     def __init__(self, feed: Feed) -> None:

@@ -196,6 +196,10 @@ class FleetApp(TimeKeys):
         if not self.is_headless:
             self.call_after_refresh(_spare_the_collector)
 
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Return the colours of the style sheets."""
+        return theme.VARIABLES
+
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return Textual's filters without the one for ANSI colours, of which we have none: a third of a frame."""
         return [each for each in super().get_line_filters() if not isinstance(each, ANSIToTruecolor)]

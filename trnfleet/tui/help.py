@@ -157,10 +157,10 @@ class HelpScreen(ModalScreen[None]):
         Binding("escape,question_mark,q", "dismiss", "close the help", show=False),
     ]
     DEFAULT_CSS = """
-    HelpScreen { align: center middle; background: #0e1116 60%; }
+    HelpScreen { align: center middle; background: $bg 60%; }
     HelpScreen > HelpText {
         width: 90%; max-width: 156; height: 90%; max-height: 40; padding: 1 1;
-        border: round #4b535d; border-title-color: #f0f4f8; border-subtitle-color: #7d8590;
+        border: round $fg-faint; border-title-color: $fg-bright; border-subtitle-color: $fg-muted;
     }
     """
 

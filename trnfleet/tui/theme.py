@@ -1,7 +1,8 @@
 """Colours and styles: one dark palette, a ramp that colour-blind people can read, and meanings that glyphs share.
 
-Every style is a Rich style made once. The terminal's colour system (true colour, 256, 16) is Rich's business; the ramp
-has eight steps because these stay distinct and monotone in luminance in 256 colours.
+No other module names a colour: widgets take styles from here, and style sheets take `VARIABLES`. Every style is a Rich style
+made once. The terminal's colour system (true colour, 256, 16) is Rich's business; the ramp has eight steps because these stay
+distinct and monotone in luminance in 256 colours.
 """
 
 from __future__ import annotations
@@ -24,6 +25,24 @@ ACCENT = "#6cb6ff"
 CURSOR = "#1d4a7a"
 RED = "#ff7b72"
 AMBER = "#e3b341"
+CHART_BLUE, FILL_BLUE = "#4d85b8", "#5b93c9"
+SCROLL_THUMB = "#30363f"
+PAST = "#3a3163"
+SEEK, SEEK_DONE = "#1a1830", "#8f83d6"
+MISSING = "#23282f"
+
+VARIABLES = {
+    "bg": BACKGROUND,
+    "bg-surface": SURFACE,
+    "bg-raised": RAISED,
+    "fg": TEXT,
+    "fg-bright": BRIGHT,
+    "fg-muted": MUTED,
+    "fg-faint": FAINT,
+    "fg-accent": ACCENT,
+    "scroll-thumb": SCROLL_THUMB,
+}
+"""The colours that style sheets use, by the names of Textual's variables; unlike those of its own themes."""
 
 
 def _style(color: str, background: str = BACKGROUND, *, bold: bool = False, dim: bool = False) -> Style:
@@ -42,14 +61,12 @@ BAR = _style(TEXT, RAISED)
 BAR_STRONG = _style(BRIGHT, RAISED, bold=True)
 BAR_ALERT = _style(BACKGROUND, AMBER, bold=True)
 BAR_DOWN = _style(BACKGROUND, RED, bold=True)
-PAST = "#3a3163"
 BAR_PAST = _style(BRIGHT, PAST, bold=True)
 """Of the banner of the past: not the colour of a problem."""
-SEEK = "#1a1830"
 BAR_SEEK = _style(TEXT, SEEK)
 BAR_SEEK_STRONG = _style(BRIGHT, SEEK, bold=True)
 BAR_SEEK_QUIET = _style(MUTED, SEEK)
-BAR_SEEK_DONE = _style("#8f83d6", SEEK)
+BAR_SEEK_DONE = _style(SEEK_DONE, SEEK)
 """Of the seek bar: of the past's hue, but as dark as the bars around it."""
 SELECTED = _style(BRIGHT, CURSOR, bold=True)
 SELECTED_QUIET = _style(TEXT, CURSOR)
@@ -101,7 +118,7 @@ def _ramp(steps: int) -> list[tuple[int, int, int]]:
 RAMP = tuple(Color.from_rgb(*rgb) for rgb in _ramp(RAMP_STEPS))
 """From low to high."""
 RAMP_STYLE = tuple(Style(color=color, bgcolor=Color.parse(BACKGROUND)) for color in RAMP)
-MISSING_COLOR = Color.parse("#23282f")
+MISSING_COLOR = Color.parse(MISSING)
 """Of a heat map's cell whose value is not available."""
 
 

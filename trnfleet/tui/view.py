@@ -29,7 +29,7 @@ class View(Widget):
     key stand in `views.VIEWS`.
     """
 
-    DEFAULT_CSS = "View { width: 1fr; height: 1fr; background: #0e1116; }"
+    DEFAULT_CSS = "View { width: 1fr; height: 1fr; background: $bg; }"
 
     class Open(Message):
         """A request to the app to go to an address."""
@@ -104,7 +104,7 @@ class FilteredView(View):
 
     DEFAULT_CSS = """
     FilteredView Input {
-        display: none; height: 1; padding: 0 1; border: none; background: #1c232d; color: #f0f4f8;
+        display: none; height: 1; padding: 0 1; border: none; background: $bg-raised; color: $fg-bright;
     }
     FilteredView.asking Input { display: block; }
     """

@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from textual.app import App
 from textual.pilot import Pilot
 
+from trnfleet.tui import theme
 from trnfleet.tui.app import FleetApp
 
 if TYPE_CHECKING:
@@ -55,6 +57,14 @@ class FleetPilot(Pilot[None]):
         assert isinstance(self.app, FleetApp)
         self.app.tick()
         await self.pause()
+
+
+class ViewHost(App[None]):
+    """An app for one view alone; subclasses compose it."""
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Return the colours of the style sheets."""
+        return theme.VARIABLES
 
 
 def fleet_app(feed: Feed, **options: Any) -> FleetApp:

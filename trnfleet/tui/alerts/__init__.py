@@ -1,1 +1,1 @@
-"""The Alerts view."""
+"""The Alerts view: `query.py` makes the rows of a tab, `lists.py` draws them, `details.py` the one under the cursor, `actions.py` writes."""

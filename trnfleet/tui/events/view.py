@@ -103,7 +103,7 @@ class EventsView(FilteredView):
 class EventFoot(LineView, can_focus=False):
     """The text of the event under the cursor in full, and below it its other fields with the number of events."""
 
-    DEFAULT_CSS = "EventFoot { height: 3; background: #151a21; }"
+    DEFAULT_CSS = "EventFoot { height: 3; background: $bg-surface; }"
 
     def __init__(self, monitor: FleetState, events: EventList) -> None:
         super().__init__()

@@ -103,7 +103,7 @@ class HierarchyView(FilteredView):
 class TreeFoot(LineView, can_focus=False):
     """The entity under the cursor in full, and its place in the tree, in a line."""
 
-    DEFAULT_CSS = "TreeFoot { height: 1; background: #151a21; }"
+    DEFAULT_CSS = "TreeFoot { height: 1; background: $bg-surface; }"
 
     def __init__(self, context: UiContext, table: TreeTable, descriptions: Descriptions) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""State that views share: alerts, descriptors and the highlighted reservation."""
+"""State that views share, without a widget: `context.py` bundles it; alerts, the highlighted reservation, descriptors by instance."""

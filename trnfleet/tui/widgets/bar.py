@@ -67,7 +67,7 @@ def fitted(items: list[Item], width: int, name_style: Style, value_style: Style)
 class Bar(Widget):
     """Lines of parts; `show` paints those that changed."""
 
-    DEFAULT_CSS = "Bar { height: 1; background: #0e1116; }"
+    DEFAULT_CSS = "Bar { height: 1; background: $bg; }"
 
     def __init__(self, *, fill: Style = theme.BASE, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)

@@ -23,9 +23,9 @@ Parts = list[tuple[str, Style]]
 FixedParts = tuple[tuple[str, Style], ...]
 """The same, finished: equal parts are equal pictures, so that a line may be compared by them."""
 
-CHART = Style(color="#4d85b8", bgcolor=theme.BACKGROUND)
+CHART = Style(color=theme.CHART_BLUE, bgcolor=theme.BACKGROUND)
 """Of charts and sparklines: quieter than text, because they cover more."""
-FILL = Style(color="#5b93c9", bgcolor=theme.RAISED)
+FILL = Style(color=theme.FILL_BLUE, bgcolor=theme.RAISED)
 """Of a bar's filled part; the rest is its track."""
 FILL_WARNING = Style(color=theme.AMBER, bgcolor=theme.RAISED)
 FILL_DIM = Style(color=theme.FAINT, bgcolor=theme.RAISED)

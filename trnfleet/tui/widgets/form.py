@@ -39,12 +39,12 @@ class Form(Vertical):
     """Fields with their labels; hidden until it is opened."""
 
     DEFAULT_CSS = """
-    Form { display: none; height: auto; background: #1c232d; }
+    Form { display: none; height: auto; background: $bg-raised; }
     Form.open { display: block; }
-    Form Horizontal { height: 1; background: #1c232d; }
-    Form Bar { background: #1c232d; }
+    Form Horizontal { height: 1; background: $bg-raised; }
+    Form Bar { background: $bg-raised; }
     Form Horizontal Input {
-        display: block; width: 1fr; height: 1; padding: 0; border: none; background: #0e1116; color: #f0f4f8;
+        display: block; width: 1fr; height: 1; padding: 0; border: none; background: $bg; color: $fg-bright;
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

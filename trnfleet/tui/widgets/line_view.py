@@ -50,7 +50,7 @@ def blank_line(width: int) -> Line:
 class LineView(ScrollView, can_focus=True):
     """A view of lines; subclasses implement `lines` and set `virtual_size` when their extent changes."""
 
-    DEFAULT_CSS = "LineView { background: #0e1116; scrollbar-size-vertical: 1; scrollbar-gutter: auto; }"
+    DEFAULT_CSS = "LineView { background: $bg; scrollbar-size-vertical: 1; scrollbar-gutter: auto; }"
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id, classes=classes)

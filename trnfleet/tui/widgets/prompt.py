@@ -21,9 +21,9 @@ class AskLine(Horizontal):
     """A label and a field; hidden until something is asked."""
 
     DEFAULT_CSS = """
-    AskLine { display: none; height: 1; background: #1c232d; }
+    AskLine { display: none; height: 1; background: $bg-raised; }
     AskLine.-shown { display: block; layout: horizontal; }
-    AskLine Input { width: 1fr; height: 1; padding: 0; border: none; background: #0e1116; color: #f0f4f8; }
+    AskLine Input { width: 1fr; height: 1; padding: 0; border: none; background: $bg; color: $fg-bright; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "ask no more", show=False),
