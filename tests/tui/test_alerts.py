@@ -271,7 +271,7 @@ async def test_a_silence_with_its_preview() -> None:
         await pilot.press("enter")
         assert "give a reason" in form.message
         await pilot.press("shift+tab", "shift+tab")
-        field = form._inputs["matchers"]
+        field = form.field("matchers")
         assert field.has_focus
         field.value = ""
         await pilot.press(*'severity=~"crit.*"')
@@ -605,7 +605,7 @@ async def test_help_knows_the_view() -> None:
         for part in (
             "8 ",
             "Acknowledge, for all who watch the fleet",
-            "Silence what is like it",
+            "Silence alerts like it",
             "The alerts of what you are",
         ):
             assert part in pilot.text()

@@ -18,6 +18,7 @@ from trnfleet.tui.hierarchy.view import HierarchyView
 from trnfleet.tui.playback.keys import free_path
 from trnfleet.tui.playback.seek_bar import SeekBar
 from trnfleet.tui.playback.seek_track import SIGNS, Seek
+from trnfleet.tui.views import VIEWS, ViewEntry
 from trnfleet.tui.widgets.bar import Bar
 
 if TYPE_CHECKING:
@@ -385,7 +386,7 @@ async def test_the_pointer_goes_to_a_place() -> None:
         playback.show(feed.monitor, START_NS + 5 * MIN)
         await pilot.tick(feed, 0.6)
         bar = app.query_one("#seek", SeekBar)
-        first, last = bar._track.start, bar._track.stop - 1
+        first, last = bar.track.start, bar.track.stop - 1
         await pilot.mouse_down(bar, offset=(first, 0))
         await pilot.hover(bar, offset=(first + 10, 0))
         await pilot.hover(bar, offset=(first + 10, 0))
@@ -396,3 +397,15 @@ async def test_the_pointer_goes_to_a_place() -> None:
         assert wished == [START_NS, START_NS + 10 * drawn.scale_ns // (last - first)]
         await pilot.click(bar, offset=(last, 0))
         assert playback.mode is Mode.LIVE
+
+
+@pytest.mark.parametrize("entry", VIEWS, ids=lambda entry: entry.title)
+async def test_at_asks_for_a_time_in_every_view(entry: ViewEntry) -> None:
+    """@ is the app's, whatever list has the keys: Textual calls a widget's method `key_at` where there is one."""
+    feed = fed()
+    app, _ = made(feed)
+    async with running(app) as pilot:
+        await pilot.press(entry.key)
+        await pilot.tick(feed)
+        await pilot.press("at")
+        assert asks(app)

@@ -9,6 +9,7 @@ import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 from support.tui.pilot import SIZES, FleetPilot, fleet_app, running
 
+from trnfleet.tui.fleet.heatmap import HeatMap
 from trnfleet.tui.fleet.heatmap_pixels import OUTSIDE_CODE
 from trnfleet.tui.reservations.table import SORTS
 from trnfleet.tui.reservations.view import ReservationsView
@@ -99,8 +100,8 @@ async def test_a_reservation_is_picked_out_in_every_view() -> None:
         assert app.entry.title == FLEET
         assert app.place.startswith(US)
         assert rows(pilot, "◆ cb-ultra")
-        heat = app.query_one("#map")
-        codes, _ = heat._codes(*heat.zoom.pixels(heat.grid, 0, 0, *heat.size))  # type: ignore[attr-defined]
+        heat = app.query_one(HeatMap)
+        codes, _ = heat.codes(*heat.zoom.pixels(heat.grid, 0, 0, *heat.size))
         outside = int((codes >= OUTSIDE_CODE).sum())
         inside = int((codes < 8).sum())
         assert outside > inside > 0

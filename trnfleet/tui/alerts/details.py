@@ -125,9 +125,9 @@ def silence_facts(silence: Silence, hidden: Iterable[Alert], now_ns: int) -> lis
     ]
 
 
-def history_facts(told: HistoryEntry, alerts: Alerts) -> list[Fact]:
+def history_facts(entry: HistoryEntry, alerts: Alerts) -> list[Fact]:
     """Return a transition of an alert, and its status now."""
-    happened, alert, now_ns = told.transition, told.transition.alert, alerts.instant.now_ns
+    happened, alert, now_ns = entry.transition, entry.transition.alert, alerts.instant.now_ns
     ago = duration((now_ns - happened.at_ns) / NS_PER_S)
     word = {"firing": "began to fire", "resolved": "resolved", "flapping": "flaps"}.get(
         happened.kind, happened.kind

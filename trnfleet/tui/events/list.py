@@ -125,7 +125,7 @@ class EventList(CursorList["Event"]):
         """How many events the filter leaves."""
         return len(self._found)
 
-    def key_at(self, number: int) -> Event:
+    def row_key(self, number: int) -> Event:
         return self._found[-1 - number]
 
     def find(self, key: Event) -> int | None:
@@ -156,7 +156,7 @@ class EventList(CursorList["Event"]):
         return super().tick(limit)
 
     def row_parts(self, number: int, width: int, *, selected: bool) -> Parts:
-        return row(self.key_at(number), EventPlan.of(width), selected=selected)
+        return row(self.row_key(number), EventPlan.of(width), selected=selected)
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
         text = " No events yet; the broker keeps none from before this program subscribed"

@@ -147,7 +147,7 @@ class HeatMap(LineView):
         left = int(self.scroll_offset.x)
         zoom, grid = self.zoom, self.grid
         across, down = zoom.pixels(grid, left, top, width, height)
-        codes, image = self._codes(across, down)
+        codes, image = self.codes(across, down)
         spans = self._labels(left, top, width, height)
         if zoom.width >= VALUE_CELLS:
             self._write_values(spans, codes, image, across, down)
@@ -159,7 +159,7 @@ class HeatMap(LineView):
         self._put_brackets(cells, left, top)
         return [self._line(row, spans.get(number, [])) for number, row in enumerate(cells)]
 
-    def _codes(self, across: NDArray[np.int64], down: NDArray[np.int64]) -> tuple[NDArray[np.int16], Image]:
+    def codes(self, across: NDArray[np.int64], down: NDArray[np.int64]) -> tuple[NDArray[np.int16], Image]:
         """Return the code of every half cell of the window, and the pixels that it shows."""
         columns, rows = _reach(across), _reach(down)
         image = self.values.window(self.grid, self.field, self.zoom.chips, columns, rows)

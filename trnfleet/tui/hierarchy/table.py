@@ -104,7 +104,7 @@ class TreeTable(CursorList[str]):
     def count(self) -> int:
         return self._index.rows
 
-    def key_at(self, number: int) -> str:
+    def row_key(self, number: int) -> str:
         here = self._index.at(number)
         return self.cursor if here is None else node_path(self._index.layout, here.node)
 
@@ -203,7 +203,7 @@ class TreeTable(CursorList[str]):
 
     def _take_cursor(self) -> None:
         """Take on the address of the cursor's row."""
-        before, self._key = self.cursor, self.key_at(self._row)
+        before, self._key = self.cursor, self.row_key(self._row)
         if before != self.cursor:
             self.post_message(View.Moved(self.cursor))
 

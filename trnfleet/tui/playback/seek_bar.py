@@ -49,6 +49,11 @@ class SeekBar(Bar):
         self._held: tuple[Seek, range] | None = None
         """What was drawn when the button went down: while it is held, a cell means the same time."""
 
+    @property
+    def track(self) -> range:
+        """The cells of the line that are the bar itself."""
+        return self._track
+
     def follow(self) -> None:
         """Show how the playback stands."""
         playback = self._playback

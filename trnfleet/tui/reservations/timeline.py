@@ -204,15 +204,15 @@ def line(reservation: Reservation, watched: Watched, window: Window, *, selected
     ]
     now = window.now_cell
     drawn = glyphs(reservation, watched, window)
-    at, text = words(reservation, drawn, window)
+    at, note = words(reservation, drawn, window)
     chart = CHART if found is None and body is not theme.GHOST else body
     quiet = theme.GHOST if body is theme.GHOST else theme.QUIET
     looks = {UNKNOWN: theme.GHOST, **dict.fromkeys(EIGHTHS, chart)}
     text, before = "", body
     for cell, own in enumerate(drawn):
         glyph, style = own, looks.get(own, body)
-        if at <= cell < at + len(text):
-            glyph, style = text[cell - at], quiet
+        if at <= cell < at + len(note):
+            glyph, style = note[cell - at], quiet
         if cell == now:
             glyph, style = NOW if glyph == " " else glyph, theme.HEAD_ACCENT
         if style is not before:

@@ -72,14 +72,17 @@ class CursorList(LineView, Generic[K]):
         """How many rows there are."""
 
     @abstractmethod
-    def key_at(self, number: int) -> K:
-        """Return the key of a row that there is."""
+    def row_key(self, number: int) -> K:
+        """Return the key of a row that there is.
+
+        It is not called `key_at`, because Textual calls a method `key_NAME` when the key of that name is pressed, such as `@`.
+        """
 
     def find(self, key: K) -> int | None:
         """Return the row of a key, or the row that stands in for it; None where neither is there."""
-        if self._row < self.count and self.key_at(self._row) == key:
+        if self._row < self.count and self.row_key(self._row) == key:
             return self._row
-        return next((number for number in range(self.count) if self.key_at(number) == key), None)
+        return next((number for number in range(self.count) if self.row_key(number) == key), None)
 
     def row_lines(self, rows: range, width: int) -> list[Line]:
         """Return the lines of rows that there are."""
@@ -142,7 +145,7 @@ class CursorList(LineView, Generic[K]):
             is_asked: Whether that is meant for the first row of a feed, too, where the cursor goes on to whatever comes first.
         """
         if is_asked:
-            self._awaited = self.key_at(self._row) if self._row < self.count else None
+            self._awaited = self.row_key(self._row) if self._row < self.count else None
         elif self._awaited is None:
             self._awaited = self._key
 
@@ -171,7 +174,7 @@ class CursorList(LineView, Generic[K]):
 
     def _kept_key(self, number: int) -> K | None:
         """Return the key that the cursor keeps to on a row."""
-        return None if number >= self.count or (self.IS_FEED and not number) else self.key_at(number)
+        return None if number >= self.count or (self.IS_FEED and not number) else self.row_key(number)
 
     # Painting
 
@@ -239,7 +242,7 @@ class RowList(CursorList[K], Generic[K, R]):
     def count(self) -> int:
         return len(self.rows)
 
-    def key_at(self, number: int) -> K:
+    def row_key(self, number: int) -> K:
         return self.key_of(self.rows[number])
 
     def row_parts(self, number: int, width: int, *, selected: bool) -> Parts:

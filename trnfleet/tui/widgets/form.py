@@ -117,6 +117,10 @@ class Form(Vertical):
         """What the fields say, without blanks at their ends."""
         return {name: field.value.strip() for name, field in self._inputs.items()}
 
+    def field(self, name: str) -> Input:
+        """Return the input of a field."""
+        return self._inputs[name]
+
     @property
     def message(self) -> str:
         return self._message.text
