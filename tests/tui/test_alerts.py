@@ -458,7 +458,7 @@ async def test_from_an_alert_to_its_place_and_back() -> None:
 
 
 async def test_other_views_mark_what_has_alerts() -> None:
-    """Tree, map, jobs, chip and reservation tell of alerts that nobody has in hand; acknowledged ones mark nothing."""
+    """Tree, map, jobs, chip and reservation show unhandled alerts; acknowledged ones mark nothing."""
     feed = fed(ultraservers(2) + standalone(1))
     feed.jobs = {"llama": ("uc1/us-0001",)}
     feed.describe()

@@ -61,7 +61,7 @@ def test_waiting_says_for_what(summary: Summary) -> None:
     nothing = replace(summary, chips=0, publishers=0)
     assert "waiting for the fleet" in said(nothing)
     assert "no publisher of fleet 'demo'" in said(nothing)
-    assert "publishers are there" in said(replace(nothing, publishers=1))
+    assert "no descriptor has arrived" in said(replace(nothing, publishers=1))
     down = LinkStatus(broker="mqtt://10.0.0.1:1883", last_error="connection refused")
     assert "not connected to mqtt://10.0.0.1:1883: connection refused" in said(nothing, down)
 

@@ -207,7 +207,7 @@ class AlertQuery:
         return known[1]
 
 
-def alert_text(alert: Alert, status: str, told: str) -> str:
+def alert_text(alert: Alert, status: str, words: str) -> str:
     """Return the whole text of an alert, in lower case, for a filter."""
     labels = " ".join(f"{name}={value}" for name, value in alert.labels.items())
     said = [
@@ -218,7 +218,7 @@ def alert_text(alert: Alert, status: str, told: str) -> str:
         alert.worst,
         alert.job,
         status,
-        told,
+        words,
         labels,
     ]
     return " ".join(said).lower()

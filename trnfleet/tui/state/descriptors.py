@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trnfleet.wire.messages import Descriptor, InstanceSpec
 
 
-class Described(NamedTuple):
+class InstanceDescription(NamedTuple):
     """An instance as its publisher describes it."""
 
     descriptor: Descriptor
@@ -28,12 +28,12 @@ class Descriptions:
     def __init__(self, monitor: FleetState) -> None:
         self._monitor = monitor
         self._layout: Layout | None = None
-        self._known: dict[str, tuple[CompactDescriptor, Described]] = {}
+        self._known: dict[str, tuple[CompactDescriptor, InstanceDescription]] = {}
         self._ingest: Ingest | None = None
         self._jobs_revision = -1
         self._jobs: tuple[str, ...] = ()
 
-    def of(self, instance: str) -> Described | None:
+    def of(self, instance: str) -> InstanceDescription | None:
         """Return the description of the instance at a path."""
         layout, descriptors = self._monitor.store.layout, self._monitor.ingest.descriptors
         if layout is not self._layout:
@@ -46,7 +46,7 @@ class Descriptions:
             short = descriptors.get(found[0].path) if found else None
             if found is None or short is None:
                 return None
-            known = self._known[instance] = (short, Described(*found))
+            known = self._known[instance] = (short, InstanceDescription(*found))
         return known[1]
 
     def lnc(self, instance: str) -> int | None:

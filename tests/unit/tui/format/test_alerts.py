@@ -2,14 +2,15 @@ from __future__ import annotations
 
 from support.tui.alerts import NOW_NS, Board, held, rule, storm
 
-from trnfleet.clock import NS_PER_S
+from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.matchers import parse_matchers
-from trnfleet.domain.alerts.silences import Ack, Silence, preview
+from trnfleet.domain.alerts.silences import preview
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.monitor.alerting.engine import Counts
 from trnfleet.tui.alerts.query import split_matchers
 from trnfleet.tui.format import alerts as texts
 from trnfleet.tui.widgets.cells import text_of, width_of
+from trnfleet.wire.alerts import AckMessage, SilenceMessage
 
 
 def test_the_status_of_an_alert() -> None:
@@ -17,12 +18,16 @@ def test_the_status_of_an_alert() -> None:
     alerts = Board().alerts
     hour_ns = 3_600 * NS_PER_S
     mine = held(status=AlertStatus.ACKED)
-    alerts.silences._acks[mine.alert.fingerprint] = Ack(
-        mine.alert.fingerprint, "ann\x1b", "", NOW_NS, NOW_NS + 2 * hour_ns
+    until = format_rfc3339(NOW_NS + 2 * hour_ns)
+    ack = AckMessage(
+        fingerprint=mine.alert.fingerprint, owner="ann\x1b", at=format_rfc3339(NOW_NS), until=until
     )
+    alerts.silences.put_ack(ack)
     assert texts.status_text(mine, alerts, NOW_NS) == "acked ann\\u001b, 2h00 left"
-    matchers = parse_matchers(["alertname=hot"])
-    alerts.silences._silences["s"] = Silence("s", matchers, NOW_NS, NOW_NS + hour_ns, "bob", "why")
+    begins, ends = format_rfc3339(NOW_NS), format_rfc3339(NOW_NS + hour_ns)
+    alerts.silences.put_silence(
+        SilenceMessage(id="s", matchers=("alertname=hot",), starts=begins, until=ends, who="bob", why="why")
+    )
     assert texts.status_text(held(status=AlertStatus.SILENCED), alerts, NOW_NS) == "silenced bob, 1h00 left"
     pending = held(of=rule(**{"for": "30s"}), status=AlertStatus.PENDING, age_s=12)
     assert texts.status_text(pending, alerts, NOW_NS) == "pending 12s of 30s"
