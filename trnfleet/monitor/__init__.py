@@ -4,5 +4,5 @@ Read `monitor.py` first: the two tasks, the stages of a pass. Then follow a mess
 `sources/` (who publishes), `reservations/` and `alerting/` beside it. `slices.py` has the rules for long work in the event
 loop. `fleet_state.py` is the interface of the views; `replay/` puts a monitor of the past behind it.
 
-Imports go down only: replay > fleet_state > monitor > summary | revision > ingest > alerting > reservations > store > sources.
+Imports go down only, as the contract "Layers of the monitor" in pyproject.toml has them.
 """
