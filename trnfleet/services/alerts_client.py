@@ -17,15 +17,9 @@ from trnfleet.domain.severity import Severity
 from trnfleet.errors import BrokerError, WireError, nearest
 from trnfleet.export.election import GONE_S
 from trnfleet.monitor.alerting.operator import OperatorActions
+from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
-from trnfleet.services.session import (
-    CONNECT_LIMIT_S,
-    LONGEST_USER,
-    QUIET_S,
-    BatchReader,
-    find_fleet,
-    user_name,
-)
+from trnfleet.services.session import CONNECT_LIMIT_S, LONGEST_USER, QUIET_S, BatchReader, user_name
 from trnfleet.tasks import background
 from trnfleet.text import plain
 from trnfleet.wire.messages import WatchMessage, decode_message

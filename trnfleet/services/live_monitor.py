@@ -10,7 +10,8 @@ from trnfleet.errors import BrokerError
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.record.write.recorder import TappedSource
-from trnfleet.services.session import CONNECT_LIMIT_S, find_fleet
+from trnfleet.services.discovery import find_fleet
+from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import background
 from trnfleet.wire.topics import TopicClass, build_filter
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.errors import ConfigError, WireError
 from trnfleet.record.read.player import Player
+from trnfleet.services.discovery import live_fleets
 from trnfleet.services.files.recordings import fleet_of, fleets_of, part_of
-from trnfleet.services.session import CONNECT_LIMIT_S, live_fleets
+from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.text import plain
 from trnfleet.transport.filters import topic_matches

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from trnfleet.errors import BrokerError, WireError
-from trnfleet.services.session import QUIET_S, BatchReader, find_fleet
+from trnfleet.services.discovery import find_fleet
+from trnfleet.services.session import QUIET_S, BatchReader
 from trnfleet.tasks import background
 from trnfleet.wire.messages import decode_message
 from trnfleet.wire.reservations import OfferingSpec, ReservationMessage

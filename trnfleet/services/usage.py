@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.clock import NS_PER_S
 from trnfleet.monitor.reservations.usage import GAP_S
 from trnfleet.monitor.store.store import Freshness
+from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
-from trnfleet.services.session import CONNECT_LIMIT_S, find_fleet
+from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import Ending, background, run_until
 
 if TYPE_CHECKING:

@@ -22,8 +22,9 @@ from trnfleet.errors import BrokerError, WireError
 from trnfleet.export.election import Election
 from trnfleet.export.notification_log import Firing, NotificationLog, Now
 from trnfleet.export.receiver import finished_within
+from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
-from trnfleet.services.session import CONNECT_LIMIT_S, find_fleet
+from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.text import plain
 from trnfleet.wire.alerts import AlertMessage

@@ -1,4 +1,4 @@
-"""The session with a broker: reading batches until quiet, choosing the fleet, and the user's name."""
+"""The session with a broker: batches until quiet, and the user's name."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trnfleet.clock import ManualClock
-from trnfleet.errors import BrokerError, ConfigError
-from trnfleet.services.session import LONGEST_USER, BatchReader, choose_fleet, user_name
+from trnfleet.services.session import LONGEST_USER, BatchReader, user_name
 from trnfleet.wire.ports import Envelope, LinkStatus
 
 if TYPE_CHECKING:
@@ -56,15 +55,6 @@ async def test_batches_are_read_until_the_limit_or_until_none_comes() -> None:
 async def test_a_limit_is_brought_forward_and_never_put_off() -> None:
     assert await read([0.1] * 50, limit_s=4, shorten=(1, 0.35)) == 5
     assert await read([0.1] * 50, limit_s=1, shorten=(1, 3)) == 10
-
-
-def test_the_only_fleet_or_the_only_live_one_is_chosen() -> None:
-    assert choose_fleet({"a": False}, "b:1") == "a"
-    assert choose_fleet({"a": False, "b": True}, "b:1") == "b"
-    with pytest.raises(BrokerError, match="b:1 has no fleet yet"):
-        choose_fleet({}, "b:1")
-    with pytest.raises(ConfigError, match=r"b:1 has several fleets: name one with --name; .*a, b"):
-        choose_fleet({"a": True, "b": True}, "b:1")
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ async def _run(
     past_bytes: int,
     log_file: Path,
 ) -> int:
-    from trnfleet.services.session import find_fleet
+    from trnfleet.services.discovery import find_fleet
     from trnfleet.services.viewing import view_fleet
     from trnfleet.tui.run import run_app
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.errors import BrokerError, WireError
-from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader, find_fleet, user_name
+from trnfleet.services.discovery import find_fleet
+from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader, user_name
 from trnfleet.tasks import background
 from trnfleet.text import plain
 from trnfleet.wire.messages import CommandMessage, ReplyMessage, decode_message
