@@ -6,7 +6,8 @@ import pytest
 
 from trnfleet.config import load_model, shipped_names
 from trnfleet.domain.alerts.rule_tests import CaseFile
-from trnfleet.services.rule_files import load_rules, run_tests
+from trnfleet.services.files.rule_tests import run_tests
+from trnfleet.services.files.rules import load_rules
 
 FILES = sorted(Path(__file__).parent.glob("*.toml"))
 

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.monitor.alert_run import AlertRun
 
-from trnfleet.services.rule_files import load_rules
+from trnfleet.services.files.rules import load_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

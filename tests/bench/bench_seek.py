@@ -25,7 +25,7 @@ from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.marks import RecordingIndex
 from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, RecordingClock
 from trnfleet.record.read.recording import Recording
-from trnfleet.services.rule_files import load_rules
+from trnfleet.services.files.rules import load_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

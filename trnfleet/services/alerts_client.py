@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
@@ -16,10 +15,10 @@ from trnfleet.domain.alerts.status import AlertState
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import BrokerError, WireError, nearest
 from trnfleet.export.election import GONE_S
-from trnfleet.monitor.alerting.operator import OperatorActions
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
-from trnfleet.services.session import CONNECT_LIMIT_S, LONGEST_USER, QUIET_S, BatchReader, user_name
+from trnfleet.services.operator import connect_operator
+from trnfleet.services.session import CONNECT_LIMIT_S, QUIET_S, BatchReader
 from trnfleet.tasks import background
 from trnfleet.text import plain
 from trnfleet.wire.messages import WatchMessage, decode_message
@@ -32,9 +31,9 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.matchers import Matcher
     from trnfleet.domain.alerts.silences import Ack, Preview, Silence
     from trnfleet.domain.alerts.status import AlertStatus
+    from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.alerting.silences import Silences
     from trnfleet.services.session import BrokerSession
-    from trnfleet.transport.mqtt import MqttPublisher
     from trnfleet.wire.alerts import AlertMessage
     from trnfleet.wire.ports import Envelope, Source
 
@@ -125,31 +124,6 @@ async def read_alerts(session: BrokerSession, name: str | None, *, wait_s: float
             publishers.watches,
             publishers.gone,
         )
-
-
-class OperatorConnection(NamedTuple):
-    """The writer of acknowledgements and silences, and the connection that must run for it."""
-
-    operator: OperatorActions
-    publisher: MqttPublisher
-
-
-def connect_operator(session: BrokerSession, fleet: str, *, owner: str | None) -> OperatorConnection:
-    """Return the writer of acknowledgements and silences of a fleet; the caller runs its connection.
-
-    Args:
-        session: The broker.
-        fleet: The fleet's name.
-        owner: The operator's name; by default the user's.
-    """
-    publisher = session.publisher(f"trnfleet-desk-{secrets.token_hex(6)}")
-    operator = OperatorActions(fleet, publisher=publisher, owner=operator_name(owner), root=session.root)
-    return OperatorConnection(operator, publisher)
-
-
-def operator_name(owner: str | None) -> str:
-    """Return the name under which an operator writes: the given one, or the user's."""
-    return (owner or user_name("somebody"))[:LONGEST_USER]
 
 
 @contextlib.asynccontextmanager

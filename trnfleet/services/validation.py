@@ -79,7 +79,7 @@ def _check_scenario(path: Path) -> str:
 def _check_rules(path: Path) -> str:
     from trnfleet.config import load_model  # noqa: PLC0415
     from trnfleet.domain.alerts.rules import RuleFile, join_rules  # noqa: PLC0415
-    from trnfleet.services.rule_files import shipped_rules  # noqa: PLC0415
+    from trnfleet.services.files.rules import shipped_rules  # noqa: PLC0415
 
     content = load_model(path, RuleFile)
     join_rules([(str(path), content)], elsewhere=shipped_rules(other_than=path))
@@ -87,7 +87,7 @@ def _check_rules(path: Path) -> str:
 
 
 def _check_tests(path: Path) -> str:
-    from trnfleet.services.rule_files import run_tests  # noqa: PLC0415
+    from trnfleet.services.files.rule_tests import run_tests  # noqa: PLC0415
 
     count, found = run_tests(path)
     if found:

@@ -22,8 +22,8 @@ from trnfleet.monitor.replay.playback import RecordingPlayback
 from trnfleet.record.format.metadata import About
 from trnfleet.record.write.live import LiveBuffer
 from trnfleet.record.write.orphaned_buffers import delete_orphaned_buffers
-from trnfleet.services.alerts_client import connect_operator, operator_name
 from trnfleet.services.live_monitor import monitor_fleet
+from trnfleet.services.operator import connect_operator, operator_name
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator

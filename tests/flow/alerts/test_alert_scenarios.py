@@ -12,7 +12,7 @@ from support.monitor.alert_run import AlertRun, as_rows
 from trnfleet.config import shipped_names
 from trnfleet.domain.faults import FAULTS
 from trnfleet.domain.scenario import FaultEntry
-from trnfleet.services.rule_files import load_rules
+from trnfleet.services.files.rules import load_rules
 
 EXPECTED = Path(__file__).parent / "expected"
 CHIP, INSTANCE, JOB = "uc1/us-0001/trn2u-0001-1/chip06", "uc1/us-0001/trn2u-0001-1", "pretrain-405b"

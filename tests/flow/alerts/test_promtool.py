@@ -15,7 +15,7 @@ from trnfleet.domain.alerts.rule_tests import Case
 from trnfleet.domain.alerts.rules import Rule, RuleFile
 from trnfleet.monitor.alerting.conditions.named import LEAST_SAMPLES
 from trnfleet.monitor.alerting.rule_tests import frames
-from trnfleet.services.rule_files import run_tests
+from trnfleet.services.files.rule_tests import run_tests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, Record
 from trnfleet.record.format.metadata import About
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.writer import RecordingWriter
-from trnfleet.services.rule_files import load_rules
+from trnfleet.services.files.rules import load_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

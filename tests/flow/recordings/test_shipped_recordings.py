@@ -21,7 +21,7 @@ from trnfleet.clock import NS_PER_S, SystemClock
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, RecordingClock
 from trnfleet.record.read.recording import Recording
-from trnfleet.services.rule_files import load_rules
+from trnfleet.services.files.rules import load_rules
 from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:

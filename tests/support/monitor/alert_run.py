@@ -14,7 +14,7 @@ from trnfleet.clock import ManualClock
 from trnfleet.domain.fleet import Publishing
 from trnfleet.domain.scenario import FaultEntry, Scenario
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.services.rule_files import load_rules
+from trnfleet.services.files.rules import load_rules
 from trnfleet.services.simulator.engine import make_engine, transport_faults
 from trnfleet.services.simulator.run import load_run
 from trnfleet.sim.publish.faulty_publisher import FaultyPublisher

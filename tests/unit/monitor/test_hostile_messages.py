@@ -12,7 +12,7 @@ from support.monitor.mutations import hostile_feed, mutated, originals
 
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.store.store import Freshness
-from trnfleet.services.rule_files import load_rules
+from trnfleet.services.files.rules import load_rules
 
 ROUNDS, A_ROUND = 12, 60
 

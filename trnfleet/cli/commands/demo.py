@@ -182,7 +182,7 @@ async def _run(
             simulate += ["--mqtt", protocol]
         await stack.enter_async_context(own_command(simulate, log_file))
 
-        from trnfleet.services.rule_files import load_rules
+        from trnfleet.services.files.rules import load_rules
         from trnfleet.services.session import BrokerSession
         from trnfleet.services.viewing import view_fleet
         from trnfleet.tui.run import run_app

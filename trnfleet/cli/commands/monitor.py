@@ -70,7 +70,7 @@ def command(
     require_terminal()
     file = log_file_for_app(log_file)
     log.set_up(file)
-    from trnfleet.services.rule_files import load_rules
+    from trnfleet.services.files.rules import load_rules
 
     rules = load_rules(alerts.rules)
     app = _run(

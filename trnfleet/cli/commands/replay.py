@@ -131,7 +131,7 @@ def command(
         log.set_up(file)
         from trnfleet.monitor.replay.playback import RATES
         from trnfleet.services.files.recordings import fleet_of, part_of
-        from trnfleet.services.rule_files import load_rules
+        from trnfleet.services.files.rules import load_rules
         from trnfleet.services.viewing import view_recording
         from trnfleet.tui.run import run_app
 

@@ -56,7 +56,7 @@ def check(ctx: click.Context, files: tuple[str, ...]) -> None:
     """
     from trnfleet.config import find_file, load_model, shipped_names
     from trnfleet.domain.alerts.rules import RuleFile, join_rules
-    from trnfleet.services.rule_files import KIND, shipped_rules
+    from trnfleet.services.files.rules import KIND, shipped_rules
 
     loaded: list[tuple[str, RuleFile]] = []
     valid = True
@@ -97,7 +97,7 @@ def test(ctx: click.Context, files: tuple[str, ...]) -> None:
 
     Exit status: 0 all as expected, 1 a test failed, 2 a file is invalid.
     """
-    from trnfleet.services.rule_files import run_tests
+    from trnfleet.services.files.rule_tests import run_tests
 
     worst = 0
     for name in files:
@@ -141,7 +141,7 @@ def list_rules(scope: str | None, figures: bool, files: tuple[str, ...]) -> None
     if figures:
         click.echo("\n\n".join("\n".join(_figures(each)) for each in scopes))
         return
-    from trnfleet.services.rule_files import load_rules
+    from trnfleet.services.files.rules import load_rules
 
     rules = [rule for rule in load_rules(files) if rule.scope in scopes]
     rows = [("RULE", "SCOPE", "SEVERITY", "FOR", "CONDITION")]

@@ -87,8 +87,8 @@ def command(
     Exit status: 0 ended by a signal or --exit-after, 1 a failure explained in one line, also --exit-after with --exit-on while
     there is no connection, 2 wrong use, 3 by --exit-on.
     """
+    from trnfleet.services.files.rules import load_rules
     from trnfleet.services.receivers import make_receivers
-    from trnfleet.services.rule_files import load_rules
     from trnfleet.services.watch import Outcome, WatchRequest, watch_fleet
 
     request = WatchRequest(name, load_rules(rules), exit_on, exit_after)

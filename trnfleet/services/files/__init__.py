@@ -1,1 +1,1 @@
-"""Files of messages: recordings, lines and documents, read and written by several services."""
+"""Files that services read and write: recordings, lines, documents, alert rules and their tests."""

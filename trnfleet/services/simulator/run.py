@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from trnfleet.config import find_file, load_model
 from trnfleet.domain.fleet import FleetFile
-from trnfleet.domain.scenario import Scenario
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
     from pathlib import Path
+
+    from trnfleet.domain.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ def load_run(
     """
     scenario_file, play = None, None
     if scenario is not None:
+        from trnfleet.domain.scenario import Scenario  # noqa: PLC0415  0.02 s that most runs need not
+
         scenario_file = find_file("scenarios", scenario)
         play = load_model(scenario_file, Scenario)
         if "fleet" not in given and play.fleet is not None:

@@ -18,7 +18,7 @@ from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.past_monitor import PastMonitor
 from trnfleet.monitor.replay.playback import Mode, RecordingPlayback
 from trnfleet.monitor.replay.seeker import Survey
-from trnfleet.services.rule_files import load_rules
+from trnfleet.services.files.rules import load_rules
 from trnfleet.tasks import background
 from trnfleet.wire.ports import LinkStatus
 

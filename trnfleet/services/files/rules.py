@@ -1,19 +1,15 @@
-"""Files of alert rules and of their tests: shipped ones by name, or the user's."""
+"""Files of alert rules: shipped ones by name, or the user's."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from trnfleet.config import find_file, load_model, shipped_names
-from trnfleet.domain.alerts.rule_tests import CaseFile
 from trnfleet.domain.alerts.rules import Rule, RuleFile, join_rules
-from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-    from trnfleet.monitor.alerting.rule_tests import Difference
 
 KIND = "alerts"
 """Folder of the shipped rule files in `config/`."""
@@ -39,25 +35,3 @@ def shipped_rules(other_than: Path | None = None) -> list[str]:
     files = [find_file(KIND, name) for name in shipped_names(KIND)]
     own = None if other_than is None else other_than.resolve()
     return [rule.name for file in files if file.resolve() != own for rule in load_model(file, RuleFile).rules]
-
-
-def run_tests(path: Path) -> tuple[int, list[Difference]]:
-    """Run all tests of a file; return their number and what differs from the expectation.
-
-    Raises:
-        ConfigError: the file, or a rule file that it names, is invalid.
-    """
-    from trnfleet.monitor.alerting.rule_tests import play  # noqa: PLC0415  it loads the alert engine and NumPy
-
-    content = load_model(path, CaseFile)
-    try:
-        rules = load_rules([_beside(path, name) for name in content.rules])
-        found = [each for case in content.tests for each in play(case, rules, content)]
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
-    return len(content.tests), found
-
-
-def _beside(path: Path, name: str) -> str:
-    """Return the path of a rule file that a test file names; the name of a shipped file stays."""
-    return str(path.parent / name) if "/" in name or name.endswith(".toml") else name

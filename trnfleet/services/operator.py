@@ -1,0 +1,38 @@
+"""Connection of an operator, who acknowledges and silences alerts."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.monitor.alerting.operator import OperatorActions
+from trnfleet.services.session import LONGEST_USER, user_name
+
+if TYPE_CHECKING:
+    from trnfleet.services.session import BrokerSession
+    from trnfleet.transport.mqtt import MqttPublisher
+
+
+class OperatorConnection(NamedTuple):
+    """The writer of acknowledgements and silences, and the connection that must run for it."""
+
+    operator: OperatorActions
+    publisher: MqttPublisher
+
+
+def connect_operator(session: BrokerSession, fleet: str, *, owner: str | None) -> OperatorConnection:
+    """Return the writer of acknowledgements and silences of a fleet; the caller runs its connection.
+
+    Args:
+        session: The broker.
+        fleet: The fleet's name.
+        owner: The operator's name; by default the user's.
+    """
+    publisher = session.publisher(f"trnfleet-desk-{secrets.token_hex(6)}")
+    operator = OperatorActions(fleet, publisher=publisher, owner=operator_name(owner), root=session.root)
+    return OperatorConnection(operator, publisher)
+
+
+def operator_name(owner: str | None) -> str:
+    """Return the name under which an operator writes: the given one, or the user's."""
+    return (owner or user_name("somebody"))[:LONGEST_USER]
