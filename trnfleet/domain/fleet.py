@@ -37,7 +37,7 @@ __all__ = (
 )  # fmt: skip  # the models of jobs and the fields' types are part of what a fleet file says
 
 MAX_INSTANCES = 250_000
-"""Instances of one fleet (4,000,000 chips), so that a slip of the pen does not fill the memory."""
+"""Instances of one fleet (4,000,000 chips), so that a typing error does not fill the memory."""
 
 
 class UltraServers(Model):
@@ -82,13 +82,13 @@ class Cluster(Model):
     ultraservers: tuple[UltraServers, ...] = ()
     instances: tuple[Instances, ...] = ()
     fabric_bits_per_s: Positive | None = None
-    """What the network between UltraServers and instances carries in all; by default 10 Pb/s for each 3,125 instances
+    """Bandwidth of the network between UltraServers and instances; by default 10 Pb/s for each 3,125 instances
     or part of them. Published: an UltraCluster's network has 10 Pb/s and takes 10 us ("10p10u"). Derived: that is the
     full EFA rate (3.2 Tb/s) of 3,125 instances. Assumed: larger clusters have as many such networks."""
     zone: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,32}$")] = "us-east-2b"
     """Availability Zone; Capacity Blocks of Trn2 UltraServers are sold in that region (assumed: in this zone)."""
     fabric_latency_s: Positive = 10e-6
-    """From one host to another; published: 10 us, measured from HBM to HBM: 15 us (Neuron SDK)."""
+    """Latency from one host to another; published: 10 us, measured from HBM to HBM: 15 us (Neuron SDK)."""
 
 
 class Straggler(Model):
@@ -129,7 +129,7 @@ class Publishing(Model):
 
     format: Literal["json", "cbor"] = "json"
     granularity: Literal["chip", "instance", "ultraserver", "block"] | None = None
-    """What one message covers; by default chip for JSON and ultraserver for CBOR."""
+    """Part of the fleet that one message covers; by default chip for JSON and ultraserver for CBOR."""
     block_ultraservers: Annotated[int, Field(ge=1, le=16)] = 8
     """UltraServers in a block: 8 make frames of 512 chips, which stay under 128 KB."""
 
@@ -144,7 +144,7 @@ class FleetFile(Model):
     inlet_c: Annotated[float, Field(ge=0, le=50)] = 27.0
     """Air at the racks' inlets, or the coolant's supply where cooling is liquid, degC."""
     cooling: CoolingKind = "air"
-    """Trainium2 is air-cooled, as published; `liquid` asks what if."""
+    """Trainium2 is air-cooled, as published; `liquid` is a what-if."""
     rack_power_cap_w: Positive | None = None
     """Power that a rack (its instances of an UltraServer with their hosts, or a standalone instance) may draw."""
     pue: Annotated[float, Field(ge=1, le=3)] = PUE
@@ -155,7 +155,7 @@ class FleetFile(Model):
     stragglers: tuple[Straggler, ...] = ()
     links: tuple[Link, ...] = ()
     market: Market = Market()
-    """How Capacity Blocks are sold."""
+    """Sale of Capacity Blocks."""
     blocks: Annotated[tuple[BlockEntry, ...], Field(max_length=4_096)] = ()
     """Capacity Blocks that there are at the start. Jobs on their instances run while a block is active."""
 

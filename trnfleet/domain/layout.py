@@ -157,9 +157,9 @@ class Layout:
     @cached_property
     def chip_links_mask(self) -> NDArray[np.uint8]:
         """For each chip, the bits of `links_up` that are set while all its links are up."""
+        if not self.has_uneven_links.any():
+            return self.links_mask[self.instance_of_chip]
         masks = [np.array(kind.chip_masks, np.uint8) for kind in self.types]
-        if len(masks) == 1:
-            return np.tile(masks[0], len(self.instances))
         table = np.zeros((len(masks), self.most_chips), np.uint8)
         for row, mask in zip(table, masks, strict=True):
             row[: len(mask)] = mask

@@ -72,19 +72,19 @@ class Metric:
     wire: str
     """u8, u16, u32 or u64."""
     scale: float
-    """What one step of the wire code is worth, in `unit`."""
+    """Value of one step of the wire code, in `unit`."""
     unit: str
     aggregate: Aggregate
     kind: Kind
     help: str
     real_host: Origin
     real_source: str
-    """Where a real host's value comes from, in words."""
+    """Origin of a real host's value, in words."""
     lanes: tuple[str, ...] = ()
     """Names of a vector's lanes; empty for a single value. Of link lanes these are schema version 1's: the layout has the
     names of each instance type."""
     lane_aggregate: Aggregate = Aggregate.MEAN
-    """How a vector becomes a chip's one value."""
+    """Function that joins a vector to a chip's one value."""
     peak: float | None = None
     """Upper end of the scale that charts and heat maps use where the hardware catalogue names none."""
     chip_peak: Callable[[ChipType], float] | None = None

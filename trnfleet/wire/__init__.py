@@ -1,1 +1,1 @@
-"""What goes over the wire: topics, messages, frames, and the ports they pass through."""
+"""The wire: topics, messages, frames, and the ports that they pass through."""

@@ -21,7 +21,7 @@ Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
 
 
 class AlertMessage(Message):
-    """How an alert stands."""
+    """The state of an alert."""
 
     fingerprint: Fingerprint
     rule: Name
@@ -40,24 +40,24 @@ class AlertMessage(Message):
     members: Count = 1
     chips: Count = 0
     since: Instant
-    """Since when its condition holds."""
+    """Begin of the present pending state: its condition holds since then."""
     fired: Instant
-    """When it began to fire."""
+    """Begin of firing."""
     resolved: Instant | None = None
     inhibited_by: Fingerprint | None = None
-    """Alert because of which this one is not told."""
+    """Alert that inhibits this one."""
     flapping: bool = False
     times: Count = 0
-    """How often it began to fire within the flap window."""
+    """Number of times that it began to fire within the flap window."""
     told: Annotated[dict[Name, Text], Field(max_length=16)] = Field(default_factory=dict)
-    """To whom this state was told already, by receiver: what was told there last. Another `watch` that takes over, or the
-    same one after a restart, goes on from there."""
+    """Last notification of this state by receiver. Another `watch` that takes over, or the same one after a restart, goes on
+    from there."""
     watch: Name
-    """Client id of the `watch` that says so."""
+    """Client id of the `watch` that published it."""
 
 
 class AckMessage(Message):
-    """Somebody has an alert in hand."""
+    """An acknowledgement of an alert."""
 
     fingerprint: Fingerprint
     owner: Annotated[str, StringConstraints(min_length=1, max_length=64)]
@@ -65,11 +65,11 @@ class AckMessage(Message):
     at: Instant
     until: Instant
     alert: Label = ""
-    """For people who read the topic: the rule and the target."""
+    """Rule and target, for readers of the topic."""
 
 
 class SilenceMessage(Message):
-    """Somebody does not want to hear of what matches."""
+    """A silence: alerts that match cause no notifications."""
 
     id: Name
     matchers: Annotated[tuple[Label, ...], Field(min_length=1, max_length=32)]

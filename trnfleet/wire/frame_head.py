@@ -1,4 +1,4 @@
-"""What can be told of telemetry without its descriptor: whether it is a frame, of which start, and its number.
+"""The head of a frame, readable without its descriptor: encoding, boot id and sequence number.
 
 A frame's head is found by stepping from key to key of its map: its bytes alone do not tell a key from a part of a text.
 """
@@ -20,16 +20,16 @@ _MAP_HEADS = range(0xA0, 0xC0)
 _NUMBER, _BYTES, _TEXT, _ARRAY, _MAP, _TAG = 0, 2, 3, 4, 5, 6
 """CBOR's major types."""
 _SIZES = {24: 1, 25: 2, 26: 4, 27: 8}
-"""Bytes of the number behind an item's first byte, where that does not hold it itself."""
+"""Bytes of the number that follows an item's first byte, by the first byte's low bits."""
 _MOST_KEYS = 64
-"""Keys of a frame that are looked at; ours has 8."""
+"""Keys of a frame that are read at most; ours has 8."""
 _MOST_ITEMS = 1_024
 """Items of a key's value that are stepped over; each of at most 128 columns has 3."""
 _LONGEST_BOOT = 64
 
 
 def is_cbor(envelope: Envelope) -> bool:
-    """Tell the encoding by the MQTT 5 content type, or by the first byte where there is none."""
+    """Return whether telemetry is CBOR: by the MQTT 5 content type, or by the first byte where there is none."""
     if envelope.content_type == CONTENT_TYPE_CBOR:
         return True
     if envelope.content_type == CONTENT_TYPE_JSON:
@@ -38,7 +38,7 @@ def is_cbor(envelope: Envelope) -> bool:
 
 
 def boot_span(payload: bytes) -> slice:
-    """Return where the text of a frame's boot id stands.
+    """Return the position of the text of a frame's boot id.
 
     Raises:
         WireError: it is no frame, or has none.
@@ -77,7 +77,7 @@ def _boot(payload: bytes, at: int) -> slice:
 
 
 def _places(payload: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yield each key of a frame, and where its value begins."""
+    """Yield each key of a frame, and the position of its value."""
     major, entries, at = _item(payload, 0)
     if major != _MAP:
         raise WireError("not a frame")
@@ -91,7 +91,7 @@ def _places(payload: bytes) -> Iterator[tuple[bytes, int]]:
 
 
 def _past(payload: bytes, at: int) -> int:
-    """Return where an item ends, all that is in it included."""
+    """Return the position behind an item and its contents."""
     due = 1
     for _ in range(_MOST_ITEMS):
         major, number, at = _item(payload, at)
@@ -106,10 +106,10 @@ def _past(payload: bytes, at: int) -> int:
 
 
 def _item(payload: bytes, at: int) -> tuple[int, int, int]:
-    """Return an item's major type, its number and where what it holds begins.
+    """Return an item's major type, its number and the position of its contents.
 
     Raises:
-        WireError: the payload ends before, or the item's length is not told.
+        WireError: the payload ends before, or the item's length is not given.
     """
     head = payload[at] if at < len(payload) else 0xFF
     major, number, begin = head >> 5, head & 0x1F, at + 1

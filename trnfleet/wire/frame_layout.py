@@ -1,4 +1,4 @@
-"""How the frames of a descriptor are read: what they must say of themselves, and which rows are whose."""
+"""The layout of a descriptor's frames: their identity, their columns and the rows of each instance."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from trnfleet.wire.messages import ColumnSpec, Descriptor
 
 _MOST_DECODERS = 64
-"""Forms of frames whose decoders are kept; nearly all publishers of a fleet share one or two."""
+"""Forms of frames whose decoders are cached; nearly all publishers of a fleet share one or two."""
 
 
 class Unit(NamedTuple):
-    """What a descriptor describes, as far as reading its frames takes it."""
+    """The part of a descriptor that is needed to read its frames."""
 
     path: str
     boot: str
@@ -32,7 +32,7 @@ class Unit(NamedTuple):
     chips: tuple[int, ...]
     """First chip row of each instance, and their number at the end."""
     columns: tuple[ColumnSpec, ...]
-    """Those whose metrics are known here."""
+    """Those of known metrics."""
     decoder: FrameDecoder
 
     @staticmethod
@@ -59,7 +59,7 @@ class Unit(NamedTuple):
         """Return a frame of the unit.
 
         Raises:
-            WireError: it is not what the descriptor announces, or of another path, start or revision.
+            WireError: it is not as the descriptor announces, or of another path, boot or revision.
         """
         frame = self.decoder.decode(payload)
         if frame.path != self.path:
@@ -87,5 +87,5 @@ def _chips_of(instance_type: str) -> int:
 
 @functools.lru_cache(maxsize=_MOST_DECODERS)
 def _decoder(columns: tuple[ColumnSpec, ...], chips: int, instances: int) -> FrameDecoder:
-    """Return the decoder of frames of that form, which units share: what one has learned serves all."""
+    """Return the decoder of frames of that form; units share it, and the templates that it has learned."""
     return FrameDecoder(columns, chips, instances)

@@ -63,7 +63,7 @@ def _array_head(metric: Metric, rows: int) -> bytes:
 
 
 class FrameEncoder:
-    """Makes the frames of one topic; what does not change from tick to tick is made once."""
+    """Encoder of the frames of one topic; parts that do not change from tick to tick are made once."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class FrameEncoder:
         chips: slice,
         instances: slice,
     ) -> None:
-        """Bind to columns, which the simulator rewrites in place each tick, and to the rows that the path covers."""
+        """Bind to columns, which the simulator rewrites in place each tick, and to the rows of the path."""
         self._head = b"".join(
             (
                 _map_head(8),
@@ -97,7 +97,7 @@ class FrameEncoder:
                 self._parts.append(column.data.cast("B")[rows.start * size : rows.stop * size])
 
     def encode(self, seq: int, ts_ns: int) -> bytes:
-        """Return the frame of a tick from what the columns hold now."""
+        """Return the frame of a tick from the columns' present values."""
         parts = self._parts
         parts[1] = _U64.pack(0x1B, seq)
         parts[2] = self._ts_key + _U64.pack(0x1B, ts_ns)
@@ -115,7 +115,7 @@ class Frame(NamedTuple):
 
 
 class FrameDecoder:
-    """Reads the frames of all topics whose descriptors announce the same columns and numbers of rows.
+    """Decoder of the frames of all topics whose descriptors announce the same columns and numbers of rows.
 
     The first frame is parsed in full. Its structure (all bytes but the values, path, seq and time) is kept as a template,
     and a later frame with the same structure is cut at the known places; any other is parsed in full again.
@@ -131,7 +131,7 @@ class FrameDecoder:
         """Return the frame's head and arrays.
 
         Raises:
-            WireError: it is too large, not CBOR, or not what its descriptor announces.
+            WireError: it is too large, not CBOR, or not as its descriptor announces.
         """
         template = self._templates.get(len(payload))
         if template is not None and template.fits(payload):
@@ -198,7 +198,7 @@ class FrameDecoder:
 
 
 class _Template:
-    """Where the values of frames are, and the bytes that must stand everywhere else."""
+    """The positions of the values in frames of one structure, and the bytes between them."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class _Template:
         ts_at: int,
         cuts: Sequence[tuple[int, NDArray[Any], str, bool]],
     ) -> None:
-        """Keep what `learn` found; no view of the payload, which would keep it alive."""
+        """Build from the findings of `learn`, without a view of the payload, which would keep it alive."""
         is_fixed = np.ones(len(payload), np.bool_)
         for at in (seq_at, ts_at):
             is_fixed[at : at + 8] = False
@@ -230,7 +230,7 @@ class _Template:
 
     @staticmethod
     def learn(payload: bytes, frame: Frame) -> _Template | None:
-        """Return the template of a parsed frame, or None where its form is not the one that our encoder writes."""
+        """Return the template of a parsed frame, or None where its form is not our encoder's."""
         cuts: list[tuple[int, NDArray[Any], str, bool]] = []
         # Arrays follow each other in the order in which they were parsed; searching on from the last one's end keeps
         # this quick, and from taking one array's values for the next one's key.
@@ -264,7 +264,7 @@ class _Template:
         return _Template(frame, payload, path_at=path_at, seq_at=seq_at, ts_at=ts_at, cuts=cuts)
 
     def fits(self, payload: bytes) -> bool:
-        """Say whether a payload differs from the learned one in nothing but its values."""
+        """Return whether a payload differs from the learned one in its values alone."""
         if len(payload) != self._size:
             return False
         if payload[self._seq_at] > 0x7F or payload[self._ts_at : self._ts_at + 8] > _LATEST:
@@ -272,7 +272,7 @@ class _Template:
         return np.array_equal(np.frombuffer(payload, np.uint8)[self._fixed], self._expected)
 
     def cut(self, payload: bytes) -> Frame:
-        """Return the frame of a payload that fits."""
+        """Return the frame of a payload for which `fits` is true."""
         seq = int.from_bytes(payload[self._seq_at : self._seq_at + 8], "big")
         ts_ns = int.from_bytes(payload[self._ts_at : self._ts_at + 8], "big")
         chip: dict[str, NDArray[Any]] = {}
@@ -290,7 +290,7 @@ class _Template:
 
 
 def _short(number: int) -> str:
-    """Return a number that came from the wire, where it is not too long to be said."""
+    """Return a number from the wire as text of bounded length."""
     return str(number) if number.bit_length() <= 64 else "over 64 bits"
 
 
@@ -299,7 +299,7 @@ def _tag_of(dtype: np.dtype[Any]) -> int:
 
 
 def _find_number(payload: bytes, key: bytes, value: int) -> int | None:
-    """Return where the 8 bytes of a number after `key` are, or None where it is not written so, or not just once."""
+    """Return the position of the 8 bytes of a number after `key`; None where it is written otherwise, or twice."""
     pattern = key + _U64.pack(0x1B, value)
     found = payload.find(pattern)
     if found < 0 or payload.find(pattern, found + 1) >= 0:
@@ -308,7 +308,7 @@ def _find_number(payload: bytes, key: bytes, value: int) -> int | None:
 
 
 def is_known(column: ColumnSpec) -> bool:
-    """Say whether the metric table has a column's metric, for the same scope."""
+    """Return whether the metric table has a column's metric, for the same scope."""
     metric = BY_NAME.get(column.name)
     return metric is not None and metric.scope is column.per
 

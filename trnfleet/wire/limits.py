@@ -1,4 +1,4 @@
-"""What may come from the wire: explicit limits, checked before anything is parsed or kept."""
+"""Limits of data from the wire, checked before anything is parsed or stored."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Upper bounds; what is beyond them is dropped and counted."""
+    """Upper bounds; messages beyond them are dropped and counted."""
 
     payload_bytes: int = 131_072
     """A frame, descriptor, job or publisher message: 128 KB, which AWS IoT Core takes too."""
@@ -40,7 +40,7 @@ class Limits:
     acks: int = 10_000
     """Acknowledgements that a monitor keeps."""
     silences: int = 1_000
-    """Silences that a monitor keeps: each is held against every alert."""
+    """Silences that a monitor keeps: each is matched with every alert."""
     publishers: int = 10_000
     """Publishers that a monitor keeps."""
 

@@ -1,6 +1,6 @@
-"""The JSON messages about what publishes and what runs: descriptors, jobs, publishers.
+"""The JSON messages about publishers, hardware and jobs, and the commands to a simulator.
 
-Fields that a reader does not know are ignored, so that a later minor version can add some.
+Readers ignore fields that they do not know, so that a later minor version can add some.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 _VALUE_CHARS = 60
-"""So much of a refused value is said."""
+"""Characters of a refused value that an error shows."""
 
 Text = Annotated[str, StringConstraints(max_length=DEFAULT_LIMITS.text_chars)]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
@@ -97,7 +97,7 @@ class ColumnSpec(BaseModel):
 
 
 class InstanceSpec(BaseModel):
-    """An instance that a publisher speaks for."""
+    """An instance of a publisher."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -109,7 +109,7 @@ class InstanceSpec(BaseModel):
 
 
 class ClockSpec(BaseModel):
-    """How the publisher's time relates to the wall clock: source time = epoch + speed x elapsed wall time."""
+    """The publisher's clock: source time = epoch + speed x elapsed wall time."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -119,7 +119,7 @@ class ClockSpec(BaseModel):
 
 
 class Descriptor(Message):
-    """What publishes on a path: the instances it covers, in the order of its frames' rows, and its columns.
+    """The descriptor of a path: its publisher, instances (in the order of its frames' rows) and columns.
 
     A descriptor of an instance covers the chips' own topics below it, too.
     """
@@ -133,7 +133,7 @@ class Descriptor(Message):
     clock: ClockSpec
     replay: bool = False
     origin: Literal["simulated", "neuron"] = "simulated"
-    """Whether values come from a simulator or from a real host; decides the provenance that is shown."""
+    """Origin of the values, which decides the provenance that is shown."""
     instances: Annotated[tuple[InstanceSpec, ...], Field(min_length=1, max_length=DEFAULT_LIMITS.instances)]
     columns: Annotated[tuple[ColumnSpec, ...], Field(max_length=DEFAULT_LIMITS.columns)]
     lanes: Annotated[dict[TypeName, LaneNames], Field(max_length=DEFAULT_LIMITS.lane_types)] = Field(
@@ -161,7 +161,7 @@ class Descriptor(Message):
 
 
 class JobMessage(Message):
-    """A job: what it is, how it fares and where it runs."""
+    """A job: its kind, state, figures and place."""
 
     job: Name
     kind: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")]
@@ -184,33 +184,33 @@ class JobMessage(Message):
 
 
 class PublisherMessage(Message):
-    """Whether a publisher is there; `offline` is its last will, or its goodbye."""
+    """The presence of a publisher; `offline` is its last will, or its goodbye."""
 
     client: Name
     state: Literal["online", "offline"]
     boot: Name
     role: Literal["telemetry", "watch"] = "telemetry"
-    """What it publishes; of several watches of a fleet the one that began first speaks."""
+    """Kind of publisher; of several watches of a fleet the one that began first leads."""
     since: Instant | None = None
     """RFC 3339, wall time: when it began, for a watch."""
 
 
 class WatchMessage(PublisherMessage):
-    """Whether a watch is there; repeated as its heartbeat."""
+    """The presence of a watch; repeated as its heartbeat."""
 
     ts: Text | None = None
     """RFC 3339, wall time of the heartbeat: a retained message has no time of its own."""
 
 
 class EventMessage(Message):
-    """Something that happened: in hardware, a runtime, a job, EC2, or by an operator's hand. Not retained."""
+    """An event of hardware, a runtime, a job, EC2 or an operator. Not retained."""
 
     id: Name
     """Unique in the fleet: the publisher's boot and a number."""
     ts: Instant
     """RFC 3339, source time."""
     path: Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9_-]{1,64}(/[A-Za-z0-9_-]{1,64}){0,4})?$")]
-    """Address of what it is about; empty for the fleet, whose events are published on the path `fleet`."""
+    """Address of its subject; empty for the fleet, whose events are published on the path `fleet`."""
     source: Name
     name: Name
     severity: Severity
@@ -225,7 +225,7 @@ class EventMessage(Message):
 
 
 class CommandMessage(BaseModel):
-    """A request to a simulator; unknown fields are refused, because what is not understood must not be done."""
+    """A request to a simulator; unknown fields are refused, because they might change its meaning."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -233,14 +233,14 @@ class CommandMessage(BaseModel):
     id: Name
     """Unique: a command that comes twice is carried out once."""
     client: Name
-    """Who asks; the answer goes to `reply/{client}/{id}`."""
+    """Client id of the requester; the answer goes to `reply/{client}/{id}`."""
     action: Name
     target: Text = ""
     args: dict[Name, Text | Amount | bool | None] = Field(default_factory=dict, max_length=16)
     expires: Text
-    """RFC 3339, wall time: from then on nobody carries it out."""
+    """RFC 3339, wall time: from then on it is not carried out."""
     by: Text = ""
-    """For the log: whoever is behind it."""
+    """Name of the operator, for the log."""
 
 
 class ReplyMessage(Message):
@@ -249,7 +249,7 @@ class ReplyMessage(Message):
     id: Name
     ok: bool
     reason: Annotated[str, StringConstraints(max_length=2_000)] = ""
-    """What was done, or why nothing was, in one line."""
+    """The result, or the reason of a refusal, in one line."""
     result: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -268,7 +268,7 @@ def decode_message(payload: bytes, model: type[MessageT], limits: Limits = DEFAU
     """Parse and validate a message.
 
     Raises:
-        WireError: it is too large, not JSON, or not what the model says.
+        WireError: it is too large, not JSON, or does not fit the model.
     """
     if len(payload) > limits.payload_bytes:
         raise WireError(
@@ -313,5 +313,5 @@ def parse_json_object(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> dict[s
 
 
 def to_json_bytes(value: dict[str, Any]) -> bytes:
-    """Return an object as compact JSON; NaN and infinity are refused by never being there (they are None)."""
+    """Return an object as compact JSON; it must not have NaN or infinity (None stands for them)."""
     return to_json(value, inf_nan_mode="null")

@@ -1,4 +1,4 @@
-"""Lines of a file of JSON: somebody else's, of bounded length and with an account of those left out; and ours, for any terminal."""
+"""Lines of JSON files: reading with bounded lengths and counts of skipped lines, and writing for any terminal."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class LeftOut:
-    """What was taken from a file and what was not."""
+    """Counts of the lines of a file that were taken and left out."""
 
     taken: int = 0
-    """Lines, or what else is counted, that made sense."""
+    """Valid lines, or other units."""
     count: int = 0
-    """Those that did not."""
+    """Invalid ones."""
     first: str = ""
-    """Where and why the first was left out; empty where none was."""
+    """Place and reason of the first that was left out; empty where none was."""
 
     def add(self, place: str, reason: str) -> None:
         """Count one that is left out; `place` names it, as in `line 7`."""
@@ -52,10 +52,10 @@ def read_lines(stream: BinaryIO, most_bytes: int) -> Iterator[tuple[int, bytes |
 
 
 def is_plain(line: bytes) -> bool:
-    """Say whether a line of JSON can go to a terminal as it is: printable ASCII, in which JSON writes control characters."""
+    """Return whether a line of JSON can go to a terminal as it is: printable ASCII, in which JSON escapes control characters."""
     return line.isascii() and b"\n" not in line and b"\r" not in line and b"\x7f" not in line
 
 
 def to_plain_json(data: Any) -> bytes:
-    """Return JSON in one line that no terminal acts upon: whatever is not printable ASCII is an escape, DEL, C1 and bidi among it."""
+    """Return JSON in one line without effect on a terminal: all but printable ASCII is escaped, with DEL, C1 and bidi."""
     return json.dumps(data, separators=(",", ":")).replace("\x7f", "\\u007f").encode()

@@ -1,6 +1,6 @@
-"""What the packages around the wire agree on: an envelope, a publisher of envelopes and a source of them.
+"""The ports of the packages around the wire: envelopes, publishers, sources and recorded messages.
 
-Simulator, monitor, recorder and bridge know these three and no broker; `transport/` implements them over MQTT
+Simulator, monitor, recorder and bridge know these and no broker; `transport/` implements them over MQTT
 and in memory.
 """
 
@@ -17,7 +17,7 @@ CONTENT_TYPE_CBOR = "application/cbor"
 
 
 class Envelope(NamedTuple):
-    """One message with what the broker says about it."""
+    """One message with its MQTT properties."""
 
     topic: str
     payload: bytes
@@ -30,22 +30,22 @@ class Envelope(NamedTuple):
 
 
 RECORDING = "recording"
-"""Protocol of what is played from a recording."""
+"""`LinkStatus.protocol` of a recording."""
 
 
 @dataclass(slots=True)
 class LinkStatus:
-    """How a connection fares; written by the transport, read by whoever shows it."""
+    """State and counts of a connection; written by the transport."""
 
     broker: str = ""
-    """Where it goes, for people: without a password."""
+    """The broker's address without a password."""
     connected: bool = False
     changed_s: float = 0.0
     """Monotonic time of the last change of `connected`."""
     connects: int = 0
     """Successful connects since the start; more than one means reconnects."""
     last_error: str = ""
-    """Why the last connection ended or failed, in one line."""
+    """Reason why the last connection ended or failed, in one line."""
     protocol: str = ""
     """`5` or `3.1.1` once connected; `RECORDING` where there is no connection but a recording."""
     received: int = 0
@@ -57,7 +57,7 @@ class LinkStatus:
     unsolicited: int = 0
     """Messages on topics that were not subscribed to; they go no further."""
     queue_peak: int = 0
-    """The longest that the queue has been."""
+    """Greatest length of the queue so far."""
     sent: int = 0
     """Messages handed to the broker."""
 
@@ -71,13 +71,13 @@ class Stored(NamedTuple):
 
 
 class Keyframe(NamedTuple):
-    """All that holds at a moment of a recording: what a reader needs who begins there."""
+    """The whole state at a moment of a recording, from which a reader can begin."""
 
     time_ns: int
     state: list[Stored]
     """Retained state, then the newest telemetry of every topic, each with the time at which it came in."""
     has_values: bool
-    """Whether the newest telemetry is there; where it takes too much room, it is not."""
+    """Whether the newest telemetry is included; where it takes too much room, it is not."""
 
 
 class RecordedMessages(Protocol):
@@ -95,11 +95,11 @@ class RecordedMessages(Protocol):
         """Return the newest keyframe at or before a moment; None where there is none."""
 
     def read(self, after_ns: int, until_ns: int) -> Iterator[Stored]:
-        """Yield the messages of `after_ns < time_ns <= until_ns` in order; what is damaged is left out and counted."""
+        """Yield the messages of `after_ns < time_ns <= until_ns` in order; damaged ones are left out and counted."""
 
 
 class Publisher(Protocol):
-    """Sends envelopes."""
+    """A sender of envelopes."""
 
     @property
     def status(self) -> LinkStatus:
@@ -109,11 +109,11 @@ class Publisher(Protocol):
         """Send a batch, waiting for room in the client's own buffers.
 
         While no connection stands, QoS 0 messages are dropped and counted; state (retained) is not lost,
-        because `on_connect` provides it anew.
+        because `on_connect` provides it again.
         """
 
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
-        """Name what is sent first after every connect: descriptors and other retained state."""
+        """Set the messages that are sent first after every connect: descriptors and other retained state."""
 
 
 class InterruptiblePublisher(Publisher, Protocol):
@@ -124,7 +124,7 @@ class InterruptiblePublisher(Publisher, Protocol):
 
 
 class Source(Protocol):
-    """Delivers envelopes in batches."""
+    """A source of envelopes in batches."""
 
     @property
     def status(self) -> LinkStatus:

@@ -1,7 +1,7 @@
 """Messages about reserved capacity: Capacity Blocks and On-Demand Capacity Reservations, and the answers to requests for them.
 
-Simulator and bridge publish the same retained message on `reservation/{id}`, so that readers cannot tell what is behind it
-but by `origin`. Names are EC2's. Times are RFC 3339 in UTC, amounts of money decimal text.
+Simulator and bridge publish the same retained message on `reservation/{id}`, so that readers tell them
+apart by `origin` alone. Names are EC2's. Times are RFC 3339 in UTC, amounts of money decimal text.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ExtensionSpec(_Part):
 
 
 class ReservationMessage(Message):
-    """Reserved capacity and how it fares; retained, published anew with every change."""
+    """The state of reserved capacity; retained, published again with every change."""
 
     id: Name
     """The Capacity Block's (`cb-...`), or the Capacity Reservation's (`cr-...`) where it is no block."""
@@ -59,7 +59,7 @@ class ReservationMessage(Message):
     ts: Instant
     """Source time of this change."""
     change: Revision = 0
-    """How many changes came before, so that what comes twice is known; a message repeated has the same."""
+    """Number of earlier changes; a repeated message has the same, so that repetitions are recognised."""
     reservation_ids: Annotated[tuple[Name, ...], Field(max_length=256)] = ()
     instance_type: TypeName
     ultraserver_type: TypeName | None = None
@@ -67,7 +67,7 @@ class ReservationMessage(Message):
     instances: Count
     """Reserved."""
     launched: Count | None = None
-    """Instances that run in it: reserved less available. None where nobody says."""
+    """Instances that run in it: reserved less available. None where that is not known."""
     unavailable: Count | None = None
     """Instances that a failed system status check keeps from use."""
     created: Instant
@@ -75,7 +75,7 @@ class ReservationMessage(Message):
     end: Instant | None = None
     """None where it lasts until it is cancelled."""
     terminates: Instant | None = None
-    """From then on EC2 terminates what still runs in it."""
+    """From then on EC2 terminates the instances that still run in it."""
     pay_by: Instant | None = None
     """While a payment is pending: when it fails."""
     fee: Decimals | None = None
@@ -84,12 +84,12 @@ class ReservationMessage(Message):
     interconnect: InterconnectStatus | None = None
     extensions: Annotated[tuple[ExtensionSpec, ...], Field(max_length=MOST_EXTENSIONS)] = ()
     on: Annotated[tuple[Place, ...], Field(max_length=MOST_PLACES)] = ()
-    """Which part of the fleet it holds: addresses and ranges of siblings, as in a job's message."""
+    """The part of the fleet that it holds: addresses and ranges of siblings, as in a job's message."""
     ec2_ids: Annotated[tuple[Text, ...], Field(max_length=MOST_INSTANCES)] = ()
     """EC2 ids of the instances in it, where addresses are not known; descriptors have both."""
     origin: Literal["simulated", "ec2"] = "simulated"
     boot: Name | None = None
-    """The publisher's start: another one counts changes anew."""
+    """The publisher's boot: another one counts changes from 0."""
 
 
 class OfferingSpec(_Part):

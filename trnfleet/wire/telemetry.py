@@ -28,7 +28,7 @@ MAX_SEQ = 2**63 - 1
 
 
 class Head(NamedTuple):
-    """What every telemetry payload begins with."""
+    """The head of every telemetry payload."""
 
     boot: str
     seq: int

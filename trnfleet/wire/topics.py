@@ -14,14 +14,14 @@ from trnfleet.errors import WireError
 DEFAULT_ROOT = "trnfleet"
 VERSION = "v1"
 MAX_SLASHES = 7
-"""What AWS IoT Core allows in a topic; the deepest of ours has exactly as many."""
+"""Limit of AWS IoT Core; the deepest topic of ours has exactly as many."""
 
 FLEET_PATH = "fleet"
 """Path of a topic that is about the fleet as a whole."""
 
 
 class TopicClass(enum.StrEnum):
-    """What a topic carries."""
+    """Class of a topic's messages."""
 
     NODE = "node"
     TELEMETRY = "telemetry"
@@ -65,11 +65,11 @@ def build_topic(fleet: str, topic_class: TopicClass, path: str, root: str = DEFA
 
 
 def command_path(target: str) -> str:
-    """Return the path on which a command for `target` is published: the address that surely holds all of the target.
+    """Return the path on which a command for `target` is published: the deepest address that holds all of the target.
 
     That is the target up to its first segment that is a pattern (`uc1/us-0003` for `uc1/us-0003/*`), never deeper than a
-    chip, and `fleet` where nothing is left. So whom an access list lets publish to `command/uc1/us-0003/#` can reach that
-    UltraServer and nothing else.
+    chip, and `fleet` where nothing is left. So a client that an access list allows to publish to `command/uc1/us-0003/#` can
+    reach that UltraServer and nothing else.
     """
     fixed: list[str] = []
     for segment in target.split("/")[: Level.CHIP]:
@@ -80,7 +80,7 @@ def command_path(target: str) -> str:
 
 
 def covers(path: str, target: str) -> bool:
-    """Say whether a command on `path` may be about `target`: the path is the fleet's, or an address of or above it.
+    """Return whether a command on `path` may be about `target`: the path is the fleet's, or an address of or above it.
 
     Behind a colon a target names a link of a chip, as in `chip05:east`, which belongs to the chip.
     """
@@ -126,5 +126,5 @@ def parse_topic(topic: str, root: str = DEFAULT_ROOT) -> Topic:
 
 
 def is_root(text: str) -> bool:
-    """Say whether `text` may be the topics' root: segments with slashes between them."""
+    """Return whether `text` may be the topics' root: segments with slashes between them."""
     return bool(text) and all(is_segment(part) for part in text.split("/"))

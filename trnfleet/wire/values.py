@@ -1,6 +1,6 @@
-"""Types of the values that are kept beyond the message they came in, with limits that all later arithmetic can hold.
+"""Types of values that are stored beyond their message, with limits for all later arithmetic.
 
-A time must fit nanoseconds in 64 bits, and a number must be drawn in a few cells, wherever it goes from here.
+A time must fit nanoseconds in 64 bits, and a number must fit a few cells of a screen.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ EARLIEST_NS = 0
 LATEST_NS = 7_258_118_400_000_000_000 - 1
 """The end of 2199, as the options that take a start have it: 62 years before 64 bits of nanoseconds end."""
 LONGEST_PERIOD_S = 86_400.0
-"""What a publisher may take from tick to tick at most."""
+"""Longest time from tick to tick of a publisher."""
 LONGEST_TICK_S = 1e8
-"""Source time from tick to tick at most, about three years: half as much again, as rules wait for, stays far from the limit
-of 64 bits of nanoseconds."""
+"""Source time from tick to tick at most, about three years: rules wait for half as much again, which stays far below
+the limit of 64 bits of nanoseconds."""
 SLOWEST, FASTEST = 1e-6, 1e6
 """Speeds of a source's time: `--speed` ends at the upper one, and the lower one is as far from the wall clock's."""
 LARGEST_COUNT = 2**53
-"""Of what is counted: up to there a number is exact in JSON wherever it is read."""
+"""Largest count: up to there a number is exact in every JSON reader."""
 
 
 def _check_instant(text: str) -> str:
@@ -41,11 +41,11 @@ def _check_instant(text: str) -> str:
 Instant = Annotated[str, StringConstraints(max_length=64), AfterValidator(_check_instant)]
 """An RFC 3339 instant from `EARLIEST_NS` to `LATEST_NS`, whatever its offset."""
 Amount = Annotated[float, Field(ge=0, le=1e18, allow_inf_nan=False)]
-"""A number of something, none of which grows that far in a job's life."""
+"""An amount in a job's life, none of which grows that far."""
 Figure = Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)]
 """A value of any unit; a fleet's sum of the widest counters is under 1e26."""
 Scale = Annotated[float, Field(ge=1e-18, le=1e18, allow_inf_nan=False)]
-"""What a column's code is worth: 64 bits of it can be converted to any unit of the metric table."""
+"""Value of a column's code 1: 64 bits of it can be converted to any unit of the metric table."""
 Revision = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
 Speed = Annotated[float, Field(ge=SLOWEST, le=FASTEST, allow_inf_nan=False)]
 Period = Annotated[float, Field(gt=0, le=LONGEST_PERIOD_S, allow_inf_nan=False)]

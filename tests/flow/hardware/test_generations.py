@@ -32,7 +32,6 @@ from trnfleet.domain.hardware.catalogue import (
 )
 from trnfleet.domain.hardware.topology import DIRECTIONS, switched
 from trnfleet.domain.power import Racks
-from trnfleet.domain.reservations.rules import Refusal
 from trnfleet.domain.reservations.search_request import SearchRequest
 from trnfleet.domain.scenario import Scenario
 from trnfleet.errors import ConfigError
@@ -323,7 +322,7 @@ def test_capacity_blocks(name: str) -> None:
         kind.instance.name,
         kind.name,
     )
-    with pytest.raises(Refusal, match="sold as an UltraServer only"):
+    with pytest.raises(ConfigError, match="sold as an UltraServer only"):
         ledger.offerings(SearchRequest(days=1, instance_type=kind.instance.name))
     alone = ledger.offerings(SearchRequest(days=1, instance_type=generation.alone.name, instances=2))
     assert alone[0].ultraserver_type is None
