@@ -17,7 +17,7 @@ from trnfleet.tui.help import HelpScreen, HelpText
 from trnfleet.tui.hierarchy.view import HierarchyView
 from trnfleet.tui.playback.keys import free_path
 from trnfleet.tui.playback.seek_bar import SeekBar
-from trnfleet.tui.playback.seek_track import SIGNS, Seek
+from trnfleet.tui.playback.seek_bar_format import SIGNS, Seek
 from trnfleet.tui.views import VIEWS, ViewEntry
 from trnfleet.tui.widgets.bar import Bar
 
@@ -144,7 +144,7 @@ async def test_keys_of_time_are_letters_in_a_filter() -> None:
     ],
 )
 async def test_without_playback_the_keys_say_so(key: str) -> None:
-    """Whoever was told of these keys learns why they do nothing here."""
+    """Each key shows why it does nothing here."""
     feed = fed()
     app = FleetApp(feed.monitor, clock=feed.clock)
     async with running(app, size=(120, 60)) as pilot:
@@ -180,8 +180,8 @@ async def test_the_help_says_where_it_is_cut() -> None:
         assert all(line[51] == " " for line in lines)
 
 
-async def test_a_note_ends_with_the_next_wish() -> None:
-    """An answer that was not understood is not held against the one that was."""
+async def test_a_note_ends_with_the_next_request() -> None:
+    """The error of one answer goes when the next is understood."""
     feed = fed()
     app, playback = made(feed)
     async with running(app, size=(120, 40)) as pilot:
@@ -278,18 +278,18 @@ async def test_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "saved 12 messages" in app.query_one("#status", Bar).text
 
 
-async def test_only_a_recording_begins_anew() -> None:
+async def test_only_a_recording_loops() -> None:
     """What is kept of the present has no end at which it could."""
     feed = fed()
     app, playback = made(feed)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("L")
-        assert "only a recording begins anew" in app.query_one("#status", Bar).text
+        assert "only a recording can loop" in app.query_one("#status", Bar).text
         assert not playback.wishes
     app, playback = made(feed, is_file=True)
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("L")
-        assert "begins anew at the end" in app.query_one("#status", Bar).text
+        assert "loops at the end" in app.query_one("#status", Bar).text
         assert playback.wishes == [("loop",)]
         await pilot.press("L")
         assert "stops at the end" in app.query_one("#status", Bar).text
@@ -352,7 +352,7 @@ async def test_nothing_earlier_is_said() -> None:
 
 
 async def test_no_further_alert_is_said() -> None:
-    """That a file is still being looked through is no less than the truth."""
+    """That a file is still being scanned is no less than the truth."""
     feed = fed()
     app, playback = made(feed, is_file=True)
     async with running(app, size=(120, 24)) as pilot:

@@ -30,7 +30,7 @@ from trnfleet.tui.notifications import AlertWatch
 from trnfleet.tui.pacing import Pacer
 from trnfleet.tui.playback.keys import NOTE_S, TimeKeys
 from trnfleet.tui.playback.past_banner import kept_text, past_banner, past_hints, present_text
-from trnfleet.tui.playback.seek_track import SIGNS, Seek
+from trnfleet.tui.playback.seek_bar_format import SIGNS, Seek
 from trnfleet.tui.reservations.table import ReservationTable
 from trnfleet.tui.reservations.view import ReservationsView
 from trnfleet.tui.state.context import UiContext

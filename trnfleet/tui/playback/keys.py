@@ -1,6 +1,6 @@
-"""The keys that go back and forth in time, as an app has them that was given a playback; without one they do nothing.
+"""The keys of playback, which seek, pause, change the rate and save; without a playback they only say why.
 
-It wishes of the playback and asks for times and names of files. What is painted is the app's.
+They send requests to the playback, and prompt for times and file names. The app renders.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
     from trnfleet.monitor.replay.playback import Playback
 
 LEAD_S = 5.0
-"""Seconds before an alert's or event's moment from which it is shown, so that one sees it come."""
+"""Seconds before an alert or event at which playback begins when it is opened."""
 NOTE_S = 8.0
-"""Seconds for which something is said in the status line."""
+"""Seconds for which a note stays in the status line."""
 TIME, FILE = "go to", "save as"
-"""What is asked for."""
+"""Prompts."""
 ALERTS_ALONE = ("alert",)
 ANY = ("alert", "resolved", "event")
-NO_PLAYBACK = "nothing is recorded here (--past 0), so there is no going back"
+NO_PLAYBACK = "nothing is recorded here (--past 0), so there is no past to show"
 
 
 class TimeKeys(App[None]):
-    """An app that can go back in time; subclasses paint what `repaint_time` asks for."""
+    """An app with the keys of playback; subclasses render in `repaint_time`."""
 
     HELP_TITLE = "Time"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left_square_bracket", "time_step(-10)", "10 s back"),
-        Binding("right_square_bracket", "time_step(10)", "10 s forth"),
+        Binding("right_square_bracket", "time_step(10)", "10 s forward"),
         Binding("left_curly_bracket", "time_step(-60)", "one minute back"),
-        Binding("right_curly_bracket", "time_step(60)", "one minute forth"),
+        Binding("right_curly_bracket", "time_step(60)", "one minute forward"),
         Binding("comma", "time_nudge(-1)", "one second back, and pause"),
-        Binding("full_stop", "time_nudge(1)", "one second forth, and pause"),
-        Binding("space", "time_toggle", "pause, or go on"),
+        Binding("full_stop", "time_nudge(1)", "one second forward, and pause"),
+        Binding("space", "time_toggle", "pause or resume"),
         Binding("less_than_sign", "time_rate(-1)", "slower"),
         Binding("greater_than_sign", "time_rate(1)", "faster"),
         Binding("left_parenthesis", "time_alert(-1)", "previous alert"),
@@ -58,51 +58,50 @@ class TimeKeys(App[None]):
         Binding("ctrl+right", "time_mark(1)", "next alert, resolve or event"),
         Binding("at", "time_ask", "go to a time: 14:03, -5m, +30s"),
         Binding("end", "time_end", "back to the present, or to a file's end", priority=True),
-        Binding("ctrl+home", "time_start", "the begin of what is kept"),
-        Binding("L", "time_loop", "begin anew at the end, or don't"),
-        Binding("W", "time_save", "save what is kept as a recording"),
+        Binding("ctrl+home", "time_start", "start of the recording"),
+        Binding("L", "time_loop", "toggle loop"),
+        Binding("W", "time_save", "save the recorded past as a file"),
     ]
 
     playback: Playback | None = None
-    """What goes back in time; None where nothing is kept."""
+    """None where nothing is recorded."""
     note = ""
-    """Said in the status line for a while."""
+    """Shown in the status line for a while."""
     is_problem = False
-    """Whether it is about something that went wrong."""
+    """Whether the note is an error."""
 
     def __init__(self, playback: Playback | None) -> None:
         super().__init__()
         self.playback = playback
         self.seek_bar = SeekBar(playback, id="seek")
         self.ask_line = AskLine(id="ask")
-        self._heard = ""
-        """What the playback said last."""
+        self._shown_note = ""
+        """The note of the playback that was shown last."""
 
     # What subclasses do
 
     def repaint_time(self) -> None:
-        """Show at once what a key or the pointer has changed of the playback."""
+        """Render a change of the playback at once."""
 
     def tell(self, note: str, *, is_problem: bool = False) -> None:
-        """Say something in the status line for a while; printable characters only."""
+        """Show a note in the status line for a while; printable characters only."""
         self.note, self.is_problem = note, is_problem
 
-    def untell(self) -> None:
-        """Say no more what is being said."""
+    def clear_note(self) -> None:
         self.note, self.is_problem = "", False
 
     def focus_page(self) -> None:
-        """Give the keys back to the view."""
+        """Return the focus to the view."""
 
     @property
     def fleet_name(self) -> str:
-        """The fleet's name, for a file's."""
+        """Name of the fleet, for a file's name."""
         return ""
 
     # Keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Say that End is the lists' where there is nothing to go back to, and that dialogues have time's keys to themselves."""
+        """Leave the keys to dialogues, and End to lists where playback is at its end."""
         del parameters
         if not action.startswith("time_"):
             return True
@@ -116,107 +115,103 @@ class TimeKeys(App[None]):
             return playback.shows_past and not is_there and not isinstance(self.focused, Input)
         return True
 
-    def _asked_playback(self) -> Playback | None:
-        """Return what goes back in time; where there is none, say so."""
+    def _playback_or_note(self) -> Playback | None:
+        """Return the playback, or show a note that there is none."""
         if self.playback is None:
             self._say(NO_PLAYBACK)
         return self.playback
 
     def action_time_step(self, seconds: float) -> None:
-        """Go back or forth."""
-        playback = self._asked_playback()
+        playback = self._playback_or_note()
         if playback is not None:
             playback.step(seconds)
-            self._wished()
+            self._show_request()
 
     def action_time_nudge(self, seconds: float) -> None:
-        """Go back or forth and stand still there."""
-        playback = self._asked_playback()
+        """Step, and pause there."""
+        playback = self._playback_or_note()
         if playback is not None and (playback.shows_past or seconds < 0):
             playback.pause()
             playback.step(seconds)
-            self._wished()
+            self._show_request()
 
     def action_time_toggle(self) -> None:
-        """Pause, or go on."""
-        playback = self._asked_playback()
+        playback = self._playback_or_note()
         if playback is not None:
             playback.toggle()
-            self._wished()
+            self._show_request()
 
     def action_time_rate(self, direction: int) -> None:
-        """Play slower or faster; the present goes at its own pace."""
-        playback = self._asked_playback()
+        """Play slower or faster; the present has no rate."""
+        playback = self._playback_or_note()
         if playback is None:
             return
         if not playback.shows_past:
-            self._say("the present goes at its own pace; [ goes back")
+            self._say("the present has no rate; [ goes back 10 s")
             return
         if direction < 0:
             playback.slower()
         else:
             playback.faster()
-        self._wished()
+        self._show_request()
 
     def action_time_alert(self, direction: int) -> None:
         """Go to the previous or next alert."""
         self._go_to_mark(ALERTS_ALONE, direction)
 
     def action_time_mark(self, direction: int) -> None:
-        """Go to whatever happened before or after this."""
+        """Go to the previous or next mark."""
         self._go_to_mark(ANY, direction)
 
     def _go_to_mark(self, kinds: tuple[str, ...], direction: int) -> None:
-        playback = self._asked_playback()
+        playback = self._playback_or_note()
         if playback is None:
             return
         is_there = playback.next_mark(kinds, direction)
-        self._wished()
+        self._show_request()
         if not is_there:
             what = "alert" if kinds == ALERTS_ALONE else "mark"
-            is_looking = (
+            is_scanning = (
                 direction > 0 and not playback.is_live_possible and playback.surveyed_ns < playback.end_ns
             )
-            so_far = " so far: the recording is still being looked through" if is_looking else ""
+            so_far = " so far: the recording is still being scanned" if is_scanning else ""
             self._say(f"no {'earlier' if direction < 0 else 'later'} {what} is known{so_far}")
 
     def action_time_end(self) -> None:
-        """Go back to the present, or to a file's end."""
+        """Go to the present, or to a file's end."""
         if self.playback is not None:
             self.playback.go_live_or_end()
-            self._wished()
+            self._show_request()
 
     def action_time_start(self) -> None:
-        """Go to the begin of what is kept."""
-        playback = self._asked_playback()
+        playback = self._playback_or_note()
         if playback is not None:
             playback.go_start()
-            self._wished()
+            self._show_request()
 
     def action_time_loop(self) -> None:
-        """Begin anew at the end, or don't."""
-        playback = self._asked_playback()
+        playback = self._playback_or_note()
         if playback is None:
             return
         if playback.is_live_possible:
-            self._say("what is kept ends with the present; only a recording begins anew")
+            self._say("only a recording can loop; the recorded past ends with the present")
             return
         playback.toggle_loop()
-        self._wished()
-        self._say("begins anew at the end" if playback.loops else "stops at the end")
+        self._show_request()
+        self._say("loops at the end" if playback.loops else "stops at the end")
 
     def action_time_ask(self) -> None:
-        """Ask for a time."""
-        if self._asked_playback() is not None:
+        """Prompt for a time."""
+        if self._playback_or_note() is not None:
             self.ask_line.ask(TIME, hint=UNDERSTOOD)
 
     def action_time_save(self) -> None:
-        """Ask under what name what is kept is to be saved."""
-        playback = self._asked_playback()
+        """Prompt for the name of a file to save the recorded past to."""
+        playback = self._playback_or_note()
         if playback is None:
             return
         if not playback.is_live_possible:
-            self._say("this is a recording already; `trnfleet convert` makes others of it")
+            self._say("this is a recording already; `trnfleet convert` converts it")
             return
         self.ask_line.ask(FILE, value=default_name(self.fleet_name, playback.end_ns))
 
@@ -239,7 +234,7 @@ class TimeKeys(App[None]):
                 self._save(playback, free_path(text))
             else:
                 playback.seek(parse_time(text, playback.position_ns, playback.start_ns, playback.end_ns))
-                self._wished()
+                self._show_request()
         except ValueError as error:
             self._say(str(error), is_problem=True)
         else:
@@ -257,7 +252,7 @@ class TimeKeys(App[None]):
         self._say(f"saving {path} …")
         self.run_worker(save(), name="save", exit_on_error=True)
 
-    # Wishes from elsewhere on the screen
+    # Requests from elsewhere on the screen
 
     @on(SeekBar.Sought)
     def _sought(self, message: SeekBar.Sought) -> None:
@@ -268,7 +263,7 @@ class TimeKeys(App[None]):
                 playback.go_live_or_end()
             else:
                 playback.seek(message.time_ns)
-            self._wished()
+            self._show_request()
 
     @on(View.GoTo)
     def _moment_asked(self, message: View.GoTo) -> None:
@@ -282,34 +277,34 @@ class TimeKeys(App[None]):
         playback.seek(max(playback.start_ns, place_ns - round(LEAD_S * NS_PER_S)))
         if playback.mode is Mode.PAUSED:
             playback.play()
-        self._wished()
+        self._show_request()
 
-    def _wished(self) -> None:
-        """Say what the playback says to a wish instead of what was said before, and show where it is going."""
-        self._heard = ""
-        self.untell()
+    def _show_request(self) -> None:
+        """Render a request, and the playback's note on it instead of any other."""
+        self._shown_note = ""
+        self.clear_note()
         self.follow_playback()
         self.repaint_time()
 
     def _say(self, note: str, *, is_problem: bool = False) -> None:
-        """Say something at once, whatever characters are in it."""
+        """Show a note at once, whatever characters are in it."""
         self.tell(plain(note), is_problem=is_problem)
         self.repaint_time()
 
     def follow_playback(self) -> None:
-        """Say what the playback says, once."""
+        """Show the playback's note, once."""
         note = "" if self.playback is None else self.playback.note
-        if note != self._heard:
-            self._heard = note
+        if note != self._shown_note:
+            self._shown_note = note
             if note:
                 self.tell(plain(note))
 
 
 def free_path(name: str) -> Path:
-    """Return the path of a file that is to be made.
+    """Return the path of a file to create.
 
     Raises:
-        ValueError: it is there already, or no file can have that name.
+        ValueError: the file exists, or the name is impossible.
     """
     try:
         path = Path(name).expanduser()
@@ -324,6 +319,6 @@ def free_path(name: str) -> Path:
 
 
 def default_name(fleet: str, time_ns: int) -> str:
-    """Return the name of a file for what is kept of a fleet."""
+    """Return a file name for the recorded past of a fleet."""
     stamp = re.sub(r"[-:]", "", format_rfc3339(time_ns)[:19])
     return f"trnfleet-{re.sub(r'[^A-Za-z0-9._-]+', '-', fleet)[:60] or 'fleet'}-{stamp}Z.mcap"

@@ -1,4 +1,4 @@
-"""What is said of the past while one looks at it, and of what is kept while one does not; pure functions."""
+"""Texts about the past: its banner, its keys in the status line, and the length that is kept; pure functions."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from trnfleet.tui.widgets.cells import Parts, width_of
 if TYPE_CHECKING:
     from trnfleet.monitor.alerting.engine import Counts
     from trnfleet.monitor.replay.playback import Playback
-    from trnfleet.tui.playback.seek_track import Seek
+    from trnfleet.tui.playback.seek_bar_format import Seek
     from trnfleet.tui.status import Hints
 
 _HOUR_S = 3_600
 
 
 def past_hints(playback: Playback) -> Hints:
-    """Return the keys of the past for the status line."""
+    """Return the keys of playback for the status line."""
     return (
         ("?", "help"),
-        ("Space", "go on" if playback.mode is Mode.PAUSED else "pause"),
+        ("Space", "resume" if playback.mode is Mode.PAUSED else "pause"),
         ("[ ]", "10 s"),
         ("End", "the present" if playback.is_live_possible else "the end"),
         ("( )", "alert"),
@@ -35,13 +35,13 @@ def past_hints(playback: Playback) -> Hints:
 
 
 def past_banner(seek: Seek, before: Counts | None, now: Counts | None, present: str, width: int) -> Parts:
-    """Return the line that says that it is the past that one sees, and what has changed in the present.
+    """Return the banner over the past: the time shown, and alerts that changed in the present.
 
     Args:
-        seek: What is told.
-        before: Alerts of the present when one left it; None where that is not known.
+        seek: The playback.
+        before: Alerts of the present when it was left; None if unknown.
         now: Alerts of the present.
-        present: How the present fares.
+        present: State of the present.
         width: Cells.
     """
     when = clock_text(seek.position_ns)
@@ -60,14 +60,14 @@ def past_banner(seek: Seek, before: Counts | None, now: Counts | None, present: 
 
 
 def present_text(*, is_recording: bool, is_connected: bool) -> str:
-    """Return how the present fares while one looks at the past."""
+    """Return the state of the present while the past is shown."""
     if not is_connected:
         return "the present has no connection"
-    return "the present is recorded" if is_recording else "the present is not recorded any more"
+    return "the present is recorded" if is_recording else "the present is no longer recorded"
 
 
 def _fires(before: Counts | None, now: Counts | None) -> Parts:
-    """Return what fires in the present, where that is not what fired when one left it."""
+    """Return the alerts that fire in the present, if they changed since it was left."""
     if before is None or now is None:
         return []
     severities = (Severity.CRITICAL, Severity.WARNING, Severity.INFO)
@@ -85,7 +85,7 @@ def _fires(before: Counts | None, now: Counts | None) -> Parts:
 
 
 def kept_text(playback: Playback) -> tuple[str, bool]:
-    """Return how much of the past is kept, for the status line, and whether something is wrong with that."""
+    """Return the length of the recorded past for the status line, and whether recording has failed."""
     problem = playback.recording_problem
     if problem:
         return f"not recording: {plain(problem, 60)}", True

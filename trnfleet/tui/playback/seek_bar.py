@@ -1,4 +1,4 @@
-"""The seek bar: one line with the place, the bar with its marks, and both ends; a click or drag on the bar goes there."""
+"""The seek bar: one line with position, bar, marks and both ends; a click or drag on the bar seeks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from trnfleet.tui import theme
-from trnfleet.tui.playback.seek_bar_format import seek_line
-from trnfleet.tui.playback.seek_track import Seek, marked_cells, time_at
+from trnfleet.tui.playback.seek_bar_format import Seek, marked_cells, seek_line, time_at
 from trnfleet.tui.widgets.bar import Bar
 
 if TYPE_CHECKING:
@@ -18,23 +17,23 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.replay.marks import Mark
     from trnfleet.monitor.replay.playback import Playback
-    from trnfleet.tui.playback.seek_track import Marked
+    from trnfleet.tui.playback.seek_bar_format import Marked
     from trnfleet.tui.widgets.cells import Parts
 
 
 class SeekBar(Bar):
-    """A playback's line; it reads the playback whenever it is asked to, and wishes nothing of it itself."""
+    """The line of a playback, which it only reads; a click or drag posts `Sought`."""
 
     DEFAULT_CSS = "SeekBar { display: none; } SeekBar.-shown { display: block; }"
 
     class Sought(Message):
-        """Somebody wants to go to a time."""
+        """A time was clicked, or the pointer was dragged to it."""
 
         def __init__(self, time_ns: int, *, is_end: bool) -> None:
             super().__init__()
             self.time_ns = time_ns
             self.is_end = is_end
-            """Whether it is the end, wherever that has moved meanwhile."""
+            """Whether it is the end, which may have moved since."""
 
     def __init__(self, playback: Playback | None, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(fill=theme.BAR_SEEK, id=id)
@@ -55,7 +54,7 @@ class SeekBar(Bar):
         return self._track
 
     def follow(self) -> None:
-        """Show how the playback stands."""
+        """Show the playback as it is now."""
         playback = self._playback
         if playback is not None:
             self._drawn = Seek.of(playback)
@@ -78,7 +77,7 @@ class SeekBar(Bar):
         return self._marked_cells
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Go where the pointer is, and follow it until the button is let go."""
+        """Seek to the pointer, and follow it until the button is released."""
         if event.x in self._track and self._drawn is not None:
             self._held = self._drawn, self._track
             self.capture_mouse()
@@ -86,12 +85,12 @@ class SeekBar(Bar):
         event.stop()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Go with the pointer while the button is down."""
+        """Follow the pointer while the button is down."""
         if self._held is not None:
             self._pull(event.x)
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """Stay there."""
+        """Stop following the pointer."""
         self._pulled, self._held = -1, None
         self.release_mouse()
         event.stop()

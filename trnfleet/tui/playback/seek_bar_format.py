@@ -1,4 +1,4 @@
-"""The seek bar's words at every width: pure functions from the playback's figures to styled texts.
+"""The seek bar's line at every width: position, times, marks and the bar itself; pure functions of a playback's figures.
 
 Times are the recorder's wall clock in UTC; the fleet's own time is the header's.
 """
@@ -14,7 +14,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.replay.playback import Mode
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.playback.seek_track import Seek, mark_look, marked_cells, track
+from trnfleet.tui.format.addresses import last_segments
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
 
 if TYPE_CHECKING:
@@ -23,27 +23,169 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from trnfleet.monitor.replay.marks import Mark
-    from trnfleet.tui.playback.seek_track import Marked
+    from trnfleet.monitor.replay.playback import Playback
+
+    Marked = dict[int, tuple[str, Style]]
+    """Sign and style by cell of the bar."""
 
 PLAYING, PAUSED = "▶", "‖"
 LEAST_TRACK = 16
-"""Cells that the bar itself has before words go."""
+"""Cells that the bar itself has before texts are dropped."""
 GOOD_TRACK = 0.3
-"""Share of the line that it has before words go."""
+"""Share of the line that it has before texts are dropped."""
 _KEEPS_UP = 0.85
-"""Share of the rate below which it is told what the machine manages instead."""
+"""Share of the rate below which the rate that the machine reaches is shown."""
 _REACHES = len(" (reaches x0.95)")
-"""Cells in which that is told."""
+"""Cells of that text."""
 _NEAR_SHARE = 0.015
-"""Share of the recording, and at least two seconds, for which it is told what happened."""
-_LONG_TOLD, _SHORT_TOLD = 44, 20
-"""Cells in which that is told."""
+"""Share of the recording, and at least two seconds, after a mark in which its text is shown."""
+_LONG_NOTE, _SHORT_NOTE = 44, 20
+"""Cells of that text."""
 _HOUR_NS = 3_600 * NS_PER_S
 _FLOOR, _QUIET, _STRONG = theme.BAR_SEEK, theme.BAR_SEEK_QUIET, theme.BAR_SEEK_STRONG
+HERE, KNOWN, UNKNOWN, NOT_YET = "┃", "─", "┄", " "
+"""Position, scanned, not scanned yet, and the future: they differ by shape, not by colour alone."""
+ALERT_GLYPH = theme.SEVERITY_GLYPH
+EVENT_GLYPH = {Severity.CRITICAL: "!", Severity.WARNING: "▵", Severity.INFO: "·"}
+"""Events have smaller signs than alerts of the same severity."""
+RESOLVED_GLYPH = "○"
+SIGNS = (
+    (" ".join(ALERT_GLYPH.values()), "An alert fires"),
+    (RESOLVED_GLYPH, "An alert is resolved"),
+    (" ".join(EVENT_GLYPH.values()), "An event"),
+    (HERE, "The position"),
+    (UNKNOWN, "Not scanned yet"),
+    ("≈", "Alerts are approximate so far"),
+)
+"""Meaning of the bar's signs, for the help."""
+_SURVEY_LAG_NS = 3 * NS_PER_S
+"""Delay of scanning a recording that grows, which is not shown as unscanned."""
+_STEPS = 16
+"""Least number of the scale's steps in a span that grows."""
+_ALERT_RANK = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 5}
+_EVENT_RANK = {Severity.CRITICAL: 2, Severity.WARNING: 3, Severity.INFO: 6}
+_RESOLVED_RANK = 4
+"""The lowest rank of a cell is drawn."""
+
+
+class Seek(NamedTuple):
+    """A playback at one moment, as the seek bar shows it."""
+
+    mode: Mode
+    is_live_possible: bool
+    rate: float
+    reached_rate: float
+    loops: bool
+    seeking: bool
+    is_exact: bool
+    alerts_since_ns: int | None
+    position_ns: int
+    start_ns: int
+    end_ns: int
+    surveyed_ns: int
+
+    @staticmethod
+    def of(playback: Playback) -> Seek:
+        """Read a playback."""
+        return Seek(
+            playback.mode,
+            playback.is_live_possible,
+            playback.rate,
+            playback.reached_rate,
+            playback.loops,
+            playback.seeking,
+            playback.is_exact,
+            playback.alerts_since_ns,
+            playback.position_ns,
+            playback.start_ns,
+            playback.end_ns,
+            playback.surveyed_ns,
+        )
+
+    @property
+    def span_ns(self) -> int:
+        """Length of the recording."""
+        return max(0, self.end_ns - self.start_ns)
+
+    @property
+    def scale_ns(self) -> int:
+        """Length that the bar's cells stand for: a file's length; of a recording that grows, up to a sixteenth more.
+
+        It grows in steps, so that marks stand still for a while instead of creeping, each at its own moment.
+        """
+        if not self.is_live_possible:
+            return self.span_ns
+        step_ns = NS_PER_S << max(0, (self.span_ns // (_STEPS * NS_PER_S)).bit_length() - 1)
+        return -(-self.span_ns // step_ns) * step_ns
+
+    @property
+    def behind_s(self) -> float:
+        """Seconds from the position to the end."""
+        return max(0, self.end_ns - self.position_ns) / NS_PER_S
+
+
+def cell_of(time_ns: int, seek: Seek, cells: int) -> int:
+    """Return the cell of the bar for a time: the first for its begin, the last for the end of its scale."""
+    if seek.span_ns <= 0 or cells <= 1:
+        return 0
+    share = (min(max(time_ns, seek.start_ns), seek.end_ns) - seek.start_ns) / seek.scale_ns
+    return round(share * (cells - 1))
+
+
+def time_at(cell: int, seek: Seek, cells: int) -> int:
+    """Return the time of a cell of the bar; what lies beyond its ends is the end."""
+    if cells <= 1:
+        return seek.start_ns
+    if cell >= cell_of(seek.end_ns, seek, cells):
+        return seek.end_ns
+    return seek.start_ns + seek.scale_ns * max(cell, 0) // (cells - 1)
+
+
+def mark_look(mark: Mark) -> tuple[int, str, Style]:
+    """Return a mark's rank (the lowest is drawn where several share a cell), its sign and its style."""
+    if mark.kind == "resolved":
+        return _RESOLVED_RANK, RESOLVED_GLYPH, theme.BAR_SEEK_QUIET
+    style = theme.SEEK_SEVERITY[mark.severity]
+    if mark.kind == "alert":
+        return _ALERT_RANK[mark.severity], ALERT_GLYPH[mark.severity], style
+    return _EVENT_RANK[mark.severity], EVENT_GLYPH[mark.severity], style
+
+
+def marked_cells(marks: Sequence[Mark], seek: Seek, cells: int) -> Marked:
+    """Return sign and style of each cell of the bar that has marks: those of its worst mark."""
+    found: dict[int, tuple[int, str, Style]] = {}
+    for mark in marks:
+        if seek.start_ns <= mark.time_ns <= seek.end_ns:
+            cell, look = cell_of(mark.time_ns, seek, cells), mark_look(mark)
+            if cell not in found or look[0] < found[cell][0]:
+                found[cell] = look
+    return {cell: (glyph, style) for cell, (_, glyph, style) in found.items()}
+
+
+def track(seek: Seek, cells: int, marked: Marked) -> Parts:
+    """Return the bar itself: past and future of the position, the scanned part, marks and the position."""
+    here = cell_of(seek.position_ns, seek, cells)
+    is_known = seek.end_ns - seek.surveyed_ns <= _SURVEY_LAG_NS
+    known = cells if is_known else cell_of(seek.surveyed_ns, seek, cells)
+    last = cell_of(seek.end_ns, seek, cells)
+    parts: Parts = []
+    for cell in range(cells):
+        if cell == here:
+            text, style = HERE, theme.BAR_SEEK_STRONG
+        elif cell in marked:
+            text, style = marked[cell]
+        else:
+            text = NOT_YET if cell > last else KNOWN if cell <= known else UNKNOWN
+            style = theme.BAR_SEEK_DONE if cell < here else theme.BAR_SEEK_QUIET
+        if parts and parts[-1][1] is style:
+            parts[-1] = (parts[-1][0] + text, style)
+        else:
+            parts.append((text, style))
+    return parts
 
 
 class SeekLine(NamedTuple):
-    """The seek bar's line, and which of its cells are the bar itself."""
+    """The seek bar's line, and the cells of the bar itself."""
 
     parts: Parts
     track: range
@@ -55,23 +197,23 @@ def rate_text(rate: float) -> str:
 
 
 def clock_text(time_ns: int, *, with_date: bool = False) -> str:
-    """Return a time of day to the second, with its date where that is asked for."""
+    """Return a time of day to the second, with its date if asked for."""
     day, time = format_rfc3339(time_ns)[:19].split("T")
     return f"{day} {time}" if with_date else time
 
 
 def back_text(seek: Seek) -> str:
-    """Return how far back from the present one is, or how far into a file."""
+    """Return the time back from the present, or into a file."""
     if seek.is_live_possible:
         return f"{duration(seek.behind_s)} back" if seek.behind_s >= 1 else "now"
     return f"{_clock(seek.position_ns - seek.start_ns)} of {_clock(seek.span_ns)}"
 
 
 def _longest_back(seek: Seek) -> int:
-    """Return the most cells that `back_text` takes in this recording, so that the bar stands still while the place moves."""
+    """Return the most cells of `back_text` in this recording, so that the bar keeps its place while the position moves."""
     at_ns = seek.start_ns if seek.is_live_possible else seek.end_ns
     longest = len(back_text(seek._replace(position_ns=at_ns)))
-    # An hour in words is shorter than what is a little less.
+    # An hour has a shorter text than a little less.
     return longest + 1 if seek.span_ns >= _HOUR_NS else longest
 
 
@@ -81,17 +223,17 @@ def seek_line(
     marks: Sequence[Mark] = (),
     find: Callable[[Sequence[Mark], Seek, int], Marked] = marked_cells,
 ) -> SeekLine:
-    """Return the whole line for a width: words go first where there is little room, the time never.
+    """Return the whole line for a width: texts shrink where there is little room, the time never does.
 
     Args:
-        seek: What is told.
+        seek: The playback.
         width: Cells.
-        marks: What happened, in order.
+        marks: Alerts and events, in order of time.
         find: Returns the cells of the bar that are marked.
     """
     words = _words(seek, marks)
     wanted = max(LEAST_TRACK, round(width * GOOD_TRACK))
-    for name, room in _GIVING_WAY:
+    for name, room in _SHRINKING:
         if _used(words) + wanted <= width:
             break
         if not room:
@@ -112,27 +254,27 @@ def seek_line(
 
 
 _LEFT = ("sign", "mode", "rate", "date", "time", "start")
-_RIGHT = ("end", "back", "told", "loop")
-_GIVING_WAY = (
-    ("told", _SHORT_TOLD), ("date", 0), ("start", 0), ("end", 0), ("told", 1), ("loop", 1), ("mode", 0), ("back", 1),
-    ("told", 0), ("back", 0), ("loop", 0),
+_RIGHT = ("end", "back", "note", "loop")
+_SHRINKING = (
+    ("note", _SHORT_NOTE), ("date", 0), ("start", 0), ("end", 0), ("note", 1), ("loop", 1), ("mode", 0), ("back", 1),
+    ("note", 0), ("back", 0), ("loop", 0),
 )  # fmt: skip  # a list of names
-"""What goes first where there is little room: into so few cells or a short form (1), or for good (0)."""
+"""Texts that shrink where there is little room, first to last: to these cells, to a short form (1), or to nothing (0)."""
 
 
 def _shortened(name: str, room: int, seek: Seek, marks: Sequence[Mark]) -> tuple[str, Style]:
-    """Return the short form of a word."""
+    """Return the short form of a text."""
     if name == "loop":
         return "↻", _FLOOR
-    return (_short_back(seek), _FLOOR) if name == "back" else _told(seek, marks, room)
+    return (_short_back(seek), _FLOOR) if name == "back" else _note(seek, marks, room)
 
 
 def _words(seek: Seek, marks: Sequence[Mark]) -> dict[str, tuple[str, Style]]:
-    """Return all that could be told beside the bar, by name."""
+    """Return every text beside the bar, by name."""
     is_playing = seek.mode is Mode.PLAYING
     rate = rate_text(seek.rate)
     if is_playing and seek.reached_rate < _KEEPS_UP * seek.rate:
-        # As many cells whatever it is, so that the bar stands still while it changes.
+        # Always as many cells, so that the bar keeps its place while the rate changes.
         rate += f" (reaches x{float(f'{seek.reached_rate:.2g}'):g})".ljust(_REACHES)
     mode = "seeking" if seek.seeking else "playing" if is_playing else "paused "
     words = {
@@ -144,7 +286,7 @@ def _words(seek: Seek, marks: Sequence[Mark]) -> dict[str, tuple[str, Style]]:
         "start": (_end_text(seek.start_ns, seek), _QUIET),
         "end": (_end_text(seek.end_ns, seek), _QUIET),
         "back": (back_text(seek).ljust(_longest_back(seek)), _FLOOR),
-        "told": _told(seek, marks, _LONG_TOLD),
+        "note": _note(seek, marks, _LONG_NOTE),
     }
     if seek.loops:
         words["loop"] = ("↻ loop", _FLOOR)
@@ -167,10 +309,10 @@ def _clock(span_ns: int) -> str:
     return duration(span_ns // NS_PER_S, DurationStyle.CLOCK)
 
 
-def _told(seek: Seek, marks: Sequence[Mark], room: int) -> tuple[str, Style]:
-    """Return how far alerts can be trusted, else what happened just before the place, in `room` cells.
+def _note(seek: Seek, marks: Sequence[Mark], room: int) -> tuple[str, Style]:
+    """Return whether alerts are approximate, else the last mark before the position, in exactly `room` cells.
 
-    It takes these cells whatever there is to tell, so that the bar does not jump about.
+    An empty text takes these cells, too, so that the bar keeps its place.
     """
     if not seek.is_exact:
         since = "" if seek.alerts_since_ns is None else f" since {clock_text(seek.alerts_since_ns)[:5]}"
@@ -178,15 +320,15 @@ def _told(seek: Seek, marks: Sequence[Mark], room: int) -> tuple[str, Style]:
     near_ns = max(2 * NS_PER_S, round(_NEAR_SHARE * seek.span_ns))
     place = bisect.bisect_right(marks, seek.position_ns, key=lambda mark: mark.time_ns)
     last = marks[place - 1] if place else None
-    if last is None or seek.position_ns - last.time_ns > near_ns or room < _SHORT_TOLD:
+    if last is None or seek.position_ns - last.time_ns > near_ns or room < _SHORT_NOTE:
         return " " * room, _FLOOR
     _, glyph, style = mark_look(last)
-    where = "/".join(plain(last.target).split("/")[-2:])
+    where = last_segments(plain(last.target))
     return fit(f"{glyph} {where + ': ' if where else ''}{plain(last.text)}", room), style
 
 
 def _used(words: dict[str, tuple[str, Style]]) -> int:
-    """Return the cells that words take with the blanks between and the bar's two ends."""
+    """Return the cells of texts with the blanks between and the bar's two ends."""
     return sum(width_of([each]) + 1 for each in words.values()) + 4
 
 

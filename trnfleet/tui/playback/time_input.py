@@ -1,4 +1,4 @@
-"""Times as people write them to jump to: a time of day, so much back or forth, or an instant in full."""
+"""Times that a user types to seek to: a time of day, a step back or forward, or an instant in full."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from trnfleet.clock import format_rfc3339
 from trnfleet.domain.moments import find_moment, is_move
 
 UNDERSTOOD = "14:03, 14:03:10, -5m, +30s or 2026-01-31T14:03:10Z"
-"""What is understood, for people."""
+"""Examples of every form."""
 
 
 def parse_time(text: str, position_ns: int, start_ns: int, end_ns: int) -> int:
-    """Return the time that is meant, ns since 1970.
+    """Return a time in ns since 1970.
 
-    A time of day is meant on the day of the place if there is one, else on another day of what is there. So much back or forth goes
-    from the place and ends at what is there. Times are UTC where they name no zone.
+    A time of day is one on the day of the position if the recording has it, else on another of its days. A step starts at the
+    position and ends at the recording's ends. Times are UTC where they name no zone.
 
     Args:
-        text: What was typed.
-        position_ns: The place that one looks at.
-        start_ns: The oldest place.
-        end_ns: The newest place.
+        text: The input.
+        position_ns: The position.
+        start_ns: The recording's start.
+        end_ns: The recording's end.
 
     Raises:
-        ValueError: it is not understood, or not there; the message says what is.
+        ValueError: no form matches, or the recording does not have the time; the message says which times it has.
     """
     text = text.strip()
     try:
@@ -33,11 +33,10 @@ def parse_time(text: str, position_ns: int, start_ns: int, end_ns: int) -> int:
     if is_move(text):
         return min(max(wanted_ns, start_ns), end_ns)
     if not start_ns <= wanted_ns <= end_ns:
-        raise ValueError(f"{text} is not there; {_there(start_ns, end_ns)}")
+        raise ValueError(f"{text} is not in the recording; {_range_text(start_ns, end_ns)}")
     return wanted_ns
 
 
-def _there(start_ns: int, end_ns: int) -> str:
-    """Return what is there, in words."""
+def _range_text(start_ns: int, end_ns: int) -> str:
     first, last = (format_rfc3339(each)[:19].replace("T", " ") for each in (start_ns, end_ns))
     return f"it goes from {first} to {last[11:] if first[:10] == last[:10] else last} UTC"

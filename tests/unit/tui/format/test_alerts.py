@@ -67,7 +67,7 @@ def test_the_preview_of_a_silence() -> None:
 
 
 def test_counts_in_the_header() -> None:
-    """Worst first with sign and word; what people have in hand where there is room; never nothing at all."""
+    """Worst first with sign and word; acknowledged ones where there is room; never nothing at all."""
     counts = Counts(critical=2, warning=5, info=1, acked=1, silenced=0, inhibited=3, pending=2)
     assert text_of(texts.counts_parts(counts)) == " ✖ 2 critical  ▲ 5 warning  1 acked, 2 pending "
     assert text_of(texts.counts_parts(counts, short=True, with_quiet=False)) == " ✖ 2 crit  ▲ 5 warn "

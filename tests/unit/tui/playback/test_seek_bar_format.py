@@ -1,5 +1,3 @@
-"""The bar of time: its words, its track and marks, and the line that says that it is the past."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -7,46 +5,26 @@ from typing import Any
 import pytest
 from support.tui.fake_playback import START_NS
 from support.tui.past_app import HOUR, MIN
+from support.tui.seek import seek
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.alerting.engine import Counts
 from trnfleet.monitor.replay.marks import Mark
 from trnfleet.monitor.replay.playback import Mode
-from trnfleet.tui.playback.past_banner import past_banner
-from trnfleet.tui.playback.seek_bar_format import back_text, rate_text, seek_line
-from trnfleet.tui.playback.seek_track import (
+from trnfleet.tui.playback.seek_bar_format import (
     HERE,
     KNOWN,
     NOT_YET,
     UNKNOWN,
-    Seek,
+    back_text,
     cell_of,
     marked_cells,
+    rate_text,
+    seek_line,
     time_at,
     track,
 )
 from trnfleet.tui.widgets.cells import text_of, width_of
-
-
-def seek(**rest: Any) -> Seek:
-    """Return the place 14:03:10 of a ten-minute window that ends at 14:08:21."""
-    end_ns = START_NS + 14 * HOUR + 8 * MIN + 21 * NS_PER_S
-    fields: dict[str, Any] = {
-        "mode": Mode.PLAYING,
-        "is_live_possible": True,
-        "rate": 1.0,
-        "reached_rate": 1.0,
-        "loops": False,
-        "seeking": False,
-        "is_exact": True,
-        "alerts_since_ns": None,
-        "position_ns": end_ns - 311 * NS_PER_S,
-        "start_ns": end_ns - 600 * NS_PER_S,
-        "end_ns": end_ns,
-        "surveyed_ns": end_ns,
-    }
-    return Seek(**(fields | rest))
 
 
 def mark(at_ns: int, kind: Any, severity: Severity, text: str = "it is hot") -> Mark:
@@ -54,7 +32,7 @@ def mark(at_ns: int, kind: Any, severity: Severity, text: str = "it is hot") -> 
 
 
 class TestSeekLine:
-    """The bar's words at widths."""
+    """The line at every width."""
 
     @pytest.mark.parametrize("width", range(20, 260, 7))
     def test_it_fills_the_line_and_always_tells_the_time(self, width: int) -> None:
@@ -197,32 +175,6 @@ class TestTrack:
         """What lies before the begin is not pressed into the first cell."""
         each = seek()
         assert marked_cells([mark(each.start_ns - 1, "alert", Severity.CRITICAL)], each, 61) == {}
-
-
-class TestBanner:
-    """The line that says that it is the past."""
-
-    def test_it_says_when_and_how_to_return(self) -> None:
-        """In whole sentences where there is room; End and the time are told at any width."""
-        text = text_of(past_banner(seek(), None, None, "the present is recorded", 120))
-        assert (
-            text.strip()
-            == "◀ you are looking at 14:03:10, 5 min 11 s ago; the present is recorded; End returns"
-        )
-        for width in (30, 50, 80):
-            parts = past_banner(seek(), None, None, "the present is recorded", width)
-            assert width_of(parts) <= width
-            assert "14:03:10" in text_of(parts)
-            assert "End returns" in text_of(parts)
-
-    def test_it_tells_of_the_present_where_that_changed(self) -> None:
-        """New alerts of the present are counted; those that were there are no news."""
-        before, now = Counts(0, 2, 0, 0, 0, 0, 0), Counts(1, 2, 0, 0, 0, 0, 0)
-        assert "now firing: ✖ 1 ▲ 2" in text_of(past_banner(seek(), before, now, "", 80))
-        assert "firing" not in text_of(past_banner(seek(), before, before, "", 80))
-        assert "now nothing fires" in text_of(
-            past_banner(seek(), before, Counts(0, 0, 0, 0, 0, 0, 0), "", 80)
-        )
 
 
 def test_what_the_machine_manages_does_not_move_the_bar() -> None:

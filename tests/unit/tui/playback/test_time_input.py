@@ -1,5 +1,3 @@
-"""Times and names as people type them."""
-
 from __future__ import annotations
 
 import pytest
@@ -7,7 +5,6 @@ from support.tui.fake_playback import START_NS
 from support.tui.past_app import HOUR, MIN
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.tui.playback.keys import default_name
 from trnfleet.tui.playback.time_input import parse_time
 
 
@@ -38,13 +35,13 @@ class TestParseTime:
         ],
     )
     def test_understood(self, text: str, after_start_s: float) -> None:
-        """A time of day is the one that is there, on whichever side of midnight."""
+        """A time of day is the one that the recording has, on either side of midnight."""
         assert parse_time(text, self.HERE, self.START, self.END) == self.START + round(
             after_start_s * NS_PER_S
         )
 
-    def test_the_day_of_the_place_goes_first(self) -> None:
-        """Where a time of day is there twice, it is that of the day that one looks at."""
+    def test_the_day_of_the_position_goes_first(self) -> None:
+        """A time of day that the recording has twice is that of the position's day."""
         start, end = START_NS, START_NS + 48 * HOUR
         assert parse_time("12:00", start + 25 * HOUR, start, end) == start + 36 * HOUR
         assert parse_time("12:00", start + 2 * HOUR, start, end) == start + 12 * HOUR
@@ -59,19 +56,15 @@ class TestParseTime:
         "text", ["soon", "", "24:00", "12:60", "14:03:61", "-5x", "+", "2026-13-01T00:00:00Z"]
     )
     def test_not_understood(self, text: str) -> None:
-        """The error says what is."""
+        """The error shows every form."""
         with pytest.raises(ValueError, match=r"14:03, 14:03:10, -5m|write the jump as -5m"):
             parse_time(text, self.HERE, self.START, self.END)
 
     @pytest.mark.parametrize("text", ["14:03", "2026-01-07T00:00:00Z"])
-    def test_not_there(self, text: str) -> None:
-        """The error says from when to when there is something."""
+    def test_not_in_the_recording(self, text: str) -> None:
+        """The error names the recording's ends."""
         with pytest.raises(
-            ValueError, match=r"is not there; it goes from 2026-01-05 23:00:00 to 2026-01-06 02:00:00 UTC"
+            ValueError,
+            match=r"is not in the recording; it goes from 2026-01-05 23:00:00 to 2026-01-06 02:00:00 UTC",
         ):
             parse_time(text, self.HERE, self.START, self.END)
-
-
-def test_a_fleet_s_name_becomes_a_file_s() -> None:
-    """What a file system may not like is left out."""
-    assert default_name("prod/../x y", START_NS) == "trnfleet-prod-..-x-y-20260105T000000Z.mcap"

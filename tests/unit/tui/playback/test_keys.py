@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from support.tui.fake_playback import START_NS
+
+from trnfleet.tui.playback.keys import default_name
+
+
+def test_a_fleet_s_name_becomes_a_file_s() -> None:
+    """What a file system may not like is left out."""
+    assert default_name("prod/../x y", START_NS) == "trnfleet-prod-..-x-y-20260105T000000Z.mcap"
