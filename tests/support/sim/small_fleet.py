@@ -79,7 +79,7 @@ class SmallFleet:
 
     @property
     def links_up(self) -> NDArray[np.uint8]:
-        """What `links_up` is for every chip of a healthy fleet."""
+        """`links_up` of every chip of a healthy fleet."""
         return self.layout.links_mask[self.layout.instance_of_chip]
 
     def bind(self) -> None:
@@ -113,7 +113,7 @@ class SmallFleet:
         return [event.name for event in self.events]
 
     def is_well(self) -> bool:
-        """Say whether nothing is left of any fault, but for what counters and generations say."""
+        """Return whether no effect of any fault is left, apart from counters and generations."""
         incidents, healthy = self.incidents, Slowdowns.healthy(2, len(self._cohorts.job))
         return (
             not incidents.active()

@@ -1,4 +1,4 @@
-"""What a run of `simulate --stdout` wrote, by chip, instance, job and event: nothing else of the program is looked at."""
+"""Output of a run of `simulate --stdout` by chip, instance, job and event; no other part of the program is used."""
 
 from __future__ import annotations
 

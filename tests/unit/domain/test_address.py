@@ -27,7 +27,7 @@ def test_level_and_parts(text: str, level: Level) -> None:
     "text", ["a//b", "a/b c", "a/b.c", "a/é", "a/b/c/d/e/f", "/a", "a/" + "x" * 65, "a\x1b/b"]
 )
 def test_bad_addresses(text: str) -> None:
-    """What no segment may hold is refused."""
+    """Characters that no segment may have are refused."""
     with pytest.raises(ValueError, match="address"):
         address.split(text)
 

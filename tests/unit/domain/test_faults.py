@@ -94,12 +94,12 @@ def test_a_row_agrees_with_itself_and_with_the_metrics(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_every_fault_has_an_end(name: str) -> None:
-    """What ends by itself has a duration and no steps; a recovery has steps, and none of them is without time at all."""
+    """A fault that ends by itself has a duration and no steps; a recovery has steps, and none of them is without time at all."""
     fault = FAULTS[name]
     if fault.ends_by_itself:
         assert fault.stages.total_s == 0
         assert fault.lasts_s > 0
-        assert fault.reaction in {Reaction.NONE, Reaction.SLOW}, "nobody would start the job again"
+        assert fault.reaction in {Reaction.NONE, Reaction.SLOW}, "nothing would start the job again"
     else:
         assert min(fault.stages) >= 0
         assert fault.stages.mend_s > 0
@@ -108,7 +108,7 @@ def test_every_fault_has_an_end(name: str) -> None:
         assert fault.stages.detect_s > 0, "a hang is seen only when time has passed"
 
 
-def test_a_fault_that_comes_by_itself_says_where_its_rate_is_from() -> None:
+def test_a_rate_names_its_source() -> None:
     """A rate has a source; what is set by people, or hits messages, has neither."""
     for fault in FAULTS.values():
         assert (fault.rate_per_device_day is None) == (not fault.rate_source), fault.name
@@ -196,7 +196,7 @@ def test_kernel_logs_name_errors_that_the_problem_detector_knows() -> None:
         ("hang_collectives", ["missing collectives status on Neuron Device {nd} NC 0", "suspected hang in collectives operation 0 out of 100"]),
     ],
 )  # fmt: skip
-def test_the_runtime_speaks_its_own_words(name: str, parts: list[str]) -> None:
+def test_runtime_logs_are_the_published_texts(name: str, parts: list[str]) -> None:
     """Published: what the runtime's log says beside the status, and what it asks for (nrt-troubleshoot)."""
     said = FAULTS[name].runtime_log
     assert said.startswith("(FATAL-RT-UNDEFINED-STATE) ")
@@ -212,7 +212,7 @@ def test_links_are_of_their_kind() -> None:
 
 
 def test_an_unknown_fault_names_the_nearest() -> None:
-    """A slip of the finger is told from what is there."""
+    """The message for a misspelt name has the nearest."""
     with pytest.raises(ConfigError, match="unknown fault 'stragler': did you mean 'straggler'"):
         find_fault("stragler")
     assert find_fault("straggler") is FAULTS["straggler"]

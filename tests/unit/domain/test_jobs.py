@@ -17,7 +17,7 @@ def job(kind: str, **rest: Any) -> Any:
     return ADAPTER.validate_python({"kind": kind} | PLACE | rest)
 
 
-def test_states_are_told_by_their_names() -> None:
+def test_states_have_their_names() -> None:
     """Their order is what the simulator's codes mean."""
     assert JOB_STATES == (
         "running", "checkpointing", "stalled", "starting", "hung", "failed", "waiting", "idle",

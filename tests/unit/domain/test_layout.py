@@ -27,7 +27,7 @@ def test_demo_counts() -> None:
 
 
 def test_order_of_input_means_nothing() -> None:
-    """Rows are sorted by address, whatever the order in which instances are told."""
+    """Rows are sorted by address, in whatever order the instances are given."""
     assert Layout.of(DEMO).instances == Layout.of(reversed(DEMO)).instances
 
 

@@ -112,7 +112,7 @@ def test_lengths_beyond_all_bounds_lie_outside(sign: str, digits: int) -> None:
     ],
 )
 def test_what_is_no_moment(text: str, said: str) -> None:
-    """The error says what is wrong with it, and leaves what is right to whoever knows what is asked for."""
+    """The error names the problem; the caller adds what is valid."""
     with pytest.raises(ValueError, match=said):
         find_moment(text, BEGIN, END)
 

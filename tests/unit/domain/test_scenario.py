@@ -83,7 +83,7 @@ def test_a_long_chain_is_no_trouble() -> None:
 
 
 @given(st.permutations(range(8)), st.lists(st.integers(0, 100), min_size=8, max_size=8), st.randoms())
-def test_begins_add_up_whatever_the_order(order: list[int], delays: list[int], random: Any) -> None:
+def test_begins_add_up_in_any_order(order: list[int], delays: list[int], random: Any) -> None:
     """An entry begins as much later than the one before it as its delay says."""
     before = [None if number == 0 else random.randrange(number) for number in range(8)]
     entries = [
@@ -135,7 +135,7 @@ def test_an_entry_that_makes_no_sense_is_refused(entry: dict[str, Any], message:
 
 
 def test_circles_and_doubles_are_refused() -> None:
-    """Two entries cannot wait for each other, nor have one name; a name that is almost right is told."""
+    """Two entries cannot wait for each other, nor have one name; the message names the nearest id."""
     with pytest.raises(ConfigError, match="comes after itself"):
         scenario(fault(id="a", after="b"), fault(id="b", after="a"))
     with pytest.raises(ConfigError, match="id 'a' is there twice"):

@@ -177,7 +177,7 @@ def test_too_much_at_once_is_refused() -> None:
         addresses("straggler", "c/*/*/*", layout=large)
 
 
-def test_a_fleet_without_ultraservers_says_so() -> None:
+def test_a_fleet_without_ultraservers_is_named() -> None:
     """There is nothing to name."""
     alone = of(("c/standalone/trn2-0001", "trn2.48xlarge"))
     with pytest.raises(ConfigError, match="the fleet has no ultraserver"):

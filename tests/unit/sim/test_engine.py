@@ -47,7 +47,7 @@ def digest(engine: Engine) -> str:
     return result.hexdigest()
 
 
-def test_the_same_seed_gives_the_same_bits_whatever_the_hash_seed() -> None:
+def test_the_same_seed_gives_the_same_bits_with_any_hash_seed() -> None:
     """Two processes with different hash seeds make the same twenty ticks of the demo."""
     folder = str(Path(trnfleet.__file__).parents[1])
     digests = {
@@ -144,7 +144,7 @@ def test_ticks_follow_each_other_without_a_gap(
 
 
 def test_what_is_asked_for_shows_in_the_next_tick(make_engine: Callable[..., Engine], training: Job) -> None:
-    """It begins at the last tick's time, and the whole of the next tick is told and marked with it."""
+    """It begins at the last tick's time, and the whole of the next tick is logged and marked with it."""
     engine = make_engine(training(), period_s=0.1)
     for number in range(30):
         engine.step()
@@ -195,10 +195,10 @@ def test_a_ticks_length_changes_nothing_of_what_happens(
         assert [event.time_s for event in events] == sorted(event.time_s for event in events)
         incidents = engine.incidents
         # Of a failed job's steps a tick's text says how many, as far as they are done by whole ticks.
-        told = [event._replace(text="") if event.source == "job" else event for event in events]
+        said = [event._replace(text="") if event.source == "job" else event for event in events]
         runs.append(
             (
-                sorted(told, key=repr),
+                sorted(said, key=repr),
                 {name: engine.columns[name].tolist() for name in counters},
                 incidents.generation.tolist(),
                 incidents.boots.tolist(),

@@ -8,7 +8,7 @@ from trnfleet.sim.ids import ec2_id, serial_number
 from trnfleet.sim.rng import Rng, Stream
 
 
-def test_lanes_belong_to_units_whatever_the_chunks() -> None:
+def test_lanes_belong_to_units_in_any_chunks() -> None:
     """Units read in pieces, or from the middle on, have the lanes that they have when all are read at once."""
     whole = Rng(3).lanes(Stream.LINK, 9, 192).take(10, np.uint16)
     reader = Rng(3).lanes(Stream.LINK, 9, 192)
@@ -37,7 +37,7 @@ def test_seed_stream_tick_and_part_all_matter() -> None:
 
 
 def test_words_are_pinned() -> None:
-    """What a seed means stays the same from release to release."""
+    """The words of a seed stay the same from release to release."""
     assert Rng(7).words(Stream.MEM_ECC, 5, 2).tolist() == [6892289424356758676, 6316972832055143200]
 
 

@@ -89,7 +89,7 @@ def _begins_whole(layout: Layout, instance: int) -> bool:
 
 
 def test_an_event_belongs_to_the_shard_with_its_first_instance() -> None:
-    """Every address is told of by one shard, the fleet's own by the first."""
+    """Every address belongs to one shard, the fleet's own to the first."""
     layout = make(Shard()).layout
     parts = [own_instances(layout, Shard(number, PARTS)) for number in range(1, PARTS + 1)]
     for path in ("", "c", "c/us-0003", "c/us-0003/trn2u-0003-2", "c/standalone/trn2-0003/chip07"):

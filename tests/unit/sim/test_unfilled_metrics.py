@@ -62,7 +62,7 @@ def engine(monkeypatch: pytest.MonkeyPatch, make_engine: Callable[..., Engine]) 
     return made
 
 
-def test_json_says_null(engine: Engine) -> None:
+def test_json_has_null(engine: Engine) -> None:
     """A new metric is null, a vector's lanes too; what the simulator fills has values, and counters their 0."""
     _, chip = next(encode_chips(HEAD, PATH, None, engine.columns, slice(0, 16)))
     instance = encode_instance(HEAD, PATH, None, engine.columns, 0)

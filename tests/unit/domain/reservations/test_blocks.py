@@ -184,7 +184,7 @@ def test_a_paid_extension_takes_back_the_warning() -> None:
 
 
 def test_only_a_pending_extension_is_settled() -> None:
-    """Two payments at a time, none at all, or an extension that is not told are errors."""
+    """Two payments at a time, none at all, or an extension without its offering are errors."""
     with pytest.raises(ValueError, match="no extension is pending"):
         after(block_in(BlockState.ACTIVE), ChangeKind.EXTENSION_PAID)
     with pytest.raises(ValueError, match="cannot be extended"):

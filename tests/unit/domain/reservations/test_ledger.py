@@ -123,7 +123,7 @@ def test_what_was_offered_is_held_against_256_when_it_is_bought() -> None:
 
 @pytest.mark.parametrize(("more", "is_refused"), [(0, False), (1, True)])
 def test_the_256th_instance_is_sold_and_the_257th_is_not(more: int, is_refused: bool) -> None:
-    """What was offered is bought up to 256 instances in all, and not for one more."""
+    """Offerings are sold up to 256 instances in all, and not for one more."""
     ledger = large()
     offering = ledger.offerings(SearchRequest(1, TRN2, 64, starts_from_ns=at("2026-01-05 11:30")))[0]
     fill(ledger, 64, 64, 64, *[1] * more)
@@ -142,13 +142,13 @@ def test_an_extension_is_held_against_256_when_it_is_offered_and_bought() -> Non
     for start, counts in (("2026-01-06 11:30", (64, 64, 64)), ("2026-01-08 11:30", (1,))):
         for count in counts:
             buy(ledger, SearchRequest(3, TRN2, count, starts_from_ns=at(start)))
-    told = "64 more instances beside 193 would be more than 256 at a time"
+    said = "64 more instances beside 193 would be more than 256 at a time"
     rule, text = refused(lambda: ledger.extend(offering.id))
     assert rule is Rule.ACCOUNT_SIZE
-    assert text.endswith(f"{told} by now; look for extensions again")
+    assert text.endswith(f"{said} by now; look for extensions again")
     rule, text = refused(lambda: ledger.extension_offerings(block.id, 3))
     assert rule is Rule.ACCOUNT_SIZE
-    assert text.endswith(f"{told}; 2 more days would fit")
+    assert text.endswith(f"{said}; 2 more days would fit")
     longer = ledger.extension_offerings(block.id, 2)[0]
     assert ledger.extend(longer.id).held_until_ns == at("2026-01-08 11:30")
 
@@ -187,7 +187,7 @@ def test_what_is_bought_starts_30_minutes_ahead(off_ns: int, is_refused: bool) -
 
 
 def test_what_is_sold_meanwhile() -> None:
-    """The same instances are not sold twice: the second who buys is told to look again."""
+    """The same instances are not sold twice: the second purchase is refused, with the advice to search again."""
     ledger = small()
     search_request = SearchRequest(1, ultraservers=1)
     ours, theirs = ledger.offerings(search_request)[0], ledger.offerings(search_request._replace(days=7))[0]
@@ -219,7 +219,7 @@ def test_blocks_cannot_be_cancelled() -> None:
 
 
 def test_a_refusal_names_a_dozen_blocks_at_most() -> None:
-    """An unknown block is told from those that there are, or how many there are where a line has no room for them."""
+    """An unknown block is refused with the nearest, or with the number of blocks where a line has no room for them."""
     ledger = ledger_of(pool_of((TRN2, "a", 13)))
     for number in range(13):
         rule, text = refused(lambda: ledger.cancel("nothing"))
@@ -233,7 +233,7 @@ def test_a_refusal_names_a_dozen_blocks_at_most() -> None:
 
 
 def test_time_does_not_run_backwards() -> None:
-    """A ledger stands still where it is told so, and refuses to go back."""
+    """A ledger may stay at an instant, and refuses to go back."""
     ledger = small()
     assert ledger.advance(NOW_NS) == []
     with pytest.raises(ValueError, match="is before that"):
@@ -251,7 +251,7 @@ def begun(search_request: SearchRequest) -> tuple[Ledger, str]:
     return ledger, block.id
 
 
-def test_health_is_told_when_it_changes() -> None:
+def test_health_is_a_change_when_it_differs() -> None:
     """Unavailable instances and impaired links are changes when they come, when they become others, and when they go."""
     ledger, block_id = begun(SearchRequest(1, ultraservers=1))
 

@@ -57,16 +57,16 @@ def test_only_blocks_of_some_states_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "told"), [(253, ""), (254, "254 more instances beside 3 would be more than 256")]
+    ("count", "said"), [(253, ""), (254, "254 more instances beside 3 would be more than 256")]
 )
-def test_256_at_a_time(count: int, told: str) -> None:
+def test_256_at_a_time(count: int, said: str) -> None:
     """Up to 256 in all are not too many; one more is, with the numbers."""
     text = held()[0].too_many(count, DAY - 1, DAY)
-    assert text == (f"{told} at a time" if told else "")
+    assert text == (f"{said} at a time" if said else "")
 
 
 def test_what_is_free_is_chosen() -> None:
-    """Instances are chosen that nobody holds, as soon as a block is there, and none where too few are left."""
+    """Free instances are chosen, and none where too few are left."""
     ledger = ledger_of(pool_of((TRN2, "a", 2), ultraservers=["a"]))
     occupancy = Occupancy(ledger.pool, ledger.blocks)
     one, two = OfferingKind(TRN2, 1, is_ultraserver=False), OfferingKind(TRN2, 2, is_ultraserver=False)

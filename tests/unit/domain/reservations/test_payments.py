@@ -70,7 +70,7 @@ def test_the_payment_window(from_ns: int, pay_by_ns: int) -> None:
     assert ledger.offerings(SearchRequest(2, ultraservers=1))[0].start_ns == ledger.now_ns + 30 * MINUTE_NS
 
 
-def test_some_payments_fail_and_the_seed_says_which() -> None:
+def test_some_payments_fail_by_the_seed() -> None:
     """A share of payments fails, the same ones whenever the seed is the same."""
 
     def failed(seed: int) -> list[bool]:

@@ -140,7 +140,7 @@ class Run:
         self.offered = [each.id for each in found] + self.offered[:10]
 
     def check_fit(self, search_request: SearchRequest, refusal: Refusal) -> None:
-        """Hold what a refusal names against the ledger: it is for sale."""
+        """Check that the offering named by a refusal is for sale."""
         found = re.search(r"(\d+) (days|instances) from (\S+ \S+) UTC on would fit", str(refusal))
         if found is None:
             return
@@ -217,7 +217,7 @@ class Run:
         return choice[pick % len(choice)] if choice else None
 
     def pass_to(self, until_ns: int) -> None:
-        """Let time pass, in so many pieces."""
+        """Move time on in the run's number of pieces."""
         start_ns = self.ledger.now_ns
         for piece in range(1, self.pieces + 1):
             self.ledger.advance(start_ns + (until_ns - start_ns) * piece // self.pieces)
@@ -234,7 +234,7 @@ def states(changes: list[Change]) -> Iterator[tuple[dict[str, Block], Block | No
 
 
 def check_blocks(ledger: Ledger) -> None:
-    """Hold the blocks that there are against what is always so."""
+    """Check the invariants of all blocks."""
     kept = [block for block in ledger.blocks.values() if block.state in HOLDING | {BlockState.EXPIRED}]
     for one, other in combinations(kept, 2):
         apart = one.held_until_ns <= other.start_ns or other.held_until_ns <= one.start_ns
@@ -267,14 +267,14 @@ def check_blocks(ledger: Ledger) -> None:
 
 
 def check_changes_of(ledger: Ledger, block: Block) -> None:
-    """Hold a block's number of changes against those that the ledger made."""
+    """Check a block's number of changes against the ledger's."""
     own = [change for change in ledger.changes if change.block_id == block.id]
     assert block.changes == len(own)
     assert block.changed_ns == own[-1].time_ns
 
 
 def check_next(run: Run) -> None:
-    """Hold the next change against what comes: nothing until a nanosecond before it, and something then."""
+    """Check the next change: none until a nanosecond before it, and one then."""
     ledger = run.ledger
     due_ns = ledger.next_change_ns()
     if due_ns is None:
@@ -333,7 +333,7 @@ def run_program(market: dict[str, Any], program: list[Step], pieces: int = 1) ->
     return run
 
 
-def test_programs_keep_what_is_always_so() -> None:
+def test_programs_keep_the_invariants() -> None:
     """Random programs: no instance is held twice, ends, fees and counts are right, and changes give the state.
 
     One program is generated once for all properties, since that takes longer than to run it. The programs are not all

@@ -1,4 +1,4 @@
-"""Requests as somebody makes them, one a row: when, what, and whether it is accepted or which rule refuses it."""
+"""Requests, one a row: time, arguments, and the answer or the rule that refuses it."""
 
 from __future__ import annotations
 

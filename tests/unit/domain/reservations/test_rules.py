@@ -109,7 +109,7 @@ def test_instants_are_written_in_utc() -> None:
     ("instant_ns", "text"), [(-(10**30), "0001-01-01 00:00 UTC"), (10**30, "9999-12-31 23:59 UTC")]
 )
 def test_every_instant_can_be_written(instant_ns: int, text: str) -> None:
-    """An instant beyond the calendar, which somebody may ask for, is written as the calendar's first or last."""
+    """An instant beyond the calendar, which a request may have, is written as the calendar's first or last."""
     assert rules.utc(instant_ns) == text
 
 

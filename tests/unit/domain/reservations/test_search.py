@@ -47,7 +47,7 @@ def test_what_is_held_is_not_offered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("search_request", "told"),
+    ("search_request", "said"),
     [
         (
             SearchRequest(4, TRN2, 2, ends_by_ns=at("2026-01-10 11:30")),
@@ -65,13 +65,13 @@ def test_what_is_held_is_not_offered() -> None:
         (SearchRequest(1, TRN1, 2), "; 1 instances from 2026-01-05 10:30 UTC on would fit"),
     ],
 )
-def test_the_nearest_that_fits_is_named(search_request: SearchRequest, told: str) -> None:
+def test_the_nearest_that_fits_is_named(search_request: SearchRequest, said: str) -> None:
     """Where nothing is free, the longest shorter time is named, or where there is none the most instances."""
     ledger = ledger_of(pool_of((TRN2, "a", 2), (TRN2, "b", 1), (TRN1, "b", 1)))
     enter(ledger, TRN2, (0, 1), "2026-01-07 11:30", "2026-02-04 11:30")
     rule, text = refused(lambda: ledger.offerings(search_request))
     assert rule is Rule.CAPACITY
-    assert text.endswith(told)
+    assert text.endswith(said)
 
 
 def test_an_ultraserver_has_no_part() -> None:
@@ -93,7 +93,7 @@ def test_an_ultraserver_has_no_part() -> None:
 
 
 def test_no_partial_day_is_named_that_is_too_short() -> None:
-    """45 minutes before the end of the day are not named as the day that is left: nobody could buy them."""
+    """45 minutes before the end of the day are not named as the rest of a day: they are not sold."""
     ledger = ledger_of(pool_of((TRN2, "a", 1)), at("2026-01-05 10:15"))
     buy(ledger, SearchRequest(7, TRN2, starts_from_ns=at("2026-01-05 11:30")))
     rule, text = refused(lambda: ledger.offerings(SearchRequest(2, TRN2, ends_by_ns=at("2026-01-12 11:30"))))

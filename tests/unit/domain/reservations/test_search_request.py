@@ -34,7 +34,7 @@ LATEST_NS = NOW_NS + 56 * DAY_NS
 
 @pytest.mark.parametrize("count", [1, 64])
 def test_a_block_has_up_to_64_instances(count: int) -> None:
-    """1 and 64 instances are a block, and one is what is meant where no number is told."""
+    """1 and 64 instances are a block, and one is the default."""
     assert offering_kind_of(SearchRequest(1, TRN2, count), POOL) == OfferingKind(
         TRN2, count, is_ultraserver=False
     )
@@ -81,7 +81,7 @@ def test_one_ultraserver_is_a_block(search_request: SearchRequest) -> None:
     ],
 )
 def test_what_is_not_sold(search_request: SearchRequest, rule: Rule, says: str) -> None:
-    """What nobody can buy is refused, and the types that are named instead can be bought by name."""
+    """Types that are not sold are refused, and the types named instead are sold."""
     got, text = refused(lambda: offering_kind_of(search_request, POOL))
     assert got is rule
     assert says in text

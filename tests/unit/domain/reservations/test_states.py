@@ -44,13 +44,13 @@ def test_every_state_holds_or_has_ended() -> None:
 
 
 def test_active_and_scheduled_blocks_can_be_extended() -> None:
-    """What can be extended is what EC2 says."""
+    """As EC2 publishes it."""
     assert {"active", "scheduled"} == EXTENDABLE
 
 
 @pytest.mark.parametrize("state", list(BlockState))
 def test_a_block_moves_as_its_reservation_does(state: BlockState) -> None:
-    """What may follow for a block may follow for the Capacity Reservation that it is delivered as."""
+    """A block's transitions are possible for the Capacity Reservation that it is delivered as."""
     after = {each.value for each in NEXT_BLOCK_STATES[state]}
     assert after <= {each.value for each in NEXT_RESERVATION_STATES[ReservationState(state)]}
 

@@ -196,7 +196,7 @@ def test_loads_multiply_while_they_last() -> None:
     assert seen == [[1.0, 1.0], [1.0, 2.0], [1.0, 3.0], [1.0, 1.5], [1.0, 1.0]]
 
 
-def test_a_silent_agent_tells_nothing_and_stops_nothing() -> None:
+def test_a_silent_agent_stops_nothing() -> None:
     """Only what it publishes is missing."""
     fleet = SmallFleet(entry("agent_silent", INSTANCE, lasts=30))
     fleet.go(20.0)

@@ -112,7 +112,7 @@ def test_a_split_takes_every_link_between_the_racks() -> None:
 
 
 def test_hangs_and_crashes_stop_a_job_and_others_do_not() -> None:
-    """What a fault does to its job at once."""
+    """The first reaction of the job to a fault."""
     assert initial_halt(incident("hang_compute", CHIP)) is Halt.HANG
     assert initial_halt(incident("runtime_crash", CHIP)) is Halt.DOWN
     assert initial_halt(incident("link_down", f"{CHIP}:east")) is Halt.NONE

@@ -111,7 +111,7 @@ def healthy() -> list[float]:
 
 @pytest.mark.parametrize("name", ON_ONE_INSTANCE)
 def test_a_serving_job_is_never_stopped(make: Callable[[], Engine], healthy: list[float], name: str) -> None:
-    """It serves with what is left of its replicas, is told of nothing, and has all its throughput in the end."""
+    """It serves with the remaining replicas, has no event, and all its throughput in the end."""
     engine = make()
     go(engine, 60.0)
     engine.inject(name, target_of(name, SERVER))

@@ -67,7 +67,7 @@ def test_the_kernel_names_the_hardware_that_failed(
         ("runtime_crash", "runtime_crash", "[ND 11] nrt_execute failed with status 101", "(NRT_EXEC_UNIT_UNRECOVERABLE, 101)"),
     ],
 )  # fmt: skip
-def test_the_runtime_says_how_executions_end(fault: str, name: str, words: str, status: str) -> None:
+def test_the_runtime_logs_the_status_of_executions(fault: str, name: str, words: str, status: str) -> None:
     """Published words and statuses (nrt-troubleshoot, nrt_status.h), for this device and the job that it concerns."""
     (event,) = WRITER.failure(incident(fault), 130.0)
     assert (event.time_s, event.path, event.source, event.name) == (130.0, CHIP, "runtime", name)
@@ -85,7 +85,7 @@ def test_where_no_job_runs_no_execution_fails(fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", [name for name, fault in FAULTS.items() if fault.reaction is Reaction.HANG])
-def test_no_log_tells_of_a_hang_when_it_begins(fault: str) -> None:
+def test_the_begin_of_a_hang_is_not_logged(fault: str) -> None:
     """Nothing has failed yet: that comes with the timeout."""
     assert list(WRITER.begin(incident(fault), 0)) == []
 
@@ -102,14 +102,14 @@ def test_no_log_tells_of_a_hang_when_it_begins(fault: str) -> None:
         ("firmware_heartbeat_lost", CHIP, "hardware", "neuron: nd11: firmware heartbeat is lost"),
     ],
 )
-def test_each_fault_is_told_by_who_would_know(fault: str, target: str, source: str, text: str) -> None:
+def test_each_fault_has_its_source_of_logs(fault: str, target: str, source: str, text: str) -> None:
     """The driver, the network, EC2 (its event codes are published) or those who run the site."""
     (event,) = WRITER.begin(incident(fault, target), 0)
     assert (event.source, event.text, event.path) == (source, text, target.partition(":")[0])
     assert event.severity == FAULTS[fault].severity
 
 
-def test_a_recovery_is_told_step_by_step() -> None:
+def test_every_step_of_a_recovery_is_logged() -> None:
     """Noticed, quarantined, drained, replaced by a new EC2 id, returned: of the instance, by operators and EC2."""
     events = steps(incident("sram_uncorrectable"), generation=1)
     assert [(event.time_s, event.name, event.source) for event in events] == [
@@ -134,8 +134,8 @@ def test_a_recovery_is_told_step_by_step() -> None:
         ("ultraserver_split", TRAIN, ["fault_detected", "instance_quarantined", "instance_drained", "fault_repaired", "instance_returned"]),
     ],
 )  # fmt: skip
-def test_steps_that_take_no_time_are_not_told(fault: str, target: str, names: list[str]) -> None:
-    """A recovery tells of what is done in it, and of nothing else."""
+def test_steps_that_take_no_time_are_not_logged(fault: str, target: str, names: list[str]) -> None:
+    """A recovery logs its own steps alone."""
     assert [event.name for event in steps(incident(fault, target))] == names
 
 
@@ -146,8 +146,8 @@ def test_a_repair_names_the_link_itself() -> None:
         assert f"{CHIP}:{way}" in mended.text
 
 
-def test_an_end_is_told_of_the_target() -> None:
-    """By who told of the begin."""
+def test_an_end_is_logged_for_the_target() -> None:
+    """With the source of the begin."""
     (event,) = WRITER.end(incident("nic_down", INSTANCE), 1_000.0)
     assert (event.time_s, event.source, event.name, event.severity) == (
         1_000.0,

@@ -70,7 +70,7 @@ def test_the_same_faults_come_for_any_tick(window_s: float) -> None:
 
 
 def test_nothing_is_drawn_late() -> None:
-    """What `until` returns for the first time lies after what it was asked for before, at any instant."""
+    """New faults lie after the end of the earlier call, at any instant."""
     wear, before = process(500.0), 0.0
     for end_s in (3.0, 10.0, 10.000000000000002, 29.999999999999996, 30.0, 639.9, 640.0, 640.1, 9_000.0):
         assert all(each.time_s >= before for each in wear.until(end_s))
@@ -78,7 +78,7 @@ def test_nothing_is_drawn_late() -> None:
     assert wear.until(before) == []
 
 
-def test_a_stretch_is_the_same_whatever_block_is_drawn_before() -> None:
+def test_a_stretch_does_not_depend_on_blocks_drawn_before() -> None:
     """A process that jumps over many blocks finds in each what one that went through them found."""
     steps, jump = process(200.0), process(200.0)
     end_s = 20 * STRETCHES * STRETCH_S
@@ -166,7 +166,7 @@ def test_wear_hits_what_the_fleet_has_and_heals() -> None:
 
 
 def test_wear_of_a_jobs_own_faults_spares_idle_chips() -> None:
-    """A runtime that does not run does not crash: nothing is told of it."""
+    """A runtime that does not run does not crash, and logs nothing."""
     fleet = SmallFleet(rates={"acceleration": 300_000.0, "only": ["runtime_crash", "hang_collectives"]})
     fleet.go(10_000.0, 100.0)
     crashed = [event for event in fleet.events if event.name in {"runtime_crash", "hang_collectives"}]

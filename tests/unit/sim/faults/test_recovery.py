@@ -161,7 +161,7 @@ def test_a_watchdog_ends_a_hang() -> None:
 
 
 @pytest.mark.parametrize(("name", "errors"), [("hang_compute", 1), ("hang_collectives", 0)])
-def test_a_hang_is_told_of_when_it_times_out(name: str, errors: int) -> None:
+def test_a_hang_is_logged_when_it_times_out(name: str, errors: int) -> None:
     """Published: executions time out after 30 s (nrt-troubleshoot); before that no log says a word and none has failed."""
     fleet = SmallFleet(entry(name))
     fleet.go(BEGIN_S + 29.5)
@@ -255,7 +255,7 @@ def test_nothing_happens_to_what_is_switched_off() -> None:
 
 
 def test_new_hardware_ends_what_was_wrong_with_the_old() -> None:
-    """A straggler and a lost link go with the instance, and that is told; one elsewhere stays."""
+    """A straggler and a lost link go with the instance, with an event; one elsewhere stays."""
     fleet = SmallFleet(
         entry("straggler", f"{TRAIN}/trn2u-0001-2/chip07", lasts="1d"),
         entry("chip_throttle", f"{TRAIN}/trn2u-0001-2/chip08", lasts="1d"),
@@ -312,7 +312,7 @@ def test_one_reboot_or_reload_is_enough_for_many_chips(name: str, events: str) -
 
 
 def test_a_reboot_starts_the_agent_again() -> None:
-    """An agent that was silent speaks once its instance is back; a straggler is none the better for it."""
+    """A silent agent publishes again once its instance is back; a straggler stays."""
     silent = entry("agent_silent", at=1.0, lasts="1d")
     slow = entry("straggler", f"{TRAIN}/trn2u-0001-2/chip09", at=1.0, lasts="1d")
     fleet = SmallFleet(silent, slow, entry("instance_reboot"))
@@ -325,7 +325,7 @@ def test_a_reboot_starts_the_agent_again() -> None:
 
 @pytest.mark.parametrize("name", ["hbm_uncorrectable", "dma_abort", "hang_compute"])
 def test_an_idle_chip_fails_without_a_job(name: str) -> None:
-    """Hardware shows its signature; no execution fails, and no job is told of."""
+    """Hardware shows its signature; no execution fails, and no event names a job."""
     fleet = SmallFleet(entry(name, f"{IDLE}/trn2-0002/chip05"))
     fleet.go(over_s(name) - 100.0)
     assert not fleet.effects.slowdowns.halt.any()

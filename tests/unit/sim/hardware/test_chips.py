@@ -98,7 +98,7 @@ def test_power_follows_the_active_tensor_engine_not_mfu() -> None:
 
 
 def test_power_without_noise_is_the_mean_of_that_with_it() -> None:
-    """What throttling goes by is what the columns show on average, for every phase and for idle hosts."""
+    """Throttling uses the mean of the columns, for every phase and for idle hosts."""
     for which in Phase:
         chips = Chips(make_fleet(ONE))
         shown = []
@@ -176,7 +176,7 @@ def test_liquid_cooling_is_cooler_and_quicker() -> None:
 
 
 @pytest.mark.parametrize("which", Phase)
-def test_ramps_withhold_little_and_warn_nobody(which: Phase) -> None:
+def test_ramps_withhold_little_and_raise_no_warning(which: Phase) -> None:
     """dI/dt withholds about 1 % in compute and a few % in decode: the monitor's findings stay quiet."""
     chips = Chips(make_fleet(ONE))
     chips.tick(doing(phase(which)))
@@ -209,7 +209,7 @@ def test_throttled_chips_show_the_greater_part() -> None:
 
 
 def test_both_ends_of_every_link_agree() -> None:
-    """What a chip sends in a direction its neighbour receives from the opposite one, Z rings included."""
+    """A chip's traffic in a direction is received by its neighbour from the opposite one, Z rings included."""
     chips = Chips(make_fleet("c/us-0001", ultraservers=2))
     chips.tick(doing(phase(Phase.COLLECTIVE)), slow={37 * 6 + topology.EAST: 0.4})
     layout = chips.layout
@@ -247,7 +247,7 @@ def test_z_links_carry_a_job_only_between_its_own_instances() -> None:
 
 
 def test_lanes_that_a_type_lacks_are_not_available() -> None:
-    """Trainium1 has 2 cores and no Z links; one-chip types have no links at all; both are told apart from 0."""
+    """Trainium1 has 2 cores and no Z links; one-chip types have no links at all; both differ from 0."""
     runs = [
         {"type": "trn1.32xlarge", "count": 1},
         {"type": "trn1.2xlarge", "count": 2, "first": 10},

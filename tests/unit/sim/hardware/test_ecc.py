@@ -25,7 +25,7 @@ def errors(sizes: list[int], seed: int = 5) -> tuple[CorrectedErrors, dict[str, 
 
 @pytest.mark.parametrize(("ticks", "elapsed_s"), [(288, 300.0), (24, 3_600.0), (1, DAY_S)])
 @pytest.mark.parametrize("name", list(RATES_PER_CHIP_DAY))
-def test_as_many_come_in_a_day_whatever_the_tick(name: str, ticks: int, elapsed_s: float) -> None:
+def test_a_day_has_as_many_with_any_tick(name: str, ticks: int, elapsed_s: float) -> None:
     """A day of 4,000 chips has its rate x 4,000 events, within four standard deviations, for ticks of any length."""
     source, counted = errors([16] * 250)
     for tick in range(ticks):

@@ -24,7 +24,7 @@ def test_host_power_lies_in_the_assumed_range() -> None:
 
 
 def test_power_without_noise_is_the_mean_of_that_with_it() -> None:
-    """What a rack's limit goes by is what the column shows on average."""
+    """A rack's limit uses the mean of the column."""
     chips = Chips(make_fleet(ONE))
     shown = []
     for _ in range(100):
@@ -46,7 +46,7 @@ def test_efa_never_carries_more_than_was_measured() -> None:
 
 
 def test_an_idle_host_has_no_latency() -> None:
-    """Where nothing executes there is nothing to time; where something does the tail is longer than the median."""
+    """No execution, no latency; a busy host's tail is longer than its median."""
     chips = Chips(make_fleet(ONE))
     for _ in range(10):
         chips.tick(doing(phase(Phase.DECODE)))

@@ -64,7 +64,7 @@ def test_a_z_links_ring_goes_through_all_instances() -> None:
 
 
 def test_a_link_belongs_to_the_job_on_both_its_ends() -> None:
-    """Where none runs it carries nothing that could go another way."""
+    """Without a job it carries nothing that could take a detour."""
     assert link(CHIP, EAST).job == 0
     assert link(f"{SERVE}/trn2u-0002-0/chip05", Z_NEXT).job == 1
     idle = link(f"{IDLE}/trn2-0001/chip05", EAST)
@@ -107,7 +107,7 @@ def test_no_lane_exceeds_its_links_bandwidth() -> None:
 
 
 def test_two_slow_links_of_one_ring_combine() -> None:
-    """What is down stays at nothing whatever the other pushes its way; the rest carries more for each."""
+    """A link that is down carries nothing; the rest of the ring carries more for each."""
     first, second = link(CHIP, EAST, 0.0), link(f"{TRAIN}/trn2u-0001-2/chip06", EAST, 0.0)
     lanes = found(LinkPatches(TROUBLE.layout, [first, second]).of(tick(0.3)))
     assert all(lanes[lane][0] == 0.0 for lane in (*first.lanes, *second.lanes))

@@ -73,7 +73,7 @@ def test_what_is_hidden_comes_back_and_goes_on(engine: Engine) -> None:
 
 
 def test_lifting_twice_takes_nothing_back(engine: Engine) -> None:
-    """What was given back once is not written over what came after."""
+    """Values are restored once, and not written over later ones."""
     silence = SilentRows(engine.layout, engine.columns)
     silence.hide(flags(3, 0), range(3))
     silence.restore()

@@ -47,7 +47,7 @@ def stays(_pace: float) -> float:
 
 
 class Stand:
-    """A throttling and what it is told, one value an instance."""
+    """A throttling and its inputs, one value an instance."""
 
     def __init__(self, fleet: FleetFile | None = None) -> None:
         self.fleet = fleet or make_fleet()
@@ -59,12 +59,12 @@ class Stand:
         self.cap_share = np.ones(count)
 
     def advance(self, elapsed_s: float, host_power_w: NDArray[np.float64] | None = None) -> float:
-        """Let a window pass and return the first instance's pace."""
+        """Move on by a window and return the first instance's pace."""
         self.throttling.advance(elapsed_s, self.power_w, self.inlet_delta_c, self.cap_share, host_power_w)
         return float(self.throttling.pace[0])
 
     def run(self, plant: Plant, elapsed_s: float, windows: int, *, ahead: bool = False) -> list[float]:
-        """Let the power follow the pace, as jobs do, and return the first instance's paces."""
+        """Run with power that follows the pace, as jobs do; return the first instance's paces."""
         slowdowns = []
         for _ in range(windows):
             if ahead:
@@ -114,7 +114,7 @@ def test_heat_settles_without_swinging(elapsed_s: float, plant: Plant, *, ahead:
     slowdowns = stand.run(plant, elapsed_s, max(40, round(300 / elapsed_s)), ahead=ahead)
     moves = np.diff(slowdowns)
     ways = np.sign(moves[np.abs(moves) > 2e-4])
-    # Told a window late, a long window sinks too far once; nothing goes back and forth.
+    # Limited a window late, a long window sinks too far once; nothing oscillates.
     assert np.count_nonzero(np.diff(ways)) <= (0 if ahead else 1)
     assert np.abs(np.diff(slowdowns)[-20:]).max() < 1e-3
     hottest_c = 27 + 35 + 0.11 * plant(slowdowns[-1]) + float(stand.throttling.hottest_offset_c[0])
@@ -263,7 +263,7 @@ def test_a_rack_s_cap_counts_both_its_instances_and_their_hosts() -> None:
 
 
 def test_a_rack_s_cap_below_idle_is_refused() -> None:
-    """What no clock can keep is said at the start, with the rack and what it draws."""
+    """A cap that no clock can keep is refused at the start, with the rack and its power."""
     with pytest.raises(ConfigError, match=r"rack_power_cap_w = 5000: c/us-0001/rack-a draws 5,880 W"):
         Stand(make_fleet(instances=0, ultraservers=1, rack_power_cap_w=5_000.0))
 
@@ -300,7 +300,7 @@ def test_liquid_cooling_rides_out_a_warm_rack() -> None:
 
 
 def test_a_fleet_that_is_hot_all_over_withholds_all_over() -> None:
-    """Every chip is told once, in the order of the rows, however many there are."""
+    """Every chip is listed once, in the order of the rows, in any number."""
     stand = Stand(make_fleet(instances=2_500, inlet_c=50.0))
     stand.power_w[:] = 450.0
     stand.advance(1.0)

@@ -96,7 +96,7 @@ def test_the_mean_over_any_window_is_exact(loop: bool) -> None:
 
 
 @pytest.mark.parametrize("like", ["training", "inference"])
-def test_cores_are_as_busy_as_the_recording_says(like: str) -> None:
+def test_cores_follow_the_recording(like: str) -> None:
     """nc_util follows the recording to the point; the other engines, HBM and power follow it."""
     trace = Trace((0.0, 10.0, 20.0), (0.25, 1.0))
     run = JobRun(fleet_of(JOB | {"like": like}), traces={"t": trace})

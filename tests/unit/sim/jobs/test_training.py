@@ -188,7 +188,7 @@ def test_a_checkpoint_is_said_and_slows_the_figures() -> None:
 
 
 def test_steps_since_the_checkpoint_are_lost_once() -> None:
-    """A crash takes the job back to its checkpoint; from a hang to a crash is one loss; all of it is told."""
+    """A crash takes the job back to its checkpoint; from a hang to a crash is one loss; each change has its event."""
     jobs = run(step_time_s=2.0, checkpoint_every_steps=100, checkpoint_s=4.0, startup_s=30.0, starts_at_s=0.0)
     jobs.until(30 + 3 * 204 + 12)
     assert figure(jobs.advance(), "steps_completed") == 306

@@ -102,8 +102,8 @@ def test_a_start_waits_for_storage() -> None:
     assert [state(tick) for tick in (jobs.advance(39.0), jobs.advance(2.0))] == ["starting", "running"]
 
 
-def test_jobs_begin_and_end_when_the_file_says() -> None:
-    """Before and after, its instances are idle; both are told, and a window may hold both ends."""
+def test_jobs_begin_and_end_at_the_times_of_the_file() -> None:
+    """Before and after, its instances are idle; both have events, and a window may hold both ends."""
     job = TRAINING | {"starts_at_s": 10.0, "ends_at_s": 70.0, "startup_s": 5.0}
     jobs = run(job)
     before, start, running = jobs.advance(8.0), jobs.advance(4.0), jobs.advance(8.0)
@@ -169,7 +169,7 @@ def test_training_averages_are_the_same_for_any_window(fleet: str) -> None:
 
 
 def test_traffic_of_links_is_the_jobs_own() -> None:
-    """What a job asks of an axis follows its own table, by phase."""
+    """A job's demand on an axis follows its own table, by phase."""
     job = {
         "model": "llama-3.1-8b", "tensor_parallel": 4, "tokens_per_step": 524_288.0, "hbm_used": 0.9,
     }  # fmt: skip  # a job reads as a line

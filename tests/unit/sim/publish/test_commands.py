@@ -33,7 +33,7 @@ NASTY = "[@click=app.quit]\x1b[2J\u202e\n"
 
 @dataclass
 class FakeControl:
-    """A simulation that notes what it was told."""
+    """A simulation that records its calls."""
 
     done: list[tuple[Any, ...]] = field(default_factory=list)
     active: dict[str, Any] = field(default_factory=lambda: {"active": []})
@@ -151,7 +151,7 @@ def test_without_leave_nothing_is_done() -> None:
 
 
 def test_a_retained_command_does_nothing() -> None:
-    """A command that somebody retained is counted, and neither carried out nor answered."""
+    """A retained command is counted, and neither carried out nor answered."""
     stage = SimulationRun()
     assert stage.send(retain=True) == []
     assert stage.control.done == []
@@ -257,7 +257,7 @@ def test_a_flood_is_limited() -> None:
     ],
 )
 def test_what_is_not_understood_is_refused(change: dict[str, Any], reason: str) -> None:
-    """Whoever asks for what there is not is told what there is, and nothing is done."""
+    """A request for something unknown is answered with the nearest, and nothing is done."""
     stage = SimulationRun()
     reply = stage.reply(**change)
     assert not reply.ok
@@ -441,7 +441,7 @@ async def test_serve_takes_and_answers() -> None:
 
 @pytest.mark.parametrize("action", ["reserve_offerings", "reserve_extension_offerings"])
 def test_looking_at_offerings_needs_no_leave(action: str) -> None:
-    """What buys nothing is answered by every simulator."""
+    """Requests that buy nothing are answered by every simulator."""
     stage = SimulationRun(allowed=False)
     answer = stage.reply(action=action, target="", args={"days": 7.0})
     assert (answer.ok, answer.reason) == (True, "reserved")
@@ -451,7 +451,7 @@ def test_looking_at_offerings_needs_no_leave(action: str) -> None:
 
 @pytest.mark.parametrize("action", ["reserve_buy", "reserve_extend"])
 def test_buying_needs_leave(action: str) -> None:
-    """What costs money is refused unless commands are allowed."""
+    """Purchases are refused unless commands are allowed."""
     stage = SimulationRun(allowed=False)
     answer = stage.reply(action=action, target="", args={"offering": "cbo-1"})
     assert (answer.ok, answer.reason) == (False, HOW_TO_ALLOW)

@@ -93,7 +93,7 @@ def fault(
 
 
 async def test_without_faults_nothing_is_touched() -> None:
-    """What is not hit goes through in order, as it is."""
+    """Other messages go through in order, unchanged."""
     stage = await ran(fault("drop", 1.0, 500, 600))
     assert stage.feed.monitor.counts.messages == TICKS * TOPICS
     assert stage.pipeline() == {}
@@ -163,7 +163,7 @@ async def test_a_delay_ends_between_two_ticks() -> None:
 
 
 async def test_a_lost_connection_takes_everything_and_announces_again() -> None:
-    """While it is away the last will speaks and nothing goes out; then all is announced, and what went is lost."""
+    """While it is away the last will is published and nothing else; then all is announced, and telemetry of the time is lost."""
     stage = SimulationRun(fault("late_reconnect", from_s=10, until_s=20))
     await stage.run(15)
     assert not stage.publisher.status.connected
@@ -290,7 +290,7 @@ def test_impossible_faults(fields: Iterable[Any], why: str) -> None:
 
 
 def test_faults_are_named_by_the_table() -> None:
-    """A fault that is asked for by name has the table's defaults, unless whoever asks says otherwise."""
+    """A fault that is requested by name has the table's defaults, unless the request has others."""
     for name, row in FAULTS.items():
         if row.is_transport:
             made = TransportFault.of(name, "*", 5.0)
@@ -312,7 +312,7 @@ def test_faults_are_named_by_the_table() -> None:
     ],
 )
 async def test_faults_that_cannot_be(name: str, target: str, values: dict[str, float], why: str) -> None:
-    """What the table does not have, or where nothing publishes, is refused with what there is."""
+    """Unknown faults and targets without a publisher are refused with the nearest."""
     stage = await SimulationRun().run(1)
     with pytest.raises(ConfigError, match=why):
         stage.publisher.inject(name, target, **values)
@@ -320,7 +320,7 @@ async def test_faults_that_cannot_be(name: str, target: str, values: dict[str, f
     await stage.end()
 
 
-async def test_an_injected_fault_says_what_it_does() -> None:
+async def test_the_answer_to_an_injected_fault_describes_it() -> None:
     """The answer names fault, size, target and duration; the fault is there at once, a lost connection after a tick."""
     stage = await SimulationRun().run(3)
     done = stage.publisher.inject("transport_drop", "uc1/us-0001", lasts_s=5.0, magnitude=1.0)
@@ -393,8 +393,8 @@ def test_commands_reach_the_way_and_the_fleet() -> None:
     clock = ManualClock(START_NS)
     publisher = FaultyPublisher(MemoryBus(clock).publisher(), clock=clock, rng=Rng(7), now_s=lambda: 0.0)
     control = TransportControl(Rest(), publisher)
-    told = control.inject("transport_duplicate", "*", lasts_s=9.0, magnitude=1.0, by="alice")
-    assert told.startswith("transport_duplicate of 100 %")
+    said = control.inject("transport_duplicate", "*", lasts_s=9.0, magnitude=1.0, by="alice")
+    assert said.startswith("transport_duplicate of 100 %")
     assert (
         control.inject("straggler", "uc1", lasts_s=None, magnitude=0.5, by="alice")
         == "straggler uc1 None 0.5 alice"

@@ -16,7 +16,7 @@ from trnfleet.sim.sharding import WHOLE, Shard
 BOOT = "00112233aabbccdd"
 MEMBER, ALONE = "c/us-0001/trn2u-0001-2", "c/standalone/trn2-0002"
 OUTAGE_S = 27.0
-"""How long the reboots here take; 3 s of it are checks, in which the agent speaks already."""
+"""Duration of the reboots here; 3 s of it are checks, in which the agent publishes already."""
 
 
 class Run:
@@ -117,7 +117,7 @@ def test_each_boot_is_another_one() -> None:
 
 
 def test_an_ultraservers_publisher_goes_on() -> None:
-    """One of four instances boots: the unit keeps its boot id and its count, and is described anew."""
+    """One of four instances boots: the unit keeps its boot id and its count, and its descriptor has a new revision."""
     run = Run(fault("instance_reboot", MEMBER), granularity="ultraserver")
     run.go(60)
     assert [path for _, path in run.renewed] == ["c/us-0001"]
@@ -138,8 +138,8 @@ def test_a_silent_agent_has_not_booted() -> None:
     assert not any(run.starts.revision)
 
 
-def test_an_agent_that_boots_and_says_nothing_has_not_begun() -> None:
-    """Its first tick is the first in which it speaks, and its description comes with that."""
+def test_a_silent_agent_that_boots_has_not_begun() -> None:
+    """Its first tick is the first with a message, and its descriptor comes with that."""
     run = Run(fault("instance_reboot", ALONE), fault("agent_silent", ALONE, at=29.5) | {"for": 20.0})
     run.go(49)
     assert run.renewed == []

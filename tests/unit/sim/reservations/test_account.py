@@ -77,8 +77,8 @@ def states(engine: Engine) -> list[str]:
     return [block.state.value for block in engine.account.blocks]
 
 
-def told(engine: Engine, ticks: int) -> list[tuple[float, str]]:
-    """Return when and what is told of blocks and jobs in so many ticks."""
+def events_of(engine: Engine, ticks: int) -> list[tuple[float, str]]:
+    """Return times and names of the events of blocks and jobs in a number of ticks."""
     events = [event for _ in range(ticks) for event in engine.step().events]
     return [(event.time_s, event.name) for event in events if event.source in {"ec2", "job"}]
 
@@ -105,10 +105,10 @@ def test_the_demo_opens_with_blocks_in_many_states() -> None:
 
 @pytest.mark.parametrize("period_s", [40.0, 3_600.0, 20_000.0])
 def test_a_block_s_end_comes_in_order_at_its_time(period_s: float) -> None:
-    """Warning, termination, the job's end and expiry are told once, at their instants, whatever the length of a tick."""
+    """Warning, termination, the job's end and expiry have one event each, at their instants, with ticks of any length."""
     engine = engine_of(demo(), period_s)
     ticks = int(END_S / period_s) + 2
-    assert [pair for pair in told(engine, ticks) if pair[0] <= END_S] == [
+    assert [pair for pair in events_of(engine, ticks) if pair[0] <= END_S] == [
         (END_S - 2_400, "capacity_block_expiration_warning"),
         (END_S - 1_800, "capacity_block_terminating"),
         (END_S - 1_800, "job_ended"),
@@ -117,7 +117,7 @@ def test_a_block_s_end_comes_in_order_at_its_time(period_s: float) -> None:
 
 
 def test_chips_are_idle_from_termination_on() -> None:
-    """What runs in a block is gone when EC2 has terminated it: its chips draw idle power, others go on."""
+    """Jobs in a block end when EC2 terminates it: its chips draw idle power, others go on."""
     engine = engine_of(demo(), 300.0)
     power = {}
     for number in range(26):
@@ -135,7 +135,7 @@ def test_a_job_waits_for_its_block() -> None:
     fleet = small({**ULTRASERVER, "ends_after_days": 8}, jobs=(TRAINING,))
     engine = engine_of(fleet, 600.0)
     begin_s = END_S + DAY_S
-    got = told(engine, int(begin_s / 600) + 2)
+    got = events_of(engine, int(begin_s / 600) + 2)
     assert got == [(begin_s, "capacity_block_delivered"), (begin_s, "job_started")]
 
 
@@ -143,7 +143,7 @@ def test_a_job_begins_again_with_the_next_block() -> None:
     """A block that follows on the same instances brings the job back at its own begin."""
     later = {"on": ["uc1/us-0001"], "days": 1, "ends_after_days": 2}
     engine = engine_of(small(ULTRASERVER, later, jobs=(TRAINING,)), 1_800.0)
-    got = [pair for pair in told(engine, 3 * 48) if pair[1].startswith("job_")]
+    got = [pair for pair in events_of(engine, 3 * 48) if pair[1].startswith("job_")]
     begin_s = END_S + DAY_S
     assert got == [
         (END_S - 1_800, "job_ended"),
@@ -160,14 +160,14 @@ def test_a_job_over_two_blocks_needs_both() -> None:
         {"on": ["uc1/standalone/trn2-0002"], "days": 7, "ends_after_days": 3},
     ]
     engine = engine_of(small(*blocks, jobs=(job,)), 600.0)
-    assert (END_S - 1_800, "job_ended") in told(engine, 16)
+    assert (END_S - 1_800, "job_ended") in events_of(engine, 16)
     assert states(engine) == ["expired", "active"]
 
 
 def test_a_job_s_own_times_hold_within_its_block() -> None:
-    """A job that says when it ends does so although its block goes on, and its end is told at that time."""
+    """A job with an end of its own ends then although its block goes on, and its event has that time."""
     engine = engine_of(small(ULTRASERVER, jobs=({**TRAINING, "ends_at_s": 1_000.0},)), 600.0)
-    assert told(engine, 4) == [(1_000.0, "job_ended")]
+    assert events_of(engine, 4) == [(1_000.0, "job_ended")]
 
 
 def test_what_is_bought_is_delivered_to_idle_instances() -> None:
@@ -179,7 +179,7 @@ def test_what_is_bought_is_delivered_to_idle_instances() -> None:
     said, result = answer(engine.account, "reserve_buy", {"offering": offering.id}, "boot-1")
     assert result["reservation"]["id"] in said
     assert result["reservation"]["state"] == "payment-pending"
-    got = told(engine, 20)
+    got = events_of(engine, 20)
     assert got == [
         (0.0, "capacity_block_purchased"),
         (300.0, "capacity_block_paid"),
@@ -199,7 +199,7 @@ def test_an_extension_keeps_the_job_running() -> None:
     block = engine.account.blocks[0]
     offering = engine.account.ledger.extension_offerings(block.id, 1)[0]
     answer(engine.account, "reserve_extend", {"offering": offering.id}, "boot-1")
-    assert told(engine, 20) == [
+    assert events_of(engine, 20) == [
         (0.0, "capacity_block_extension_purchased"),
         (300.0, "capacity_block_extension_paid"),
     ]
@@ -247,7 +247,7 @@ def test_an_instance_that_is_down_is_unavailable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("blocks", "told"),
+    ("blocks", "message"),
     [
         ([{"on": ["uc1/us-0002"], "days": 1, "ends_after_days": 0}], "no UltraServer or instance at"),
         ([{"on": ["uc1/us-0001/trn2u-0001-0"], "days": 1, "ends_after_days": 0}], "one whole UltraServer"),
@@ -269,9 +269,9 @@ def test_an_instance_that_is_down_is_unavailable() -> None:
         ([{"on": ["uc1/us-0001"], "days": 15, "ends_after_days": 0}], "14 or 21 would fit"),
     ],
 )  # fmt: skip  # a case a row
-def test_blocks_that_cannot_be(blocks: list[dict[str, Any]], told: str) -> None:
+def test_blocks_that_cannot_be(blocks: list[dict[str, Any]], message: str) -> None:
     """A fleet file's block that is none is refused with its key and the reason."""
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         engine_of(small(*blocks)).begin()
 
 
@@ -284,8 +284,8 @@ def test_instances_on_demand_are_not_for_sale() -> None:
     assert {each.zone for each in offered} == {"us-east-2a"}
 
 
-def test_every_block_is_told_by_one_shard() -> None:
-    """Shards tell of every block once, and of the same changes with the same numbers as the whole."""
+def test_one_shard_publishes_each_block() -> None:
+    """Shards publish every block once, and the same changes with the same numbers as the whole."""
 
     def lines(shard: Shard) -> list[bytes]:
         engine = engine_of(demo(), 3_600.0, shard=shard)
@@ -359,52 +359,52 @@ def test_requests_that_make_no_sense(action: str, args: dict[str, Any], said: st
         answer(engine.account, action, args, "boot-1")
 
 
-def test_a_fleet_without_blocks_costs_and_says_nothing() -> None:
-    """Without blocks there is nothing to tell, and telemetry is the same as ever."""
+def test_a_fleet_without_blocks_publishes_no_reservations() -> None:
+    """Without blocks there are no changes, and telemetry is the same."""
     engine = engine_of(small())
     assert engine.step().allocations == ()
     assert list(ShardMessages(engine, "b").all_reservations()) == []
     assert np.isfinite(engine.now_s)
 
 
-def told_of(stage: SimulationRun) -> list[dict[str, Any]]:
+def reservations_of(stage: SimulationRun) -> list[dict[str, Any]]:
     return [json.loads(envelope.payload) for _, envelope in stage.publisher.of(TopicClass.RESERVATION)]
 
 
-async def test_reservations_are_announced_and_told_once() -> None:
-    """All blocks are told before the first tick, retained, and from then on only what changes, in order."""
+async def test_reservations_are_announced_and_published_once() -> None:
+    """All blocks are published before the first tick, retained, and from then on only changes, in order."""
     stage = SimulationRun(engine_of(demo(), 3_600.0), speed=3_600.0, is_dated=True)
     await stage.run(6.0, ticks=4)
-    told = told_of(stage)
-    assert len({each["id"] for each in told[:8]}) == 8
-    first = told[0]["id"]
-    assert [(each["id"], each["state"], each["change"]) for each in told[8:]] == [
+    events_of = reservations_of(stage)
+    assert len({each["id"] for each in events_of[:8]}) == 8
+    first = events_of[0]["id"]
+    assert [(each["id"], each["state"], each["change"]) for each in events_of[8:]] == [
         (first, "active", 3),
         (first, "active", 4),
         (first, "expired", 5),
     ]
-    assert {each["boot"] for each in told} == {BOOT}
+    assert {each["boot"] for each in events_of} == {BOOT}
     for _, envelope in stage.publisher.of(TopicClass.RESERVATION):
         assert (envelope.qos, envelope.retain) == (1, True)
     again = [envelope for envelope in stage.publisher.announce() if "/reservation/" in envelope.topic]
     assert again == []
 
 
-async def test_a_jump_tells_every_state_and_no_event() -> None:
-    """What a jump passes over is told as state, each change once, while its events are not."""
+async def test_a_jump_publishes_every_state_and_no_event() -> None:
+    """The changes in a jump are published as state, each once, and their events are not."""
     stage = SimulationRun(engine_of(demo(), 60.0), is_dated=True, speed=60.0)
     task = asyncio.create_task(stage.simulation.run(ticks=4))
     await stage.clock.advance(1.5)
     assert "events in between are not published" in stage.simulation.jump(3 * 3_600.0)
     await stage.clock.advance(5)
     await task
-    changes = [(each["state"], each["change"]) for each in told_of(stage)[8:]]
+    changes = [(each["state"], each["change"]) for each in reservations_of(stage)[8:]]
     assert changes == [("active", 3), ("active", 4), ("expired", 5)]
     names = [json.loads(envelope.payload)["name"] for _, envelope in stage.publisher.of(TopicClass.EVENT)]
     assert not [name for name in names if name.startswith("capacity_block")]
 
 
-async def test_what_is_bought_is_told_with_the_next_tick() -> None:
+async def test_a_purchase_is_published_with_the_next_tick() -> None:
     """A purchase over the simulation's commands is a message and an event of the next tick."""
     stage = SimulationRun(engine_of(small(), 60.0), is_dated=True, speed=60.0)
     task = asyncio.create_task(stage.simulation.run(ticks=8))
@@ -412,8 +412,8 @@ async def test_what_is_bought_is_told_with_the_next_tick() -> None:
     _, found = stage.simulation.reserve("reserve_offerings", {"days": 1.0, "ultraservers": 1.0})
     done, result = stage.simulation.reserve("reserve_buy", {"offering": found["offerings"][0]["id"]})
     assert result["reservation"]["id"] in done
-    assert told_of(stage) == []
+    assert reservations_of(stage) == []
     await stage.clock.advance(8)
     await task
-    assert [each["state"] for each in told_of(stage)] == ["payment-pending", "scheduled"]
-    assert told_of(stage)[0] | {"v": 1} == result["reservation"]
+    assert [each["state"] for each in reservations_of(stage)] == ["payment-pending", "scheduled"]
+    assert reservations_of(stage)[0] | {"v": 1} == result["reservation"]
