@@ -1,4 +1,4 @@
-"""What runs without a terminal and is made of several packages: simulate, watch, record, replay, bridge, compose the app.
+"""Services without a terminal, made of several packages: simulate, watch, record, replay, bridge, compose the app.
 
 Read this first: `session.py` is the connection that every service about a broker takes, `discovery.py` finds its fleets,
 `live_monitor.py` is a monitor on top of it. The `*_client.py` modules ask something of a running service; the other modules are one service each, and `files/`

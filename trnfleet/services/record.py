@@ -84,13 +84,13 @@ class RecordReporter(Protocol):
 
 
 class RecordingFailedError(TrnfleetError):
-    """Writing failed; `progress` says what was recorded until then."""
+    """Failure to write; `progress` has the totals until then."""
 
     def __init__(self, reason: str, progress: RecordProgress, *, is_readable: bool) -> None:
         super().__init__(reason)
         self.progress = progress
         self.is_readable = is_readable
-        """Whether what was recorded can be read."""
+        """Whether the recording can be read."""
 
 
 async def record(session: BrokerSession, request: RecordRequest, reporter: RecordReporter) -> RecordProgress:

@@ -288,10 +288,10 @@ class WatchService:
         alerts = self._monitor.alerts
         firing = [alert for alert in alerts.active() if alert.fired_ns is not None]
         if self.role is Role.LEADER:
-            notification_log, told = self._notification_log, self._monitor.ingest.alert_messages
+            notification_log, published = self._notification_log, self._monitor.ingest.alert_messages
             now = self._now()
             # Retained alerts may arrive late, behind a large fleet's descriptors.
-            notification_log.take_late(told.values(), now)
+            notification_log.take_late(published.values(), now)
             notification_log.step(map(self._firing, firing), self._resolved_ns, now)
         if self._exit_on is not None and not self.found:
             worst = next(

@@ -1,4 +1,4 @@
-"""Which publishers of a fleet are online, as the client of alerts finds out."""
+"""Detection of the watches and publishers of a fleet that are online."""
 
 from __future__ import annotations
 

@@ -32,13 +32,13 @@ ENDINGS = {".mcap": "mcap", ".ndjson": "mosquitto", ".jsonl": "mosquitto", ".jso
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT")
 @click.option(
-    "--from", "source_kind", type=click.Choice(KINDS), help="What IN is; by default what its content tells."
+    "--from", "source_kind", type=click.Choice(KINDS), help="Kind of IN; by default by its content."
 )
 @click.option(
     "--to",
     "target_kind",
     type=click.Choice(KINDS),
-    help="What OUT becomes; by default mcap for OUT.mcap, else mosquitto lines.",
+    help="Kind of OUT; by default mcap for OUT.mcap, else mosquitto lines.",
 )
 @click.option(
     "--name",

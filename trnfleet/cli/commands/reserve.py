@@ -1,4 +1,4 @@
-"""`trnfleet reserve`: look for, buy and extend Capacity Blocks of a simulated account, and list what is reserved."""
+"""`trnfleet reserve`: look for, buy and extend Capacity Blocks of a simulated account, and list reservations."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class ReserveOptions(NamedTuple):
 
 @click.group("reserve")
 def command() -> None:
-    """Look for, buy and extend Capacity Blocks, and list what is reserved.
+    """Look for, buy and extend Capacity Blocks, and list reservations.
 
-    The rules are EC2's, the account is the simulator's: nothing here reaches AWS. buy and extend only say what they would
-    do unless --yes is given, and need a simulator that was started with --allow-commands. list and show include what
+    The rules are EC2's, the account is the simulator's: nothing here reaches AWS. buy and extend only show the
+    offering unless --yes is given, and need a simulator that was started with --allow-commands. list and show include what
     `trnfleet bridge` publishes from EC2.
 
     \b

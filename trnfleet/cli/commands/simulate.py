@@ -190,9 +190,7 @@ def _check_destination(
     if realtime and not stdout:
         raise click.UsageError("--realtime goes with --stdout; a broker always gets one tick a period")
     if chosen and chosen != ["--broker"] and allow_commands:
-        raise click.UsageError(
-            f"--allow-commands goes with --broker; nobody can send a command to {chosen[0]}"
-        )
+        raise click.UsageError(f"--allow-commands goes with --broker; no command can reach {chosen[0]}")
 
 
 def _with_publishing(

@@ -74,7 +74,7 @@ class Input(Protocol):
         """Yield all messages in order; may be called again."""
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the file."""
 
 
 def detect(path: Path) -> Kind:
@@ -137,7 +137,7 @@ class McapInput:
         return self.recording.abouts[0]
 
     def messages(self) -> Iterator[Stored]:
-        """Yield what held at the begin, newest telemetry apart, and then what was recorded."""
+        """Yield the state at the begin, without telemetry, and then the recorded messages."""
         recording = self.recording
         self.skipped = LeftOut()
         first_ns = recording.start_ns

@@ -98,7 +98,7 @@ def summarize(files: Sequence[str], recording: Recording) -> dict[str, Any]:
         recording: Their content.
     """
     reading = _Gathered(recording.root)
-    # Of what was recorded before the first part that is there, only state is left.
+    # Where the first parts were deleted, only the state at the oldest part is left of them.
     keyframe = recording.keyframe(recording.start_ns)
     for stored in keyframe.state if keyframe is not None else ():
         if reading.class_of(stored.envelope.topic) == TopicClass.NODE:

@@ -65,7 +65,7 @@ def fleet_of(recording: Recording, name: str | None, file: str) -> str:
         # It names those that were there when it began.
         fleets = (*fleets, *fleets_in(recording.topics(), recording.root))
     if not fleets:
-        raise ConfigError(f"{file}: no fleet in it; trnfleet info {file} tells its topics")
+        raise ConfigError(f"{file}: no fleet in it; trnfleet info {file} lists its topics")
     try:
         return choose_fleet(fleets, name)
     except ConfigError as error:

@@ -95,7 +95,7 @@ def test_recordings(tmp_path: Path) -> None:
 
 
 def test_other_people_s_files(tmp_path: Path) -> None:
-    """Lines and documents are told by their content, whatever their name; what has to be left out is no valid part of them."""
+    """Lines and documents are named by their content, whatever their name; what has to be left out is no valid part of them."""
     torn = tmp_path / "torn.ndjson"
     torn.write_bytes(LINES.read_bytes())
     sound = tmp_path / "sound.json"

@@ -56,7 +56,7 @@ def write(
 
 
 def test_messages_that_make_no_sense_are_told_once(tmp_path: Path) -> None:
-    """Whoever reads is told on stderr, too, and a second reading finds no more of them."""
+    """They are on stderr, too, and a second reading finds no more of them."""
     file = tmp_path / "odd.mcap"
     with file.open("wb") as stream:
         writer = Writer(stream)

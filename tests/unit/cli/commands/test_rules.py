@@ -179,7 +179,7 @@ def test_each_shipped_file_stands_alone(name: str) -> None:
 
 
 def test_the_rules_are_listed(folder: Path) -> None:
-    """One line a rule with what it is held against; of one scope, or of one's own files."""
+    """One line a rule with what it is checked against; of one scope, or of one's own files."""
     every = call("list")
     assert every.exit_code == 0
     assert "telemetry-lost" in every.output or "silent" in every.output

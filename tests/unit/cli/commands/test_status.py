@@ -1,4 +1,4 @@
-"""What `trnfleet status` prints."""
+"""Output of `trnfleet status`."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_chosen_ids_and_unknown_fees() -> None:
 
 
 def test_time_that_goes_back_begins_another_interval() -> None:
-    """When a simulator begins anew, what was is told, and the report goes on from there."""
+    """When a simulator begins again, what was is told, and the report goes on from there."""
     report = report_of(3_600, lasts_s=1_200)
     lines(report, 10_000, made())
     lines(report, 10_600, made())

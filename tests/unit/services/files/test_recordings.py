@@ -104,7 +104,7 @@ def test_where_no_fleet_is_none_can_be_named(tmp_path: Path) -> None:
     writer.close()
     recording = Recording.open([tmp_path / "lamp.mcap"])
     for name in (None, "demo"):
-        with pytest.raises(ConfigError, match=r"lamp\.mcap: no fleet in it; trnfleet info lamp\.mcap tells"):
+        with pytest.raises(ConfigError, match=r"lamp\.mcap: no fleet in it; trnfleet info lamp\.mcap lists"):
             fleet_of(recording, name, "lamp.mcap")
     recording.close()
 
