@@ -11,6 +11,7 @@ from support.monitor.feed import Feed
 from support.tui.pilot import fleet_app, running
 
 from trnfleet.domain.fleet import find_lane
+from trnfleet.domain.hardware.topology import TopologyKind
 from trnfleet.tui.fleet.heatmap_grid import Grid
 from trnfleet.tui.fleet.view import FleetView
 
@@ -113,6 +114,7 @@ async def test_the_views(name: str) -> None:
         assert generation.chip() in text
         for lane in generation.member.lanes:
             assert lane.name in text
+        assert ("switch" in text) is (generation.member.topology.kind is TopologyKind.SWITCHED)
         await pilot.press("7")
         await pilot.tick(feed)
         assert "cb-1" in pilot.text()

@@ -24,7 +24,7 @@ from trnfleet.domain.hardware.catalogue import (
     totals,
     ultraserver_type_of,
 )
-from trnfleet.domain.hardware.topology import LinkEnd, TopologyKind
+from trnfleet.domain.hardware.topology import LinkEnd
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -248,12 +248,9 @@ class Layout:
 
     def neighbour(self, chip: int, lane: int) -> int | None:
         """Return the chip row at the other end of a link; None where there is none, or a switch."""
-        kind = self.type_of(int(self.instance_of_chip[chip]))
-        topology = kind.between if kind.is_between(lane) else kind.topology
         end = self.link_end(chip, lane)
-        if end is None or topology is None or topology.kind is TopologyKind.SWITCHED:
-            return None
-        return end.member
+        is_port = self.type_of(int(self.instance_of_chip[chip])).is_port(lane)
+        return None if end is None or is_port else end.member
 
     def count(self, level: Level) -> int:
         """Return how many nodes a level has (cores are not counted: they depend on the chip)."""

@@ -267,6 +267,7 @@ def test_alert_rules_about_links(name: str) -> None:
     rules = rules_of(
         {"name": "link", "scope": "link", "figure": "link_up", "equals": 0.0, "severity": "warning", "summary": "{target}"},
         {"name": "count", "scope": "chip", "figure": "links_down", "above": 0, "severity": "warning", "summary": "{target}"},
+        {"name": "up", "scope": "chip", "figure": "links_up", "has": [generation.lane], "severity": "info", "summary": "{target}"},
     )  # fmt: skip  # a rule a row
     bench = AlertBench(generation.pairs, rules)
     bench.tick()
@@ -278,6 +279,8 @@ def test_alert_rules_about_links(name: str) -> None:
     active = {(alert.rule.name, alert.target) for alert in bench.alerts.active()}
     first = generation.chip()
     assert ("count", first) in active
+    assert ("up", first) not in active
+    assert ("up", generation.chip(2)) in active
     assert any(rule == "link" and first.rpartition("/")[0] in target for rule, target in active)
 
 

@@ -85,7 +85,7 @@ def offering_options(command: CommandT) -> CommandT:
         setting("--from", "starts_from", type=Instant(), help="Earliest start, as 2026-01-31T11:30:00Z; else as soon as can be."),
         setting("--zone", help="Availability Zone; else any."),
         setting("--days", type=click.IntRange(0, 1_000_000), help="How long: 1 to 14 days, or weeks up to 182."),
-        click.option("--ultraserver", is_flag=True, help="One Trn2 UltraServer of four instances."),
+        click.option("--ultraserver", is_flag=True, help="One whole UltraServer."),
         setting("--instances", type=click.IntRange(0, 1_000_000), help="How many instances; 1 if not given."),
         setting("--instance-type", metavar="TYPE", help="Such as trn2.48xlarge."),
     ):  # fmt: skip  # a table reads as rows

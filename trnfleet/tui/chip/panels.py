@@ -157,7 +157,7 @@ def power(facts: ChipFacts, width: int, *, with_spark: bool) -> Panel:
 
 
 def links(facts: ChipFacts, width: int, *, columns: int, with_spark: bool) -> Panel:
-    """Return the six NeuronLinks, in one column or two: what they carry, how much of their peak, whereto."""
+    """Return the NeuronLinks in one column or two: rates, shares of their peaks, and the other ends."""
     ink = Ink.of(facts.freshness)
     there = [link for link in facts.links if link.exists]
     up = [link for link in there if link.up]
@@ -355,6 +355,8 @@ def _link(ink: Ink, link: LinkFacts, width: int, facts: ChipFacts) -> FixedParts
 
 def _whereto(link: LinkFacts, facts: ChipFacts, width: int) -> str:
     """Return the other end in as few words as say it: a chip of the same instance, or the same chip of another."""
+    if link.is_port:
+        return "switch"
     if not link.neighbour:
         return "unknown"
     instance, _, chip = link.neighbour.rpartition("/")

@@ -40,7 +40,9 @@ class LinkFacts(NamedTuple):
     peak_bytes_per_s: float
     """Each way."""
     neighbour: str
-    """Address of the chip at the other end; empty where there is no link, or a switch."""
+    """Address of the chip at the other end; empty where there is no link, a switch, or a chip that is not known."""
+    is_port: bool
+    """Whether a switch is at the other end."""
 
 
 class Provenance(NamedTuple):
@@ -202,6 +204,7 @@ def _links(layout: Layout, chip: int, values: dict[str, NDArray[np.float64]]) ->
                 rx_bytes_per_s=float(values["link_rx_bytes_per_s"][lane]),
                 peak_bytes_per_s=figure.value if figure else np.nan,
                 neighbour="" if other is None else layout.path(Node(Level.CHIP, other)),
+                is_port=kind.is_port(lane),
             )
         )
     return tuple(facts)
