@@ -355,7 +355,7 @@ def test_a_broker_that_comes_back_has_all_again(scene: Scene, mosquitto: Mosquit
     assert lines(watch) == ["firing"]
 
 
-def test_people_take_alerts_in_hand(scene: Scene) -> None:
+def test_people_acknowledge_and_silence(scene: Scene) -> None:
     """What fires is listed with status 3 until it is acknowledged."""
     scene.inject(CHIPS[0])
     watch = scene.watch("--stdout")

@@ -53,7 +53,7 @@ class Silence(NamedTuple):
 
 
 class Ack(NamedTuple):
-    """Somebody has an alert in hand. It ends at its end, or when the alert resolves."""
+    """An acknowledgement of an alert. It ends at its end, or when the alert resolves."""
 
     fingerprint: str
     owner: str

@@ -52,7 +52,7 @@ class Counts(NamedTuple):
     """How many alerts there are, by what is to be done about them."""
 
     critical: int
-    """Firing, and nobody has it in hand; as are warning and info."""
+    """Unhandled: firing, and neither acknowledged nor hidden; as are warning and info."""
     warning: int
     info: int
     acked: int
@@ -62,7 +62,7 @@ class Counts(NamedTuple):
 
     @property
     def firing(self) -> int:
-        """Alerts that fire and that nobody has in hand."""
+        """Unhandled alerts."""
         return self.critical + self.warning + self.info
 
 
