@@ -68,7 +68,6 @@ class AlertmanagerReceiver(Receiver):
         self._changed = asyncio.Event()
 
     def notify(self, notifications: Sequence[Notification]) -> int:
-        """Queue notifications; there is room for all."""
         for notification in notifications:
             self._kept[notification.fingerprint] = _Kept(notification, is_due=True)
         self._count()

@@ -70,7 +70,6 @@ class CommandReceiver(Receiver):
         """Alerts whose first notification waits for a worker."""
 
     def notify(self, notifications: Sequence[Notification]) -> int:
-        """Queue notifications, as far as there is room."""
         taken = notifications[: max(0, MOST_WAITING - self.tally.waiting)]
         self.tally.waiting += len(taken)
         for notification in taken:

@@ -50,7 +50,6 @@ class LineReceiver(Receiver):
         self._waiting: queue.SimpleQueue[Notification | None] = queue.SimpleQueue()
 
     def notify(self, notifications: Sequence[Notification]) -> int:
-        """Queue notifications, as far as there is room."""
         taken = notifications[: max(0, MOST_WAITING - self.tally.waiting)]
         self.tally.waiting += len(taken)
         for notification in taken:

@@ -20,12 +20,10 @@ class Notification(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """Fingerprint of the alert."""
         return self.message.fingerprint
 
     @property
     def is_firing(self) -> bool:
-        """Whether the alert fires."""
         return self.message.state == "firing"
 
     @property

@@ -50,7 +50,6 @@ class WebhookReceiver(Receiver):
         self._changed = asyncio.Event()
 
     def notify(self, notifications: Sequence[Notification]) -> int:
-        """Queue notifications, as far as there is room."""
         taken = list(notifications[: max(0, MOST_WAITING - self.tally.waiting)])
         for first in range(0, len(taken), MOST_OF_ONE):
             self._waiting.append(taken[first : first + MOST_OF_ONE])

@@ -1,4 +1,4 @@
-"""An alert as people see it: one of a rule, for one target, with its members counted.
+"""Alerts: one for each rule and target, with its members counted.
 
 Its fingerprint follows from the fleet, the rule and the target alone, so that every monitor gives it the same.
 """
@@ -21,7 +21,7 @@ _LEVEL_LABELS = ("cluster", "ultraserver", "instance", "chip")
 
 @dataclass(slots=True, eq=False)
 class Alert:
-    """One alert; whoever evaluates writes to it, everybody else reads. Instants are nanoseconds of monitor time."""
+    """One alert; only the evaluation writes to it. Instants are nanoseconds of monitor time."""
 
     rule: Rule
     target: str
@@ -29,7 +29,7 @@ class Alert:
     fingerprint: str
     state: AlertState = AlertState.PENDING
     since_ns: int = 0
-    """Since when the condition of any member holds."""
+    """When the condition of the first member began to hold."""
     fired_ns: int | None = None
     """When it began to fire; None while it is pending."""
     resolved_ns: int | None = None
@@ -37,7 +37,7 @@ class Alert:
     members: int = 1
     """Targets of the rule that fire (that are pending, while the alert is)."""
     chips: int = 0
-    """Chips that these are or have; 0 where nobody can say."""
+    """Chips that these are or have; 0 where that is not known."""
     place: str = ""
     """Address that leads there: the deepest one that has all members; empty for the fleet and for what has none."""
     worst: str = ""
@@ -51,7 +51,7 @@ class Alert:
     is_silent: bool = False
     """Whether nothing is known of any member at present: it fires as last known."""
     inhibited_by: str = ""
-    """Fingerprint of the alert because of which it is not told; empty for none."""
+    """Fingerprint of the alert that inhibits it; empty for none."""
     cause: str = ""
     """What probably caused it, where that is known: an address with what is wrong there."""
     times: int = 0
@@ -59,28 +59,25 @@ class Alert:
     is_flapping: bool = False
     """Whether it comes and goes so often that it is held until it has been quiet for a while."""
     revision: int = 0
-    """Goes up with every change that others should hear of."""
+    """Goes up with every change."""
     labels: dict[str, str] = field(default_factory=dict)
-    """What matchers look at, and what other systems get."""
+    """Labels for matchers and receivers."""
 
     @property
     def name(self) -> str:
-        """The rule's name."""
         return self.rule.name
 
     @property
     def severity(self) -> Severity:
-        """The rule's severity."""
         return self.rule.severity
 
     @property
     def is_active(self) -> bool:
-        """Whether it is pending or firing."""
         return self.state in {AlertState.PENDING, AlertState.FIRING}
 
 
 def fingerprint_of(fleet: str, rule: str, target: str) -> str:
-    """Return what identifies an alert, 16 hexadecimal digits; it is one segment of a topic."""
+    """Return the fingerprint of an alert: 16 hexadecimal digits, one segment of a topic."""
     said = f"{fleet}\0{rule}\0{target}".encode()
     return hashlib.blake2b(said, digest_size=8).hexdigest()
 
@@ -114,7 +111,7 @@ def address_of(alert: Alert) -> str:
 
 
 def is_below(address: str, other: str) -> bool:
-    """Say whether an address is another one's or below it; everything is below the fleet's, which is empty."""
+    """Return whether an address is another one or below it; everything is below the fleet's, which is empty."""
     return not other or address == other or address.startswith((other + "/", other + ":"))
 
 

@@ -115,7 +115,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A key that says when a value is wrong."""
+    """A key by which a value is wrong."""
 
     key: str
     form: Form | None
@@ -204,15 +204,15 @@ class Condition(Model):
     named: Annotated[tuple[Segment, ...], Field(max_length=32)] = ()
     """Names of the events that `events` counts."""
     rate_over: Duration | None = None
-    """The counter's increase over so long, a second."""
+    """Window; the value is the counter's increase a second."""
     increase_over: Duration | None = None
-    """The counter's increase over so long; a counter that starts again at 0 has increased by what it shows."""
+    """Window; the value is the counter's increase. A counter that starts again at 0 has increased by what it shows."""
     changes_over: Duration | None = None
-    """How often a figure was seen to change over so long; scopes with names only."""
+    """Window; the value is how often the figure was seen to change. Scopes with names only."""
     max_over: Duration | None = None
-    """The figure's largest value over so long; scopes with names only."""
+    """Window; the value is the figure's largest one. Scopes with names only."""
     mean_over: Duration | None = None
-    """The figure's mean over so long; scopes with names only."""
+    """Window; the value is the figure's mean. Scopes with names only."""
     minus_median_of: Literal["job"] | None = None
     """Of the figure, what it is above the median of the chips of the same job."""
     share_of_median_of: Literal["job", "instance", "past"] | None = None
@@ -299,7 +299,7 @@ class Condition(Model):
         return self
 
     def check_scope(self, scope: Scope) -> None:
-        """Compare it with what a scope has.
+        """Check it against the figures of a scope.
 
         Raises:
             ValueError: the scope has no such figure, or what is asked of it makes no sense there.

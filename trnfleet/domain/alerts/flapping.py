@@ -1,4 +1,4 @@
-"""Flap detection: alerts that come and go are told once as flapping, and held until they have been quiet for a while."""
+"""Flap detection: alerts that come and go notify once as flapping, and go on until they have been quiet for a while."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections import OrderedDict, deque
 from trnfleet.clock import NS_PER_S
 
 FLAPS_FROM = 4
-"""An alert that begins to fire so often within the window flaps: assumed, Nagios speaks of a fifth of 21 checks."""
+"""Beginnings within the window from which an alert flaps: assumed; Nagios takes a fifth of 21 checks."""
 WINDOW_NS = 30 * 60 * NS_PER_S
 QUIET_NS = 10 * 60 * NS_PER_S
-"""A flapping alert resolves when its condition has not held for so long."""
+"""Time without the condition after which a flapping alert resolves."""
 CHRONIC_FROM = 3
-"""What begins so often within the window is no one-off."""
+"""Beginnings within the window from which an alert is no one-off."""
 MOST = 20_000
 """Alerts whose beginnings are remembered; the one that fired longest ago is forgotten first."""
 
 
 class Flaps:
-    """When alerts began to fire."""
+    """The instants at which alerts began to fire."""
 
     def __init__(self) -> None:
         self._begun: OrderedDict[str, deque[int]] = OrderedDict()
 
     def begin(self, fingerprint: str, now_ns: int) -> int:
-        """Take note that an alert begins to fire; return how often it has within the window, this time counted."""
+        """Record that an alert begins to fire; return how often it has within the window, this time counted."""
         begun = self._begun.pop(fingerprint, None)
         if begun is None:
             begun = deque(maxlen=64)
@@ -45,5 +45,5 @@ class Flaps:
 
 
 def is_flapping(times: int, *, was: bool) -> bool:
-    """Say whether an alert flaps, from how often it began within the window; what flaps does so until it is quiet."""
+    """Return whether an alert flaps, by its beginnings within the window; it does until it has been quiet."""
     return was or times >= FLAPS_FROM

@@ -1,4 +1,4 @@
-"""Matchers: which alerts a silence is for, written as Alertmanager writes them.
+"""Matchers: conditions on labels, in Alertmanager's form.
 
 Such as `instance="uc1/us-0001/trn2u-0001-0"`, `alertname=~"hbm.*"`, `job!="finetune-8b"`, `chip!~"..."`. All of a silence must hold.
 """
@@ -26,7 +26,7 @@ _STEP = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
 MOST_WORK = 20_000_000
 """Steps that a pattern may take on a label as long as labels get: less than a tenth of a second."""
 OPTION_STEPS = 16
-"""Going one of several ways and back takes as long as so many steps of a repetition: measured."""
+"""Cost of one alternative, in steps of a repetition: measured."""
 
 
 class Matcher(NamedTuple):
@@ -64,7 +64,7 @@ class Matcher(NamedTuple):
         return cls(label, operator, value)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Say whether labels fulfil it; a regular expression must match the whole value."""
+        """Return whether labels fulfil it; a regular expression must match the whole value."""
         value = labels.get(self.label, "")
         if self.operator == "=":
             return value == self.value
@@ -111,7 +111,7 @@ def _work(pattern: str) -> float:
 
 def _compiled(pattern: str) -> re.Pattern[str]:
     with warnings.catch_warnings():
-        # A set that may mean something else one day is refused, not warned of on somebody's screen.
+        # A set that may mean something else one day is refused, not warned of on a screen.
         warnings.simplefilter("error", FutureWarning)
         return re.compile(pattern)
 
@@ -140,5 +140,5 @@ def parse_matchers(texts: Iterable[str]) -> tuple[Matcher, ...]:
 
 
 def all_match(matchers: Iterable[Matcher], labels: Mapping[str, str]) -> bool:
-    """Say whether labels fulfil every matcher."""
+    """Return whether labels fulfil every matcher."""
     return all(matcher.matches(labels) for matcher in matchers)

@@ -1,6 +1,6 @@
-"""Tests of rules as files say them: series of figures, events, and which alerts there are at which instant.
+"""Models of rule test files: series of figures, events, and the alerts that are expected at each instant.
 
-A file is TOML with `[[tests]]`; these are its models, held against the table of figures.
+A file is TOML with `[[tests]]`; the models are validated against the table of figures.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class SeriesCase(Model):
     values: Annotated[tuple[Sample, ...], BeforeValidator(_read_series)]
     """As promtool writes them."""
     scope: Scope | None = Field(default=None, strict=False)
-    """Whose name the target is, where the figure alone does not tell."""
+    """Scope of a target with a name, where the figure alone is ambiguous."""
 
     @property
     def has_address(self) -> bool:
@@ -154,7 +154,7 @@ class SeriesCase(Model):
 
 
 class EventCase(Model):
-    """An event that a publisher tells."""
+    """An event of a publisher."""
 
     at: Instant
     name: Segment

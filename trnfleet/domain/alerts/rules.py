@@ -1,6 +1,6 @@
-"""Alert rules as files say them: what is looked at, what is wrong, for how long, how bad it is, and what to do.
+"""Models of rule files: scope, conditions, duration, severity, grouping, inhibition and texts of each rule.
 
-A file is TOML with `[[rules]]`; these are its models, held against the table of figures. They follow Prometheus where it
+A file is TOML with `[[rules]]`; the models are validated against the table of figures. They follow Prometheus where it
 has the notion: `for`, `keep_firing_for`, labels, annotations, runbook.
 """
 
@@ -37,7 +37,7 @@ PLACEHOLDERS = frozenset(
 
 
 class Group(enum.StrEnum):
-    """What members of one alert have in common; the alert's target is that."""
+    """What the members of one alert have in common, which is the alert's target."""
 
     NONE = "none"
     CHIP = "chip"
@@ -69,13 +69,14 @@ class Rule(Condition):
     keep_firing_for_s: Annotated[Instant, Field(alias="keep_firing_for")] = 0.0
     """How long it must not hold until the alert resolves."""
     when_silent: Literal["hold", "resolve"] = "hold"
-    """What becomes of a firing alert while nothing live is known of its target: it goes on as last known, or resolves."""
+    """Whether a firing alert of which nothing live is known goes on as last known, or resolves."""
     group: Group | None = Field(default=None, strict=False)
     """What makes one alert of several targets; by default the instance for cores and links, else none."""
     least_members: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Members without which there is no alert: with `group`, what concerns one or two of them is another rule's."""
     inhibits: Annotated[tuple[str, ...], Field(max_length=MOST_RULES)] = ()
-    """Rules whose alerts are not told while this one fires on the same thing or above it; `*` for all others, but for those with `*` that stand before it."""
+    """Rules whose alerts do not notify while this one fires on the same target or above it; `*` for all others, except those
+    with `*` that stand before it."""
     labels: Annotated[dict[LabelName, Text], Field(max_length=16)] = Field(default_factory=dict)
     summary: Text
     """One line for people, with figures: `{worst} withholds {value}`."""
@@ -133,7 +134,7 @@ class RuleFile(Model):
 
 
 def check_template(text: str) -> None:
-    """Hold a text's placeholders against what there is.
+    """Check the placeholders of a text.
 
     Raises:
         ValueError: it names something else, or its braces do not match.
@@ -153,7 +154,7 @@ def join_rules(files: Iterable[tuple[str, RuleFile]], *, elsewhere: Iterable[str
     """Return the rules of several files as one pack.
 
     Args:
-        files: Each file's name, for messages, and what it says.
+        files: Each file's name, for messages, and its content.
         elsewhere: Names of rules that may be inhibited although they are not in this pack.
 
     Raises:
@@ -178,12 +179,12 @@ def join_rules(files: Iterable[tuple[str, RuleFile]], *, elsewhere: Iterable[str
                 raise ConfigError(
                     f"{where[rule.name]}: rule {rule.name} inhibits {name!r}: {nearest(name, where)}"
                 )
-    _refuse_circles(tuple(rules))
+    _reject_circles(tuple(rules))
     return tuple(rules)
 
 
-def _refuse_circles(rules: tuple[Rule, ...]) -> None:
-    """Refuse rules of which each inhibits the next, round to the first: nobody would be told of any.
+def _reject_circles(rules: tuple[Rule, ...]) -> None:
+    """Reject rules of which each inhibits the next, round to the first: none would ever notify.
 
     Raises:
         ConfigError: there are such rules.
@@ -192,7 +193,7 @@ def _refuse_circles(rules: tuple[Rule, ...]) -> None:
         graphlib.TopologicalSorter(inhibitors(rules)).prepare()
     except graphlib.CycleError as error:
         circle = " inhibits ".join(error.args[1])
-        raise ConfigError(f"{circle}: when all of them fire, nobody is told") from error
+        raise ConfigError(f"{circle}: when all of them fire, none notifies") from error
 
 
 def inhibitors(rules: tuple[Rule, ...]) -> Mapping[str, tuple[str, ...]]:

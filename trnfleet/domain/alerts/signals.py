@@ -1,6 +1,6 @@
-"""Figures that rules can use, by scope, derived from the metric table where they are metrics.
+"""Signals that rules can look at, by scope. Rule files call each a `figure`, and so do the class and the table here.
 
-The monitor finds a figure's values; this table lists the figures, so that a rule file can be checked against it.
+Metrics come from the metric table. The monitor provides the values; with this table rule files are validated without one.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ _EVENTS = Figure(
     "events",
     Form.COUNTER,
     "events",
-    "Events of some names that publishers told about it or about what is below it",
+    "Events of some names about it or about what is below it",
 )
 _GROUPED = tuple(figure for figure in _CHIPS if figure.form is not Form.BITS)
 
@@ -133,7 +133,7 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
     ),
     Scope.RESERVATION: (
         Figure("state", Form.TEXT, "", "State that EC2 gives it, such as active or payment-pending"),
-        Figure("interconnect", Form.TEXT, "", "How the links of an UltraServer's block fare: ok, impaired, insufficient-data"),
+        Figure("interconnect", Form.TEXT, "", "Status of the links of an UltraServer's block: ok, impaired, insufficient-data"),
         _number("util_pct", "%", "Mean NeuronCore utilisation of its live instances"),
         _number("used_pct", "%", "Its instances that do something, as a share of those of which anything is known"),
         _number("ends_in_s", "s", "Seconds to its end"),
@@ -153,9 +153,9 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
                 ("late", "Messages that came after a newer one of their topic"),
                 ("duplicates", "Messages that came twice"),
                 ("undescribed", "Telemetry for which no descriptor was known"),
-                ("undecodable", "Payloads or topics that are not what the protocol says"),
+                ("undecodable", "Payloads or topics that are not valid in the protocol"),
                 ("misplaced", "Payloads whose identity is not their topic's"),
-                ("rejected", "What was refused because a limit was reached"),
+                ("rejected", "Messages that were refused because a limit was reached"),
                 ("dropped", "Messages that were dropped before they were read: queue full, or too large"),
             )
         ),

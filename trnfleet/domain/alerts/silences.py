@@ -1,6 +1,6 @@
-"""What keeps an alert from being told: silences and acknowledgements, both of people, with an end.
+"""Silences and acknowledgements: both are given by people and have an end.
 
-Intervals are half-open, `[starts, ends)`, and one function for each says how it stands at an instant.
+Intervals are half-open: `[starts, ends)`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Span(enum.Enum):
-    """Where an instant is to something that lasts."""
+    """Position of an instant relative to an interval."""
 
     TO_COME = "to come"
     ACTIVE = "active"
@@ -27,14 +27,14 @@ class Span(enum.Enum):
 
 
 def span_at(now_ns: int, starts_ns: int, ends_ns: int) -> Span:
-    """Return where an instant is to `[starts_ns, ends_ns)`."""
+    """Return the position of an instant relative to `[starts_ns, ends_ns)`."""
     if now_ns >= ends_ns:
         return Span.OVER
     return Span.TO_COME if now_ns < starts_ns else Span.ACTIVE
 
 
 class Silence(NamedTuple):
-    """Somebody does not want to hear of what matches."""
+    """A silence: alerts whose labels match do not notify."""
 
     id: str
     matchers: tuple[Matcher, ...]
@@ -44,11 +44,11 @@ class Silence(NamedTuple):
     why: str
 
     def span(self, now_ns: int) -> Span:
-        """Return how it stands at an instant."""
+        """Return the position of an instant relative to it."""
         return span_at(now_ns, self.starts_ns, self.ends_ns)
 
     def covers(self, labels: Mapping[str, str]) -> bool:
-        """Say whether it is for an alert with such labels, whenever."""
+        """Return whether labels match, at any time."""
         return all_match(self.matchers, labels)
 
 
@@ -62,12 +62,12 @@ class Ack(NamedTuple):
     ends_ns: int
 
     def span(self, now_ns: int) -> Span:
-        """Return how it stands at an instant."""
+        """Return the position of an instant relative to it."""
         return span_at(now_ns, self.at_ns, self.ends_ns)
 
 
 class Preview(NamedTuple):
-    """What a silence would hide now."""
+    """The alerts that a silence would hide now."""
 
     firing: int
     pending: int
@@ -78,7 +78,7 @@ class Preview(NamedTuple):
 
 
 def preview(matchers: tuple[Matcher, ...], alerts: Iterable[Alert], *, most: int = 8) -> Preview:
-    """Return what a silence with these matchers would hide of some active alerts."""
+    """Return the active ones among some alerts that a silence with these matchers would hide."""
     hit = [alert for alert in alerts if alert.is_active and all_match(matchers, alert.labels)]
     firing = [alert for alert in hit if alert.fired_ns is not None]
     critical = sum(alert.severity is Severity.CRITICAL for alert in firing)

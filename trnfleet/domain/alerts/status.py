@@ -1,4 +1,4 @@
-"""The life of an alert: inactive, pending, firing, resolved; one table says what may follow what.
+"""States of an alert (inactive, pending, firing, resolved), which may follow which, and its status for people.
 
 `Track` follows all targets of a rule at once, in columns that have a row for each target that is not inactive, so that a
 million chips cost what the few cost that something is wrong with. Instants are nanoseconds, intervals half-open: an alert
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AlertState(enum.IntEnum):
-    """Where an alert stands."""
+    """State of an alert in its lifecycle."""
 
     INACTIVE = 0
     PENDING = 1
@@ -34,14 +34,14 @@ class AlertState(enum.IntEnum):
 
 
 class AlertStatus(enum.Enum):
-    """What is to be done about an alert, most urgent first."""
+    """Status of an alert for people, most urgent first."""
 
     FIRING = "firing"
     """It fires, and is neither acknowledged nor hidden."""
     ACKED = "acknowledged"
     SILENCED = "silenced"
     INHIBITED = "inhibited"
-    """Another alert says more."""
+    """A wider alert covers it."""
     PENDING = "pending"
     RESOLVED = "resolved"
 
@@ -54,7 +54,7 @@ NEXT_STATES: Mapping[AlertState, frozenset[AlertState]] = MappingProxyType(
         AlertState.RESOLVED: frozenset({AlertState.INACTIVE, AlertState.PENDING, AlertState.FIRING}),
     }
 )
-"""Which states may follow. A pending alert whose condition ends was never told, so it does not resolve."""
+"""Which states may follow. A pending alert whose condition ends has not notified, so it does not resolve."""
 
 NEVER = np.int64(-(2**62))
 """An instant that has not been."""
@@ -133,7 +133,7 @@ class Track:
             self.fired_ns[due] = now_ns
 
     def restore(self, row: int, since_ns: int, fired_ns: int, value: float) -> None:
-        """Let a target fire since an instant that somebody remembers."""
+        """Let a target fire since an instant that is remembered elsewhere."""
         place = int(np.searchsorted(self.rows, row))
         if place == len(self.rows) or self.rows[place] != row:
             self._insert(np.array([row]), np.array([value]), since_ns)
@@ -153,7 +153,7 @@ class Track:
         self._select(order)
 
     def shift(self, passed_ns: int) -> None:
-        """Leave out a time in which nobody watched: what is pending, or about to resolve, has that much longer to go."""
+        """Leave out a time without evaluations: what is pending, or about to resolve, has that much longer to go."""
         self.since_ns[~self.firing] += passed_ns
         self.clear_ns[self.clear_ns != NEVER] += passed_ns
 
@@ -179,14 +179,14 @@ class Track:
         if not len(others):
             return keep
         known, held, seen = look(self.rows[others])
-        # What nobody can look at is as it was when somebody could, or is over.
+        # A target of which nothing is known is as it was last, or is over.
         self.silent[others] = ~known
         keep[others[~known]] = holds_silent
         self.clear_ns[others[known & held]] = NEVER
         keep[others[known & held]] = True
-        # What is over keeps the value that was wrong: it says what has happened.
-        told = known & held & ~np.isnan(seen)
-        self.values[others[told]] = seen[told]
+        # A target that is over keeps the value that was wrong: that is what has happened.
+        live = known & held & ~np.isnan(seen)
+        self.values[others[live]] = seen[live]
         ending = others[known & ~held] if holds_silent else others[~(known & held)]
         self.clear_ns[ending] = np.where(self.clear_ns[ending] == NEVER, now_ns, self.clear_ns[ending])
         keep[ending] = now_ns - self.clear_ns[ending] < keep_ns

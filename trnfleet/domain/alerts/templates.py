@@ -1,4 +1,4 @@
-"""An alert in words: its rule's texts with the figures filled in, as plain text."""
+"""Texts of alerts: a rule's summary and description with the alert's values, and its conditions in words."""
 
 from __future__ import annotations
 

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from trnfleet.wire.messages import JobMessage
 
 CAUSE_FOR_NS = 120 * NS_PER_S
-"""A job's cause is looked for until so long after its alert began."""
+"""Time after the beginning of a job's alert for which its cause is looked for."""
 BEFORE_NS = 120 * NS_PER_S
-"""A cause shows so long before its effect at most."""
+"""Longest time from a cause to its effect."""
 _EFFECTS = frozenset({"job", "scheduler"})
-"""Sources of events that say what became of a job, not why."""
+"""Sources of events that are effects on a job, not causes."""
 AFTER_NS = 60 * NS_PER_S
-"""And so long after it: a counter or an alert may show what a job has felt already."""
+"""Longest time by which a cause shows after its effect: a counter or an alert may lag behind the job."""
 MOST_ALERTS = 2_000
 """Alerts that are looked through for one job."""
 
@@ -43,7 +43,7 @@ def describe(
     jobs: Mapping[str, JobMessage],
     others: Iterable[Alert],
 ) -> None:
-    """Bring what an alert says up to date with its group; its state and its labels stay as they are.
+    """Update an alert's annotations from its group; its state and its labels stay as they are.
 
     Args:
         alert: The alert.
@@ -73,7 +73,7 @@ def describe(
 def _follow_job(
     alert: Alert, message: JobMessage | None, readings: Readings, others: Iterable[Alert]
 ) -> None:
-    """Bring an alert about a job up to date with what is said of the job; None for nothing."""
+    """Update an alert about a job from the job's message; None where there is none."""
     alert.job = alert.target
     alert.place, alert.chips = "", 0
     if message is None:
@@ -104,10 +104,10 @@ def _job_at(readings: Readings, place: str) -> str:
 def find_cause(alert: Alert, job: JobMessage, layout: Layout, events: Events, alerts: Iterable[Alert]) -> str:
     """Return the place and words of what came first among a job's instances, around the time at which its alert began.
 
-    Publishers' own words about a chip of the job win over what was measured; empty where nothing is known.
+    An event about a chip of the job wins over an alert; empty where nothing is known.
     """
     from_ns, until_ns = alert.since_ns - BEFORE_NS, alert.since_ns + AFTER_NS
-    told = [
+    events_there = [
         event
         for event in events.newest_first()
         if event.job == job.job
@@ -116,9 +116,9 @@ def find_cause(alert: Alert, job: JobMessage, layout: Layout, events: Events, al
         and level_of(event.path) >= Level.INSTANCE
         and from_ns <= event.ts_ns <= until_ns
     ]
-    if told:
-        # Of one instant the deepest place says most.
-        first = min(told, key=lambda event: (event.ts_ns, -level_of(event.path), event.number))
+    if events_there:
+        # Of one instant the deepest address is the most precise.
+        first = min(events_there, key=lambda event: (event.ts_ns, -level_of(event.path), event.number))
         return f"{first.path} ({first.name})"
     places = [each for each in (layout.find_instances(target) for target in job.on) if each]
     best: tuple[int, int, Alert] | None = None

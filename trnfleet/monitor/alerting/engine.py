@@ -1,7 +1,7 @@
-"""The alerts of one fleet: rules held against the store at whole seconds, and what people see of the alerts they make.
+"""The alerts of one fleet: the evaluation of all rules at whole seconds, and the reads of everything that shows alerts.
 
-It evaluates when it is told to and reads no clock. What there is and what happened is in the `store`, how an alert begins
-and ends is its `lifecycle`'s; what a `watch` says is `published`'s and what people say `silences`'s.
+It reads no clock: its caller evaluates. It holds the store of alerts, their lifecycle, what other watches published and what
+people silenced or acknowledged, and puts them together.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
     from trnfleet.wire.messages import JobMessage
 
 GROUPS_A_SLICE = 200
-"""Alerts that are brought up to date between two turns of other tasks."""
+"""Alerts that are updated in one slice."""
 UNWATCHED_S = 30.0
-"""A leap of the fleet's time by more than this beyond what passed is a time in which nobody watched."""
+"""A leap of the fleet's time by more than this beyond what passed is a time without evaluations."""
 LATEST_FLOW_NS = 2**62
 """Where passed time ends, that 64 bits can add to it; at the highest speed it takes more than an hour to come there."""
 
 
 class Counts(NamedTuple):
-    """How many alerts there are, by what is to be done about them."""
+    """Numbers of alerts by status."""
 
     critical: int
     """Unhandled: firing, and neither acknowledged nor hidden; as are warning and info."""
@@ -67,12 +67,12 @@ class Counts(NamedTuple):
 
 
 class Alerts:
-    """Rules, and the alerts that they make."""
+    """Rules and their alerts."""
 
     def __init__(
         self, fleet: str, rules: Sequence[Rule] = (), *, adopts: bool = False, detects_flapping: bool = True
     ) -> None:
-        """Follow rules.
+        """Prepare rules.
 
         Args:
             fleet: The fleet's name, part of every fingerprint.
@@ -83,12 +83,12 @@ class Alerts:
         self.rules = tuple(rules)
         self.silences = Silences()
         self.revision = 0
-        """Goes up with every evaluation that changed anything."""
+        """Goes up with every change."""
         self.evaluations = 0
         self.instant = Instant(0, 0)
-        """Of the last evaluation."""
+        """Instant of the last evaluation."""
         self.listener: Callable[[list[AlertTransition]], None] | None = None
-        """Called after each evaluation with what happened in it."""
+        """Called after each evaluation with its transitions."""
         self._store = AlertStore(fleet)
         self._published = PublishedAlerts(self._store, self.rules if adopts else ())
         self._lifecycle = AlertLifecycle(
@@ -104,7 +104,7 @@ class Alerts:
         self._sorted: tuple[int, int, list[Alert]] = (-1, -1, [])
 
     def copy(self) -> Alerts:
-        """Return a copy that nobody listens to; rules, layouts and alerts that are over never change and are shared."""
+        """Return a copy without a listener; rules, layouts and alerts that are over never change and are shared."""
         memo: dict[int, Any] = {id(each): each for each in (self.rules, self._layout, self._inhibitors)}
         for rule in self.rules:
             memo.update((id(each), each) for each in (rule, *rule.also))
@@ -112,16 +112,16 @@ class Alerts:
         memo[id(self._store)] = self._store.copy(memo)
         return copy.deepcopy(self, memo)
 
-    # What others read
+    # Reads
 
     @property
     def history(self) -> deque[AlertTransition]:
-        """What happened, oldest first."""
+        """Transitions, oldest first."""
         return self._store.history
 
     @property
     def happened(self) -> int:
-        """Everything that ever went into the history."""
+        """Number of all transitions so far, also of those that the history has dropped."""
         return self._store.happened
 
     def active(self) -> list[Alert]:
@@ -141,11 +141,11 @@ class Alerts:
         return self._store.find(fingerprint)
 
     def status(self, alert: Alert) -> AlertStatus:
-        """Return what is to be done about an alert now."""
+        """Return an alert's status now."""
         return self.silences.status(alert, self.instant.now_ns)
 
     def counts(self) -> Counts:
-        """Return how many there are, by what is to be done about them."""
+        """Return the numbers of alerts by status."""
         by_severity = {severity.value: 0 for severity in Severity}
         by_status = dict.fromkeys(AlertStatus, 0)
         for alert in self._store.active.values():
@@ -168,15 +168,15 @@ class Alerts:
             return []
         return state.members(alert, self._layout, most)
 
-    # What publishers and people say
+    # Published alerts
 
     def remember(self, message: AlertMessage) -> None:
-        """Take note of what a `watch` says of an alert: since when it fires, wherever that is seen here, too."""
+        """Add an alert that a `watch` published: its times count wherever its condition is seen here, too."""
         if self._published.take(message):
             self.revision += 1
 
     def forget(self, fingerprint: str) -> None:
-        """Take note that a `watch` has cleared what it said of an alert."""
+        """Remove a published alert that was cleared."""
         self._published.forget(fingerprint)
 
     # Evaluation
@@ -254,7 +254,7 @@ class Alerts:
         return Instant(whole_ns, min(before.flow_ns + max(passed_ns, 0), LATEST_FLOW_NS))
 
     def _note_gap(self, instant: Instant) -> None:
-        """Leave out a time in which nobody watched, such as a jump of a simulator's time."""
+        """Leave out a time without evaluations, such as a jump of a simulator's time."""
         if not self.evaluations:
             return
         if instant.now_ns < self.instant.now_ns:

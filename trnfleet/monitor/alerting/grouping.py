@@ -1,4 +1,4 @@
-"""From targets to alerts: the members of a rule that belong together become one alert, with the deepest place that has them.
+"""Grouping: the active targets of a rule that belong together become one alert, at the deepest address that has them all.
 
 Rows are sorted by address, so members of one group follow each other and groups are runs; no member is an object.
 """
@@ -28,13 +28,13 @@ class Groups(NamedTuple):
     """The alerts of one rule at an instant, a row each; all arrays have the shape (groups,)."""
 
     ids: NDArray[np.int64]
-    """Ascending; `target_of` says what they mean."""
+    """Ascending; `target_of` returns their targets."""
     firing: NDArray[np.bool_]
     members: NDArray[np.int64]
     """Firing members; pending ones where none fires."""
     chips: NDArray[np.int64]
     since_ns: NDArray[np.int64]
-    """Since when any member's condition holds."""
+    """When the first member's condition began to hold."""
     fired_ns: NDArray[np.int64]
     """When the first member that fires began to; meaningless where none does."""
     values: NDArray[np.float64]
@@ -127,7 +127,7 @@ def group_ids(
 
 
 def target_of(rule: Rule, group_id: int, layout: Layout) -> str:
-    """Return what a group is about: an address."""
+    """Return the target of a group: an address."""
     kind = rule.grouping
     if kind is Group.NONE:
         return row_name(rule.scope, group_id, layout)
@@ -141,7 +141,7 @@ def target_of(rule: Rule, group_id: int, layout: Layout) -> str:
 
 
 def find_group(rule: Rule, target: str, layout: Layout) -> int | None:
-    """Return the group that is about a target; None where the layout has it not."""
+    """Return the group of a target; None where the layout does not have it."""
     kind = rule.grouping
     if kind is Group.NONE:
         return find_row(rule.scope, target, layout)
@@ -169,7 +169,7 @@ def row_name(scope: Scope, row: int, layout: Layout) -> str:
 
 
 def find_row(scope: Scope, name: str, layout: Layout) -> int | None:
-    """Return the row of a target's address; None where the layout has it not."""
+    """Return the row of a target's address; None where the layout does not have it."""
     path, lane = name, ""
     if scope in LANES:
         path, _, lane = name.rpartition(":" if scope is Scope.LINK else "/")
@@ -245,7 +245,7 @@ def each_alone(track: Track) -> Groups:
 
 
 def changed(before: Groups | None, now: Groups) -> list[int]:
-    """Return the places of groups that are not as they were; all of them where these were others, or none are known."""
+    """Return the positions of changed groups; all of them where the groups are others, or none are known."""
     if not len(now.ids):
         return []
     if before is None or len(before.ids) != len(now.ids) or not np.array_equal(before.ids, now.ids):

@@ -1,4 +1,4 @@
-"""Which alerts are not told because another says more: one about the same thing, or about what holds it."""
+"""Inhibition: alerts that do not notify because a wider one fires on the same target, or on what contains it."""
 
 from __future__ import annotations
 

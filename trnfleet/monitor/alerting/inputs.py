@@ -1,4 +1,4 @@
-"""What rules see at an instant: the values of figures, by row where targets have addresses and by name where not.
+"""The inputs of rules at an instant: values of figures, by row for targets with addresses and by name for others.
 
 It reads store and roll-ups and keeps nothing but what one evaluation asks for twice.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Some = NDArray[np.int64] | slice
 
 LEAST_PEERS = 4
-"""Chips without which a median says nothing."""
+"""Fewest chips of which a median is taken."""
 
 _POPCOUNT = np.array([code.bit_count() for code in range(256)], np.float64)
 
@@ -90,7 +90,7 @@ class Readings:
     publishers: Mapping[int, str] = field(default_factory=dict)
     """Client of each numbered publisher's start."""
     all_events: Events = field(default_factory=Events)
-    """All that are kept, for what caused what."""
+    """All that are kept, for probable causes."""
     _medians: dict[tuple[str, int], float] = field(default_factory=dict, init=False)
     _generation: int = field(init=False)
 
@@ -99,7 +99,7 @@ class Readings:
 
     @property
     def layout(self) -> Layout:
-        """Where things are."""
+        """The store's layout."""
         return self.store.layout
 
     @cached_property
@@ -110,7 +110,7 @@ class Readings:
 
     @cached_property
     def all_live(self) -> bool:
-        """Whether every chip's are."""
+        """Whether all chips' values are live."""
         return bool(self.live.all())
 
     @cached_property
@@ -132,7 +132,7 @@ class Readings:
         return ultraserver_of(self.layout)
 
     def is_known(self, scope: Scope, rows: Rows) -> NDArray[np.bool_]:
-        """Say of which targets anything live is known."""
+        """Return of which targets anything live is known."""
         level = LEVEL_OF[scope]
         if level is Level.CHIP:
             return self.live[self.chips_of(scope, rows)]

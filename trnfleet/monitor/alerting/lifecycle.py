@@ -31,7 +31,7 @@ KEPT_RESOLVED = 1_000
 
 
 class AlertTransition(NamedTuple):
-    """One line of the history."""
+    """A transition of an alert: one line of the history."""
 
     at_ns: int
     kind: str
@@ -54,10 +54,10 @@ class AlertWithStatus(NamedTuple):
 
 
 class AlertStore:
-    """Alerts, and their history."""
+    """The alerts of one fleet by fingerprint, and the history of their transitions."""
 
     def __init__(self, fleet: str) -> None:
-        """Begin an empty store.
+        """Start empty.
 
         Args:
             fleet: The fleet's name, part of every fingerprint.
@@ -66,13 +66,13 @@ class AlertStore:
         self.active: dict[str, Alert] = {}
         """Pending and firing alerts by fingerprint."""
         self.resolved: deque[Alert] = deque(maxlen=KEPT_RESOLVED)
-        """The one that resolved last is the last."""
+        """In the order in which they resolved."""
         self.history: deque[AlertTransition] = deque(maxlen=KEPT_HISTORY)
-        """What happened, oldest first."""
+        """Transitions, oldest first."""
         self.happened = 0
-        """Everything that ever went into the history."""
+        """Number of all transitions so far, also of those that the history has dropped."""
         self.news: list[AlertTransition] = []
-        """What happened and was not passed on yet."""
+        """Transitions that no listener has got yet."""
 
     def copy(self, memo: dict[int, Any]) -> AlertStore:
         """Return a copy; of what is over, which may be much and never changes, it has the same objects.
@@ -87,8 +87,8 @@ class AlertStore:
         twin.resolved = self.resolved.copy()
         for alert in self.resolved:
             memo.setdefault(id(alert), alert)
-        twin.history = deque(_retold(self.history, memo), self.history.maxlen)
-        twin.news = list(_retold(self.news, memo))
+        twin.history = deque(_with_copies(self.history, memo), self.history.maxlen)
+        twin.news = list(_with_copies(self.news, memo))
         return twin
 
     def find(self, fingerprint: str) -> Alert | None:
@@ -117,8 +117,8 @@ class AlertStore:
         """Give an alert its labels again, because another job runs there."""
         alert.labels = labels_of(self.fleet, alert.rule, alert.target, alert.job)
 
-    def tell(self, kind: str, alert: Alert, at_ns: int) -> None:
-        """Write down what has just happened to an alert."""
+    def record(self, kind: str, alert: Alert, at_ns: int) -> None:
+        """Add a transition to the history."""
         transition = AlertTransition(at_ns, kind, alert, summary(alert))
         self.history.append(transition)
         self.news.append(transition)
@@ -126,17 +126,17 @@ class AlertStore:
 
 
 class AlertLifecycle:
-    """Takes the alerts of one fleet through their states, and tells the store."""
+    """Takes the alerts of one fleet through their states, and records the transitions."""
 
     def __init__(
         self, store: AlertStore, published: PublishedAlerts, silences: Silences, *, detects_flapping: bool
     ) -> None:
-        """Make a lifecycle.
+        """Start with the alerts of a store.
 
         Args:
             store: The alerts.
-            published: What a `watch` says of them.
-            silences: What people say of them: an acknowledgement ends with its alert.
+            published: Alerts that another `watch` published.
+            silences: Silences and acknowledgements: an acknowledgement ends with its alert.
             detects_flapping: Whether alerts that come and go are held until they have been quiet.
         """
         self._store = store
@@ -159,17 +159,17 @@ class AlertLifecycle:
         self._published.confirm(alert.fingerprint)
         if alert.state is AlertState.FIRING:
             return
-        said = self._published.times(alert.fingerprint, fired_ns)
-        if said is not None:
-            since_ns, fired_ns = said
+        published = self._published.times(alert.fingerprint, fired_ns)
+        if published is not None:
+            since_ns, fired_ns = published
         alert.state, alert.resolved_ns = AlertState.FIRING, None
         alert.since_ns, alert.fired_ns = since_ns, fired_ns
         alert.times = self._flaps.begin(alert.fingerprint, fired_ns)
-        self._store.tell("firing", alert, fired_ns)
+        self._store.record("firing", alert, fired_ns)
         was = alert.is_flapping
         alert.is_flapping = self._detects_flapping and flapping.is_flapping(alert.times, was=was)
         if alert.is_flapping and not was:
-            self._store.tell("flapping", alert, fired_ns)
+            self._store.record("flapping", alert, fired_ns)
 
     def wait(self, alert: Alert, now_ns: int) -> None:
         """Take an active alert that has only pending members: one that has fired resolves, and is pending again."""
@@ -183,15 +183,15 @@ class AlertLifecycle:
             alert.state, alert.since_ns, alert.fired_ns = AlertState.PENDING, now_ns, None
             alert.resolved_ns = None
             return
-        said = self._published.times(alert.fingerprint, now_ns)
-        if said is not None:
-            # Somebody has seen it for long enough.
+        published = self._published.times(alert.fingerprint, now_ns)
+        if published is not None:
+            # Another watch has seen it for long enough.
             alert.state = AlertState.FIRING
-            alert.since_ns, alert.fired_ns = said
+            alert.since_ns, alert.fired_ns = published
             self._published.hold(alert.fingerprint)
 
     def end(self, alert: Alert, now_ns: int, *, is_gone: bool = False) -> bool:
-        """Take an active alert of which nothing is seen any more; say whether that ended it.
+        """Take an active alert of which nothing is seen any more; return whether that ended it.
 
         Args:
             alert: The alert.
@@ -208,7 +208,7 @@ class AlertLifecycle:
         return True
 
     def _is_held(self, alert: Alert, now_ns: int) -> bool:
-        """Say whether a firing alert goes on although nothing is wrong; what flaps does so until it has been quiet."""
+        """Return whether a firing alert goes on although nothing is wrong; a flapping one does until it has been quiet."""
         if self._published.holds(alert.fingerprint):
             return True
         if alert.is_flapping:
@@ -221,7 +221,7 @@ class AlertLifecycle:
         alert.state, alert.resolved_ns = AlertState.RESOLVED, now_ns
         alert.inhibited_by = ""
         alert.revision += 1
-        self._store.tell("resolved", alert, now_ns)
+        self._store.record("resolved", alert, now_ns)
         self._silences.resolve(alert, now_ns)
 
     def _forget(self, alert: Alert) -> None:
@@ -229,10 +229,10 @@ class AlertLifecycle:
         self._published.end(alert.fingerprint)
 
 
-def _retold(
-    told: deque[AlertTransition] | list[AlertTransition], memo: dict[int, Any]
+def _with_copies(
+    transitions: deque[AlertTransition] | list[AlertTransition], memo: dict[int, Any]
 ) -> Iterator[AlertTransition]:
     """Yield what happened with the copies of alerts that have been copied; what is over is its own copy."""
-    for each in told:
+    for each in transitions:
         twin = memo.get(id(each.alert))
         yield each if twin is None else AlertTransition(each.at_ns, each.kind, twin, each.summary)

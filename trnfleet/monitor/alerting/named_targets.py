@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trnfleet.wire.messages import JobMessage
 
 Value = float | str | None
-"""A figure's value: a number, a text, or None where nobody can say."""
+"""A figure's value: a number, a text, or None where it is not known."""
 
 
 class Table(Protocol):
@@ -33,7 +33,7 @@ class Table(Protocol):
 
     @property
     def names(self) -> Sequence[str]:
-        """What they are called."""
+        """Names of the targets."""
 
     def column(self, figure: str) -> Sequence[Value]:
         """Return a figure's value for each of them, in their order."""
@@ -48,7 +48,6 @@ class Columns:
     _made: dict[str, Sequence[Value]] = field(default_factory=dict)
 
     def column(self, figure: str) -> Sequence[Value]:
-        """Return a figure's value for each target."""
         column = self._made.get(figure)
         if column is None:
             column = self._made[figure] = self.make(figure)
@@ -71,7 +70,7 @@ def jobs_table(jobs: Mapping[str, JobMessage], store: Store, rollups: Rollups) -
 
 
 def _rolled(name: str, store: Store, rollups: Rollups, jobs: int) -> Sequence[Value]:
-    """Return a metric over the live instances of each job, as its row says; None where nothing is known."""
+    """Return a metric over the live instances of each job, by its aggregate; None where nothing is known."""
     metric, owner = BY_NAME[name], store.job_of
     live = rollups.states(Level.INSTANCE)[:, Freshness.LIVE] > 0
     count = rollups.covered(name, Level.INSTANCE)

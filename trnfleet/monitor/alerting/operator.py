@@ -1,4 +1,4 @@
-"""What people do about alerts: acknowledge, silence, and take either back; written to the topics that everybody reads.
+"""Actions of operators on alerts: acknowledge, silence, and remove either, as retained messages.
 
 It writes only where it was given a publisher; a reader's screen has none. What was written counts when it comes back from
 the broker, so that all screens agree.
@@ -34,12 +34,12 @@ class OperatorActions:
     def __init__(
         self, fleet: str, *, publisher: Publisher | None, owner: str, root: str = DEFAULT_ROOT
     ) -> None:
-        """Make a desk.
+        """Prepare the actions of one operator.
 
         Args:
             fleet: The fleet's name.
-            publisher: Where to write; None for a screen that only reads. Somebody else runs it.
-            owner: Whoever sits at it.
+            publisher: Where to write, run by the caller; None for a screen that only reads.
+            owner: The operator's name.
             root: First part of the topics.
         """
         self.owner = owner
@@ -53,13 +53,13 @@ class OperatorActions:
         return self._publisher is not None
 
     async def acknowledge(self, alert: Alert, *, now_ns: int, lasts_s: float, note: str = "") -> None:
-        """Take an alert in hand until so long from now.
+        """Acknowledge an alert for a while.
 
         Args:
             alert: The alert.
             now_ns: Monitor time.
             lasts_s: Seconds of monitor time.
-            note: What others should know.
+            note: A note for others.
 
         Raises:
             ConfigError: it lasts too long, or the note is too long.
@@ -76,7 +76,7 @@ class OperatorActions:
         await self._write(TopicClass.ACK, alert.fingerprint, encode_message(message))
 
     async def withdraw_ack(self, fingerprint: str) -> None:
-        """Give an alert out of hand.
+        """Remove the acknowledgement of an alert.
 
         Raises:
             BrokerError: nothing was written.
@@ -114,7 +114,7 @@ class OperatorActions:
         return silence_id
 
     async def expire(self, silence_id: str) -> None:
-        """Take a silence back.
+        """End a silence.
 
         Raises:
             BrokerError: nothing was written.

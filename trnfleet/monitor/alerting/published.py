@@ -1,7 +1,7 @@
-"""What a `watch` says of alerts: since when they fire, and which of them fire here on its word alone.
+"""Alerts that another `watch` published: their times, and those that fire here only because they were published.
 
-An alert that was taken over fires as last known until its condition is seen here, or until it could have been for so long
-that it is over.
+An alert that was taken over fires as last known until its condition is seen here, or until its target could have been seen
+long enough to know that it is over.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from trnfleet.wire.alerts import AlertMessage
 
 GONE_AFTER_NS = 60 * NS_PER_S
-"""An alert that somebody remembers, of a target that nobody describes, resolves after so long."""
+"""Time after which a published alert resolves whose target is not described."""
 _NOT_YET = -1
 
 
 class PublishedAlerts:
-    """What was said of one fleet's alerts."""
+    """The published alerts of one fleet."""
 
     def __init__(self, store: AlertStore, adopted: Sequence[Rule] = ()) -> None:
-        """Listen.
+        """Start without any.
 
         Args:
             store: The fleet's alerts.
@@ -42,14 +42,14 @@ class PublishedAlerts:
         self._store = store
         self._adopted = {rule.name: rule for rule in adopted}
         self._times: dict[str, tuple[int, int]] = {}
-        """Since and fired of alerts that a `watch` says are firing."""
+        """`since` and `fired` of alerts that are published as firing."""
         self._held: dict[str, int] = {}
-        """Active alerts that fire on its word alone, and since when they could be seen here (`_NOT_YET`: not yet)."""
+        """Active alerts that fire only because they were published, and since when they could be seen here (`_NOT_YET`: not yet)."""
 
-    # What is said
+    # Messages
 
     def take(self, message: AlertMessage) -> bool:
-        """Take note of what is said of an alert; say whether it was taken over."""
+        """Add a published alert; return whether it was taken over."""
         since_ns, fired_ns = parse_rfc3339(message.since), parse_rfc3339(message.fired)
         fingerprint = message.fingerprint
         if message.state != "firing":
@@ -57,7 +57,7 @@ class PublishedAlerts:
             return False
         known = self._store.find(fingerprint)
         if known is not None and known.state is AlertState.RESOLVED and known.fired_ns == fired_ns:
-            # A late word, such as our own that comes back: that alert is over.
+            # A late message, such as our own that comes back: that alert is over.
             return False
         self._times[fingerprint] = since_ns, fired_ns
         rule = self._adopted.get(message.rule)
@@ -74,42 +74,42 @@ class PublishedAlerts:
         return True
 
     def forget(self, fingerprint: str) -> None:
-        """Take note that what was said of an alert was taken back."""
+        """Remove a published alert."""
         self._times.pop(fingerprint, None)
 
     def times(self, fingerprint: str, until_ns: int) -> tuple[int, int] | None:
-        """Return since when an alert's condition holds and when it fired, if it did until then; None where nobody says so."""
-        said = self._times.get(fingerprint)
-        return said if said is not None and said[1] <= until_ns else None
+        """Return the published `since` and `fired` of an alert, if it fired by `until_ns`; None otherwise."""
+        times = self._times.get(fingerprint)
+        return times if times is not None and times[1] <= until_ns else None
 
-    # What fires on its word alone
+    # Alerts that fire only because they were published
 
     def hold(self, fingerprint: str) -> None:
         """Let an active alert fire although it has not been seen for long enough here."""
         self._held[fingerprint] = _NOT_YET
 
     def holds(self, fingerprint: str) -> bool:
-        """Say whether an alert fires on somebody's word alone."""
+        """Return whether an alert fires only because it was published."""
         return fingerprint in self._held
 
     def lose(self, fingerprint: str, flow_ns: int) -> None:
-        """Take note that an alert that is held is not seen any more, from an instant on."""
+        """Record that an alert that is held is not seen any more, from an instant on."""
         self._held[fingerprint] = flow_ns
 
     def confirm(self, fingerprint: str) -> None:
-        """Take note that an alert fires by what is seen here."""
+        """Record that an alert's condition is seen here."""
         self._held.pop(fingerprint, None)
 
     def end(self, fingerprint: str) -> None:
-        """Take note that an alert is over, whatever was said of it."""
+        """Forget an alert that is over."""
         self._held.pop(fingerprint, None)
         self._times.pop(fingerprint, None)
 
     def settle(self, rules: Sequence[RuleState], readings: Readings) -> list[Alert]:
-        """Return the alerts that were held, and that could be seen for long enough without being seen; they are so no more.
+        """Release and return the held alerts whose targets could be seen for long enough without the condition being seen.
 
         Args:
-            rules: All rules that are state.
+            rules: The states of all rules.
             readings: The instant.
         """
         if not self._held:
@@ -133,7 +133,7 @@ class PublishedAlerts:
 
 
 def _is_known(alert: Alert, readings: Readings) -> bool | None:
-    """Say whether anything is known of what an alert is about; None where it is nowhere described."""
+    """Return whether anything is known of an alert's target; None where it is not described."""
     rule = alert.rule
     if rule.scope not in LEVEL_OF:
         table = readings.tables.get(rule.scope)

@@ -108,7 +108,7 @@ class RuleState:
         Args:
             alert: The alert.
             layout: Where its targets are.
-            most: At most so many members.
+            most: Largest number of members.
         """
         rule, track = self.rule, self.track
         if not self.has_rows:
@@ -223,9 +223,10 @@ class RuleState:
 
 
 def _needed_ns(rule: Rule, readings: Readings) -> int:
-    """Return for how long a rule's condition must hold: what the rule says, and long enough for two messages to say so.
+    """Return for how long a rule's condition must hold: its `for`, and at least as long as two messages take.
 
-    Where a fleet's time runs fast, one message stands for minutes: what it says once must not have lasted for that.
+    Where a fleet's time runs fast, one message stands for minutes: a condition that one message fulfils must not count as having
+    lasted for them.
     """
     return round(max(rule.for_s, SEEN_TICKS * readings.tick_s) * NS_PER_S) if rule.for_s else 0
 

@@ -1,4 +1,4 @@
-"""A test of rules, played through the engine that the monitor has: a store, roll-ups and alerts, interval by interval.
+"""Tests of rules, played through the monitor's own engine: a store, roll-ups and alerts, interval by interval.
 
 It follows promtool: the rules are evaluated at every interval from 0 on, and a sample holds until it is too old.
 """
@@ -72,7 +72,7 @@ Frame = dict[str, tuple[Seen, ...]]
 
 
 class Difference(NamedTuple):
-    """An expectation that did not come true."""
+    """An expectation that failed."""
 
     test: str
     at_s: float
@@ -93,7 +93,7 @@ class RuleTest:
         stale_after_s: float,
         flapping: bool = True,
     ) -> None:
-        """Make ready to play.
+        """Set up the test.
 
         Args:
             case: The test.
@@ -258,7 +258,7 @@ class _Playback:
             self._newest.append(newest)
 
     def is_new(self, step: int) -> bool:
-        """Say whether a sample comes at a step."""
+        """Return whether a sample comes at a step."""
         return step < len(self._samples) and not isinstance(self._samples[step], Mark)
 
     def value(self, step: int) -> float | str | None:
@@ -404,14 +404,14 @@ def play(case: Case, rules: Sequence[Rule], file: CaseFile) -> list[Difference]:
 def frames(
     case: Case, rules: Sequence[Rule], *, interval_s: float, stale_after_s: float, flapping: bool = True
 ) -> Iterator[Frame]:
-    """Yield the active alerts at every interval from 0 on, for ever."""
+    """Yield the active alerts at every interval from 0 on, without end."""
     trial = RuleTest(case, rules, interval_s=interval_s, stale_after_s=stale_after_s, flapping=flapping)
     while True:
         yield trial.advance()
 
 
 def _fits(expected: Sequence[AlertCase], got: Sequence[Seen]) -> bool:
-    """Say whether these are the expected alerts, one for each."""
+    """Return whether these are the expected alerts, one for each."""
     left = {(each.target, each.state): each for each in got}
     if len(expected) != len(got):
         return False
@@ -439,12 +439,12 @@ def _same_value(one: float | str, other: float | str | None) -> bool:
 
 
 def _words(alert: AlertCase) -> str:
-    """Return what was expected of an alert in one line, as `Seen` says what there is."""
+    """Return an expected alert in one line, in the form of `Seen`."""
     value = "" if alert.value is None else f" value={_short(alert.value)}"
     members = "" if alert.members is None else f" members={alert.members}"
     place = "" if alert.place is None else f" place={alert.place}"
-    said = "" if alert.summary is None else f"  {alert.summary}"
-    return f"{alert.target or 'the fleet'} {alert.state}{value}{members}{place}{said}"
+    summary_text = "" if alert.summary is None else f"  {alert.summary}"
+    return f"{alert.target or 'the fleet'} {alert.state}{value}{members}{place}{summary_text}"
 
 
 def _short(value: float | str) -> str:
@@ -452,7 +452,7 @@ def _short(value: float | str) -> str:
 
 
 def _jobs_of(case: Case) -> dict[str, JobMessage]:
-    """Return the jobs of a test: those that it tells of, and those that its series name."""
+    """Return the jobs of a test: those that it lists, and those that its series name."""
     jobs = {
         job.name: JobMessage(
             job=job.name, kind=job.kind, state=job.state, ts=format_rfc3339(START_NS), on=tuple(job.on)
@@ -468,7 +468,7 @@ def _jobs_of(case: Case) -> dict[str, JobMessage]:
 
 
 def _named(case: Case, make: Callable[[], T]) -> T:
-    """Return what is made of a test; what is wrong with it is told with the test's name."""
+    """Return what `make` returns; errors get the test's name."""
     try:
         return make()
     except (ValueError, ConfigError) as error:

@@ -1,7 +1,4 @@
-"""What people have said about alerts, as it stands on the broker: acknowledgements and silences.
-
-It takes their messages as they come; whoever shows alerts asks it what an alert's status is.
-"""
+"""Silences and acknowledgements of one fleet, as they are retained on the broker, and the status that follows for an alert."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ class Silences:
 
     def __init__(self) -> None:
         self.revision = 0
-        """Goes up with everything that comes or goes."""
+        """Goes up with every change."""
         self._acks: dict[str, Ack] = {}
         self._silences: dict[str, Silence] = {}
         self._covering: dict[str, tuple[Mapping[str, str], tuple[Silence, ...]]] = {}
@@ -52,7 +49,7 @@ class Silences:
         return len(self._acks), len(self._silences)
 
     def has_ack(self, fingerprint: str) -> bool:
-        """Say whether an alert has an acknowledgement, be it over."""
+        """Return whether an alert has an acknowledgement, also one that is over."""
         return fingerprint in self._acks
 
     def silence(self, silence_id: str) -> Silence | None:
@@ -100,7 +97,7 @@ class Silences:
             self.revision += 1
 
     def resolve(self, alert: Alert, now_ns: int) -> None:
-        """Take note that an alert has resolved: an acknowledgement from before then is over."""
+        """End the acknowledgement of an alert that has resolved, if it was given before."""
         ack = self._acks.get(alert.fingerprint)
         if ack is not None and ack.at_ns <= now_ns:
             self._spent.add((ack.fingerprint, ack.at_ns))
@@ -126,7 +123,7 @@ class Silences:
         return [silence for silence in kept[1] if silence.span(now_ns) is Span.ACTIVE]
 
     def status(self, alert: Alert, now_ns: int) -> AlertStatus:
-        """Return what is to be done about an alert: the one function that says so."""
+        """Return the status of an alert; every list, count and notification goes by it."""
         if alert.state is AlertState.PENDING:
             return AlertStatus.PENDING
         if alert.state is not AlertState.FIRING:

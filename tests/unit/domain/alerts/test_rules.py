@@ -169,5 +169,5 @@ def test_rules_that_inhibit_each_other_are_refused(inhibits: dict[str, list[str]
     """Of alerts that inhibit each other in a circle nobody would be told, so there are no such rules."""
     rules = rules_of(*({**HOT, "name": name, "inhibits": names} for name, names in inhibits.items()))
 
-    with pytest.raises(ConfigError, match=r" inhibits .*: when all of them fire, nobody is told"):
+    with pytest.raises(ConfigError, match=r" inhibits .*: when all of them fire, none notifies"):
         join_rules([("a.toml", RuleFile(rules=rules))])

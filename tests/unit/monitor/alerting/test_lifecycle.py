@@ -47,7 +47,7 @@ def test_a_copy_goes_on_on_its_own_with_what_is_active() -> None:
     over, goes_on = store.open(QUICK, CHIP, 1), store.open(QUICK, HOST, 1)
     for alert in (over, goes_on):
         alert.state = AlertState.FIRING
-        store.tell("firing", alert, 1)
+        store.record("firing", alert, 1)
     over.state = AlertState.RESOLVED
     del store.active[over.fingerprint]
     store.resolved.append(over)
@@ -60,7 +60,7 @@ def test_a_copy_goes_on_on_its_own_with_what_is_active() -> None:
     assert [each.alert for each in twin.history] == [over, mine]
     assert [each.alert for each in twin.news] == [over, mine]
     assert twin.resolved[0] is over
-    twin.tell("resolved", mine, 2)
+    twin.record("resolved", mine, 2)
     assert (len(store.history), len(store.news), store.happened) == (2, 2, 2)
     assert (twin.history.maxlen, twin.resolved.maxlen) == (store.history.maxlen, store.resolved.maxlen)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.named_targets import Table, Value
 
 LEAST_SAMPLES = 4
-"""Samples in a window without which its maximum or mean says nothing."""
+"""Fewest samples of which a maximum or mean is taken."""
 
 
 class NamedValue:
@@ -33,7 +33,7 @@ class NamedValue:
         self.condition = condition
 
     def add(self, name: str, raw: Value, now_ns: int) -> None:
-        """Remember the value of the moment; None says nothing."""
+        """Remember the value of the moment; None is not known."""
 
     def value(self, name: str, raw: Value, now_ns: int) -> Value:  # noqa: ARG002  for kinds with a memory
         """Return what is compared, given the value of the moment; None where that is not known."""
@@ -55,7 +55,6 @@ class WindowValue(NamedValue, abc.ABC):
         self._samples: dict[str, Samples] = {}
 
     def add(self, name: str, raw: Value, now_ns: int) -> None:
-        """Remember the value of the moment; None says nothing."""
         samples = self._samples.get(name)
         if samples is None:
             samples = self._samples[name] = Samples(self.window_s)
@@ -67,20 +66,18 @@ class WindowValue(NamedValue, abc.ABC):
         return None if samples is None else self.of(samples, now_ns)
 
     def keep(self, names: set[str]) -> None:
-        """Forget all other targets."""
         for name in self._samples.keys() - names:
             del self._samples[name]
 
     @abc.abstractmethod
     def of(self, samples: Samples, now_ns: int) -> float | None:
-        """Return the number that a target's samples make; None where they say nothing."""
+        """Return the number that a target's samples make; None where they are too few."""
 
 
 class ChangesValue(WindowValue):
     """How often the figure changed."""
 
     def of(self, samples: Samples, now_ns: int) -> float | None:
-        """Return the number of changes."""
         return samples.changes(now_ns)
 
 
@@ -88,7 +85,6 @@ class IncreaseValue(WindowValue):
     """By how much a counter has grown."""
 
     def of(self, samples: Samples, now_ns: int) -> float | None:
-        """Return the increase."""
         return samples.increase(now_ns)
 
 
@@ -96,7 +92,6 @@ class RateValue(WindowValue):
     """By how much a counter has grown a second."""
 
     def of(self, samples: Samples, now_ns: int) -> float | None:
-        """Return the increase a second."""
         increase = samples.increase(now_ns)
         return None if increase is None else increase / self.window_s
 
@@ -128,7 +123,6 @@ class PastShareValue(NamedValue):
         self._past: dict[str, Past] = {}
 
     def add(self, name: str, raw: Value, now_ns: int) -> None:
-        """Remember the value of the moment; None says nothing."""
         self._of.add(name, raw, now_ns)
 
     def value(self, name: str, raw: Value, now_ns: int) -> Value:
@@ -138,7 +132,6 @@ class PastShareValue(NamedValue):
         return value / usual if isinstance(value, float) and usual else None
 
     def learn(self, name: str, raw: Value, now_ns: int) -> None:
-        """Take the value of the moment as a usual one."""
         value = self._of.value(name, raw, now_ns)
         if not isinstance(raw, float | int) or not isinstance(value, float):
             return
@@ -148,7 +141,6 @@ class PastShareValue(NamedValue):
         past.add(now_ns, value)
 
     def keep(self, names: set[str]) -> None:
-        """Forget all other targets."""
         self._of.keep(names)
         for name in self._past.keys() - names:
             del self._past[name]
@@ -192,7 +184,7 @@ class NamedCondition:
         self._value.keep(set(table.names))
         found: dict[str, tuple[float, str]] = {}
         for place, (name, raw) in enumerate(zip(table.names, table.column(str(rule.figure)), strict=True)):
-            # Times in which the other conditions do not hold say nothing of what is usual while they do.
+            # Times in which the other conditions do not hold are left out of windows and of what is usual.
             also = self._also_hold(table, place)
             self._value.add(name, raw if also else None, now_ns)
             value = self._value.value(name, raw, now_ns)

@@ -1,6 +1,6 @@
 """Conditions over targets that have addresses: rows of the store's columns, a million of them.
 
-`RowCondition` has one subclass for each kind; `ROW_CONDITIONS` says which one evaluates which. `RowSearch` takes the conditions
+`RowCondition` has one subclass for each kind; `ROW_CONDITIONS` is the table of them. `RowSearch` takes the conditions
 of one rule and returns the rows that fulfil them all.
 """
 
@@ -60,7 +60,7 @@ NOTHING = Found(_NO_ROWS, np.zeros(0))
 
 
 class RowCondition(abc.ABC):
-    """One kind of condition; the package says when which of its methods is called."""
+    """One kind of condition; the package's docstring says when which method is called."""
 
     refines = False
     """Whether the mask lets more through than fulfils the condition, so that the values decide."""
@@ -131,7 +131,6 @@ class FigureRows(RowCondition):
         return self._compare_column(readings, metric, self.limit / factor)
 
     def values(self, readings: Readings, rows: Rows) -> Values:
-        """Return the figure's values."""
         return readings.values(self.scope, self.figure, rows)
 
     def _compare_column(self, readings: Readings, metric: Metric, limit: float) -> Flags:
@@ -184,15 +183,12 @@ class BitRows(RowCondition):
     """Bits of a bit mask, any of which will do."""
 
     def mask(self, readings: Readings, part: slice) -> Flags:
-        """Return where a bit is set."""
         return self._any(readings, part)
 
     def values(self, readings: Readings, rows: Rows) -> Values:  # noqa: ARG002  as all kinds
-        """Return no numbers."""
         return np.full(len(rows), np.nan)
 
     def holds(self, readings: Readings, rows: Rows) -> Flags:
-        """Return where a bit is set."""
         return self._any(readings, rows)
 
     def _any(self, readings: Readings, rows: Rows | slice) -> Flags:
@@ -228,7 +224,7 @@ class SilentRows(RowCondition):
         return np.where(newest_ns > 0, np.maximum(age_s, 0.0), np.nan)
 
     def look(self, readings: Readings, rows: Rows) -> tuple[Flags, Flags, Values]:  # noqa: ARG002  as all kinds
-        """Return that all are known: what is not silent any more speaks."""
+        """Return that all are known: a target that is not silent any more is live."""
         return np.ones(len(rows), np.bool_), np.zeros(len(rows), np.bool_), np.full(len(rows), np.nan)
 
 
@@ -248,7 +244,6 @@ class CounterRows(RowCondition):
         return compare(self.condition, self._amounts(readings)[part])
 
     def values(self, readings: Readings, rows: Rows) -> Values:
-        """Return increases, or rates."""
         return self._amounts(readings)[rows].astype(np.float64)
 
     def _follow(self) -> None:
@@ -340,7 +335,6 @@ class MedianDistanceRows(MedianRows):
         return compare_codes(codes, "above", self.limit / factor, metric).reshape(-1)
 
     def relate(self, values: Values, medians: Values) -> Values:
-        """Return the distance."""
         distance: Values = values - medians
         return distance
 
@@ -349,7 +343,6 @@ class MedianShareRows(MedianRows):
     """A figure as a share of the median."""
 
     def relate(self, values: Values, medians: Values) -> Values:
-        """Return the share; NaN for a median of 0."""
         share: Values = values / np.where(medians > 0, medians, np.nan)
         return share
 

@@ -1,4 +1,4 @@
-"""Windows: what a counter or a figure did over the last while, ending at the present: `(now - window, now]`.
+"""Windows: the increase of a counter, or the samples of a figure, within `(now - window, now]`.
 
 Counters of chips are state in columns: only what changed is kept, and each window has a running total. Figures of
 jobs, reservations and the like are few, so each has its own samples.
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
 
 PARTS = 240
-"""A window is cut into so many parts at most: what comes closer together leaves it together."""
+"""Parts of a window: changes within one part leave the window together."""
 MOST_KEPT = 4_000_000
 """Changes that one window keeps; beyond it neighbours in time are joined, so that it gets coarser and not larger."""
 PAST_SAMPLES = 120
 PAST_LEAST = 10
-"""Samples of its own past without which a target has no past to be held against."""
+"""Fewest samples that make a past to compare with."""
 FIRST_EVERY_NS = 2_000_000_000
 
 
 class Increase(NamedTuple):
-    """What a counter has increased by since the last look."""
+    """The increase of a counter since the last evaluation."""
 
     rows: Rows
     """Chips whose counter changed, ascending."""
@@ -44,16 +44,16 @@ NO_INCREASE = Increase(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class Feed:
-    """One counter of all chips, looked at again and again."""
+    """One counter of all chips, from evaluation to evaluation."""
 
     def __init__(self, top: int) -> None:
         self._top = top
         self._before: NDArray[Any] | None = None
 
     def take(self, codes: NDArray[Any]) -> Increase:
-        """Return what changed since the last call; a counter that is smaller than before began anew at 0.
+        """Return what changed since the last call; a counter that is smaller than before started again at 0.
 
-        A chip whose counter shows for the first time has not increased: nobody knows since when it counts.
+        A chip whose counter shows for the first time has not increased: since when it counts is not known.
         """
         before = self._before
         if before is None or len(before) != len(codes):
@@ -190,7 +190,7 @@ class Samples:
         self._kept: deque[tuple[int, Any]] = deque()
 
     def add(self, now_ns: int, value: float | str | None) -> None:
-        """Take the value of an instant; None says nothing. The newest sample before the window is kept for differences."""
+        """Take the value of an instant; None is not known. The newest sample before the window is kept for differences."""
         kept = self._kept
         while kept and kept[-1][0] > now_ns:
             kept.clear()
