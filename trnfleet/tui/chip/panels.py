@@ -1,6 +1,6 @@
 """The panels of the chip view: pure functions from facts to lines of styled texts, each of a given width.
 
-They read nothing and know nothing of each other; `chip.py` arranges them.
+They read nothing and do not know each other; `view` arranges them. Their metrics come from `metric_display`.
 """
 
 from __future__ import annotations

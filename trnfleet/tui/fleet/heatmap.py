@@ -1,7 +1,7 @@
 """The heat map: the whole fleet, each chip in its place, by one field at a time, with a cursor that names what it is on.
 
-It owns cursor, zoom level and field. Places, values and looks come from `heatgrid`, `zoom`, `heatvalues` and
-`heatink`; only the cells of the window are made.
+It owns cursor, zoom level and field. Places, values and looks come from `heatmap_grid`, `heatmap_zoom`,
+`heatmap_pixels` and `heatmap_style`; only the cells of the window are made.
 """
 
 from __future__ import annotations

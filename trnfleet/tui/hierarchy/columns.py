@@ -1,7 +1,7 @@
 """Columns of the tree-table at a width, and the look of a value in its cell.
 
-Columns come from the monitor's fields; what is not a field (name, state, chips, history, job) is named here. It reads
-no values.
+Columns of fields come from `metric_display`; the others (name, state, chips, history, job) are named here. No values are
+read.
 """
 
 from __future__ import annotations
