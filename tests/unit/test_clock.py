@@ -73,7 +73,7 @@ async def test_advancing_moves_both_times() -> None:
 
 
 async def test_sleepers_wake_at_their_deadlines_in_order() -> None:
-    """One advance wakes whoever is due, each at its own instant, and ties in the order in which they lay down."""
+    """One advance wakes all sleepers that are due, each at its own instant, and ties in the order in which they lay down."""
     clock = ManualClock()
     woken: list[str] = []
     async with asyncio.TaskGroup() as tasks:

@@ -7,7 +7,7 @@ from trnfleet.errors import BrokerError, ConfigError, TrnfleetError, WireError, 
 
 @pytest.mark.parametrize("kind", [ConfigError, WireError, BrokerError])
 def test_every_error_is_caught_as_one_of_ours(kind: type[TrnfleetError]) -> None:
-    """Whoever explains errors to the user needs to know their base only, and the message stays as it was."""
+    """Code that explains errors to the user needs only their base class, and the message stays as it was."""
     with pytest.raises(TrnfleetError, match=r"^demo\.toml: key 'name' is missing$"):
         raise kind("demo.toml: key 'name' is missing")
 

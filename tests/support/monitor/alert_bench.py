@@ -151,7 +151,7 @@ class AlertBench:
         return news
 
     def play(self, seconds: int) -> list[News]:
-        """Let so many single seconds pass; return what happened in them."""
+        """Evaluate at each of a number of seconds; return the transitions."""
         return [each for _ in range(seconds) for each in self.tick()]
 
     def only(self) -> Alert:

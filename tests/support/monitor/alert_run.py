@@ -131,7 +131,7 @@ class AlertRun:
         self._start_ns = self.engine.moment_ns(0.0)
 
     async def play(self, seconds: float, until: tuple[str, str] | None = None) -> list[Told]:
-        """Play so many simulated seconds, or until a rule has fired on a target; return what happened."""
+        """Play a number of simulated seconds, or until a rule has fired on a target; return the transitions."""
         ticks = round(seconds / self.period_s)
         async with background(
             simulation=self._simulation.run(ticks=ticks + 1), publisher=self._publisher.run()

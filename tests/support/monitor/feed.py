@@ -112,7 +112,7 @@ class Feed:
         """Events told so far."""
 
     def restart(self, boot: str) -> None:
-        """Let the publisher begin anew, without telling anybody."""
+        """Restart the publisher under a new boot id, without announcing it."""
         self.boot, self.seq = boot, 0
 
     def set(self, name: str, values: Any, rows: Any = slice(None)) -> None:

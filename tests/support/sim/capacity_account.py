@@ -12,7 +12,7 @@ from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.ledger import Ledger
 from trnfleet.domain.reservations.market import Market
 from trnfleet.domain.reservations.pool import Pool
-from trnfleet.domain.reservations.rules import Refusal
+from trnfleet.domain.reservations.rules import RuleViolation
 from trnfleet.domain.reservations.states import ExtensionState
 from trnfleet.sim.rng import Rng
 
@@ -63,7 +63,7 @@ def small(**market: Any) -> Ledger:
 
 def refused(call: Callable[[], object]) -> tuple[Rule, str]:
     """Return the rule by which a call is refused, and what the refusal says."""
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(RuleViolation) as caught:
         call()
     return caught.value.rule, str(caught.value)
 

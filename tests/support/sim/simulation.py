@@ -54,7 +54,7 @@ class SimulationRun:
         )
 
     async def run(self, seconds: float, **limits: Any) -> None:
-        """Run and turn the clock, for at most so many seconds."""
+        """Run and advance the clock, for at most a number of seconds."""
         task = asyncio.create_task(self.simulation.run(**limits))
         await self.clock.advance(seconds)
         if not task.done():

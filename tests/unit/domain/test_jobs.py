@@ -25,7 +25,7 @@ def test_states_have_their_names() -> None:
 
 
 def test_a_fleet_file_has_the_same_models() -> None:
-    """Whoever reads fleet files finds the kinds of jobs there."""
+    """Fleet files name the kinds of jobs."""
     assert OfFleetFile is Inference
 
 

@@ -64,7 +64,7 @@ def test_moments_from_a_place(text: str, instant: str) -> None:
     ],
 )
 def test_what_has_begun_before_the_start_means_the_start(text: str, is_there: bool) -> None:
-    """Whoever reads a time on the screen reads it without the digits that are not shown; nothing ends there though."""
+    """A time copied from the screen lacks the digits that are not shown; nothing ends there though."""
     start_ns = parse_rfc3339("2026-01-05T14:03:20.456Z")
     end_ns = start_ns + 3_600 * NS_PER_S
     assert (find_moment(text, start_ns, end_ns) == start_ns) is is_there

@@ -83,7 +83,7 @@ def test_a_pattern_over_all_chips_respects_instances_of_other_sizes() -> None:
 
 
 def test_a_random_choice_takes_what_it_draws() -> None:
-    """So many different things of the scope, of the whole fleet or of a pattern, decided by the draw alone."""
+    """Distinct members of the scope, of the whole fleet or of a pattern, decided by the draw alone."""
     chips = addresses("straggler", "random(5)")
     assert len(set(chips)) == 5
     assert chips == addresses("straggler", "random(5)")

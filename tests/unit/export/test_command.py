@@ -102,7 +102,7 @@ async def test_one_after_the_other_for_one_alert_and_four_at_once(monkeypatch: p
 
 
 async def test_programs_end_with_the_watch(tmp_path: Path) -> None:
-    """Whoever is cancelled leaves no program behind."""
+    """Cancellation leaves no program behind."""
     receiver = CommandReceiver(
         "exec", ("sh", "-c", f"echo $$ > {tmp_path / 'pid'}; exec sleep 1000"), ManualClock()
     )

@@ -20,7 +20,7 @@ def presence(client: str, since_ns: int | None, state: str = "online", role: str
 
 
 def test_the_one_that_began_first_speaks() -> None:
-    """Whoever began earlier speaks, ties go by the client id, and simulators do not count."""
+    """The watch that began first leads, ties go by the client id, and simulators do not count."""
     election = Election("watch-m", 5 * SECOND)
     assert election.leader(0) == "watch-m"
     election.take("sim", presence("sim", None, role="telemetry"), 0)

@@ -144,7 +144,7 @@ async def test_alertmanager_gets_batches_and_forgets_when_another_speaks() -> No
 
 
 async def test_what_a_former_watch_told_is_repeated() -> None:
-    """What is kept is sent without having been told anew, and with newer figures."""
+    """Firing alerts are sent again without a new notification, with their newest values."""
     other = Other()
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     async with running(receiver.run()):

@@ -125,7 +125,7 @@ def test_the_next_beginning_is_told_again() -> None:
 
 
 def test_a_late_word_on_what_is_over_is_no_beginning() -> None:
-    """What is remembered under the same beginning stays over; where its condition is seen again, it begins anew."""
+    """An entry with the same start stays; where its condition is seen again, it starts again."""
     ear = Ear()
     bench = LogBench(ear)
     bench.step(1, 1)
@@ -151,7 +151,7 @@ def test_what_is_quiet_is_told_when_it_no_longer_is() -> None:
 
 
 def test_what_is_told_and_then_silenced_has_its_end_told() -> None:
-    """Whoever knows of a beginning hears of the end, silenced or not."""
+    """A receiver that was notified of firing is notified of the resolution, silenced or not."""
     ear = Ear()
     bench = LogBench(ear)
     bench.step(1, 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.reservations import rules
-from trnfleet.domain.reservations.rules import NS_PER_S, Refusal, Rule, utc
+from trnfleet.domain.reservations.rules import NS_PER_S, Rule, RuleViolation, utc
 from trnfleet.domain.reservations.states import EXTENDABLE
 from trnfleet.errors import ConfigError
 
@@ -52,15 +52,15 @@ def check_extendable(block: Block, now_ns: int) -> None:
     """Raise if a block cannot be extended now by any number of days.
 
     Raises:
-        Refusal: it is in another state, it is too early or too late, or a payment is pending.
+        RuleViolation: it is in another state, it is too early or too late, or a payment is pending.
     """
     if block.state not in EXTENDABLE:
-        raise Refusal(
+        raise RuleViolation(
             Rule.EXTENSION_STATE,
             f"{block.id} is {block.state.value}; active and scheduled blocks can be extended",
         )
     if block.pending is not None:
-        raise Refusal(
+        raise RuleViolation(
             Rule.EXTENSION_PENDING,
             f"the payment of the last extension of {block.id} is pending until {utc(block.pending.pay_by_ns)}",
         )
@@ -69,12 +69,12 @@ def check_extendable(block: Block, now_ns: int) -> None:
     if len(block.extensions) >= MOST_EXTENSIONS:
         raise ConfigError(f"{block.id} has {MOST_EXTENSIONS} extensions already, failed ones included")
     if now_ns < opens_ns:
-        raise Refusal(
+        raise RuleViolation(
             Rule.EXTENSION_TOO_EARLY,
             f"{block.id} can be extended from 56 days before its end on, which is {utc(opens_ns)}",
         )
     if now_ns >= closes_ns:
-        raise Refusal(
+        raise RuleViolation(
             Rule.EXTENSION_TOO_LATE,
             f"{block.id} could be extended until an hour before its end, which was {utc(closes_ns)}",
         )
@@ -84,7 +84,7 @@ def check_longer(block: Block, days: int, occupancy: Occupancy) -> None:
     """Raise if a block cannot last a number of further days.
 
     Raises:
-        Refusal: with the most that it can.
+        RuleViolation: with the most that it can.
     """
     problem = why_not_longer(block, days, occupancy)
     if problem is None:
@@ -93,7 +93,7 @@ def check_longer(block: Block, days: int, occupancy: Occupancy) -> None:
     shorter = filter(rules.is_duration, range(days - 1, 0, -1))
     fits = next((each for each in shorter if why_not_longer(block, each, occupancy) is None), None)
     near = "it cannot be extended any more" if fits is None else f"{fits} more days would fit"
-    raise Refusal(rule, f"{text}; {near}")
+    raise RuleViolation(rule, f"{text}; {near}")
 
 
 def why_not_longer(block: Block, days: int, occupancy: Occupancy) -> tuple[Rule, str] | None:

@@ -25,7 +25,7 @@ from trnfleet.domain.reservations.occupancy import Occupancy
 from trnfleet.domain.reservations.offers import OfferingStore
 from trnfleet.domain.reservations.payments import BlockSchedule
 from trnfleet.domain.reservations.prices import Prices
-from trnfleet.domain.reservations.rules import NS_PER_S, Refusal, Rule, utc, whole_minute_ns
+from trnfleet.domain.reservations.rules import NS_PER_S, Rule, RuleViolation, utc, whole_minute_ns
 from trnfleet.domain.reservations.search import Lot
 from trnfleet.domain.reservations.states import BlockState, ExtensionState, InterconnectStatus
 from trnfleet.errors import ConfigError, nearest
@@ -86,7 +86,7 @@ class Ledger:
         """Return the offerings that match a search, the earliest first: at most six.
 
         Raises:
-            Refusal: a rule forbids it, or nothing is free; the message names the rule and the nearest valid choice.
+            RuleViolation: a rule forbids it, or nothing is free; the message names the rule and the nearest valid choice.
         """
         found = search.find(request, self._occupancy, self._now_ns)
         return [self._offered_store.offer(lot, self._now_ns) for lot in found]
@@ -95,12 +95,12 @@ class Ledger:
         """Buy an offering and return the block, whose payment is pending.
 
         Raises:
-            Refusal: it is not offered any more, or a rule forbids it by now.
+            RuleViolation: it is not offered any more, or a rule forbids it by now.
         """
         offering = self._offered_store.taken_up(offering_id, Offering, self._now_ns)
         earliest_ns = self._now_ns + rules.EARLIEST_START_S * NS_PER_S
         if offering.start_ns < earliest_ns:
-            raise Refusal(
+            raise RuleViolation(
                 Rule.STARTS_TOO_SOON,
                 f"{offering_id} starts at {utc(offering.start_ns)}, and the earliest start is "
                 f"{utc(whole_minute_ns(earliest_ns))} by now; look for offerings again",
@@ -110,10 +110,12 @@ class Ledger:
         if excess:
             fewer = search.fewer(lot, self._occupancy)
             near = "none would fit" if fewer is None else f"{fewer} instances would fit"
-            raise Refusal(Rule.ACCOUNT_SIZE, f"{excess}; {near}")
+            raise RuleViolation(Rule.ACCOUNT_SIZE, f"{excess}; {near}")
         places = self._occupancy.choose(lot.kind, lot.zone, lot.start_ns, lot.end_ns)
         if places is None:
-            raise Refusal(Rule.CAPACITY, f"{offering_id} has been sold meanwhile; look for offerings again")
+            raise RuleViolation(
+                Rule.CAPACITY, f"{offering_id} has been sold meanwhile; look for offerings again"
+            )
         if len(self.blocks) >= MOST_BLOCKS:
             raise ConfigError(f"the ledger has {MOST_BLOCKS} blocks already")
         block = self._bought(offering, places, self._now_ns)
@@ -124,7 +126,7 @@ class Ledger:
         """Return the offerings that extend a block by a number of days: at most one.
 
         Raises:
-            Refusal: a rule forbids it.
+            RuleViolation: a rule forbids it.
         """
         block = self._block(block_id)
         rules.check_duration(days, "an extension")
@@ -136,18 +138,20 @@ class Ledger:
         """Buy an extension and return its block; the payment is pending.
 
         Raises:
-            Refusal: it is not offered any more, or a rule forbids it by now.
+            RuleViolation: it is not offered any more, or a rule forbids it by now.
         """
         offering = self._offered_store.taken_up(offering_id, ExtensionOffering, self._now_ns)
         block = self._block(offering.block_id)
         check_extendable(block, self._now_ns)
         if block.end_ns != offering.start_ns:
-            raise Refusal(Rule.OFFERING, f"{block.id} ends at another time by now; look for extensions again")
+            raise RuleViolation(
+                Rule.OFFERING, f"{block.id} ends at another time by now; look for extensions again"
+            )
         days = (offering.end_ns - offering.start_ns) // rules.DAY_NS
         problem = why_not_longer(block, days, self._occupancy)
         if problem is not None:
             rule, text = problem
-            raise Refusal(rule, f"{text} by now; look for extensions again")
+            raise RuleViolation(rule, f"{text} by now; look for extensions again")
         latest_ns = block.end_ns - rules.PAYMENT_BEFORE_END_S * NS_PER_S
         extension = Extension(offering, self._now_ns, self._schedule.pay_by_ns(self._now_ns, latest_ns))
         self._change(Change(self._now_ns, ChangeKind.EXTENSION_PURCHASED, block.id, extension=extension))
@@ -157,10 +161,10 @@ class Ledger:
         """Raise: blocks are paid up front and cannot be cancelled.
 
         Raises:
-            Refusal: always.
+            RuleViolation: always.
         """
         block = self._block(block_id)
-        raise Refusal(
+        raise RuleViolation(
             Rule.NOT_CANCELLABLE, f"{block.id} is paid up front, and lasts until {utc(block.end_ns)}"
         )
 
@@ -246,7 +250,7 @@ class Ledger:
             created_ns: When it was bought, at or before now.
 
         Raises:
-            Refusal: another block holds one of its instances at the time, or a rule forbids it.
+            RuleViolation: another block holds one of its instances at the time, or a rule forbids it.
             ValueError: it was bought after now.
         """
         if created_ns > self._now_ns:
@@ -290,7 +294,7 @@ class Ledger:
             near = nearest(block_id, self.blocks)
             if len(self.blocks) > MOST_NAMED and not near.startswith("did"):
                 near = f"there are {len(self.blocks)}; list them first"
-            raise Refusal(Rule.NO_SUCH_BLOCK, f"no block {block_id!r}: {near}")
+            raise RuleViolation(Rule.NO_SUCH_BLOCK, f"no block {block_id!r}: {near}")
         return block
 
     def _bought(self, offering: Offering, places: tuple[int, ...], created_ns: int) -> Block:

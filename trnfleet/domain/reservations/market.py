@@ -13,7 +13,7 @@ from trnfleet.domain.reservations.rules import (
     TERMINATION_BEFORE_END_S,
     ULTRASERVER_TERMINATION_BEFORE_END_S,
     WARNING_BEFORE_END_S,
-    Refusal,
+    RuleViolation,
     check_duration,
 )
 from trnfleet.domain.schema import Model, Paths, Share
@@ -93,7 +93,7 @@ class BlockEntry(Model):
     def _is_duration(cls, days: int) -> int:
         try:
             check_duration(days)
-        except Refusal as refusal:
+        except RuleViolation as refusal:
             raise ValueError(str(refusal)) from refusal
         return days
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from trnfleet.domain.hardware.catalogue import ultraserver_type_of
 from trnfleet.domain.reservations.blocks import ExtensionOffering, Offering
 from trnfleet.domain.reservations.ids import id_of
-from trnfleet.domain.reservations.rules import NS_PER_S, Refusal, Rule, utc
+from trnfleet.domain.reservations.rules import NS_PER_S, Rule, RuleViolation, utc
 
 if TYPE_CHECKING:
     from trnfleet.domain.reservations.blocks import Block
@@ -75,13 +75,15 @@ class OfferingStore:
         """Return an offering by its id.
 
         Raises:
-            Refusal: it is not on offer, or not any more.
+            RuleViolation: it is not on offer, or not any more.
         """
         known, until_ns = self._offered.get(offering_id, (None, 0))
         if not isinstance(known, kind):
-            raise Refusal(Rule.OFFERING, f"{offering_id!r} is not on offer; look for offerings first")
+            raise RuleViolation(Rule.OFFERING, f"{offering_id!r} is not on offer; look for offerings first")
         if now_ns >= until_ns:
-            raise Refusal(Rule.OFFERING, f"{offering_id} was on offer until {utc(until_ns)}; look again")
+            raise RuleViolation(
+                Rule.OFFERING, f"{offering_id} was on offer until {utc(until_ns)}; look again"
+            )
         return known
 
     def _remember(self, offering: Offering | ExtensionOffering, now_ns: int) -> None:

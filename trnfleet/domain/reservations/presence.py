@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.blocks import Change, ChangeKind, apply
-from trnfleet.domain.reservations.rules import NS_PER_S, Refusal, Rule, utc, whole_minute_ns
+from trnfleet.domain.reservations.rules import NS_PER_S, Rule, RuleViolation, utc, whole_minute_ns
 from trnfleet.domain.reservations.states import HOLDING, BlockState
 
 if TYPE_CHECKING:
@@ -24,16 +24,16 @@ def check_dates(start_ns: int, end_ns: int, created_ns: int) -> None:
     """Raise if a block cannot have been bought for a time.
 
     Raises:
-        Refusal: no block has that time, or none that was bought then.
+        RuleViolation: no block has that time, or none that was bought then.
     """
     if start_ns >= end_ns or not rules.is_end(end_ns):
-        raise Refusal(
+        raise RuleViolation(
             Rule.DATES,
             f"a block ends at 11:30 UTC, after its start; {utc(start_ns)} to {utc(end_ns)} is no time of one",
         )
     days = rules.days_of(start_ns, end_ns)
     if days > rules.MOST_DAYS:
-        raise Refusal(
+        raise RuleViolation(
             Rule.DURATION,
             f"a block lasts {rules.MOST_DAYS} days at most, not {days}; {rules.MOST_DAYS} would fit",
         )
@@ -41,12 +41,12 @@ def check_dates(start_ns: int, end_ns: int, created_ns: int) -> None:
     latest_ns = created_ns + rules.LATEST_START_S * NS_PER_S
     bought = f"a block that is bought at {utc(created_ns)}"
     if start_ns < soonest_ns:
-        raise Refusal(
+        raise RuleViolation(
             Rule.STARTS_TOO_SOON,
             f"{bought} starts at {utc(whole_minute_ns(soonest_ns))} at the earliest, not at {utc(start_ns)}",
         )
     if start_ns > latest_ns:
-        raise Refusal(
+        raise RuleViolation(
             Rule.STARTS_TOO_LATE,
             f"{bought} starts at {utc(latest_ns)} at the latest, not at {utc(start_ns)}",
         )
@@ -56,13 +56,13 @@ def check_free(places: Sequence[int], start_ns: int, end_ns: int, occupancy: Occ
     """Raise if other blocks hold a block's instances at the time, or have held them.
 
     Raises:
-        Refusal: another block has one of them, or there are too many in all.
+        RuleViolation: another block has one of them, or there are too many in all.
     """
     if occupancy.busy(start_ns, end_ns, states=_HELD)[list(places)].any():
-        raise Refusal(Rule.CAPACITY, "another block holds one of its instances at the time")
+        raise RuleViolation(Rule.CAPACITY, "another block holds one of its instances at the time")
     excess = occupancy.too_many(len(places), start_ns, end_ns, states=_HELD)
     if excess:
-        raise Refusal(Rule.ACCOUNT_SIZE, excess)
+        raise RuleViolation(Rule.ACCOUNT_SIZE, excess)
 
 
 def present_state(block: Block, schedule: BlockSchedule, now_ns: int, *, is_paid: bool) -> Block:

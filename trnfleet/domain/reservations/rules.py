@@ -80,7 +80,7 @@ class Rule(enum.StrEnum):
     EXTENSION_TOTAL = "at-most-182-days-in-all"
 
 
-class Refusal(ConfigError):  # noqa: N818  it is an answer more than an error
+class RuleViolation(ConfigError):  # noqa: N818  it is an answer more than an error
     """A request that a rule forbids; the message names the rule, the value, the limit and the nearest valid choice."""
 
     def __init__(self, rule: Rule, text: str) -> None:
@@ -97,14 +97,14 @@ def check_duration(days: int, what: str = "a block") -> None:
     """Raise if a number of days is no duration.
 
     Raises:
-        Refusal: with the nearest that are.
+        RuleViolation: with the nearest that are.
     """
     if is_duration(days):
         return
     below = max((each for each in range(1, min(days, MOST_DAYS) + 1) if is_duration(each)), default=None)
     above = next((each for each in range(max(days, 1), MOST_DAYS + 1) if is_duration(each)), None)
     near = " or ".join(f"{each}" for each in (below, above) if each is not None)
-    raise Refusal(
+    raise RuleViolation(
         Rule.DURATION,
         f"{what} lasts 1 to {DAILY_UP_TO} days, or multiples of {WEEK_DAYS} up to {MOST_DAYS}, not {days}; {near} would fit",
     )

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.reservations import rules
-from trnfleet.domain.reservations.rules import Refusal, Rule, utc
+from trnfleet.domain.reservations.rules import Rule, RuleViolation, utc
 from trnfleet.domain.reservations.search_request import (
     OfferingKind,
     offering_kind_of,
@@ -44,7 +44,7 @@ def find(request: SearchRequest, occupancy: Occupancy, now_ns: int) -> list[Lot]
     """Return the free lots that match a request, the earliest first: at most six.
 
     Raises:
-        Refusal: a rule forbids it, or nothing is free; the message names the rule and the nearest valid choice.
+        RuleViolation: a rule forbids it, or nothing is free; the message names the rule and the nearest valid choice.
     """
     kind = offering_kind_of(request, occupancy.pool)
     rules.check_duration(request.days)
@@ -79,7 +79,7 @@ class _Search:
                 if self.occupancy.choose(self.kind, zone, start_ns, end_ns) is not None:
                     yield Lot(self.kind, zone, start_ns, end_ns)
 
-    def nothing(self, request: SearchRequest, first_ns: int, last_ns: int) -> Refusal:
+    def nothing(self, request: SearchRequest, first_ns: int, last_ns: int) -> RuleViolation:
         """Return the reason why nothing was found, with the nearest that fits: shorter first, then fewer instances."""
         spans = spans_of(request, first_ns, last_ns)
         emptiest = min(spans, key=lambda span: self.occupancy.held(*span))
@@ -95,11 +95,13 @@ class _Search:
         at = bisect_left(durations, True, key=lambda days: shorter(days) is None)
         start_ns = shorter(durations[at - 1]) if at else None
         if start_ns is not None:
-            return Refusal(rule, f"{problem}; {durations[at - 1]} days from {utc(start_ns)} on would fit")
+            return RuleViolation(
+                rule, f"{problem}; {durations[at - 1]} days from {utc(start_ns)} on would fit"
+            )
         found = self.fewer(spans)
         if found is not None:
-            return Refusal(rule, f"{problem}; {found[0]} instances from {utc(found[1])} on would fit")
-        return Refusal(rule, f"{problem}, nor is less of it or a shorter time")
+            return RuleViolation(rule, f"{problem}; {found[0]} instances from {utc(found[1])} on would fit")
+        return RuleViolation(rule, f"{problem}, nor is less of it or a shorter time")
 
     def fewer(self, spans: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
         """Return the most instances below those wanted that can be sold, and the first start; None where none can."""

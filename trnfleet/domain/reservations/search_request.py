@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.hardware.catalogue import ULTRASERVER_TYPES, ultraserver_type_of
 from trnfleet.domain.reservations import rules
-from trnfleet.domain.reservations.rules import MINUTE_NS, NS_PER_S, Refusal, Rule, utc, whole_minute_ns
+from trnfleet.domain.reservations.rules import MINUTE_NS, NS_PER_S, Rule, RuleViolation, utc, whole_minute_ns
 from trnfleet.errors import nearest
 
 if TYPE_CHECKING:
@@ -43,40 +43,42 @@ def offering_kind_of(request: SearchRequest, pool: Pool) -> OfferingKind:
     """Return the kind of offering that a request is for.
 
     Raises:
-        Refusal: it is not sold.
+        RuleViolation: it is not sold.
     """
     if request.ultraservers is not None:
         if request.ultraservers != 1:
-            raise Refusal(
+            raise RuleViolation(
                 Rule.ONE_ULTRASERVER,
                 f"a block holds one UltraServer, not {request.ultraservers}; buy them one by one",
             )
         ultraserver = _ultraserver_of(request, pool)
         member = ultraserver.instance.name
         if request.instances not in {None, ultraserver.instances}:
-            raise Refusal(
+            raise RuleViolation(
                 Rule.ULTRASERVER_ONLY,
                 f"an UltraServer has {ultraserver.instances} instances, not {request.instances}; leave their number out",
             )
         if request.instance_type not in {None, member}:
-            raise Refusal(
+            raise RuleViolation(
                 Rule.INSTANCE_TYPE, f"an UltraServer's instances are {member}, not {request.instance_type}"
             )
         _check_type(member, pool)
         return OfferingKind(member, ultraserver.instances, is_ultraserver=True)
     kind = request.instance_type
     if kind is None:
-        raise Refusal(
+        raise RuleViolation(
             Rule.INSTANCE_TYPE,
             f"name an instance type or ask for an UltraServer; {nearest('', _sold_alone(pool))}",
         )
     if ultraserver_type_of(kind) is not None:
-        raise Refusal(Rule.ULTRASERVER_ONLY, f"{kind} is sold as an UltraServer only; ask for one of these")
+        raise RuleViolation(
+            Rule.ULTRASERVER_ONLY, f"{kind} is sold as an UltraServer only; ask for one of these"
+        )
     _check_type(kind, pool)
     count = 1 if request.instances is None else request.instances
     most = rules.MOST_INSTANCES_A_BLOCK
     if not 1 <= count <= most:
-        raise Refusal(
+        raise RuleViolation(
             Rule.BLOCK_SIZE,
             f"a block has 1 to {most} instances, not {count}; {min(max(count, 1), most)} would fit",
         )
@@ -87,7 +89,7 @@ def zones_of(request: SearchRequest, kind: OfferingKind, pool: Pool) -> list[str
     """Return the zones to search.
 
     Raises:
-        Refusal: the requested zone has no such instances, or does not exist.
+        RuleViolation: the requested zone has no such instances, or does not exist.
     """
     known = pool.zones(kind.instance_type)
     if request.zone is None:
@@ -95,8 +97,10 @@ def zones_of(request: SearchRequest, kind: OfferingKind, pool: Pool) -> list[str
     if request.zone not in known:
         near = nearest(request.zone, known)
         if "," in request.zone or "*" in request.zone:
-            raise Refusal(Rule.SINGLE_ZONE, f"a block lies in a single zone, not {request.zone!r}; {near}")
-        raise Refusal(Rule.SINGLE_ZONE, f"zone {request.zone!r} has no {kind.instance_type}; {near}")
+            raise RuleViolation(
+                Rule.SINGLE_ZONE, f"a block lies in a single zone, not {request.zone!r}; {near}"
+            )
+        raise RuleViolation(Rule.SINGLE_ZONE, f"zone {request.zone!r} has no {kind.instance_type}; {near}")
     return [request.zone]
 
 
@@ -104,20 +108,20 @@ def starts_of(request: SearchRequest, now_ns: int) -> tuple[int, int]:
     """Return the earliest and the latest start that are requested and allowed.
 
     Raises:
-        Refusal: there is none.
+        RuleViolation: there is none.
     """
     soonest_ns = now_ns + rules.EARLIEST_START_S * NS_PER_S
     latest_ns = now_ns + rules.LATEST_START_S * NS_PER_S
     wanted_ns = soonest_ns if request.starts_from_ns is None else request.starts_from_ns
     from_ns = whole_minute_ns(wanted_ns)
     if wanted_ns < soonest_ns:
-        raise Refusal(
+        raise RuleViolation(
             Rule.STARTS_TOO_SOON,
             f"a block starts 30 minutes ahead at the earliest, not at {utc(wanted_ns)}; "
             f"{utc(whole_minute_ns(soonest_ns))} would fit",
         )
     if from_ns > latest_ns:
-        raise Refusal(
+        raise RuleViolation(
             Rule.STARTS_TOO_LATE,
             f"a block starts within 8 weeks, not at {utc(from_ns)}; {utc(latest_ns)} is the latest",
         )
@@ -144,7 +148,7 @@ def spans_of(request: SearchRequest, first_ns: int, last_ns: int) -> list[tuple[
     return spans
 
 
-def _no_span(request: SearchRequest, from_ns: int, latest_ns: int) -> Refusal:
+def _no_span(request: SearchRequest, from_ns: int, latest_ns: int) -> RuleViolation:
     """Return the reason why no block fits the requested time, with the longest that does."""
     others = (each for each in range(rules.MOST_DAYS, 0, -1) if rules.is_duration(each))
     if request.ends_by_ns is None:
@@ -156,13 +160,13 @@ def _no_span(request: SearchRequest, from_ns: int, latest_ns: int) -> Refusal:
     if lasts_ns < rules.SHORTEST_S * NS_PER_S and (
         request.ends_by_ns is None or end_ns <= request.ends_by_ns
     ):
-        return Refusal(
+        return RuleViolation(
             Rule.DURATION,
             f"a partial day is sold from {rules.SHORTEST_S // 60} minutes on, not {lasts_ns // MINUTE_NS}, "
             f"and blocks end at 11:30 UTC; {near}",
         )
     by = "" if request.ends_by_ns is None else utc(request.ends_by_ns)
-    return Refusal(
+    return RuleViolation(
         Rule.DATES, f"{request.days} days from {utc(from_ns)} on end at {utc(end_ns)}, after {by}; {near}"
     )
 
@@ -176,7 +180,7 @@ def _ultraserver_of(request: SearchRequest, pool: Pool) -> UltraServerType:
     """Return the UltraServer type of a request: by its instances' type, or else the pool's.
 
     Raises:
-        Refusal: the pool has several.
+        RuleViolation: the pool has several.
     """
     named = None if request.instance_type is None else ultraserver_type_of(request.instance_type)
     if named is not None:
@@ -184,7 +188,7 @@ def _ultraserver_of(request: SearchRequest, pool: Pool) -> UltraServerType:
     here = [each for each in ULTRASERVER_TYPES.values() if each.instance.name in pool.types()]
     if len(here) > 1 and request.instance_type is None:
         names = " or ".join(each.instance.name for each in here)
-        raise Refusal(
+        raise RuleViolation(
             Rule.INSTANCE_TYPE, f"there are UltraServers of several types; name their instances: {names}"
         )
     return (here or list(ULTRASERVER_TYPES.values()))[0]
@@ -192,4 +196,6 @@ def _ultraserver_of(request: SearchRequest, pool: Pool) -> UltraServerType:
 
 def _check_type(kind: str, pool: Pool) -> None:
     if kind not in pool.types():
-        raise Refusal(Rule.INSTANCE_TYPE, f"there is no {kind} here; {nearest(kind, _sold_alone(pool))}")
+        raise RuleViolation(
+            Rule.INSTANCE_TYPE, f"there is no {kind} here; {nearest(kind, _sold_alone(pool))}"
+        )

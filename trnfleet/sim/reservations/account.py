@@ -18,7 +18,7 @@ from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.ledger import Ledger
 from trnfleet.domain.reservations.pool import Pool
-from trnfleet.domain.reservations.rules import Refusal
+from trnfleet.domain.reservations.rules import RuleViolation
 from trnfleet.domain.reservations.states import BlockState, ExtensionState
 from trnfleet.errors import ConfigError
 from trnfleet.sim.placement import IDLE
@@ -115,7 +115,7 @@ class CapacityAccount:
                 created_ns = start_ns
             try:
                 ledger.set_up([ledger.make(kind, members, begin_ns, end_ns, payment, created_ns)])
-            except Refusal as refusal:
+            except RuleViolation as refusal:
                 raise ConfigError(f"blocks.{number}: on = {', '.join(entry.on)!r}: {refusal}") from refusal
         self._open_jobs(0.0, workloads, is_start=True)
 

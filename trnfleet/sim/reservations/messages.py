@@ -144,7 +144,7 @@ def answer(
         boot: The publisher's boot id.
 
     Raises:
-        Refusal: a rule forbids it.
+        RuleViolation: a rule forbids it.
         ConfigError: an argument is missing or of another kind.
     """
     ledger = account.ledger

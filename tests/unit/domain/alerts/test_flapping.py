@@ -39,7 +39,7 @@ def test_it_flaps_from_so_many_on_and_until_it_is_quiet() -> None:
 
 
 def test_the_oldest_is_forgotten() -> None:
-    """Memory is bounded: whoever fired longest ago makes room."""
+    """Memory is bounded: the alert that fired longest ago makes room."""
     flaps = Flaps()
     flaps.begin("first", 0)
     flaps.begin("second", 1)

@@ -100,7 +100,7 @@ def test_what_is_wrong_with_a_test_is_said(keys: dict[str, Any], said: str) -> N
 
 
 def test_two_tests_have_two_names() -> None:
-    """A difference is told by its test's name, so there is one of each."""
+    """A difference is reported under its test's name, so there is one of each."""
     both = [{"name": "t", "expect": EXPECT}] * 2
     with pytest.raises(ConfigError, match="there are two tests 't'"):
         validate({"tests": both}, CaseFile, "t.toml")

@@ -119,7 +119,7 @@ def test_what_makes_sense_is_taken(changed: dict[str, Any]) -> None:
 
 
 def test_a_text_that_changes_is_no_text_any_more() -> None:
-    """How often a text changed is a number, so it is held against one."""
+    """How often a text changed is a number, so it is compared with one."""
     made = rule_of(**{**JOB, "equals": None, "above": 3, "changes_over": "10m"})
 
     assert made.comparison.key == "above"

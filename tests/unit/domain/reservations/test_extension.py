@@ -270,7 +270,7 @@ def test_many_small_extensions() -> None:
 
 
 def test_failed_extensions_do_not_pile_up_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block has room for so many extensions, those that have failed included."""
+    """The number of a block's extensions is limited, failed ones included."""
     monkeypatch.setattr(extension, "MOST_EXTENSIONS", 2)
     ledger, block = active(payment_window_s=600.0, payment_s=300.0)
     for _ in range(2):

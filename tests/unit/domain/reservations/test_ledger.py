@@ -35,7 +35,7 @@ def large() -> Ledger:
 
 
 def fill(ledger: Ledger, *counts: int, days: int = 1) -> list[Block]:
-    """Buy blocks of so many instances that all start at the next end of a day."""
+    """Buy blocks of these sizes that all start at the next end of a day."""
     first_ns = at("2026-01-05 11:30")
     return [buy(ledger, SearchRequest(days, TRN2, count, starts_from_ns=first_ns)) for count in counts]
 
@@ -44,7 +44,7 @@ def fill(ledger: Ledger, *counts: int, days: int = 1) -> list[Block]:
 
 
 def test_64_instances_are_a_block() -> None:
-    """64 instances are offered where there are so many; 65 are refused whatever there is."""
+    """64 instances are offered where the pool has them; 65 are always refused."""
     assert large().offerings(SearchRequest(1, TRN2, 64))[0].instances == 64
     rule, text = refused(lambda: large().offerings(SearchRequest(1, TRN2, 65)))
     assert rule is Rule.BLOCK_SIZE

@@ -40,7 +40,7 @@ def test_what_is_held_in_a_time(start_ns: int, end_ns: int, busy: list[int], mos
 
 
 def test_a_block_can_be_left_out() -> None:
-    """Whoever asks for a block's own sake does not count it."""
+    """A question on behalf of a block leaves that block out."""
     occupancy, (first, *_) = held()
     assert occupancy.busy(DAY - 1, DAY, but=first).nonzero()[0].tolist() == [6]
     assert occupancy.held(DAY - 1, DAY, but=first) == 1

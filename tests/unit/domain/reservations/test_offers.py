@@ -55,7 +55,7 @@ def test_an_extension_is_no_block_and_a_block_no_extension() -> None:
 
 
 def test_old_offerings_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So many offerings are remembered and no more; the oldest goes first."""
+    """The number of remembered offerings is limited; the oldest goes first."""
     monkeypatch.setattr(offers, "MOST_OFFERED", 6)
     ledger = small()
     first = ledger.offerings(SearchRequest(1, TRN2))

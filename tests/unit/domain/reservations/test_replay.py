@@ -1,4 +1,4 @@
-"""Random programs of looking, buying, extending, waiting and failing, held against what is always so."""
+"""Random programs of looking, buying, extending, waiting and failing, checked against invariants."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from support.sim.capacity_account import (
 
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.blocks import ChangeKind, apply
-from trnfleet.domain.reservations.rules import Refusal, Rule
+from trnfleet.domain.reservations.rules import Rule, RuleViolation
 from trnfleet.domain.reservations.search_request import SearchRequest
 from trnfleet.domain.reservations.states import (
     EXTENDABLE,
@@ -112,7 +112,7 @@ class Run:
         before = len(self.ledger.changes)
         try:
             getattr(self, name)(*arguments)
-        except Refusal as refusal:
+        except RuleViolation as refusal:
             refused = refusal
         else:
             return
@@ -123,7 +123,7 @@ class Run:
     def look(self, search_request: SearchRequest) -> None:
         try:
             found = self.ledger.offerings(search_request)
-        except Refusal as refusal:
+        except RuleViolation as refusal:
             self.check_fit(search_request, refusal)
             raise
         assert 1 <= len(found) <= rules.MOST_OFFERINGS
@@ -139,7 +139,7 @@ class Run:
             assert search_request.zone in {None, each.zone}
         self.offered = [each.id for each in found] + self.offered[:10]
 
-    def check_fit(self, search_request: SearchRequest, refusal: Refusal) -> None:
+    def check_fit(self, search_request: SearchRequest, refusal: RuleViolation) -> None:
         """Check that the offering named by a refusal is for sale."""
         found = re.search(r"(\d+) (days|instances) from (\S+ \S+) UTC on would fit", str(refusal))
         if found is None:
@@ -172,7 +172,7 @@ class Run:
         if block is not None:
             try:
                 (found,) = self.ledger.extension_offerings(block.id, days)
-            except Refusal as refusal:
+            except RuleViolation as refusal:
                 fits = re.search(r"(\d+) more days would fit", str(refusal))
                 if fits is not None:
                     self.ledger.extension_offerings(block.id, int(fits[1]))
@@ -309,7 +309,7 @@ def check_pending(ledger: Ledger, search_request: SearchRequest) -> None:
     """Search: nothing lies on a block's instances before its end, nor before that of an extension not paid yet."""
     try:
         found = ledger.offerings(search_request)
-    except Refusal:
+    except RuleViolation:
         return
     for each in found:
         members = set(deepcopy(ledger).buy(each.id).places)

@@ -20,7 +20,7 @@ from support.sim.capacity_account import (
     pool_of,
 )
 
-from trnfleet.domain.reservations.rules import Refusal, Rule
+from trnfleet.domain.reservations.rules import Rule, RuleViolation
 from trnfleet.domain.reservations.search_request import SearchRequest
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ def test_a_request(row: Row) -> None:
         row.search_request.ask(opened)
         return
     changes = len(opened.ledger.changes)
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(RuleViolation) as caught:
         row.search_request.ask(opened)
     text = str(caught.value)
     assert caught.value.rule is row.rule
@@ -326,7 +326,7 @@ NAMING = ("would fit", "is the latest", "did you mean", "choose from", "look aga
 def test_no_fit_is_left_out(row: Row) -> None:
     """Whatever a refusal of a look or an extension names as possible is among what is asked again above."""
     opened = prepare(row)
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(RuleViolation) as caught:
         row.search_request.ask(opened)
     text = str(caught.value)
     asks_for_capacity = (
@@ -342,7 +342,7 @@ def test_a_pending_extension_in_the_table_s_account() -> None:
     Longer("active", 1).ask(opened)
     opened.ledger.advance(NOW_NS + 5 * MINUTE_NS - 1)
     with pytest.raises(
-        Refusal, match=r"^one-extension-payment-at-a-time: .* is pending until 2026-01-05 22:00 UTC"
+        RuleViolation, match=r"^one-extension-payment-at-a-time: .* is pending until 2026-01-05 22:00 UTC"
     ):
         Longer("active", 1).ask(opened)
     opened.ledger.advance(NOW_NS + 5 * MINUTE_NS)

@@ -4,7 +4,7 @@ import pytest
 from support.sim.capacity_account import DAY_NS, HOUR_NS, MINUTE_NS, at
 
 from trnfleet.domain.reservations import rules
-from trnfleet.domain.reservations.rules import Refusal, Rule
+from trnfleet.domain.reservations.rules import Rule, RuleViolation
 
 WHOLE_DAYS = [*range(1, 15), *range(21, 183, 7)]
 
@@ -37,7 +37,7 @@ def test_all_durations() -> None:
 )  # fmt: skip  # as a row of limits
 def test_a_wrong_duration_names_those_beside_it(days: int, near: str) -> None:
     """A duration that is none is refused with its value, the limits, and the durations on either side."""
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(RuleViolation) as caught:
         rules.check_duration(days)
     assert caught.value.rule is Rule.DURATION
     text = f"duration-in-days-then-weeks: a block lasts 1 to 14 days, or multiples of 7 up to 182, not {days}; {near}"

@@ -63,7 +63,7 @@ def test_an_acknowledgement_is_until_its_end(second: float, expected: str) -> No
 
 
 def test_an_acknowledgement_ends_when_the_alert_resolves() -> None:
-    """The same alert that fires anew is nobody's, until somebody takes it again; a new word counts."""
+    """The same alert that fires again is not acknowledged until a new acknowledgement comes."""
     silences, alert = Silences(), alert_of("hot", CHIP)
     silences.put_ack(ack())
     silences.resolve(alert, at(20))

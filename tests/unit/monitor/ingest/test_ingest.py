@@ -110,7 +110,7 @@ def test_lag_is_wall_clock_less_source_time() -> None:
 
 
 def test_the_will_of_a_former_start() -> None:
-    """A last will that comes after the same client has begun anew takes nothing offline."""
+    """A last will that comes after the same client has restarted takes nothing offline."""
     feed = ready()
     feed.tick()
     will = feed.publisher_envelope("offline")

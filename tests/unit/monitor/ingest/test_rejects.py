@@ -64,7 +64,7 @@ def test_a_bug_is_named_by_its_type_and_logged_whole(log: Log) -> None:
 
 
 def test_a_flood_is_no_flood_of_lines(log: Log) -> None:
-    """The first of a kind are logged one by one, then one of each hundred; another kind begins anew."""
+    """The first of a kind are logged one by one, then one of each hundred; another kind starts its own count."""
     counts = PipelineCounts()
     for _ in range(3 * LOGGED_EACH + 5):
         reject(counts, Envelope("t", b""), RejectedError("no"))

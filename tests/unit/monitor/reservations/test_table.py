@@ -138,7 +138,7 @@ def test_the_order_is_what_is_next() -> None:
 
 
 def test_a_late_change_is_no_news_and_another_start_begins_anew() -> None:
-    """Of one start a message with fewer changes is old; another start of the publisher counts anew."""
+    """Of one start a message with fewer changes is old; another boot of the publisher counts from its own start."""
     feed = Feed(standalone(1))
     feed.describe()
     feed.monitor.apply([feed.reservation("cb-1", change=3, state="expired")])
@@ -163,7 +163,7 @@ def test_a_repetition_is_no_news() -> None:
 
 
 def test_what_it_holds_may_change() -> None:
-    """A reservation that comes to hold other instances, or none, is looked for anew."""
+    """A reservation that comes to hold other instances, or none, is located again."""
     feed = fed()
     feed.monitor.apply([feed.reservation("cb-1", ONE)])
     feed.monitor.compute()

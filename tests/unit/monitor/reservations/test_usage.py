@@ -77,7 +77,7 @@ def test_a_look_stands_for_its_reservation_s_time_only() -> None:
 
 
 def test_what_was_to_come_is_forgotten_when_time_goes_back() -> None:
-    """After a simulator has begun anew the hours that lie ahead are gone, and fill again as they pass."""
+    """After a simulator's restart the hours that lie ahead are gone, and fill again as they pass."""
     usage = Usage()
     for hour in range(6):
         usage.watch(moment(hour, 3_600), {"cb": look(80.0)})
@@ -104,7 +104,7 @@ def test_history_is_bounded() -> None:
 
 
 def test_all_histories_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the hours of all together the oldest goes, whoever's it is, and forgotten ones make room."""
+    """Beyond the hours of all together the oldest goes, of any reservation, and forgotten ones make room."""
     monkeypatch.setattr(module, "MOST_IN_ALL", 10)
     usage = Usage()
     usage.watch(moment(0, 3_600), {})

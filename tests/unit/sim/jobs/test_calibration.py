@@ -27,7 +27,7 @@ def shipped(name: str) -> FleetFile:
 def largest_swing(
     jobs: JobRun, for_s: float, window_s: float, *, within_s: float = 2.0, job: int = 0
 ) -> float:
-    """Return the most that the chips of an instance rise or fall within so many seconds, of provisioned power."""
+    """Return the most that the chips of an instance rise or fall within a number of seconds, of provisioned power."""
     watts = np.array([jobs.chip_w(tick)[job] for tick in jobs.until(jobs.now_s + for_s, window_s)])
     spans = np.lib.stride_tricks.sliding_window_view(watts, round(within_s / window_s))
     return float((spans.max(axis=1) - spans.min(axis=1)).max()) * 16 / PROVISIONED_W

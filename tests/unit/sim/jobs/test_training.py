@@ -111,7 +111,7 @@ def test_checkpoints_take_their_share_of_a_cycle_and_wait_for_storage() -> None:
 
 
 def test_waits_for_data_differ_and_have_their_mean() -> None:
-    """Waits come every so many steps, half to one and a half times as long as the file says, longer on slow storage."""
+    """Waits come after a fixed number of steps, half to one and a half times as long as the file says, longer on slow storage."""
     steps = Jobs(step_time_s=1.0, checkpoint_every_steps=0, data_stall_every_steps=4, data_stall_s=2.0)
     lengths: list[float] = []
     stalled_s = 0.0
@@ -213,7 +213,7 @@ def test_steps_since_the_checkpoint_are_lost_once() -> None:
 
 
 def test_a_checkpoint_that_is_not_complete_saves_nothing() -> None:
-    """Whoever crashes while a checkpoint is written loses all of its interval; just after it nothing."""
+    """A crash while a checkpoint is written loses all of its interval; just after it nothing."""
 
     def lost(after_s: float) -> float:
         jobs = run(
@@ -349,7 +349,7 @@ def test_runs_of_fine_tuning_have_evaluations_and_pauses() -> None:
 
 
 def test_a_run_that_is_saved_is_not_lost() -> None:
-    """Whoever fails in the evaluation or the pause after a checkpoint goes on with the next run."""
+    """A failure in the evaluation or the pause after a checkpoint continues with the next run."""
     job = JOB | {
         "kind": "finetuning", "step_time_s": 1.0, "checkpoint_every_steps": 20, "checkpoint_s": 5.0,
         "startup_s": 5.0, "starts_at_s": 0.0,

@@ -41,7 +41,7 @@ def column(values: list[int]) -> np.ndarray:
 
 @given(st.lists(codes, min_size=1, max_size=30))
 def test_a_feed_says_what_each_counter_grew_by(looks: list[list[int]]) -> None:
-    """As a loop over chips would: what shows for the first time has not grown, what is smaller began anew at 0."""
+    """As a loop over chips would: a first sample has not grown, a smaller one was reset to 0."""
     feed, before = Feed(TOP), None
     for look in looks:
         taken = feed.take(column(look))
