@@ -13,9 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet import logs
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.power import PUE
-from trnfleet.monitor.alerting import named_targets
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Readings
+from trnfleet.monitor.alerting.named_targets import (
+    jobs_table,
+    pipeline_table,
+    publishers_table,
+    reservations_table,
+)
 from trnfleet.monitor.failures import guard, guarded
 from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.revision import MonitorRevision
@@ -53,9 +58,6 @@ REBUILD_EVERY_S = 2.0
 DESCRIPTORS_SETTLE_S = 0.15
 """Seconds without a new descriptor after which the layout is rebuilt."""
 _END = object()
-_PIPELINE_COUNTS = (
-    "lost", "late", "duplicates", "undescribed", "undecodable", "misplaced", "rejected", "dropped",
-)  # fmt: skip  # a list of names
 PASS_SHARE = 0.06
 """Share of time that roll-ups may take; the next pass waits accordingly."""
 PASS_EVERY_S = (0.2, 1.0)
@@ -348,25 +350,23 @@ class Monitor:
         ingest = self.ingest
         seen, self._events_seen = self._events_seen, ingest.events.received
         fresh = ingest.events.since(seen)
-        counts, now_s = self.counts, self.clock.monotonic_s()
-        pipeline = {
+        gauges = {
             "lag_s": ingest.lag_s,
-            "clock_skew_s": abs(ingest.timebase.worst_skew_s(now_s)),
+            "clock_skew_s": abs(ingest.timebase.worst_skew_s(self.clock.monotonic_s())),
             "messages_per_s": self.message_rate,
-            **{name: float(getattr(counts, name)) for name in _PIPELINE_COUNTS},
         }
         tables = {
-            Scope.JOB: named_targets.jobs_table(ingest.jobs, self.store, self.rollups),
-            Scope.RESERVATION: named_targets.reservations_table(self.reservations.table(), instant.now_ns),
-            Scope.PUBLISHER: named_targets.publishers_table(ingest.publishers.clients()),
-            Scope.PIPELINE: named_targets.pipeline_table(pipeline),
+            Scope.JOB: jobs_table(ingest.jobs, self.store, self.rollups),
+            Scope.RESERVATION: reservations_table(self.reservations.table(), instant.now_ns),
+            Scope.PUBLISHER: publishers_table(ingest.publishers.clients()),
+            Scope.PIPELINE: pipeline_table(gauges, self.counts),
         }
         return Readings(
             self.store,
             self.rollups,
             instant,
             tables,
-            events=list(reversed(fresh)),
+            events=fresh,
             tick_s=float(self.store.period_s.max(initial=0.0)) * self.moment().speed,
             publishers=ingest.publishers.names(),
             all_events=ingest.events,

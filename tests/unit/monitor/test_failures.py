@@ -11,6 +11,7 @@ from support.monitor.rules import rules_of
 
 from trnfleet.monitor import failures
 from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.monitor.alerting.rule_state import RuleState
 from trnfleet.monitor.failures import LOGGED_EACH, fail, guard, guarded
 from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.monitor import Monitor
@@ -26,6 +27,10 @@ from trnfleet.tui.widgets.cells import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from trnfleet.monitor.alerting.grouping import Groups
+    from trnfleet.monitor.alerting.inputs import Readings
+    from trnfleet.monitor.slices import Slices
 
 HOT = {
     "name": "hot",
@@ -146,14 +151,14 @@ async def test_one_rule_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyP
     await feed.clock.advance(1.0)
     feed.tick()
     assert {alert.name for alert in alerts.active()} == {"hot", "idle"}
-    evaluate = alerts._evaluate_rule
+    step = RuleState.step
 
-    def evaluate_rule(followed: Any, *rest: Any) -> Iterator[None]:
-        if followed.rule.name == "hot":
+    def failing_step(state: RuleState, readings: Readings) -> Slices[Groups]:
+        if state.rule.name == "hot":
             broken()
-        yield from evaluate(followed, *rest)
+        return (yield from step(state, readings))
 
-    monkeypatch.setattr(alerts, "_evaluate_rule", evaluate_rule)
+    monkeypatch.setattr(RuleState, "step", failing_step)
     feed.set("temperature_c", 70.0)
     for _ in range(3):
         await feed.clock.advance(1.0)

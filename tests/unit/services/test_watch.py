@@ -17,6 +17,7 @@ from trnfleet.export.election import Election
 from trnfleet.export.notification_log import NotificationLog
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Instant
+from trnfleet.monitor.alerting.lifecycle import AlertStore
 from trnfleet.monitor.sources.clocks import Moment
 from trnfleet.services.receivers import make_receivers
 from trnfleet.services.watch import LISTEN_S, Connections, Identity, Role, WatchService
@@ -40,7 +41,9 @@ class Bench:
     def __init__(self, exit_on: str | None = None) -> None:
         self.clock = ManualClock(BEGIN_NS, 100.0)
         self.bus = MemoryBus(self.clock)
-        self.alerts = Alerts("demo", [RULE], adopts=True)
+        store = AlertStore("demo")
+        self.active = store.active
+        self.alerts = Alerts("demo", [RULE], adopts=True, store=store)
         self.told: dict[str, AlertMessage] = {}
         self.ending = Ending()
         self.identity = Identity("demo", "trnfleet", "watch-m", "boot", BEGIN_NS)
@@ -79,10 +82,10 @@ class Bench:
             name = fingerprint_of("demo", "down", target)
             alert = Alert(RULE, target, name, state=AlertState.FIRING, since_ns=now_ns, fired_ns=now_ns)
             alert.labels = labels_of("demo", RULE, target)
-            self.alerts._store.active.setdefault(name, alert)
-        for name, alert in list(self.alerts._store.active.items()):
+            self.active.setdefault(name, alert)
+        for name, alert in list(self.active.items()):
             if alert.target not in firing:
-                del self.alerts._store.active[name]
+                del self.active[name]
         self.alerts.revision += 1
         assert self.alerts.listener is not None
         self.alerts.listener([])

@@ -70,7 +70,13 @@ class Alerts:
     """Rules and their alerts."""
 
     def __init__(
-        self, fleet: str, rules: Sequence[Rule] = (), *, adopts: bool = False, detects_flapping: bool = True
+        self,
+        fleet: str,
+        rules: Sequence[Rule] = (),
+        *,
+        adopts: bool = False,
+        detects_flapping: bool = True,
+        store: AlertStore | None = None,
     ) -> None:
         """Prepare rules.
 
@@ -79,6 +85,7 @@ class Alerts:
             rules: A pack of rules.
             adopts: Whether alerts that a former `watch` left are taken over even before their condition is seen.
             detects_flapping: Whether alerts that come and go are held until they have been quiet.
+            store: The alerts to start with; none by default.
         """
         self.rules = tuple(rules)
         self.silences = Silences()
@@ -89,7 +96,7 @@ class Alerts:
         """Instant of the last evaluation."""
         self.listener: Callable[[list[AlertTransition]], None] | None = None
         """Called after each evaluation with its transitions."""
-        self._store = AlertStore(fleet)
+        self._store = AlertStore(fleet) if store is None else store
         self._published = PublishedAlerts(self._store, self.rules if adopts else ())
         self._lifecycle = AlertLifecycle(
             self._store, self._published, self.silences, detects_flapping=detects_flapping

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from trnfleet.monitor.pipeline import PipelineCounts
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store
@@ -125,6 +126,15 @@ def publishers_table(online: Mapping[str, bool]) -> Columns:
     )
 
 
-def pipeline_table(figures: Mapping[str, float]) -> Columns:
-    """Return the pipeline's one row."""
-    return Columns([PIPELINE_NAME], lambda figure: [figures[figure]])
+def pipeline_table(gauges: Mapping[str, float], counts: PipelineCounts) -> Columns:
+    """Return the pipeline's one row.
+
+    Args:
+        gauges: Its figures that are no counters.
+        counts: Its counters.
+    """
+
+    def make(figure: str) -> Sequence[Value]:
+        return [gauges[figure] if figure in gauges else float(getattr(counts, figure))]
+
+    return Columns([PIPELINE_NAME], make)

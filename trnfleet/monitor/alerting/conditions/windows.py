@@ -85,9 +85,14 @@ class CounterWindow:
     def __init__(self, window_s: float, chips: int) -> None:
         self._window_ns = round(window_s * 1e9)
         self._entries: deque[tuple[int, Rows, NDArray[np.int64]]] = deque()
-        self._kept = 0
+        self.kept = 0
+        """Changes that are kept, of all parts."""
         self.totals: NDArray[np.int64] = np.zeros(chips, np.int64)
         """Increase within the window; shape (chips,)."""
+
+    def __len__(self) -> int:
+        """Return the number of parts that have changes."""
+        return len(self._entries)
 
     def add(self, now_ns: int, increase: Increase) -> None:
         """Go on to an instant, with what the counter has increased by."""
@@ -95,18 +100,18 @@ class CounterWindow:
         while entries and not now_ns - self._window_ns < entries[0][0] <= now_ns:
             _, rows, amounts = entries.popleft()
             totals[rows] -= amounts
-            self._kept -= len(rows)
+            self.kept -= len(rows)
         if not len(increase.rows):
             return
         totals[increase.rows] += increase.amounts
         part_ns = self._window_ns // PARTS
         if entries and now_ns - entries[-1][0] < part_ns:
             begun_ns, rows, amounts = entries.pop()
-            self._kept -= len(rows)
+            self.kept -= len(rows)
             self._put(begun_ns, *_joined(rows, amounts, *increase))
         else:
             self._put(now_ns, *increase)
-        while self._kept > MOST_KEPT and len(entries) > 2:
+        while self.kept > MOST_KEPT and len(entries) > 2:
             self._coarsen()
 
     def move(self, to: Rows, source: Rows, chips: int) -> None:
@@ -116,7 +121,7 @@ class CounterWindow:
         moved = np.zeros(chips, np.int64)
         moved[to] = self.totals[source]
         self.totals = moved
-        entries, self._entries, self._kept = self._entries, deque(), 0
+        entries, self._entries, self.kept = self._entries, deque(), 0
         for at_ns, rows, amounts in entries:
             new = places[rows]
             order = np.argsort(new[new >= 0], kind="stable")
@@ -124,11 +129,11 @@ class CounterWindow:
 
     def _put(self, at_ns: int, rows: Rows, amounts: NDArray[np.int64]) -> None:
         self._entries.append((at_ns, rows, amounts))
-        self._kept += len(rows)
+        self.kept += len(rows)
 
     def _coarsen(self) -> None:
         """Join neighbours in time, two by two; each pair leaves the window with its later one."""
-        entries, self._entries, self._kept = list(self._entries), deque(), 0
+        entries, self._entries, self.kept = list(self._entries), deque(), 0
         for first, second in zip(entries[::2], entries[1::2], strict=False):
             self._put(second[0], *_joined(*first[1:], *second[1:]))
         if len(entries) % 2:
