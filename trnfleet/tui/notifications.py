@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.monitor.alerting.engine import Counts
-    from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
+    from trnfleet.monitor.alerting.store import AlertWithStatus
     from trnfleet.tui.state.context import UiContext
 
 ALARM_EVERY_S = 10.0

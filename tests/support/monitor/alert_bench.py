@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.alerting.lifecycle import AlertTransition
+    from trnfleet.monitor.alerting.store import AlertTransition
 
 START_NS = 1_767_571_200 * NS_PER_S
 US = "uc1/us-0001"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.alerting.lifecycle import AlertTransition
+    from trnfleet.monitor.alerting.store import AlertTransition
     from trnfleet.wire.ports import Envelope
 
 CLIENT = "sim-1"

@@ -10,7 +10,7 @@ from trnfleet.domain.alerts.rules import Rule
 from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Instant
-from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
+from trnfleet.monitor.alerting.store import AlertWithStatus
 
 NOW_NS = 1_767_600_000 * NS_PER_S
 

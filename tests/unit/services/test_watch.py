@@ -17,7 +17,7 @@ from trnfleet.export.election import Election
 from trnfleet.export.notification_log import NotificationLog
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Instant
-from trnfleet.monitor.alerting.lifecycle import AlertStore
+from trnfleet.monitor.alerting.store import AlertStore
 from trnfleet.monitor.sources.clocks import Moment
 from trnfleet.services.receivers import make_receivers
 from trnfleet.services.watch import LISTEN_S, Connections, Identity, Role, WatchService

@@ -21,10 +21,11 @@ from trnfleet.monitor.alerting.conditions.windows import Counters
 from trnfleet.monitor.alerting.grouping import Groups, changed
 from trnfleet.monitor.alerting.inhibition import inhibit
 from trnfleet.monitor.alerting.inputs import Instant, Readings
-from trnfleet.monitor.alerting.lifecycle import AlertLifecycle, AlertStore
+from trnfleet.monitor.alerting.lifecycle import AlertLifecycle
 from trnfleet.monitor.alerting.published import PublishedAlerts
 from trnfleet.monitor.alerting.rule_state import RuleState
 from trnfleet.monitor.alerting.silences import Silences
+from trnfleet.monitor.alerting.store import AlertStore
 from trnfleet.monitor.failures import guarded
 from trnfleet.monitor.slices import require
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.alerting.lifecycle import AlertTransition
+    from trnfleet.monitor.alerting.store import AlertTransition
     from trnfleet.monitor.pipeline import PipelineCounts
     from trnfleet.monitor.slices import Slices
     from trnfleet.wire.alerts import AlertMessage

@@ -1,128 +1,23 @@
-"""Alerts from pending over firing to resolved: the store that holds them and the transitions between their states.
+"""The lifecycle of alerts, from pending over firing to resolved.
 
-`AlertStore` holds the alerts of one fleet by fingerprint, with those that resolved lately and the history of transitions.
-`AlertLifecycle` takes them through their states. Two things delay an end: an alert that flaps goes on until it has been quiet,
-and one that another `watch` published goes on until its condition could be seen here.
+Two things delay an end: an alert that flaps goes on until it has been quiet, and one that another `watch` published goes on
+until its condition could be seen here.
 """
 
 from __future__ import annotations
 
-import copy
-from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from trnfleet.domain.alerts import flapping
-from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
 from trnfleet.domain.alerts.flapping import Flaps
-from trnfleet.domain.alerts.status import AlertState, AlertStatus
-from trnfleet.domain.alerts.templates import summary
+from trnfleet.domain.alerts.status import AlertState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.domain.severity import Severity
+    from trnfleet.domain.alerts.alert import Alert
     from trnfleet.monitor.alerting.published import PublishedAlerts
     from trnfleet.monitor.alerting.silences import Silences
-
-KEPT_HISTORY = 10_000
-KEPT_RESOLVED = 1_000
-
-
-class AlertTransition(NamedTuple):
-    """A transition of an alert: one line of the history."""
-
-    at_ns: int
-    kind: str
-    """firing, resolved, or flapping."""
-    alert: Alert
-    summary: str
-    """The alert in one line, as it was then."""
-
-
-class AlertWithStatus(NamedTuple):
-    """An alert and what is to be done about it."""
-
-    alert: Alert
-    status: AlertStatus
-
-    @property
-    def severity(self) -> Severity:
-        """The severity of its rule."""
-        return self.alert.severity
-
-
-class AlertStore:
-    """The alerts of one fleet by fingerprint, and the history of their transitions."""
-
-    def __init__(self, fleet: str) -> None:
-        """Start empty.
-
-        Args:
-            fleet: The fleet's name, part of every fingerprint.
-        """
-        self.fleet = fleet
-        self.active: dict[str, Alert] = {}
-        """Pending and firing alerts by fingerprint."""
-        self.resolved: deque[Alert] = deque(maxlen=KEPT_RESOLVED)
-        """In the order in which they resolved."""
-        self.history: deque[AlertTransition] = deque(maxlen=KEPT_HISTORY)
-        """Transitions, oldest first."""
-        self.happened = 0
-        """Number of all transitions so far, also of those that the history has dropped."""
-        self.news: list[AlertTransition] = []
-        """Transitions that no listener has got yet."""
-
-    def copy(self, memo: dict[int, Any]) -> AlertStore:
-        """Return a copy; of what is over, which may be much and never changes, it has the same objects.
-
-        Args:
-            memo: Gets the copy of each active alert by the alert's identity, as `copy.deepcopy` has it.
-        """
-        twin = copy.copy(self)
-        twin.active = {}
-        for fingerprint, alert in self.active.items():
-            twin.active[fingerprint] = memo[id(alert)] = replace(alert, labels=dict(alert.labels))
-        twin.resolved = self.resolved.copy()
-        for alert in self.resolved:
-            memo.setdefault(id(alert), alert)
-        twin.history = deque(_with_copies(self.history, memo), self.history.maxlen)
-        twin.news = list(_with_copies(self.news, memo))
-        return twin
-
-    def find(self, fingerprint: str) -> Alert | None:
-        """Return an alert that is active, or that has resolved lately."""
-        found = self.active.get(fingerprint)
-        if found is not None:
-            return found
-        return next((each for each in reversed(self.resolved) if each.fingerprint == fingerprint), None)
-
-    def all(self) -> Iterator[Alert]:
-        """Yield all alerts, active ones first."""
-        yield from self.active.values()
-        yield from self.resolved
-
-    def open(self, rule: Rule, target: str, since_ns: int) -> Alert:
-        """Return the active alert of a rule about a target: a new one, pending since then, where there is none."""
-        fingerprint = fingerprint_of(self.fleet, rule.name, target)
-        alert = self.active.get(fingerprint)
-        if alert is None:
-            labels = labels_of(self.fleet, rule, target)
-            alert = Alert(rule, target, fingerprint, since_ns=since_ns, labels=labels)
-            self.active[fingerprint] = alert
-        return alert
-
-    def relabel(self, alert: Alert) -> None:
-        """Give an alert its labels again, because another job runs there."""
-        alert.labels = labels_of(self.fleet, alert.rule, alert.target, alert.job)
-
-    def record(self, kind: str, alert: Alert, at_ns: int) -> None:
-        """Add a transition to the history."""
-        transition = AlertTransition(at_ns, kind, alert, summary(alert))
-        self.history.append(transition)
-        self.news.append(transition)
-        self.happened += 1
+    from trnfleet.monitor.alerting.store import AlertStore
 
 
 class AlertLifecycle:
@@ -227,12 +122,3 @@ class AlertLifecycle:
     def _forget(self, alert: Alert) -> None:
         self._quiet_since.pop(alert.fingerprint, None)
         self._published.end(alert.fingerprint)
-
-
-def _with_copies(
-    transitions: deque[AlertTransition] | list[AlertTransition], memo: dict[int, Any]
-) -> Iterator[AlertTransition]:
-    """Yield what happened with the copies of alerts that have been copied; what is over is its own copy."""
-    for each in transitions:
-        twin = memo.get(id(each.alert))
-        yield each if twin is None else AlertTransition(each.at_ns, each.kind, twin, each.summary)

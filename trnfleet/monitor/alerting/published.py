@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.inputs import Readings
-    from trnfleet.monitor.alerting.lifecycle import AlertStore
     from trnfleet.monitor.alerting.rule_state import RuleState
+    from trnfleet.monitor.alerting.store import AlertStore
     from trnfleet.wire.alerts import AlertMessage
 
 GONE_AFTER_NS = 60 * NS_PER_S

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.silences import Silence
     from trnfleet.monitor.alerting.engine import Alerts
-    from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
+    from trnfleet.monitor.alerting.store import AlertWithStatus
     from trnfleet.tui.alerts.chart import Past
     from trnfleet.tui.alerts.rows import Group
     from trnfleet.tui.state.context import UiContext

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.silences import Silence
     from trnfleet.domain.severity import Severity
-    from trnfleet.monitor.alerting.lifecycle import AlertTransition
+    from trnfleet.monitor.alerting.store import AlertTransition
     from trnfleet.tui.alerts.rows import Group, Row
     from trnfleet.tui.state.alerts import AlertSnapshot
     from trnfleet.tui.widgets.cells import Parts

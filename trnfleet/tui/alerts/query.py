@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.silences import Silence
-    from trnfleet.monitor.alerting.lifecycle import AlertTransition, AlertWithStatus
+    from trnfleet.monitor.alerting.store import AlertTransition, AlertWithStatus
     from trnfleet.tui.state.alerts import AlertSnapshot
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from trnfleet.domain.severity import Severity
-    from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
+    from trnfleet.monitor.alerting.store import AlertWithStatus
 
 COLLAPSE_FROM = 6
 """Alerts of one rule and status that are one line, until it is opened."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-    from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
+    from trnfleet.monitor.alerting.store import AlertWithStatus
     from trnfleet.tui.state.context import UiContext
 
 MAP_EVERY_S = 0.25

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.alerts.silences import Preview, Silence
     from trnfleet.monitor.alerting.engine import Alerts, Counts
-    from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
+    from trnfleet.monitor.alerting.store import AlertWithStatus
     from trnfleet.tui.widgets.cells import Parts
 
 _SHORT = {Severity.CRITICAL: "crit", Severity.WARNING: "warn", Severity.INFO: "info"}

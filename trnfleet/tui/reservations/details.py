@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
+    from trnfleet.monitor.alerting.store import AlertWithStatus
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.tui.reservations.table import ReservationTable
     from trnfleet.tui.reservations.timeline import TimelineView

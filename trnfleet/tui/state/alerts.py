@@ -17,7 +17,7 @@ from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.layout import EMPTY_LAYOUT
 from trnfleet.domain.severity import BY_RANK, Severity
 from trnfleet.monitor.alerting.engine import Counts
-from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
+from trnfleet.monitor.alerting.store import AlertWithStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,9 +10,10 @@ from support.monitor.rules import rule_of
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.flapping import FLAPS_FROM, QUIET_NS
 from trnfleet.domain.alerts.status import AlertState
-from trnfleet.monitor.alerting.lifecycle import AlertLifecycle, AlertStore
+from trnfleet.monitor.alerting.lifecycle import AlertLifecycle
 from trnfleet.monitor.alerting.published import PublishedAlerts
 from trnfleet.monitor.alerting.silences import Silences
+from trnfleet.monitor.alerting.store import AlertStore
 
 if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert

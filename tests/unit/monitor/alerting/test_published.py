@@ -10,8 +10,8 @@ from trnfleet.domain.alerts.alert import fingerprint_of
 from trnfleet.domain.alerts.flapping import QUIET_NS
 from trnfleet.domain.alerts.status import AlertState
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.alerting.lifecycle import AlertStore
 from trnfleet.monitor.alerting.published import GONE_AFTER_NS, PublishedAlerts
+from trnfleet.monitor.alerting.store import AlertStore
 from trnfleet.wire.alerts import AlertMessage
 
 HOT = rule_of(**{"for": "2s", "keep_firing_for": "2s", "clear": 80})

@@ -103,7 +103,7 @@ async def test_the_history_lets_go() -> None:
 
 
 async def test_what_is_wrong_with_a_filter() -> None:
-    """A matcher that is none is told; the next filter is judged anew."""
+    """An invalid matcher is reported; the next filter is parsed by itself."""
     feed = await burning(3)
     query = AlertQuery(AlertSnapshot(feed.monitor))
     query.filter("severity=~(")

@@ -11,7 +11,7 @@ from support.tui.alerts import Board, held, rule, storm
 from trnfleet.domain.alerts.matchers import parse_matchers
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.errors import ConfigError
-from trnfleet.monitor.alerting.lifecycle import AlertWithStatus
+from trnfleet.monitor.alerting.store import AlertWithStatus
 from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.tui.alerts.chart import LEAST_ROWS, Past, cell_s, chart, mark
 from trnfleet.tui.alerts.details import BESIDE_FROM, Fact, about_lines, fact_lines
@@ -48,7 +48,7 @@ def test_standings_collapse_apart() -> None:
 
 
 def test_orders() -> None:
-    """By severity what nobody has in hand is first; by age the newest; by place the addresses."""
+    """By severity, unacknowledged alerts come first; by age the newest; by place the addresses."""
     old = held("uc1/us-0002", age_s=500, place="uc1/us-0002")
     new = held("uc1/us-0003", age_s=5, place="uc1/us-0003", status=AlertStatus.ACKED)
     first = held("uc1/us-0001", age_s=50, place="uc1/us-0001", status=AlertStatus.SILENCED)

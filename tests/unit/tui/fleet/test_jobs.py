@@ -25,7 +25,7 @@ def job(state: str = "running", **figures: Any) -> JobMessage:
 
 @pytest.mark.parametrize("state", JOB_STATES)
 def test_every_state_has_a_sign_and_a_word(state: str) -> None:
-    """A state is never told by colour alone, and no two states share a sign."""
+    """A state never shows by colour alone, and no two states share a sign."""
     text = text_of(row(job(state), WIDE))
     assert text.startswith(f" {look(state).glyph} pretrain-70b {state} ")
     assert look(state).glyph != look("something new").glyph

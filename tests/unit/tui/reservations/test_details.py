@@ -44,7 +44,7 @@ def test_currencies_are_not_added_up() -> None:
 
 @pytest.mark.parametrize("width", [20, 40, 80, 240])
 def test_the_summary_fits(width: int) -> None:
-    """At every width that is used the order gives way before what needs a look, and a filter is said."""
+    """At every width that is used the sort order is left out before what needs attention, and a filter is shown."""
     line = told(made(is_near_end=True), pattern="us" + NASTY, width=width)
     assert "\x1b" not in line
     if width >= 80:

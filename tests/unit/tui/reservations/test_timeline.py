@@ -38,7 +38,7 @@ def window(pan: int = 0, zoom: int = HOURLY, cells: int = 40) -> Window:
 
 
 def glyphs(start_h: float, end_h: float, hours: tuple[UsageHour, ...] = (), **message: Any) -> str:
-    """Return the characters of a block that lasts from and to so many hours from now."""
+    """Return the characters of a block that lasts from and to a number of hours from now."""
     reservation = made(
         message=message,
         starts_ns=NOW_NS + round(start_h * HOUR_NS),
