@@ -12,7 +12,8 @@ from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.domain.alerts.status import Track
 from trnfleet.monitor.alerting.conditions.compare import not_clear
 from trnfleet.monitor.alerting.conditions.named import NamedCondition
-from trnfleet.monitor.alerting.conditions.rows import MANY, Found, RowSearch
+from trnfleet.monitor.alerting.conditions.row_condition import MANY, Found
+from trnfleet.monitor.alerting.conditions.rows import RowSearch
 from trnfleet.monitor.alerting.grouping import (
     Groups,
     each_alone,

@@ -15,7 +15,7 @@ from trnfleet.domain.alerts.rules import Group
 from trnfleet.domain.alerts.signals import LANES, LEVEL_OF, Scope
 from trnfleet.domain.alerts.status import NEVER, AlertState, Track
 from trnfleet.domain.layout import Layout
-from trnfleet.monitor.alerting.conditions.rows import count_of
+from trnfleet.monitor.alerting.conditions.row_condition import count_of
 from trnfleet.monitor.alerting.grouping import (
     Groups,
     changed,

@@ -3,7 +3,7 @@
 `trnfleet.domain.alerts.conditions` has the keys of a condition, their checks and their words; here is how each is evaluated.
 
 Targets come in two forms. Those with addresses (chips, links, instances, ...) are rows of the store's columns, a million of them,
-and are evaluated in NumPy by `rows`. Those with names (jobs, reservations, publishers, the pipeline) are few, hold texts
+and are evaluated in NumPy by `rows` and `medians`. Those with names (jobs, reservations, publishers, the pipeline) are few, hold texts
 too, and are evaluated one by one by `named`. Both look up the kind of a condition in a table, `ROW_CONDITIONS` and `NAMED_VALUES`,
 and share the comparisons of `compare` and the memory of `windows`.
 

@@ -1,28 +1,31 @@
 """Conditions over targets that have addresses: rows of the store's columns, a million of them.
 
-`RowCondition` has one subclass for each kind; `ROW_CONDITIONS` is the table of them. `RowSearch` takes the conditions
-of one rule and returns the rows that fulfil them all.
+`ROW_CONDITIONS` is the table of all kinds; those that compare with a median are in `medians`. `RowSearch` takes the conditions of
+one rule and returns the rows that fulfil them all.
 """
 
 from __future__ import annotations
 
-import abc
-import math
 from collections import deque
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF, LINKS_UP, Scope
+from trnfleet.domain.alerts.signals import FIGURES, LANES, LINKS_UP, Scope
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.monitor.alerting.conditions.compare import available, compare, compare_codes, not_clear
-from trnfleet.monitor.alerting.inputs import LEAST_PEERS
+from trnfleet.monitor.alerting.conditions.compare import compare, compare_codes
+from trnfleet.monitor.alerting.conditions.medians import (
+    InstanceShareRows,
+    MedianDistanceRows,
+    MedianShareRows,
+)
+from trnfleet.monitor.alerting.conditions.row_condition import MANY, NOTHING, Found, RowCondition, count_of
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -37,82 +40,6 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
     Flags = NDArray[np.bool_]
     Values = NDArray[np.float64]
-
-MANY = 100_000
-"""Targets that hit at once, from which on work on them is cut into more slices."""
-ROWS_A_SLICE = 250_000
-"""Targets whose values are computed in one slice: a few milliseconds."""
-INSTANCES_A_SLICE = 8_192
-"""Instances whose chips are compared with each other in one slice."""
-
-
-class Found(NamedTuple):
-    """Targets that fulfil a condition."""
-
-    rows: Rows
-    """Ascending."""
-    values: Values
-    """NaN where the condition has no number."""
-
-
-_NO_ROWS = np.zeros(0, np.int64)
-NOTHING = Found(_NO_ROWS, np.zeros(0))
-
-
-class RowCondition(abc.ABC):
-    """One kind of condition; the package's docstring says when which method is called."""
-
-    refines = False
-    """Whether the mask lets more through than fulfils the condition, so that the values decide."""
-    needs_known = True
-    """Whether only targets fulfil it of which anything live is known."""
-
-    def __init__(self, scope: Scope, condition: Condition, counters: Counters) -> None:  # noqa: ARG002  for windows
-        self.scope = scope
-        self.level = LEVEL_OF[scope]
-        self.condition = condition
-        self.figure = condition.figure or ""
-        self.limit = math.nan if condition.limit is None else condition.limit
-
-    def update(self, readings: Readings) -> None:  # noqa: B027  most kinds remember nothing
-        """Take what came since the last evaluation, before anything is asked of it."""
-
-    def is_quick(self, readings: Readings) -> bool:  # noqa: ARG002  for kinds that go by the layout
-        """Return whether the mask of all targets takes no longer than a slice may."""
-        return True
-
-    @abc.abstractmethod
-    def mask(self, readings: Readings, part: slice) -> Flags:
-        """Return which targets of a part may fulfil it: all that do, and some more where it `refines`.
-
-        A quick one is asked for all targets at once.
-        """
-
-    @abc.abstractmethod
-    def values(self, readings: Readings, rows: Rows) -> Values:
-        """Return the values that are compared, for some targets; NaN where there are none."""
-
-    def holds(self, readings: Readings, rows: Rows) -> Flags:
-        """Return which of some targets fulfil it."""
-        return compare(self.condition, self.values(readings, rows))
-
-    def look(self, readings: Readings, rows: Rows) -> tuple[Flags, Flags, Values]:
-        """Return for firing targets that do not fulfil it: what is known, what is not clear yet, values."""
-        values = self.values(readings, rows)
-        return readings.is_known(self.scope, rows), not_clear(self.condition, values), values
-
-    def candidates(self, readings: Readings) -> Slices[Rows]:
-        """Return the rows of all targets that may fulfil it, ascending."""
-        total = count_of(readings.layout, self.scope)
-        if self.is_quick(readings):
-            return np.flatnonzero(self.mask(readings, slice(0, total)))
-        found: list[Rows] = []
-        for first in range(0, total, ROWS_A_SLICE):
-            if first:
-                yield from readings.checkpoint()
-            part = slice(first, min(total, first + ROWS_A_SLICE))
-            found.append(np.flatnonzero(self.mask(readings, part)) + first)
-        return np.concatenate(found) if found else _NO_ROWS
 
 
 class FigureRows(RowCondition):
@@ -290,102 +217,6 @@ class EventRows(CounterRows):
         return totals
 
 
-class MedianRows(RowCondition):
-    """A figure in relation to the median of its peers."""
-
-    refines = True
-
-    def __init__(self, scope: Scope, condition: Condition, counters: Counters) -> None:
-        super().__init__(scope, condition, counters)
-        reference = condition.reference
-        self._medians = _MEDIANS[scope, "" if reference is None else reference.of]
-
-    def is_quick(self, readings: Readings) -> bool:
-        """Return whether it is a column."""
-        return readings.column_of(self.scope, self.figure) is not None
-
-    def mask(self, readings: Readings, part: slice) -> Flags:
-        """Return which have a value: medians are only computed for what may be far from them."""
-        found = readings.column_of(self.scope, self.figure)
-        if found is None:
-            values = readings.values(self.scope, self.figure, part)
-            return ~np.isnan(values)
-        return available(readings.store.columns[found[0].name], found[0]).reshape(-1)
-
-    def values(self, readings: Readings, rows: Rows) -> Values:
-        """Return the relation; NaN where there are too few peers."""
-        values = readings.values(self.scope, self.figure, rows)
-        return self.relate(values, self._medians(readings, self.scope, self.figure, rows))
-
-    @abc.abstractmethod
-    def relate(self, values: Values, medians: Values) -> Values:
-        """Return values in relation to their medians."""
-
-
-class MedianDistanceRows(MedianRows):
-    """What a figure is above the median."""
-
-    def mask(self, readings: Readings, part: slice) -> Flags:
-        """Compare codes: a median is 0 or more, so what is that far above it is above that limit, too."""
-        found = readings.column_of(self.scope, self.figure)
-        if found is None or self.condition.above is None or self.condition.above < 0:
-            return super().mask(readings, part)
-        metric, factor = found
-        codes = readings.store.columns[metric.name]
-        return compare_codes(codes, "above", self.limit / factor, metric).reshape(-1)
-
-    def relate(self, values: Values, medians: Values) -> Values:
-        distance: Values = values - medians
-        return distance
-
-
-class MedianShareRows(MedianRows):
-    """A figure as a share of the median."""
-
-    def relate(self, values: Values, medians: Values) -> Values:
-        share: Values = values / np.where(medians > 0, medians, np.nan)
-        return share
-
-
-class InstanceShareRows(MedianShareRows):
-    """A figure as a share of the median of the same instance's chips: only uneven instances are looked at."""
-
-    def candidates(self, readings: Readings) -> Slices[Rows]:
-        """Return the rows whose value may be that far from the median, by their instance's least and largest value."""
-        layout = readings.layout
-        found = readings.column_of(self.scope, self.figure)
-        if found is None:
-            # Of a figure that is no column every target may be.
-            yield from readings.checkpoint()
-            return np.arange(count_of(layout, self.scope))
-        rows: list[Rows] = []
-        for first in range(0, len(layout.instances), INSTANCES_A_SLICE):
-            rows.append(self._uneven(readings, found[0], first))
-            yield from readings.checkpoint()
-        return np.concatenate(rows) if rows else _NO_ROWS
-
-    def _uneven(self, readings: Readings, metric: Metric, first: int) -> Rows:
-        layout, limit, is_below = readings.layout, self.limit, self.condition.below is not None
-        column = readings.store.columns[metric.name]
-        codes = column if column.ndim == 2 else column[:, None]
-        starts = layout.chip_start[first : first + INSTANCES_A_SLICE + 1]
-        part = codes[int(starts[0]) : int(starts[-1])]
-        offsets = (starts[:-1] - starts[0]).astype(np.intp)
-        lowest, highest = np.minimum.reduceat(part, offsets), np.maximum.reduceat(part, offsets)
-        # The median lies between: only where the spread is wide enough can a value be that far from it.
-        wide = lowest < limit * highest if is_below else highest > limit * lowest
-        some = np.flatnonzero(wide.any(axis=1))
-        if not len(some):
-            return _NO_ROWS
-        chips = layout.chip_rows(some + first)
-        edge = np.repeat((highest if is_below else lowest)[some], np.diff(starts)[some], axis=0)
-        values = codes[chips]
-        far = (values < limit * edge if is_below else values > limit * edge) & (values != metric.top)
-        places, lanes = np.nonzero(far)
-        rows: Rows = chips[places] * codes.shape[1] + lanes
-        return rows
-
-
 ROW_CONDITIONS: Mapping[tuple[str, str], type[RowCondition]] = MappingProxyType(
     {
         ("figure", ""): FigureRows,
@@ -405,7 +236,7 @@ ROW_CONDITIONS: Mapping[tuple[str, str], type[RowCondition]] = MappingProxyType(
 """How each kind is evaluated: by the key of its reference (and its value), window or comparison (and the figure, if special)."""
 
 
-def row_condition(scope: Scope, condition: Condition, counters: Counters) -> RowCondition:
+def evaluation_of(scope: Scope, condition: Condition, counters: Counters) -> RowCondition:
     """Return the evaluation of a condition."""
     reference, window, comparison = condition.reference, condition.window, condition.comparison
     if reference is not None:
@@ -424,8 +255,8 @@ class RowSearch:
 
     def __init__(self, rule: Rule, counters: Counters) -> None:
         self._scope = rule.scope
-        self._own = row_condition(rule.scope, rule, counters)
-        self._also = [row_condition(rule.scope, condition, counters) for condition in rule.also]
+        self._own = evaluation_of(rule.scope, rule, counters)
+        self._also = [evaluation_of(rule.scope, condition, counters) for condition in rule.also]
 
     def search(self, readings: Readings) -> Slices[Found]:
         """Return the targets that fulfil all conditions.
@@ -458,11 +289,6 @@ class RowSearch:
         return self._own.look(readings, rows)
 
 
-def count_of(layout: Layout, scope: Scope) -> int:
-    """Return how many targets a scope has."""
-    return layout.count(LEVEL_OF[scope]) * (len(LANES[scope]) if scope in LANES else 1)
-
-
 def _lacking_links(readings: Readings) -> Flags:
     """Return which chips have a link down that they should have up."""
     codes, expected = readings.store.columns[LINKS_UP], readings.expected_links
@@ -480,49 +306,3 @@ def _by_level(
     if level is Level.ULTRASERVER:
         of_nodes = reduce.reduceat(of_nodes, layout.ultraserver_start[:-1].astype(np.intp))
     return of_nodes
-
-
-def _job_medians(readings: Readings, scope: Scope, figure: str, rows: Rows) -> Values:  # noqa: ARG001  as all medians
-    """Return the median over the live chips of each chip's job."""
-    jobs = readings.job_of_chips(rows)
-    medians = {job: readings.job_median(figure, job) for job in np.unique(jobs[jobs >= 0]).tolist()}
-    return np.array([medians.get(job, np.nan) for job in jobs.tolist()])
-
-
-def _peer_medians(readings: Readings, scope: Scope, figure: str, rows: Rows) -> Values:
-    """Return the median over the chips of each target's instance, for links lane by lane.
-
-    Only chips whose values are of the same instant as the newest of the instance count: while a tick's messages still come
-    in, those of the tick before are no peers.
-    """
-    layout, store = readings.layout, readings.store
-    width = len(LANES[scope]) if scope in LANES else 1
-    chips, lanes = np.divmod(rows, width)
-    owners = layout.instance_of_chip[chips]
-    made: dict[tuple[int, int], tuple[float, int]] = {}
-    medians = np.full(len(rows), np.nan)
-    for place, (owner, lane) in enumerate(zip(owners.tolist(), lanes.tolist(), strict=True)):
-        known = made.get((owner, lane))
-        if known is None:
-            peers = np.arange(layout.chip_start[owner], layout.chip_start[owner + 1])
-            times_ns = store.chip_ts_ns[peers]
-            newest_ns = int(times_ns.max())
-            peers = peers[(times_ns == newest_ns) & readings.live[peers]]
-            values = readings.values(scope, figure, peers * width + lane)
-            values = values[~np.isnan(values)]
-            known = float(np.median(values)) if len(values) >= LEAST_PEERS else np.nan, newest_ns
-            made[owner, lane] = known
-        if store.chip_ts_ns[chips[place]] == known[1]:
-            medians[place] = known[0]
-    return medians
-
-
-_MEDIANS: Mapping[tuple[Scope, str], Callable[[Readings, Scope, str, Rows], Values]] = MappingProxyType(
-    {
-        (Scope.CHIP, "job"): _job_medians,
-        (Scope.CHIP, "instance"): _peer_medians,
-        (Scope.LINK, "job"): _peer_medians,
-        (Scope.LINK, "instance"): _peer_medians,
-    }
-)
-"""The medians of each scope and reference; links of a job are compared within their instance."""

@@ -12,8 +12,9 @@ from support.monitor.rules import rule_of
 from trnfleet.domain.alerts.conditions import REFERENCES, WINDOWS, Condition
 from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF, Form, Scope
 from trnfleet.domain.metrics import BY_NAME, METRICS, Kind
-from trnfleet.monitor.alerting.conditions import rows
-from trnfleet.monitor.alerting.conditions.rows import RowSearch, count_of, row_condition
+from trnfleet.monitor.alerting.conditions import row_condition
+from trnfleet.monitor.alerting.conditions.row_condition import count_of
+from trnfleet.monitor.alerting.conditions.rows import RowSearch, evaluation_of
 from trnfleet.monitor.alerting.conditions.windows import Counters
 from trnfleet.monitor.alerting.inputs import LEAST_PEERS
 from trnfleet.monitor.slices import finish
@@ -94,7 +95,7 @@ def test_slices_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = scattered(3)
     rule = rule_of(figure="tflops_per_w", above=0.5)
     whole = found(bench, rule)
-    monkeypatch.setattr(rows, "ROWS_A_SLICE", 17)
+    monkeypatch.setattr(row_condition, "ROWS_A_SLICE", 17)
 
     slices = sum(1 for _ in RowSearch(rule, Counters()).search(bench.readings()))
 
@@ -238,4 +239,4 @@ def test_every_window_and_reference_is_evaluated(scope: Scope) -> None:
     keys += [{key: of} for (key, of), row in REFERENCES.items() if scope in row.scopes]
     for given in keys:
         condition = Condition.model_validate({"figure": "any", "above": 1.0, **given})
-        assert row_condition(scope, condition, Counters()).figure == "any"
+        assert evaluation_of(scope, condition, Counters()).figure == "any"

@@ -1,0 +1,104 @@
+"""The interface of conditions over targets that have addresses; the package's docstring says when which method is called."""
+
+from __future__ import annotations
+
+import abc
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.alerts.signals import LANES, LEVEL_OF, Scope
+from trnfleet.monitor.alerting.conditions.compare import compare, not_clear
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.alerts.conditions import Condition
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.alerting.conditions.windows import Counters
+    from trnfleet.monitor.alerting.inputs import Readings
+    from trnfleet.monitor.slices import Slices
+
+    Rows = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+    Values = NDArray[np.float64]
+
+MANY = 100_000
+"""Targets that hit at once, from which on work on them is cut into more slices."""
+ROWS_A_SLICE = 250_000
+"""Targets whose values are computed in one slice: a few milliseconds."""
+
+
+class Found(NamedTuple):
+    """Targets that fulfil a condition."""
+
+    rows: Rows
+    """Ascending."""
+    values: Values
+    """NaN where the condition has no number."""
+
+
+NO_ROWS = np.zeros(0, np.int64)
+NOTHING = Found(NO_ROWS, np.zeros(0))
+
+
+class RowCondition(abc.ABC):
+    """One kind of condition; the package's docstring says when which method is called."""
+
+    refines = False
+    """Whether the mask lets more through than fulfils the condition, so that the values decide."""
+    needs_known = True
+    """Whether only targets fulfil it of which anything live is known."""
+
+    def __init__(self, scope: Scope, condition: Condition, counters: Counters) -> None:  # noqa: ARG002  for windows
+        self.scope = scope
+        self.level = LEVEL_OF[scope]
+        self.condition = condition
+        self.figure = condition.figure or ""
+        self.limit = math.nan if condition.limit is None else condition.limit
+
+    def update(self, readings: Readings) -> None:  # noqa: B027  most kinds remember nothing
+        """Take what came since the last evaluation, before anything is asked of it."""
+
+    def is_quick(self, readings: Readings) -> bool:  # noqa: ARG002  for kinds that go by the layout
+        """Return whether the mask of all targets takes no longer than a slice may."""
+        return True
+
+    @abc.abstractmethod
+    def mask(self, readings: Readings, part: slice) -> Flags:
+        """Return which targets of a part may fulfil it: all that do, and some more where it `refines`.
+
+        A quick one is asked for all targets at once.
+        """
+
+    @abc.abstractmethod
+    def values(self, readings: Readings, rows: Rows) -> Values:
+        """Return the values that are compared, for some targets; NaN where there are none."""
+
+    def holds(self, readings: Readings, rows: Rows) -> Flags:
+        """Return which of some targets fulfil it."""
+        return compare(self.condition, self.values(readings, rows))
+
+    def look(self, readings: Readings, rows: Rows) -> tuple[Flags, Flags, Values]:
+        """Return for firing targets that do not fulfil it: what is known, what is not clear yet, values."""
+        values = self.values(readings, rows)
+        return readings.is_known(self.scope, rows), not_clear(self.condition, values), values
+
+    def candidates(self, readings: Readings) -> Slices[Rows]:
+        """Return the rows of all targets that may fulfil it, ascending."""
+        total = count_of(readings.layout, self.scope)
+        if self.is_quick(readings):
+            return np.flatnonzero(self.mask(readings, slice(0, total)))
+        found: list[Rows] = []
+        for first in range(0, total, ROWS_A_SLICE):
+            if first:
+                yield from readings.checkpoint()
+            part = slice(first, min(total, first + ROWS_A_SLICE))
+            found.append(np.flatnonzero(self.mask(readings, part)) + first)
+        return np.concatenate(found) if found else NO_ROWS
+
+
+def count_of(layout: Layout, scope: Scope) -> int:
+    """Return how many targets a scope has."""
+    return layout.count(LEVEL_OF[scope]) * (len(LANES[scope]) if scope in LANES else 1)
