@@ -50,7 +50,7 @@ class Now(NamedTuple):
         return self.wall_ns - max(0, round((self.fleet_ns - fleet_ns) / self.speed))
 
 
-class Firing(NamedTuple):
+class FiringAlert(NamedTuple):
     """An alert that fires."""
 
     fingerprint: str
@@ -145,7 +145,7 @@ class NotificationLog:
         for receiver in self.receivers:
             receiver.end_leadership()
 
-    def step(self, firing: Iterable[Firing], resolved_ns: Callable[[str], int | None], now: Now) -> None:
+    def step(self, firing: Iterable[FiringAlert], resolved_ns: Callable[[str], int | None], now: Now) -> None:
         """Take the alerts of the moment, and give receivers the notifications that are due.
 
         Args:
@@ -239,7 +239,7 @@ class NotificationLog:
     def _notification(self, entry: _Entry) -> Notification:
         return Notification(self.fleet, entry.message, entry.starts_ns, entry.ends_ns)
 
-    def _begin(self, firing: Firing, former: _Entry | None, now: Now) -> None:
+    def _begin(self, firing: FiringAlert, former: _Entry | None, now: Now) -> None:
         message, fired_ns = firing.describe(), firing.fired_ns
         if former is not None and message.fired == former.message.fired:
             # It fires again: another beginning needs another time.
@@ -257,7 +257,7 @@ class NotificationLog:
             entry.told, entry.offered = former.told, former.offered
         self._entries[firing.fingerprint] = entry
 
-    def _refresh(self, entry: _Entry, firing: Firing, now: Now) -> None:
+    def _refresh(self, entry: _Entry, firing: FiringAlert, now: Now) -> None:
         """Update an alert's values; its beginning and its labels stay, because others know it by them."""
         entry.is_quiet = firing.is_quiet
         if entry.urgent == firing.urgent and (

@@ -20,7 +20,7 @@ from trnfleet.domain.alerts.templates import fill, summary
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import BrokerError, WireError
 from trnfleet.export.election import Election
-from trnfleet.export.notification_log import Firing, NotificationLog, Now
+from trnfleet.export.notification_log import FiringAlert, NotificationLog, Now
 from trnfleet.export.receiver import finished_within
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
@@ -397,9 +397,9 @@ class WatchService:
         fleet_ns = max(moment.time_ns, self._monitor.alerts.instant.now_ns)
         return Now(fleet_ns, moment.speed, moment.is_wall, clock.wall_ns(), clock.monotonic_s())
 
-    def _firing(self, alert: Alert) -> Firing:
+    def _firing(self, alert: Alert) -> FiringAlert:
         status = self._monitor.alerts.status(alert)
-        return Firing(
+        return FiringAlert(
             alert.fingerprint,
             alert.fired_ns or 0,
             is_quiet=status in {AlertStatus.SILENCED, AlertStatus.INHIBITED},

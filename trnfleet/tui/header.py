@@ -12,7 +12,7 @@ from trnfleet.tui.widgets.bar import Item, fitted, justified
 from trnfleet.tui.widgets.cells import Parts, width_of
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.alerting.engine import Counts
+    from trnfleet.monitor.alerting.engine import AlertCounts
     from trnfleet.monitor.summary import Summary
     from trnfleet.wire.ports import LinkStatus
 
@@ -22,7 +22,12 @@ _YEAR_FROM = 100
 
 
 def header(
-    summary: Summary, link: LinkStatus, width: int, alerts: Counts | None = None, *, is_replay: bool = False
+    summary: Summary,
+    link: LinkStatus,
+    width: int,
+    alerts: AlertCounts | None = None,
+    *,
+    is_replay: bool = False,
 ) -> list[Parts]:
     """Return the header's two lines.
 
@@ -91,7 +96,7 @@ def time_text(summary: Summary, *, short: bool = False) -> str:
     return f"{day[5 if short else 0 :]} {time[:digits]} x{summary.speed:g}"
 
 
-def _inventory(summary: Summary, width: int, alerts: Counts | None, *, is_replay: bool) -> Parts:
+def _inventory(summary: Summary, width: int, alerts: AlertCounts | None, *, is_replay: bool) -> Parts:
     parts: Parts = [
         (f" {plain(summary.fleet, 32)}  ", theme.HEAD_STRONG),
         *([("a replay  ", theme.HEAD_ACCENT)] if is_replay else []),
@@ -129,7 +134,7 @@ def _inventory(summary: Summary, width: int, alerts: Counts | None, *, is_replay
     return justified(parts, right, width, theme.HEAD)
 
 
-def _alerts(alerts: Counts, room: int) -> Parts:
+def _alerts(alerts: AlertCounts, room: int) -> Parts:
     """Return the alerts in as many words as there is room for; never in none."""
     looks = (
         counts_parts(alerts),

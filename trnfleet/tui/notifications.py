@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.monitor.alerting.engine import Counts
+    from trnfleet.monitor.alerting.engine import AlertCounts
     from trnfleet.monitor.alerting.store import AlertWithStatus
     from trnfleet.tui.state.context import UiContext
 
@@ -133,7 +133,7 @@ class AlertWatch:
         self._knows_past = False
         """Whether the alerts with which a shown moment began are known, so that others are new."""
         self._is_past = False
-        self._left: Counts | None = None
+        self._left: AlertCounts | None = None
         """Alerts of the present when one left it."""
 
     @property
@@ -180,7 +180,7 @@ class AlertWatch:
         """Return what was new within the last seconds, at the moment that is shown."""
         return (self._past_news if self._is_past else self._news).notice(now_s, within_s)
 
-    def present(self) -> tuple[Counts | None, Counts | None]:
+    def present(self) -> tuple[AlertCounts | None, AlertCounts | None]:
         """Return the alerts of the present when one left it and now; None where that is not known."""
         board = self._live_board
         if board is None or not board.has_rules or not board.revision:

@@ -13,7 +13,7 @@ from trnfleet.domain.metrics import BY_NAME
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Instant, Readings
-from trnfleet.monitor.alerting.named_targets import Columns, jobs_table
+from trnfleet.monitor.alerting.named_targets import NamedColumns, jobs_table
 from trnfleet.monitor.slices import finish
 from trnfleet.monitor.store.events import Events
 from trnfleet.monitor.store.rollup import Rollups
@@ -176,5 +176,5 @@ def hot(bench: AlertBench, path: str = CHIP, value: float = 95.0) -> None:
     bench.set("temperature_c", value, bench.rows(path))
 
 
-def _table(targets: Mapping[str, Mapping[str, float | str | None]]) -> Columns:
-    return Columns(list(targets), lambda figure: [values.get(figure) for values in targets.values()])
+def _table(targets: Mapping[str, Mapping[str, float | str | None]]) -> NamedColumns:
+    return NamedColumns(list(targets), lambda figure: [values.get(figure) for values in targets.values()])

@@ -10,7 +10,7 @@ from trnfleet.export.notification_log import (
     CLEARED_AFTER_S,
     CLEARED_AT_LAST_S,
     REFRESHED_EVERY_S,
-    Firing,
+    FiringAlert,
     NotificationLog,
     Now,
 )
@@ -71,7 +71,7 @@ class LogBench:
         given = {"is_quiet": False, "is_unseen": False, "urgent": "", "figures": 0, **how}
         change = {key: given.pop(key) for key in list(given) if key in {"value", "labels", "cause"}}
         firing = [
-            Firing(
+            FiringAlert(
                 fingerprint(each),
                 BEGIN_NS + round(fired_s * NS_PER_S),
                 describe=lambda each=each: alert_message(each, fired_s, **change),  # type: ignore[misc]

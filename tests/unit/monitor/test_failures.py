@@ -28,7 +28,7 @@ from trnfleet.tui.widgets.cells import text_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trnfleet.monitor.alerting.grouping import Groups
+    from trnfleet.monitor.alerting.grouping import AlertGroups
     from trnfleet.monitor.alerting.inputs import Readings
     from trnfleet.monitor.slices import Slices
 
@@ -153,7 +153,7 @@ async def test_one_rule_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyP
     assert {alert.name for alert in alerts.active()} == {"hot", "idle"}
     step = RuleState.step
 
-    def failing_step(state: RuleState, readings: Readings) -> Slices[Groups]:
+    def failing_step(state: RuleState, readings: Readings) -> Slices[AlertGroups]:
         if state.rule.name == "hot":
             broken()
         return (yield from step(state, readings))

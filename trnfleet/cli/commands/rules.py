@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.monitor.alerting.rule_tests import Difference
+    from trnfleet.monitor.alerting.rule_tests import FailedExpectation
 
 FAILED = 1
 INVALID = 2
@@ -153,7 +153,7 @@ def list_rules(scope: str | None, figures: bool, files: tuple[str, ...]) -> None
     click.echo(f"\n{_counted(rules)}")
 
 
-def _difference_lines(found: Sequence[Difference]) -> list[str]:
+def _difference_lines(found: Sequence[FailedExpectation]) -> list[str]:
     lines: list[str] = []
     for each in found[:MOST_SHOWN]:
         lines.append(f"  {plain(each.test, _WIDTH)}: {each.rule} at {_instant(each.at_s)}")

@@ -77,7 +77,7 @@ def short_duration(seconds: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class WindowKind:
     """A key that makes a number of what a figure did over the last while."""
 
     key: str
@@ -94,7 +94,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ReferenceKind:
     """A key and its value, by which the figure is put into relation to a median."""
 
     key: str
@@ -114,7 +114,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparisonKind:
     """A key by which a value is wrong."""
 
     key: str
@@ -148,40 +148,40 @@ def _number_words(condition: Condition, unit: str) -> str:
 _COUNTERS = frozenset({Form.COUNTER})
 _NUMBERS = frozenset({Form.NUMBER})
 
-WINDOWS: Mapping[str, Window] = MappingProxyType(
+WINDOWS: Mapping[str, WindowKind] = MappingProxyType(
     {
         window.key: window
         for window in (
-            Window("rate_over", _COUNTERS, value_text=_rate_value),
-            Window("increase_over", _COUNTERS),
-            Window("changes_over", frozenset({Form.NUMBER, Form.TEXT}), _NAMED_SCOPES),
-            Window("max_over", _NUMBERS, _NAMED_SCOPES),
-            Window("mean_over", _NUMBERS, _NAMED_SCOPES),
+            WindowKind("rate_over", _COUNTERS, value_text=_rate_value),
+            WindowKind("increase_over", _COUNTERS),
+            WindowKind("changes_over", frozenset({Form.NUMBER, Form.TEXT}), _NAMED_SCOPES),
+            WindowKind("max_over", _NUMBERS, _NAMED_SCOPES),
+            WindowKind("mean_over", _NUMBERS, _NAMED_SCOPES),
         )
     }
 )
 """Windows by their key."""
 
-REFERENCES: Mapping[tuple[str, str], Reference] = MappingProxyType(
+REFERENCES: Mapping[tuple[str, str], ReferenceKind] = MappingProxyType(
     {
         (each.key, each.of): each
         for each in (
-            Reference("minus_median_of", "job", _PEER_SCOPES, "chips and links", False, _distance_value, _plain_limit),
-            Reference("share_of_median_of", "job", _PEER_SCOPES, "chips and links", False, _share_value, _share_limit),
-            Reference("share_of_median_of", "instance", _PEER_SCOPES, "chips and links", False, _share_value, _share_limit),
-            Reference("share_of_median_of", "past", _NAMED_SCOPES, _NAMED_WORDS, True, _share_value, _share_limit),
+            ReferenceKind("minus_median_of", "job", _PEER_SCOPES, "chips and links", False, _distance_value, _plain_limit),
+            ReferenceKind("share_of_median_of", "job", _PEER_SCOPES, "chips and links", False, _share_value, _share_limit),
+            ReferenceKind("share_of_median_of", "instance", _PEER_SCOPES, "chips and links", False, _share_value, _share_limit),
+            ReferenceKind("share_of_median_of", "past", _NAMED_SCOPES, _NAMED_WORDS, True, _share_value, _share_limit),
         )
     }
 )  # fmt: skip  # a table reads as rows
 """References by key and value."""
 
-COMPARISONS: tuple[Comparison, ...] = (
-    Comparison("above", Form.NUMBER, "is no number", _number_words, operator.gt),
-    Comparison("below", Form.NUMBER, "is no number", _number_words, operator.lt),
-    Comparison("equals", Form.NUMBER, "is no number", _number_words),
-    Comparison("equals", Form.TEXT, "is no text: give equals a number", lambda condition, _: " or ".join(condition.texts)),
-    Comparison("has", Form.BITS, "is no bit mask: has does not go with it", lambda condition, _: "has " + " or ".join(condition.has)),
-    Comparison("absent", None, "", lambda _condition, _unit: "silent"),
+COMPARISONS: tuple[ComparisonKind, ...] = (
+    ComparisonKind("above", Form.NUMBER, "is no number", _number_words, operator.gt),
+    ComparisonKind("below", Form.NUMBER, "is no number", _number_words, operator.lt),
+    ComparisonKind("equals", Form.NUMBER, "is no number", _number_words),
+    ComparisonKind("equals", Form.TEXT, "is no text: give equals a number", lambda condition, _: " or ".join(condition.texts)),
+    ComparisonKind("has", Form.BITS, "is no bit mask: has does not go with it", lambda condition, _: "has " + " or ".join(condition.has)),
+    ComparisonKind("absent", None, "", lambda _condition, _unit: "silent"),
 )  # fmt: skip  # a table reads as rows
 """Comparisons; `equals` is two, by what it is given."""
 COMPARISON_KEYS = tuple(dict.fromkeys(each.key for each in COMPARISONS))
@@ -232,7 +232,7 @@ class Condition(Model):
     """Once it fires, it goes on until the value is at this limit or on its good side."""
 
     @cached_property
-    def window(self) -> Window | None:
+    def window(self) -> WindowKind | None:
         """The window's row; None for the value of the moment."""
         return next((row for key, row in WINDOWS.items() if getattr(self, key) is not None), None)
 
@@ -243,12 +243,12 @@ class Condition(Model):
         return None if window is None else getattr(self, window.key)
 
     @cached_property
-    def reference(self) -> Reference | None:
+    def reference(self) -> ReferenceKind | None:
         """The reference's row; None where the value stands for itself."""
         return next((row for (key, of), row in REFERENCES.items() if getattr(self, key) == of), None)
 
     @cached_property
-    def comparison(self) -> Comparison:
+    def comparison(self) -> ComparisonKind:
         """The comparison's row."""
         return next(row for row in COMPARISONS if self._is_given(row))
 
@@ -270,7 +270,7 @@ class Condition(Model):
             return (self.equals,)
         return self.equals if isinstance(self.equals, tuple) else ()
 
-    def _is_given(self, comparison: Comparison) -> bool:
+    def _is_given(self, comparison: ComparisonKind) -> bool:
         value = getattr(self, comparison.key)
         if comparison.key != "equals":
             return value not in {None, ()}

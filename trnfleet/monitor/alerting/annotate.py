@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.alerting.grouping import Groups
+    from trnfleet.monitor.alerting.grouping import AlertGroups
     from trnfleet.monitor.alerting.inputs import Readings
     from trnfleet.monitor.store.events import Events
     from trnfleet.wire.messages import JobMessage
@@ -37,7 +37,7 @@ MOST_ALERTS = 2_000
 
 def describe(
     alert: Alert,
-    groups: Groups,
+    groups: AlertGroups,
     number: int,
     readings: Readings,
     jobs: Mapping[str, JobMessage],

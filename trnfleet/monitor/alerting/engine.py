@@ -18,7 +18,7 @@ from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.annotate import describe
 from trnfleet.monitor.alerting.conditions.windows import Counters
-from trnfleet.monitor.alerting.grouping import Groups, changed
+from trnfleet.monitor.alerting.grouping import AlertGroups, changed
 from trnfleet.monitor.alerting.inhibition import inhibit
 from trnfleet.monitor.alerting.inputs import Instant, Readings
 from trnfleet.monitor.alerting.lifecycle import AlertLifecycle
@@ -49,7 +49,7 @@ LATEST_FLOW_NS = 2**62
 """Where passed time ends, that 64 bits can add to it; at the highest speed it takes more than an hour to come there."""
 
 
-class Counts(NamedTuple):
+class AlertCounts(NamedTuple):
     """Numbers of alerts by status."""
 
     critical: int
@@ -152,7 +152,7 @@ class Alerts:
         """Return an alert's status now."""
         return self.silences.status(alert, self.instant.now_ns)
 
-    def counts(self) -> Counts:
+    def counts(self) -> AlertCounts:
         """Return the numbers of alerts by status."""
         by_severity = {severity.value: 0 for severity in Severity}
         by_status = dict.fromkeys(AlertStatus, 0)
@@ -161,7 +161,7 @@ class Alerts:
             by_status[status] += 1
             if status is AlertStatus.FIRING:
                 by_severity[alert.severity.value] += 1
-        return Counts(
+        return AlertCounts(
             **by_severity,
             acked=by_status[AlertStatus.ACKED],
             silenced=by_status[AlertStatus.SILENCED],
@@ -292,7 +292,7 @@ class Alerts:
                 self._lifecycle.end(alert, self.instant.now_ns, is_gone=True)
 
     def _take_groups(
-        self, state: RuleState, groups: Groups, readings: Readings, jobs: Mapping[str, JobMessage]
+        self, state: RuleState, groups: AlertGroups, readings: Readings, jobs: Mapping[str, JobMessage]
     ) -> Iterator[None]:
         """Bring a rule's alerts up to date with its groups; yield after each alert."""
         instant = readings.instant

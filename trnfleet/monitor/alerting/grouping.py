@@ -24,7 +24,7 @@ _ROOM = 1 << 20
 """Instances of one standalone segment at most, for numbering them beside UltraServers."""
 
 
-class Groups(NamedTuple):
+class AlertGroups(NamedTuple):
     """The alerts of one rule at an instant, a row each; all arrays have the shape (groups,)."""
 
     ids: NDArray[np.int64]
@@ -51,7 +51,7 @@ class Groups(NamedTuple):
         return len(self.ids)
 
 
-def group(rule: Rule, track: Track, layout: Layout, ultraserver_of: NDArray[np.int64]) -> Groups:
+def group(rule: Rule, track: Track, layout: Layout, ultraserver_of: NDArray[np.int64]) -> AlertGroups:
     """Return the alerts that a rule's active targets make.
 
     Args:
@@ -65,7 +65,7 @@ def group(rule: Rule, track: Track, layout: Layout, ultraserver_of: NDArray[np.i
     starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]]) if len(ids) else np.zeros(0, np.intp)
     if not len(starts):
         none, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
-        return Groups(none, flags, none, none, none, none, np.zeros(0), none, none, none, flags)
+        return AlertGroups(none, flags, none, none, none, none, np.zeros(0), none, none, none, flags)
     fires = track.firing
     sizes = np.diff(np.r_[starts, len(ids)])
     firing_members = np.add.reduceat(fires, starts, dtype=np.int64)
@@ -80,7 +80,7 @@ def group(rule: Rule, track: Track, layout: Layout, ultraserver_of: NDArray[np.i
     spots = np.searchsorted(counted, starts)
     ends = np.r_[spots[1:], len(counted)]
     late = np.int64(2**62)
-    groups = Groups(
+    groups = AlertGroups(
         ids=ids[starts],
         firing=firing,
         members=np.where(firing, firing_members, sizes),
@@ -96,7 +96,7 @@ def group(rule: Rule, track: Track, layout: Layout, ultraserver_of: NDArray[np.i
     if rule.least_members == 1:
         return groups
     enough = sizes >= rule.least_members
-    return Groups(*(column[enough] for column in groups))
+    return AlertGroups(*(column[enough] for column in groups))
 
 
 def group_ids(
@@ -235,16 +235,16 @@ def ultraserver_of(layout: Layout) -> NDArray[np.int64]:
     return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
 
 
-def each_alone(track: Track) -> Groups:
+def each_alone(track: Track) -> AlertGroups:
     """Return the alerts of targets with names: each its own."""
     ones = np.ones(len(track), np.int64)
-    return Groups(
+    return AlertGroups(
         track.rows.copy(), track.firing, ones, ones * 0, track.since_ns.copy(), track.fired_ns.copy(), track.values.copy(),
         track.rows, track.rows, track.rows, track.silent.copy(),
     )  # fmt: skip  # in the order of its fields
 
 
-def changed(before: Groups | None, now: Groups) -> list[int]:
+def changed(before: AlertGroups | None, now: AlertGroups) -> list[int]:
     """Return the positions of changed groups; all of them where the groups are others, or none are known."""
     if not len(now.ids):
         return []

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.hardware.catalogue import ChipType
     from trnfleet.domain.layout import Layout
-    from trnfleet.monitor.alerting.named_targets import Table
+    from trnfleet.monitor.alerting.named_targets import NamedTable
     from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.store.events import Event
     from trnfleet.monitor.store.rollup import Rollups
@@ -81,7 +81,7 @@ class Readings:
     store: Store
     rollups: Rollups
     instant: Instant
-    tables: Mapping[Scope, Table]
+    tables: Mapping[Scope, NamedTable]
     """The targets of scopes without addresses."""
     events: Sequence[Event] = ()
     """Those that came since the last evaluation, oldest first."""

@@ -29,7 +29,7 @@ Value = float | str | None
 """A figure's value: a number, a text, or None where it is not known."""
 
 
-class Table(Protocol):
+class NamedTable(Protocol):
     """The targets of a scope at an instant."""
 
     @property
@@ -41,7 +41,7 @@ class Table(Protocol):
 
 
 @dataclass(slots=True)
-class Columns:
+class NamedColumns:
     """A table whose columns are made when they are asked for."""
 
     names: Sequence[str]
@@ -55,10 +55,10 @@ class Columns:
         return column
 
 
-EMPTY = Columns((), lambda _figure: ())
+EMPTY = NamedColumns((), lambda _figure: ())
 
 
-def jobs_table(jobs: Mapping[str, JobMessage], store: Store, rollups: Rollups) -> Columns:
+def jobs_table(jobs: Mapping[str, JobMessage], store: Store, rollups: Rollups) -> NamedColumns:
     """Return the jobs; figures of chips and hosts are roll-ups of the instances that they run on."""
     messages = list(jobs.values())
 
@@ -67,7 +67,7 @@ def jobs_table(jobs: Mapping[str, JobMessage], store: Store, rollups: Rollups) -
             return [getattr(job, figure) for job in messages]
         return _rolled(figure, store, rollups, len(messages))
 
-    return Columns([job.job for job in messages], make)
+    return NamedColumns([job.job for job in messages], make)
 
 
 def _rolled(name: str, store: Store, rollups: Rollups, jobs: int) -> Sequence[Value]:
@@ -93,7 +93,7 @@ def _rolled(name: str, store: Store, rollups: Rollups, jobs: int) -> Sequence[Va
 _MADE_OF = {"terminates_in_s": "to_termination_s", "ends_in_s": "to_end_s", "util_pct": "util_pct"}
 
 
-def reservations_table(table: Sequence[Reservation], now_ns: int) -> Columns:
+def reservations_table(table: Sequence[Reservation], now_ns: int) -> NamedColumns:
     """Return the reservations."""
 
     def value(each: Reservation, figure: str) -> Value:
@@ -114,19 +114,19 @@ def reservations_table(table: Sequence[Reservation], now_ns: int) -> Columns:
             return None
         return found
 
-    return Columns(
+    return NamedColumns(
         [each.message.id for each in table], lambda figure: [value(each, figure) for each in table]
     )
 
 
-def publishers_table(online: Mapping[str, bool]) -> Columns:
+def publishers_table(online: Mapping[str, bool]) -> NamedColumns:
     """Return the publishers."""
-    return Columns(
+    return NamedColumns(
         list(online), lambda _figure: ["online" if is_online else "offline" for is_online in online.values()]
     )
 
 
-def pipeline_table(gauges: Mapping[str, float], counts: PipelineCounts) -> Columns:
+def pipeline_table(gauges: Mapping[str, float], counts: PipelineCounts) -> NamedColumns:
     """Return the pipeline's one row.
 
     Args:
@@ -137,4 +137,4 @@ def pipeline_table(gauges: Mapping[str, float], counts: PipelineCounts) -> Colum
     def make(figure: str) -> Sequence[Value]:
         return [gauges[figure] if figure in gauges else float(getattr(counts, figure))]
 
-    return Columns([PIPELINE_NAME], make)
+    return NamedColumns([PIPELINE_NAME], make)

@@ -12,10 +12,10 @@ from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
 from trnfleet.domain.alerts.status import Track
 from trnfleet.monitor.alerting.conditions.compare import not_clear
 from trnfleet.monitor.alerting.conditions.named import NamedCondition
-from trnfleet.monitor.alerting.conditions.row_condition import MANY, Found
+from trnfleet.monitor.alerting.conditions.row_condition import MANY, MatchingRows
 from trnfleet.monitor.alerting.conditions.rows import RowSearch
 from trnfleet.monitor.alerting.grouping import (
-    Groups,
+    AlertGroups,
     each_alone,
     find_group,
     find_row,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.alerting.conditions.windows import Counters
     from trnfleet.monitor.alerting.inputs import Instant, Readings
-    from trnfleet.monitor.alerting.named_targets import Table
+    from trnfleet.monitor.alerting.named_targets import NamedTable
     from trnfleet.monitor.slices import Slices
 
     Rows = NDArray[np.int64]
@@ -75,14 +75,14 @@ class RuleState:
         """Whether it times by what goes on while the fleet's own time may stand still."""
         self.alerts: dict[int, Alert] = {}
         """Active alerts by group."""
-        self.before: Groups | None = None
+        self.before: AlertGroups | None = None
         """The groups that these alerts are up to date with; None where all have to be looked at."""
         self._ids: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self.texts: dict[str, str] = {}
         """Values that are texts, of targets with names whose alert is about to be made."""
 
-    def step(self, readings: Readings) -> Slices[Groups]:
+    def step(self, readings: Readings) -> Slices[AlertGroups]:
         """Take its targets to an instant, and return the groups that they make.
 
         Raises:
@@ -156,7 +156,7 @@ class RuleState:
                 gone.append(alert)
         return gone
 
-    def _step_rows(self, search: RowSearch, readings: Readings) -> Slices[Groups]:
+    def _step_rows(self, search: RowSearch, readings: Readings) -> Slices[AlertGroups]:
         found = yield from search.search(readings)
         if len(found.rows) > MANY:
             yield from readings.checkpoint()
@@ -165,7 +165,7 @@ class RuleState:
             yield from readings.checkpoint()
         return group(self.rule, self.track, readings.layout, readings.ultraserver_of)
 
-    def _step_names(self, condition: NamedCondition, table: Table, readings: Readings) -> None:
+    def _step_names(self, condition: NamedCondition, table: NamedTable, readings: Readings) -> None:
         track = self.track
         column = dict(zip(table.names, table.column(str(self.rule.figure)), strict=True))
         gone = np.array([self._names[row] not in column for row in track.rows.tolist()], np.bool_)
@@ -185,11 +185,11 @@ class RuleState:
             seen = np.array([_or_nan(condition.number(name, column[name], now_ns)) for name in names])
             return known, not_clear(self.rule, seen), seen
 
-        self._step_track(readings, Found(rows, values), look)
+        self._step_track(readings, MatchingRows(rows, values), look)
         for name, (_, text) in hits.items():
             self._note_text(name, text)
 
-    def _step_track(self, readings: Readings, found: Found, look: Look) -> None:
+    def _step_track(self, readings: Readings, found: MatchingRows, look: Look) -> None:
         self.track.step(
             self.now_ns(readings.instant),
             found.rows,

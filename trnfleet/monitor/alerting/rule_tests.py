@@ -23,7 +23,7 @@ from trnfleet.domain.metrics import Scope as MetricScope
 from trnfleet.errors import ConfigError, nearest
 from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.inputs import Instant, Readings
-from trnfleet.monitor.alerting.named_targets import Columns, jobs_table
+from trnfleet.monitor.alerting.named_targets import NamedColumns, jobs_table
 from trnfleet.monitor.slices import finish
 from trnfleet.monitor.store.events import Events
 from trnfleet.monitor.store.rollup import Rollups
@@ -47,7 +47,7 @@ FLEET = "test"
 T = TypeVar("T")
 
 
-class Seen(NamedTuple):
+class ActiveAlert(NamedTuple):
     """An active alert at an instant."""
 
     target: str
@@ -67,11 +67,11 @@ class Seen(NamedTuple):
         )
 
 
-Frame = dict[str, tuple[Seen, ...]]
+Frame = dict[str, tuple[ActiveAlert, ...]]
 """The active alerts of an instant by rule; each rule's in the order of their targets."""
 
 
-class Difference(NamedTuple):
+class FailedExpectation(NamedTuple):
     """An expectation that failed."""
 
     test: str
@@ -208,7 +208,7 @@ class RuleTest:
         state = self._value(Scope.JOB, job.job, "state")
         return job.model_copy(update={"state": state}) if isinstance(state, str) else job
 
-    def _tables(self) -> dict[Scope, Columns]:
+    def _tables(self) -> dict[Scope, NamedColumns]:
         tables = {scope: self._table(scope) for scope in (Scope.RESERVATION, Scope.PUBLISHER, Scope.PIPELINE)}
         rolled = jobs_table(self._jobs, self._store, self._rollups)
 
@@ -221,24 +221,24 @@ class RuleTest:
                 for name, usual in zip(self._jobs, given, strict=True)
             ]
 
-        tables[Scope.JOB] = Columns(list(self._jobs), make)
+        tables[Scope.JOB] = NamedColumns(list(self._jobs), make)
         return tables
 
-    def _table(self, scope: Scope) -> Columns:
+    def _table(self, scope: Scope) -> NamedColumns:
         names = sorted({name for other, name, _ in self._names if other is scope})
-        return Columns(names, lambda figure: [self._value(scope, name, figure) for name in names])
+        return NamedColumns(names, lambda figure: [self._value(scope, name, figure) for name in names])
 
     def _value(self, scope: Scope, name: str, figure: str) -> Value:
         playback = self._names.get((scope, name, figure))
         return None if playback is None else playback.value(self._step)
 
     def _frame(self) -> Frame:
-        by_rule: dict[str, list[Seen]] = {}
+        by_rule: dict[str, list[ActiveAlert]] = {}
         for alert in self._alerts.active():
             value = alert.text or alert.value
             state = "pending" if alert.fired_ns is None else "firing"
             by_rule.setdefault(alert.name, []).append(
-                Seen(alert.target, state, value, alert.place, alert.members, summary(alert))
+                ActiveAlert(alert.target, state, value, alert.place, alert.members, summary(alert))
             )
         return {name: tuple(sorted(seen)) for name, seen in by_rule.items()}
 
@@ -365,7 +365,7 @@ def _link_lane(layout: Layout, node: Node, name: str) -> int:
     return names.index(name)
 
 
-def play(case: Case, rules: Sequence[Rule], file: CaseFile) -> list[Difference]:
+def play(case: Case, rules: Sequence[Rule], file: CaseFile) -> list[FailedExpectation]:
     """Play one test of a file and return what was not as expected, in the order of time.
 
     Raises:
@@ -380,7 +380,7 @@ def play(case: Case, rules: Sequence[Rule], file: CaseFile) -> list[Difference]:
     trial = RuleTest(
         case, rules, interval_s=file.interval, stale_after_s=file.stale_after_s, flapping=file.flapping
     )
-    found: list[Difference] = []
+    found: list[FailedExpectation] = []
     step, frame = -1, Frame()
     for expected in sorted(case.expect, key=lambda each: each.at):
         # The last evaluation at or before it; what is a whole number of intervals but for rounding is that.
@@ -390,7 +390,7 @@ def play(case: Case, rules: Sequence[Rule], file: CaseFile) -> list[Difference]:
         got = frame.get(expected.rule, ())
         if not _fits(expected.alerts, got):
             found.append(
-                Difference(
+                FailedExpectation(
                     case.name,
                     expected.at,
                     expected.rule,
@@ -410,7 +410,7 @@ def frames(
         yield trial.advance()
 
 
-def _fits(expected: Sequence[AlertCase], got: Sequence[Seen]) -> bool:
+def _fits(expected: Sequence[AlertCase], got: Sequence[ActiveAlert]) -> bool:
     """Return whether these are the expected alerts, one for each."""
     left = {(each.target, each.state): each for each in got}
     if len(expected) != len(got):
@@ -422,7 +422,7 @@ def _fits(expected: Sequence[AlertCase], got: Sequence[Seen]) -> bool:
     return True
 
 
-def _is_as(alert: AlertCase, seen: Seen) -> bool:
+def _is_as(alert: AlertCase, seen: ActiveAlert) -> bool:
     if alert.value is not None and not _same_value(alert.value, seen.value):
         return False
     return (
@@ -439,7 +439,7 @@ def _same_value(one: float | str, other: float | str | None) -> bool:
 
 
 def _words(alert: AlertCase) -> str:
-    """Return an expected alert in one line, in the form of `Seen`."""
+    """Return an expected alert in one line, in the form of `ActiveAlert`."""
     value = "" if alert.value is None else f" value={_short(alert.value)}"
     members = "" if alert.members is None else f" members={alert.members}"
     place = "" if alert.place is None else f" place={alert.place}"

@@ -13,10 +13,10 @@ from trnfleet.services.files.rules import load_rules
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from trnfleet.monitor.alerting.rule_tests import Difference
+    from trnfleet.monitor.alerting.rule_tests import FailedExpectation
 
 
-def run_tests(path: Path) -> tuple[int, list[Difference]]:
+def run_tests(path: Path) -> tuple[int, list[FailedExpectation]]:
     """Run all tests of a file; return their number and what differs from the expectation.
 
     Raises:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.alerts.silences import Preview, Silence
-    from trnfleet.monitor.alerting.engine import Alerts, Counts
+    from trnfleet.monitor.alerting.engine import AlertCounts, Alerts
     from trnfleet.monitor.alerting.store import AlertWithStatus
     from trnfleet.tui.widgets.cells import Parts
 
@@ -115,7 +115,7 @@ def unit_of(rule: Rule) -> str:
 
 
 def counts_parts(
-    counts: Counts, *, short: bool = False, tight: bool = False, with_quiet: bool = True
+    counts: AlertCounts, *, short: bool = False, tight: bool = False, with_quiet: bool = True
 ) -> Parts:
     """Return how many alerts fire, worst first, for the header: severity as sign, word and colour.
 

@@ -13,7 +13,7 @@ from trnfleet.tui.playback.seek_bar_format import clock_text
 from trnfleet.tui.widgets.cells import Parts, width_of
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.alerting.engine import Counts
+    from trnfleet.monitor.alerting.engine import AlertCounts
     from trnfleet.monitor.replay.playback import Playback
     from trnfleet.tui.playback.seek_bar_format import Seek
     from trnfleet.tui.status import Hints
@@ -34,7 +34,9 @@ def past_hints(playback: Playback) -> Hints:
     )
 
 
-def past_banner(seek: Seek, before: Counts | None, now: Counts | None, present: str, width: int) -> Parts:
+def past_banner(
+    seek: Seek, before: AlertCounts | None, now: AlertCounts | None, present: str, width: int
+) -> Parts:
     """Return the banner over the past: the time shown, and alerts that changed in the present.
 
     Args:
@@ -66,7 +68,7 @@ def present_text(*, is_recording: bool, is_connected: bool) -> str:
     return "the present is recorded" if is_recording else "the present is no longer recorded"
 
 
-def _fires(before: Counts | None, now: Counts | None) -> Parts:
+def _fires(before: AlertCounts | None, now: AlertCounts | None) -> Parts:
     """Return the alerts that fire in the present, if they changed since it was left."""
     if before is None or now is None:
         return []

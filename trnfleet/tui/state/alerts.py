@@ -16,7 +16,7 @@ from trnfleet.domain.alerts.alert import address_of, is_below
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.layout import EMPTY_LAYOUT
 from trnfleet.domain.severity import BY_RANK, Severity
-from trnfleet.monitor.alerting.engine import Counts
+from trnfleet.monitor.alerting.engine import AlertCounts
 from trnfleet.monitor.alerting.store import AlertWithStatus
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ NO_MARKS = mark(EMPTY_LAYOUT, ())
 
 EVERY_S = 0.5
 """Seconds between two readings: rules are evaluated at whole seconds."""
-NO_COUNTS = Counts(0, 0, 0, 0, 0, 0, 0)
+NO_COUNTS = AlertCounts(0, 0, 0, 0, 0, 0, 0)
 
 
 class AlertSnapshot:
@@ -231,14 +231,14 @@ def touches(address: str, place: str) -> bool:
     return is_below(address, place) or (bool(address) and is_below(place, address))
 
 
-def _counted(alerts: list[AlertWithStatus]) -> Counts:
+def _counted(alerts: list[AlertWithStatus]) -> AlertCounts:
     by_status = dict.fromkeys(AlertStatus, 0)
     by_severity = {severity.value: 0 for severity in Severity}
     for each in alerts:
         by_status[each.status] += 1
         if each.status is AlertStatus.FIRING:
             by_severity[each.severity.value] += 1
-    return Counts(
+    return AlertCounts(
         **by_severity,
         acked=by_status[AlertStatus.ACKED],
         silenced=by_status[AlertStatus.SILENCED],

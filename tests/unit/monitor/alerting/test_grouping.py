@@ -17,7 +17,7 @@ from trnfleet.domain.alerts.status import NEVER, AlertState, Track
 from trnfleet.domain.layout import Layout
 from trnfleet.monitor.alerting.conditions.row_condition import count_of
 from trnfleet.monitor.alerting.grouping import (
-    Groups,
+    AlertGroups,
     changed,
     covered_chips,
     find_group,
@@ -208,8 +208,8 @@ def test_groups_that_are_not_as_they_were() -> None:
     track.step(0, rows, np.array([1.0, math.nan, 2.0]), lambda _: pytest.fail("nothing fires"), for_ns=9)
     before = group(rule(Scope.CHIP, Group.NONE), track, LAYOUT, ultraserver_of(LAYOUT))
 
-    def but(**changes: Any) -> Groups:
-        return Groups(**{**before._asdict(), **changes})
+    def but(**changes: Any) -> AlertGroups:
+        return AlertGroups(**{**before._asdict(), **changes})
 
     assert changed(None, before) == [0, 1, 2]
     assert changed(before, before) == []

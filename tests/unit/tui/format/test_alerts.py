@@ -6,7 +6,7 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.matchers import parse_matchers
 from trnfleet.domain.alerts.silences import preview
 from trnfleet.domain.alerts.status import AlertStatus
-from trnfleet.monitor.alerting.engine import Counts
+from trnfleet.monitor.alerting.engine import AlertCounts
 from trnfleet.tui.alerts.query import split_matchers
 from trnfleet.tui.format import alerts as texts
 from trnfleet.tui.widgets.cells import text_of, width_of
@@ -68,11 +68,11 @@ def test_the_preview_of_a_silence() -> None:
 
 def test_counts_in_the_header() -> None:
     """Worst first with sign and word; acknowledged ones where there is room; never nothing at all."""
-    counts = Counts(critical=2, warning=5, info=1, acked=1, silenced=0, inhibited=3, pending=2)
+    counts = AlertCounts(critical=2, warning=5, info=1, acked=1, silenced=0, inhibited=3, pending=2)
     assert text_of(texts.counts_parts(counts)) == " ✖ 2 critical  ▲ 5 warning  1 acked, 2 pending "
     assert text_of(texts.counts_parts(counts, short=True, with_quiet=False)) == " ✖ 2 crit  ▲ 5 warn "
     assert text_of(texts.counts_parts(counts, tight=True, with_quiet=False)) == " ✖ 2  ▲ 5 "
-    calm = Counts(0, 0, 0, 0, 0, 0, 0)
+    calm = AlertCounts(0, 0, 0, 0, 0, 0, 0)
     assert text_of(texts.counts_parts(calm, tight=True)).strip() == "nothing fires"
     assert text_of(texts.counts_parts(calm._replace(acked=2))) == " all handled  2 acked "
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from support.tui.seek import seek
 
-from trnfleet.monitor.alerting.engine import Counts
+from trnfleet.monitor.alerting.engine import AlertCounts
 from trnfleet.tui.playback.past_banner import past_banner
 from trnfleet.tui.widgets.cells import text_of, width_of
 
@@ -22,7 +22,9 @@ def test_the_banner_says_when_and_how_to_return() -> None:
 
 def test_the_banner_counts_new_alerts_of_the_present() -> None:
     """New alerts of the present are counted; those that were there are no news."""
-    before, now = Counts(0, 2, 0, 0, 0, 0, 0), Counts(1, 2, 0, 0, 0, 0, 0)
+    before, now = AlertCounts(0, 2, 0, 0, 0, 0, 0), AlertCounts(1, 2, 0, 0, 0, 0, 0)
     assert "now firing: ✖ 1 ▲ 2" in text_of(past_banner(seek(), before, now, "", 80))
     assert "firing" not in text_of(past_banner(seek(), before, before, "", 80))
-    assert "now nothing fires" in text_of(past_banner(seek(), before, Counts(0, 0, 0, 0, 0, 0, 0), "", 80))
+    assert "now nothing fires" in text_of(
+        past_banner(seek(), before, AlertCounts(0, 0, 0, 0, 0, 0, 0), "", 80)
+    )

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from trnfleet.monitor.alerting.conditions.compare import holds
-from trnfleet.monitor.alerting.conditions.windows import Past, Samples
+from trnfleet.monitor.alerting.conditions.windows import Samples, UsualValue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.conditions import Condition
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.inputs import Readings
-    from trnfleet.monitor.alerting.named_targets import Table, Value
+    from trnfleet.monitor.alerting.named_targets import NamedTable, Value
 
 LEAST_SAMPLES = 4
 """Fewest samples of which a maximum or mean is taken."""
@@ -120,7 +120,7 @@ class PastShareValue(NamedValue):
     def __init__(self, condition: Condition, of: NamedValue) -> None:
         super().__init__(condition)
         self._of = of
-        self._past: dict[str, Past] = {}
+        self._past: dict[str, UsualValue] = {}
 
     def add(self, name: str, raw: Value, now_ns: int) -> None:
         self._of.add(name, raw, now_ns)
@@ -137,7 +137,7 @@ class PastShareValue(NamedValue):
             return
         past = self._past.get(name)
         if past is None:
-            past = self._past[name] = Past(self.condition.past or 0.0)
+            past = self._past[name] = UsualValue(self.condition.past or 0.0)
         past.add(now_ns, value)
 
     def keep(self, names: set[str]) -> None:
@@ -172,7 +172,7 @@ class NamedCondition:
         self.rule = rule
         self._value = named_value(rule)
 
-    def search(self, readings: Readings, table: Table, active: set[str]) -> dict[str, tuple[float, str]]:
+    def search(self, readings: Readings, table: NamedTable, active: set[str]) -> dict[str, tuple[float, str]]:
         """Return the targets that fulfil all conditions, with their values as number and text.
 
         Args:
@@ -200,7 +200,7 @@ class NamedCondition:
         value = self._value.value(name, raw, now_ns)
         return value if isinstance(value, float) else None
 
-    def _also_hold(self, table: Table, place: int) -> bool:
+    def _also_hold(self, table: NamedTable, place: int) -> bool:
         """Return whether a target fulfils the conditions of `also`."""
         for condition in self.rule.also:
             other = table.column(str(condition.figure))[place]

@@ -30,7 +30,7 @@ ROWS_A_SLICE = 250_000
 """Targets whose values are computed in one slice: a few milliseconds."""
 
 
-class Found(NamedTuple):
+class MatchingRows(NamedTuple):
     """Targets that fulfil a condition."""
 
     rows: Rows
@@ -40,7 +40,7 @@ class Found(NamedTuple):
 
 
 NO_ROWS = np.zeros(0, np.int64)
-NOTHING = Found(NO_ROWS, np.zeros(0))
+NOTHING = MatchingRows(NO_ROWS, np.zeros(0))
 
 
 class RowCondition(abc.ABC):

@@ -21,7 +21,13 @@ from trnfleet.monitor.alerting.conditions.medians import (
     MedianDistanceRows,
     MedianShareRows,
 )
-from trnfleet.monitor.alerting.conditions.row_condition import MANY, NOTHING, Found, RowCondition, count_of
+from trnfleet.monitor.alerting.conditions.row_condition import (
+    MANY,
+    NOTHING,
+    MatchingRows,
+    RowCondition,
+    count_of,
+)
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
@@ -258,7 +264,7 @@ class RowSearch:
         self._own = evaluation_of(rule.scope, rule, counters)
         self._also = [evaluation_of(rule.scope, condition, counters) for condition in rule.also]
 
-    def search(self, readings: Readings) -> Slices[Found]:
+    def search(self, readings: Readings) -> Slices[MatchingRows]:
         """Return the targets that fulfil all conditions.
 
         Raises:
@@ -282,7 +288,7 @@ class RowSearch:
         if own.refines:
             fits = compare(own.condition, values)
             hit, values = hit[fits], values[fits]
-        return Found(hit, values)
+        return MatchingRows(hit, values)
 
     def look(self, readings: Readings, rows: Rows) -> tuple[Flags, Flags, Values]:
         """Return for firing targets that do not fulfil them: what is known, what is not clear yet, values."""

@@ -43,7 +43,7 @@ class Increase(NamedTuple):
 NO_INCREASE = Increase(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-class Feed:
+class CounterFeed:
     """One counter of all chips, from evaluation to evaluation."""
 
     def __init__(self, top: int) -> None:
@@ -153,7 +153,7 @@ class Counters:
     """The counters of chips that any rule follows; rules with the same counter and window share."""
 
     def __init__(self) -> None:
-        self._feeds: dict[str, Feed] = {}
+        self._feeds: dict[str, CounterFeed] = {}
         self._windows: dict[tuple[str, float], CounterWindow] = {}
         self._wanted: set[tuple[str, float]] = set()
 
@@ -166,7 +166,7 @@ class Counters:
         increases = {}
         for figure, window_s in sorted(self._wanted):
             if figure not in increases:
-                feed = self._feeds.setdefault(figure, Feed(BY_NAME[figure].top))
+                feed = self._feeds.setdefault(figure, CounterFeed(BY_NAME[figure].top))
                 increases[figure] = feed.take(readings.store.columns[figure])
             window = self._windows.get((figure, window_s))
             if window is None:
@@ -225,7 +225,7 @@ class Samples:
         return float(sum(new != old for old, new in itertools.pairwise(values)))
 
 
-class Past:
+class UsualValue:
     """What is usual for one target: the median of its own past, of which times in which it is out of order are left out."""
 
     __slots__ = ("_every_ns", "_kept")

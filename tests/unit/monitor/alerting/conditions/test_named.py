@@ -11,7 +11,7 @@ from support.monitor.rules import rule_of
 from trnfleet.domain.alerts.conditions import REFERENCES, WINDOWS
 from trnfleet.domain.alerts.signals import LEVEL_OF, Form, Scope
 from trnfleet.monitor.alerting.conditions.named import NamedCondition
-from trnfleet.monitor.alerting.named_targets import Columns
+from trnfleet.monitor.alerting.named_targets import NamedColumns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ def series(rule: Any, looks: Sequence[float | str | None], every_s: float = 1.0)
     held: list[bool] = []
     for value in looks:
         bench.now_s += every_s
-        table = Columns(["train"], partial(_column, value))
+        table = NamedColumns(["train"], partial(_column, value))
         held.append(
             "train" in watch.search(bench.readings(), table, {"train"} if held and held[-1] else set())
         )

@@ -13,11 +13,11 @@ from trnfleet.monitor.alerting.conditions.windows import (
     NO_INCREASE,
     PAST_LEAST,
     PAST_SAMPLES,
+    CounterFeed,
     CounterWindow,
-    Feed,
     Increase,
-    Past,
     Samples,
+    UsualValue,
 )
 
 S = 1_000_000_000
@@ -42,7 +42,7 @@ def column(values: list[int]) -> np.ndarray:
 @given(st.lists(codes, min_size=1, max_size=30))
 def test_a_feed_says_what_each_counter_grew_by(looks: list[list[int]]) -> None:
     """As a loop over chips would: a first sample has not grown, a smaller one was reset to 0."""
-    feed, before = Feed(TOP), None
+    feed, before = CounterFeed(TOP), None
     for look in looks:
         taken = feed.take(column(look))
         expected = {}
@@ -132,7 +132,7 @@ def test_what_comes_close_together_leaves_together() -> None:
 
 def test_counters_move_with_a_new_layout() -> None:
     """What is known of a chip goes with it to its new row; new chips have no increase, and nothing leaves twice."""
-    feed, counter = Feed(TOP), CounterWindow(10.0, 3)
+    feed, counter = CounterFeed(TOP), CounterWindow(10.0, 3)
     feed.take(column([1, 2, 3]))
     counter.add(0, feed.take(column([2, 4, 6])))
     to, source = np.array([0, 3]), np.array([2, 0])
@@ -185,7 +185,7 @@ def test_samples_forget_when_time_goes_back() -> None:
 
 def test_the_past_says_what_is_usual() -> None:
     """The median of its own samples; the first come soon, later ones are spread over its length."""
-    past = Past(PAST_SAMPLES * 10.0)
+    past = UsualValue(PAST_SAMPLES * 10.0)
     taken: list[float] = []
     for second in range(2 * PAST_LEAST):
         assert past.usual() == (median(taken) if len(taken) >= PAST_LEAST else None)
@@ -202,7 +202,7 @@ def test_the_past_says_what_is_usual() -> None:
 
 def test_the_past_begins_anew_when_time_goes_back() -> None:
     """What a time that went back has not seen yet is not usual."""
-    past = Past(1_000.0)
+    past = UsualValue(1_000.0)
     for second in range(0, 200, 5):
         past.add(second * S, 1.0)
     assert past.usual() == 1.0
