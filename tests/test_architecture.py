@@ -29,7 +29,6 @@ WIDE_FOLDERS = {"trnfleet/cli/commands": "a module a command"}
 MOST_LINES = 450
 LONG_FILES = {
     "trnfleet/domain/hardware/catalogue.py": "data: every figure with its source and evidence",
-    "trnfleet/monitor/alerting/conditions/rows.py": "a class a kind of condition, read side by side",
     "trnfleet/monitor/alerting/rule_tests.py": "one interpreter of rule tests, series to verdict",
     "trnfleet/monitor/replay/playback.py": "the protocol and the one state machine that implements it",
     "trnfleet/services/watch.py": "one service: what it evaluates, publishes and notifies under one leader election",
