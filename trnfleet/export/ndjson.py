@@ -78,6 +78,9 @@ class LineReceiver(Receiver):
             ended.result()
         finally:
             self._waiting.put(None)
+            if not ended.cancel():
+                # asyncio would complain about an error that nothing retrieves.
+                ended.exception()
 
     def _write(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Future[None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import select
+import threading
+from typing import Any
 
 import pytest
 from support.monitor.alert_messages import fingerprint, notification
@@ -42,8 +45,15 @@ async def test_a_reader_that_holds_still_keeps_nobody() -> None:
         receiver.notify([notification(number) for number in range(2_000)])
         await eventually(lambda: not select.select([], [writer], [], 0)[1])
         assert receiver.tally.waiting > 0
-    # The thread gets its end with the reader's.
+    # The thread gets its end with the reader's, and asyncio has nothing to complain about.
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
     os.close(reader)
+    await eventually(lambda: not any(each.name == "stdout" for each in threading.enumerate()))
+    del receiver
+    await asyncio.sleep(0)
+    gc.collect()
+    assert complaints == []
 
 
 async def test_a_reader_that_leaves_ends_it() -> None:
