@@ -33,8 +33,8 @@ CLIENT = "sim-1"
 BOOT = "00112233aabbccdd"
 
 
-class Told(NamedTuple):
-    """Something that happened to an alert."""
+class PlayedTransition(NamedTuple):
+    """A transition of an alert, and where it was seen."""
 
     at_s: float
     """Simulated seconds after the first tick."""
@@ -47,7 +47,7 @@ class Told(NamedTuple):
 
 
 class _Link(Recorder):
-    """A recorder whose connection can be taken away: its last will speaks, and it announces itself when it is back."""
+    """A recorder whose connection can be taken away: its last will is published, and it announces itself when it is back."""
 
     def __init__(self, clock: ManualClock, fleet: str) -> None:
         super().__init__(clock)
@@ -55,7 +55,7 @@ class _Link(Recorder):
         self._away_until_s: float | None = None
 
     def interrupt(self, seconds: float) -> None:
-        """Lose the connection for so long."""
+        """Lose the connection for a while."""
         now_s = self._clock.monotonic_s()
         if self._away_until_s is None:
             self.sent.append((now_s, will_envelope(self._fleet, CLIENT, BOOT)))
@@ -123,14 +123,14 @@ class AlertRun:
         )
         self.monitor.alerts.listener = self._take
         self._tap = tap
-        self.told: list[Told] = []
+        self.transitions: list[PlayedTransition] = []
         self.evaluates_every_s: float | None = None
         """Seconds between two looks at the fleet, as a monitor takes them; None for one a tick."""
         self.on_tick: Callable[[], None] | None = None
         """Called when a tick has been evaluated."""
         self._start_ns = self.engine.moment_ns(0.0)
 
-    async def play(self, seconds: float, until: tuple[str, str] | None = None) -> list[Told]:
+    async def play(self, seconds: float, until: tuple[str, str] | None = None) -> list[PlayedTransition]:
         """Play a number of simulated seconds, or until a rule has fired on a target; return the transitions."""
         ticks = round(seconds / self.period_s)
         async with background(
@@ -146,10 +146,10 @@ class AlertRun:
                 self.monitor.compute()
                 if self.on_tick is not None:
                     self.on_tick()
-                if until is not None and any((each.rule, each.target) == until for each in self.told):
+                if until is not None and any((each.rule, each.target) == until for each in self.transitions):
                     break
                 await self._pass_time()
-        return self.told
+        return self.transitions
 
     async def _pass_time(self) -> None:
         """Let a period pass; with `evaluates_every_s` the monitor looks at the fleet in between."""
@@ -161,8 +161,8 @@ class AlertRun:
         await self.clock.advance(left_s)
 
     def _take(self, news: list[AlertTransition]) -> None:
-        self.told += [
-            Told(
+        self.transitions += [
+            PlayedTransition(
                 (each.at_ns - self._start_ns) / 1e9,
                 each.kind,
                 each.alert.name,
@@ -174,11 +174,11 @@ class AlertRun:
         ]
 
 
-def as_rows(told: list[Told]) -> list[dict[str, Any]]:
-    """Return what was told as an expectation file has it: a row an alert that fired."""
+def as_rows(transitions: list[PlayedTransition]) -> list[dict[str, Any]]:
+    """Return transitions in the form of an expectation file: a row for each alert that fired."""
     rows: list[dict[str, Any]] = []
     last: dict[tuple[str, str], dict[str, Any]] = {}
-    for each in told:
+    for each in transitions:
         key = each.rule, each.target
         if each.kind == "firing":
             last[key] = {"rule": each.rule, "target": each.target, "fires": each.at_s, "resolves": None}

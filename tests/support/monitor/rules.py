@@ -1,4 +1,4 @@
-"""Rules and alerts for tests, with as little said as there must be."""
+"""Rules and alerts for tests, with no more keys than they need."""
 
 from __future__ import annotations
 

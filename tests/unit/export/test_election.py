@@ -44,7 +44,7 @@ def test_the_next_one_takes_over(farewell: bytes) -> None:
 
 
 def test_a_message_that_outlived_its_watch_counts_for_a_while_only() -> None:
-    """Without a heartbeat a watch is gone at `GONE_S`, not a moment before; nobody is gone because we did not hear."""
+    """Without a heartbeat a watch is gone at `GONE_S`, not a moment before; a lost connection makes none gone."""
     election = Election("watch-m", 5 * SECOND)
     election.take("watch-a", presence("watch-a", SECOND), 0)
     assert election.leader(GONE_S - 0.001) == "watch-a"

@@ -131,7 +131,7 @@ async def test_alertmanager_refuses_one_and_takes_the_others() -> None:
 
 
 async def test_alertmanager_gets_batches_and_forgets_when_another_speaks() -> None:
-    """No request has more than 500 alerts; standing by ends all repetition."""
+    """No request has more than 500 alerts; standby ends all repetition."""
     other = Other()
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     async with running(receiver.run()):

@@ -46,7 +46,7 @@ class Ear(Receiver):
         self.stood_by += 1
 
     async def run(self) -> None:
-        raise AssertionError("nobody runs it")
+        raise AssertionError("never run here")
 
     def states(self) -> list[tuple[str, str]]:
         return [(each.message.state, each.fingerprint[-1]) for each in self.heard]
@@ -138,7 +138,7 @@ def test_a_late_word_on_what_is_over_is_no_beginning() -> None:
 
 
 def test_what_is_quiet_is_told_when_it_no_longer_is() -> None:
-    """A silenced or inhibited alert is published and not told; its end is told to nobody who did not know of it."""
+    """A silenced or inhibited alert is published without notification; its end goes to no receiver that does not know of it."""
     ear = Ear()
     bench = LogBench(ear)
     bench.step(1, 1, 2, is_quiet=True)
@@ -201,7 +201,7 @@ def test_whoever_goes_on_repeats_nothing_and_loses_nothing(client: str) -> None:
 
 
 def test_a_receiver_that_repeats_is_given_what_it_knows() -> None:
-    """After a restart Alertmanager is kept informed of what it was told before; standing by ends that."""
+    """After a restart Alertmanager gets repeats of what it was notified of before; standby ends that."""
     ear = Ear("alertmanager", repeats=True)
     bench = LogBench(ear)
     told = {"alertmanager": "firing@2026-01-05T08:00:00.000Z"}

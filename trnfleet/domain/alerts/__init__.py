@@ -1,1 +1,1 @@
-"""Alerts: rules as data, the life of an alert, grouping, silences and acknowledgements. Pure: `now` is an argument."""
+"""Alerts: rules and their conditions, the states of an alert, silences and acknowledgements. Pure: `now` is an argument."""

@@ -131,6 +131,6 @@ def test_all_of_a_silence_must_match() -> None:
     ],
 )
 def test_a_silence_for_everything_is_refused(texts: list[str], said: str) -> None:
-    """Somebody must name something; what every alert matches names nothing."""
+    """At least one matcher must exclude some alert: one that matches every alert excludes none."""
     with pytest.raises(ConfigError, match=said):
         parse_matchers(texts)

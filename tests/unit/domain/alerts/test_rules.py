@@ -166,7 +166,7 @@ def test_a_star_inhibits_all_but_what_stands_before_it() -> None:
     ],
 )
 def test_rules_that_inhibit_each_other_are_refused(inhibits: dict[str, list[str]]) -> None:
-    """Of alerts that inhibit each other in a circle nobody would be told, so there are no such rules."""
+    """Alerts that inhibit each other in a circle would never notify, so there are no such rules."""
     rules = rules_of(*({**HOT, "name": name, "inhibits": names} for name, names in inhibits.items()))
 
     with pytest.raises(ConfigError, match=r" inhibits .*: when all of them fire, none notifies"):
