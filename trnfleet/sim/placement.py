@@ -103,7 +103,7 @@ class Cohorts:
         owner = placement.job_of_instance
         used = _used_lanes(layout, owner)
         key = owner.astype(np.int64) + 1
-        for part, base in ((layout.instance_type, 64), (used, 256)):
+        for part, base in ((layout.instance_type, max(len(layout.types), 1)), (used, 256)):
             key = key * base + part
         _, first, of_instance = np.unique(key, return_index=True, return_inverse=True)
         return Cohorts(

@@ -2,7 +2,8 @@
 
 No draw depends on what was drawn before it, so that chunks, shards and batches see the same values. Columns come from a
 counter-based generator, keyed by stream, tick and ordinal; ids and single draws from digests, keyed by kind and names. A
-unit is an instance, by its index in the whole fleet's layout, and always has the words of 16 chips, also if it has fewer.
+unit is an instance, by its index in the whole fleet's layout; it has the words of the fleet's largest instance type, and of 16
+chips at least (`hardware.columns.LEAST_NOISE_CHIPS`).
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ _NOISE: dict[str, tuple[Stream, type[np.uint8 | np.uint16]]] = {
     "link_tx_bytes_per_s": (Stream.LINK, np.uint16),
 }
 """Metrics with noise of their own: stream, and the type of a lane, which is the metric's on the wire."""
+_MOST_WIDTH = max(BY_NAME[name].width for name in _NOISE)
 
 
 class _Tables(NamedTuple):
@@ -90,7 +91,7 @@ class ChipPhysics:
         self._is_cold = True
         most = max((chunk.rows.stop - chunk.rows.start for chunk in self._chunks), default=0)
         self._scratch = {
-            np.dtype(kind): np.empty(most * 8, kind) for kind in (np.uint8, np.uint16, np.float32)
+            np.dtype(kind): np.empty(most * _MOST_WIDTH, kind) for kind in (np.uint8, np.uint16, np.float32)
         }
         self.rebind(cohorts)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trnfleet.sim.hardware.columns import LEAST_NOISE_CHIPS
 from trnfleet.sim.rng import Stream
 
 if TYPE_CHECKING:
@@ -35,12 +36,14 @@ class CorrectedErrors:
         self._first = chip_start[:-1]
         self._chips = np.diff(chip_start)
         self._sizes = np.unique(self._chips).tolist()
+        self._most = max([LEAST_NOISE_CHIPS, *self._sizes])
+        """Chips by which rounds are counted: more for a fleet with larger instances, the same for all smaller ones."""
 
     def add(self, columns: dict[str, NDArray[Any]], tick: int, elapsed_s: float) -> None:
         """Add a tick's events."""
         for name, (stream, rate) in RATES_PER_CHIP_DAY.items():
             mean = rate * elapsed_s / _SECONDS_A_DAY
-            rounds = max(1, math.ceil(mean * 16 / _MOST_MEAN))
+            rounds = max(1, math.ceil(mean * self._most / _MOST_MEAN))
             thresholds = {size: _thresholds(mean * size / rounds) for size in self._sizes}
             for number in range(rounds):
                 words = self._rng.words(stream, tick, len(self._chips), number)

@@ -56,3 +56,12 @@ def test_the_same_seed_gives_the_same_events() -> None:
     assert runs[0] == runs[1]
     assert runs[0] != runs[2]
     assert runs[0] != runs[3]
+
+
+def test_instances_of_many_chips_lose_no_events() -> None:
+    """A day of an instance of 4,096 chips has its rate, within four standard deviations, though a round gives few events."""
+    source, counted = errors([4_096])
+    for tick in range(24):
+        source.add(counted, tick, 3_600.0)
+    expected = RATES_PER_CHIP_DAY["mem_ecc_corrected"][1] * 4_096
+    assert abs(int(counted["mem_ecc_corrected"].sum()) - expected) < 4 * expected**0.5
