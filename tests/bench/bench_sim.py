@@ -19,13 +19,13 @@ import time
 from pathlib import Path
 
 import numpy as np
+from support.sim.tick_lines import stdout_lines
 
 from trnfleet.config import find_file, load_model
 from trnfleet.domain.fleet import FleetFile
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.sim.engine import Engine, to_ns
 from trnfleet.sim.publish.partition import partition
-from trnfleet.sim.publish.telemetry import stdout_lines
 from trnfleet.wire.frames import FrameEncoder
 
 

@@ -354,9 +354,6 @@ BY_NAME = {metric.name: metric for metric in METRICS}
 CHIP_METRICS = tuple(metric for metric in METRICS if metric.scope is Scope.CHIP)
 INSTANCE_METRICS = tuple(metric for metric in METRICS if metric.scope is Scope.INSTANCE)
 
-CHIP_BYTES = sum(metric.bytes_per_row for metric in CHIP_METRICS)
-"""Bytes that a chip takes in a frame and in the store; the limit is 96."""
-
 JOB_FIGURES: dict[str, str] = {
     "steps_per_s": "Optimizer steps a second",
     "tokens_per_s": "Tokens trained on or generated a second",

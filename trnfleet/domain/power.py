@@ -79,39 +79,6 @@ def _instances_per_rack(instance_type: str) -> int:
     return 1 if kind is None else kind.instances_per_rack
 
 
-def instance_w(
-    layout: Layout, chip_w: NDArray[np.float64], host_w: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the IT power of each instance: its chips and its host.
-
-    Args:
-        layout: The fleet.
-        chip_w: Power of each chip, W, NaN where it is not known; shape (chips,).
-        host_w: Power of each host without its chips, W, NaN where it is not known; shape (instances,).
-
-    Returns:
-        Watts of the known parts; NaN where neither host nor any chip is known.
-    """
-    if not len(host_w):
-        return np.zeros(0)
-    starts = layout.chip_start[:-1].astype(np.intp)
-    missing = np.isnan(chip_w)
-    chips: NDArray[np.float64] = np.add.reduceat(np.where(missing, 0.0, chip_w), starts)
-    nothing = np.logical_and.reduceat(missing, starts) & np.isnan(host_w)
-    return np.where(nothing, np.nan, chips + np.nan_to_num(host_w))
-
-
-def rack_power_w(
-    layout: Layout, instance_power_w: NDArray[np.float64]
-) -> tuple[list[str], NDArray[np.float64]]:
-    """Return the name and the IT power of every rack, in the order of the instances.
-
-    A frequent caller keeps `Racks.of(layout)`.
-    """
-    racks = Racks.of(layout)
-    return [racks.label(number) for number in range(len(racks))], racks.total(instance_power_w)
-
-
 def facility_w(it_w: Watts, pue: float = PUE) -> Watts:
     """Return the power of a facility: IT power, cooling and the losses of conversion."""
     return it_w * pue

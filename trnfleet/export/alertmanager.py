@@ -97,7 +97,7 @@ class AlertmanagerReceiver(Receiver):
                 due = self._due()
                 if not due:
                     self._changed.clear()
-                    await finished_within(_wait(self._changed), self.clock, self._idle_s())
+                    await finished_within(self._changed.wait(), self.clock, self._idle_s())
                     continue
                 if await self._send(client, due[:MOST_OF_ONE]):
                     attempt = 0
@@ -186,7 +186,3 @@ def _alert(notification: Notification, wall_ns: int) -> dict[str, Any]:
         # An end that is not after the beginning is refused.
         "endsAt": format_rfc3339(max(ends_ns, notification.starts_ns + 1_000_000)),
     }
-
-
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()

@@ -135,12 +135,9 @@ async def run_program(argv: Sequence[str], notification: Notification, clock: Cl
         return str(error)
     given = json.dumps(facts(notification), ensure_ascii=True).encode() + b"\n"
 
-    async def finish() -> None:
-        await process.communicate(given)
-
     is_over = False
     try:
-        is_over = await finished_within(finish(), clock, LIMIT_S)
+        is_over = await finished_within(process.communicate(given), clock, LIMIT_S)
     finally:
         if not is_over:
             with contextlib.suppress(ProcessLookupError, PermissionError):

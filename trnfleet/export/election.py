@@ -13,7 +13,7 @@ from trnfleet.errors import WireError
 from trnfleet.wire.messages import PublisherMessage, decode_message
 
 HEARTBEAT_S = 10.0
-"""Time between two presence messages of a watch."""
+"""Time between two presence messages of a watch; with each it clears outdated retained messages."""
 GONE_S = 35.0
 """Time without a heartbeat after which a watch counts as gone: three heartbeats and a little."""
 MOST = 1_000

@@ -70,7 +70,7 @@ class LineReceiver(Receiver):
         try:
             while not ended.done():
                 # A reader that leaves shows at the next line only, which may be a night away; a pipe can be asked.
-                if await finished_within(_wait(ended), self.clock, CHECK_EVERY_S) or not _is_closed(
+                if await finished_within(asyncio.wait({ended}), self.clock, CHECK_EVERY_S) or not _is_closed(
                     self._descriptor
                 ):
                     continue
@@ -111,10 +111,6 @@ def _is_closed(descriptor: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(seen & (select.POLLERR | select.POLLHUP) for _, seen in poll.poll(0))
-
-
-async def _wait(ended: asyncio.Future[None]) -> None:
-    await asyncio.wait({ended})
 
 
 def _fail(ended: asyncio.Future[None], error: OSError) -> None:

@@ -77,7 +77,7 @@ def pause_s(attempt: int) -> float:
     return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * float(1 << min(attempt, 10)))
 
 
-async def finished_within(work: Coroutine[Any, Any, None], clock: Clock, seconds: float) -> bool:
+async def finished_within(work: Coroutine[Any, Any, object], clock: Clock, seconds: float) -> bool:
     """Await `work` for `seconds` at most; return whether it has finished."""
     task = asyncio.create_task(work, name="work")
     timer = asyncio.create_task(clock.sleep(seconds), name="timer")

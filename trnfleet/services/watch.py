@@ -19,7 +19,7 @@ from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import fill, summary
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import BrokerError, WireError
-from trnfleet.export.election import Election
+from trnfleet.export.election import HEARTBEAT_S, Election
 from trnfleet.export.notification_log import FiringAlert, NotificationLog, Now
 from trnfleet.export.receiver import finished_within
 from trnfleet.services.discovery import find_fleet
@@ -50,8 +50,6 @@ LISTEN_S = 2.0
 """Time to listen before the first election: for other watches, and for their retained messages."""
 CHECK_EVERY_S = 0.1
 """Time between two elections, each of which publishes the changes since the last."""
-TIDY_EVERY_S = 10.0
-"""Time between two heartbeats, each of which clears outdated retained messages."""
 KEPT_NS = 3_600 * NS_PER_S
 """Age after their end, in the fleet's time, at which acknowledgements and silences are cleared."""
 FORGOTTEN_AFTER_S = 900.0
@@ -346,7 +344,7 @@ class WatchService:
         while True:
             now_s = self._clock.monotonic_s()
             self._choose_role(now_s)
-            if now_s - self._tidied_s >= TIDY_EVERY_S and self._connections.are_up:
+            if now_s - self._tidied_s >= HEARTBEAT_S and self._connections.are_up:
                 self._tidied_s = now_s
                 self._outgoing.append(self._identity.presence("online", self._clock.wall_ns()))
                 if self.role is Role.LEADER:

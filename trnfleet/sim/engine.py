@@ -24,7 +24,8 @@ from trnfleet.sim.hardware.ecc import CorrectedErrors
 from trnfleet.sim.hardware.hosts import HostPhysics
 from trnfleet.sim.hardware.silent_rows import SilentRows
 from trnfleet.sim.hardware.thermal import Throttling
-from trnfleet.sim.jobs.workloads import JobTick, Workloads
+from trnfleet.sim.jobs.window import JobTick
+from trnfleet.sim.jobs.workloads import Workloads
 from trnfleet.sim.placement import IDLE, Cohorts, Placement, check_hardware
 from trnfleet.sim.reservations.account import BlockAllocation, CapacityAccount
 from trnfleet.sim.reservations.messages import block_event

@@ -10,11 +10,13 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trnfleet.wire.limits import DEFAULT_LIMITS
+
 if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope, LinkStatus
 
-MAX_PAYLOAD_BYTES = 131_072
-"""The largest payload of the protocol, 128 KiB: what AWS IoT Core takes (frames and descriptors alike)."""
+MAX_PAYLOAD_BYTES = DEFAULT_LIMITS.payload_bytes
+"""The largest payload of the protocol."""
 MAX_QUEUED_MESSAGES = 8_192
 """Four seconds of 1,000,000 chips in frames of 512, and a whole tick of 8,192 chips that publish one by one."""
 MAX_QUEUED_BYTES = 48 * 1024 * 1024

@@ -26,6 +26,7 @@ from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Metric, Scop
 from trnfleet.domain.severity import Severity  # noqa: TC001  pydantic reads the types
 from trnfleet.errors import WireError
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
 from trnfleet.wire.values import (
     LONGEST_TICK_S,
     Amount,
@@ -262,6 +263,11 @@ STANDARD_COLUMNS = tuple(ColumnSpec.of(metric) for metric in CHIP_METRICS + INST
 def encode_message(message: Message) -> bytes:
     """Return a message as compact JSON."""
     return message.model_dump_json(exclude_none=False).encode()
+
+
+def message_envelope(topic: str, message: Message, *, retain: bool) -> Envelope:
+    """Return a message as it is published: JSON at QoS 1, retained where it is state."""
+    return Envelope(topic, encode_message(message), qos=1, retain=retain, content_type=CONTENT_TYPE_JSON)
 
 
 def decode_message(payload: bytes, model: type[MessageT], limits: Limits = DEFAULT_LIMITS) -> MessageT:

@@ -15,14 +15,13 @@ from trnfleet.domain.reservations.states import (  # noqa: TC001  pydantic reads
     InterconnectStatus,
     ReservationState,
 )
-from trnfleet.wire.messages import Message, Name, Text
+from trnfleet.wire.messages import Message, Name, Text, TypeName
 from trnfleet.wire.values import Instant, Revision  # noqa: TC001  pydantic reads the types
 
 Decimals = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,12}(\.[0-9]{1,6})?$")]
 """An amount of money, exact."""
 Currency = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
 Count = Annotated[int, Field(ge=0, le=1_000_000)]
-TypeName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9.-]{1,64}$")]
 Place = Annotated[str, StringConstraints(max_length=400)]
 MOST_EXTENSIONS = 200
 MOST_PLACES = 1_024

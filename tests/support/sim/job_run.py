@@ -13,7 +13,7 @@ from trnfleet.domain.layout import Layout
 from trnfleet.sim.hardware.power import ChipHardware
 from trnfleet.sim.jobs.activity import QUANTITIES, Phase
 from trnfleet.sim.jobs.slowdown import Halt, Slowdowns
-from trnfleet.sim.jobs.workloads import JobTick, Workloads
+from trnfleet.sim.jobs.workloads import Workloads
 from trnfleet.sim.placement import Cohorts, Placement
 from trnfleet.sim.rng import Rng
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.sim.jobs.traces import Trace
+    from trnfleet.sim.jobs.window import JobTick
 
 _DAY_NS = 86_400 * 10**9
 

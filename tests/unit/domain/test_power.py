@@ -5,7 +5,7 @@ import pytest
 
 from trnfleet.domain.hardware.catalogue import TRN2_ULTRASERVER
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
-from trnfleet.domain.power import PUE, Racks, facility_w, instance_w, rack_power_w
+from trnfleet.domain.power import PUE, Racks, facility_w
 
 
 def layout_of(ultraservers: int = 2, alone: int = 2) -> Layout:
@@ -38,8 +38,9 @@ def test_racks_add_up_to_the_fleet() -> None:
     """Every instance is in one rack."""
     layout = layout_of()
     watts = np.arange(10.0) * 1_000
-    labels, of_rack = rack_power_w(layout, watts)
-    assert labels[2] == "c/us-0000/rack-a"
+    racks = Racks.of(layout)
+    of_rack = racks.total(watts)
+    assert racks.label(2) == "c/us-0000/rack-a"
     assert of_rack.tolist() == [0, 1_000, 5_000, 9_000, 13_000, 17_000]
     assert of_rack.sum() == watts.sum()
 
@@ -47,28 +48,9 @@ def test_racks_add_up_to_the_fleet() -> None:
 def test_what_is_not_known_counts_as_nothing_unless_nothing_is() -> None:
     """A rack whose one instance is silent shows the other; a rack of silent ones shows that nothing is known."""
     watts = np.array([np.nan, 2_000, np.nan, 3_000, np.nan, np.nan, 1, 1, 1, 1])
-    _, of_rack = rack_power_w(layout_of(), watts)
+    of_rack = Racks.of(layout_of()).total(watts)
     assert np.isnan(of_rack[[0, 3]]).all()
     assert of_rack[[1, 2, 4, 5]].tolist() == [2_000, 3_000, 2, 2]
-
-
-def test_an_ultraserver_at_full_power_draws_about_40_kw() -> None:
-    """64 chips of 500 W are 32 kW; with four hosts an UltraServer is about 40 kW (estimate), 20 kW a rack."""
-    layout = layout_of(1, 0)
-    watts = instance_w(layout, np.full(64, 500.0), np.full(4, 2_000.0))
-    assert watts.tolist() == [10_000.0] * 4
-    _, of_rack = rack_power_w(layout, watts)
-    assert of_rack.tolist() == [20_000.0, 20_000.0]
-
-
-def test_instances_of_which_only_a_part_is_known() -> None:
-    """A host without its chips, chips without their host, and neither."""
-    layout = layout_of(0, 3)
-    chips = np.full(48, 100.0)
-    chips[:20] = np.nan
-    watts = instance_w(layout, chips, np.array([1_500.0, np.nan, np.nan]))
-    assert watts.tolist() == [1_500.0, 1_200.0, 1_600.0]
-    assert np.isnan(instance_w(layout, np.full(48, np.nan), np.full(3, np.nan))).all()
 
 
 def test_a_facility_draws_pue_times_its_it() -> None:
@@ -80,7 +62,6 @@ def test_a_facility_draws_pue_times_its_it() -> None:
 
 def test_an_empty_fleet_has_no_racks() -> None:
     """Before the first descriptor there is nothing to add up."""
-    labels, watts = rack_power_w(EMPTY_LAYOUT, np.zeros(0))
-    assert labels == []
-    assert watts.shape == (0,)
-    assert instance_w(EMPTY_LAYOUT, np.zeros(0), np.zeros(0)).shape == (0,)
+    racks = Racks.of(EMPTY_LAYOUT)
+    assert len(racks) == 0
+    assert racks.total(np.zeros(0)).shape == (0,)

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.sim.simulation import SimulationRun
+from support.sim.tick_lines import stdout_lines
 
 from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile, Publishing
 from trnfleet.domain.scenario import Scenario
 from trnfleet.sim.engine import Engine, to_ns
-from trnfleet.sim.publish.telemetry import Include, stdout_lines
+from trnfleet.sim.publish.telemetry import Include
 from trnfleet.sim.sharding import Shard, own_instances, owns
 from trnfleet.wire.frames import FrameDecoder
 from trnfleet.wire.messages import Descriptor, decode_message

@@ -8,7 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.reservations.blocks import ChangeKind
-from trnfleet.domain.reservations.states import ExtensionState, InterconnectStatus, ReservationState
+from trnfleet.domain.reservations.states import (
+    RESERVATION_BEGUN,
+    ExtensionState,
+    InterconnectStatus,
+    ReservationState,
+)
 from trnfleet.domain.severity import Severity
 
 if TYPE_CHECKING:
@@ -16,10 +21,6 @@ if TYPE_CHECKING:
 
     from trnfleet.wire.reservations import ReservationMessage
 
-WARNING = "Capacity Block Expiration Warning"
-DELIVERED = "Capacity Block Delivered"
-
-_BEGUN = frozenset({ReservationState.ACTIVE, ReservationState.UNAVAILABLE})
 _BAD = frozenset(
     {
         ReservationState.UNAVAILABLE,
@@ -29,11 +30,11 @@ _BAD = frozenset(
         ReservationState.PAYMENT_FAILED,
     }
 )
-_STATES: dict[ReservationState, tuple[ChangeKind, Severity, str, str | None]] = {
-    ReservationState.SCHEDULED: (ChangeKind.PAID, Severity.INFO, "{id} is paid; it starts at {start}", None),
-    ReservationState.PAYMENT_FAILED: (ChangeKind.PAYMENT_FAILED, Severity.WARNING, "the payment of {id} has failed", None),
-    ReservationState.ACTIVE: (ChangeKind.DELIVERED, Severity.INFO, "{id} is delivered until {end}", DELIVERED),
-    ReservationState.EXPIRED: (ChangeKind.EXPIRED, Severity.INFO, "{id} has expired", None),
+_STATES: dict[ReservationState, tuple[ChangeKind, Severity, str]] = {
+    ReservationState.SCHEDULED: (ChangeKind.PAID, Severity.INFO, "{id} is paid; it starts at {start}"),
+    ReservationState.PAYMENT_FAILED: (ChangeKind.PAYMENT_FAILED, Severity.WARNING, "the payment of {id} has failed"),
+    ReservationState.ACTIVE: (ChangeKind.DELIVERED, Severity.INFO, "{id} is delivered until {end}"),
+    ReservationState.EXPIRED: (ChangeKind.EXPIRED, Severity.INFO, "{id} has expired"),
 }  # fmt: skip  # a table reads as rows
 _PAYMENTS: dict[ExtensionState, tuple[ChangeKind, Severity, str]] = {
     ExtensionState.PAYMENT_PENDING: (ChangeKind.EXTENSION_PURCHASED, Severity.INFO, "is bought; its payment is pending"),
@@ -99,7 +100,7 @@ def ec2_events(
         )
     if before is None or before.state is not after.state:
         yield from _entered(None if before is None else before.state, after)
-    if after.state in _BEGUN:
+    if after.state in RESERVATION_BEGUN:
         yield from _felt(after, health, health.after(after))
     known = {} if before is None else {each.id: each.state for each in before.extensions}
     for each in after.extensions:
@@ -111,7 +112,7 @@ def ec2_events(
 def warning(message: ReservationMessage) -> Ec2Event:
     """Return the warning that a block's end is near."""
     text = f"{message.id} ends at {message.end}; its instances are terminated from {message.terminates} on"
-    return _of(ChangeKind.EXPIRATION_WARNING, Severity.WARNING, text, WARNING)
+    return _of(ChangeKind.EXPIRATION_WARNING, Severity.WARNING, text)
 
 
 def _entered(before: ReservationState | None, after: ReservationMessage) -> Iterator[Ec2Event]:
@@ -119,8 +120,8 @@ def _entered(before: ReservationState | None, after: ReservationMessage) -> Iter
     if state is ReservationState.ACTIVE and before is ReservationState.UNAVAILABLE:
         return
     if state in _STATES:
-        kind, severity, words, detail_type = _STATES[state]
-        yield _of(kind, severity, words.format(id=after.id, start=after.start, end=after.end), detail_type)
+        kind, severity, words = _STATES[state]
+        yield _of(kind, severity, words.format(id=after.id, start=after.start, end=after.end))
     elif state not in {ReservationState.PAYMENT_PENDING, ReservationState.UNAVAILABLE}:
         yield Ec2Event(
             f"capacity_block_{state.value.replace('-', '_')}",
@@ -147,5 +148,5 @@ def _felt(message: ReservationMessage, before: Health, after: Health) -> Iterato
         yield _of(ChangeKind.INSTANCES_AVAILABLE, Severity.INFO, text)
 
 
-def _of(kind: ChangeKind, severity: Severity, text: str, detail_type: str | None = None) -> Ec2Event:
-    return Ec2Event(f"capacity_block_{kind.value}", severity, text, detail_type)
+def _of(kind: ChangeKind, severity: Severity, text: str) -> Ec2Event:
+    return Ec2Event(kind.event_name, severity, text, kind.detail_type)

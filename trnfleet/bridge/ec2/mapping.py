@@ -15,7 +15,12 @@ from pydantic import ValidationError
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.hardware.catalogue import ULTRASERVER_TYPES
 from trnfleet.domain.reservations import rules
-from trnfleet.domain.reservations.states import ExtensionState, InterconnectStatus, ReservationState
+from trnfleet.domain.reservations.states import (
+    RESERVATION_BEGUN,
+    ExtensionState,
+    InterconnectStatus,
+    ReservationState,
+)
 from trnfleet.wire.reservations import MOST_EXTENSIONS, MOST_INSTANCES, ExtensionSpec, ReservationMessage
 
 if TYPE_CHECKING:
@@ -28,7 +33,6 @@ MOST_PARTS = 256
 UNKNOWN_TYPE = "unknown"
 """Instance type where the call that tells it may not be made."""
 
-_BEGUN = frozenset({ReservationState.ACTIVE, ReservationState.UNAVAILABLE})
 _MICRO = Decimal("0.000001")
 
 
@@ -133,7 +137,7 @@ def _message(held: _Reservation, reading: Reading, now_ns: int, problems: list[s
         ultraserver_type=ultraserver_type,
         zone=str(told.get("AvailabilityZone") or told.get("AvailabilityZoneId") or "unknown"),
         instances=_total(held),
-        launched=_launched(held, running) if state in _BEGUN else 0,
+        launched=_launched(held, running) if state in RESERVATION_BEGUN else 0,
         unavailable=None if status is None else status.get("TotalUnavailableCapacity"),
         created=format_rfc3339(start_ns if created_ns is None else created_ns),
         start=format_rfc3339(start_ns),

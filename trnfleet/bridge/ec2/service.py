@@ -15,10 +15,11 @@ from trnfleet.bridge.ec2.mapping import messages_of
 from trnfleet.bridge.ec2.threads import in_thread
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.reservations import rules
-from trnfleet.domain.reservations.states import ReservationState
+from trnfleet.domain.reservations.states import RESERVATION_BEGUN
 from trnfleet.errors import CloudError
-from trnfleet.wire.messages import EventMessage, PublisherMessage, encode_message
-from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.limits import DEFAULT_LIMITS
+from trnfleet.wire.messages import EventMessage, PublisherMessage, message_envelope
+from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import DEFAULT_ROOT, FLEET_PATH, TopicClass, build_topic
 
 if TYPE_CHECKING:
@@ -34,11 +35,9 @@ REPEAT_S = 60.0
 """Everything is published again so often: not every broker hands out retained messages."""
 LONGEST_PAUSE_S = 900.0
 """Longest wait after EC2 has asked for patience."""
-MOST_TEXT = 256
 MOST_PROBLEMS = 10_000
 """Different answers without sense that are kept, so that each is told once."""
 
-_BEGUN = frozenset({ReservationState.ACTIVE, ReservationState.UNAVAILABLE})
 _UNTOLD = {"ts", "change", "boot"}
 """Fields that may differ between two equal messages."""
 _WARNING_NS = rules.WARNING_BEFORE_END_S * NS_PER_S
@@ -135,12 +134,12 @@ class Bridge:
         """Return the message that says whether the bridge is there; `offline` is its last will."""
         message = PublisherMessage(client=self._client_id, state=state, boot=self._boot)
         topic = build_topic(self._fleet, TopicClass.PUBLISHER, self._client_id, self._root)
-        return Envelope(topic, encode_message(message), qos=1, retain=True, content_type=CONTENT_TYPE_JSON)
+        return message_envelope(topic, message, retain=True)
 
     def _ending(self) -> Iterator[tuple[ReservationMessage, int]]:
         """Yield the blocks of whose end nobody has been warned, with their end."""
         for message in self._told.values():
-            is_active = message.type == "capacity-block" and message.state in _BEGUN
+            is_active = message.type == "capacity-block" and message.state in RESERVATION_BEGUN
             if not is_active or message.end is None or message.id in self._gone:
                 continue
             if self._warned.get(message.id) != message.end:
@@ -171,7 +170,7 @@ class Bridge:
 
     def _reservation(self, message: ReservationMessage) -> Envelope:
         topic = build_topic(self._fleet, TopicClass.RESERVATION, message.id, self._root)
-        return Envelope(topic, encode_message(message), qos=1, retain=True, content_type=CONTENT_TYPE_JSON)
+        return message_envelope(topic, message, retain=True)
 
     def _event(self, message: ReservationMessage, happening: Ec2Event, now_ns: int) -> Envelope:
         self._events += 1
@@ -182,12 +181,12 @@ class Bridge:
             source="ec2",
             name=happening.name,
             severity=happening.severity,
-            text=happening.text[:MOST_TEXT],
+            text=happening.text[: DEFAULT_LIMITS.text_chars],
             detail_type=happening.detail_type,
             reservation=message.id,
         )
         topic = build_topic(self._fleet, TopicClass.EVENT, FLEET_PATH, self._root)
-        return Envelope(topic, encode_message(event), qos=1, content_type=CONTENT_TYPE_JSON)
+        return message_envelope(topic, event, retain=False)
 
 
 async def serve(

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic_core import from_json
 
 from trnfleet.errors import WireError
+from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.values import LONGEST_PERIOD_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MOST_RUNTIMES = 1_024
-MOST_TEXT = 256
 MOST_COUNT = 2**40
 """Upper bound of a count in a period, so that counters cannot overflow."""
 
@@ -183,4 +183,4 @@ def or_nan(value: float | None) -> float:
 
 def text_of(value: object) -> str:
     """Return a text, cut to a length that is none of a name's; empty where it is something else."""
-    return value[:MOST_TEXT] if isinstance(value, str) else ""
+    return value[: DEFAULT_LIMITS.text_chars] if isinstance(value, str) else ""

@@ -18,7 +18,7 @@ from trnfleet.wire.messages import (
     Descriptor,
     InstanceSpec,
     PublisherMessage,
-    encode_message,
+    message_envelope,
     named_lanes,
 )
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
@@ -136,7 +136,7 @@ class HostTelemetry:
             (TopicClass.NODE, self._path, self.descriptor()),
         ):
             topic = build_topic(self._fleet, topic_class, path, self._root)
-            yield Envelope(topic, encode_message(message), qos=1, retain=True, content_type=CONTENT_TYPE_JSON)
+            yield message_envelope(topic, message, retain=True)
 
     def descriptor(self) -> Descriptor:
         """Return the host's descriptor, on the wall clock."""

@@ -11,8 +11,6 @@ FLAPS_FROM = 4
 WINDOW_NS = 30 * 60 * NS_PER_S
 QUIET_NS = 10 * 60 * NS_PER_S
 """Time without the condition after which a flapping alert resolves."""
-CHRONIC_FROM = 3
-"""Beginnings within the window from which an alert is no one-off."""
 MOST = 20_000
 """Alerts whose beginnings are remembered; the one that fired longest ago is forgotten first."""
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from trnfleet.domain.reservations.states import (
+    BEGUN,
     EXTENDABLE,
     NEXT_BLOCK_STATES,
     BlockState,
@@ -130,6 +131,23 @@ class ChangeKind(enum.StrEnum):
     TERMINATING = "terminating"
     EXPIRED = "expired"
 
+    @property
+    def event_name(self) -> str:
+        """Name of the change's event, such as `capacity_block_paid`."""
+        return f"capacity_block_{self.value}"
+
+    @property
+    def detail_type(self) -> str | None:
+        """Detail type of the event that EventBridge has for it; None where there is none."""
+        return _DETAIL_TYPES.get(self)
+
+
+_DETAIL_TYPES = {
+    ChangeKind.DELIVERED: "Capacity Block Delivered",
+    ChangeKind.EXPIRATION_WARNING: "Capacity Block Expiration Warning",
+    ChangeKind.TERMINATING: "EC2 Capacity Reservation Instance Interruption Warning",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -146,22 +164,21 @@ class Change:
     """Instances that are unavailable from then on, with `INSTANCES_UNAVAILABLE`."""
 
 
-_BEGUN = frozenset({BlockState.ACTIVE, BlockState.UNAVAILABLE})
 _PAYING = frozenset({BlockState.PAYMENT_PENDING})
 _FOLLOWS: dict[ChangeKind, frozenset[BlockState]] = {
     ChangeKind.PAID: _PAYING,
     ChangeKind.PAYMENT_FAILED: _PAYING,
     ChangeKind.DELIVERED: frozenset({BlockState.SCHEDULED}),
     ChangeKind.EXTENSION_PURCHASED: EXTENDABLE,
-    ChangeKind.EXTENSION_PAID: _BEGUN | EXTENDABLE,
-    ChangeKind.EXTENSION_PAYMENT_FAILED: _BEGUN | EXTENDABLE,
-    ChangeKind.INTERCONNECT_IMPAIRED: _BEGUN,
-    ChangeKind.INTERCONNECT_OK: _BEGUN,
-    ChangeKind.INSTANCES_UNAVAILABLE: _BEGUN,
-    ChangeKind.INSTANCES_AVAILABLE: _BEGUN,
-    ChangeKind.EXPIRATION_WARNING: _BEGUN,
-    ChangeKind.TERMINATING: _BEGUN,
-    ChangeKind.EXPIRED: _BEGUN,
+    ChangeKind.EXTENSION_PAID: BEGUN | EXTENDABLE,
+    ChangeKind.EXTENSION_PAYMENT_FAILED: BEGUN | EXTENDABLE,
+    ChangeKind.INTERCONNECT_IMPAIRED: BEGUN,
+    ChangeKind.INTERCONNECT_OK: BEGUN,
+    ChangeKind.INSTANCES_UNAVAILABLE: BEGUN,
+    ChangeKind.INSTANCES_AVAILABLE: BEGUN,
+    ChangeKind.EXPIRATION_WARNING: BEGUN,
+    ChangeKind.TERMINATING: BEGUN,
+    ChangeKind.EXPIRED: BEGUN,
 }
 """States in which a block can undergo each change."""
 

@@ -27,7 +27,7 @@ from trnfleet.domain.reservations.payments import BlockSchedule
 from trnfleet.domain.reservations.prices import Prices
 from trnfleet.domain.reservations.rules import NS_PER_S, Rule, RuleViolation, utc, whole_minute_ns
 from trnfleet.domain.reservations.search import Lot
-from trnfleet.domain.reservations.states import BlockState, ExtensionState, InterconnectStatus
+from trnfleet.domain.reservations.states import BEGUN, BlockState, ExtensionState, InterconnectStatus
 from trnfleet.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class Ledger:
             raise ValueError(
                 f"{block_id} has {len(block.places)} instances; {unavailable} cannot be unavailable"
             )
-        if block.state not in {BlockState.ACTIVE, BlockState.UNAVAILABLE}:
+        if block.state not in BEGUN:
             return []
         made = []
         if unavailable != block.unavailable:

@@ -131,6 +131,10 @@ HOLDING = frozenset(
     {BlockState.PAYMENT_PENDING, BlockState.SCHEDULED, BlockState.ACTIVE, BlockState.UNAVAILABLE}
 )
 """States of a block that has its instances to itself: nothing else may be sold on them meanwhile."""
+BEGUN = frozenset({BlockState.ACTIVE, BlockState.UNAVAILABLE})
+"""States of a block between its delivery and its end."""
+RESERVATION_BEGUN = frozenset({ReservationState.ACTIVE, ReservationState.UNAVAILABLE})
+"""The same of a Capacity Reservation."""
 ENDED = frozenset({BlockState.EXPIRED, BlockState.CANCELLED, BlockState.FAILED, BlockState.PAYMENT_FAILED})
 EXTENDABLE = frozenset({BlockState.ACTIVE, BlockState.SCHEDULED})
 """States in which a block can be extended, as published."""

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from trnfleet.sim.placement import Placement
     from trnfleet.sim.rng import Rng
 
-__all__ = ("JobChange", "JobTick", "Workloads")
-
 IDLE_HBM_SHARE = 0.004
 """HBM that the runtime keeps on an idle chip, as a share: assumed."""
 TRACE_EXECUTION_S = 0.1

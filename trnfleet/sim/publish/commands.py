@@ -257,7 +257,7 @@ class Commands:
         """Raise if a command is not allowed.
 
         Raises:
-            _Refused: it is not.
+            _CommandRefused: it is not.
         """
         try:
             expires_ns = parse_rfc3339(command.expires)
@@ -371,7 +371,7 @@ def _number(command: CommandMessage, name: str) -> float | None:
     """Return a number among the arguments, or None where it is not given.
 
     Raises:
-        _Refused: it is something else.
+        _CommandRefused: it is something else.
     """
     value = command.args.get(name)
     if value is None:

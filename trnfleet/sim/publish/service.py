@@ -28,6 +28,7 @@ from trnfleet.wire.frames import FrameEncoder
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
 from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
+from trnfleet.wire.values import LATEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
-LAST_NS = 7_258_118_400_000_000_000
-"""The first instant of the year 2200, beyond which no simulation goes."""
 MOST_LISTED = 500
 """Incidents that an answer lists."""
 
@@ -195,7 +194,7 @@ class Simulation:
             raise ConfigError(
                 f"jump of {by_s:g} s: a tick is {engine.period_s:g} s of simulated time, less is no jump"
             )
-        if engine.moment_ns(engine.now_s + by_s + self._ahead * engine.period_s) >= LAST_NS:
+        if engine.moment_ns(engine.now_s + by_s + self._ahead * engine.period_s) > LATEST_NS:
             raise ConfigError(f"jump of {by_s:g} s: it leads beyond the year 2200")
         self._ahead += ticks
         ahead_s = ticks * self._engine.period_s

@@ -24,12 +24,11 @@ from trnfleet.wire.messages import (
     InstanceSpec,
     JobMessage,
     PublisherMessage,
-    encode_message,
+    message_envelope,
     named_lanes,
 )
-from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
 from trnfleet.wire.telemetry import Head
-from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
+from trnfleet.wire.topics import DEFAULT_ROOT, FLEET_PATH, TopicClass, build_topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,12 +37,8 @@ if TYPE_CHECKING:
     from trnfleet.sim.engine import Engine, Tick
     from trnfleet.sim.events import SimEvent
     from trnfleet.sim.publish.partition import Unit
-    from trnfleet.wire.messages import Message
+    from trnfleet.wire.ports import Envelope
     from trnfleet.wire.reservations import ReservationMessage
-
-
-FLEET_EVENTS = "fleet"
-"""Path of the topic of events that concern no address in particular."""
 
 
 def new_boot() -> str:
@@ -121,7 +116,7 @@ def presence(
 ) -> Envelope:
     """Return the message of a publisher's presence."""
     message = PublisherMessage(client=client_id, state=state, boot=boot)
-    return _state(build_topic(fleet, TopicClass.PUBLISHER, client_id, root), message)
+    return message_envelope(build_topic(fleet, TopicClass.PUBLISHER, client_id, root), message, retain=True)
 
 
 def descriptor(
@@ -170,7 +165,8 @@ def descriptor(
         columns=STANDARD_COLUMNS,
         lanes=named_lanes({layout.type_of(number).name for number in members}),
     )
-    return _state(build_topic(engine.fleet.name, TopicClass.NODE, unit.path, root), message)
+    topic = build_topic(engine.fleet.name, TopicClass.NODE, unit.path, root)
+    return message_envelope(topic, message, retain=True)
 
 
 def job_status(engine: Engine, tick: Tick, number: int) -> JobMessage:
@@ -190,7 +186,7 @@ def job_status(engine: Engine, tick: Tick, number: int) -> JobMessage:
 
 def job_envelope(fleet: str, message: JobMessage, *, root: str = DEFAULT_ROOT) -> Envelope:
     """Return a job's status as it is published."""
-    return _state(build_topic(fleet, TopicClass.JOB, message.job, root), message)
+    return message_envelope(build_topic(fleet, TopicClass.JOB, message.job, root), message, retain=True)
 
 
 def event_message(engine: Engine, event: SimEvent, number: int, boot: str) -> EventMessage:
@@ -212,14 +208,11 @@ def event_message(engine: Engine, event: SimEvent, number: int, boot: str) -> Ev
 
 def reservation_envelope(fleet: str, message: ReservationMessage, *, root: str = DEFAULT_ROOT) -> Envelope:
     """Return reserved capacity as it is published."""
-    return _state(build_topic(fleet, TopicClass.RESERVATION, message.id, root), message)
+    topic = build_topic(fleet, TopicClass.RESERVATION, message.id, root)
+    return message_envelope(topic, message, retain=True)
 
 
 def event_envelope(fleet: str, message: EventMessage, *, root: str = DEFAULT_ROOT) -> Envelope:
     """Return an event as it is published, not retained."""
-    topic = build_topic(fleet, TopicClass.EVENT, message.path or FLEET_EVENTS, root)
-    return Envelope(topic, encode_message(message), qos=1, content_type=CONTENT_TYPE_JSON)
-
-
-def _state(topic: str, message: Message) -> Envelope:
-    return Envelope(topic, encode_message(message), qos=1, retain=True, content_type=CONTENT_TYPE_JSON)
+    topic = build_topic(fleet, TopicClass.EVENT, message.path or FLEET_PATH, root)
+    return message_envelope(topic, message, retain=False)

@@ -119,13 +119,13 @@ def stdout_ticks(
     """
     boot = engine.rng.boot()
     units = partition(engine.layout, Publishing(), engine.own)
-    starts = Boots(engine, boot, units)
+    boots = Boots(engine, boot, units)
     messages = ShardMessages(engine, boot)
 
     def lines(tick: Tick, seq: int) -> Iterator[bytes]:
         if Include.TELEMETRY in include:
             for number, unit in enumerate(units):
-                head = starts.head(number, seq, tick.ts_ns)
+                head = boots.head(number, seq, tick.ts_ns)
                 for _, line in encode_samples(engine, head, unit.instances.start):
                     yield line + b"\n"
         # Events are always counted: their numbers do not depend on the kinds of lines included.
@@ -143,12 +143,5 @@ def stdout_ticks(
         messages.pass_over(passed)
     for seq in itertools.count() if ticks is None else range(ticks):
         tick = engine.step()
-        starts.renew(seq)
+        boots.renew(seq)
         yield lines(tick, seq)
-
-
-def stdout_lines(
-    engine: Engine, *, ticks: int | None = None, include: Collection[Include] = (Include.TELEMETRY,)
-) -> Iterator[bytes]:
-    """Yield the lines of `stdout_ticks` one after the other."""
-    return itertools.chain.from_iterable(stdout_ticks(engine, ticks=ticks, include=include))

@@ -19,7 +19,7 @@ from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.ledger import Ledger
 from trnfleet.domain.reservations.pool import Pool
 from trnfleet.domain.reservations.rules import RuleViolation
-from trnfleet.domain.reservations.states import BlockState, ExtensionState
+from trnfleet.domain.reservations.states import BEGUN, ExtensionState
 from trnfleet.errors import ConfigError
 from trnfleet.sim.placement import IDLE
 
@@ -190,7 +190,7 @@ class CapacityAccount:
         self._impaired = marks
         down = {instance for each in impaired if each.is_down for instance in each.instances}
         for block in list(self.ledger.blocks.values()):
-            if block.state not in {BlockState.ACTIVE, BlockState.UNAVAILABLE}:
+            if block.state not in BEGUN:
                 continue
             members = frozenset(block.places)
             is_cut = any(each.cuts_links and members.issuperset(each.instances) for each in impaired)

@@ -8,7 +8,7 @@ from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.reservations.blocks import ChangeKind, ExtensionOffering
 from trnfleet.domain.reservations.rules import utc
 from trnfleet.domain.reservations.search_request import SearchRequest
-from trnfleet.domain.reservations.states import ENDED, BlockState, ReservationState
+from trnfleet.domain.reservations.states import BEGUN, ENDED, BlockState, ReservationState
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.sim.events import SimEvent
@@ -20,28 +20,23 @@ if TYPE_CHECKING:
     from trnfleet.domain.reservations.blocks import Block, Offering
     from trnfleet.sim.reservations.account import BlockAllocation, CapacityAccount
 
-DELIVERED = "Capacity Block Delivered"
-EXPIRATION_WARNING = "Capacity Block Expiration Warning"
-INTERRUPTION_WARNING = "EC2 Capacity Reservation Instance Interruption Warning"
-
-_EVENTS: dict[ChangeKind, tuple[Severity, str, str | None]] = {
-    ChangeKind.PURCHASED: (Severity.INFO, "{id} is bought for {fee}: {what} from {start} to {end}; its payment is pending", None),
-    ChangeKind.PAID: (Severity.INFO, "{id} is paid; it starts at {start}", None),
-    ChangeKind.PAYMENT_FAILED: (Severity.WARNING, "the payment of {id} has failed", None),
-    ChangeKind.DELIVERED: (Severity.INFO, "{id} is delivered: {what} until {end}", DELIVERED),
-    ChangeKind.EXTENSION_PURCHASED: (Severity.INFO, "{id} is extended until {extended} for {extra}; the payment is pending", None),
-    ChangeKind.EXTENSION_PAID: (Severity.INFO, "the extension of {id} is paid; it ends at {end}", None),
-    ChangeKind.EXTENSION_PAYMENT_FAILED: (Severity.WARNING, "the payment of the extension of {id} has failed; it ends at {end}", None),
-    ChangeKind.INTERCONNECT_IMPAIRED: (Severity.WARNING, "the interconnect of {id} is impaired", None),
-    ChangeKind.INTERCONNECT_OK: (Severity.INFO, "the interconnect of {id} is ok again", None),
-    ChangeKind.INSTANCES_UNAVAILABLE: (Severity.WARNING, "{unavailable} of {what} of {id} fail their system status check", None),
-    ChangeKind.INSTANCES_AVAILABLE: (Severity.INFO, "all instances of {id} pass their system status check again", None),
-    ChangeKind.EXPIRATION_WARNING: (Severity.WARNING, "{id} ends at {end}; its instances are terminated from {terminates} on", EXPIRATION_WARNING),
-    ChangeKind.TERMINATING: (Severity.WARNING, "EC2 terminates what runs in {id}, which ends at {end}", INTERRUPTION_WARNING),
-    ChangeKind.EXPIRED: (Severity.INFO, "{id} has expired", None),
+_EVENTS: dict[ChangeKind, tuple[Severity, str]] = {
+    ChangeKind.PURCHASED: (Severity.INFO, "{id} is bought for {fee}: {what} from {start} to {end}; its payment is pending"),
+    ChangeKind.PAID: (Severity.INFO, "{id} is paid; it starts at {start}"),
+    ChangeKind.PAYMENT_FAILED: (Severity.WARNING, "the payment of {id} has failed"),
+    ChangeKind.DELIVERED: (Severity.INFO, "{id} is delivered: {what} until {end}"),
+    ChangeKind.EXTENSION_PURCHASED: (Severity.INFO, "{id} is extended until {extended} for {extra}; the payment is pending"),
+    ChangeKind.EXTENSION_PAID: (Severity.INFO, "the extension of {id} is paid; it ends at {end}"),
+    ChangeKind.EXTENSION_PAYMENT_FAILED: (Severity.WARNING, "the payment of the extension of {id} has failed; it ends at {end}"),
+    ChangeKind.INTERCONNECT_IMPAIRED: (Severity.WARNING, "the interconnect of {id} is impaired"),
+    ChangeKind.INTERCONNECT_OK: (Severity.INFO, "the interconnect of {id} is ok again"),
+    ChangeKind.INSTANCES_UNAVAILABLE: (Severity.WARNING, "{unavailable} of {what} of {id} fail their system status check"),
+    ChangeKind.INSTANCES_AVAILABLE: (Severity.INFO, "all instances of {id} pass their system status check again"),
+    ChangeKind.EXPIRATION_WARNING: (Severity.WARNING, "{id} ends at {end}; its instances are terminated from {terminates} on"),
+    ChangeKind.TERMINATING: (Severity.WARNING, "EC2 terminates what runs in {id}, which ends at {end}"),
+    ChangeKind.EXPIRED: (Severity.INFO, "{id} has expired"),
 }  # fmt: skip  # a table reads as rows
-"""Event of each change: severity, text, and the detail type of the event that EventBridge has for it."""
-_EVENT = "capacity_block_{}"
+"""Event of each change: severity and text."""
 
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "reserve_offerings": ("days", "instance_type", "instances", "ultraservers", "zone", "starts_from", "ends_by"),
@@ -57,7 +52,7 @@ READING = frozenset({"reserve_offerings", "reserve_extension_offerings"})
 def block_event(account: CapacityAccount, allocation: BlockAllocation) -> SimEvent:
     """Return the event of a change."""
     change, block, _ = allocation
-    severity, text, detail_type = _EVENTS[change.kind]
+    severity, text = _EVENTS[change.kind]
     pending = block.extensions[-1] if block.extensions else None
     offering = block.offering
     what = (
@@ -78,10 +73,10 @@ def block_event(account: CapacityAccount, allocation: BlockAllocation) -> SimEve
         max(account.moment_s(change.time_ns), 0.0),
         account.on(block)[0].partition("..")[0],
         "ec2",
-        _EVENT.format(change.kind.value),
+        change.kind.event_name,
         severity,
         words,
-        detail_type=detail_type,
+        detail_type=change.kind.detail_type,
         reservation=block.id,
     )
 
@@ -92,7 +87,7 @@ def reservation_message(
     """Return the message of a block, published under a boot id."""
     ledger, offering = account.ledger, block.offering
     is_pending = block.state is BlockState.PAYMENT_PENDING
-    has_begun = block.state in {BlockState.ACTIVE, BlockState.UNAVAILABLE}
+    has_begun = block.state in BEGUN
     pending = block.pending
     pay_by_ns = block.pay_by_ns if is_pending else pending.pay_by_ns if pending is not None else None
     return ReservationMessage(

@@ -11,7 +11,8 @@ from trnfleet.domain.fleet import FleetFile
 from trnfleet.domain.metrics import JOB_FIGURES
 from trnfleet.sim.jobs.activity import QUANTITIES, Phase
 from trnfleet.sim.jobs.slowdown import Halt
-from trnfleet.sim.jobs.workloads import IDLE_HBM_SHARE, JobTick
+from trnfleet.sim.jobs.window import JobTick
+from trnfleet.sim.jobs.workloads import IDLE_HBM_SHARE
 from trnfleet.wire.messages import JobMessage
 
 TRAINING: dict[str, Any] = {

@@ -5,10 +5,10 @@ import json
 from typing import TYPE_CHECKING
 
 import numpy as np
+from support.sim.tick_lines import stdout_lines
 
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS
 from trnfleet.sim.engine import Engine, to_ns
-from trnfleet.sim.publish.telemetry import stdout_lines
 from trnfleet.sim.rng import Rng
 from trnfleet.wire.frames import FrameDecoder, FrameEncoder
 from trnfleet.wire.messages import STANDARD_COLUMNS

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.sim.simulation import BOOT, SimulationRun
+from support.sim.tick_lines import stdout_lines
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.config import find_file, load_model, validate
@@ -16,7 +17,7 @@ from trnfleet.domain.reservations.search_request import SearchRequest
 from trnfleet.domain.reservations.states import BlockState, InterconnectStatus
 from trnfleet.errors import ConfigError
 from trnfleet.sim.engine import Engine, to_ns
-from trnfleet.sim.publish.telemetry import Include, ShardMessages, stdout_lines
+from trnfleet.sim.publish.telemetry import Include, ShardMessages
 from trnfleet.sim.reservations.messages import answer
 from trnfleet.sim.sharding import Shard
 from trnfleet.wire.topics import TopicClass
