@@ -1,4 +1,4 @@
-"""Options about alerts: the rules to evaluate, who acknowledges, and how the app notifies."""
+"""Options about alerts: the rules to evaluate, the name for acknowledgements, and the notifications of the app."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class AlertOptions(NamedTuple):
     rules: tuple[str, ...]
     """Names or files; the shipped rules if empty."""
     owner: str | None
-    """Who acknowledges and silences; None for the user's name."""
+    """Name for acknowledgements and silences; None for the user's."""
     bell: bool
     notify: bool
 
@@ -30,7 +30,7 @@ rules_option = setting(
 )
 _APP_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     rules_option,
-    setting("--owner", metavar="NAME", help="Who acknowledges and silences; by default the user's name."),
+    setting("--owner", metavar="NAME", help="Name for acknowledgements and silences; by default the user's."),
     setting("--bell", is_flag=True, help="Ring the terminal's bell when an alert fires."),
     setting(
         "--notify",

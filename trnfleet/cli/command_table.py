@@ -35,7 +35,7 @@ COMMANDS = {
     "usage": CommandRow("usage", "Use of the reserved capacity over a period, as CSV."),
     "bridge": CommandRow("bridge", "Reservations of a real AWS account, from EC2 to a broker."),
     "watch": CommandRow("watch", "Headless alerts: to the broker, Alertmanager, webhooks, programs, stdout."),
-    "alerts": CommandRow("alerts", "List firing alerts; exit 3 if an unacknowledged critical alert exists."),
+    "alerts": CommandRow("alerts", "List firing alerts; exit status 3 if a critical one is unhandled."),
     "ack": CommandRow("ack", "Acknowledge an alert, or remove the acknowledgement."),
     "silence": CommandRow("silence", "Silence alerts for a while; list and expire silences."),
     "rules": CommandRow("rules", "Check, test and list alert rules."),

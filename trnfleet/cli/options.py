@@ -58,8 +58,8 @@ config_option = click.option(
     metavar="FILE",
     help="Settings file (TOML) that gives other defaults; config/trnfleet.toml lists all.",
 )
-fleet_option = setting("--name", type=FleetName(), help="Which fleet, where the broker has several.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+fleet_option = setting("--name", type=FleetName(), help="Name of the fleet, where the broker has several.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 timeout_option = setting(
     "--timeout", type=Duration(LONGEST_WAIT_S), default="5s", help="Longest wait for an answer."
 )
@@ -69,7 +69,7 @@ pue_option = setting(
     help="Facility power over IT power; by default 1.14, AWS's global figure for 2025.",
 )
 mqtt_option = setting(
-    "--mqtt", type=click.Choice(["5", "3.1.1"]), help="Speak only this version; by default 5, else 3.1.1."
+    "--mqtt", type=click.Choice(["5", "3.1.1"]), help="Only version of MQTT to use; by default 5, else 3.1.1."
 )
 past_option = setting(
     "--past",
@@ -78,7 +78,7 @@ past_option = setting(
     help="Disk for going back in time; 0 keeps nothing. Deleted at the end.",
 )
 log_file_option = setting(
-    "--log-file", metavar="FILE", help="Where to log; by default trnfleet/app.log in the state folder."
+    "--log-file", metavar="FILE", help="Log file; by default trnfleet/app.log in the state folder."
 )
 
 
@@ -138,7 +138,7 @@ def make_session(url: BrokerUrl, root: str, password_file: str | None, protocol:
 
 
 class LogOptions(NamedTuple):
-    """How to log."""
+    """Format and level of logs."""
 
     format: str
     level: str
@@ -180,7 +180,7 @@ def app_log_options(command: CommandT) -> CommandT:
 
 _LOG_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     setting(
-        "--log-format", type=click.Choice(["console", "json"]), default="console", help="How log lines look."
+        "--log-format", type=click.Choice(["console", "json"]), default="console", help="Format of log lines."
     ),
     setting(
         "--log-level",

@@ -12,6 +12,6 @@ EPYC core, beside 0.06 for `trnfleet --help` and 0.11 for the options of one com
 - 0.88  `services.viewing` with `tui.run`: Textual and everything that the app shows
 
 `demo` has a second reason: it starts the broker and the simulator first, and imports the app while they start.
-Outside this package six such imports are left, each with its reason beside it, and those of `services.validation`, which loads
+Outside this package seven such imports are left, each with its reason beside it, and those of `services.validation`, which loads
 what the kind of a file needs and nothing else.
 """

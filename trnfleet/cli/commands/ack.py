@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @click.command("ack")
 @click.argument("alert")
-@setting("--for", "lasts_s", type=Duration(), default="2h", help="How long, in the fleet's own time.")
+@setting("--for", "lasts_s", type=Duration(), default="2h", help="Duration, in the fleet's own time.")
 @setting("--note", default="", metavar="TEXT", help="A note for others.")
-@setting("--owner", metavar="NAME", help="Who acknowledges; by default the user's name.")
+@setting("--owner", metavar="NAME", help="Name for the acknowledgement; by default the user's.")
 @click.option("--withdraw", is_flag=True, help="Remove the acknowledgement instead.")
 @alerts_options
 def command(
@@ -38,13 +38,13 @@ def command(
 ) -> None:
     """Acknowledge ALERT: a fingerprint as `trnfleet alerts` shows it, or "RULE TARGET".
 
-    The alert goes on firing without further notifications. The acknowledgement ends with its time, with the alert, or with
-    --withdraw.
+    The alert goes on firing, and receivers of `trnfleet watch` get it as before: `trnfleet silence` hides alerts from them. The
+    acknowledgement ends with its time, with the alert, or with --withdraw.
 
     \b
     Examples:
       trnfleet ack 75bf5ca24c120561 --for 2h --note 'replacing it' --broker mqtt://127.0.0.1:1883
-      trnfleet ack 'straggler uc1/us-0001/trn2u-0001-2/chip05' --broker mqtt://127.0.0.1:1883
+      trnfleet ack 'straggler uc1/us-0001/trn2u-0001-2' --broker mqtt://127.0.0.1:1883
       trnfleet ack 75bf5ca24c120561 --withdraw --broker mqtt://127.0.0.1:1883
 
     \b

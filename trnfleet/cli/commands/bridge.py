@@ -66,9 +66,9 @@ def command(
       trnfleet bridge --name prod --region us-east-2 --broker mqtt://127.0.0.1:1883
     """
     if session is None and not stdout:
-        raise click.UsageError("say where to: either --broker URL or --stdout")
+        raise click.UsageError("no destination: give --broker URL or --stdout")
     if stdout and ctx.get_parameter_source("broker") is ParameterSource.COMMANDLINE:
-        raise click.UsageError("--stdout and --broker do not go together: say where to with one of them")
+        raise click.UsageError("--stdout and --broker do not go together: choose one of them")
     if interval < SHORTEST_INTERVAL_S:
         raise click.UsageError(f"--interval: at least {SHORTEST_INTERVAL_S:g} s, not {interval:g} s")
     from trnfleet.services.bridge import BridgeRequest, Ec2Bridge

@@ -17,7 +17,7 @@ from trnfleet.tasks import Ending
 @setting(
     "--kind",
     type=click.Choice(["mosquitto", "amqtt"]),
-    help="Which program; by default Mosquitto if it is installed.",
+    help="Broker program; by default Mosquitto if it is installed.",
 )
 @log_options
 def command(port: int, kind: str | None) -> None:

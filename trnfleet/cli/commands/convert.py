@@ -54,18 +54,18 @@ ENDINGS = {".mcap": "mcap", ".ndjson": "mosquitto", ".jsonl": "mosquitto", ".jso
 @click.option(
     "--instance",
     metavar="ADDRESS",
-    help="Which instance becomes neuron-monitor documents, where there are several.",
+    help="Instance that becomes neuron-monitor documents, where there are several.",
 )
 @click.option(
     "--start",
     type=Instant(),
-    help="When a neuron-monitor file begins; by default the file's date less its length.",
+    help="Begin of a neuron-monitor file; by default the file's date less its length.",
 )
 @click.option(
     "--format",
     "encoding",
     type=click.Choice(["json", "cbor"]),
-    help="How a neuron-monitor host's telemetry is written; by default cbor to mcap, json to lines.",
+    help="Encoding of a neuron-monitor host's telemetry; by default cbor in mcap, json in lines.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace OUT where it exists.")
 @log_options

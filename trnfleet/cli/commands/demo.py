@@ -18,46 +18,32 @@ from trnfleet.cli.options import (
     PASSWORD_VARIABLE,
     app_log_options,
     broker_options,
-    given_on_command_line,
     log_file_for_app,
     log_file_option,
     past_option,
     setting,
 )
-from trnfleet.cli.params import Duration, Instant, PositiveNumber
+from trnfleet.cli.run_options import run_options
 from trnfleet.cli.streams import require_terminal
 from trnfleet.clock import SystemClock
 from trnfleet.tasks import Ending
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-    from datetime import datetime
+    from collections.abc import AsyncIterator, Coroutine, Sequence
     from pathlib import Path
 
     from trnfleet.cli.alert_options import AlertOptions
     from trnfleet.cli.options import LogOptions
-    from trnfleet.domain.fleet import FleetFile
+    from trnfleet.cli.run_options import RunOptions
     from trnfleet.services.session import BrokerSession
 
 END_LIMIT_S = 2.0
 """Longest wait for a child's own end."""
-LEFT_TO_SCENARIOS = frozenset({"fleet", "seed", "period", "speed", "start"})
-"""Parameters that a scenario decides about unless they are on the command line."""
 KEPT_VARIABLES = (PASSWORD_VARIABLE,)
 
 
 @click.command("demo")
-@setting("--fleet", default="demo", metavar="NAME|FILE", help="A shipped fleet's name, or a fleet file.")
-@setting("--scenario", metavar="NAME|FILE", help="Play a scenario, such as game-day: faults at their times.")
-@setting("--seed", type=click.IntRange(0, 2**63 - 1), default=7, help="The same seed gives the same fleet.")
-@setting("--period", type=Duration(86_400), default="1s", help="Wall time between two ticks.")
-@setting(
-    "--speed",
-    type=PositiveNumber(1e6, least=1e-6),
-    default=1.0,
-    help="Simulated seconds a second.",
-)
-@setting("--start", type=Instant(), help="Simulated time of the start, as 2026-01-05T09:00:00Z; else now.")
+@run_options
 @setting(
     "--allow-commands",
     is_flag=True,
@@ -74,12 +60,7 @@ def command(
     ctx: click.Context,
     session: BrokerSession | None,
     root: str,
-    fleet: str,
-    scenario: str | None,
-    seed: int,
-    period: float,
-    speed: float,
-    start: datetime | None,
+    run: RunOptions,
     allow_commands: bool,
     alerts: AlertOptions,
     past: int,
@@ -97,37 +78,16 @@ def command(
     require_terminal()
     file = log_file_for_app(log_file)
     log.set_up(file)
-    given = given_on_command_line(ctx)
-    simulate = ["--root", root, "--log-format", log.format, "--log-level", log.level]
-    values = {
-        "fleet": fleet,
-        "scenario": scenario,
-        "seed": str(seed),
-        "period": f"{period}s",
-        "speed": str(speed),
-    }
-    values |= {
-        "start": None if start is None else start.isoformat(),
-        "password_file": ctx.params["password_file"],
-    }
-    for option, value in values.items():
-        is_kept = scenario is None or option in given or option not in LEFT_TO_SCENARIOS
-        if value is not None and is_kept:
-            simulate += [f"--{option.replace('_', '-')}", value]
+    simulate = ["--root", root, "--log-format", log.format, "--log-level", log.level, *run.arguments()]
+    password_file = ctx.params["password_file"]
+    if password_file is not None:
+        simulate += ["--password-file", password_file]
     if allow_commands:
         simulate.append("--allow-commands")
-
-    def load() -> FleetFile:
-        from trnfleet.services.simulator.run import load_run
-
-        return load_run(
-            given, fleet=fleet, scenario=scenario, seed=seed, period_s=period, speed=speed, start=start
-        ).fleet
-
     demo = _run(
         session,
         root,
-        load,
+        run,
         simulate,
         alerts,
         may_write=allow_commands or session is None,
@@ -158,7 +118,7 @@ async def _run_in_order(demo: Coroutine[Any, Any, int]) -> int:
 async def _run(
     session: BrokerSession | None,
     root: str,
-    load: Callable[[], FleetFile],
+    run: RunOptions,
     simulate: list[str],
     alerts: AlertOptions,
     *,
@@ -188,7 +148,7 @@ async def _run(
         from trnfleet.tui.run import run_app
 
         session = session or BrokerSession(url, root, protocol=protocol)
-        fleet = load()
+        fleet = run.load().fleet
         viewing = stack.enter_context(
             view_fleet(
                 session,

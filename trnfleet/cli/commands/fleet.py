@@ -21,7 +21,7 @@ def command() -> None:
 
 @command.command("describe")
 @click.argument("file")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def describe(file: str, as_json: bool) -> None:
     """Print the hierarchy and the hardware totals of FILE: a shipped fleet's name, or a path.
 

@@ -26,7 +26,7 @@ _WIDTH = 300
 @setting(
     "--name", type=FleetName(), help="The fleet of files that name none, such as those of neuron-monitor."
 )
-@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(files: tuple[str, ...], name: str | None, as_json: bool) -> None:
     """Summarise a recording: times, fleets, messages by class, gaps, and whether it is complete.
 

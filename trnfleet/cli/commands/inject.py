@@ -51,10 +51,8 @@ def _complete_fault(_ctx: click.Context, _parameter: click.Parameter, incomplete
 @click.command("inject")
 @click.argument("fault", required=False, shell_complete=_complete_fault)
 @click.argument("target", required=False)
-@setting("--for", "lasts_s", type=Duration(), help="Simulated time until it ends; by default as --list says.")
-@setting(
-    "--magnitude", type=float, help="How severe it is, in the fault's own unit; by default as --list says."
-)
+@setting("--for", "lasts_s", type=Duration(), help="Simulated time until it ends; by default as in --list.")
+@setting("--magnitude", type=float, help="Magnitude in the fault's own unit; by default as in --list.")
 @click.option("--list", "listing", is_flag=True, help="List every fault that can be caused; needs no broker.")
 @click.option("--active", is_flag=True, help="List the active faults of the simulator.")
 @broker_options(required=False)
@@ -99,7 +97,7 @@ def command(
         return
     action, target, args = _command(fault, target, lasts_s, magnitude)
     if session is None:
-        raise click.UsageError("say which broker the simulator publishes to: --broker URL")
+        raise click.UsageError("--broker URL is missing: the broker that the simulator publishes to")
     from trnfleet.services.simulator.client import Command, send_command
 
     replies = asyncio.run(send_command(session, name, Command(action, target, args), timeout_s=timeout))

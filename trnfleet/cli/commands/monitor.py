@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @setting(
     "--name",
     type=FleetName(),
-    help="Which fleet, where the broker has several; waited for if it is not there yet.",
+    help="Name of the fleet, where the broker has several; waited for if it is not there yet.",
 )
 @pue_option
 @app_alert_options

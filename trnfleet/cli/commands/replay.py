@@ -37,16 +37,19 @@ if TYPE_CHECKING:
 @setting("--password-file", metavar="FILE", help="With --broker: file with the user's password.")
 @setting("--root", type=Root(), envvar=None, show_envvar=False, help="With --broker: another root of topics.")
 @click.option("--stdout", is_flag=True, help="Write NDJSON to stdout instead, as simulate --stdout does.")
-@setting("--name", type=FleetName(), help="Which fleet, where the recording has several.")
+@setting("--name", type=FleetName(), help="Name of the fleet, where the recording has several.")
 @setting(
-    "--from", "begin", type=Moment(), help="Where to begin: an instant, 14:03, +90s, or -90s for the end."
+    "--from",
+    "begin",
+    type=Moment(),
+    help="Begin: an instant, 14:03, +90s after the recording's begin, or -90s before its end.",
 )
-@setting("--to", "end", type=Moment(), help="Where to end.")
+@setting("--to", "end", type=Moment(), help="End, in the same forms.")
 @setting(
     "--speed",
     type=PositiveNumber(1e6),
     default=1.0,
-    help="Seconds of the recording a second; the app plays at 0.125 to 1000.",
+    help="Seconds of the recording per second; the app plays at 0.125 to 1000.",
 )
 @click.option("--loop", is_flag=True, help="Begin again at the end.")
 @setting(
@@ -61,17 +64,17 @@ if TYPE_CHECKING:
 @click.option(
     "--allow-remote", is_flag=True, help="With --broker: let the broker be on another machine than this one."
 )
-@setting("--mqtt", type=click.Choice(["5", "3.1.1"]), help="With --broker: speak only this version.")
+@setting("--mqtt", type=click.Choice(["5", "3.1.1"]), help="With --broker: only version of MQTT to use.")
 @setting(
     "--include",
     type=Kinds(),
     default="telemetry",
-    help="With --stdout: which lines, of telemetry, events, jobs, reservations.",
+    help="With --stdout: kinds of lines, of telemetry, events, jobs, reservations.",
 )
 @pue_option
 @rules_option
 @setting(
-    "--log-file", metavar="FILE", help="Where the app logs; by default trnfleet/app.log in the state folder."
+    "--log-file", metavar="FILE", help="Log file of the app; by default trnfleet/app.log in the state folder."
 )
 @app_log_options
 @click.pass_context
@@ -159,7 +162,7 @@ def command(
 def _check(given: Collection[str], broker: BrokerUrl | None, *, stdout: bool, allow_remote: bool) -> None:
     """Refuse options that exclude each other, and a remote broker without --allow-remote."""
     if stdout and broker is not None:
-        raise click.UsageError("--stdout and --broker do not go together: say where to with one of them")
+        raise click.UsageError("--stdout and --broker do not go together: choose one of them")
     for parameter, flag in (
         ("filters", "--filter"),
         ("new_name", "--as"),

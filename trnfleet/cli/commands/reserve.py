@@ -84,10 +84,10 @@ def offering_options(command: CommandT) -> CommandT:
         setting("--until", "ends_by", type=Instant(), help="Latest end."),
         setting("--from", "starts_from", type=Instant(), help="Earliest start, as 2026-01-31T11:30:00Z; else as soon as can be."),
         setting("--zone", help="Availability Zone; else any."),
-        setting("--days", type=click.IntRange(0, 1_000_000), help="How long: 1 to 14 days, or weeks up to 182."),
+        setting("--days", type=click.IntRange(0, 1_000_000), help="Duration: 1 to 14 days, or weeks up to 182."),
         click.option("--ultraserver", is_flag=True, help="One whole UltraServer."),
-        setting("--instances", type=click.IntRange(0, 1_000_000), help="How many instances; 1 if not given."),
-        setting("--instance-type", metavar="TYPE", help="Such as trn2.48xlarge."),
+        setting("--instances", type=click.IntRange(0, 1_000_000), help="Number of instances; 1 if not given."),
+        setting("--instance-type", metavar="TYPE", help="Instance type, such as trn2.48xlarge."),
     ):  # fmt: skip  # a table reads as rows
         command = option(command)
     return command
@@ -114,7 +114,7 @@ def offerings(
 @command.command("buy")
 @click.argument("offering", required=False)
 @offering_options
-@click.option("--yes", is_flag=True, help="Buy it; else only say what would be bought.")
+@click.option("--yes", is_flag=True, help="Buy it; else only print the offering.")
 @reserve_options
 def buy(
     options: ReserveOptions,
@@ -150,9 +150,12 @@ def buy(
 @command.command("extend")
 @click.argument("block")
 @setting(
-    "--days", type=click.IntRange(0, 1_000_000), required=True, help="By how long: 1 to 14 days, or weeks."
+    "--days",
+    type=click.IntRange(0, 1_000_000),
+    required=True,
+    help="Duration of the extension: 1 to 14 days, or weeks.",
 )
-@click.option("--yes", is_flag=True, help="Extend it; else only say what would be bought.")
+@click.option("--yes", is_flag=True, help="Extend it; else only print the offering.")
 @reserve_options
 def extend(options: ReserveOptions, block: str, days: int, yes: bool) -> None:
     """Let BLOCK last longer, from its present end on.
@@ -218,7 +221,7 @@ def _search_args(
 ) -> Arguments:
     """Return the arguments of a search for offerings."""
     if days is None:
-        raise click.UsageError("say for how long: --days N")
+        raise click.UsageError("--days N is missing: the duration, 1 to 14 days or weeks up to 182")
     wanted: Arguments = {
         "days": float(days),
         "instance_type": instance_type,

@@ -121,7 +121,9 @@ def test(ctx: click.Context, files: tuple[str, ...]) -> None:
 
 @command.command("list")
 @click.option("--scope", type=click.Choice([scope.value for scope in Scope]), help="Only these.")
-@click.option("--figures", is_flag=True, help="What rules can look at, instead of the rules.")
+@click.option(
+    "--figures", is_flag=True, help="List the figures that rules can look at, instead of the rules."
+)
 @click.option(
     "--rules",
     "files",

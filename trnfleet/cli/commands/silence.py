@@ -43,9 +43,9 @@ def command() -> None:
 
 @command.command("add")
 @click.argument("matchers", nargs=-1, required=True, metavar="MATCHER...")
-@setting("--for", "lasts_s", type=Duration(), required=True, help="How long, in the fleet's own time.")
+@setting("--for", "lasts_s", type=Duration(), required=True, help="Duration, in the fleet's own time.")
 @setting("--why", required=True, metavar="TEXT", help="The reason, for others.")
-@setting("--owner", metavar="NAME", help="Who silences; by default the user's name.")
+@setting("--owner", metavar="NAME", help="Name for the silence; by default the user's.")
 @click.option("--yes", is_flag=True, help="Add it; else only list the alerts that it would hide now.")
 @alerts_options
 def add(

@@ -12,46 +12,38 @@ from typing import TYPE_CHECKING, Literal
 import click
 from click.core import ParameterSource
 
-from trnfleet.cli.options import broker_options, given_on_command_line, log_options, mqtt_option, setting
-from trnfleet.cli.params import Duration, FleetName, Instant, Kinds, PositiveNumber, ShardPart
+from trnfleet.cli.options import broker_options, log_options, mqtt_option, setting
+from trnfleet.cli.params import Duration, FleetName, Kinds, ShardPart
+from trnfleet.cli.run_options import run_options
 from trnfleet.cli.streams import exit_on_broken_pipe, report
 from trnfleet.clock import SystemClock
 from trnfleet.tasks import Ending, run_until
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from datetime import datetime
 
+    from trnfleet.cli.run_options import RunOptions
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.services.session import BrokerSession
     from trnfleet.sim.engine import Engine
 
 
 @click.command("simulate")
-@setting("--fleet", default="demo", metavar="NAME|FILE", help="A shipped fleet's name, or a fleet file.")
-@setting("--scenario", metavar="NAME|FILE", help="A shipped scenario's name, or a scenario file.")
-@setting(
-    "--seed", type=click.IntRange(0, 2**63 - 1), default=7, help="The same seed gives the same telemetry."
-)
-@setting("--period", type=Duration(86_400), default="1s", help="Wall time between two ticks.")
-@setting(
-    "--speed",
-    type=PositiveNumber(1e6, least=1e-6),
-    default=1.0,
-    help="Simulated seconds a second.",
-)
-@setting("--start", type=Instant(), help="Simulated time of the start, as 2026-01-05T09:00:00Z; else now.")
+@run_options
 @setting("--jump", type=Duration(), help="Simulated time before the first tick.")
 @setting("--shard", type=ShardPart(), default="1/1", help="Publish part K of N of the fleet, by UltraServer.")
 @setting("--duration", type=Duration(), help="End after this wall time.")
 @setting("--ticks", type=click.IntRange(min=1), help="End after this number of ticks.")
 @setting(
-    "--format", "encoding", type=click.Choice(["json", "cbor"]), help="By default what the fleet file says."
+    "--format",
+    "encoding",
+    type=click.Choice(["json", "cbor"]),
+    help="Format of telemetry; by default the fleet file's.",
 )
 @setting(
     "--granularity",
     type=click.Choice(["chip", "instance", "ultraserver", "block"]),
-    help="What one message covers: chip (json); instance, ultraserver or block (cbor).",
+    help="Part of the fleet in one message: chip (json); instance, ultraserver or block (cbor).",
 )
 @setting("--name", type=FleetName(), help="Publish under another name than the fleet file's.")
 @setting(
@@ -80,7 +72,7 @@ if TYPE_CHECKING:
 @setting(
     "--include",
     type=Kinds(),
-    help="With --stdout: which lines, of telemetry, events, jobs, reservations; by default telemetry, and with a scenario the first three.",
+    help="With --stdout: kinds of lines, of telemetry, events, jobs, reservations; by default telemetry, and with a scenario the first three.",
 )
 @click.option("--realtime", is_flag=True, help="With --stdout: one tick a period, not as fast as possible.")
 @broker_options(required=False, with_root=True)
@@ -90,12 +82,7 @@ def command(
     ctx: click.Context,
     session: BrokerSession | None,
     root: str,
-    fleet: str,
-    scenario: str | None,
-    seed: int,
-    period: float,
-    speed: float,
-    start: datetime | None,
+    run: RunOptions,
     jump: float | None,
     shard: tuple[int, int],
     duration: float | None,
@@ -129,43 +116,34 @@ def command(
     if record_to is not None and ticks is None and duration is None:
         raise click.UsageError("--record needs --ticks or --duration: nothing else would end it")
     from trnfleet.services.simulator.engine import make_engine
-    from trnfleet.services.simulator.run import load_run
 
-    run = load_run(
-        given_on_command_line(ctx),
-        fleet=fleet,
-        scenario=scenario,
-        seed=seed,
-        period_s=period,
-        speed=speed,
-        start=start,
-    )
-    model = run.fleet
+    loaded = run.load()
+    model = loaded.fleet
     if name is not None:
         model = model.model_copy(update={"name": name})
     model = _with_publishing(model, encoding, granularity, stdout=stdout)
-    engine = make_engine(run, model, shard)
+    engine = make_engine(loaded, model, shard)
     if not engine.own:
         click.echo(f"shard {shard[0]}/{shard[1]} of {model.name} has no instances; nothing to do", err=True)
         return
     jump_s = jump or 0.0
     if is_counted and duration is not None:
-        whole = max(1, round(duration / run.period_s))
+        whole = max(1, round(duration / loaded.period_s))
         ticks = whole if ticks is None else min(ticks, whole)
     if record_to is not None and ticks is not None:
         from trnfleet.services.simulator.recording import CLIENT, SimulationRequest, record_simulation
 
-        request = SimulationRequest(Path(record_to), run, ticks, jump_s, client_id or CLIENT, root)
+        request = SimulationRequest(Path(record_to), loaded, ticks, jump_s, client_id or CLIENT, root)
         report(record_simulation(engine, request))
     elif stdout:
-        kinds = include or (("telemetry",) if scenario is None else ("telemetry", "events", "jobs"))
-        _write(engine, ticks, run.period_s if realtime else None, kinds, jump_s)
+        kinds = include or (("telemetry",) if run.scenario is None else ("telemetry", "events", "jobs"))
+        _write(engine, ticks, loaded.period_s if realtime else None, kinds, jump_s)
     elif session is not None:
         from trnfleet.services.simulator.publish import PublishOptions, publish
 
         client = client_id or f"trnfleet-sim-{secrets.token_hex(4)}"
         options = PublishOptions(client, ticks, duration, jump_s, allow_commands)
-        asyncio.run(publish(session, engine, run, options, report))
+        asyncio.run(publish(session, engine, loaded, options, report))
 
 
 def _check_destination(
@@ -182,11 +160,11 @@ def _check_destination(
         flag for flag, is_given in (("--stdout", stdout), ("--record", record_to is not None)) if is_given
     ]
     if session is None and not chosen:
-        raise click.UsageError("say where to: --broker URL, --stdout or --record FILE")
+        raise click.UsageError("no destination: give --broker URL, --stdout or --record FILE")
     if ctx.get_parameter_source("broker") is ParameterSource.COMMANDLINE:
         chosen.append("--broker")
     if len(chosen) > 1:
-        raise click.UsageError(f"{' and '.join(chosen)} do not go together: say where to with one of them")
+        raise click.UsageError(f"{' and '.join(chosen)} do not go together: choose one of them")
     if realtime and not stdout:
         raise click.UsageError("--realtime goes with --stdout; a broker always gets one tick a period")
     if chosen and chosen != ["--broker"] and allow_commands:

@@ -32,7 +32,7 @@ COLUMNS = (
 @broker_options(required=True)
 @fleet_option
 @setting(
-    "--for", "lasts_s", type=Duration(), default="1h", help="How long to watch, in the fleet's own time."
+    "--for", "lasts_s", type=Duration(), default="1h", help="Length of the period, in the fleet's own time."
 )
 @setting(
     "--every",

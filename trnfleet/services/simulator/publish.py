@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class PublishOptions(NamedTuple):
-    """How long and as whom a simulator publishes."""
+    """Limits and client id of a simulator that publishes."""
 
     client_id: str
     ticks: int | None = None

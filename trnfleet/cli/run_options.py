@@ -1,0 +1,111 @@
+"""Options about a simulation, which `demo` and `simulate` share: fleet, scenario, seed and times."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from trnfleet.cli.options import CommandT, given_on_command_line, setting
+from trnfleet.cli.params import Duration, Instant, PositiveNumber
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from trnfleet.services.simulator.run import Run
+
+
+class RunOptions(NamedTuple):
+    """Options about a simulation."""
+
+    fleet: str
+    """Name or file."""
+    scenario: str | None
+    """Name or file; it decides about all options that are not `given`."""
+    seed: int
+    period_s: float
+    speed: float
+    start: datetime | None
+    given: frozenset[str]
+    """Parameters on the command line itself."""
+
+    def load(self) -> Run:
+        """Return the run, reading fleet file and scenario.
+
+        Raises:
+            ConfigError: a file is not there or invalid.
+        """
+        from trnfleet.services.simulator.run import load_run  # noqa: PLC0415  it loads pydantic
+
+        return load_run(
+            self.given,
+            fleet=self.fleet,
+            scenario=self.scenario,
+            seed=self.seed,
+            period_s=self.period_s,
+            speed=self.speed,
+            start=self.start,
+        )
+
+    def arguments(self) -> list[str]:
+        """Return the same options as arguments of another process; a scenario decides there about the same ones."""
+        values = {
+            "fleet": self.fleet,
+            "seed": str(self.seed),
+            "period": f"{self.period_s}s",
+            "speed": str(self.speed),
+            "start": None if self.start is None else self.start.isoformat(),
+        }
+        arguments = [] if self.scenario is None else ["--scenario", self.scenario]
+        for option, value in values.items():
+            if value is not None and (self.scenario is None or option in self.given):
+                arguments += [f"--{option}", value]
+        return arguments
+
+
+_RUN_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    setting("--fleet", default="demo", metavar="NAME|FILE", help="A shipped fleet's name, or a fleet file."),
+    setting(
+        "--scenario",
+        metavar="NAME|FILE",
+        help="Script of faults: a shipped scenario's name, such as game-day, or a scenario file.",
+    ),
+    setting(
+        "--seed", type=click.IntRange(0, 2**63 - 1), default=7, help="The same seed gives the same telemetry."
+    ),
+    setting("--period", type=Duration(86_400), default="1s", help="Wall time between two ticks."),
+    setting(
+        "--speed",
+        type=PositiveNumber(1e6, least=1e-6),
+        default=1.0,
+        help="Simulated seconds per second.",
+    ),
+    setting(
+        "--start", type=Instant(), help="Simulated time of the start, as 2026-01-05T09:00:00Z; else now."
+    ),
+)
+
+
+def run_options(command: CommandT) -> CommandT:
+    """Add the options about a simulation; the command takes `run: RunOptions`."""
+
+    @functools.wraps(command)
+    def with_run(
+        *args: Any,
+        fleet: str,
+        scenario: str | None,
+        seed: int,
+        period: float,
+        speed: float,
+        start: datetime | None,
+        **others: Any,
+    ) -> Any:
+        given = frozenset(given_on_command_line(click.get_current_context()))
+        run = RunOptions(fleet, scenario, seed, period, speed, start, given)
+        return command(*args, run=run, **others)
+
+    for option in reversed(_RUN_OPTIONS):
+        with_run = option(with_run)
+    return with_run  # type: ignore[return-value]  # click reads its parameters, not its signature
