@@ -31,9 +31,9 @@ def fail(counts: PipelineCounts, stage: str, error: Exception, subject: str = ""
     """Count a failure, and log the first of its kind with its traceback.
 
     Args:
-        counts: Where it is counted.
-        stage: What was being done, such as `findings`.
-        error: What was raised.
+        counts: The counters.
+        stage: Name of the work that failed, such as `findings`.
+        error: The exception.
         subject: Name of the one object that was left out; empty where the whole stage was.
     """
     counts.internal_errors += 1
@@ -55,7 +55,7 @@ def guard(counts: PipelineCounts, stage: str) -> Iterator[None]:
     """Run a stage in one go; where it fails, what follows goes on with what the stage left."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001  whatever a bug raises
+    except Exception as error:  # noqa: BLE001  a bug may raise anything
         fail(counts, stage, error)
 
 
@@ -63,7 +63,7 @@ def guarded(counts: PipelineCounts | None, stage: str, work: Iterator[None]) -> 
     """Run a stage in slices; where it fails, what follows goes on with what the stage left. Without counts it raises.
 
     Raises:
-        LayoutChanged: it is no failure, and ends whatever the stage is a part of.
+        LayoutChanged: it is no failure, and ends the stage of the pass that this is a part of.
     """
     try:
         yield from work

@@ -31,11 +31,11 @@ T = TypeVar("T")
 
 
 class FleetState(Protocol):
-    """What is known of one fleet at a moment, as views read it."""
+    """The state of one fleet at a moment, as views read it."""
 
     @property
     def revision(self) -> MonitorRevision:
-        """Revisions of its parts; its `source` tells another monitor from the one before."""
+        """Revisions of its parts; its `source` differs after an exchange of the monitor."""
 
     @property
     def fleet_name(self) -> str:

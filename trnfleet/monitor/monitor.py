@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 GATHER_S = 0.02
-"""How long messages gather between two batches: many a batch cost much less than one by one."""
+"""Time in which messages gather between two batches: many in a batch cost much less than one by one."""
 REBUILD_EVERY_S = 2.0
 """Least seconds between two rebuilds of the layout while descriptors keep coming."""
 DESCRIPTORS_SETTLE_S = 0.15
@@ -175,7 +175,7 @@ class Monitor:
         return self._source.status
 
     async def run(self) -> None:
-        """Read and compute until cancelled ; once the source has ended, compute on for the views."""
+        """Read and compute until cancelled; once the source has ended, go on computing for the views."""
         async with background(monitor_reader=self._read(), monitor_passes=self._keep_passing()):
             await self._forever()
 
@@ -227,7 +227,7 @@ class Monitor:
         self.rollups = Rollups()
 
     def moment(self) -> Moment:
-        """Return what time it is for the fleet: the wall clock's, or that of its simulator or replay."""
+        """Return the fleet's time: the wall clock's, or that of its simulator or replay."""
         return self.ingest.timebase.now(self.clock.monotonic_s(), self.clock.wall_ns())
 
     def summary(self) -> Summary:

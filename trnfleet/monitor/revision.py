@@ -2,7 +2,7 @@
 
 Every part of a monitor counts its changes in a `revision` of its own, and a reader that keeps something computed from a part
 keeps the revision that it was computed from. The counts of two monitors say nothing of each other: where the app shows a moment
-of the past, another monitor stands there whose counts may be the same. `source` tells them apart, so compare it, too, or the
+of the past, another monitor stands there whose counts may be the same. `source` differs then, so compare it, too, or the
 whole `MonitorRevision`. Parts that are never compared are not listed.
 """
 

@@ -55,8 +55,7 @@ def checkpoint(laid: Generation, generation: int) -> Slices[None]:
         LayoutChanged: the layout was replaced while other tasks ran.
     """
     yield
-    if laid.generation != generation:
-        raise LayoutChanged
+    require(laid, generation)
 
 
 def finish(work: Slices[T]) -> T:

@@ -77,7 +77,7 @@ class Summary:
     monitor_time: str = ""
     """RFC 3339: the wall clock, or the time of a simulated or replayed fleet."""
     speed: float = 1.0
-    """Its seconds a wall second."""
+    """Seconds of that time per wall second."""
     is_wall_time: bool = True
     events: int = 0
     """Events that have come."""
@@ -88,7 +88,7 @@ class Summary:
     reserved_instances: int = 0
     """Instances of the active ones."""
     reserved_idle_per_h: str | None = None
-    """What an hour of those of them costs that do nothing, decimal text; None where nothing is active, its fee or use is not
+    """Cost of an hour of those of them that do nothing, decimal text; None where nothing is active, its fee or use is not
     known, or currencies differ."""
     reserved_currency: str | None = None
     internal_errors: int = 0
@@ -96,7 +96,7 @@ class Summary:
 
 
 class RackPower(NamedTuple):
-    """What a rack draws."""
+    """IT power of a rack."""
 
     rack: str
     power_w: float
@@ -115,7 +115,7 @@ def summarize(
     """Return the fleet in a few figures.
 
     Args:
-        ingest: What came in.
+        ingest: The messages that were applied.
         rollups: Those of the last pass.
         findings: Those of the last pass.
         counts: Counts of the way to the store.

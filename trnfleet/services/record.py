@@ -36,7 +36,7 @@ QUEUE_BYTES = 256 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class RecordRequest:
-    """What to record, and into which files."""
+    """The topics to record, and the files to record into."""
 
     file: Path
     filters: tuple[str, ...]

@@ -122,7 +122,7 @@ class UsageReport:
 
         Args:
             every_s: Length of an interval, in the fleet's time.
-            lasts_s: How long the whole report is; nothing beyond it is counted.
+            lasts_s: Length of the whole report; nothing beyond it is counted.
             ids: Reservations to include; all if empty.
         """
         self._every_ns = max(1, round(every_s * NS_PER_S))

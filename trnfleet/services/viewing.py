@@ -69,7 +69,7 @@ def view_fleet(
         session: The broker.
         fleet: The fleet's name.
         rules: The alert rules to evaluate.
-        owner: Who acknowledges and silences; by default the user's name.
+        owner: Name for acknowledgements and silences; by default the user's name.
         may_write: Whether acknowledgements and silences may be written.
         pue: Power usage effectiveness of the site; by default AWS's published one.
         past_bytes: Disk for going back in time; 0 for none.

@@ -329,7 +329,7 @@ class WatchService:
                     self._election.take(client, envelope.payload, self._clock.monotonic_s())
                     self._note_gone(client, envelope.payload)
                 except WireError as error:
-                    log.debug("presence_refused", topic=envelope.topic[:200], error=str(error))
+                    log.debug("presence_rejected", topic=envelope.topic[:200], error=str(error))
 
     def _note_gone(self, client: str, payload: bytes) -> None:
         message = decode_message(payload, PublisherMessage) if payload else None

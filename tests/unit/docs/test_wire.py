@@ -27,8 +27,8 @@ from trnfleet.wire.messages import (
     EventMessage,
     InstanceSpec,
     JobMessage,
-    PublisherMessage,
     ReplyMessage,
+    WatchMessage,
 )
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.reservations import ExtensionSpec, ReservationMessage
@@ -46,7 +46,7 @@ MESSAGES: dict[str, type[BaseModel]] = {
     "clock": ClockSpec,
     "instance": InstanceSpec,
     "column": ColumnSpec,
-    "publisher": PublisherMessage,
+    "publisher": WatchMessage,
     "job": JobMessage,
     "event": EventMessage,
     "reservation": ReservationMessage,

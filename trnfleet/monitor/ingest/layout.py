@@ -33,7 +33,7 @@ def rebuild_layout(
         store: The store.
         descriptors: All of the fleet.
         publishers: Those that the descriptors name, as they are numbered now.
-        now_s: Monotonic seconds, from which on new instances are descriptor.
+        now_s: Monotonic seconds, at which new instances count as described.
     """
     types: dict[str, str] = {}
     lanes: dict[str, tuple[str, ...]] = {}

@@ -103,7 +103,7 @@ class RetainedHandler(Generic[M]):
     most: Callable[[Limits], int]
     """Messages that are kept at most."""
     collection: Callable[[Receiver], Collection[M]] | None = None
-    """Where messages are kept; in `Receiver.retained` if not given."""
+    """The collection that keeps the messages; in `Receiver.retained` if not given."""
     before_put: Callable[[Receiver, M], None] | None = None
     """Called before a message is put; raises `WireError` to reject it."""
     after_remove: Callable[[Receiver, str], None] | None = None

@@ -56,7 +56,7 @@ def reject(counts: PipelineCounts, envelope: Envelope, error: Exception) -> None
     Args:
         counts: The counters.
         envelope: The message.
-        error: Why it is not applied; anything but a `WireError` is a bug, and is logged with its traceback.
+        error: The reason; anything but a `WireError` is a bug, and is logged with its traceback.
     """
     reason = _REASONS.get(type(error), RejectReason.UNDECODABLE)
     count = getattr(counts, reason) + 1

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.pipeline import PipelineCounts
 
 WINDOW = 64
-"""Ticks back within which a late message is told from a duplicate."""
+"""Ticks back within which a late message is distinguished from a duplicate."""
 LARGEST_GAP = 1_000_000
 """A jump beyond this (11 days of ticks a second) is no loss: counting starts again."""
 _MASK = (1 << WINDOW) - 1
@@ -37,7 +37,7 @@ class SequenceTracker:
         self.seen = 0
         """Bit k is set if seq `last - k` has come."""
         self.first = 0
-        """Where counting began: what was sent before is late when it comes, and was never lost."""
+        """First number that counts: an earlier one is late when it comes, and was never lost."""
 
     def copy(self) -> SequenceTracker:
         """Return one that goes on from here on its own."""

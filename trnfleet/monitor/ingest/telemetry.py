@@ -40,9 +40,9 @@ class ReportingRows(NamedTuple):
     """The rows of a message that have any value."""
 
     rows: slice | NDArray[np.int64]
-    """Where they are in the store."""
+    """Their rows in the store."""
     mask: NDArray[np.bool_] | None
-    """Which rows of the message they are; None for all."""
+    """Mask of them among the rows of the message; None for all."""
 
     def of(self, array: NDArray[Any]) -> NDArray[Any]:
         """Return an array's rows that have any value."""
@@ -54,7 +54,7 @@ def reporting_rows(columns: Mapping[str, NDArray[Any]], rows: slice | NDArray[np
 
     Args:
         columns: Wire codes of a message, (rows,) or (rows, width) each; without columns every row reports.
-        rows: Where the message's rows are in the store.
+        rows: The message's rows in the store.
     """
     silent: NDArray[np.bool_] | None = None
     for codes in columns.values():

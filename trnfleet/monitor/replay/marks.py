@@ -30,7 +30,7 @@ SNAPSHOT_BYTES = 64 * 2**20
 SNAPSHOT_BASE_BYTES = 200_000
 SNAPSHOT_INSTANCE_BYTES = 1_500
 SNAPSHOT_EVENT_BYTES = 70
-"""What a snapshot takes beside the store's columns, measured at 192 and 10,240 chips with the shipped rules, rounded up."""
+"""Memory of a snapshot beside the store's columns, measured at 192 and 10,240 chips with the shipped rules, rounded up."""
 SNAPSHOT_SHARE = 0.001
 """Share of time that snapshots may take: a snapshot is taken in one go, and no key is served meanwhile."""
 MOST_TIMES = 200_000

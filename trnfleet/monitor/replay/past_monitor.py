@@ -36,12 +36,12 @@ EVERY_NS = NS_PER_S
 """Distance of the passes, at whole seconds of the recording."""
 QUIET_NS = 3_600 * NS_PER_S
 QUIET_EVERY_NS = 60 * NS_PER_S
-"""Where nothing has come for an hour, passes are this far apart, and ten times as far whenever it is ten times as long.
+"""Distance of passes where nothing has come for an hour, and ten times as much whenever it is ten times as long.
 
 Little can change then but ages, and a recording may be quiet for years.
 """
 LOOK_BACK_NS = 30 * NS_PER_S
-"""How much is read before a place whose keyframe has no values."""
+"""Length of the recording that is read before a place whose keyframe has no values."""
 
 
 class RecordingClock:
@@ -165,7 +165,7 @@ class PastMonitor:
 
     @property
     def quiet_ns(self) -> int:
-        """How long nothing has come at the present place."""
+        """Time since the last message, at the present place."""
         return self.position_ns - self._last_message_ns
 
     def begin(self) -> Slices[None]:

@@ -59,7 +59,7 @@ CAUGHT_UP_S = 1.0
 
 
 class Mode(enum.StrEnum):
-    """What is asked for."""
+    """Requested state of playback."""
 
     LIVE = "live"
     """The present."""
@@ -98,7 +98,7 @@ class Playback(Protocol):
 
     @property
     def mode(self) -> Mode:
-        """What is asked for."""
+        """The requested state."""
 
     @property
     def rate(self) -> float:
@@ -106,7 +106,7 @@ class Playback(Protocol):
 
     @property
     def reached_rate(self) -> float:
-        """What the machine manages of `rate`."""
+        """The part of `rate` that the machine manages."""
 
     @property
     def loops(self) -> bool:
@@ -142,7 +142,7 @@ class Playback(Protocol):
 
     @property
     def recording_problem(self) -> str:
-        """Why the present is not kept any more; empty while it is."""
+        """Reason why the present is not kept any more; empty while it is."""
 
     @property
     def window_s(self) -> float:
@@ -506,7 +506,7 @@ class RecordingPlayback:
             self._base = None
 
     def _overtaken(self) -> Callable[[], bool]:
-        """Return a function that tells whether anything else has been requested since."""
+        """Return a predicate: whether anything else has been requested since."""
         requested_ns = self._requested_ns
 
         def is_overtaken() -> bool:

@@ -82,12 +82,12 @@ class Reservation:
     mean_util_pct: float | None
     """The same since it began or since the monitor has watched it, whichever is later."""
     fee_per_h: Decimal | None
-    """What an hour of all of it costs: the fee over its whole time."""
+    """Cost of an hour of all of it: the fee over its whole time."""
     idle_per_h: Decimal | None
-    """What of `fee_per_h` goes to instances that do nothing; None unless it is active and its use is known."""
+    """Part of `fee_per_h` that goes to instances that do nothing; None unless it is active and its use is known."""
     can_extend: bool
     why_not: str
-    """Why it cannot be extended now, in a few words; empty where it can."""
+    """Reason why it cannot be extended now, in a few words; empty where it can."""
     is_near_end: bool
     """It is active and less than `NEAR_END_S` from the first termination."""
     is_idle: bool
@@ -95,7 +95,7 @@ class Reservation:
     is_current: bool = True
     """Whether its publisher is online; else it is as last known."""
     pays_ns: int | None = None
-    """When a pending payment fails."""
+    """Time at which a pending payment fails."""
 
 
 class _Kept(NamedTuple):
@@ -115,7 +115,7 @@ class _Kept(NamedTuple):
 
     @property
     def sort_key(self) -> tuple[int, int, str]:
-        """What lasts comes first, by its end; what is to come, by its start; what has ended last, the newest first."""
+        """Order of the table: lasting ones by their end, scheduled ones by their start, ended ones with the newest first."""
         if self.state in _ENDED:
             return len(_ORDER) + 1, -(self.ends_ns or self.ts_ns), self.message.id
         by_ns = self.starts_ns if self.state == BlockState.SCHEDULED.value else self.ends_ns
@@ -215,7 +215,7 @@ class Reservations:
         return next((each for each in self._table if each.message.id == reservation_id), None)
 
     def usage(self, reservation_id: str) -> Sequence[UsageHour]:
-        """Return how a reservation was used hour by hour, as far as it was watched, ascending."""
+        """Return the use of a reservation hour by hour, as far as it was watched, ascending."""
         return self.history.hours(reservation_id)
 
     def of_instances(self) -> NDArray[np.int32]:
@@ -239,10 +239,10 @@ class Reservations:
         Args:
             store: The newest values.
             rollups: Those of the last pass.
-            moment: What time it is.
+            moment: The fleet's time.
             boots_online: Boots of publishers that are online.
             descriptors: They have the EC2 ids of instances.
-            counts: Where a reservation is counted that cannot be looked at, and is left out; without it the pass fails.
+            counts: Counters, in which a reservation whose figures fail is counted; it is left out. Without them the pass fails.
 
         Raises:
             LayoutChanged: the store has another layout now; the table is as before.

@@ -29,7 +29,7 @@ GAP_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class UsageHour:
-    """How a reservation was used in one hour of monitor time, as far as it was watched."""
+    """Use of a reservation in one hour of monitor time, as far as it was watched."""
 
     hour_ns: int
     """Its begin, nanoseconds since 1970 UTC."""
@@ -40,7 +40,7 @@ class UsageHour:
 
 
 class Look(NamedTuple):
-    """What a reservation is doing at an instant."""
+    """Sample of a reservation's use at an instant."""
 
     util_pct: float
     used_share: float
@@ -83,7 +83,7 @@ class Usage:
     def __init__(self) -> None:
         self._watched: dict[str, _Watched] = {}
         self._names: OrderedDict[int, set[str]] = OrderedDict()
-        """Whose hours there are, by hour, ascending."""
+        """Ids of the reservations that have an hour, by hour, ascending."""
         self._last_ns: int | None = None
         self._count = 0
 
@@ -96,12 +96,12 @@ class Usage:
         )
 
     def watch(self, moment: Moment, looks: Mapping[str, Look]) -> None:
-        """Add a sample of what reservations are doing; it stands for the time since the last one.
+        """Add a sample of the use of reservations; it stands for the time since the last one.
 
         Where time has gone back, as when a simulator begins again, hours that are still to come are forgotten.
 
         Args:
-            moment: When.
+            moment: The time of the sample.
             looks: A sample of each, by its id.
         """
         last_ns, self._last_ns = self._last_ns, moment.time_ns

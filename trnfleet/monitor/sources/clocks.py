@@ -11,9 +11,9 @@ from __future__ import annotations
 import copy
 from typing import NamedTuple
 
+from trnfleet.clock import NS_PER_S
 from trnfleet.wire.values import EARLIEST_NS, LATEST_NS
 
-NS_PER_S = 1_000_000_000
 WINDOW_S = 120.0
 """The shortest way is looked for among the messages of the last one to two windows, so that one wrong time is forgotten."""
 DATED_FROM_S = 3_600.0
@@ -140,7 +140,7 @@ class Moment(NamedTuple):
     time_ns: int
     """Since 1970."""
     speed: float
-    """Its seconds a wall second."""
+    """Seconds of that time per wall second."""
     is_wall: bool
     """Whether it is the wall clock's."""
 
@@ -213,7 +213,7 @@ class Timebase:
         return Moment(time_ns, chosen.key.speed, is_wall=False)
 
     def worst_skew_s(self, now_s: float) -> float:
-        """Return by how much the most wrong of the wall clocks that are heard is ahead (behind: negative); 0 for none."""
+        """Return the largest error of the wall clocks that are heard: seconds ahead (behind: negative), 0 for none."""
         skews_s = (clock.skew_s for clock in self._clocks.values() if clock.skew_s and clock.is_heard(now_s))
         return max(skews_s, key=abs, default=0.0)
 

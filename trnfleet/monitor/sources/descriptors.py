@@ -159,7 +159,7 @@ class Descriptors:
 
         Args:
             wanted: EC2 ids.
-            found: Where addresses are put.
+            found: Receives the addresses.
         """
         for number, descriptor in enumerate(list(self._by_path.values())):
             if len(found) == len(wanted):

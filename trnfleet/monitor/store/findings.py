@@ -60,13 +60,13 @@ class Finding(NamedTuple):
     chips: int = 1
     """Chips that are concerned."""
     kind: str = ""
-    """What was looked for."""
+    """Kind of the finding, such as `link down`."""
     subject: str = ""
-    """Which of several of a kind at one place: the job's name, the memory."""
+    """Distinction among several of a kind at one place: the job's name, the memory."""
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """What two findings of different times share if they are the same one, whatever words and figures say."""
+        """Identity over time: two findings that share it are the same one, even where words and figures differ."""
         return self.kind, self.path, self.subject
 
 
@@ -75,7 +75,7 @@ HOLD_S = 15.0
 
 
 class Findings(NamedTuple):
-    """What was found: the first of each kind, and how many there are in all."""
+    """Findings of one pass: the first of each kind, and the number of all."""
 
     shown: tuple[Finding, ...]
     total: int
@@ -85,12 +85,12 @@ NOTHING = Findings((), 0)
 
 
 def find(store: Store, rollups: Rollups, jobs: Collection[JobMessage] = ()) -> Findings:
-    """Return what needs a look in a store whose roll-ups are up to date, and among its jobs."""
+    """Return the findings in a store whose roll-ups are up to date, and among its jobs."""
     return finish(search(store, rollups, jobs))
 
 
 def search(store: Store, rollups: Rollups, jobs: Collection[JobMessage] = ()) -> Slices[Findings]:
-    """Return what needs a look, one slice a kind.
+    """Return the findings, one slice a kind.
 
     The work is bounded: what is found is counted in columns, and only the first `LIMIT` of a kind become objects.
 

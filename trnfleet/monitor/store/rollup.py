@@ -114,7 +114,7 @@ class Rollups:
 
 
 class _Included:
-    """Which chips and nodes go into the roll-up of what is above them."""
+    """Masks of the chips and nodes that go into the roll-up of the level above them."""
 
     def __init__(self, store: Store, states: NDArray[np.int64]) -> None:
         layout = store.layout

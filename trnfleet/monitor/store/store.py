@@ -27,7 +27,7 @@ STALE_AFTER_PERIODS = 3
 
 
 class Freshness(enum.IntEnum):
-    """How far a row's values can be trusted, from best to worst."""
+    """Freshness of a row's values, from best to worst."""
 
     LIVE = 0
     STALE = 1

@@ -37,8 +37,8 @@ LINES_TO_TRY = 32
 DEFAULT_FLEET = "neuron"
 """Default fleet of neuron-monitor's hosts."""
 
-_THEIR_BEGIN = b'{"tst":'
-_OURS = re.compile(
+_MOSQUITTO_BEGIN = b'{"tst":'
+_TOPIC = re.compile(
     rf"(?P<root>(?:[A-Za-z0-9_-]{{1,64}}/)+?){VERSION}/(?P<fleet>[A-Za-z0-9_-]{{1,64}})/"
     rf"(?:{'|'.join(each.value for each in TopicClass)})/"
 )
@@ -68,7 +68,7 @@ class Input(Protocol):
 
     @property
     def about(self) -> About:
-        """What a recording of it says of itself."""
+        """Metadata for a recording of it."""
 
     def messages(self) -> Iterator[Stored]:
         """Yield all messages in order; may be called again."""
@@ -114,7 +114,7 @@ def _kind_of(line: bytes) -> Kind | None:
             continue
         return kind
     # Payloads that are no text make mosquitto_sub's lines unreadable; they are its lines all the same.
-    return Kind.MOSQUITTO if line.startswith(_THEIR_BEGIN) else None
+    return Kind.MOSQUITTO if line.startswith(_MOSQUITTO_BEGIN) else None
 
 
 class McapInput:
@@ -133,7 +133,7 @@ class McapInput:
 
     @property
     def about(self) -> About:
-        """What the recording says of itself."""
+        """The recording's own metadata."""
         return self.recording.abouts[0]
 
     def messages(self) -> Iterator[Stored]:
@@ -161,7 +161,7 @@ class McapInput:
 
 
 class LinesInput:
-    """Lines of `mosquitto_sub -F '%j'`, or ours."""
+    """Lines of `mosquitto_sub -F '%j'`, also those with `payload_base64` that `trnfleet` writes."""
 
     kind = Kind.MOSQUITTO
 
@@ -172,13 +172,13 @@ class LinesInput:
 
     @property
     def about(self) -> About:
-        """What can be said: the fleets in it, and when it begins. Takes a pass over the file."""
+        """Metadata: the fleets in it and its begin. Takes a pass over the file."""
         if self._about is None:
             roots: dict[str, set[str]] = {}
             first_ns = -1
             for stored in self.messages():
                 first_ns = stored.time_ns if first_ns < 0 else first_ns
-                if found := _OURS.match(stored.envelope.topic):
+                if found := _TOPIC.match(stored.envelope.topic):
                     roots.setdefault(found["root"].rstrip("/"), set()).add(found["fleet"])
             root = DEFAULT_ROOT if DEFAULT_ROOT in roots or not roots else next(iter(roots))
             fleets = tuple(sorted(roots.get(root, ())))
@@ -215,7 +215,7 @@ class NeuronInput:
             path: The file.
             fleet: Name of the fleet that the host is shown in.
             address: The instance's; by default a standalone instance, named by its EC2 id.
-            start_ns: When the first document's period began; by default the file's modification time less its length.
+            start_ns: Begin of the first document's period; by default the file's modification time less its length.
             encoding: Frames, or JSON objects.
         """
         self.skipped = LeftOut()
@@ -251,12 +251,12 @@ class NeuronInput:
 
     @property
     def about(self) -> About:
-        """What can be said: fleet and begin, and whether that is known or assumed."""
+        """Metadata: fleet and begin, and whether that is known or assumed."""
         dated = "its begin was given" if self.is_dated else "its begin is assumed from the file's date"
         return _about(self.kind, self.start_ns, (self._fleet,), DEFAULT_ROOT, f"from neuron-monitor; {dated}")
 
     def begin_text(self) -> str:
-        """Return when the file is taken to begin, for people."""
+        """Return the begin of the file in words, and whether it is assumed."""
         begin = format_rfc3339(self.start_ns)
         if self.is_dated:
             return f"begins at {begin}"

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def write_documents(given: Input, output: BinaryIO, name: str | None, instance: str | None) -> int:
-    """Write one instance's ticks as documents of neuron-monitor; return how many they are.
+    """Write one instance's ticks as documents of neuron-monitor; return their number.
 
-    What is about the instance and makes no sense is counted with what the file's reader left out.
+    Invalid messages about the instance are counted with those that the file's reader left out.
     """
     fleet, path = _choose(given, name, instance)
     ticks = InstanceTicks(fleet, path, given.about.root)

@@ -166,7 +166,7 @@ def make_sink(
 
     Args:
         path: The file.
-        about: What a recording says of itself.
+        about: Metadata for a recording.
         clock: The time to go by.
         stdout: The stream to write lines to instead of the file.
         is_ndjson: Whether to write lines instead of a recording.

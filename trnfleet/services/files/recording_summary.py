@@ -41,7 +41,7 @@ class FleetFacts:
     period_s: float | None = None
     """Wall seconds from tick to tick; of several periods that of most instances."""
     speed: float | None = None
-    """Its seconds a wall second."""
+    """Seconds of the fleet's time per wall second."""
     is_replay: bool = False
     """Whether a replay was recorded."""
     lost: int = 0

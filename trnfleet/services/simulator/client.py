@@ -36,7 +36,7 @@ class Reply(NamedTuple):
     """The simulator's client id; `unnamed` where the reply lacks it."""
     ok: bool
     reason: str
-    """What was done, or why nothing was."""
+    """The action that was carried out, or the reason why none was."""
     result: dict[str, Any]
     """As received: its strings are not for the screen before they have been through `plain`."""
 

@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 from support.monitor.feed import START_NS, Feed, ultraservers
 
-from trnfleet.clock import format_rfc3339, parse_rfc3339
+from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.monitor.sources.clocks import (
     DATED_FROM_S,
-    NS_PER_S,
     SKEW_FROM_S,
     WINDOW_S,
     ClockKey,
