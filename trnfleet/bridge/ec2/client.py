@@ -1,6 +1,6 @@
 """Reader of reserved capacity in EC2: describe calls only, page by page; what could not be read is reported.
 
-It blocks, and is meant for a thread. A missing permission takes away what that call would have told and nothing else.
+It blocks, and is meant for a thread. Without a permission only the answers of its call are missing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FORBIDDEN = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedEx
 _UNOFFERED = frozenset({"InvalidAction", "UnsupportedOperation", "UnknownOperationException"})
 
 
-class Throttled(CloudError):  # noqa: N818  it is a request for patience
+class Throttled(CloudError):  # noqa: N818  it is an answer more than an error
     """EC2 throttles the requests."""
 
 
@@ -56,7 +56,7 @@ class Reading:
     instances: list[dict[str, Any]] | None = None
     """Instances that run in a reservation."""
     problems: tuple[str, ...] = field(default=())
-    """What could not be read and why, a line each."""
+    """Calls that could not be made and the reasons, a line each."""
 
 
 def connect(region: str | None, profile: str | None) -> Any:
@@ -109,13 +109,11 @@ def read(client: Any) -> Reading:
             if code in _THROTTLED:
                 raise Throttled(f"EC2: {operation}: {code}") from error
             if code in _FORBIDDEN:
-                problems.append(
-                    f"ec2:{_action(operation)} is not allowed ({code}); what it would tell stays unknown"
-                )
+                problems.append(f"ec2:{_action(operation)} is not allowed ({code}); its answers stay unknown")
                 return None
             if code in _UNOFFERED:
                 problems.append(
-                    f"ec2:{_action(operation)} is not offered here ({code}); what it would tell stays unknown"
+                    f"ec2:{_action(operation)} is not offered here ({code}); its answers stay unknown"
                 )
                 return None
             said = " ".join(str(error.response.get("Error", {}).get("Message", "")).split())[:200]

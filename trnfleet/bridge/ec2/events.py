@@ -1,6 +1,6 @@
 """Events of a reservation between two readings, named as the simulator names them.
 
-Pure. What a reading does not tell, for want of a permission, has not changed.
+Pure. A value that a reading lacks, for want of a permission, has not changed.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def ec2_events(
     """Yield the events between two readings.
 
     Args:
-        before: What was told last; None for a reservation that is new.
-        after: What is told now.
-        health: The last that was told of its health before.
+        before: The last message; None for a reservation that is new.
+        after: The message now.
+        health: Its last known health before.
     """
     if after.type != "capacity-block":
         if before is not None and before.state is not after.state:

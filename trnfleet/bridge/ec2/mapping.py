@@ -1,6 +1,6 @@
 """Mapping of EC2's answers to reservation messages: pure, and tolerant of newer API values.
 
-What one call would have told and did not is None in the messages, never zero.
+Values of a call that could not be made are None in the messages, never zero.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 MOST_PARTS = 256
 """Capacity Reservations that a message names."""
 UNKNOWN_TYPE = "unknown"
-"""Instance type where the call that tells it may not be made."""
+"""Instance type where the call for it may not be made."""
 
 _MICRO = Decimal("0.000001")
 
@@ -42,12 +42,12 @@ class _Reservation:
 
     id: str
     is_block: bool
-    told: dict[str, Any]
+    described: dict[str, Any]
     """The Capacity Block, or where that may not be described a Capacity Reservation of it."""
     ids: tuple[str, ...]
     """Its Capacity Reservations."""
     parts: list[dict[str, Any]]
-    """Those of them that were told."""
+    """Those of them that EC2 described."""
     status: dict[str, Any] | None
 
 
@@ -57,21 +57,21 @@ def messages_of(
     """Return the reservations in a reading, and what in it made no sense, a line each.
 
     Args:
-        reading: What EC2 told.
-        now_ns: When, nanoseconds since 1970 UTC.
-        with_default: Whether On-Demand Capacity Reservations that are no block are told of, too.
+        reading: EC2's answers.
+        now_ns: Time of the reading, nanoseconds since 1970 UTC.
+        with_default: Whether On-Demand Capacity Reservations that are no block have messages, too.
     """
     made: list[ReservationMessage] = []
     problems: list[str] = []
-    for held in _held(reading, problems, with_default=with_default):
+    for reservation in _reservations(reading, problems, with_default=with_default):
         try:
-            made.append(_message(held, reading, now_ns, problems))
+            made.append(_message(reservation, reading, now_ns, problems))
         except (ValidationError, ArithmeticError, ValueError, KeyError, TypeError, AttributeError) as error:
-            problems.append(f"{_plain(held.id)}: {_plain(error)}")
+            problems.append(f"{_plain(reservation.id)}: {_plain(error)}")
     return made, problems
 
 
-def _held(reading: Reading, problems: list[str], *, with_default: bool) -> Iterator[_Reservation]:
+def _reservations(reading: Reading, problems: list[str], *, with_default: bool) -> Iterator[_Reservation]:
     """Yield blocks first, with their Capacity Reservations, and then the Capacity Reservations that are in none."""
     by_id = {str(each.get("CapacityReservationId")): each for each in reading.reservations or ()}
     statuses = {each.get("CapacityBlockId"): each for each in reading.statuses or ()}
@@ -83,7 +83,7 @@ def _held(reading: Reading, problems: list[str], *, with_default: bool) -> Itera
         yield _Reservation(
             name, True, block, ids, [by_id[each] for each in ids if each in by_id], statuses.get(name)
         )
-    # Where blocks may not be described, or belong to somebody else who shares them, their reservations still may.
+    # Where blocks may not be described, or are shared by another account, their reservations still may.
     parts_of: dict[str, list[dict[str, Any]]] = {}
     for name, each in by_id.items():
         kind = each.get("ReservationType", "default")
@@ -98,97 +98,103 @@ def _held(reading: Reading, problems: list[str], *, with_default: bool) -> Itera
         yield _Reservation(name, True, parts[0], ids, parts, statuses.get(name))
 
 
-def _message(held: _Reservation, reading: Reading, now_ns: int, problems: list[str]) -> ReservationMessage:
+def _message(
+    reservation: _Reservation, reading: Reading, now_ns: int, problems: list[str]
+) -> ReservationMessage:
     """Return the message of a reservation.
 
     Raises:
         ValueError: a state is not known, or a value is not what the message allows.
     """
-    told, status = held.told, held.status
-    state = ReservationState(told["State"])
-    created_ns, end_ns = _ns(told.get("CreateDate")), _ns(told.get("EndDate"))
-    start_ns = next((each for each in (_ns(told.get("StartDate")), created_ns) if each is not None), now_ns)
+    described, status = reservation.described, reservation.status
+    state = ReservationState(described["State"])
+    created_ns, end_ns = _ns(described.get("CreateDate")), _ns(described.get("EndDate"))
+    start_ns = next(
+        (each for each in (_ns(described.get("StartDate")), created_ns) if each is not None), now_ns
+    )
     if end_ns is not None and end_ns <= start_ns:
         # What was cancelled before it began has the time of that as its end.
         end_ns = None
-    ultraserver_type = told.get("UltraserverType") or None
+    ultraserver_type = described.get("UltraserverType") or None
     lead_s = (
         rules.ULTRASERVER_TERMINATION_BEFORE_END_S if ultraserver_type else rules.TERMINATION_BEFORE_END_S
     )
-    terminates_ns = end_ns - lead_s * NS_PER_S if held.is_block and end_ns is not None else None
+    terminates_ns = end_ns - lead_s * NS_PER_S if reservation.is_block and end_ns is not None else None
     running = None
     if reading.instances is not None:
         running = sorted(
             str(each["InstanceId"])
             for each in reading.instances
-            if each.get("CapacityReservationId") in held.ids and "InstanceId" in each
+            if each.get("CapacityReservationId") in reservation.ids and "InstanceId" in each
         )
         if len(running) > MOST_INSTANCES:
-            problems.append(f"{held.id}: only {MOST_INSTANCES} of its instances are named")
-    extensions = sorted(_specs(held, reading, problems), key=lambda each: each.bought)[-MOST_EXTENSIONS:]
-    pay_by_ns = _pay_by_ns(state, created_ns, end_ns, extensions, held, reading)
+            problems.append(f"{reservation.id}: only {MOST_INSTANCES} of its instances are named")
+    extensions = sorted(_specs(reservation, reading, problems), key=lambda each: each.bought)[
+        -MOST_EXTENSIONS:
+    ]
+    pay_by_ns = _pay_by_ns(state, created_ns, end_ns, extensions, reservation, reading)
     return ReservationMessage(
-        id=held.id,
-        type="capacity-block" if held.is_block else "default",
+        id=reservation.id,
+        type="capacity-block" if reservation.is_block else "default",
         state=state,
         ts=format_rfc3339(now_ns),
-        reservation_ids=held.ids[:MOST_PARTS],
-        instance_type=_instance_type(held),
+        reservation_ids=reservation.ids[:MOST_PARTS],
+        instance_type=_instance_type(reservation),
         ultraserver_type=ultraserver_type,
-        zone=str(told.get("AvailabilityZone") or told.get("AvailabilityZoneId") or "unknown"),
-        instances=_total(held),
-        launched=_launched(held, running) if state in RESERVATION_BEGUN else 0,
+        zone=str(described.get("AvailabilityZone") or described.get("AvailabilityZoneId") or "unknown"),
+        instances=_total(reservation),
+        launched=_launched(reservation, running) if state in RESERVATION_BEGUN else 0,
         unavailable=None if status is None else status.get("TotalUnavailableCapacity"),
         created=format_rfc3339(start_ns if created_ns is None else created_ns),
         start=format_rfc3339(start_ns),
         end=None if end_ns is None else format_rfc3339(end_ns),
         terminates=None if terminates_ns is None else format_rfc3339(terminates_ns),
         pay_by=None if pay_by_ns is None else format_rfc3339(pay_by_ns),
-        # EC2 tells the fees of extensions and not the block's own, so that no sum would be right.
+        # EC2 has the fees of extensions and not the block's own, so that no sum would be right.
         fee=None,
-        interconnect=_interconnect(held, problems) if ultraserver_type else None,
+        interconnect=_interconnect(reservation, problems) if ultraserver_type else None,
         extensions=tuple(extensions),
         ec2_ids=tuple((running or [])[:MOST_INSTANCES]),
         origin="ec2",
     )
 
 
-def _instance_type(held: _Reservation) -> str:
-    kind = next((part["InstanceType"] for part in held.parts if "InstanceType" in part), None)
+def _instance_type(reservation: _Reservation) -> str:
+    kind = next((part["InstanceType"] for part in reservation.parts if "InstanceType" in part), None)
     if kind is not None:
         return str(kind)
-    ultraserver = ULTRASERVER_TYPES.get(str(held.told.get("UltraserverType")))
+    ultraserver = ULTRASERVER_TYPES.get(str(reservation.described.get("UltraserverType")))
     return UNKNOWN_TYPE if ultraserver is None else ultraserver.instance.name
 
 
-def _total(held: _Reservation) -> int:
-    """Return how many instances are reserved; 0 where no call that tells it may be made."""
-    if held.status is not None and "TotalCapacity" in held.status:
-        return int(held.status["TotalCapacity"])
-    ultraserver = ULTRASERVER_TYPES.get(str(held.told.get("UltraserverType")))
-    if not held.parts and ultraserver is not None:
+def _total(reservation: _Reservation) -> int:
+    """Return how many instances are reserved; 0 where no call for it may be made."""
+    if reservation.status is not None and "TotalCapacity" in reservation.status:
+        return int(reservation.status["TotalCapacity"])
+    ultraserver = ULTRASERVER_TYPES.get(str(reservation.described.get("UltraserverType")))
+    if not reservation.parts and ultraserver is not None:
         return ultraserver.instances
-    return sum(int(part.get("TotalInstanceCount", 0)) for part in held.parts)
+    return sum(int(part.get("TotalInstanceCount", 0)) for part in reservation.parts)
 
 
-def _launched(held: _Reservation, running: list[str] | None) -> int | None:
+def _launched(reservation: _Reservation, running: list[str] | None) -> int | None:
     """Return what runs in a reservation that has begun: what is not available, or what was seen running."""
-    if held.parts and all("AvailableInstanceCount" in part for part in held.parts):
+    if reservation.parts and all("AvailableInstanceCount" in part for part in reservation.parts):
         return sum(
             max(0, int(part.get("TotalInstanceCount", 0)) - int(part["AvailableInstanceCount"]))
-            for part in held.parts
+            for part in reservation.parts
         )
     return None if running is None else len(running)
 
 
-def _interconnect(held: _Reservation, problems: list[str]) -> InterconnectStatus | None:
-    told = None if held.status is None else held.status.get("InterconnectStatus")
-    if not told:
+def _interconnect(reservation: _Reservation, problems: list[str]) -> InterconnectStatus | None:
+    status = None if reservation.status is None else reservation.status.get("InterconnectStatus")
+    if not status:
         return None
     try:
-        return InterconnectStatus(told)
+        return InterconnectStatus(status)
     except ValueError:
-        problems.append(f"{held.id}: unknown InterconnectStatus {_plain(told)}")
+        problems.append(f"{reservation.id}: unknown InterconnectStatus {_plain(status)}")
         return InterconnectStatus.INSUFFICIENT_DATA
 
 
@@ -197,7 +203,7 @@ def _pay_by_ns(
     created_ns: int | None,
     end_ns: int | None,
     extensions: list[ExtensionSpec],
-    held: _Reservation,
+    reservation: _Reservation,
     reading: Reading,
 ) -> int | None:
     """Return when a pending payment fails, by the published windows; None where none is pending."""
@@ -208,7 +214,7 @@ def _pay_by_ns(
     bought = [
         _ns(each.get("CapacityBlockExtensionPurchaseDate"))
         for each in reading.extensions or ()
-        if each.get("CapacityReservationId") in held.ids
+        if each.get("CapacityReservationId") in reservation.ids
         and each.get("CapacityBlockExtensionOfferingId") in pending
     ]
     dues_ns = [each + window_ns for each in bought if each is not None]
@@ -217,11 +223,11 @@ def _pay_by_ns(
     return min(dues_ns) if end_ns is None else min(*dues_ns, end_ns - rules.PAYMENT_BEFORE_END_S * NS_PER_S)
 
 
-def _specs(held: _Reservation, reading: Reading, problems: list[str]) -> Iterator[ExtensionSpec]:
+def _specs(reservation: _Reservation, reading: Reading, problems: list[str]) -> Iterator[ExtensionSpec]:
     seen: set[str] = set()
     for each in reading.extensions or ():
         name = each.get("CapacityBlockExtensionOfferingId")
-        if each.get("CapacityReservationId") not in held.ids or name in seen:
+        if each.get("CapacityReservationId") not in reservation.ids or name in seen:
             continue
         try:
             spec = ExtensionSpec(
@@ -234,7 +240,7 @@ def _specs(held: _Reservation, reading: Reading, problems: list[str]) -> Iterato
                 currency=str(each.get("CurrencyCode") or "USD").upper(),
             )
         except (ValidationError, ArithmeticError, ValueError, KeyError, TypeError, AttributeError) as error:
-            problems.append(f"{held.id}: extension {_plain(name)}: {_plain(error)}")
+            problems.append(f"{reservation.id}: extension {_plain(name)}: {_plain(error)}")
             continue
         seen.add(spec.id)
         yield spec

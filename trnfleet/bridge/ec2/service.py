@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 log = logs.get_logger(__name__)
 
 REPEAT_S = 60.0
-"""Everything is published again so often: not every broker hands out retained messages."""
+"""Time between two publications of everything: not every broker hands out retained messages."""
 LONGEST_PAUSE_S = 900.0
-"""Longest wait after EC2 has asked for patience."""
+"""Longest wait while EC2 throttles."""
 MOST_PROBLEMS = 10_000
-"""Different answers without sense that are kept, so that each is told once."""
+"""Different answers without sense that are kept, so that each is logged once."""
 
-_UNTOLD = {"ts", "change", "boot"}
+_NOT_COMPARED = {"ts", "change", "boot"}
 """Fields that may differ between two equal messages."""
 _WARNING_NS = rules.WARNING_BEFORE_END_S * NS_PER_S
 
@@ -63,8 +63,8 @@ class Bridge:
             client_id: The publisher's name, one segment.
             boot: Id of this start.
             root: First part of the topics.
-            with_default: Whether to tell of On-Demand Capacity Reservations, too.
-            forget: Clear the message of a reservation that is gone from EC2; else it stays as it was told last.
+            with_default: Whether to publish On-Demand Capacity Reservations, too.
+            forget: Clear the message of a reservation that is gone from EC2; else its last message stays.
         """
         self._fleet = fleet
         self._client_id = client_id
@@ -72,7 +72,7 @@ class Bridge:
         self._root = root
         self._with_default = with_default
         self._forget = forget
-        self._told: dict[str, ReservationMessage] = {}
+        self._published: dict[str, ReservationMessage] = {}
         self._gone: set[str] = set()
         """Those of them that are gone from EC2."""
         self._warned: dict[str, str] = {}
@@ -90,21 +90,25 @@ class Bridge:
     def take(self, reading: Reading, now_ns: int) -> list[Envelope]:
         """Return what a reading changes, as messages, in order."""
         messages, problems = messages_of(reading, now_ns, with_default=self._with_default)
-        self._tell_problems(problems)
+        self._log_problems(problems)
         made: list[Envelope] = []
         for message in messages:
-            known = self._told.get(message.id)
-            if known is not None and known.model_dump(exclude=_UNTOLD) == message.model_dump(exclude=_UNTOLD):
+            known = self._published.get(message.id)
+            if known is not None and known.model_dump(exclude=_NOT_COMPARED) == message.model_dump(
+                exclude=_NOT_COMPARED
+            ):
                 continue
             change = 0 if known is None else known.change + 1
-            told = message.model_copy(update={"change": change, "boot": self._boot})
-            self._told[message.id] = told
-            made.append(self._reservation(told))
-            # What there was at the start has not happened before anybody's eyes.
-            health = self._health.get(told.id, Health())
+            published = message.model_copy(update={"change": change, "boot": self._boot})
+            self._published[message.id] = published
+            made.append(self._reservation(published))
+            # The state at the start is no change.
+            health = self._health.get(published.id, Health())
             if known is not None or self._has_read:
-                made += [self._event(told, each, now_ns) for each in ec2_events(known, told, health)]
-            self._health[told.id] = health.after(told)
+                made += [
+                    self._event(published, each, now_ns) for each in ec2_events(known, published, health)
+                ]
+            self._health[published.id] = health.after(published)
         if not problems and reading.blocks is not None and reading.reservations is not None:
             made += self._leave({message.id for message in messages})
         self._has_read = True
@@ -127,7 +131,7 @@ class Bridge:
     def announce(self) -> Iterator[Envelope]:
         """Yield all state: that the publisher is there, and every reservation."""
         yield self.presence("online")
-        for message in self._told.values():
+        for message in self._published.values():
             yield self._reservation(message)
 
     def presence(self, state: Literal["online", "offline"]) -> Envelope:
@@ -137,8 +141,8 @@ class Bridge:
         return message_envelope(topic, message, retain=True)
 
     def _ending(self) -> Iterator[tuple[ReservationMessage, int]]:
-        """Yield the blocks of whose end nobody has been warned, with their end."""
-        for message in self._told.values():
+        """Yield the blocks without a warning of their end yet, with their end."""
+        for message in self._published.values():
             is_active = message.type == "capacity-block" and message.state in RESERVATION_BEGUN
             if not is_active or message.end is None or message.id in self._gone:
                 continue
@@ -147,14 +151,14 @@ class Bridge:
 
     def _leave(self, there: set[str]) -> Iterator[Envelope]:
         """Log reservations that are gone from EC2, and clear their messages if asked to."""
-        gone = {name for name in self._told if name not in there}
+        gone = {name for name in self._published if name not in there}
         for name in sorted(gone - self._gone):
             log.warning("reservation_gone", id=name, forgotten=self._forget)
         self._gone = gone
         if not self._forget:
             return
         for name in sorted(gone):
-            del self._told[name]
+            del self._published[name]
             self._gone.discard(name)
             self._warned.pop(name, None)
             self._health.pop(name, None)
@@ -162,7 +166,7 @@ class Bridge:
                 build_topic(self._fleet, TopicClass.RESERVATION, name, self._root), b"", qos=1, retain=True
             )
 
-    def _tell_problems(self, problems: list[str]) -> None:
+    def _log_problems(self, problems: list[str]) -> None:
         for problem in problems:
             if problem not in self._problems and len(self._problems) < MOST_PROBLEMS:
                 self._problems.add(problem)
@@ -172,17 +176,17 @@ class Bridge:
         topic = build_topic(self._fleet, TopicClass.RESERVATION, message.id, self._root)
         return message_envelope(topic, message, retain=True)
 
-    def _event(self, message: ReservationMessage, happening: Ec2Event, now_ns: int) -> Envelope:
+    def _event(self, message: ReservationMessage, change: Ec2Event, now_ns: int) -> Envelope:
         self._events += 1
         event = EventMessage(
             id=f"{self._boot}-{self._events}",
             ts=format_rfc3339(now_ns),
             path="",
             source="ec2",
-            name=happening.name,
-            severity=happening.severity,
-            text=happening.text[: DEFAULT_LIMITS.text_chars],
-            detail_type=happening.detail_type,
+            name=change.name,
+            severity=change.severity,
+            text=change.text[: DEFAULT_LIMITS.text_chars],
+            detail_type=change.detail_type,
             reservation=message.id,
         )
         topic = build_topic(self._fleet, TopicClass.EVENT, FLEET_PATH, self._root)
@@ -201,11 +205,11 @@ async def serve(
 ) -> None:
     """Read and publish until cancelled, or once; say goodbye at the end.
 
-    What cannot be read after the first time leaves what was told as it is; EC2's request for patience makes the pauses longer.
+    A reading that fails after the first leaves the last known state as it is; throttling makes the pauses longer.
     Warnings and repetitions come when they are due, however long the pause is.
 
     Args:
-        bridge: What was told.
+        bridge: The last known state.
         publisher: Where to.
         read: Reads EC2; it blocks, and runs in a thread.
         clock: Paces the readings.
@@ -216,7 +220,7 @@ async def serve(
     Raises:
         CloudError: the first reading failed, or the only one.
     """
-    told: tuple[str, ...] = ()
+    logged: tuple[str, ...] = ()
     pause_s, is_first = interval_s, True
     repeat_s = clock.monotonic_s() + REPEAT_S if repeats else math.inf
     try:
@@ -228,17 +232,17 @@ async def serve(
                 if once:
                     raise
                 pause_s = max(interval_s, min(2 * pause_s, LONGEST_PAUSE_S))
-                log.warning("ec2_throttled", error=str(error), pause_s=pause_s, keeps="what was told last")
+                log.warning("ec2_throttled", error=str(error), pause_s=pause_s, keeps="last known state")
             except CloudError as error:
                 if is_first:
                     raise
-                log.warning("ec2_not_read", error=str(error), keeps="what was told last")
+                log.warning("ec2_not_read", error=str(error), keeps="last known state")
             else:
                 pause_s, is_first = interval_s, False
                 for problem in reading.problems:
-                    if problem not in told:
+                    if problem not in logged:
                         log.warning("ec2_part_not_read", problem=problem)
-                told = reading.problems
+                logged = reading.problems
                 await publisher.publish(bridge.take(reading, clock.wall_ns()))
                 if once:
                     return

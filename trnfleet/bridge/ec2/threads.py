@@ -21,7 +21,7 @@ async def in_thread(call: Callable[[], Result]) -> Result:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Result] = loop.create_future()
 
-    def tell(result: Result | None, error: BaseException | None) -> None:
+    def deliver(result: Result | None, error: BaseException | None) -> None:
         if done.cancelled():
             return
         if error is not None:
@@ -35,9 +35,9 @@ async def in_thread(call: Callable[[], Result]) -> Result:
             result = call()
         except Exception as error:  # noqa: BLE001  it is raised where the answer is awaited
             failure = error
-        # The loop is closed where nobody waits any more.
+        # The loop is closed where nothing waits any more.
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(tell, result, failure)
+            loop.call_soon_threadsafe(deliver, result, failure)
 
     threading.Thread(target=work, name="ec2", daemon=True).start()
     return await done

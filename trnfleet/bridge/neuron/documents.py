@@ -1,6 +1,6 @@
 """An instance's values as documents of `neuron-monitor`, one a tick: for tools that read those.
 
-They are made up, but for what the metric table has: one runtime a chip that is not idle (with nulls for what is not known), a
+Only values of the metric table are real; the rest is made up: one runtime a chip that is not idle (with nulls for what is not known), a
 chip's bytes all as tensors, its FLOP/s in equal parts. What neuron-monitor cannot say is left out; a `HostReader` has the
 rest back.
 """
@@ -35,7 +35,7 @@ VCPU = ("user", "nice", "system", "idle", "io_wait", "irq", "soft_irq")
 
 
 class _Device(NamedTuple):
-    """How the Neuron tools name a chip."""
+    """Names of a chip in the Neuron tools."""
 
     device: str
     version: str
@@ -75,9 +75,9 @@ class DocumentWriter:
         self._facts = _hardware_info(host)
         self._info = _instance_info(host)
         self._last: dict[str, NDArray[np.uint64]] = {}
-        """Counters as they were last told."""
-        self._is_told = np.zeros(host.kind.chips, np.bool_)
-        """Chips whose counters were told before."""
+        """Counters as they were last known."""
+        self._is_known = np.zeros(host.kind.chips, np.bool_)
+        """Chips whose counters are known."""
 
     def write(self, columns: Mapping[str, NDArray[Any]], period_s: float) -> bytes:
         """Return the document of a tick, one line with its end.
@@ -113,7 +113,7 @@ class DocumentWriter:
         return to_json(document) + b"\n"
 
     def _counts(self, columns: Mapping[str, NDArray[Any]]) -> list[NDArray[np.float64]]:
-        """Return how far the chips' counters have come since they were last told; NaN where they are not available.
+        """Return the growth of the chips' counters since they were last known; NaN where they are not available.
 
         A counter that fell has been reset.
         """
@@ -122,12 +122,12 @@ class DocumentWriter:
         result = []
         for name in names:
             now = columns[name].astype(np.uint64)
-            last = np.where(self._is_told, self._last.get(name, now), now)
+            last = np.where(self._is_known, self._last.get(name, now), now)
             counts = np.where(now >= last, now - np.minimum(last, now), now).astype(np.float64)
             counts[~known] = np.nan
             self._last[name] = np.where(known, now, last)
             result.append(counts)
-        self._is_told |= known
+        self._is_known |= known
         return result
 
     def _runtime(
@@ -162,19 +162,19 @@ class DocumentWriter:
     def _core(
         self, core: int, lanes: NDArray[np.float64], number: int, tflops: float | None
     ) -> dict[str, Any]:
-        """Return what is told of a logical core, which is `number` in its chip."""
+        """Return the counters of a logical core, which is `number` in its chip."""
         lnc = self._host.lnc
         halves = [_known(value) for value in lanes[number * lnc : (number + 1) * lnc]]
         known = [half for half in halves if half is not None]
-        told: dict[str, Any] = {"neuroncore_utilization": sum(known) / lnc if len(known) == lnc else None}
+        counters: dict[str, Any] = {"neuroncore_utilization": sum(known) / lnc if len(known) == lnc else None}
         if tflops is not None:
-            told["flops"] = tflops * 1e12 * lnc / self._host.kind.chip.neuroncores
+            counters["flops"] = tflops * 1e12 * lnc / self._host.kind.chip.neuroncores
         if lnc > 1:
-            told["v3d"] = {
+            counters["v3d"] = {
                 f"nc_v3.{core * lnc + half}": {"neuroncore_utilization": value}
                 for half, value in enumerate(halves)
             }
-        return told
+        return counters
 
     def _system(self, values: Mapping[str, NDArray[np.float64]], period_s: float) -> dict[str, Any]:
         counters = [

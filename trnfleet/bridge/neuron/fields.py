@@ -1,6 +1,6 @@
 """Fields of a `neuron-monitor` document; a missing, failed or malformed one is None.
 
-It knows where things stand in a document; their meaning for a chip is in `values`.
+It knows the places of values in a document; their meaning for a chip is in `values`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FAILED = ("completed_with_err", "completed_with_num_err", "timed_out", "incorrec
 
 
 class Runtime(NamedTuple):
-    """One runtime's process, as far as a document tells of it."""
+    """One runtime's process, as far as a document describes it."""
 
     cores: dict[int, dict[str, Any]] | None
-    """What `neuroncores_in_use` has, by logical core; None where it is not known."""
+    """Entries of `neuroncores_in_use`, by logical core; None where they are not known."""
     memory: dict[int, float] | None
     """Bytes of device memory by logical core; None where they are not known."""
     completed: int | None
@@ -84,16 +84,16 @@ def read_period(document: bytes) -> float | None:
 
 
 def runtimes_of(data: Mapping[str, Any]) -> list[Runtime] | None:
-    """Return the runtimes; None where the document does not tell whether there are any."""
+    """Return the runtimes; None where the document has no list of them."""
     blocks = _blocks(data)
     return None if blocks is None else [_runtime(each) for each in blocks]
 
 
 def _blocks(data: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    told = data.get("neuron_runtime_data")
-    if not isinstance(told, list):
+    blocks = data.get("neuron_runtime_data")
+    if not isinstance(blocks, list):
         return None
-    return [each if isinstance(each, dict) else {} for each in told[:MOST_RUNTIMES]]
+    return [each if isinstance(each, dict) else {} for each in blocks[:MOST_RUNTIMES]]
 
 
 def _runtime(block: dict[str, Any]) -> Runtime:
@@ -128,27 +128,27 @@ def _summed(stats: dict[str, Any]) -> tuple[int | None, int | None]:
 
 def _core_memory(group: dict[str, Any] | None) -> dict[int, float] | None:
     used = object_of(group or {}, "neuron_runtime_used_bytes")
-    told = object_of(used, "usage_breakdown").get("neuroncore_memory_usage")
-    if not isinstance(told, dict):
+    by_core = object_of(used, "usage_breakdown").get("neuroncore_memory_usage")
+    if not isinstance(by_core, dict):
         return None
     result: dict[int, float] = {}
-    for core, parts in _by_core(told).items():
+    for core, parts in _by_core(by_core).items():
         sizes = [size for value in parts.values() if (size := number_of(value)) is not None]
         if sizes:
             result[core] = sum(sizes)
     return result
 
 
-def _by_core(told: dict[str, Any]) -> dict[int, dict[str, Any]]:
+def _by_core(by_core: dict[str, Any]) -> dict[int, dict[str, Any]]:
     return {
         int(core): facts if isinstance(facts, dict) else {}
-        for core, facts in told.items()
+        for core, facts in by_core.items()
         if core.isascii() and core.isdecimal() and len(core) < 6
     }
 
 
 def group_of(parent: dict[str, Any], name: str) -> dict[str, Any] | None:
-    """Return a group of metrics, or None where it is not there or tells an error."""
+    """Return a group of metrics, or None where it is missing or has an error."""
     group = parent.get(name)
     return group if isinstance(group, dict) and not _is_error(group) else None
 

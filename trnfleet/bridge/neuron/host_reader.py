@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_DOCUMENT_BYTES = 16 * 2**20
 """Longest line: 192 vCPUs and some hundred loaded models take less than 1 MiB."""
 DEFAULT_PERIOD_S = 5.0
-"""neuron-monitor's own where no configuration says otherwise; used until a document tells its period."""
+"""neuron-monitor's own where no configuration says otherwise; used until a document has its period."""
 
 
 Columns = dict[str, "NDArray[Any]"]
@@ -36,7 +36,7 @@ class HostReader:
     """Reads the documents of one host, one after another.
 
     A runtime lists the cores that it uses. So a chip that no runtime uses is idle: 0 % is measured, not missing, as
-    long as all runtimes told their cores.
+    long as all runtimes list theirs.
 
     Two runtimes on one core are summed. Executions are counted by runtime and shared out evenly among its cores, so
     that the chips' counters add up to the host's. ECC counts are taken as cumulative, or per period where they fall
@@ -54,7 +54,7 @@ class HostReader:
         self.lnc: int | None = None
         """Physical cores of a logical one."""
         self.versions: dict[str, str] = {}
-        """What the host says of its hardware's versions."""
+        """Versions of the host's hardware, by name."""
         self.revision = 0
         """Goes up when EC2 id, LNC or versions change."""
         self._kind: InstanceType | None = None
@@ -93,12 +93,12 @@ class HostReader:
     def _identify(self, data: dict[str, Any]) -> InstanceType:
         """Return the host's type, and keep who it is."""
         instance, hardware = object_of(data, "instance_info"), object_of(data, "neuron_hardware_info")
-        told = text_of(instance.get("instance_type"))
+        type_name = text_of(instance.get("instance_type"))
         ec2_id = text_of(instance.get("instance_id")) or None
         kind = self._kind
         if kind is None:
-            kind = find_instance_type(present_name(told)) if told else _by_hardware(hardware)
-        elif told and present_name(told) != kind.name:
+            kind = find_instance_type(present_name(type_name)) if type_name else _by_hardware(hardware)
+        elif type_name and present_name(type_name) != kind.name:
             raise WireError(f"it is of another instance type than the first, which is a {kind.name}")
         elif ec2_id and self.ec2_id and ec2_id != self.ec2_id:
             raise WireError(f"it is of another instance than the first, which is {self.ec2_id}")
@@ -128,12 +128,12 @@ def _by_hardware(hardware: dict[str, Any]) -> InstanceType:
     """Return the type that a host without an instance's metadata must be, going by its chips.
 
     Raises:
-        WireError: nothing tells.
+        WireError: it names neither type nor chips.
         ConfigError: no type of the catalogue has such chips.
     """
     device, count = text_of(hardware.get("neuron_device_type")), hardware.get("neuron_device_count")
     if not device or type(count) is not int:
-        raise WireError("it tells neither instance_type nor neuron_device_type and neuron_device_count")
+        raise WireError("it has neither instance_type nor neuron_device_type and neuron_device_count")
     for kind in INSTANCE_TYPES.values():
         if device in kind.chip.device_types and kind.chips == count:
             return kind
@@ -143,12 +143,19 @@ def _by_hardware(hardware: dict[str, Any]) -> InstanceType:
 
 
 def _lnc(hardware: dict[str, Any], kind: InstanceType) -> int | None:
-    """Return how many physical cores make a logical one, from the cores a device or as told; None where neither fits."""
+    """Return how many physical cores make a logical one, from the cores a device or as configured; None where neither fits."""
     cores = kind.chip.neuroncores
-    per_device, told = hardware.get("neuroncore_per_device_count"), hardware.get("logical_neuroncore_config")
+    per_device, configured = (
+        hardware.get("neuroncore_per_device_count"),
+        hardware.get("logical_neuroncore_config"),
+    )
     if type(per_device) is int and 0 < per_device <= cores and cores % per_device == 0:
         return cores // per_device
-    return told if type(told) is int and 0 < told <= cores and cores % told == 0 else None
+    return (
+        configured
+        if type(configured) is int and 0 < configured <= cores and cores % configured == 0
+        else None
+    )
 
 
 def _visible(hardware: dict[str, Any], kind: InstanceType) -> int:

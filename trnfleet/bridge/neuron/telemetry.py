@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from trnfleet.bridge.neuron.host_reader import HostReader
 
 CLUSTER = "uc1"
-"""Cluster of a host that nobody has named."""
+"""Cluster of a host without a given address."""
 HOST = "host"
 """Name of a host without one, and without an EC2 id."""
 

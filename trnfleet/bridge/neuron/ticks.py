@@ -1,6 +1,6 @@
-"""One instance's values, tick by tick, picked out of a fleet's messages: frames of any granularity, or JSON.
+"""One instance's values, tick by tick, read from a fleet's messages: frames of any granularity, or JSON.
 
-It keeps nothing of the other instances, and takes apart no more of what is about them than it must.
+It keeps nothing of other instances, and parses as little of their messages as possible.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class InstanceTick(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where the instance is in the frames of a descriptor."""
+    """The instance's rows in the frames of a descriptor."""
 
     unit: Unit
     period_s: float
@@ -60,7 +60,7 @@ def described_instances(envelope: Envelope, root: str = DEFAULT_ROOT) -> tuple[s
 
 
 class InstanceTicks:
-    """Follows one instance through the messages of its fleet."""
+    """Reader of one instance's ticks from the messages of its fleet."""
 
     def __init__(self, fleet: str, path: str, root: str = DEFAULT_ROOT) -> None:
         """Name the instance by its fleet and address."""

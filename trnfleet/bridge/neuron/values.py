@@ -28,7 +28,7 @@ BUSY = ("user", "nice", "system", "irq", "soft_irq")
 
 
 class Chips(NamedTuple):
-    """How logical cores lie in chips."""
+    """Assignment of logical cores to chips."""
 
     kind: InstanceType
     lnc: int
@@ -42,7 +42,7 @@ class Chips(NamedTuple):
 
     @property
     def seen(self) -> NDArray[np.bool_]:
-        """Which chips the host sees."""
+        """Mask of the chips that the host sees."""
         return np.arange(self.kind.chips) < self.visible
 
     def of(self, core: int) -> int | None:
@@ -55,7 +55,7 @@ class Chips(NamedTuple):
         return [chip for core in cores if (chip := self.of(core)) is not None]
 
     def empty(self, *, is_known: bool) -> NDArray[np.float64]:
-        """Return a value a chip: 0 where the chip is seen and what is not told is 0, else not available."""
+        """Return a value a chip: 0 where the chip is seen and missing values are 0, else not available."""
         return np.where(self.seen & is_known, 0.0, math.nan)
 
 
@@ -69,10 +69,10 @@ class Counters:
         self._completed = np.zeros(chips, np.int64)
         self._failed = np.zeros(chips, np.int64)
         self._turn = 0
-        """Where the next execution that cannot be shared out evenly goes."""
+        """Place of the next execution that cannot be shared out evenly."""
 
     def count_ecc(self, chip: int, name: str, value: int) -> int:
-        """Return the counter after `value` was told: it goes up by what the value did, or by all of it where it fell."""
+        """Return the counter after `value` was read: it goes up by what the value did, or by all of it where it fell."""
         last, counter = self._ecc.get((chip, name), (0, 0))
         counter += value - last if value >= last else value
         self._ecc[chip, name] = (value, counter)
@@ -100,8 +100,8 @@ def values_of(data: dict[str, Any], chips: Chips, counters: Counters) -> dict[st
 
     Args:
         data: The document.
-        chips: Which chips there are.
-        counters: Go on with what the document tells.
+        chips: The host's chips.
+        counters: Go on with the document's counts.
     """
     runtimes = runtimes_of(data)
     values = _ecc(data, chips, counters)
@@ -127,21 +127,21 @@ def _utilisation(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
     idle = chips.empty(is_known=all(each.cores is not None for each in runtimes))
     lanes = np.full((chips.kind.chips, BY_NAME["nc_util_pct"].width), math.nan)
     lanes[:, : chips.kind.chip.neuroncores] = idle[:, np.newaxis]
-    told: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
+    shares: defaultdict[tuple[int, int], list[float]] = defaultdict(list)
     for core, facts in _cores(runtimes):
         chip = chips.of(core)
         if chip is not None:
             first = core % chips.per_chip * chips.lnc
             for half, value in enumerate(_halves(facts, chips.lnc)):
-                told[chip, first + half].append(or_nan(value))
-    for place, values in told.items():
+                shares[chip, first + half].append(or_nan(value))
+    for place, values in shares.items():
         # Two runtimes take turns on a core, and a period's edges may add up to a little more than all of it.
         lanes[place] = values[0] if len(values) == 1 else np.minimum(sum(values), 100.0)
     return lanes
 
 
 def _halves(facts: dict[str, Any], lnc: int) -> list[float | None]:
-    """Return what each physical core of a logical one was busy: as told, or where nothing is told as the logical one."""
+    """Return the busy time of each physical core of a logical one: its own, or the logical one's where it has none."""
     physical = object_of(facts, "v3d")
     if lnc == 1 or not physical:
         return [number_of(facts.get("neuroncore_utilization"))] * lnc
@@ -167,12 +167,12 @@ def _tflops(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
 
 
 def _memory(runtimes: list[Runtime], chips: Chips) -> NDArray[np.float64]:
-    """Return the bytes of device memory in use; a chip that a runtime uses without telling its memory is not known."""
+    """Return the bytes of device memory in use; that of a chip which a runtime uses without listing memory is not known."""
     used = chips.empty(is_known=all(each.memory is not None or each.cores is not None for each in runtimes))
     unknown: set[int] = set()
     for each in runtimes:
-        told = set(chips.of_all(list(each.memory or ())))
-        unknown.update(set(chips.of_all(each.places)) - told)
+        listed = set(chips.of_all(list(each.memory or ())))
+        unknown.update(set(chips.of_all(each.places)) - listed)
         for core, size in (each.memory or {}).items():
             chip = chips.of(core)
             if chip is not None:
@@ -213,7 +213,7 @@ def _ecc(data: dict[str, Any], chips: Chips, counters: Counters) -> dict[str, ND
 def _vcpu(group: dict[str, Any] | None) -> float:
     usage = object_of(group or {}, "average_usage")
     busy = [number_of(usage.get(key)) for key in BUSY]
-    # Before its first interval neuron-monitor has nothing to tell, or zeros throughout.
+    # Before its first interval neuron-monitor has no values, or zeros throughout.
     if usage.get("user") is None or not any(number_of(value) for value in usage.values()):
         return math.nan
     return min(sum(value for value in busy if value is not None), 100.0)

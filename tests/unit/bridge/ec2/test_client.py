@@ -184,7 +184,7 @@ def test_throttled_and_then_not(client: Any, stub: Stubber) -> None:
 
 
 @pytest.mark.parametrize("code", ["RequestLimitExceeded", "Throttling", "EC2ThrottledException"])
-def test_throttling_is_told_apart(client: Any, stub: Stubber, code: str) -> None:
+def test_throttling_is_its_own_error(client: Any, stub: Stubber, code: str) -> None:
     """When EC2 asks for patience the reading ends as throttled, so that the caller can wait."""
     stub.add_client_error("describe_capacity_blocks", code)
     with pytest.raises(Throttled, match=code):

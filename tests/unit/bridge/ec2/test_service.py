@@ -132,7 +132,7 @@ def test_what_could_not_be_read_is_unknown(change: dict[str, Any], field: str, v
     assert message.state.value == "active"
 
 
-def test_without_blocks_their_reservations_are_told() -> None:
+def test_without_blocks_their_reservations_are_published() -> None:
     """Where blocks may not be described, a block's Capacity Reservation stands for it, under the block's id."""
     message = only(reading(blocks=None, reservations=[part(EndDate=END)]))
     assert (message.id, message.type) == ("cb-0123456789abcdef0", "capacity-block")
@@ -187,7 +187,7 @@ def sorted_out(envelopes: list[Envelope]) -> tuple[list[dict[str, Any]], list[di
     return told.get(TopicClass.RESERVATION, []), told.get(TopicClass.EVENT, [])
 
 
-def test_only_changes_are_told() -> None:
+def test_only_changes_are_published() -> None:
     """The first reading tells everything without events, the same again nothing, a change one message more."""
     bridge = made()
     first = bridge.take(reading(), NOW_NS)
@@ -359,7 +359,7 @@ async def test_patience_doubles_up_to_a_quarter_of_an_hour() -> None:
 
 
 @pytest.mark.parametrize("failure", [CloudError("no credentials"), Throttled("EC2: Throttling")])
-async def test_a_first_reading_that_fails_is_told(failure: CloudError) -> None:
+async def test_a_first_reading_that_fails_is_an_error(failure: CloudError) -> None:
     """When the only reading fails, throttled or not, it ends with the reason, and says goodbye."""
     clock = ManualClock(NOW_NS)
     recorder = Recorder(clock)
@@ -426,7 +426,7 @@ def test_a_block_s_life(readings: list[dict[str, Any]], names: list[str]) -> Non
     ]
 
 
-def test_a_permission_that_goes_is_no_happening() -> None:
+def test_a_lost_permission_is_no_event() -> None:
     """When the status can no longer be read nothing has got well, and when it can be read again nothing has broken."""
     ill = reading(statuses=[status("impaired", 1)])
     assert names_of(reading(), ill, reading(statuses=None), ill) == [

@@ -293,7 +293,7 @@ def test_the_type_by_a_former_name_or_by_its_chips(
     assert reader.kind.name == expected
 
 
-def test_an_unknown_type_is_told_with_the_nearest() -> None:
+def test_an_unknown_type_is_refused_with_the_nearest() -> None:
     """What the hardware catalogue does not have cannot be shown: the message names it and what comes near."""
     document = trn2()
     document["instance_info"]["instance_type"] = "trn2.48xlrage"
@@ -376,7 +376,7 @@ def test_a_monitor_shows_the_host(name: str, encoding: str) -> None:
     assert counts.messages == 4 * (1 if encoding == "cbor" else 1 + reader.kind.chips)
 
 
-def test_a_changed_host_is_described_anew() -> None:
+def test_a_changed_host_has_a_new_descriptor() -> None:
     """When the cores are paired otherwise, a descriptor with the next revision goes before the next frame."""
     reader = HostReader()
     feed(reader, trn2())
@@ -544,7 +544,7 @@ def test_messages_about_the_instance_that_make_no_sense_are_refused() -> None:
     with pytest.raises(WireError, match="older than what came before"):
         ticks.take(made[2])
     ticks.take(made[1]._replace(payload=json.dumps(descriptor | {"revision": 7}).encode()))
-    with pytest.raises(WireError, match="of another start or revision than its descriptor"):
+    with pytest.raises(WireError, match="of another boot or revision than its descriptor"):
         ticks.take(made[4])
     last = ticks.finish()
     assert last is not None
