@@ -171,7 +171,7 @@ async def test_counters_have_rates_and_charts_their_history() -> None:
         assert any(block in text.splitlines()[-2] for block in "▁▂▃▄▅▆▇█")
 
 
-def test_rates_begin_anew() -> None:
+def test_rates_restart() -> None:
     """A single sample, another chip, or a counter that fell give no rate."""
     rates = CounterRates()
     assert np.isnan(rates.take("a", 1_000_000_000, np.full(6, 5.0))["exec_errors"])
@@ -181,7 +181,7 @@ def test_rates_begin_anew() -> None:
     assert np.isnan(rates.take("b", 5_000_000_000, np.full(6, 9.0))["exec_errors"])
 
 
-def test_a_replaced_instances_counters_begin_anew() -> None:
+def test_a_replaced_instances_counters_restart() -> None:
     """After a fall to 0 rates are those since then: none is negative, and none spans the replacement."""
     rates = CounterRates()
     for second in range(1, 10):

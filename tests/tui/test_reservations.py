@@ -205,7 +205,7 @@ async def test_nothing_is_reserved() -> None:
         assert view(app).table.picked is None
 
 
-async def test_whoever_has_gone_is_not_drawn_as_live() -> None:
+async def test_a_publisher_that_is_gone_is_not_drawn_as_live() -> None:
     """When the publisher is gone its reservations are marked as last known."""
     feed = fed()
     app = fleet_app(feed)

@@ -80,11 +80,11 @@ class Stages(NamedTuple):
     """Seconds that each step of a recovery takes, one after the other."""
 
     detect_s: float = 0.0
-    """Until it is noticed."""
+    """Time until it is noticed."""
     quarantine_s: float = 0.0
-    """Until nothing new is placed on the instance."""
+    """Time from then until nothing new is placed on the instance."""
     drain_s: float = 0.0
-    """Until the job has left it."""
+    """Time from then until the job has left it."""
     mend_s: float = 0.0
     """Repair, reload, reboot or replacement."""
     return_s: float = 0.0

@@ -17,7 +17,7 @@ from trnfleet.errors import nearest
 JOB_STATES = (
     "running", "checkpointing", "stalled", "starting", "hung", "failed", "waiting", "idle",
 )  # fmt: skip  # one line is the order
-"""What a job can be doing: stalled waits for input data, hung for a collective that one of its processes never joins;
+"""States of a job: stalled waits for input data, hung for a collective that one of its processes never joins;
 failed is down after a fault, waiting lacks instances, idle holds its instances and executes nothing."""
 
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
@@ -156,7 +156,7 @@ class Peak(Model):
     """Time of day, on every day."""
     for_s: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
     factor: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
-    """What the offered load is multiplied by."""
+    """Factor on the offered load."""
 
     @model_validator(mode="after")
     def _one(self) -> Self:
@@ -189,7 +189,7 @@ class Inference(_Job):
     load_mean: Share = 0.55
     """Mean load over a day, as a share of what the replicas can carry."""
     load_swing: Share = 0.25
-    """How far the daily curve goes above and below the mean."""
+    """Swing of the daily curve above and below the mean."""
     peak_hour_utc: Annotated[float, Field(ge=0, lt=24)] = 18.0
     peaks: tuple[Peak, ...] = ()
     hbm_used: Share = 0.65
@@ -235,7 +235,7 @@ class Traced(_Job):
     loop: bool = True
     """Whether the recording starts again at its end; else its last value holds."""
     like: Literal["training", "inference"] = "training"
-    """What the chips do while their cores are busy, which the recording does not say."""
+    """Activity of the chips while their cores are busy, which the recording does not say."""
     mfu: Share = 0.35
     """Model FLOP/s utilisation while the cores are fully busy (assumed)."""
     hbm_used: Share = 0.6

@@ -14,7 +14,7 @@ from trnfleet.domain.durations import parse_duration_s
 _OF_DAY = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?")
 _PART = re.compile(r"\d+(?:\.\d+)?\s*(?:ms|min|s|m|h|d)?\s*")
 _LONGEST_S = 1e15
-"""What a length is cut to: it is beyond anything that was recorded."""
+"""Longest length; longer ones are cut to it. It is beyond anything that was recorded."""
 _DAY_NS = 86_400 * NS_PER_S
 
 

@@ -80,7 +80,7 @@ def in_three(value: float, unit: str) -> str:
 
 
 class DurationStyle(enum.Enum):
-    """How much room a duration has."""
+    """Forms of a duration, by the room that they take."""
 
     LONG = enum.auto()
     """Two largest units: `850 ms`, `12 s`, `3 min 05 s`, `2 h 10 min`, `14 d 3 h`."""

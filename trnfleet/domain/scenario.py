@@ -46,7 +46,7 @@ class FaultEntry(Model):
     every: Annotated[Duration, Field(ge=1.0)] | None = None
     """Seconds from one time to the next, 1 or more: a jump over a day makes them all."""
     times: Annotated[int, Field(ge=1, le=MOST_REPEATS)] | None = None
-    """How often it comes; without end if only `every` is given."""
+    """Number of times that it comes; without end if only `every` is given."""
     lasts_s: Annotated[Duration | None, Field(alias="for")] = None
     """Duration, recovery included; the steps of a recovery take that much less or more time."""
     magnitude: Annotated[float, Field(allow_inf_nan=False)] | None = None
@@ -81,7 +81,7 @@ class Rates(Model):
     """Faults that come by themselves, at the rates of the table of faults."""
 
     acceleration: Positive
-    """How many times as often as the rates say."""
+    """Factor on the rates."""
     only: tuple[Annotated[str, AfterValidator(_known)], ...] = ()
     """These alone; all that have a rate if empty."""
     without: tuple[Annotated[str, AfterValidator(_known)], ...] = ()

@@ -16,7 +16,7 @@ Positive = Annotated[float, Field(gt=0.0, le=1e18, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0.0, le=1e9, allow_inf_nan=False)]
 """A time from zero on; the limit is 30 years."""
 Length = Annotated[float, Field(ge=1e-4, le=1e7, allow_inf_nan=False)]
-"""How long something takes, seconds; the limit is a third of a year."""
+"""A duration, seconds; the limit is a third of a year."""
 Steps = Annotated[int, Field(ge=0, le=1_000_000_000)]
 
 Paths = Annotated[

@@ -40,7 +40,7 @@ class _Kept:
     is_due: bool
     sent_s: float = 0.0
     resolved_s: float | None = None
-    """When its end was first delivered."""
+    """Monotonic seconds at which its end was first delivered."""
     is_refused: bool = False
 
 

@@ -28,7 +28,7 @@ class Notification(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """What is recorded once a receiver has it: the state, and when the alert began to fire."""
+        """The record of its delivery: the state, and when the alert began to fire."""
         return mark_of(self.message.state, self.message.fired)
 
 

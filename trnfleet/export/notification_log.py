@@ -62,7 +62,7 @@ class FiringAlert(NamedTuple):
     urgent: Hashable
     """Its message is published again at once when this changes."""
     figures: Hashable
-    """And within `REFRESHED_EVERY_S` when this does."""
+    """Its message is published again within `REFRESHED_EVERY_S` when this changes."""
     describe: Callable[[], AlertMessage]
     """Gives its message, without `told`."""
 
@@ -77,7 +77,7 @@ class _Entry:
     """Wall clock."""
     ends_ns: int | None = None
     is_quiet: bool = False
-    told: dict[str, str] = field(default_factory=dict)
+    confirmed: dict[str, str] = field(default_factory=dict)
     """The state that each receiver has confirmed."""
     offered: dict[str, str] = field(default_factory=dict)
     """The state that each receiver was given."""
@@ -178,7 +178,7 @@ class NotificationLog:
             for entry in self._entries.values():
                 have = entry.offered.get(receiver.name)
                 if have is None:
-                    have = entry.told.get(receiver.name, "")
+                    have = entry.confirmed.get(receiver.name, "")
                     if receiver.repeats and have == entry.mark:
                         # A former watch has notified it, and it needs repeats.
                         receiver.refresh(self._notification(entry))
@@ -199,7 +199,7 @@ class NotificationLog:
         for fingerprint, entry in self._entries.items():
             if entry.is_dirty:
                 entry.is_dirty = False
-                update = {"told": dict(entry.told), "watch": self.client}
+                update = {"told": dict(entry.confirmed), "watch": self.client}
                 changes.append((fingerprint, entry.message.model_copy(update=update)))
         return changes
 
@@ -232,7 +232,7 @@ class NotificationLog:
             max(starts_ns, now.to_wall(resolved_ns)) if is_over else None,
             # Whether it is silenced is known with the first step; until then there are no notifications.
             is_quiet=not is_over,
-            told=dict(message.told),
+            confirmed=dict(message.told),
             resolved_s=now.mono_s if is_over else None,
         )
 
@@ -254,7 +254,7 @@ class NotificationLog:
             refreshed_s=now.mono_s,
         )
         if former is not None:
-            entry.told, entry.offered = former.told, former.offered
+            entry.confirmed, entry.offered = former.confirmed, former.offered
         self._entries[firing.fingerprint] = entry
 
     def _refresh(self, entry: _Entry, firing: FiringAlert, now: Now) -> None:
@@ -294,7 +294,7 @@ class NotificationLog:
 
     def _clear_if_due(self, fingerprint: str, entry: _Entry, passed_s: float) -> None:
         names = {receiver.name for receiver in self.receivers}
-        is_owed = any(mark.startswith("firing@") for name, mark in entry.told.items() if name in names)
+        is_owed = any(mark.startswith("firing@") for name, mark in entry.confirmed.items() if name in names)
         if passed_s >= (CLEARED_AT_LAST_S if is_owed else CLEARED_AFTER_S):
             del self._entries[fingerprint]
             self._cleared.append(fingerprint)
@@ -302,10 +302,10 @@ class NotificationLog:
     def _confirmer(self, name: str) -> Callable[[Notification], None]:
         def confirm(notification: Notification) -> None:
             entry = self._entries.get(notification.fingerprint)
-            if entry is None or entry.told.get(name) == notification.mark:
+            if entry is None or entry.confirmed.get(name) == notification.mark:
                 return
-            if name in entry.told or len(entry.told) < MOST_RECEIVERS:
-                entry.told[name] = notification.mark
+            if name in entry.confirmed or len(entry.confirmed) < MOST_RECEIVERS:
+                entry.confirmed[name] = notification.mark
                 entry.is_dirty = True
 
         return confirm

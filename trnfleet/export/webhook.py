@@ -26,7 +26,7 @@ log = logs.get_logger(__name__)
 MOST_OF_ONE = 500
 """Alerts of one request; more that change at one instant make several."""
 NO_END = "0001-01-01T00:00:00Z"
-"""What Alertmanager writes as the end of an alert that goes on."""
+"""Alertmanager's end of an alert that goes on."""
 
 
 class WebhookReceiver(Receiver):

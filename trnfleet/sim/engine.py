@@ -284,7 +284,7 @@ class Engine:
         elapsed_s, middle_s = end_s - begin_s, (begin_s + end_s) / 2.0
         throttling.limit(elapsed_s, effects.inlet_delta_c, effects.cap_share)
         self._group()
-        slowdowns = self._paces()
+        slowdowns = self._slowdowns()
         jobs = self._workloads.advance(elapsed_s, middle_s, self.moment_ns(middle_s), slowdowns)
         cohort = self._cohorts.of_instance
         throttling.advance(
@@ -308,7 +308,7 @@ class Engine:
         self._hosts.rebind(self._cohorts)
         self._effects.bind(self._cohorts)
 
-    def _paces(self) -> Slowdowns:
+    def _slowdowns(self) -> Slowdowns:
         """Return the slowdowns by faults, heat and power caps."""
         slowdowns = self._effects.slowdowns
         pace = self._throttling.pace

@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
     logging.disable(logging.ERROR)
     try:
         asyncio.run(serve(host, port))
-    except Exception as error:  # noqa: BLE001  the border of the process: whatever it is, it is told in one line
+    except Exception as error:  # noqa: BLE001  the border of the process: whatever it is, it is reported in one line
         sys.stderr.write(f"{error.__cause__ or error}\n")
         return 1
     return 0

@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 FIRST_WAIT_S = 1.0
 YOUNG_OUTAGE_S = 300.0
-"""How long an outage counts as a broker's restart, from which everyone must be back within 10 s."""
+"""Length up to which an outage counts as a broker's restart, from which everyone must be back within 10 s."""
 YOUNG_LONGEST_WAIT_S = 8.0
 LONGEST_WAIT_S = 30.0
 STABLE_S = 10.0
-"""A connection that held for so long ends the outage: the next one starts with the first wait again."""
+"""A connection that held for this long ends the outage: the next one starts with the first wait again."""
 
 
 def backoff_s(attempt: int, outage_s: float, rng: Random) -> float:

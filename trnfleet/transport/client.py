@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 TCP_CONNECT_S = 2.0
 """Longest wait for TCP; it is spent in a thread that cannot be interrupted, so it bounds a command's end too."""
 MAX_PACKET_BYTES = 2 * 1024 * 1024
-"""What an MQTT 5 broker is told to send at most. It drops larger packets silently, so this stays well above the largest
+"""Largest packet that an MQTT 5 broker may send us. It drops larger packets silently, so this stays well above the largest
 payload: what lies between is dropped here, where it is counted."""
 RECEIVE_MAXIMUM = 16_384
 """Unacknowledged QoS 1 messages that an MQTT 5 broker may have under way to us.
@@ -43,7 +43,7 @@ MAX_CACHED_TOPICS = 65_536
 TCP_NODELAY = ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),)
 _CONTENT_TYPES = {name: name for name in (CONTENT_TYPE_JSON, CONTENT_TYPE_CBOR)}
 
-# What paho logs comes back to us as errors and is told in `LinkStatus`; printed, it would tear the screen.
+# What paho logs comes back to us as errors and is shown in `LinkStatus`; printed, it would tear the screen.
 PAHO_LOG = logging.getLogger("trnfleet.paho")
 PAHO_LOG.addHandler(logging.NullHandler())
 PAHO_LOG.propagate = False
@@ -57,13 +57,13 @@ class Client(aiomqtt.Client):
         super().__init__(*arguments, **options)
         self.tcp_stood = False
         self.end_code: ReasonCode | None = None
-        """Why the connection ended."""
+        """The reason for which the connection ended."""
         self._connect_over = False
         self._dropped = False
         self._home = threading.get_ident()
 
     @property
-    def stands(self) -> bool:
+    def is_open(self) -> bool:
         """Whether the socket is open."""
         return self._client.socket() is not None
 
@@ -103,7 +103,7 @@ class Client(aiomqtt.Client):
     ) -> None:
         self.end_code = reason_code
         if self._connected.cancelled():
-            return  # aiomqtt would ask it for its error, and nobody waits for the end of what was given up
+            return  # aiomqtt would ask it for its error, and nothing waits for the end of what was given up
         super()._on_disconnect(client, userdata, flags, reason_code, properties)
         look_at(self._disconnected)
 
@@ -134,7 +134,7 @@ def look_at(future: asyncio.Future[Any]) -> None:
 
 
 class Reception(NamedTuple):
-    """Where the messages of a connection go."""
+    """The destination of a connection's messages."""
 
     deliver: Callable[[Envelope], None] | None
     """Takes what was subscribed to; None where nothing was."""

@@ -40,9 +40,9 @@ ProtocolName = Literal["5", "3.1.1"]
 KEEPALIVE_S = 10
 """A half-open connection is found after at most twice as much: paho pings after one, and gives up after another."""
 PENDING_PUBLISHES = 8
-"""How many telemetry messages are under way at once; more does not make it quicker."""
+"""Telemetry messages under way at once; more does not make it quicker."""
 PENDING_ANNOUNCEMENTS = 64
-"""How many acknowledged messages of an announcement are under way at once: a broker without TCP_NODELAY takes 40 ms for
+"""Acknowledged messages of an announcement under way at once: a broker without TCP_NODELAY takes 40 ms for
 each round of acknowledgements, and a large fleet announces thousands."""
 CONNACK_S: dict[ProtocolName, float] = {"5": 2.0, "3.1.1": 3.0}
 """Longest wait for the answer to CONNECT; a broker that does not know MQTT 5 may just keep silent."""
@@ -58,7 +58,7 @@ _NOT_AUTHORISED = (134, 135)
 _PLAIN_WORDS = {
     128: "connection lost",
     130: "protocol error",
-    _VERSION_REFUSED: "the broker does not speak this MQTT version",
+    _VERSION_REFUSED: "the broker does not support this MQTT version",
     133: "the broker refuses the client id",
     136: "the broker is unavailable",
     137: "the broker is busy",
@@ -77,14 +77,14 @@ class LinkDown(Exception):  # noqa: N818  it is an event in a connection's life 
     def __init__(self, why: str, *, wrong_version: bool = False, silent: bool = False) -> None:
         super().__init__(why)
         self.wrong_version = wrong_version
-        """The broker says that it does not speak this version of MQTT."""
+        """Whether the broker says that it does not support this version of MQTT."""
         self.silent = silent
-        """TCP stood, but CONNECT was not answered."""
+        """Whether TCP connected, but CONNECT was not answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who connects where; the same for every connection of a link."""
+    """Broker and credentials; the same for every connection of a link."""
 
     url: BrokerUrl
     client_id: str
@@ -139,7 +139,7 @@ class Connection:
         except BaseException:
             self._client.drop()
             raise
-        if not self._client.stands:
+        if not self._client.is_open:
             # aiomqtt forgets an end that came before it was done with the beginning.
             self._client.drop()
             raise LinkDown(_words_of(self._client.end_code) or "connection lost")
@@ -176,7 +176,7 @@ class Connection:
         self._client.cut()
 
     async def close(self) -> None:
-        """Say goodbye, so that the broker keeps the last will to itself, and close; at once if it has ended."""
+        """Send DISCONNECT, so that the broker keeps the last will to itself, and close; at once if it has ended."""
         self._client.timeout = GOODBYE_S
         self.ended.cancel()
         try:

@@ -39,7 +39,7 @@ START_LIMIT_S = 5.0
 END_LIMIT_S = 2.0
 """Longest wait for an orderly end before the child is killed."""
 ATTEMPTS = 5
-"""How many free ports are tried; another process may take one between our look and the child's start."""
+"""Free ports that are tried; another process may take one between our look and the child's start."""
 
 _POLL_S = 0.02
 _FOLDER = Path(__file__).resolve().parent

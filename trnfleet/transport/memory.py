@@ -34,7 +34,7 @@ class MemoryBus:
 
     @property
     def retained(self) -> dict[str, Envelope]:
-        """What is retained now, by topic."""
+        """Retained messages by topic."""
         return dict(self._retained)
 
     def publisher(self, client_id: str = "memory", *, will: Envelope | None = None) -> MemoryPublisher:
@@ -196,7 +196,7 @@ class MemorySource(_MemoryClient):
 
     @property
     def waiting(self) -> int:
-        """How many messages wait to be taken."""
+        """Number of messages that wait to be taken."""
         return len(self._inbox)
 
     async def take(self) -> list[Envelope]:

@@ -188,7 +188,7 @@ class MqttSource:
 
     @property
     def waiting(self) -> int:
-        """How many messages wait to be taken."""
+        """Number of messages that wait to be taken."""
         return len(self._inbox)
 
     async def run(self) -> None:

@@ -1,6 +1,6 @@
-"""Messages about alerts: what `trnfleet watch` says of each, and what people say about them. All are retained.
+"""Messages about alerts: the state of each, published by `trnfleet watch`, acknowledgements and silences. All are retained.
 
-An alert that resolved is told as that and cleared later by an empty message. Times are RFC 3339 in UTC, monitor time.
+A resolved alert is published as that, and cleared later by an empty message. Times are RFC 3339 in UTC, monitor time.
 """
 
 from __future__ import annotations

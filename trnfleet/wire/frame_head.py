@@ -1,6 +1,6 @@
 """The head of a frame, readable without its descriptor: encoding, boot id and sequence number.
 
-A frame's head is found by stepping from key to key of its map: its bytes alone do not tell a key from a part of a text.
+A frame's head is found by stepping from key to key of its map: its bytes alone do not distinguish a key from a part of a text.
 """
 
 from __future__ import annotations
@@ -116,6 +116,6 @@ def _item(payload: bytes, at: int) -> tuple[int, int, int]:
     if number >= 24:
         end = begin + _SIZES.get(number, len(payload))
         if end > len(payload):
-            raise WireError("a frame that is torn or of untold length")
+            raise WireError("a frame that is torn or of indefinite length")
         number, begin = int.from_bytes(payload[begin:end], "big"), end
     return major, number, begin

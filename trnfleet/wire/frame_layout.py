@@ -65,7 +65,7 @@ class Unit(NamedTuple):
         if frame.path != self.path:
             raise WireError("the frame's path is not its topic's")
         if (frame.head.boot, frame.revision) != (self.boot, self.revision):
-            raise WireError("a frame of another start or revision than its descriptor's")
+            raise WireError("a frame of another boot or revision than its descriptor's")
         return frame
 
     def codes(self, frame: Frame) -> dict[str, NDArray[Any]]:

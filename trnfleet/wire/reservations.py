@@ -74,7 +74,7 @@ class ReservationMessage(Message):
     end: Instant | None = None
     """None where it lasts until it is cancelled."""
     terminates: Instant | None = None
-    """From then on EC2 terminates the instances that still run in it."""
+    """Time from which EC2 terminates the instances that still run in it."""
     pay_by: Instant | None = None
     """While a payment is pending: when it fails."""
     fee: Decimals | None = None

@@ -330,7 +330,7 @@ def test_sigterm_ends_it_while_a_name_is_looked_up(scene: Scene, tmp_path: Path)
         assert time.monotonic() - begun_s < 2
 
 
-def test_whoever_reads_may_leave(scene: Scene, tmp_path: Path) -> None:
+def test_a_reader_may_leave(scene: Scene, tmp_path: Path) -> None:
     """A reader that has enough ends it cleanly."""
     scene.inject(CHIPS[0])
     scene.inject(CHIPS[1])

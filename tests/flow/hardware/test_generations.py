@@ -38,7 +38,7 @@ from trnfleet.errors import ConfigError
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, RecordingClock
 from trnfleet.record.format.metadata import About
-from trnfleet.record.read.ndjson import Lines
+from trnfleet.record.read.ndjson import NdjsonLines
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.sim.engine import Engine
@@ -302,7 +302,7 @@ async def test_a_recording_replays_exactly(name: str, tmp_path: Path) -> None:
         pass
     for column, values in live.store.columns.items():
         assert np.array_equal(past.monitor.store.columns[column], values), column
-    lines = [json.loads(line) for line in Lines("trnfleet", "made-up").lines(recording, 0, 2**62)]
+    lines = [json.loads(line) for line in NdjsonLines("trnfleet", "made-up").lines(recording, 0, 2**62)]
     assert any(line.get("chip") == GENERATIONS[name].alone.chips - 1 for line in lines)
     recording.close()
 

@@ -8,7 +8,7 @@ import pytest
 from support.record.fixtures import FIXTURES_OF, PERIOD_S, RECORDINGS, make
 
 from trnfleet.config import shipped_names
-from trnfleet.record.read.ndjson import Lines
+from trnfleet.record.read.ndjson import NdjsonLines
 from trnfleet.record.read.recording import Recording
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def test_they_are_sound_and_whole(name: str) -> None:
         length_ns = recording.end_ns - recording.start_ns
         assert length_ns == round((FIXTURES_OF[name].ticks - 1) * PERIOD_S) * 10**9
         [fleet] = recording.fleets
-        lines = Lines(recording.root, fleet, ("events", "jobs"))
+        lines = NdjsonLines(recording.root, fleet, ("events", "jobs"))
         told = list(lines.lines(recording, recording.start_ns, recording.end_ns))
         assert (lines.left_out, lines.problem) == (0, "")
         assert any(b'"severity"' in line for line in told) == (name not in EVENTLESS)

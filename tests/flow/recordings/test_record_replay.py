@@ -128,7 +128,7 @@ def test_the_same_seed_records_the_same_bytes(tmp_path: Path) -> None:
     assert other.read_bytes() != first.read_bytes()
 
 
-def test_whoever_reads_lines_may_leave(tmp_path: Path) -> None:
+def test_a_reader_of_lines_may_leave(tmp_path: Path) -> None:
     """`replay --stdout | head` ends in peace."""
     file = simulated(tmp_path / "a.mcap", "--ticks", "30", "--format", "cbor")
     line = f"{shlex.join(COMMAND)} replay --stdout {shlex.quote(str(file))} | head -n 1"

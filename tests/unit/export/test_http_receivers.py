@@ -198,7 +198,7 @@ async def test_a_webhook_keeps_the_order_and_is_tried_again() -> None:
         assert told == [fingerprint(3)]
 
 
-async def test_a_webhook_has_room_for_so_many() -> None:
+async def test_a_webhook_s_queue_is_bounded() -> None:
     """Beyond its room a receiver takes nothing, and says how many it took."""
     receiver = WebhookReceiver("webhook", Target("http://h/x"), ManualClock())
     many = [notification(number) for number in range(MOST_WAITING - 1)]

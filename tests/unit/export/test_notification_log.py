@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Ear(Receiver):
-    """Notes what it is told; confirms it when it is told to."""
+    """A receiver that keeps notifications and confirms them on request."""
 
     def __init__(self, name: str = "webhook", *, repeats: bool = False, room: int = 10_000) -> None:
         super().__init__(name, ManualClock())
@@ -137,7 +137,7 @@ def test_a_late_word_on_what_is_over_is_no_beginning() -> None:
     assert ear.heard[2].message.fired == "2026-01-05T08:00:05.000Z"
 
 
-def test_what_is_quiet_is_told_when_it_no_longer_is() -> None:
+def test_a_quiet_alert_notifies_when_it_no_longer_is() -> None:
     """A silenced or inhibited alert is published without notification; its end goes to no receiver that does not know of it."""
     ear = Ear()
     bench = LogBench(ear)
@@ -180,7 +180,7 @@ def test_figures_are_refreshed_now_and_then() -> None:
 
 
 @pytest.mark.parametrize("client", ["watch-1", "watch-2"])
-def test_whoever_goes_on_repeats_nothing_and_loses_nothing(client: str) -> None:
+def test_a_new_leader_repeats_nothing_and_loses_nothing(client: str) -> None:
     """A restarted or another watch tells what was not noted, what began and what ended meanwhile, and nothing else."""
     ear = Ear()
     bench = LogBench(ear, client=client)

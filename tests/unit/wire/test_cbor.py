@@ -31,6 +31,6 @@ def test_what_is_cbor_is_decoded() -> None:
     ],
 )
 def test_what_is_not_plain_and_whole_is_refused(data: bytes) -> None:
-    """Torn, followed by something, with a key twice, of untold length, too deep, or with a tag that has a meaning."""
+    """Torn, followed by something, with a key twice, of indefinite length, too deep, or with a tag that has a meaning."""
     with pytest.raises(WireError, match=r"^not CBOR: "):
         decode_cbor(data, 8)

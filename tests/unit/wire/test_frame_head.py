@@ -1,4 +1,4 @@
-"""What is told of telemetry without its descriptor."""
+"""Heads of telemetry, read without its descriptor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ values = st.recursive(
         (b"\xb9\x00\x08", "text/plain", True),
     ],
 )
-def test_the_content_type_or_the_first_byte_tells_a_frame(
+def test_the_content_type_or_the_first_byte_identifies_a_frame(
     payload: bytes, content_type: str | None, expected: bool
 ) -> None:
     """Where the broker speaks MQTT 3.1.1 there is no content type."""
@@ -76,7 +76,7 @@ def test_what_is_no_frame_is_refused(payload: bytes) -> None:
         (cbor2.dumps({"boot": "b", "seq": -1}), "seq is no number"),
         (cbor2.dumps({"boot": "b" * 65, "seq": 1}), "no text of 1 to 64 bytes"),
         (cbor2.dumps({"x": [0] * 2_000, "boot": "b", "seq": 1}), "more than 1024 items"),
-        (b"\xbf\x64boot\x61b\xff", "untold length"),
+        (b"\xbf\x64boot\x61b\xff", "indefinite length"),
     ],
 )
 def test_why_a_head_is_not_found(payload: bytes, reason: str) -> None:

@@ -21,7 +21,7 @@ def feed() -> Feed:
 
 
 def unit_of(feed: Feed) -> Unit:
-    """Return the unit that the feed's descriptor tells of."""
+    """Return the unit of the feed's descriptor."""
     [node] = (each for each in feed.announcements() if "/node/" in each.topic)
     return Unit.of(decode_message(node.payload, Descriptor))
 
@@ -43,13 +43,13 @@ def test_units_of_one_form_share_what_is_learned(feed: Feed) -> None:
 
 
 def test_frames_of_others_are_refused(feed: Feed) -> None:
-    """Of another path, start or revision."""
+    """Of another path, boot or revision."""
     unit = unit_of(feed)
     [frame] = feed.telemetry()
     for other, reason in (
         (unit._replace(path="uc1/us-0002"), "path is not its topic's"),
-        (unit._replace(boot="other"), "another start or revision"),
-        (unit._replace(revision=7), "another start or revision"),
+        (unit._replace(boot="other"), "another boot or revision"),
+        (unit._replace(revision=7), "another boot or revision"),
     ):
         with pytest.raises(WireError, match=reason):
             other.decode(frame.payload)

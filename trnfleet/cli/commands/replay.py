@@ -192,10 +192,10 @@ def _write(
     kinds: Sequence[str],
 ) -> None:
     """Write a recording's lines to stdout, as fast as they are read."""
-    from trnfleet.record.read.ndjson import Lines
+    from trnfleet.record.read.ndjson import NdjsonLines
     from trnfleet.services.files.recordings import fleet_of, part_of
 
-    lines = Lines(recording.root, fleet_of(recording, name, file), kinds)
+    lines = NdjsonLines(recording.root, fleet_of(recording, name, file), kinds)
     output = stdout_bytes()
     with exit_on_broken_pipe():
         output.writelines(lines.lines(recording, *part_of(recording, begin, end)))

@@ -25,15 +25,15 @@ class Alert:
 
     rule: Rule
     target: str
-    """What it is about: an address (empty for the fleet), a job, a reservation, a publisher, or the pipeline."""
+    """Its subject: an address (empty for the fleet), a job, a reservation, a publisher, or the pipeline."""
     fingerprint: str
     state: AlertState = AlertState.PENDING
     since_ns: int = 0
-    """When the condition of the first member began to hold."""
+    """Begin of the condition of the first member."""
     fired_ns: int | None = None
-    """When it began to fire; None while it is pending."""
+    """Begin of firing; None while it is pending."""
     resolved_ns: int | None = None
-    """When it resolved; None while it goes on."""
+    """Time of its resolution; None while it goes on."""
     members: int = 1
     """Targets of the rule that fire (that are pending, while the alert is)."""
     chips: int = 0
@@ -53,9 +53,9 @@ class Alert:
     inhibited_by: str = ""
     """Fingerprint of the alert that inhibits it; empty for none."""
     cause: str = ""
-    """What probably caused it, where that is known: an address with what is wrong there."""
+    """Its probable cause, where that is known: an address with what is wrong there."""
     times: int = 0
-    """How often it began to fire within the flap window, this time counted."""
+    """Number of times that it began to fire within the flap window, this time counted."""
     is_flapping: bool = False
     """Whether it comes and goes so often that it is held until it has been quiet for a while."""
     revision: int = 0

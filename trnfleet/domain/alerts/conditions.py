@@ -121,7 +121,7 @@ class ComparisonKind:
     form: Form | None
     """Of what it compares; None for `absent`, which looks at no figure."""
     misfit: str
-    """What is wrong where the figure has another form; after its name."""
+    """The error where the figure has another form; after its name."""
     words: Callable[[Condition, str], str]
     """Writes the comparison without the figure, given the figure's unit."""
     is_worse: Callable[[float, float], bool] | None = None
@@ -193,11 +193,11 @@ _FORM_WORDS: Mapping[Form, str] = MappingProxyType(
         Form.COUNTER: "is a counter, which only grows: give rate_over or increase_over",
     }
 )
-"""What goes with figures that are not plain numbers, for errors."""
+"""The keys that go with figures that are not plain numbers, for errors."""
 
 
 class Condition(Model):
-    """Something that is wrong: a figure, what is made of it, and what it is compared with."""
+    """A condition of a rule: a figure, its transforms, and the value that it is compared with."""
 
     figure: str | None = None
     """Its name in the table of figures; none for `absent`."""
@@ -219,7 +219,7 @@ class Condition(Model):
     """The figure as a share of the median: of the chips of the same job, of the same link or figure of the chips of the
     instance, or of the target's own `past`."""
     past: Duration | None = None
-    """How far back the target's own past goes; scopes with names only."""
+    """Length of the target's own past; scopes with names only."""
     above: Number | None = None
     below: Number | None = None
     equals: Number | Text | tuple[Text, ...] | None = None

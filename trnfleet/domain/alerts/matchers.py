@@ -20,9 +20,9 @@ MOST_MATCHERS = 32
 LONGEST = 400
 _FORM = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", re.DOTALL)
 _COSTLY = re.compile(r"\)\s*[*+?{]|\(\?|\\\d|\{")
-"""What can make a regular expression take for ever (repeated groups, references back) or mean more than a match."""
+"""Constructs that can make a regular expression take for ever (repeated groups, references back) or mean more than a match."""
 _STEP = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL)
-"""What a pattern consists of, as far as its cost goes: an escaped character, a set, or any other character."""
+"""Elements of a pattern, as far as its cost goes: an escaped character, a set, or any other character."""
 MOST_WORK = 20_000_000
 """Steps that a pattern may take on a label as long as labels get: less than a tenth of a second."""
 OPTION_STEPS = 16

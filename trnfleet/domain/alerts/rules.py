@@ -33,11 +33,11 @@ RESERVED_LABELS = frozenset(
 PLACEHOLDERS = frozenset(
     {"alertname", "target", "place", "worst", "value", "limit", "count", "chips", "job", "cause", "severity"}
 )
-"""What `summary` and `description` may name in braces."""
+"""Placeholders of `summary` and `description`."""
 
 
 class Group(enum.StrEnum):
-    """What the members of one alert have in common, which is the alert's target."""
+    """The property that the members of one alert share, which is the alert's target."""
 
     NONE = "none"
     CHIP = "chip"
@@ -65,13 +65,13 @@ class Rule(Condition):
     also: Annotated[tuple[Condition, ...], Field(max_length=8)] = ()
     """Conditions that must hold at the same time and of the same target."""
     for_s: Annotated[Instant, Field(alias="for")] = 0.0
-    """How long it must hold until the alert fires."""
+    """Time for which it must hold until the alert fires."""
     keep_firing_for_s: Annotated[Instant, Field(alias="keep_firing_for")] = 0.0
-    """How long it must not hold until the alert resolves."""
+    """Time for which it must not hold until the alert resolves."""
     when_silent: Literal["hold", "resolve"] = "hold"
     """Whether a firing alert of which nothing live is known goes on as last known, or resolves."""
     group: Group | None = Field(default=None, strict=False)
-    """What makes one alert of several targets; by default the instance for cores and links, else none."""
+    """Grouping of several targets into one alert; by default the instance for cores and links, else none."""
     least_members: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Members without which there is no alert: with `group`, what concerns one or two of them is another rule's."""
     inhibits: Annotated[tuple[str, ...], Field(max_length=MOST_RULES)] = ()
@@ -82,7 +82,7 @@ class Rule(Condition):
     """One line for people, with figures: `{worst} withholds {value}`."""
     description: Text | None = None
     runbook: Text | None = None
-    """What to do, or where that is written."""
+    """Instructions, or the URL of a runbook."""
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -91,7 +91,7 @@ class Rule(Condition):
 
     @property
     def grouping(self) -> Group:
-        """What makes one alert of several targets."""
+        """Grouping of several targets into one alert, the scope's default included."""
         if self.group is not None:
             return self.group
         return Group.INSTANCE if self.scope in LANES else Group.NONE

@@ -22,7 +22,7 @@ LONGEST = 8_000
 
 
 class Mark(enum.Enum):
-    """What stands in a sample's place."""
+    """Marks in place of a sample."""
 
     GAP = "_"
     """No sample: the last one holds until it is too old."""

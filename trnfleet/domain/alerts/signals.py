@@ -167,4 +167,4 @@ FIGURES: Mapping[Scope, Mapping[str, Figure]] = MappingProxyType(
 )
 """The figures of every scope by name."""
 PIPELINE_NAME = "pipeline"
-"""What the one target of the scope pipeline is called."""
+"""Name of the one target of the scope pipeline."""

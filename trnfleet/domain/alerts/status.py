@@ -54,7 +54,7 @@ NEXT_STATES: Mapping[AlertState, frozenset[AlertState]] = MappingProxyType(
         AlertState.RESOLVED: frozenset({AlertState.INACTIVE, AlertState.PENDING, AlertState.FIRING}),
     }
 )
-"""Which states may follow. A pending alert whose condition ends has not notified, so it does not resolve."""
+"""Successors of each state. A pending alert whose condition ends has not notified, so it does not resolve."""
 
 NEVER = np.int64(-(2**62))
 """An instant that has not been."""
@@ -72,7 +72,7 @@ class Track:
         self.since_ns: Rows = np.zeros(0, np.int64)
         """Since when the condition holds."""
         self.fired_ns: Rows = np.zeros(0, np.int64)
-        """When it began to fire; `NEVER` while it is pending."""
+        """Begin of firing; `NEVER` while it is pending."""
         self.clear_ns: Rows = np.zeros(0, np.int64)
         """Since when the condition of a firing target does not hold; `NEVER` while it does."""
         self.values: NDArray[np.float64] = np.zeros(0)
@@ -85,7 +85,7 @@ class Track:
 
     @property
     def firing(self) -> Flags:
-        """Which rows fire."""
+        """Mask of the rows that fire."""
         flags: Flags = self.states == AlertState.FIRING
         return flags
 

@@ -75,7 +75,7 @@ class Block:
     created_ns: int
     changed_ns: int
     changes: int
-    """How many changes there have been, its making included."""
+    """Number of changes so far, its making included."""
     end_ns: int
     """With all extensions that are paid."""
     pay_by_ns: int
@@ -93,7 +93,7 @@ class Block:
 
     @property
     def start_ns(self) -> int:
-        """When it begins."""
+        """Begin of its time."""
         return self.offering.start_ns
 
     @property
@@ -104,7 +104,7 @@ class Block:
 
     @property
     def held_until_ns(self) -> int:
-        """Until when nothing else may be sold on its instances: an extension holds them before it is paid."""
+        """End of the time in which nothing else may be sold on its instances: an extension holds them before it is paid."""
         return self.end_ns if self.pending is None else self.pending.offering.end_ns
 
     @property

@@ -27,7 +27,7 @@ MOST_DAYS_AHEAD = 54
 """Whole days, from the first end of a day on, after which a fleet file's block may start: 8 weeks less what is left of the
 first day and the hour before it, so that a file is right whenever it is started."""
 BUSY_SURCHARGE = Decimal("0.30")
-"""What the price rises by when all of a type is reserved; the rise is linear. Assumed: EC2 says that prices follow supply and
+"""Rise of the price when all of a type is reserved; the rise is linear. Assumed: EC2 says that prices follow supply and
 demand, not how."""
 
 
@@ -81,10 +81,10 @@ class BlockEntry(Model):
     """A Capacity Block that there is when the simulation begins."""
 
     on: Paths
-    """What it holds: one UltraServer, or standalone instances of one type and cluster."""
+    """Addresses that it holds: one UltraServer, or standalone instances of one type and cluster."""
     days: Annotated[int, Field(ge=1, le=182)]
     ends_after_days: Annotated[int, Field(ge=-400, le=400)]
-    """Which end of the day (11:30 UTC) it ends at: 0 is the first that is an hour or more after the start, -1 the one before."""
+    """Number of the end of a day (11:30 UTC) at which it ends: 0 is the first that is an hour or more after the start, -1 the one before."""
     payment: Literal["succeeded", "pending", "failed"] = "succeeded"
     """A pending one never arrives."""
 

@@ -73,7 +73,7 @@ NEXT_BLOCK_STATES: Mapping[BlockState, frozenset[BlockState]] = MappingProxyType
         BlockState.FAILED: frozenset(),
     }
 )
-"""Which states may follow. The API names the states and not their order; derived from what each means. Customers cannot
+"""Successors of each state. The API names the states and not their order; derived from what each means. Customers cannot
 cancel a block; AWS can."""
 NEXT_RESERVATION_STATES: Mapping[ReservationState, frozenset[ReservationState]] = MappingProxyType(
     {
@@ -126,7 +126,7 @@ NEXT_RESERVATION_STATES: Mapping[ReservationState, frozenset[ReservationState]] 
         ReservationState.FAILED: frozenset(),
     }
 )
-"""Which states may follow for a Capacity Reservation; derived as above."""
+"""Successors of each state of a Capacity Reservation; derived as above."""
 HOLDING = frozenset(
     {BlockState.PAYMENT_PENDING, BlockState.SCHEDULED, BlockState.ACTIVE, BlockState.UNAVAILABLE}
 )

@@ -113,7 +113,7 @@ def _unlz4(data: memoryview, size: int) -> bytes:
 
 
 def _parse(data: bytes, limits: RecordLimits) -> Messages:
-    """Return where the messages are."""
+    """Return the positions of the messages."""
     items: list[Item] = []
     channels: dict[int, bytes] = {}
     at, size, last_ns, is_sorted = 0, len(data), 0, True

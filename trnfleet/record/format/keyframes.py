@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
 
 EVERY_NS = 10 * NS_PER_S
-"""Keyframes come so often where they cost little."""
+"""Time between two keyframes where they cost little."""
 AT_LATEST_NS = 60 * NS_PER_S
-"""And so often whatever they cost."""
+"""Longest time between two keyframes, whatever they cost."""
 WORTH = 10
 """Data between two keyframes as a multiple of their size, so that they cost little."""
 MOST_VALUES_BYTES = 32 * 2**20

@@ -18,7 +18,7 @@ class RecordLimits:
     ratio: int = 2_000
     """Decompressed bytes a compressed one, where the chunk has more than `free_bytes`."""
     free_bytes: int = 20 * 2**20
-    """So much a chunk may have however well it is compressed: it is the largest that our own writer makes."""
+    """Size that a chunk may have however well it is compressed: the largest that our own writer makes."""
     index_bytes: int = 256 * 2**20
     """The summary at the end of a file: a day has 173,000 chunks and 30 MB of it."""
     chunks: int = 2_000_000
@@ -30,11 +30,11 @@ class RecordLimits:
     overlap: int = 16
     """Chunks of foreign writers whose times overlap and that are therefore read side by side."""
     overlap_bytes: int = 128 * 2**20
-    """And their decompressed bytes."""
+    """Decompressed bytes of these chunks."""
     cache_bytes: int = 16 * 2**20
     """Decompressed chunks that are kept for the next read."""
     topics: int = 1_000_000
-    """Topics that a census counts one by one."""
+    """Topics that statistics count one by one."""
     topic_chars: int = 128 * 2**20
     """Characters of all of them together: a topic may have 65,535."""
     keyframe_bytes: int = 512 * 2**20

@@ -99,7 +99,7 @@ def decode_line(line: bytes, limits: LineLimits = DEFAULT_LINE_LIMITS) -> Stored
 
 
 def decode_lines(
-    stream: BinaryIO, limits: LineLimits = DEFAULT_LINE_LIMITS, told: LeftOut | None = None
+    stream: BinaryIO, limits: LineLimits = DEFAULT_LINE_LIMITS, counts: LeftOut | None = None
 ) -> Iterator[Stored]:
     """Yield the messages of a file of lines; a line that is none is left out.
 
@@ -108,18 +108,18 @@ def decode_lines(
     Args:
         stream: The file.
         limits: What a line may hold.
-        told: Counts what is yielded, and what is left out with the first one's number and reason.
+        counts: Counts what is yielded, and what is left out with the first one's number and reason.
     """
-    told = told if told is not None else LeftOut()
+    counts = counts if counts is not None else LeftOut()
     latest_ns = 0
     for number, line in read_lines(stream, limits.line_bytes):
         try:
             stored = _decoded(line, limits)
         except WireError as error:
-            told.add(f"line {number}", str(error))
+            counts.add(f"line {number}", str(error))
             continue
         latest_ns = max(latest_ns, stored.time_ns)
-        told.taken += 1
+        counts.taken += 1
         yield stored if stored.time_ns == latest_ns else stored._replace(time_ns=latest_ns)
 
 

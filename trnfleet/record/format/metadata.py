@@ -36,11 +36,11 @@ class About:
     """The trnfleet that wrote it."""
     schema: str = SCHEMA
     broker: str = ""
-    """Where it was taken, without user and password."""
+    """Address of the broker, without user and password."""
     filters: tuple[str, ...] = ()
     """Topic filters that were subscribed to."""
     started: str = ""
-    """When the recording began, RFC 3339."""
+    """Begin of the recording, RFC 3339."""
     seed: int | None = None
     """Seed of the simulation, where it is known."""
     note: str = ""

@@ -72,7 +72,7 @@ class ChunkFields(NamedTuple):
     crc: int
     compression: str
     data_at: int
-    """Where its data begins, from the record's begin."""
+    """Offset of its data from the record's begin."""
     data_size: int
 
 

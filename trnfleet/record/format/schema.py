@@ -20,7 +20,7 @@ SCHEMA = f"{MAJOR}.{MINOR}"
 """The schema that is written."""
 
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""By major version, what turns a message's map into that of the next major version."""
+"""By major version, the function that turns a message's map into that of the next major version."""
 
 _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})")
 

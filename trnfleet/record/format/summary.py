@@ -36,7 +36,7 @@ class Summary:
     channels: dict[int, str] = field(default_factory=dict)
     statistics: Statistics | None = None
     begin: int = 0
-    """Where the index begins: the data ends before."""
+    """Offset of the index: the data ends before."""
 
 
 def has_footer(file: int, size: int) -> bool:

@@ -47,7 +47,7 @@ class _Placed(NamedTuple):
     on: tuple[str, ...]
 
 
-class Lines:
+class NdjsonLines:
     """NDJSON lines of one fleet's messages."""
 
     def __init__(self, root: str, fleet: str, kinds: Collection[str] = ("telemetry",)) -> None:
@@ -63,7 +63,7 @@ class Lines:
         self._kinds = {_NAMES[kind] for kind in kinds}
         self._units: dict[str, Unit] = {}
         self._marks: dict[str, int] = {}
-        """Hash of each unit's descriptor, by which a repetition is told."""
+        """Hash of each unit's descriptor, by which a repetition is recognised."""
         self._jobs: dict[str, _Placed] = {}
         self._layout: Layout | None = None
         """Of all units; None where it is due."""
@@ -74,28 +74,28 @@ class Lines:
         self._first: dict[str, bytes] = {}
         """Reservations that came before any telemetry: the newest of each."""
         self._last: dict[str, bytes] = {}
-        """The newest message of each reservation: what is only repeated is not told again."""
+        """The newest message of each reservation: repetitions are not written again."""
         self._tick_ns = -1
         self.left_out = 0
-        """Messages that could not be told."""
+        """Messages that could not be written."""
         self.problem = ""
-        """Why, of the first of them."""
+        """The reason of the first of them."""
 
     def lines(self, recording: RecordedMessages, from_ns: int, to_ns: int) -> Iterator[bytes]:
         """Yield the lines of a part of a recording, each with its end, both moments included."""
         for stored in preroll(recording, from_ns):
             self._learn(stored.envelope)
         for stored in recording.read(from_ns - 1, to_ns):
-            yield from self.tell(stored.envelope)
+            yield from self.take(stored.envelope)
         yield from self.flush()
 
-    def tell(self, envelope: Envelope) -> Iterator[bytes]:
+    def take(self, envelope: Envelope) -> Iterator[bytes]:
         """Take in a message; if it begins a tick, yield the lines of the one before."""
         topic = self._topic(envelope.topic)
         if topic is None:
             return
         try:
-            self._note(topic, envelope.payload)
+            self._learn_state(topic, envelope.payload)
             if topic.topic_class is TopicClass.TELEMETRY:
                 if envelope.payload:
                     yield from self._telemetry(topic, envelope)
@@ -116,7 +116,7 @@ class Lines:
                 if isinstance(each, bytes):
                     yield each + b"\n"
                 else:
-                    yield from self._unframed(each)
+                    yield from self._frame_lines(each)
         self._held_bytes = 0
 
     def _learn(self, envelope: Envelope) -> None:
@@ -124,7 +124,7 @@ class Lines:
         topic = self._topic(envelope.topic)
         if topic is not None:
             try:
-                self._note(topic, envelope.payload)
+                self._learn_state(topic, envelope.payload)
             except WireError as error:
                 self._leave_out(f"{envelope.topic}: {error}")
             if topic.topic_class is TopicClass.RESERVATION:
@@ -137,26 +137,26 @@ class Lines:
             return None
         return topic if topic.fleet == self._fleet else None
 
-    def _note(self, topic: Topic, payload: bytes) -> None:
-        """Keep what is described and where jobs run.
+    def _learn_state(self, topic: Topic, payload: bytes) -> None:
+        """Keep the instances that are described and the jobs on them.
 
         Raises:
             WireError: it is not what its topic says.
         """
         if topic.topic_class is TopicClass.NODE:
-            self._note_unit(topic.path, payload)
+            self._learn_unit(topic.path, payload)
         elif topic.topic_class is TopicClass.JOB:
-            self._note_job(topic.path, payload)
+            self._learn_job(topic.path, payload)
 
-    def _note_job(self, path: str, payload: bytes) -> None:
+    def _learn_job(self, path: str, payload: bytes) -> None:
         if payload:
-            told = decode_message(payload, JobMessage)
-            self._jobs[path] = _Placed(told.ts, told.on)
+            job = decode_message(payload, JobMessage)
+            self._jobs[path] = _Placed(job.ts, job.on)
         else:
             self._jobs.pop(path, None)
         self._job_of = None
 
-    def _note_unit(self, path: str, payload: bytes) -> None:
+    def _learn_unit(self, path: str, payload: bytes) -> None:
         mark = hash(payload)
         if self._marks.get(path) == mark:
             # Descriptors are repeated every minute; one that has not changed is not parsed again.
@@ -202,12 +202,12 @@ class Lines:
                 self._first[topic.path] = line
                 return
         if topic.topic_class is TopicClass.JOB and self._tick_ns < 0:
-            # State of before the first tick, which the tick tells again.
+            # State from before the first tick, which the tick repeats.
             return
         self._held[topic.topic_class].append(line)
         self._held_bytes += len(line)
 
-    def _unframed(self, held: _PendingFrame) -> Iterator[bytes]:
+    def _frame_lines(self, held: _PendingFrame) -> Iterator[bytes]:
         unit, frame = held
         columns = unit.codes(frame)
         rows = {Scope.CHIP: unit.chips[-1], Scope.INSTANCE: len(unit.instances)}
@@ -229,7 +229,7 @@ class Lines:
             self._layout = Layout.of(instances.items())
         if self._job_of is None:
             self._job_of = {}
-            # Where two jobs claim an instance, the one told of last has it: a former run's may still be retained.
+            # Where two jobs claim an instance, the one whose message is later has it: a former run's may still be retained.
             for job, placed in sorted(self._jobs.items(), key=lambda pair: pair[1].ts):
                 for target in placed.on:
                     for number in self._layout.find_instances(target) or ():

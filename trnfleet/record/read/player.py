@@ -66,11 +66,11 @@ class Player:
             from_ns: Where to begin; the recording's begin if None.
             to_ns: Where to end, that moment included; the recording's end if None.
             wanted: Says of a recorded topic whether it is replayed; all are if None.
-            loops: Begin again at the end, until told to stop.
+            loops: Begin again at the end, until cancelled.
             fleet: The only fleet that is replayed; all if None.
-            name: What the fleet is called in the replay; as recorded if None.
+            name: The fleet's name in the replay; as recorded if None.
             to_root: First part of the topics in the replay; the recorded one if None.
-            reads_ahead: Read the recording in a thread, which nobody else may read meanwhile.
+            reads_ahead: Read the recording in a thread; it must have no other reader meanwhile.
             nonce: Gives each run and loop its random part.
         """
         self._recording = recording
@@ -82,16 +82,18 @@ class Player:
         self._loops = loops
         self._reads_ahead = reads_ahead
         self._nonce = nonce
-        self._marking = Rebranding(root, nonce=nonce(), speed=speed, fleet=fleet, name=name, to_root=to_root)
+        self._rebranding = Rebranding(
+            root, nonce=nonce(), speed=speed, fleet=fleet, name=name, to_root=to_root
+        )
         self._topics: dict[str, tuple[Topic | None, bool]] = {}
         self._publisher: Publisher | None = None
         self._is_running = False
         self._standing: dict[str, Envelope] = {}
-        """What the broker retains of the replay, by topic: marked."""
+        """Messages that the broker retains of the replay, by topic: rebranded."""
         self._begin: dict[str, Envelope] = {}
-        """What is retained at the beginning, by recorded topic: as recorded."""
+        """Messages that are retained at the beginning, by recorded topic: as recorded."""
         self._first: list[Stored] = []
-        """What came at the very moment of the beginning and is not retained."""
+        """Messages of the very moment of the beginning that are not retained."""
         self.published = 0
         """Messages handed over, those of the begin among them."""
         self.latest_s = 0.0
@@ -106,7 +108,7 @@ class Player:
     def will(self) -> Envelope | None:
         """Return the last will: that the first publisher that is online at the beginning is gone; None without one.
 
-        A connection has one will, so that of several publishers only one is told to be gone when the process dies; the
+        A connection has one will, so that of several publishers only one is published as offline when the process dies; the
         others, and those of later loops, fall silent.
         """
         soon_ns = min(self._from_ns + SOON_NS, self._to_ns)
@@ -114,7 +116,7 @@ class Player:
         for envelope in itertools.chain(self._begin.values(), soon):
             topic, is_taken = self._look_at(envelope.topic)
             if is_taken and topic is not None and topic.topic_class is TopicClass.PUBLISHER:
-                gone = self._marking.offline(self._marking.mark(envelope, topic))
+                gone = self._rebranding.offline(self._rebranding.rebrand(envelope, topic))
                 if gone is not None:
                     return gone
         return None
@@ -140,7 +142,7 @@ class Player:
                     return
                 start_s += max(self.length_s, SHORTEST_LOOP_S)
                 await self._clock.sleep(start_s - self._clock.monotonic_s())
-                self._marking.renew(self._nonce())
+                self._rebranding.renew(self._nonce())
         finally:
             self._is_running = False
             await self._publish(self._goodbyes())
@@ -188,13 +190,13 @@ class Player:
 
     def _keep(self, envelope: Envelope, topic: Topic | None) -> Envelope:
         """Return a message as replayed, and remember it if it is retained."""
-        marked = self._marking.mark(envelope, topic)
-        if marked.retain:
-            if marked.payload:
-                self._standing[marked.topic] = marked
+        replayed = self._rebranding.rebrand(envelope, topic)
+        if replayed.retain:
+            if replayed.payload:
+                self._standing[replayed.topic] = replayed
             else:
-                self._standing.pop(marked.topic, None)
-        return marked
+                self._standing.pop(replayed.topic, None)
+        return replayed
 
     def _enter(self) -> list[Envelope]:
         """Return the messages that restore the retained state of the beginning, and clear what the run before left."""
@@ -210,9 +212,9 @@ class Player:
     def _goodbyes(self) -> list[Envelope]:
         goodbyes = []
         for name, envelope in self._standing.items():
-            topic = self._marking.marked_topic(name)
+            topic = self._rebranding.replayed_topic(name)
             if topic is not None and topic.topic_class is TopicClass.PUBLISHER:
-                gone = self._marking.offline(envelope)
+                gone = self._rebranding.offline(envelope)
                 goodbyes += [gone] if gone is not None else []
         return goodbyes
 
@@ -230,8 +232,8 @@ class Player:
         if known is None:
             if len(self._topics) >= MOST_TOPICS:
                 self._topics.clear()
-            topic = self._marking.topic_of(recorded)
-            is_taken = self._marking.takes(recorded, topic) and (
+            topic = self._rebranding.topic_of(recorded)
+            is_taken = self._rebranding.takes(recorded, topic) and (
                 self._wanted is None or self._wanted(recorded)
             )
             known = self._topics[recorded] = topic, is_taken

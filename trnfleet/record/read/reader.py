@@ -39,7 +39,7 @@ class Recovery(NamedTuple):
 
     path: str
     why: str
-    """What is wrong, such as `was not finished`."""
+    """The defect, such as `was not finished`."""
     messages: int
     """Messages that were found, without repeats; -1 where that is not known without reading them."""
     chunks: int
@@ -95,7 +95,7 @@ class PartReader:
         self.recovery: Recovery | None = None
         self.is_finished = False
         self.skipped = 0
-        """Records that the walk could not make sense of."""
+        """Records that the scan could not make sense of."""
         self._known_counts: dict[int, int] | None = None
         self._damaged: set[int] = set()
         self._has_learned = False

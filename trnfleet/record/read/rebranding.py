@@ -1,7 +1,7 @@
 """Rebranding of recorded messages for a replay: new boot ids, marked descriptors, optionally another fleet name.
 
-A reader drops what it has seen from a start before, so that every run and every loop of a replay must look like another
-start. All else in a payload stays as it was: byte for byte, but for descriptors, which are encoded again.
+A reader drops messages of a boot that it has seen before, so that every run and loop of a replay must look like another
+boot. All else in a payload stays as it was: byte for byte, but for descriptors, which are encoded again.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 NEVER = frozenset({TopicClass.COMMAND, TopicClass.REPLY})
 """Classes that are never replayed: a request of the past must not be carried out again."""
 OF_THE_NAME = frozenset({TopicClass.ALERT, TopicClass.ACK, TopicClass.SILENCE})
-"""Classes that go by fingerprints, which contain the fleet's name: under another name they speak of nothing."""
+"""Classes that go by fingerprints, which contain the fleet's name: under another name they match nothing."""
 
 _JSON_BOOT = re.compile(rb'("boot"\s*:\s*")([A-Za-z0-9_-]{1,64})(")')
 _JSON_ID = re.compile(rb'("id"\s*:\s*")([A-Za-z0-9_-]{1,64})(")')
 _LIKE_OURS = re.compile(rf"(?:^|/){VERSION}/[^/]*/(?:{'|'.join(each.value for each in TopicClass)})(?:/|$)")
-_UNSPEAKABLE = re.compile(r"[+#\0]")
+_NOT_PUBLISHABLE = re.compile(r"[+#\0]")
 """Characters that no topic of a PUBLISH may have."""
 _KNOWN_BOOTS = 65_536
 
@@ -49,14 +49,14 @@ class Rebranding:
         name: str | None = None,
         to_root: str | None = None,
     ) -> None:
-        """Describe it.
+        """Bind to a recording's root and the names of the replay.
 
         Args:
             root: First part of the recorded topics.
             nonce: Random; boot ids follow from it and the recorded ones.
             speed: Seconds of the recording a second of the replay.
             fleet: The only fleet that is replayed; all if None.
-            name: What the fleet is called in the replay; as recorded if None.
+            name: The fleet's name in the replay; as recorded if None.
             to_root: First part of the topics in the replay; the recorded one if None.
         """
         self._root = root
@@ -78,7 +78,7 @@ class Rebranding:
         except WireError:
             return None
 
-    def marked_topic(self, topic: str) -> Topic | None:
+    def replayed_topic(self, topic: str) -> Topic | None:
         """Take a topic of the replay apart; None where it is not one of ours."""
         try:
             return parse_topic(topic, self._to_root)
@@ -98,7 +98,7 @@ class Rebranding:
             return False
         return self._name is None or topic.topic_class not in OF_THE_NAME
 
-    def mark(self, envelope: Envelope, topic: Topic | None) -> Envelope:
+    def rebrand(self, envelope: Envelope, topic: Topic | None) -> Envelope:
         """Return a recorded message as it is replayed.
 
         Args:
@@ -170,7 +170,7 @@ class Rebranding:
         return found[1] + self._boot(found[2]) + found[3]
 
     def _swap_id(self, found: re.Match[bytes]) -> bytes:
-        """Return an event's id for another start: it is the publisher's boot and a number."""
+        """Return an event's id for another boot: it is the publisher's boot and a number."""
         boot, dash, number = found[2].rpartition(b"-")
         if not dash:
             boot, number = number, b""
@@ -188,7 +188,7 @@ def _is_of_others(topic: str) -> bool:
     """
     return not (
         topic.startswith("$")
-        or _UNSPEAKABLE.search(topic)
+        or _NOT_PUBLISHABLE.search(topic)
         or _LIKE_OURS.search(topic)
         or len(topic.encode(errors="replace")) > MOST_TOPIC_BYTES
     )

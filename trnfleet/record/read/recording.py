@@ -26,7 +26,7 @@ class Recording:
     """A recording of one file or several, ordered by when they begin; between them may be gaps."""
 
     def __init__(self, parts: Sequence[PartReader], limits: RecordLimits = DEFAULT_RECORD_LIMITS) -> None:
-        """Take parts that are open; `open` is what everybody else calls."""
+        """Join parts that are open already; see `open`."""
         self.parts = sorted(parts, key=_begin_of)
         self._timeline = Timeline(limits)
         self._timeline.fill(self.parts)
@@ -67,7 +67,7 @@ class Recording:
 
     @property
     def abouts(self) -> list[About]:
-        """What each part says of itself."""
+        """Metadata of each part."""
         return [part.about for part in self.parts]
 
     @property
@@ -87,7 +87,7 @@ class Recording:
 
     @property
     def recoveries(self) -> list[Recovery]:
-        """What was recovered of the parts that have none."""
+        """Results of recovering the parts that have none."""
         return [part.recovery for part in self.parts if part.recovery is not None]
 
     @property

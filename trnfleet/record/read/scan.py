@@ -49,11 +49,11 @@ class Found:
     counts: dict[int, int] = field(default_factory=dict)
     """Messages by channel: of all chunks that have message indexes but the last, and of loose messages."""
     last_counts: dict[int, int] = field(default_factory=dict)
-    """And of the last chunk, where its message indexes may be torn."""
+    """The same of the last chunk, whose message indexes may be torn."""
     skipped: int = 0
     """Chunks that are beyond the limits or whose heads make no sense."""
     end: int = 0
-    """Where the last whole record ends."""
+    """End of the last whole record."""
     is_torn: bool = False
     """Whether something follows that is no whole record."""
     has_ended: bool = False
@@ -85,7 +85,7 @@ class Scanner:
         self._file = file
         self._limits = limits
         self._channels: set[int] = set()
-        """Of the last entry, which is told them when the next one comes: a tuple that grows would take for ever."""
+        """Of the last entry, set when the next one comes: extending its tuple each time would take quadratic time."""
         self.found = Found()
 
     def walk(self, begin: int, end: int) -> None:

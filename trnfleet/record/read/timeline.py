@@ -58,7 +58,7 @@ class Timeline:
         self._cache: OrderedDict[tuple[PartReader, int], Messages] = OrderedDict()
         self._cache_bytes = 0
         self._unread: dict[tuple[PartReader, int, bool], int] = {}
-        """How many messages of a chunk could not be understood, those of keyframes apart."""
+        """Number of malformed messages of each chunk, those of keyframes apart."""
 
     @property
     def unread(self) -> int:

@@ -47,7 +47,7 @@ class LiveBuffer:
     """A bounded recording of the envelopes that the monitor takes.
 
     Of the memory a quarter each goes to what waits to be written, to the newest telemetry, to the places of chunks and to
-    decompressed chunks. A full or missing disk does not stop anybody: `problem` says so, and nothing more is kept.
+    decompressed chunks. A full or missing disk stops nothing else: `problem` says so, and nothing more is kept.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class LiveBuffer:
 
     @property
     def window_s(self) -> float:
-        """How much is kept, in seconds."""
+        """Length of what is kept, in seconds."""
         return max(0, self.end_ns - self.start_ns) / NS_PER_S
 
     @property

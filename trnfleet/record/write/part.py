@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MESSAGE_ENCODING = "cbor"
-DELETED = "somebody deleted the file"
+DELETED = "the file was deleted"
 _INDEX_ENTRY_BYTES = 160
 """About what a chunk adds to the index."""
 
@@ -58,7 +58,7 @@ class PartFile:
         """Whether the file system counts names, so that it can be seen that the last one goes."""
         self._sequences = [0] * (len(CHANNELS) + 1)
         self._index = bytearray()
-        """Where the chunks are, as the index will say it: a day has hundreds of thousands of them."""
+        """Index entries of the chunks: a day has hundreds of thousands of them."""
         self._times: tuple[int, int] | None = None
         """The earliest begin and the latest end of a chunk."""
         self._chunks = 0

@@ -53,7 +53,7 @@ class RecordStatus:
     parts: int = 0
     """Files that are there."""
     failed: str = ""
-    """Why nothing more is written, such as `No space left on device`; empty while all is well."""
+    """The reason why nothing more is written, such as `No space left on device`; empty while all is well."""
     first_ns: int = 0
     """Time of the first message; 0 before it."""
     last_ns: int = 0
@@ -83,15 +83,15 @@ class RecordingThread:
         self._gil_release = threading.Lock()
         """Held for good: to wait for it gives the interpreter away."""
         self._gil_release.acquire()
-        self._in_hand = 0
+        self._unwritten = 0
         """Messages of the thread's batch that are not yet written."""
         self._is_closing = False
         self._taken = 0
         """Number of the last batch that was taken."""
         self._flush_to = 0
-        """The batch up to which somebody wants all to be in the file."""
+        """The batch up to which a flush was requested."""
         self._flushed = 0
-        """The batch up to which it is."""
+        """The batch up to which all is in the file."""
         self._writer: RecordingWriter | None = None
         self._thread: threading.Thread | None = None
 
@@ -141,8 +141,8 @@ class RecordingThread:
         """Write nothing more."""
         with self._wake:
             self.status.failed = why
-            self.status.lost += self._in_hand + sum(len(batch) for batch, _, _ in self._queue)
-            self._in_hand = 0
+            self.status.lost += self._unwritten + sum(len(batch) for batch, _, _ in self._queue)
+            self._unwritten = 0
             self._queue.clear()
             self._queued_bytes = 0
             self._wake.notify_all()
@@ -200,7 +200,7 @@ class RecordingThread:
             item = self._next(pending_since_s)
             if item is not None:
                 batch, _, number = item
-                self._in_hand = len(batch)
+                self._unwritten = len(batch)
                 for begin in range(0, len(batch), _SLICE):
                     self._write(writer, batch[begin : begin + _SLICE])
                     self._gil_release.acquire(timeout=_GIL_RELEASE_S)
@@ -248,10 +248,10 @@ class RecordingThread:
             except RecordingError:
                 raise
             except TrnfleetError:
-                self._in_hand -= 1
+                self._unwritten -= 1
                 status.lost += 1
                 continue
-            self._in_hand -= 1
+            self._unwritten -= 1
             status.messages += 1
             status.payload_bytes += len(envelope.payload)
             if not status.first_ns:

@@ -40,7 +40,7 @@ CHUNK_BYTES = 2**20
 LARGEST_CHUNK_BYTES = 4 * CHUNK_BYTES
 """A chunk is cut before messages of a later time only, so that what follows a chunk is later; but never beyond this."""
 CUT_NS = 500_000_000
-"""And once its first message is so old: what a crash can lose."""
+"""Age of its first message at which a chunk is cut, too: the time that a crash can lose."""
 _SHORTEST_SPLIT_NS = 60_000_000_000
 _SPLITS_IN_KEPT = 24
 """Number of parts that make up what is kept, where a limit is given without a part's length."""
@@ -53,7 +53,7 @@ class RecordingError(TrnfleetError):
 
     def __init__(self, path: Path, error: OSError) -> None:
         self.reason = error.strerror or str(error)
-        """Why, in the system's words."""
+        """The reason, in the system's words."""
         super().__init__(f"{path}: the recording ends here: {self.reason}")
 
 
@@ -143,7 +143,7 @@ class RecordingWriter:
         """The keyframe that it began with."""
         self._last_ns: int | None = None
         self._floor_ns = 0
-        """What was cut on demand is complete: what comes later is later than it."""
+        """Earliest time of the next message: a chunk that was cut on demand is complete."""
         self._is_closed = False
         self._uncut = 0
         """Messages that are not yet in the file."""

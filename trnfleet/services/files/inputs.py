@@ -189,7 +189,7 @@ class LinesInput:
         """Yield the messages; times that go back are held."""
         self.skipped = LeftOut()
         with self._path.open("rb") as stream:
-            yield from decode_lines(stream, told=self.skipped)
+            yield from decode_lines(stream, counts=self.skipped)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -52,7 +52,7 @@ class Incident:
     jobs: tuple[int, ...]
     """Jobs that it concerns."""
     stages: Stages
-    """How long each step of its recovery takes."""
+    """Length of each step of its recovery."""
     links: tuple[SlowLink, ...] = ()
     racks: tuple[tuple[int, ...], ...] = ()
     """Instances of each rack of an UltraServer; empty for other targets."""

@@ -69,9 +69,9 @@ class IncidentTimeline:
         """The sum of all effects since the last `move_to`."""
         count = len(layout.instances)
         self.generation = np.zeros(count, np.int32)
-        """How often each instance was replaced."""
+        """Number of times that each instance was replaced."""
         self.boots = np.zeros(count, np.int32)
-        """How often each instance has booted since the start."""
+        """Number of boots of each instance since the start."""
         self._queue: list[tuple[float, float, int, Incident | None, Step]] = []
         """Steps to come, by their time; at one instant the older incident's step goes first, whenever it was put in. A
         change of load has no incident."""

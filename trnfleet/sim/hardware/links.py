@@ -94,7 +94,7 @@ class Patches(NamedTuple):
     lanes: NDArray[np.int64]
     """Chip row x `LANES` + lane."""
     factor: NDArray[np.float64]
-    """What the cohort's traffic is multiplied by."""
+    """Factor on the cohort's traffic."""
     limit: NDArray[np.float64]
     """Wire code that the lane cannot exceed."""
 

@@ -21,7 +21,7 @@ POWER_TENSOR, POWER_HBM, POWER_LINK, POWER_OTHER = 0.62, 0.22, 0.08, 0.06
 """Weights of activity in a chip's power: assumed, with the background's 0.02 they make 1. Power follows the time in
 which the tensor engine is active, not MFU: an active engine draws its power whether the FLOPs are useful or not."""
 POWER_BACKGROUND = 0.02
-"""What the background takes of that range; the signal has it backed out, as the driver says (neuron_power.c)."""
+"""Share of the background in that range; the signal has it backed out, as the driver says (neuron_power.c)."""
 POWER_IDLE = 0.0008
 """Reading of an idle chip: 0.00 to 0.02 measured on inf2 and trn1 (sysfs power/utilization)."""
 

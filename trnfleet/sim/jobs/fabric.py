@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
 
 FABRIC_BITS_PER_S = 10e15
-"""What one network carries: published, 10 petabit a second ("10p10u", AWS re:Invent 2024)."""
+"""Capacity of one network: published, 10 petabit a second ("10p10u", AWS re:Invent 2024)."""
 FABRIC_INSTANCES = 3_125
 """Instances that one network carries at the full EFA rate of 3.2 Tb/s: derived. A larger cluster has several: assumed."""
 

@@ -48,7 +48,7 @@ SECONDS_NOISE, SECONDS_KNOT_S = 0.08, 5.0
 SAMPLE_S, MAX_SAMPLES = 5.0, 16
 """Longer windows are the mean of moments at this distance, the knots of the quicker noise, up to this number."""
 KV_SPREAD = 0.2
-"""How far the KV cache moves HBM use between an empty and a full batch, relative, where its size is not given: assumed."""
+"""Swing of HBM use by the KV cache between an empty and a full batch, relative, where its size is not given: assumed."""
 _DAY_S = 86_400.0
 _LIVED_STEPS = 2**24
 """Decode steps that a job may have behind it at the start: assumed."""
@@ -128,7 +128,7 @@ class InferenceJobs:
         self.kv_spread = np.where(
             given > 0, np.minimum(full / np.maximum(column("hbm_used"), 1e-9), 1.0), KV_SPREAD
         )
-        """How far the KV cache moves HBM use between an empty and a full batch, relative to the mean."""
+        """Swing of HBM use by the KV cache between an empty and a full batch, relative to the mean."""
         self._peaks = [(place, each) for place, job in enumerate(jobs) for each in job.peaks]
         self._count = int(ordinals.max()) + 1 if len(ordinals) else 0
         lived = rng.uniform(Stream.JOB_START, 2, self._count)[ordinals]

@@ -50,7 +50,7 @@ class JobLifecycle:
     """The lifecycle of all jobs, in the fleet file's order."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
-        """Jobs that do not say when they start are running."""
+        """Begin with the jobs that have no start of their own running."""
         never = np.inf
         self._jobs = tuple(jobs)
         self._from_s = np.array([-never if job.starts_at_s is None else job.starts_at_s for job in jobs])

@@ -51,7 +51,7 @@ class TrainingPace(NamedTuple):
     step: NDArray[np.float64]
     """Phases of a step; shape (jobs, phases of a step)."""
     tail: NDArray[np.float64]
-    """What comes after a run's steps: checkpoint, evaluation, pause; shape (jobs, 3)."""
+    """The phases after a run's steps: checkpoint, evaluation, pause; shape (jobs, 3)."""
     storage: NDArray[np.float64]
     """Waits for data; shape (jobs,)."""
 

@@ -34,7 +34,7 @@ read (derived)."""
 STATE_BYTES = 12.0
 """Adam's moments and the FP32 weight, sharded over all chips: derived, as with ZeRO-1."""
 MFU_TOLERANCE = 0.02
-"""How far a file's `step_time_s` and `mfu` may be apart."""
+"""Largest contradiction between a file's `step_time_s` and `mfu`."""
 
 _TRAFFIC = [QUANTITIES[name] for name in ("rows", "columns", "z", "efa")]
 

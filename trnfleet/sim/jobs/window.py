@@ -44,7 +44,7 @@ class JobTick:
     activity: NDArray[np.float64]
     """Tables of activity as `activity.ACTIVITY`, one a kind of job: shape (kinds, phases, quantities)."""
     kind: NDArray[np.intp]
-    """Which of these each job has."""
+    """Index into these of each job."""
     peak_flops_share: NDArray[np.float64]
     """FLOP/s achieved as a share of the chip's dense BF16 peak."""
     flops: NDArray[np.float64]

@@ -142,7 +142,7 @@ class _Sender(BaseModel):
 
 
 class _CommandRefused(Exception):  # noqa: N818  it is an answer more than an error
-    """Why a command is not carried out."""
+    """A command that is not carried out; its text says why."""
 
 
 class Commands:
@@ -349,7 +349,7 @@ async def serve(commands: Commands, source: Source, publisher: Publisher, clock:
     """Carry out what comes from a source, and publish the answers, until the source ends or this is cancelled.
 
     Args:
-        commands: What decides and does.
+        commands: Checks and carries them out.
         source: Subscribed to `commands.filters()`.
         publisher: Where the answers go.
         clock: Decides whether a command has expired.

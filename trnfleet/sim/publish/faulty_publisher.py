@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Kind = Literal["delay", "drop", "duplicate", "reorder", "late_reconnect"]
 
 PREFIX = "transport_"
-"""What the table of faults puts before a kind's name."""
+"""Prefix of a kind's name in the table of faults."""
 _KINDS: tuple[Kind, ...] = ("delay", "drop", "duplicate", "reorder", "late_reconnect")
 LONGEST_DELAY_S = 60.0
 """A monitor distinguishes late messages from duplicates within 64 ticks."""

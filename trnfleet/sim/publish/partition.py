@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.fleet import Publishing
 
 GRANULARITIES = {"json": ("chip",), "cbor": ("ultraserver", "instance", "block")}
-"""What one message can cover in each format; the first is the default."""
+"""The parts of a fleet that one message can cover in each format; the first is the default."""
 
 
 class Unit(NamedTuple):

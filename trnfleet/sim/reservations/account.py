@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from trnfleet.sim.rng import Rng
 
 BOUGHT_BEFORE_NS = 7 * rules.DAY_NS
-"""How long before their start the blocks of a fleet file were bought; assumed."""
+"""Time from the purchase of a fleet file's block to its start; assumed."""
 _ROUNDING_NS = 1_000
 """Seconds as floats are that exact for ten years."""
 
@@ -71,7 +71,7 @@ class CapacityAccount:
             self._governed[list(members)] = True
         self._ledger: Ledger | None = None
         self._open = np.ones(len(fleet.jobs), np.bool_)
-        """Which jobs have all the instances that they need."""
+        """Mask of the jobs that have all the instances that they need."""
         self._start_ns = 0
         self._changes: list[BlockAllocation] = []
         self._impaired: frozenset[int] = frozenset()

@@ -155,7 +155,7 @@ def test_a_value_has_short_durations(changed: dict[str, object], value: float, e
         ({"scope": "reservation", "figure": "ends_in_s", "above": None, "below": 3600}, "below 1 h 00 min"),
     ],
 )
-def test_a_limit_is_told_as_it_is_held_against(changed: dict[str, object], expected: str) -> None:
+def test_a_limit_is_written_with_its_unit(changed: dict[str, object], expected: str) -> None:
     """What the value is compared with, with its unit."""
     rule = rule_of(**changed)
     assert limit_text(rule.scope, rule) == expected

@@ -31,7 +31,7 @@ def test_time_that_goes_back_forgets_what_is_to_come() -> None:
     assert flaps.begin("a", 50) == 1
 
 
-def test_it_flaps_from_so_many_on_and_until_it_is_quiet() -> None:
+def test_it_flaps_from_the_threshold_on_until_it_is_quiet() -> None:
     """What flaps goes on to; only its owner ends that."""
     assert not is_flapping(FLAPS_FROM - 1, was=False)
     assert is_flapping(FLAPS_FROM, was=False)

@@ -81,7 +81,7 @@ def test_what_is_no_matcher_is_refused(text: str, said: str) -> None:
 
 
 @given(st.text("ab.*+?|()[]\\^-{}1", max_size=60), st.sampled_from(["a", "ab", "b-"]))
-def test_whatever_is_taken_ends_soon(pattern: str, part: str) -> None:
+def test_every_accepted_pattern_ends_soon(pattern: str, part: str) -> None:
     """No pattern that is taken keeps anybody waiting, however long and alike the label."""
     with contextlib.suppress(ConfigError):
         matcher = Matcher("job", "=~", Matcher.parse(f"job=~{pattern}").value)

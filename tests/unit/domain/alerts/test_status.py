@@ -58,7 +58,7 @@ class Plain:
 
 @dataclass(frozen=True)
 class Look:
-    """What is to be seen of a target at an instant."""
+    """A target's condition at an instant."""
 
     raised: bool
     known: bool

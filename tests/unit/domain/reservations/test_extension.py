@@ -355,7 +355,7 @@ def test_an_ultraserver_is_extended_until_it_is_terminated_earlier() -> None:
     assert ledger.now_ns > NOW_NS
 
 
-def test_whoever_looks_later_sees_the_same_extension() -> None:
+def test_a_later_look_sees_the_same_extension() -> None:
     """An extension's id does not depend on when it was looked for, so that shards agree; another attempt has its own."""
     (early, block), (late, _) = active(payment_s=43_200.0), active(payment_s=43_200.0)
     late.advance(late.now_ns + MINUTE_NS)

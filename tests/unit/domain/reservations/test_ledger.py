@@ -197,7 +197,7 @@ def test_what_is_sold_meanwhile() -> None:
     assert "has been sold meanwhile; look for offerings again" in text
 
 
-def test_a_ledger_has_room_for_so_many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ledger_s_blocks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ledger that is full sells nothing."""
     monkeypatch.setattr(ledgers, "MOST_BLOCKS", 1)
     ledger = small()

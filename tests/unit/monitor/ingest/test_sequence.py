@@ -39,7 +39,7 @@ def test_before_the_first_is_nothing() -> None:
     assert (counts.lost, counts.late, counts.duplicates) == (0, 1, 1)
 
 
-def test_a_jump_beyond_reason_starts_anew() -> None:
+def test_a_jump_beyond_reason_restarts() -> None:
     """A seq that jumps by more than anybody could have lost is no loss, and costs nothing, either way."""
     counts, verdicts = feed([5, 2**62, 2**62 + 2, 7, 8])
     assert set(verdicts) == {Verdict.NEWEST}

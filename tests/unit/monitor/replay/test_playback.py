@@ -226,7 +226,7 @@ async def test_the_moment_of_an_alert_is_found_by_the_fleets_own_time() -> None:
         assert abs(place - min(played().alerts, key=lambda each: abs(each - place))) <= NS_PER_S
 
 
-async def test_at_its_end_a_file_stands_or_begins_anew() -> None:
+async def test_at_its_end_a_file_stands_or_restarts() -> None:
     clock = ManualClock(0, 50.0)
     playback = file_playback(clock)
     async with background(playback=playback.run()):
@@ -347,7 +347,7 @@ async def test_the_present_goes_on_while_the_past_is_looked_at() -> None:
         assert present.monitor.counts.lost == 0
 
 
-async def test_whoever_plays_faster_than_time_comes_back_to_the_present() -> None:
+async def test_playing_faster_than_time_comes_back_to_the_present() -> None:
     async with watched() as (clock, _, playback):
         await turn(clock, 30.0)
         playback.step(-20.0)

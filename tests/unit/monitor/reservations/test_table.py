@@ -137,7 +137,7 @@ def test_the_order_is_what_is_next() -> None:
     assert feed.monitor.summary().reservations == 4
 
 
-def test_a_late_change_is_no_news_and_another_start_begins_anew() -> None:
+def test_a_late_change_is_no_news_and_another_boot_restarts() -> None:
     """Of one start a message with fewer changes is old; another boot of the publisher counts from its own start."""
     feed = Feed(standalone(1))
     feed.describe()
@@ -271,7 +271,7 @@ def test_ec2_ids_move_with_instances() -> None:
     assert only(feed).rows == ()
 
 
-def test_whoever_has_gone_is_known_from_before() -> None:
+def test_a_publisher_that_is_gone_is_known_from_before() -> None:
     """A reservation whose publisher is offline is as last known, and current again with the publisher."""
     feed = fed()
     feed.monitor.apply([feed.reservation("cb-1", ONE)])

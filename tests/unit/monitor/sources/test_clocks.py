@@ -177,7 +177,7 @@ async def test_a_sped_up_fleet_through_the_monitor() -> None:
     assert feed.monitor.summary().monitor_time == format_rfc3339(back_ns)
 
 
-async def test_a_restarted_publisher_begins_its_time_anew() -> None:
+async def test_a_restarted_publisher_restarts_its_time() -> None:
     """The same client with the same epoch, started again an hour later, does not lag by an hour."""
     feed = Feed(ultraservers(1))
     feed.scatter()

@@ -55,7 +55,7 @@ def test_starts_are_limited() -> None:
     assert publishers.number("a", "1", limit=1) is not None
 
 
-def test_what_is_forgotten_is_numbered_anew() -> None:
+def test_a_forgotten_publisher_gets_a_new_number() -> None:
     """Starts that are gone and that nobody describes go; the rest follow each other."""
     publishers = Publishers()
     for client in "abc":

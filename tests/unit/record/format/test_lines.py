@@ -41,8 +41,8 @@ def line(**changed: Any) -> bytes:
 
 
 def read(text: bytes, **limits: int) -> tuple[list[Stored], LeftOut]:
-    told = LeftOut()
-    return list(decode_lines(io.BytesIO(text), LineLimits(**limits), told)), told
+    counts = LeftOut()
+    return list(decode_lines(io.BytesIO(text), LineLimits(**limits), counts)), counts
 
 
 @given(envelopes, st.integers(0, MAX_NS))
@@ -86,9 +86,9 @@ def test_what_a_terminal_would_act_upon_is_an_escape(character: str) -> None:
 
 def test_what_mosquitto_sub_wrote_is_read_and_written_alike() -> None:
     """Lines that mosquitto_sub -F %j made say the same as ours in the same order, but for the message id that nobody keeps."""
-    told = LeftOut()
+    counts = LeftOut()
     with (LINES / "payload-text.ndjson").open("rb") as stream:
-        taken = list(decode_lines(stream, told=told))
+        taken = list(decode_lines(stream, counts=counts))
     theirs = [
         json.loads(each)
         for each in (LINES / "payload-text.ndjson").read_bytes().splitlines()
@@ -103,24 +103,24 @@ def test_what_mosquitto_sub_wrote_is_read_and_written_alike() -> None:
     assert taken[0].envelope.retain
     assert taken[2].envelope.content_type == "application/json"
     assert taken[-1].envelope.payload.decode() == 'geschlossen ✓ "west"'
-    assert told.taken == 10
-    assert told.count == 1
-    assert told.first.startswith("line 10: not JSON")
+    assert counts.taken == 10
+    assert counts.count == 1
+    assert counts.first.startswith("line 10: not JSON")
 
 
 def test_values_as_json_give_the_same_messages() -> None:
     """-F %J writes the payload as a value: the messages are those of %j, as far as they are JSON."""
-    told = LeftOut()
+    counts = LeftOut()
     with (LINES / "payload-text.ndjson").open("rb") as stream:
         text = [each.envelope for each in decode_lines(stream)]
     with (LINES / "payload-values.ndjson").open("rb") as stream:
-        values = [each.envelope for each in decode_lines(stream, told=told)]
+        values = [each.envelope for each in decode_lines(stream, counts=counts)]
 
     assert len(values) == 9
     for one, other in zip(text, values, strict=False):
         assert one._replace(payload=b"") == other._replace(payload=b"")
         assert json.loads(one.payload) == json.loads(other.payload)
-    assert told.text("message").startswith("9 messages, 2 left out (first line 10: empty")
+    assert counts.text("message").startswith("9 messages, 2 left out (first line 10: empty")
 
 
 @pytest.mark.parametrize(
@@ -203,12 +203,12 @@ def test_what_is_no_message_is_left_out_with_its_reason(bad: bytes, reason: str)
     with pytest.raises(WireError, match=reason):
         decode_line(bad)
 
-    taken, told = read(b"\n".join([line(), bad, line(), bad]))
+    taken, counts = read(b"\n".join([line(), bad, line(), bad]))
 
-    assert len(taken) == told.taken == 2
-    assert told.count == 2
-    assert told.first.startswith("line 2: ")
-    assert reason in told.first
+    assert len(taken) == counts.taken == 2
+    assert counts.count == 2
+    assert counts.first.startswith("line 2: ")
+    assert reason in counts.first
 
 
 def test_times_that_go_back_are_held() -> None:
@@ -233,23 +233,23 @@ def test_a_line_without_end_is_not_read_into_memory() -> None:
             return got
 
     stream = Counting(b"x" * 1_000_000 + b"\n" + line() + b"\n" + b"y" * 3_000)
-    told = LeftOut()
+    counts = LeftOut()
 
-    taken = list(decode_lines(stream, LineLimits(line_bytes=1_000), told))
+    taken = list(decode_lines(stream, LineLimits(line_bytes=1_000), counts))
 
     assert len(taken) == 1
     assert Counting.longest <= 1_001
-    assert told.text("message") == "1 message, 2 left out (first line 1: longer than 1000 bytes)"
+    assert counts.text("message") == "1 message, 2 left out (first line 1: longer than 1000 bytes)"
 
 
 @given(st.binary(max_size=400), st.integers(0, 3_000))
 def test_damaged_files_raise_nothing(noise: bytes, cut: int) -> None:
     """Whatever stands in a file, reading it ends, and what it yields can be written again."""
     whole = (LINES / "payload-text.ndjson").read_bytes()
-    told = LeftOut()
+    counts = LeftOut()
 
-    taken = list(decode_lines(io.BytesIO(whole[:cut] + noise + whole[cut : cut + 2_000]), told=told))
+    taken = list(decode_lines(io.BytesIO(whole[:cut] + noise + whole[cut : cut + 2_000]), counts=counts))
 
-    assert told.taken == len(taken)
+    assert counts.taken == len(taken)
     for stored in taken:
         assert decode_line(encode_line(stored)) == stored

@@ -98,7 +98,7 @@ def test_a_topic_is_no_longer_than_mqtt_allows() -> None:
         unpack(pack(EVENT._replace(topic="t" * 65_536)))
 
 
-def test_a_census_has_room_for_so_many_characters(tmp_path: Path) -> None:
+def test_statistics_bound_the_characters_of_topics(tmp_path: Path) -> None:
     """Topics beyond what is kept of them are counted together."""
     path = tmp_path / "a.mcap"
     writer = RecordingWriter(path, ABOUT)

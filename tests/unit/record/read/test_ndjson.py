@@ -1,4 +1,4 @@
-"""Lines of a recording in memory: jobs, order, and what cannot be told."""
+"""Lines of a recording in memory: jobs, order, and messages that are left out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.monitor.feed import Feed, standalone, ultraservers
 from support.record.memory_recording import MemoryRecording
 
 from trnfleet.clock import NS_PER_S
-from trnfleet.record.read.ndjson import Lines
+from trnfleet.record.read.ndjson import NdjsonLines
 from trnfleet.wire.frame_layout import Unit
 from trnfleet.wire.messages import Descriptor, JobMessage, encode_message
 from trnfleet.wire.ports import Envelope, Keyframe, Stored
@@ -19,10 +19,10 @@ START_NS = 1_767_600_000_000_000_000
 
 def told(
     messages: list[tuple[float, Envelope]], *kinds: str, from_s: float = 0.0, keyframe: Keyframe | None = None
-) -> tuple[list[dict[str, object]], Lines]:
+) -> tuple[list[dict[str, object]], NdjsonLines]:
     stored = [Stored(START_NS + round(at_s * NS_PER_S), envelope) for at_s, envelope in messages]
     recording = MemoryRecording(stored, [keyframe] if keyframe else [])
-    lines = Lines("trnfleet", "demo", kinds or ("telemetry",))
+    lines = NdjsonLines("trnfleet", "demo", kinds or ("telemetry",))
     found = list(lines.lines(recording, START_NS + round(from_s * NS_PER_S), recording.end_ns))
     assert all(line.endswith(b"\n") and line.count(b"\n") == 1 for line in found)
     return [json.loads(line) for line in found], lines
@@ -81,12 +81,12 @@ def test_lines_are_plain_text() -> None:
     """Control characters and line ends within a message do not reach the output as they are."""
     event = Envelope("trnfleet/v1/demo/event/fleet", '{"text":\n"\u009b31m\u202e\x7f"}'.encode())
     stored = Stored(START_NS, event)
-    [line] = Lines("trnfleet", "demo", ("events",)).lines(MemoryRecording([stored]), START_NS, START_NS)
+    [line] = NdjsonLines("trnfleet", "demo", ("events",)).lines(MemoryRecording([stored]), START_NS, START_NS)
     assert line == b'{"text":"\\u009b31m\\u202e\\u007f"}\n'
 
 
-def test_other_fleets_and_repeats_are_not_told() -> None:
-    """A reservation that is only repeated is told once, and another fleet's not at all."""
+def test_other_fleets_and_repeats_are_not_written() -> None:
+    """A reservation that is only repeated is written once, and another fleet's not at all."""
     feed = Feed(standalone(1), json=True)
     block, again = feed.reservation("cb-1"), feed.reservation("cb-1", state="expired")
     elsewhere = Envelope("trnfleet/v1/other/reservation/cb-2", block.payload)
@@ -135,7 +135,7 @@ def test_a_job_that_tells_of_itself_again_has_the_chips_again() -> None:
 
 
 def test_a_descriptor_that_makes_no_sense_leaves_the_one_before() -> None:
-    """It is counted, once each time it comes, and the frames are told as before it."""
+    """It is counted, once each time it comes, and the frames are written as before it."""
     feed = Feed(standalone(1))
     _, node = feed.announcements()
     unknown = node._replace(payload=node.payload.replace(b"trn2.48xlarge", b"trn9.48xlarge"))

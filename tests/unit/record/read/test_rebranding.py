@@ -1,4 +1,4 @@
-"""What becomes of a recorded payload in a replay."""
+"""Recorded payloads as a replay rewrites them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ BOOT = "00112233aabbccdd"
 
 def marked(kind: str, path: str, payload: bytes, content_type: str | None = None) -> bytes:
     """Return a payload as a replay has it."""
-    marking = Rebranding("trnfleet", nonce="n")
+    rebranding = Rebranding("trnfleet", nonce="n")
     envelope = Envelope(f"trnfleet/v1/demo/{kind}/{path}", payload, content_type=content_type)
-    return marking.mark(envelope, marking.topic_of(envelope.topic)).payload
+    return rebranding.rebrand(envelope, rebranding.topic_of(envelope.topic)).payload
 
 
 def online(boot: str = BOOT) -> str:

@@ -154,7 +154,7 @@ def test_a_recording_of_a_former_schema_is_migrated(tmp_path: Path, monkeypatch:
     recording.close()
 
 
-def test_a_census_counts_topics_classes_and_gaps(tmp_path: Path) -> None:
+def test_statistics_count_topics_classes_and_gaps(tmp_path: Path) -> None:
     """Messages, bytes, first and last of each; no telemetry for over three periods is a gap."""
     messages = [
         *(value(number * 8, number) for number in range(20)),
@@ -184,7 +184,7 @@ def test_a_census_counts_topics_classes_and_gaps(tmp_path: Path) -> None:
     recording.close()
 
 
-def test_a_census_may_be_listened_to(tmp_path: Path) -> None:
+def test_statistics_pass_messages_to_a_tap(tmp_path: Path) -> None:
     """In the one pass that it takes somebody else gets every message too, also where it was taken before."""
     write(tmp_path / "a.mcap", [value(8, number) for number in range(20)], ABOUT)
     recording = Recording.open([tmp_path / "a.mcap"])

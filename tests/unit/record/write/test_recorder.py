@@ -1,4 +1,4 @@
-"""Recording while the fleet runs: what is taken is in the file soon, and nobody waits for it."""
+"""Recording while the fleet runs: batches are in the file soon, and the caller never waits."""
 
 from __future__ import annotations
 

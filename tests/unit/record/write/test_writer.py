@@ -1,4 +1,4 @@
-"""What a recording's writer puts into its files."""
+"""Files of a recording's writer: chunks, keyframes, splits and limits."""
 
 from __future__ import annotations
 
