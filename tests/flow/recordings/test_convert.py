@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.monitor.feed import START_NS, Feed, SilentSource, standalone, ultraservers
+from support.monitor.state import stored_difference
 from support.paths import FIXTURES
 from support.processes.programs import COMMAND, environment, run
 from support.processes.waiting import running, take_until
@@ -27,7 +28,6 @@ from trnfleet.clock import NS_PER_S, ManualClock, parse_rfc3339
 from trnfleet.domain.metrics import BY_NAME, METRICS, Origin
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.monitor import Monitor
-from trnfleet.monitor.store.store import stored_equal
 from trnfleet.record.format.lines import decode_lines, encode_line
 from trnfleet.record.format.metadata import About
 from trnfleet.record.read.recording import Recording
@@ -134,7 +134,8 @@ def test_a_recording_survives_lines(tmp_path: Path, *, as_json: bool) -> None:
 
     assert plain(read(tmp_path / "b.mcap")) == taken
     assert (
-        stored_equal(shown(read(tmp_path / "b.mcap"), feed.fleet).store, shown(taken, feed.fleet).store) == []
+        stored_difference(shown(read(tmp_path / "b.mcap"), feed.fleet).store, shown(taken, feed.fleet).store)
+        == []
     )
 
 
@@ -424,8 +425,8 @@ def test_what_was_known_at_the_begin_goes_along(tmp_path: Path) -> None:
         got = list(decode_lines(stream))
     assert [each.envelope for each in got[:2]] == [each.envelope for each in taken[:2]]
     assert got[2:] == plain(read(last))
-    assert stored_equal(shown(got, feed.fleet).store, feed.monitor.store) != []
-    assert stored_equal(shown(got, feed.fleet).store, shown(taken, feed.fleet).store) == []
+    assert stored_difference(shown(got, feed.fleet).store, feed.monitor.store) != []
+    assert stored_difference(shown(got, feed.fleet).store, shown(taken, feed.fleet).store) == []
 
 
 @pytest.mark.parametrize("source", [LINES, SMALL_HOST, FIXTURES / "neuron-monitor" / "damaged.ndjson", None])
@@ -496,7 +497,7 @@ async def test_mosquitto_subs_lines_give_the_store_of_a_recording(
     one, other = shown(ours, "lab"), shown(others, "lab")
     assert one.store.layout.chips == 1
     assert not np.isnan(BY_NAME["power_w"].decode(one.store.columns["power_w"])).any()
-    assert stored_equal(one.store, other.store) == []
+    assert stored_difference(one.store, other.store) == []
     assert one.counts.messages == other.counts.messages == 10
 
 

@@ -10,12 +10,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.monitor.state import stored_difference
 from support.processes.programs import Program, run
 from support.processes.waiting import eventually, running, take_until
 
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS
 from trnfleet.errors import BrokerError
-from trnfleet.monitor.store.store import Freshness, stored_equal
+from trnfleet.monitor.store.store import Freshness
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.session import BrokerSession
 from trnfleet.tasks import background
@@ -152,7 +153,7 @@ async def test_json_and_cbor_over_the_broker(mosquitto: MosquittoProcess, tmp_pa
             == each.monitor.counts.undecodable
             == 0
         ), name
-        assert stored_equal(stores["json"], stores[name]) == [], name
+        assert stored_difference(stores["json"], stores[name]) == [], name
         assert stores[name].layout.chips == 192
 
 

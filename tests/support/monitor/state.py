@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from trnfleet.domain.metrics import BY_NAME
+
 if TYPE_CHECKING:
     from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.store.store import Store
 
 
 def values_of(monitor: Monitor) -> dict[str, Any]:
@@ -64,3 +67,10 @@ def alerts_of(monitor: Monitor) -> dict[str, Any]:
         "pipeline": dataclasses.replace(monitor.counts),
         "events": [(each.ts_ns, each.name, each.path) for each in monitor.events.newest_first()],
     }  # fmt: skip  # a table
+
+
+def stored_difference(one: Store, other: Store) -> list[str]:
+    """Return the names of metrics in which two stores differ (all of them where the layouts do)."""
+    if one.layout.instances != other.layout.instances:
+        return list(BY_NAME)
+    return [name for name, column in one.columns.items() if not np.array_equal(column, other.columns[name])]

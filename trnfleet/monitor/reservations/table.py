@@ -150,7 +150,6 @@ class Reservations:
         self._kept: dict[str, _Kept] = {}
         self._members = ReservationMembers()
         self._table: list[Reservation] = []
-        self._of_instances: NDArray[np.int32] = np.zeros(0, np.int32)
 
     def __len__(self) -> int:
         """Return how many reservations are known."""
@@ -167,7 +166,6 @@ class Reservations:
             _members=self._members.copy(),
             _kept=self._kept.copy(),
             _table=self._table.copy(),
-            _of_instances=self._of_instances.copy(),
         )
 
     def places_with(self, message: ReservationMessage) -> int:
@@ -218,13 +216,6 @@ class Reservations:
         """Return the use of a reservation hour by hour, as far as it was watched, ascending."""
         return self.history.hours(reservation_id)
 
-    def of_instances(self) -> NDArray[np.int32]:
-        """Return for each instance the place in `table` of the reservation that holds it now, -1 for none.
-
-        Shape (instances of the layout of the last pass,).
-        """
-        return self._of_instances
-
     def compute(
         self,
         store: Store,
@@ -259,7 +250,6 @@ class Reservations:
         sums = _Sums.of(util)
         yield from checkpoint(store, generation)
         table: list[Reservation] = []
-        holder = np.full(count, -1, np.int32)
         for number, kept in enumerate(sorted(self._kept.values(), key=lambda each: each.sort_key)):
             rows = self._members.rows.get(kept.message.id, ())
             try:
@@ -269,12 +259,9 @@ class Reservations:
                     raise
                 fail(counts, "reservations", error, kept.message.id)
                 continue
-            if kept.state in _HOLDS_NOW:
-                for run in rows:
-                    holder[run.start : run.stop] = len(table) - 1
             if number % SLICE == SLICE - 1:
                 yield from checkpoint(store, generation)
-        self._table, self._of_instances = table, holder
+        self._table = table
         self.revision += 1
 
     def watch(self, moment: Moment) -> None:

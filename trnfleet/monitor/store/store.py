@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
-from trnfleet.domain.metrics import BY_NAME, METRICS, Aggregate, Metric, Scope
+from trnfleet.domain.metrics import METRICS, Aggregate, Metric, Scope
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -165,10 +165,3 @@ def join_lanes(metric: Metric, values: NDArray[np.float64]) -> NDArray[np.float6
     if metric.lane_aggregate is Aggregate.MEAN:
         total = total / np.maximum(count, 1)
     return np.where(count > 0, total, np.nan)
-
-
-def stored_equal(one: Store, other: Store) -> list[str]:
-    """Return the names of metrics in which two stores differ (all of them where the layouts do)."""
-    if one.layout.instances != other.layout.instances:
-        return list(BY_NAME)
-    return [name for name, column in one.columns.items() if not np.array_equal(column, other.columns[name])]

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.monitor.feed import Feed, ready, ultraservers
+from support.monitor.state import stored_difference
 
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.ingest.telemetry import reporting_rows
-from trnfleet.monitor.store.store import Freshness, stored_equal
+from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -42,7 +43,7 @@ def test_json_and_cbor_give_the_same_store() -> None:
         for seed in range(3):
             feed.scatter(seed)
             feed.tick()
-    assert stored_equal(json.monitor.store, cbor.monitor.store) == []
+    assert stored_difference(json.monitor.store, cbor.monitor.store) == []
     assert json.monitor.counts.messages == 3 * 204
     assert np.array_equal(json.monitor.store.chip_ts_ns, cbor.monitor.store.chip_ts_ns)
 
@@ -63,7 +64,7 @@ def test_shuffled_and_doubled_messages_end_in_the_same_state(json: bool) -> None
     random.Random(5).shuffle(rest)  # noqa: S311  an order, nothing secret
     feed.monitor.apply(first + rest)
     feed.monitor.compute()
-    assert stored_equal(feed.monitor.store, straight.monitor.store) == []
+    assert stored_difference(feed.monitor.store, straight.monitor.store) == []
     counts = feed.monitor.counts
     assert counts.lost == 0
     assert counts.late > 0
@@ -86,7 +87,7 @@ def test_how_messages_are_batched_makes_no_difference(json: bool) -> None:
             continue
         for message in messages:
             each.monitor.apply([message])
-    assert stored_equal(feed.monitor.store, straight.monitor.store) == []
+    assert stored_difference(feed.monitor.store, straight.monitor.store) == []
     assert feed.monitor.counts == straight.monitor.counts
     assert feed.monitor.counts.chips == 192
     assert np.isfinite(feed.monitor.store.chip_seen_s).all()
@@ -231,7 +232,7 @@ async def test_both_encodings_go_silent_alike() -> None:
     frames, json = fed(), fed(json=True)
     for feed in (frames, json):
         await quiet(feed, 4)
-    assert stored_equal(frames.monitor.store, json.monitor.store) == []
+    assert stored_difference(frames.monitor.store, json.monitor.store) == []
     assert np.array_equal(frames.monitor.store.chip_state, json.monitor.store.chip_state)
 
 

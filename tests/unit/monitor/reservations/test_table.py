@@ -66,7 +66,7 @@ def test_what_is_used_and_what_it_costs() -> None:
     assert (found.can_extend, found.why_not) == (True, "")
     assert not found.is_idle
     assert not found.is_near_end
-    assert feed.monitor.reservations.of_instances().tolist() == [0, 0]
+    assert found.rows == (range(2),)
     summary = feed.monitor.summary()
     assert (summary.reservations, summary.reserved_instances) == (1, 2)
     assert (summary.reserved_idle_per_h, summary.reserved_currency) == ("50.00", "USD")
@@ -171,7 +171,6 @@ def test_what_it_holds_may_change() -> None:
     feed.monitor.apply([feed.reservation("cb-1", (TWO, "uc1/us-0001"), change=1)])
     feed.monitor.compute()
     assert only(feed).rows == (range(1, 6),)
-    assert feed.monitor.reservations.of_instances().tolist() == [-1, 0, 0, 0, 0, 0]
     feed.monitor.apply([feed.reservation("cb-1", "uc9/nowhere", change=2)])
     feed.monitor.compute()
     assert only(feed).rows == ()
@@ -207,7 +206,6 @@ def test_a_pass_that_messages_interrupt_ends_well(interrupted_at: int) -> None:
                 monitor.apply([feed.reservation("cb-new", ec2_ids=["i-4"])])
     assert steps >= interrupted_at
     # What was found for a former layout does not take the place of what is newer.
-    assert len(reservations.of_instances()) == 4
     monitor.compute()
     rows = {each.message.id: each.rows for each in reservations.table()}
     assert len(rows) == 300
@@ -224,7 +222,6 @@ def test_a_cleared_message_is_forgotten() -> None:
     feed.monitor.apply([Envelope("trnfleet/v1/demo/reservation/cb-1", b"", 1, retain=True)])
     feed.monitor.compute()
     assert table(feed) == []
-    assert (feed.monitor.reservations.of_instances() == -1).all()
 
 
 def test_what_is_cleared_at_once_is_not_looked_for() -> None:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.monitor.feed import START_NS, Feed, ultraservers
+from support.monitor.state import stored_difference
 
 from trnfleet.clock import ManualClock
 from trnfleet.domain.faults import FAULTS
 from trnfleet.errors import ConfigError
-from trnfleet.monitor.store.store import Freshness, stored_equal
+from trnfleet.monitor.store.store import Freshness
 from trnfleet.sim.publish import faulty_publisher
 from trnfleet.sim.publish.faulty_publisher import FaultyPublisher, TransportControl, TransportFault
 from trnfleet.sim.rng import Rng
@@ -122,7 +123,7 @@ async def test_what_is_doubled_is_counted_as_duplicates() -> None:
     doubled = stage.publisher.counts.duplicated
     assert doubled > 20
     assert stage.pipeline() == {"duplicates": doubled}
-    assert stored_equal(stage.feed.monitor.store, straight.feed.monitor.store) == []
+    assert stored_difference(stage.feed.monitor.store, straight.feed.monitor.store) == []
 
 
 async def test_what_is_out_of_order_is_counted_as_late() -> None:
@@ -132,7 +133,7 @@ async def test_what_is_out_of_order_is_counted_as_late() -> None:
     assert reordered > 20
     assert stage.pipeline() == {"late": reordered}
     assert (stage.publisher.held, stage.publisher.held_bytes) == (0, 0)
-    assert stored_equal(stage.feed.monitor.store, straight.feed.monitor.store) == []
+    assert stored_difference(stage.feed.monitor.store, straight.feed.monitor.store) == []
 
 
 async def test_delay_keeps_order_and_what_its_end_overtakes_is_late() -> None:
