@@ -95,8 +95,10 @@ def rows(feed: Feed, address: str) -> slice:
 
 def made(feed: Feed, *, can_write: bool = True, is_loud: bool = False) -> tuple[FleetApp, Loopback]:
     publisher = Loopback(feed.monitor)
-    desk = OperatorActions("demo", publisher=publisher if can_write else None, owner="ann")  # type: ignore[arg-type]
-    return FleetApp(feed.monitor, clock=feed.clock, operator=desk, bell=is_loud, notify=is_loud), publisher
+    operator = OperatorActions("demo", publisher=publisher if can_write else None, owner="ann")  # type: ignore[arg-type]
+    return FleetApp(
+        feed.monitor, clock=feed.clock, operator=operator, bell=is_loud, notify=is_loud
+    ), publisher
 
 
 def view(app: FleetApp) -> AlertsView:
@@ -316,7 +318,7 @@ async def test_a_silence_of_a_storm_is_for_what_it_shares() -> None:
 
 @pytest.mark.parametrize("key", ["a", "z", "x"])
 async def test_a_screen_that_only_reads(key: str) -> None:
-    """Without a desk that writes, the keys say so and how to change it."""
+    """Without an operator that writes, the keys say so and how to change it."""
     feed = fed()
     feed.set("temperature_c", 95.0, rows(feed, CHIP))
     for app in (made(feed, can_write=False)[0], FleetApp(feed.monitor, clock=feed.clock)):
@@ -584,11 +586,11 @@ async def test_texts_of_others_are_shown_plainly() -> None:
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("8")
         await pilot.telemetry(feed)
-        desk = OperatorActions("demo", publisher=Loopback(feed.monitor), owner=NASTY)  # type: ignore[arg-type]
+        operator = OperatorActions("demo", publisher=Loopback(feed.monitor), owner=NASTY)  # type: ignore[arg-type]
         alert = feed.monitor.alerts.active()[0]
         now_ns = feed.monitor.moment().time_ns
-        await desk.acknowledge(alert, now_ns=now_ns, lasts_s=60.0, note=NASTY)
-        await desk.silence(
+        await operator.acknowledge(alert, now_ns=now_ns, lasts_s=60.0, note=NASTY)
+        await operator.silence(
             ["severity=warning", f'job!="{NASTY[:4]}"'], now_ns=now_ns, lasts_s=60.0, why=NASTY
         )
         for _ in range(4):

@@ -140,9 +140,9 @@ async def test_ages_stand_while_the_past_does() -> None:
 async def test_the_past_is_not_written_to() -> None:
     """Acknowledging and silencing say why not; in the present they open their forms."""
     feed = await burning(3)
-    desk = OperatorActions("demo", publisher=None, owner="ann")
+    operator = OperatorActions("demo", publisher=None, owner="ann")
     for is_file, words in ((False, PAST), (True, RECORDED)):
-        app, playback = made(feed, is_file=is_file, operator=desk)
+        app, playback = made(feed, is_file=is_file, operator=operator)
         async with running(app, size=(120, 40)) as pilot:
             playback.show(feed.monitor, START_NS + MIN)
             await pilot.press("8")

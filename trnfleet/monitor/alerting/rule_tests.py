@@ -377,7 +377,7 @@ def play(case: Case, rules: Sequence[Rule], file: CaseFile) -> list[FailedExpect
             raise ConfigError(
                 f"test {case.name!r}: there is no rule {expected.rule!r}: {nearest(expected.rule, known)}"
             )
-    trial = RuleTest(
+    test = RuleTest(
         case, rules, interval_s=file.interval, stale_after_s=file.stale_after_s, flapping=file.flapping
     )
     found: list[FailedExpectation] = []
@@ -386,7 +386,7 @@ def play(case: Case, rules: Sequence[Rule], file: CaseFile) -> list[FailedExpect
         # The last evaluation at or before it; what is a whole number of intervals but for rounding is that.
         wanted = math.floor(expected.at / file.interval + 1e-9)
         while step < wanted:
-            step, frame = step + 1, trial.advance()
+            step, frame = step + 1, test.advance()
         got = frame.get(expected.rule, ())
         if not _fits(expected.alerts, got):
             found.append(
@@ -405,9 +405,9 @@ def frames(
     case: Case, rules: Sequence[Rule], *, interval_s: float, stale_after_s: float, flapping: bool = True
 ) -> Iterator[Frame]:
     """Yield the active alerts at every interval from 0 on, without end."""
-    trial = RuleTest(case, rules, interval_s=interval_s, stale_after_s=stale_after_s, flapping=flapping)
+    test = RuleTest(case, rules, interval_s=interval_s, stale_after_s=stale_after_s, flapping=flapping)
     while True:
-        yield trial.advance()
+        yield test.advance()
 
 
 def _fits(expected: Sequence[AlertCase], got: Sequence[ActiveAlert]) -> bool:
