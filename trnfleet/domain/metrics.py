@@ -1,7 +1,8 @@
 """The table of metrics: name, shape, wire form, unit, scale, title and meaning of each.
 
-Codec, store, rules, views and documentation are derived from it: adding a metric is adding a row. Ranks and thresholds of
-the screen are in `tui.metric_display`, for metrics whose defaults there do not do.
+Codec, store, rules, views and documentation are derived from it: a metric that is added is a row, at any place in the table, and
+what writes its column. A column that nothing writes is not available. Ranks and thresholds of the screen are in
+`tui.metric_display`, for metrics whose defaults there do not do.
 A value on the wire and in the store is an unsigned integer `code`: value = code x scale, and the type's top code
 means that the value is not available.
 """
@@ -59,6 +60,8 @@ class Origin(enum.StrEnum):
     UNAVAILABLE = "unavailable"
 
 
+_SUFFIXES = {"%": "_pct", "bytes": "_bytes", "bytes/s": "_bytes_per_s", "W": "_w", "degC": "_c", "s": "_s"}
+"""Ends of metrics' names by unit; that of another unit is the unit itself."""
 WIRE_TYPES = {"u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64}
 
 
@@ -96,8 +99,9 @@ class Metric:
 
     @property
     def short_title(self) -> str:
-        """`title`, or as much of the name as a column's head holds."""
-        return self.title or self.name.replace("_", " ")[:10].rstrip()
+        """`title`, or as much of the name without its unit as a column's head holds."""
+        name = self.name.removesuffix(_SUFFIXES.get(self.unit, f"_{self.unit.lower()}"))
+        return self.title or name.replace("_", " ")[:10].rstrip()
 
     @property
     def width(self) -> int:

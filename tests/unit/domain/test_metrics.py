@@ -51,7 +51,7 @@ def test_blank_rows_are_not_available(metric: Metric) -> None:
 
 
 def test_a_metric_without_a_title_has_its_names_beginning() -> None:
-    """A column's head has ten characters; underscores are blanks."""
+    """A column's head has ten characters, without the unit, which every value shows; underscores are blanks."""
     row = Metric(
         "fan_speed_rpm",
         Scope.CHIP,
@@ -65,6 +65,9 @@ def test_a_metric_without_a_title_has_its_names_beginning() -> None:
         "sysfs",
     )
     assert row.short_title == "fan speed"
+    assert replace(row, name="fan_duty_pct", unit="%").short_title == "fan duty"
+    assert replace(row, name="pump_flow_bytes_per_s", unit="bytes/s").short_title == "pump flow"
+    assert replace(row, name="supply_voltage_v", unit="V").short_title == "supply vol"
     assert replace(row, title="fan").short_title == "fan"
 
 
