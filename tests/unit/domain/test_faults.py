@@ -19,7 +19,7 @@ from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS, Kind, Scope
 from trnfleet.domain.targets import lanes_of
 from trnfleet.errors import ConfigError
 
-EXPECTED = [
+PUBLISHED = [
     "ecc_corrected_storm",
     "hbm_uncorrectable",
     "hbm_uncorrectable_repairable",
@@ -49,6 +49,7 @@ EXPECTED = [
     "transport_reorder",
     "transport_late_reconnect",
 ]
+"""Names that scenarios and commands use."""
 NRT = {5: "TIMEOUT", 101: "EXEC_UNIT_UNRECOVERABLE", 1200: "EXEC_HW_ERR_COLLECTIVES", 1201: "EXEC_HW_ERR_HBM_UE",
        1202: "EXEC_HW_ERR_NC_UE", 1203: "EXEC_HW_ERR_DMA_ABORT", 1205: "EXEC_HW_ERR_REPAIRABLE_HBM_UE"}  # fmt: skip
 """Of the SDK's src/libnrt/include/nrt/nrt_status.h."""
@@ -58,12 +59,12 @@ DEVICE_DAYS = 16_384 * 54
 
 def test_the_table_has_every_fault_under_its_name() -> None:
     """Scenarios, commands and documents use these names; one that goes or changes breaks them."""
-    assert sorted(FAULTS) == sorted(EXPECTED)
+    assert set(PUBLISHED) <= FAULTS.keys()
     assert all(fault.name == name for name, fault in FAULTS.items())
     assert len({fault.title for fault in FAULTS.values()}) == len(FAULTS)
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", FAULTS)
 def test_a_row_agrees_with_itself_and_with_the_metrics(name: str) -> None:
     """Counters are chips' counters, health bits are the driver's, magnitudes lie in their range, statuses are the SDK's."""
     fault = FAULTS[name]
@@ -92,7 +93,7 @@ def test_a_row_agrees_with_itself_and_with_the_metrics(name: str) -> None:
     assert fault.is_logged == bool(fault.log or fault.hw_error or fault.runtime_log)
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize("name", FAULTS)
 def test_every_fault_has_an_end(name: str) -> None:
     """A fault that ends by itself has a duration and no steps; a recovery has steps, and none of them is without time at all."""
     fault = FAULTS[name]

@@ -238,4 +238,4 @@ def test_every_effect_has_one(fault: Fault) -> None:
         for name, values in effects.instances._asdict().items()
         if not np.array_equal(values, getattr(healthy.instances, name))
     ]
-    assert changed
+    assert changed, f"{fault.effect!r} has no row in trnfleet/sim/faults/effects.py"
