@@ -13,7 +13,7 @@ from trnfleet.record.write.recorder import TappedSource
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import background
-from trnfleet.wire.topics import TopicClass, build_filter
+from trnfleet.wire.topics import SUBSCRIPTIONS, build_filter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,19 +58,8 @@ def monitor_fleet(
     gc.set_threshold(100_000, 20, 100)
     gc.enable()
     root = session.root
-    # State first: descriptors that come before the telemetry let the layout stand when it arrives.
     source = session.source(
-        [
-            (build_filter(fleet, TopicClass.PUBLISHER, root), 1),
-            (build_filter(fleet, TopicClass.NODE, root), 0),
-            (build_filter(fleet, TopicClass.JOB, root), 1),
-            (build_filter(fleet, TopicClass.RESERVATION, root), 1),
-            (build_filter(fleet, TopicClass.EVENT, root), 1),
-            (build_filter(fleet, TopicClass.ACK, root), 1),
-            (build_filter(fleet, TopicClass.SILENCE, root), 1),
-            (build_filter(fleet, TopicClass.ALERT, root), 1),
-            (build_filter(fleet, TopicClass.TELEMETRY, root), 0),
-        ]
+        (build_filter(fleet, topic_class, root), qos) for topic_class, qos in SUBSCRIPTIONS
     )
     tapped: Source = source if buffer is None else TappedSource(source, buffer)
     monitor = Monitor(

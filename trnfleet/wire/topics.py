@@ -49,6 +49,20 @@ RETAINED = frozenset(
 )
 """Classes whose newest message on a topic the broker keeps: it holds until it is replaced or cleared."""
 
+SUBSCRIPTIONS: tuple[tuple[TopicClass, int], ...] = (
+    (TopicClass.PUBLISHER, 1),
+    (TopicClass.NODE, 0),
+    (TopicClass.JOB, 1),
+    (TopicClass.RESERVATION, 1),
+    (TopicClass.EVENT, 1),
+    (TopicClass.ACK, 1),
+    (TopicClass.SILENCE, 1),
+    (TopicClass.ALERT, 1),
+    (TopicClass.TELEMETRY, 0),
+)
+"""Classes that a monitor subscribes to, each with its QoS, in this order: state comes first, so that the layout stands when the
+telemetry arrives."""
+
 
 class Topic(NamedTuple):
     """A topic taken apart."""

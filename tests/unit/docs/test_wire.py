@@ -14,6 +14,7 @@ from support.monitor.feed import START_NS, SilentSource
 
 from trnfleet.clock import ManualClock, format_rfc3339
 from trnfleet.domain.metrics import BY_NAME
+from trnfleet.monitor.ingest.messages import MESSAGE_HANDLERS, RetainedHandler
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.sim.publish.commands import _ARGUMENTS
 from trnfleet.wire.alerts import AckMessage, AlertMessage, SilenceMessage
@@ -133,6 +134,12 @@ def test_fields_are_those_of_the_messages(title: str) -> None:
     """Each table lists every field of its message, and says rightly which are needed."""
     model = MESSAGES[title].model_fields
     assert fields("wire.md", title) == {name: field.is_required() for name, field in model.items()}
+
+
+def test_every_retained_message_has_a_table() -> None:
+    """A model that a monitor keeps is among those whose fields are compared with the page."""
+    kept = {each.model for each in MESSAGE_HANDLERS.values() if isinstance(each, RetainedHandler)}
+    assert kept <= set(MESSAGES.values())
 
 
 @pytest.mark.parametrize("name", fields("wire.md", "descriptor"))

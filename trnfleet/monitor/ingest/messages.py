@@ -2,8 +2,8 @@
 
 Most classes are retained state, and their handler is a row of that table: the model, the name that the topic repeats, the
 limits, and the collection of `Receiver` that keeps the messages. An empty payload clears a topic and removes its message.
-To add a class, add its model (`wire/`), its `TopicClass` (`wire/topics.py`) and a row here without a collection of its own;
-readers find the messages as `ingest.retained[TheModel].by_key`.
+To add a class, add it to `wire/topics.py`, its model to a module of `wire/`, its limit to `wire/limits.py` and a row here without
+a collection of its own; readers find the messages as `ingest.retained[TheModel].by_key`.
 
 A handler raises `WireError` for a message that it rejects, and has changed nothing then.
 """

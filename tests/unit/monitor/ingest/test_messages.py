@@ -14,7 +14,7 @@ from trnfleet.monitor.ingest.rejects import MisplacedError, RejectedError
 from trnfleet.wire.limits import Limits
 from trnfleet.wire.messages import JobMessage, Message, PublisherMessage, encode_message
 from trnfleet.wire.ports import Envelope
-from trnfleet.wire.topics import RETAINED, TopicClass, build_topic
+from trnfleet.wire.topics import RETAINED, SUBSCRIPTIONS, TopicClass, build_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +41,13 @@ def test_every_class_but_telemetry_has_a_handler() -> None:
     assert {
         each for each, handler in MESSAGE_HANDLERS.items() if isinstance(handler, RetainedHandler)
     } < RETAINED
+
+
+def test_a_monitor_subscribes_to_what_it_handles() -> None:
+    """A retained class without a subscription would stay empty; commands and replies are between clients and simulators."""
+    subscribed = [each for each, _ in SUBSCRIPTIONS]
+    assert sorted(subscribed) == sorted(set(TopicClass) - {TopicClass.COMMAND, TopicClass.REPLY})
+    assert subscribed[-1] is TopicClass.TELEMETRY
 
 
 def test_a_rejected_job_leaves_what_stood_there() -> None:
