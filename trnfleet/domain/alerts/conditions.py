@@ -134,7 +134,8 @@ class ComparisonKind:
             ValueError: it would clear at a value at which it fires, or the comparison has no order.
         """
         if self.is_worse is None:
-            raise ValueError("clear goes with above or below")
+            ordered = " or ".join(row.key for row in COMPARISONS if row.is_worse is not None)
+            raise ValueError(f"clear goes with {ordered}")
         limit = condition.limit
         if limit is not None and self.is_worse(clear, limit):
             raise ValueError(f"clear = {clear:g} must not be {self.key} {limit:g}, from which it fires")
@@ -257,11 +258,17 @@ class Condition(Model):
         """Whether the figure is compared as it is."""
         return self.figure is not None and self.window is None and self.reference is None
 
+    @cached_property
+    def limits(self) -> tuple[float, ...]:
+        """The numbers that it is compared with; empty where they are texts, bits or none."""
+        given = getattr(self, self.comparison.key)
+        many = given if isinstance(given, tuple) else (given,)
+        return tuple(each for each in many if isinstance(each, float))
+
     @property
     def limit(self) -> float | None:
         """The number that it is compared with, where it is one."""
-        given = getattr(self, self.comparison.key)
-        return given if isinstance(given, float) else None
+        return self.limits[0] if len(self.limits) == 1 else None
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -21,17 +21,18 @@ if TYPE_CHECKING:
 
     Flags = NDArray[np.bool_]
 
-_VALUES: Mapping[str, Callable[[NDArray[Any], float], Flags]] = MappingProxyType(
+_VALUES: Mapping[str, Callable[..., Flags]] = MappingProxyType(
     {"above": np.greater, "below": np.less, "equals": np.equal}
 )
+"""Comparisons of values, by their key: called with the values and the limits."""
 
 
 def compare(condition: Condition, values: NDArray[Any]) -> Flags:
     """Return which values fulfil a condition; NaN does not."""
-    limit = condition.limit
-    if limit is None:
+    limits = condition.limits
+    if not limits:
         return np.zeros(len(values), np.bool_)
-    return _VALUES[condition.comparison.key](values, limit)
+    return _VALUES[condition.comparison.key](values, *limits)
 
 
 def holds(condition: Condition, value: float | str) -> bool:
@@ -48,13 +49,18 @@ def not_clear(condition: Condition, values: NDArray[np.float64]) -> Flags:
     return _VALUES[condition.comparison.key](values, condition.clear)
 
 
-def compare_codes(codes: NDArray[Any], comparison: str, limit: float, metric: Metric) -> Flags:
-    """Compare wire codes with a limit in the metric's unit, without decoding them."""
+def compare_codes(codes: NDArray[Any], metric: Metric, comparison: str, *limits: float) -> Flags:
+    """Compare wire codes with limits in the metric's unit, without decoding them."""
+    return _CODES[comparison](codes, metric.top, *(_in_steps(limit, metric) for limit in limits))
+
+
+def _in_steps(limit: float, metric: Metric) -> float:
+    """Return a limit as a multiple of the step of one code."""
     steps = limit * metric.steps_per_unit if metric.steps_per_unit else limit / metric.scale
     if abs(steps - round(steps)) <= 1e-10 + abs(steps) * 2**-51:
         # 0.1 x 3 is 0.3 for the author of the rule, and a limit that is a code's value is that code.
-        steps = round(steps)
-    return _CODES[comparison](codes, steps, metric.top)
+        return round(steps)
+    return steps
 
 
 def available(codes: NDArray[Any], metric: Metric) -> Flags:
@@ -63,7 +69,7 @@ def available(codes: NDArray[Any], metric: Metric) -> Flags:
     return flags
 
 
-def _codes_above(codes: NDArray[Any], steps: float, top: int) -> Flags:
+def _codes_above(codes: NDArray[Any], top: int, steps: float) -> Flags:
     least = math.floor(steps) + 1
     if least >= top:
         return np.zeros(codes.shape, np.bool_)
@@ -71,7 +77,7 @@ def _codes_above(codes: NDArray[Any], steps: float, top: int) -> Flags:
     return flags
 
 
-def _codes_below(codes: NDArray[Any], steps: float, top: int) -> Flags:
+def _codes_below(codes: NDArray[Any], top: int, steps: float) -> Flags:
     most = math.ceil(steps)
     if most <= 0:
         return np.zeros(codes.shape, np.bool_)
@@ -79,7 +85,7 @@ def _codes_below(codes: NDArray[Any], steps: float, top: int) -> Flags:
     return flags
 
 
-def _codes_equal(codes: NDArray[Any], steps: float, top: int) -> Flags:
+def _codes_equal(codes: NDArray[Any], top: int, steps: float) -> Flags:
     whole = round(steps)
     if whole != steps or not 0 <= whole < top:
         return np.zeros(codes.shape, np.bool_)
@@ -87,6 +93,8 @@ def _codes_equal(codes: NDArray[Any], steps: float, top: int) -> Flags:
     return flags
 
 
-_CODES: Mapping[str, Callable[[NDArray[Any], float, int], Flags]] = MappingProxyType(
+_CODES: Mapping[str, Callable[..., Flags]] = MappingProxyType(
     {"above": _codes_above, "below": _codes_below, "equals": _codes_equal}
 )
+"""Comparisons of codes, by their key: called with the codes, the code that means not available, and the limits in steps of the
+codes."""

@@ -74,7 +74,7 @@ class MedianDistanceRows(MedianRows):
             return super().mask(readings, part)
         metric, factor = found
         codes = readings.store.columns[metric.name]
-        return compare_codes(codes, "above", self.limit / factor, metric).reshape(-1)
+        return compare_codes(codes, metric, "above", self.limit / factor).reshape(-1)
 
     def relate(self, values: Values, medians: Values) -> Values:
         distance: Values = values - medians
@@ -96,8 +96,8 @@ class InstanceShareRows(MedianShareRows):
         """Return the rows whose value may be that far from the median, by their instance's least and largest value."""
         layout = readings.layout
         found = readings.column_of(self.scope, self.figure)
-        if found is None:
-            # Of a figure that is no column every target may be.
+        if found is None or self.condition.comparison.key not in {"above", "below"}:
+            # Of a figure that is no column every target may be; so may any where the limit is none on one side.
             yield from readings.checkpoint()
             return np.arange(count_of(layout, self.scope))
         rows: list[Rows] = []

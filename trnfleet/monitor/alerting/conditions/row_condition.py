@@ -57,6 +57,7 @@ class RowCondition(abc.ABC):
         self.condition = condition
         self.figure = condition.figure or ""
         self.limit = math.nan if condition.limit is None else condition.limit
+        """The number that it is compared with; NaN where that is not one."""
 
     def update(self, readings: Readings) -> None:  # noqa: B027  most kinds remember nothing
         """Take what came since the last evaluation, before anything is asked of it."""

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.conditions import Condition
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.layout import Layout
-    from trnfleet.domain.metrics import Metric
     from trnfleet.monitor.alerting.conditions.windows import Counters
     from trnfleet.monitor.alerting.inputs import Readings
     from trnfleet.monitor.slices import Slices
@@ -61,14 +60,12 @@ class FigureRows(RowCondition):
         if found is None:
             return compare(self.condition, readings.values(self.scope, self.figure, part))
         metric, factor = found
-        return self._compare_column(readings, metric, self.limit / factor)
+        limits = (limit / factor for limit in self.condition.limits)
+        codes = readings.store.columns[metric.name]
+        return compare_codes(codes, metric, self.condition.comparison.key, *limits).reshape(-1)
 
     def values(self, readings: Readings, rows: Rows) -> Values:
         return readings.values(self.scope, self.figure, rows)
-
-    def _compare_column(self, readings: Readings, metric: Metric, limit: float) -> Flags:
-        codes = readings.store.columns[metric.name]
-        return compare_codes(codes, self.condition.comparison.key, limit, metric).reshape(-1)
 
 
 class MissingLinkRows(FigureRows):

@@ -232,6 +232,16 @@ def test_a_share_of_what_is_no_column_is_compared_as_one(of: str) -> None:
     assert found(bench, rule) == {3: 0.25}
 
 
+def test_a_share_that_equals_its_limit_is_found_where_all_are_alike() -> None:
+    """Chips at the median of an instance whose chips are all alike are at a share of 1 of it."""
+    bench = AlertBench(ultraservers(1), ())
+    bench.set("power_w", 300.0)
+    bench.store.chip_ts_ns[:] = bench.now_ns
+    rule = rule_of(figure="power_w", above=None, equals=1.0, share_of_median_of="instance")
+
+    assert found(bench, rule) == dict.fromkeys(range(bench.layout.chips), 1.0)
+
+
 @pytest.mark.parametrize("scope", LEVEL_OF)
 def test_every_window_and_reference_is_evaluated(scope: Scope) -> None:
     """A row in the domain's tables that takes a scope with addresses has one here."""
