@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
+_NAME_CHARS = 64
+"""Characters of the longest name that an error repeats."""
 _PACKAGE = Path(__file__).resolve().parent
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -87,9 +89,10 @@ def validate(data: Mapping[str, Any], model: type[ModelT], where: str) -> ModelT
     try:
         return model.model_validate(_tuples(data))
     except ValidationError as error:
-        problems = [_explain(problem, model) for problem in error.errors(include_url=False)]
+        problems = error.errors(include_url=False)
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise ConfigError(f"{where}: {problems[0]}{more}") from error
+        owner = _owner(data, problems[0]["loc"])
+        raise ConfigError(f"{where}: {owner}{_explain(problems[0], model)}{more}") from error
 
 
 def _tuples(value: Any) -> Any:
@@ -113,6 +116,19 @@ def _explain(problem: ErrorDetails, model: type[BaseModel]) -> str:
         return message
     value = repr(problem["input"])
     return f"{place} = {value if len(value) <= 80 else value[:77] + '...'}: {message}"
+
+
+def _owner(data: Mapping[str, Any], place: tuple[int | str, ...]) -> str:
+    """Return the name of the innermost table of a list that a place lies in, such as a rule's; empty where it has none."""
+    owner, value = "", data
+    for part in () if place[-1:] == ("name",) else place:
+        try:
+            value = value[part]  # type: ignore[index]  # a place may name a kind of table, which is no key
+        except (KeyError, IndexError, TypeError):
+            break
+        name = value.get("name") if isinstance(part, int) and isinstance(value, dict) else None
+        owner = f"in {name!r}: " if isinstance(name, str) and len(name) <= _NAME_CHARS else owner
+    return owner
 
 
 def _keys_at(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from trnfleet.config import load_model, shipped_names
+from trnfleet.config import find_file, load_model, shipped_names
 from trnfleet.domain.alerts.rule_tests import CaseFile
+from trnfleet.domain.alerts.rules import Rule
 from trnfleet.services.files.rule_tests import run_tests
 from trnfleet.services.files.rules import load_rules
 
@@ -37,3 +39,11 @@ def test_most_shipped_rules_are_seen_to_fire() -> None:
     }
 
     assert len({rule.name for rule in load_rules()} - fired) <= 12
+
+
+def test_every_key_of_a_rule_is_explained() -> None:
+    """The comment at the head of the first file has every key."""
+    head = find_file("alerts", "hardware").read_text(encoding="utf-8").partition("\ntitle = ")[0]
+    keys = {field.alias or key for key, field in Rule.model_fields.items()}
+
+    assert keys - set(re.findall(r"\w+", head)) == set()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 class Inner(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
+    name: str = "some"
     size: int = 1
 
 
@@ -46,6 +47,11 @@ def test_good_file(tmp_path: Path) -> None:
         ('nme = "x"', "key 'name' is missing (and 1 more)"),
         ('name = "x"\nkidn = "a"', "unknown key 'kidn': did you mean 'kind'?"),
         ('name = "x"\n[[parts]]\nsiez = 1', "unknown key 'parts.0.siez': did you mean 'size'?"),
+        (
+            'name = "x"\n[[parts]]\n[[parts]]\nname = "fan"\nsiez = 1',
+            "f.toml: in 'fan': unknown key 'parts.1.siez': did you mean 'size'?",
+        ),
+        ('name = "x"\n[[parts]]\nname = 7', "f.toml: parts.0.name = 7:"),
         ("name = 5", "name = 5:"),
         ('name = "x"\nkind = "c"', "kind = 'c':"),
         ("name = ", "not valid TOML"),
