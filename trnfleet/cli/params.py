@@ -12,7 +12,7 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import is_segment
 from trnfleet.domain.durations import parse_duration_s
 from trnfleet.domain.moments import find_moment
-from trnfleet.domain.quantities import size_text
+from trnfleet.domain.quantities import duration, size_text
 from trnfleet.errors import ConfigError, nearest
 from trnfleet.transport.filters import topic_matches
 from trnfleet.transport.url import BrokerUrl, parse_url
@@ -51,7 +51,7 @@ class Duration(click.ParamType[float]):
             except ValueError as error:
                 self.fail(str(error), param, ctx)
         if not 0 < seconds <= self._most_s:
-            self.fail(f"{value!r} is not above zero and at most {self._most_s:g} s", param, ctx)
+            self.fail(f"{value!r} is not above zero and at most {duration(self._most_s)}", param, ctx)
         return seconds
 
 

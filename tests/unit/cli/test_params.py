@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from trnfleet.cli.main import cli
-from trnfleet.cli.params import Moment, Size, TopicFilter
+from trnfleet.cli.params import Duration, Moment, Size, TopicFilter
 
 
 @pytest.mark.parametrize("text", ["#", "a/+/b", "a/#", "a"])
@@ -28,6 +28,12 @@ def test_a_speed_is_one_that_readers_take(command: str, speed: str) -> None:
     ended = CliRunner().invoke(cli, [command, "--speed", speed])
     assert ended.exit_code == 2
     assert "is not at least 1e-06 and at most 1,000,000" in ended.output
+
+
+@pytest.mark.parametrize("text", ["0s", "367d"])
+def test_the_longest_duration_is_named_as_durations_are(text: str) -> None:
+    with pytest.raises(click.BadParameter, match=f"'{text}' is not above zero and at most 366 d"):
+        Duration(366 * 86_400).convert(text, None, None)
 
 
 @pytest.mark.parametrize(
