@@ -95,6 +95,10 @@ def texts_of(event: Event) -> tuple[str, ...]:
     return event.severity.value, event.source, event.name, event.path, event.job, event.text
 
 
+_NONE_RECEIVED = " No events yet; the broker keeps none from before this program subscribed"
+_NONE_RECORDED = " No events up to this moment of the recording"
+
+
 class EventList(CursorList["Event"]):
     """Events, one a line."""
 
@@ -104,9 +108,10 @@ class EventList(CursorList["Event"]):
         Binding("enter", "enter", "go to the event's place, or its job's"),
     ]
 
-    def __init__(self, monitor: FleetState) -> None:
+    def __init__(self, monitor: FleetState, *, is_recording: bool = False) -> None:
         super().__init__()
         self._monitor = monitor
+        self._none_yet = _NONE_RECORDED if is_recording else _NONE_RECEIVED
         self._found: list[Event] = []
         """What the filter leaves, oldest first."""
         self._looked_at = 0
@@ -159,7 +164,7 @@ class EventList(CursorList["Event"]):
         return row(self.row_key(number), EventPlan.of(width), selected=selected)
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
-        text = " No events yet; the broker keeps none from before this program subscribed"
+        text = self._none_yet
         if self.pattern and len(self._monitor.events):
             text = f" Nothing matches {plain(self.pattern, 60)}"
         return [("", theme.QUIET), (text, theme.QUIET)]

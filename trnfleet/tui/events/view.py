@@ -42,7 +42,8 @@ class EventsView(FilteredView):
             context,
             placeholder="part of an event, such as critical, us-0003 or EFA; !part for all others",
         )
-        self.list = EventList(self.monitor)
+        playback = context.playback
+        self.list = EventList(self.monitor, is_recording=playback is not None and playback.live is None)
         self._head = Bar(fill=theme.HEAD)
         self.foot = EventFoot(self.monitor, self.list)
 

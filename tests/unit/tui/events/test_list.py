@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.events import Event
-from trnfleet.tui.events.list import EventPlan, head, row, texts_of
+from trnfleet.tui.events.list import EventList, EventPlan, head, row, texts_of
 from trnfleet.tui.events.view import about_text
 from trnfleet.tui.widgets.cells import text_of, width_of, wrapped
 from trnfleet.tui.widgets.text_filter import TextFilter
@@ -81,3 +82,12 @@ def test_texts_are_wrapped() -> None:
     assert [line.rstrip() for line in wrapped("short", 20, 2)] == ["short", ""]
     assert wrapped("anything", 20, 0) == []
     assert [line.rstrip() for line in wrapped("\uff21\uff22\uff23 \uff24", 6, 2)][1]
+
+
+@pytest.mark.parametrize(
+    ("is_recording", "reason"), [(False, "the broker keeps none"), (True, "of the recording")]
+)
+def test_an_empty_list_names_its_source(is_recording: bool, reason: str) -> None:
+    """A recording has no broker that could have kept events."""
+    events = EventList(Feed(ultraservers(1)).monitor, is_recording=is_recording)
+    assert reason in "".join(text for text, _ in events.empty_lines())
