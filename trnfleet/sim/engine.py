@@ -125,7 +125,8 @@ class Engine:
         self.incidents = IncidentTimeline(self.layout, fleet, placement, rng, scenario)
         self._effects = self.incidents.effects
         self._serves = np.array([*(isinstance(job, Inference) for job in fleet.jobs), False])
-        self._placement = placement
+        self.placement = placement
+        """Jobs by instance, and the hardware of each job."""
         self._all_alike = Cohorts.of(self.layout, placement)
         self._apart: frozenset[int] = frozenset()
         self._cohorts = self._all_alike
@@ -323,7 +324,7 @@ class Engine:
         cohort = self._cohorts.of_instance[replicas]
         np.minimum.at(slowdowns.cohort, cohort, pace[replicas])
         chips = np.diff(self.layout.chip_start)[replicas]
-        lost = (1.0 - pace[replicas]) * chips / self._placement.chips[job[serves]]
+        lost = (1.0 - pace[replicas]) * chips / self.placement.chips[job[serves]]
         np.subtract.at(slowdowns.capacity, job[serves], lost)
         np.maximum(slowdowns.capacity, 0.0, out=slowdowns.capacity)
         return slowdowns

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trnfleet.clock import Clock
+    from trnfleet.domain.fleet import FleetFile
     from trnfleet.services.simulator.run import Run
     from trnfleet.sim.engine import Engine
     from trnfleet.wire.ports import Envelope
@@ -103,13 +104,28 @@ def record_simulation(engine: Engine, request: SimulationRequest) -> str:
     )
 
 
+def _sized(engine: Engine) -> FleetFile:
+    """Return the engine's fleet file with the sizes that jobs take from their instances written out.
+
+    A recording's id follows from what is simulated, whether the file says it or leaves it to the default.
+    """
+    jobs = []
+    for job, chips in zip(engine.fleet.jobs, engine.placement.instance_chips.tolist(), strict=True):
+        left_out = {
+            name: chips
+            for name in ("tensor_parallel", "chips_per_replica")
+            if getattr(job, name, chips) is None
+        }
+        jobs.append(job.model_copy(update=left_out))
+    return engine.fleet.model_copy(update={"jobs": tuple(jobs)})
+
+
 def _about(engine: Engine, request: SimulationRequest) -> About:
     run = request.run
     scenario = run.scenario_file.stem if run.scenario_file is not None else ""
     start = format_rfc3339(engine.moment_ns(0.0))
-    identity = repr(
-        (engine.fleet.model_dump_json(), scenario, run.seed, start, run.period_s, run.speed, request.ticks)
-    )
+    fleet = _sized(engine).model_dump_json()
+    identity = repr((fleet, scenario, run.seed, start, run.period_s, run.speed, request.ticks))
     return About(
         id=hashlib.sha256(identity.encode()).hexdigest()[:16],
         fleets=(engine.fleet.name,),
