@@ -4,7 +4,8 @@ An option comes from the command line, else from its `TRNFLEET_...` variable, el
 default. Passwords come from TRNFLEET_MQTT_PASSWORD or a file, never from the command line.
 
 `broker_options` turns all options about a broker into one `BrokerSession`: an option for every command that talks to a
-broker is a row in `_broker_options` here and a field there.
+broker is a row in `_broker_options` and an argument of `make_session` here, and a field there; `broker_arguments` hands it
+to the simulator that the demo starts.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from trnfleet.transport.url import Password
 from trnfleet.wire.topics import DEFAULT_ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from trnfleet.services.session import BrokerSession
     from trnfleet.transport.url import BrokerUrl
@@ -135,6 +136,18 @@ def make_session(url: BrokerUrl, root: str, password_file: str | None, protocol:
     from trnfleet.services.session import BrokerSession  # noqa: PLC0415  it loads the MQTT client
 
     return BrokerSession(url, root, password, protocol)
+
+
+def broker_arguments(params: Mapping[str, Any]) -> list[str]:
+    """Return the options about a broker, without the broker itself, as arguments of a command that this one starts.
+
+    Args:
+        params: The parameters of a command with `broker_options`.
+    """
+    arguments = ["--root", str(params["root"])]
+    if params["password_file"] is not None:
+        arguments += ["--password-file", str(params["password_file"])]
+    return arguments
 
 
 class LogOptions(NamedTuple):

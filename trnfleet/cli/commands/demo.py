@@ -17,6 +17,7 @@ from trnfleet.cli.alert_options import app_alert_options
 from trnfleet.cli.options import (
     PASSWORD_VARIABLE,
     app_log_options,
+    broker_arguments,
     broker_options,
     log_file_for_app,
     log_file_option,
@@ -78,10 +79,8 @@ def command(
     require_terminal()
     file = log_file_for_app(log_file)
     log.set_up(file)
-    simulate = ["--root", root, "--log-format", log.format, "--log-level", log.level, *run.arguments()]
-    password_file = ctx.params["password_file"]
-    if password_file is not None:
-        simulate += ["--password-file", password_file]
+    simulate = [*broker_arguments(ctx.params), *run.arguments()]
+    simulate += ["--log-format", log.format, "--log-level", log.level]
     if allow_commands:
         simulate.append("--allow-commands")
     demo = _run(
