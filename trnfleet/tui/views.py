@@ -1,6 +1,6 @@
 """The table of views: the key and the hints of each; the app makes a view of every row.
 
-To add a view: a folder with its `view.py`, a subclass of `View` in it, a row here, and its keys in docs/app.md.
+CONTRIBUTING.md lists what else belongs to a new view.
 """
 
 from __future__ import annotations

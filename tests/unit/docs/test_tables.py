@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from support.documents import DOCS, script
+from support.documents import DOCS, ROOT, script
+
+from trnfleet.domain.faults import FAULTS
+from trnfleet.tui.views import VIEWS
 
 PAGES = sorted(page.name for page in DOCS.glob("*.md"))
 
@@ -11,6 +14,21 @@ def test_generated_blocks_are_current(page: str) -> None:
     """What `make docs` writes is what the pages have; run it where this fails."""
     blocks = script("docs-tables").blocks((DOCS / page).read_text(encoding="utf-8"))
     assert [name for name, found, made in blocks if found != made] == []
+
+
+def test_every_view_is_listed() -> None:
+    """A view has a line in the app's page, and its key in the README."""
+    page, readme = (
+        (DOCS / "app.md").read_text(encoding="utf-8"),
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+    )
+    for entry in VIEWS:
+        assert f"| `{entry.key}` | {entry.title} |" in page
+        assert f"`{entry.key}`" in readme
+
+
+def test_the_readme_counts_the_faults() -> None:
+    assert f" {len(FAULTS)} faults " in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_stale_block_is_found_and_renewed() -> None:
