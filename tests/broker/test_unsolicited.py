@@ -112,7 +112,7 @@ async def test_commands_work_beside_a_monitor_on_amqtt(tmp_path: Path) -> None:
                         answer = await asyncio.wrap_future(each)
                         assert answer.returncode == 0, answer.stderr
                     assert "dropped 0" in answer.stdout + answer.stderr
-                    await eventually(lambda: "speaks for demo" in watch.output)
+                    await eventually(lambda: "leader for demo" in watch.output)
                     silences = [
                         json.loads(each.payload) for each in await app.take() if "/silence/" in each.topic
                     ]

@@ -51,7 +51,9 @@ def test_an_ack_is_on_both_screens(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     scenario = tmp_path / "silent.toml"
     scenario.write_text(SCENARIO)
-    options = ("--broker", str(mosquitto.url), "--scenario", str(scenario), "--period", "250ms")
+    # A day before the first block ends, so that no alert of it stands above the one that is looked at.
+    start = ("--start", "2026-01-05T12:00:00Z")
+    options = ("--broker", str(mosquitto.url), "--scenario", str(scenario), "--period", "250ms", *start)
     with Program(tmp_path, "simulate", *options):
         with app(mosquitto, "ann") as ann, app(mosquitto, "ben") as ben:
             for screen in (ann, ben):
