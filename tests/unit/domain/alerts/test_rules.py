@@ -6,6 +6,7 @@ import pytest
 from support.monitor.rules import HOT, rule_of, rules_of
 
 from trnfleet.domain.address import Level
+from trnfleet.domain.alerts.conditions import COMPARISON_KEYS
 from trnfleet.domain.alerts.rules import Group, RuleFile, inhibitors, join_rules
 from trnfleet.errors import ConfigError
 
@@ -25,7 +26,7 @@ LINK = {"scope": "link", "figure": "link_up", "above": None, "equals": 0.0}
         ({"abov": 3}, "unknown key 'rules.0.abov': did you mean 'above'?"),
         ({"scope": "chips"}, "rules.0.scope = 'chips'"),
         ({"severity": "bad"}, "rules.0.severity = 'bad'"),
-        ({"above": None}, "give one of above, below, equals, has, absent, not none"),
+        ({"above": None}, f"give one of {', '.join(COMPARISON_KEYS)}, not none"),
         ({"below": 3}, "not above and below"),
         ({"absent": True, "above": None}, "give either figure or absent = true"),
         ({"figure": None}, "give either figure or absent = true"),
