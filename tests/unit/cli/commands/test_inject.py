@@ -121,7 +121,7 @@ def test_active_faults_are_plain_text() -> None:
         (["runtime_crash", CHIP, "--magnitude", "1", *BROKER], "has no magnitude"),
         (["straggler", CHIP, *BROKER, "--for", "soon"], "not a duration"),
         (["straggler", CHIP, *BROKER, "--for", "0s"], "above zero"),
-        (["straggler", CHIP, *BROKER, "--timeout", "2h"], "at most 3600 s"),
+        (["straggler", CHIP, *BROKER, "--timeout", "2h"], "at most 1 h 00 min"),
         (["straggler", CHIP, *BROKER, "--magnitude", "much"], "not a valid float"),
         (["straggler", CHIP, *BROKER, "--name", "a/b"], "--name"),
     ],
