@@ -128,6 +128,11 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things: `1 chip`, `1,000 chips`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def _scaled(value: float, prefixes: tuple[str, ...], step: float) -> tuple[float, str]:
     magnitude = abs(value)
     for prefix in prefixes[:-1]:

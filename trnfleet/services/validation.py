@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trnfleet.domain.quantities import counted
 from trnfleet.errors import ConfigError
 from trnfleet.services.files.inputs import NOUNS, Kind, LinesInput, NeuronInput, detect
 
@@ -63,7 +64,7 @@ def _check_fleet(path: Path) -> str:
 
     run = load_run({"fleet"}, fleet=str(path), scenario=None, seed=7, period_s=1.0, speed=1.0, start=None)
     engine = make_engine(run, run.fleet)
-    return f"fleet {run.fleet.name}, {engine.layout.chips:,} chips"
+    return f"fleet {run.fleet.name}, {counted(engine.layout.chips, 'chip')}"
 
 
 def _check_scenario(path: Path) -> str:

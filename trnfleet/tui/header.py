@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnfleet.domain.quantities import count, with_unit
+from trnfleet.domain.quantities import count, counted, with_unit
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.alerts import counts_parts
@@ -101,18 +101,18 @@ def _inventory(summary: Summary, width: int, alerts: AlertCounts | None, *, is_r
         (f" {plain(summary.fleet, 32)}  ", theme.HEAD_STRONG),
         *([("a replay  ", theme.HEAD_ACCENT)] if is_replay else []),
         (count(summary.chips), theme.HEAD_STRONG),
-        (" chips  ", theme.HEAD),
+        (" chip  " if summary.chips == 1 else " chips  ", theme.HEAD),
     ]
     if summary.live_chips == summary.chips:
         parts.append(("all live", theme.HEAD))
     else:
-        counted = (
+        by_state = (
             (summary.live_chips, "live"),
             (summary.stale_chips - summary.offline_chips, "stale"),
             (summary.offline_chips, "offline"),
             (summary.unknown_chips, "not heard yet"),
         )
-        for number, (chips, state) in enumerate([each for each in counted if each[0] or each[1] == "live"]):
+        for number, (chips, state) in enumerate([each for each in by_state if each[0] or each[1] == "live"]):
             parts.append((", " if number else "", theme.HEAD))
             parts.append((f"{count(chips)} {state}", theme.HEAD if state == "live" else theme.HEAD_STRONG))
     right = _findings(summary) if alerts is None else _alerts(alerts, width - width_of(parts) - 2)
@@ -120,9 +120,9 @@ def _inventory(summary: Summary, width: int, alerts: AlertCounts | None, *, is_r
     if time and width_of(parts) + width_of(right) + len(time) + 3 <= width:
         right.insert(0, (f"{time}  ", theme.HEAD_ACCENT))
     places = [
-        f"{_counted(summary.instances, 'instance')}",
-        f"{_counted(summary.ultraservers, 'UltraServer')}" if summary.ultraservers else "",
-        f"{_counted(summary.jobs, 'job')}" if summary.jobs else "",
+        counted(summary.instances, "instance"),
+        counted(summary.ultraservers, "UltraServer") if summary.ultraservers else "",
+        counted(summary.jobs, "job") if summary.jobs else "",
     ]
     for place in places:
         if place and width_of(parts) + width_of(right) + len(place) + 4 <= width:
@@ -148,8 +148,4 @@ def _alerts(alerts: AlertCounts, room: int) -> Parts:
 def _findings(summary: Summary) -> Parts:
     if not summary.findings:
         return [("nothing needs a look ", theme.HEAD)]
-    return [(f" ▲ {_counted(summary.findings, 'finding')} ", theme.BAR_ALERT)]
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{count(number)} {noun}" + ("" if number == 1 else "s")
+    return [(f" ▲ {counted(summary.findings, 'finding')} ", theme.BAR_ALERT)]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trnfleet.domain.quantities import DurationStyle, duration, size_text
+from trnfleet.domain.quantities import DurationStyle, counted, duration, size_text
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 
@@ -36,3 +36,10 @@ def test_sizes_have_three_digits() -> None:
     """A size has a binary prefix."""
     shown = [size_text(each) for each in (0, 999, 1_536, 64 * 2**20, 5 * 2**40)]
     assert shown == ["0 B", "999 B", "1.5 KiB", "64 MiB", "5 TiB"]
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 chips"), (1, "1 chip"), (2, "2 chips"), (1_000_000, "1,000,000 chips")]
+)
+def test_one_thing_is_in_the_singular(number: int, text: str) -> None:
+    assert counted(number, "chip") == text

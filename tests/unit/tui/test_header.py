@@ -29,6 +29,11 @@ def test_the_header_tells_the_fleet(summary: Summary) -> None:
     assert "nothing needs a look" in text
 
 
+def test_one_chip_is_in_the_singular(summary: Summary) -> None:
+    text = said(replace(summary, chips=1, live_chips=1, instances=1, ultraservers=0))
+    assert "1 chip  all live  1 instance" in text
+
+
 def test_what_is_not_known_is_not_zero(summary: Summary) -> None:
     """A figure that nobody measures is n/a."""
     assert "HBM n/a" in said(replace(summary, hbm_traffic_bytes_per_s=None))

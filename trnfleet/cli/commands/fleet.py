@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trnfleet.domain.quantities import counted
 from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _text(fleet: FleetFile, facts: dict[str, Any]) -> str:
         ("NeuronLinks", f"{facts['torus_links']:,} torus, {facts['z_links']:,} Z"),
         ("EFA", f"{facts['efa_bytes_per_s'] * 8 / 1e12:,.1f} Tb/s"),
         ("chip power", f"{facts['chip_power_max_w'] / 1e3:,.1f} kW at most (assumed: AWS publishes no wattage)"),
-        ("jobs", ", ".join(f"{name} on {each['instances']:,} instances" for name, each in list(facts["jobs"].items())[:8]) or "none"),
+        ("jobs", ", ".join(f"{name} on {counted(each['instances'], 'instance')}" for name, each in list(facts["jobs"].items())[:8]) or "none"),
     ]  # fmt: skip  # a table reads as rows
     if len(facts["jobs"]) > 8:
         rows[-1] = ("jobs", f"{rows[-1][1]}, and {len(facts['jobs']) - 8:,} more")

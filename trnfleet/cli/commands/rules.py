@@ -12,7 +12,7 @@ from trnfleet.cli.tables import table_lines
 from trnfleet.domain.alerts.conditions import short_duration
 from trnfleet.domain.alerts.signals import FIGURES, Scope
 from trnfleet.domain.alerts.templates import condition_text
-from trnfleet.domain.quantities import duration
+from trnfleet.domain.quantities import counted, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
@@ -111,11 +111,11 @@ def test(ctx: click.Context, files: tuple[str, ...]) -> None:
         shown = plain(name, _WIDTH)
         if found:
             failed = len({each.test for each in found})
-            click.echo(f"FAILED   {shown}: {failed} of {_plural(count, 'test')}")
+            click.echo(f"FAILED   {shown}: {failed} of {counted(count, 'test')}")
             click.echo("\n".join(_difference_lines(found)))
             worst = max(worst, FAILED)
         else:
-            click.echo(f"SUCCESS  {shown}: {_plural(count, 'test')}")
+            click.echo(f"SUCCESS  {shown}: {counted(count, 'test')}")
     ctx.exit(worst)
 
 
@@ -165,7 +165,7 @@ def _difference_lines(found: Sequence[FailedExpectation]) -> list[str]:
                     f"    {head if number == 0 else '':>8}{':' if number == 0 else ' '} {plain(alert, _WIDTH)}"
                 )
     if len(found) > MOST_SHOWN:
-        lines.append(f"  and {_plural(len(found) - MOST_SHOWN, 'more difference')}")
+        lines.append(f"  and {counted(len(found) - MOST_SHOWN, 'more difference')}")
     return lines
 
 
@@ -176,11 +176,7 @@ def _instant(seconds: float) -> str:
 def _counted(rules: Sequence[Rule]) -> str:
     by_severity = Counter(rule.severity.value for rule in rules)
     parts = [f"{by_severity[name]} {name}" for name in (each.value for each in Severity) if by_severity[name]]
-    return f"{_plural(len(rules), 'rule')}" + (f" ({', '.join(parts)})" if parts else "")
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
+    return f"{counted(len(rules), 'rule')}" + (f" ({', '.join(parts)})" if parts else "")
 
 
 def _condition(rule: Rule) -> str:

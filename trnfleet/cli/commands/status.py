@@ -15,6 +15,7 @@ from trnfleet.cli.options import broker_options, fleet_option, json_option, log_
 from trnfleet.cli.params import Duration
 from trnfleet.cli.tables import table_lines
 from trnfleet.clock import format_rfc3339
+from trnfleet.domain.quantities import counted
 from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
 
@@ -139,13 +140,16 @@ def text(summary: Summary, monitor: Monitor, *, healthy: bool) -> str:
     def figure(value: float | None, scale: float, unit: str, digits: int = 1) -> str:
         return "n/a" if value is None else f"{value / scale:,.{digits}f} {unit}"
 
-    state = f"{summary.live_chips:,} of {summary.chips:,} chips live"
+    state = f"{summary.live_chips:,} of {counted(summary.chips, 'chip')} live"
     if summary.stale_chips:
         state += f", {summary.stale_chips:,} stale or offline"
     hbm = (summary.hbm_traffic_bytes_per_s, summary.hbm_bw_util_pct)
-    hardware = (
-        f"{summary.chips:,} chips, {summary.instances:,} instances, {summary.ultraservers:,} UltraServers"
+    amounts = (
+        (summary.chips, "chip"),
+        (summary.instances, "instance"),
+        (summary.ultraservers, "UltraServer"),
     )
+    hardware = ", ".join(counted(number, noun) for number, noun in amounts)
     chips_kw, hosts_kw = figure(summary.power_w, 1e3, "kW"), figure(summary.host_power_w, 1e3, "kW")
     it_kw, facility_kw = figure(summary.it_power_w, 1e3, "kW"), figure(summary.facility_power_w, 1e3, "kW")
     lost = f"{summary.lost:,} lost, {summary.late:,} late, {summary.dropped:,} dropped"

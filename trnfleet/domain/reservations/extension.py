@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.rules import NS_PER_S, Rule, RuleViolation, utc
 from trnfleet.domain.reservations.states import EXTENDABLE
@@ -92,7 +93,7 @@ def check_longer(block: Block, days: int, occupancy: Occupancy) -> None:
     rule, text = problem
     shorter = filter(rules.is_duration, range(days - 1, 0, -1))
     fits = next((each for each in shorter if why_not_longer(block, each, occupancy) is None), None)
-    near = "it cannot be extended any more" if fits is None else f"{fits} more days would fit"
+    near = "it cannot be extended any more" if fits is None else f"{counted(fits, 'more day')} would fit"
     raise RuleViolation(rule, f"{text}; {near}")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.hardware.catalogue import ultraserver_type_of
+from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations import presence, rules, search
 from trnfleet.domain.reservations.blocks import (
     Block,
@@ -109,7 +110,7 @@ class Ledger:
         excess = self._occupancy.too_many(lot.kind.instances, lot.start_ns, lot.end_ns)
         if excess:
             fewer = search.fewer(lot, self._occupancy)
-            near = "none would fit" if fewer is None else f"{fewer} instances would fit"
+            near = "none would fit" if fewer is None else f"{counted(fewer, 'instance')} would fit"
             raise RuleViolation(Rule.ACCOUNT_SIZE, f"{excess}; {near}")
         places = self._occupancy.choose(lot.kind, lot.zone, lot.start_ns, lot.end_ns)
         if places is None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.states import HOLDING
 
@@ -92,7 +93,7 @@ class Occupancy:
         held = self.held(start_ns, end_ns, but, states)
         if held + count <= rules.MOST_INSTANCES:
             return ""
-        return f"{count} more instances beside {held} would be more than {rules.MOST_INSTANCES} at a time"
+        return f"{counted(count, 'more instance')} beside {held} would be more than {rules.MOST_INSTANCES} at a time"
 
     def choose(self, kind: OfferingKind, zone: str, start_ns: int, end_ns: int) -> tuple[int, ...] | None:
         """Return the instances that would be sold; None where too few are free."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.rules import Rule, RuleViolation, utc
 from trnfleet.domain.reservations.search_request import (
@@ -85,7 +86,7 @@ class _Search:
         emptiest = min(spans, key=lambda span: self.occupancy.held(*span))
         excess = self.occupancy.too_many(self.kind.instances, *emptiest)
         rule = Rule.ACCOUNT_SIZE if excess else Rule.CAPACITY
-        problem = excess or f"{self.kind} is not free for {request.days} days"
+        problem = excess or f"{self.kind} is not free for {counted(request.days, 'day')}"
         durations = [each for each in range(1, request.days) if rules.is_duration(each)]
 
         def shorter(days: int) -> int | None:
@@ -96,11 +97,13 @@ class _Search:
         start_ns = shorter(durations[at - 1]) if at else None
         if start_ns is not None:
             return RuleViolation(
-                rule, f"{problem}; {durations[at - 1]} days from {utc(start_ns)} on would fit"
+                rule, f"{problem}; {counted(durations[at - 1], 'day')} from {utc(start_ns)} on would fit"
             )
         found = self.fewer(spans)
         if found is not None:
-            return RuleViolation(rule, f"{problem}; {found[0]} instances from {utc(found[1])} on would fit")
+            return RuleViolation(
+                rule, f"{problem}; {counted(found[0], 'instance')} from {utc(found[1])} on would fit"
+            )
         return RuleViolation(rule, f"{problem}, nor is less of it or a shorter time")
 
     def fewer(self, spans: Sequence[tuple[int, int]]) -> tuple[int, int] | None:

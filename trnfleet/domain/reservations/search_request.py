@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.hardware.catalogue import ULTRASERVER_TYPES, ultraserver_type_of
+from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.rules import MINUTE_NS, NS_PER_S, Rule, RuleViolation, utc, whole_minute_ns
 from trnfleet.errors import nearest
@@ -167,7 +168,8 @@ def _no_span(request: SearchRequest, from_ns: int, latest_ns: int) -> RuleViolat
         )
     by = "" if request.ends_by_ns is None else utc(request.ends_by_ns)
     return RuleViolation(
-        Rule.DATES, f"{request.days} days from {utc(from_ns)} on end at {utc(end_ns)}, after {by}; {near}"
+        Rule.DATES,
+        f"{counted(request.days, 'day')} from {utc(from_ns)} on end at {utc(end_ns)}, after {by}; {near}",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.domain.quantities import counted
 from trnfleet.errors import BrokerError
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.services.simulator.engine import unreliable
@@ -91,7 +92,7 @@ async def publish(
             chips = int(engine.layout.chip_start[own.stop] - engine.layout.chip_start[own.start])
             speed = "" if run.speed == 1 else f", {run.speed:g} times as fast as the wall clock"
             report(
-                f"publishing {engine.fleet.name}: {chips:,} chips of {len(own):,} instances to {session.url}, "
+                f"publishing {engine.fleet.name}: {counted(chips, 'chip')} of {counted(len(own), 'instance')} to {session.url}, "
                 f"{simulation.messages_per_tick:,} messages every {run.period_s:g} s{speed}"
             )
             await run_until(ending, simulation.run(ticks=options.ticks, duration_s=options.duration_s))

@@ -10,7 +10,7 @@ from textual.binding import Binding
 
 from trnfleet.domain import address
 from trnfleet.domain.address import LEVEL_NAMES, Level
-from trnfleet.domain.quantities import count
+from trnfleet.domain.quantities import count, counted
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.alerts import tally_text, worst_of
@@ -139,19 +139,19 @@ class TreeFoot(LineView, can_focus=False):
         if level is Level.CLUSTER:
             groups = layout.children(node)
             servers = int((~layout.is_standalone[groups.start : groups.stop]).sum())
-            return [path, LEVEL_NAMES[level], f"{count(servers)} UltraServers", self._chips(node)]
+            return [path, LEVEL_NAMES[level], counted(servers, "UltraServer"), self._chips(node)]
         if level is Level.ULTRASERVER:
             kind = (
                 "instances outside UltraServers" if layout.is_standalone[node.number] else LEVEL_NAMES[level]
             )
-            return [path, kind, f"{count(len(layout.children(node)))} instances", self._chips(node)]
+            return [path, kind, counted(len(layout.children(node)), "instance"), self._chips(node)]
         instance = layout.instance_range(node).start
         words = [path, layout.type_of(instance).name, self._descriptions.ec2_id(layout.instances[instance])]
         words.append(self._descriptions.job_name(int(self._monitor.store.job_of[instance])))
         return [word for word in words if word]
 
     def _chips(self, node: Node) -> str:
-        return f"{count(len(self._monitor.store.layout.chip_range(node)))} chips"
+        return counted(len(self._monitor.store.layout.chip_range(node)), "chip")
 
 
 class TreeHead(LineView, can_focus=False):

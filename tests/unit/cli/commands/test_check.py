@@ -73,7 +73,7 @@ def test_what_is_wrong_is_said_in_a_line(text: str, said: str, tmp_path: Path) -
     assert status == 2
     assert lines[0].startswith(f"{file}: INVALID: ")
     assert said in lines[0]
-    assert lines[1].endswith("valid (fleet lab, 1 chips)")
+    assert lines[1].endswith("valid (fleet lab, 1 chip)")
 
 
 def test_recordings(tmp_path: Path) -> None:

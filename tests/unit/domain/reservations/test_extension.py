@@ -294,7 +294,7 @@ def test_another_block_follows(gap: int, days: int, fits: int) -> None:
         return
     rule, text = refused(lambda: ledger.extension_offerings(block.id, days))
     assert rule is Rule.CAPACITY
-    near = f"{fits} more days would fit" if fits else "it cannot be extended any more"
+    near = f"{fits} more day{'s' * (fits > 1)} would fit" if fits else "it cannot be extended any more"
     assert text.endswith(
         f"another block follows on instances of {block.id} within {days} days after its end; {near}"
     )

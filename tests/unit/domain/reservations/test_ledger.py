@@ -60,11 +60,11 @@ def test_256_instances_are_held_at_most() -> None:
     rule, text = refused(lambda: ledger.offerings(two))
     assert rule is Rule.ACCOUNT_SIZE
     assert "2 more instances beside 255 would be more than 256 at a time" in text
-    assert text.endswith("1 instances from 2026-01-05 11:30 UTC on would fit")
+    assert text.endswith("1 instance from 2026-01-05 11:30 UTC on would fit")
     buy(ledger, two._replace(instances=1))
     rule, text = refused(lambda: ledger.offerings(two._replace(instances=1)))
     assert rule is Rule.ACCOUNT_SIZE
-    assert "1 more instances beside 256" in text
+    assert "1 more instance beside 256" in text
     rule, _ = refused(
         lambda: ledger.offerings(two._replace(instance_type=None, instances=None, ultraservers=1))
     )
@@ -97,7 +97,7 @@ def test_blocks_at_other_times_do_not_add_up() -> None:
     two_days = SearchRequest(2, TRN2, 1, ends_by_ns=at("2026-01-07 11:30"))
     rule, text = refused(lambda: ledger.offerings(two_days))
     assert rule is Rule.ACCOUNT_SIZE
-    assert text.endswith("1 days from 2026-01-05 10:30 UTC on would fit")
+    assert text.endswith("1 day from 2026-01-05 10:30 UTC on would fit")
     # Two blocks one after the other, and one beside both: what is held at one instant counts.
     other = large()
     fill(other, 64, 64, 64)

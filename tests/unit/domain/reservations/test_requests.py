@@ -152,7 +152,7 @@ ROWS = [
     Row(Look(189), rule=Rule.DURATION, says=("not 189", "up to 182")),
     # What
     Row(Look(1, TRN1, 2)),
-    Row(Look(1, TRN1, 3), rule=Rule.CAPACITY, says=("3 x trn1.32xlarge", "1 days", "2 instances")),
+    Row(Look(1, TRN1, 3), rule=Rule.CAPACITY, says=("3 x trn1.32xlarge", "1 day", "2 instances")),
     Row(Look(1, "trn1.2xlarge"), rule=Rule.INSTANCE_TYPE, says=("trn1.2xlarge", "did you mean 'trn1.32xlarge'?")),
     Row(Look(1, None), rule=Rule.INSTANCE_TYPE, says=("choose from trn1.32xlarge, trn2.48xlarge",)),
     Row(Look(1, TRN2U, 4), rule=Rule.ULTRASERVER_ONLY, says=(TRN2U,)),
@@ -192,7 +192,7 @@ ROWS = [
     Row(Look(1, ultraservers=1, zone="b")),
     Row(Look(5, ultraservers=1, zone="b", end="2026-01-14 11:30"), rule=Rule.CAPACITY, says=("5 days", "4 days", "2026-01-10 11:30")),
     Row(Look(4, ultraservers=1, zone="b", end="2026-01-14 11:30")),
-    Row(Look(1, instances=5, zone="b", end="2026-06-19 11:30"), rule=Rule.CAPACITY, says=("5 x", "1 days", "4 instances")),
+    Row(Look(1, instances=5, zone="b", end="2026-06-19 11:30"), rule=Rule.CAPACITY, says=("5 x", "1 day", "4 instances")),
     Row(Look(14, instances=64, end="2026-01-24 11:30")),
     # Buying
     Row(Buy(Look(1))),

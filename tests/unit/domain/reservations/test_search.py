@@ -62,7 +62,7 @@ def test_what_is_held_is_not_offered() -> None:
             SearchRequest(14, TRN2, 2, ends_by_ns=at("2026-02-04 11:30")),
             "; 3 days from 2026-01-05 10:30 UTC on would fit",
         ),
-        (SearchRequest(1, TRN1, 2), "; 1 instances from 2026-01-05 10:30 UTC on would fit"),
+        (SearchRequest(1, TRN1, 2), "; 1 instance from 2026-01-05 10:30 UTC on would fit"),
     ],
 )
 def test_the_nearest_that_fits_is_named(search_request: SearchRequest, said: str) -> None:
