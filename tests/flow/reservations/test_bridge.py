@@ -70,7 +70,7 @@ async def test_a_real_account_s_block_is_there_for_everyone(mosquitto: Mosquitto
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (("--name", "prod"), 2, "either --broker URL or --stdout"),
+        (("--name", "prod"), 2, "give --broker URL or --stdout"),
         (("--stdout",), 2, "--name"),
         (("--name", "prod", "--stdout", "--once", "--profile", "nobody"), 1, "nobody"),
         (("--name", "prod", "--stdout", "--once"), 1, "no region; give --region"),

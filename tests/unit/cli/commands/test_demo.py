@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 from click.testing import CliRunner
 
+from trnfleet import logs
 from trnfleet.cli.commands import demo
 from trnfleet.cli.commands.simulate import command as simulate_command
 from trnfleet.cli.options import broker_options
@@ -34,8 +35,20 @@ def test_the_simulator_gets_the_options_about_the_broker(
     password.chmod(0o600)
     given = ["--broker", "mqtt://user@127.0.0.1:1", "--root", "site", "--password-file", str(password)]
     log_file = ["--log-file", str(tmp_path / "app.log")]
+    opened: list[TextIO] = []
+    configure = logs.configure
+
+    def noted(**settings: Any) -> TextIO:
+        opened.append(configure(**settings))
+        return opened[-1]
+
+    monkeypatch.setattr(logs, "configure", noted)
     result = CliRunner().invoke(demo.command, [*given, *log_file], catch_exceptions=False)
     assert result.exit_code == 0
+    # The file stays open as long as the process, which here goes on.
+    configure()
+    for stream in opened:
+        stream.close()
 
     @click.command
     @broker_options(required=False)
