@@ -19,6 +19,9 @@ import time
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from support.sim.tick_lines import stdout_lines
 
 from trnfleet.config import find_file, load_model
