@@ -125,9 +125,15 @@ async def _run(
     past_bytes: int,
     log_file: Path,
 ) -> int:
-    """Start the children first: they start up while this process loads the app."""
+    """Read the rules, then start the children, which start up while this process loads the app.
+
+    The rules bring numpy and pydantic with them: loaded beside the simulator, which loads them too, both take longer.
+    """
     # Loading makes many objects and no garbage; `monitor_fleet` sets the collector going again.
     gc.disable()
+    from trnfleet.services.files.rules import load_rules
+
+    rules = load_rules(alerts.rules)
     async with contextlib.AsyncExitStack() as stack:
         if session is None:
             from trnfleet.transport.embedded import embedded_broker
@@ -141,7 +147,6 @@ async def _run(
             simulate += ["--mqtt", protocol]
         await stack.enter_async_context(own_command(simulate, log_file))
 
-        from trnfleet.services.files.rules import load_rules
         from trnfleet.services.session import BrokerSession
         from trnfleet.services.viewing import view_fleet
         from trnfleet.tui.run import run_app
@@ -152,7 +157,7 @@ async def _run(
             view_fleet(
                 session,
                 fleet.name,
-                rules=load_rules(alerts.rules),
+                rules=rules,
                 owner=alerts.owner,
                 may_write=may_write,
                 pue=fleet.pue,
