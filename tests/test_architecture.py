@@ -40,7 +40,6 @@ LONG_FILES = {
     "tests/unit/bridge/ec2/test_service.py": "one service against one simulated account",
     "tests/unit/bridge/neuron/test_neuron_monitor.py": "a table a group of keys of one document format",
     "tests/unit/monitor/replay/test_playback.py": "one state machine, every transition",
-    "tests/unit/sim/publish/test_commands.py": "every command and each way to refuse it",
 }
 """Files that are longer, each with the reason."""
 

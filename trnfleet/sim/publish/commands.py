@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.errors import ConfigError, WireError, nearest
+from trnfleet.sim.publish.command_rate import READ_PER_S, CommandRates
 from trnfleet.sim.reservations import messages
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import CommandMessage, Name, ReplyMessage, decode_message, encode_message
@@ -42,13 +43,9 @@ MAX_COMMAND_BYTES = 16_384
 """Every field of a command at its longest fits into it."""
 LONGEST_EXPIRY_S = 3_600.0
 """A command that would be valid for longer is refused: it could be recorded and sent again for as long."""
-RATE_PER_S = 2.0
-"""Commands handled in the long run; users and scripts need less."""
-BURST = 20
-"""Commands handled at once."""
-REMEMBERED = 8_192
-"""Ids kept: more than `RATE_PER_S` and `BURST` let through within `LONGEST_EXPIRY_S`, so that no command is forgotten before
-it has expired."""
+REMEMBERED = 16_384
+"""Ids kept: more than `TOTAL_PER_S` and `TOTAL_BURST` let through within `LONGEST_EXPIRY_S`, so that no command that changes
+something is forgotten before it has expired."""
 LONGEST_JUMP_S = 366 * 86_400.0
 """Simulated seconds of one jump: twice the longest Capacity Block."""
 LONGEST_REASON = 500
@@ -126,7 +123,7 @@ class CommandCounts:
     repeated: int = 0
     """Had been dealt with before; neither carried out nor answered again."""
     flooded: int = 0
-    """More than the rate allows."""
+    """More than the rate allows; answered with the reason, as far as answers have a rate of their own."""
     oversize: int = 0
     undecodable: int = 0
     """Neither topic nor payload says who asks."""
@@ -139,6 +136,12 @@ class _Sender(BaseModel):
 
     id: Name
     client: Name
+    action: Any = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether the command may change something."""
+        return not (isinstance(self.action, str) and self.action in _HARMLESS)
 
 
 class _CommandRefused(Exception):  # noqa: N818  it is an answer more than an error
@@ -180,9 +183,8 @@ class Commands:
         self._command_limits = replace(limits, payload_bytes=min(MAX_COMMAND_BYTES, limits.payload_bytes))
         self._answers = answers
         self.seen: OrderedDict[tuple[str, str], None] = OrderedDict()
-        """Clients and ids of the latest commands, `REMEMBERED` at most."""
-        self._tokens = float(BURST)
-        self._filled_s: float | None = None
+        """Clients and ids of the latest commands that may change something, `REMEMBERED` at most."""
+        self._rates = CommandRates()
 
     def filters(self) -> list[tuple[str, int]]:
         """Return the (filter, QoS) pairs that a source of these commands subscribes to."""
@@ -201,8 +203,8 @@ class Commands:
         if len(envelope.payload) > self._command_limits.payload_bytes:
             self._drop("oversize", envelope, f"{len(envelope.payload)} bytes")
             return []
-        if not self._take_token(envelope.received_s):
-            self._drop("flooded", envelope, f"more than {RATE_PER_S:g} commands a second")
+        if not self._rates.may_read(envelope.received_s):
+            self._drop("flooded", envelope, f"more than {READ_PER_S:g} messages a second")
             return []
         try:
             path = self._path(envelope.topic)
@@ -210,13 +212,20 @@ class Commands:
         except WireError as error:
             self._drop("undecodable", envelope, str(error))
             return []
+        refusal = self._rates.refusal(asker.client, envelope.received_s, changes=asker.changes)
+        if refusal:
+            self._drop("flooded", envelope, f"client {asker.client}: {refusal}")
+            return (
+                self._answer(asker, False, refusal, {}) if self._rates.may_answer(envelope.received_s) else []
+            )
         key = (asker.client, asker.id)
         if key in self.seen:
             self._drop("repeated", envelope, f"id {asker.id} of {asker.client}")
             return []
-        self.seen[key] = None
-        if len(self.seen) > REMEMBERED:
-            self.seen.popitem(last=False)
+        if asker.changes:
+            self.seen[key] = None
+            if len(self.seen) > REMEMBERED:
+                self.seen.popitem(last=False)
         return self._answer(asker, *self._deal_with(envelope.payload, path, asker, wall_ns))
 
     def _path(self, topic: str) -> str:
@@ -324,19 +333,8 @@ class Commands:
             payload = encode_message(reply.model_copy(update={"reason": short, "result": who}))
         return [Envelope(topic, payload, qos=1, content_type=CONTENT_TYPE_JSON)]
 
-    def _take_token(self, now_s: float) -> bool:
-        """Take a token of those that come back at `RATE_PER_S`; return whether there was one."""
-        if self._filled_s is not None:
-            passed_s = max(0.0, now_s - self._filled_s)
-            self._tokens = min(float(BURST), self._tokens + passed_s * RATE_PER_S)
-        self._filled_s = now_s
-        if self._tokens < 1.0:
-            return False
-        self._tokens -= 1.0
-        return True
-
     def _drop(self, kind: str, envelope: Envelope, why: str) -> None:
-        """Count a message that is neither carried out nor answered, and log it unless many have been."""
+        """Count a message that is not carried out, and log it unless many have been."""
         count = getattr(self.counts, kind) + 1
         setattr(self.counts, kind, count)
         if count <= LOGGED_OF_A_KIND or count % LOGGED_OF_A_KIND == 0:

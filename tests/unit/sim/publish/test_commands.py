@@ -10,11 +10,13 @@ import pytest
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.errors import ConfigError
+from trnfleet.sim.publish.command_rate import TOTAL_BURST, TOTAL_PER_S
 from trnfleet.sim.publish.commands import (
-    BURST,
     HOW_TO_ALLOW,
+    LONGEST_EXPIRY_S,
     LONGEST_REASON,
     MAX_COMMAND_BYTES,
+    REMEMBERED,
     Commands,
     serve,
 )
@@ -196,40 +198,21 @@ def test_a_repeated_command_is_carried_out_once() -> None:
     assert stage.reply(id="id-1", client="another").ok
 
 
-def test_ids_are_remembered_for_as_long_as_commands_are_good() -> None:
-    """At the full rate for an hour, the first command of the hour is still known, and memory has an end."""
+def test_ids_are_remembered_for_as_long_as_commands_are_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No command is forgotten within the longest expiry at the full rate, harmless ones push out none, and memory ends."""
+    assert LONGEST_EXPIRY_S * TOTAL_PER_S + TOTAL_BURST < REMEMBERED
+    monkeypatch.setattr("trnfleet.sim.publish.commands.REMEMBERED", 10)
     stage = SimulationRun()
     first = stage.payload()
     stage.send(raw=first)
-    topic = "trnfleet/v1/demo/command/fleet"
-    for number in range(7_300):
-        raw = f'{{"id":"n{number}","client":"ops"}}'.encode()
-        stage.commands.handle(Envelope(topic, raw, 1, received_s=2.0 + number / 2.0), WALL_NS)
-    stage.now_s = 2.0 + 7_300 / 2.0
-    assert stage.commands.counts.flooded == 0
+    for number in range(9):
+        stage.send(id=f"n{number}")
+        stage.send(id=f"r{number}", action="rebirth", target=None, args=None)
     assert stage.send(raw=first) == []
     assert stage.commands.counts.repeated == 1
-    for number in range(1_000):
-        raw = f'{{"id":"m{number}","client":"ops"}}'.encode()
-        stage.now_s += 0.5
-        stage.commands.handle(Envelope(topic, raw, 1, received_s=stage.now_s), WALL_NS)
-    assert len(stage.commands.seen) == 8_192
-
-
-def test_a_flood_is_limited() -> None:
-    """Beyond a burst and two a second commands are counted, not parsed, carried out or answered."""
-    stage = SimulationRun()
-    topic = "trnfleet/v1/demo/command/fleet"
-
-    def flood(count: int, now_s: float) -> int:
-        envelopes = [Envelope(topic, stage.payload(), 1, received_s=now_s) for _ in range(count)]
-        return sum(len(stage.commands.handle(envelope, WALL_NS)) for envelope in envelopes)
-
-    assert flood(1_000, 10.0) == BURST
-    assert len(stage.control.done) == BURST
-    assert stage.commands.counts.flooded == 1_000 - BURST
-    assert flood(10, 12.0) == 4
-    assert flood(1_000, 1_000.0) == BURST
+    stage.send(id="n9")
+    assert len(stage.commands.seen) == 10
+    assert len(stage.send(raw=first)) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,120 @@
+"""The rate limits of commands: per client, per kind, and of all that is parsed and answered."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.sim.publish.command_rate import (
+    ANSWERED_BURST,
+    BURST,
+    MOST_CLIENTS,
+    READ_BURST,
+    TOTAL_BURST,
+    CommandRates,
+)
+from trnfleet.sim.publish.commands import Commands
+from trnfleet.wire.messages import ReplyMessage, decode_message
+from trnfleet.wire.ports import Envelope
+
+WALL_NS = 1_767_600_000_000_000_000
+
+
+class Stage:
+    """Commands of a simulation that counts what it does."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.commands = Commands(self, "demo", allowed=True, simulator="sim-1")  # type: ignore[arg-type]
+        self._number = 0
+
+    def rebirth(self) -> str:
+        self.done.append("rebirth")
+        return "announced"
+
+    def inject(self, *_: Any, **__: Any) -> str:
+        self.done.append("inject")
+        return "injected"
+
+    def flood(
+        self, count: int, now_s: float, client: str = "ops", action: str = "inject"
+    ) -> list[ReplyMessage]:
+        """Send commands at one instant and return the replies."""
+        replies = []
+        for _ in range(count):
+            self._number += 1
+            command = {
+                "id": f"id-{self._number}",
+                "client": client,
+                "action": action,
+                "args": {"fault": "straggler"} if action == "inject" else {},
+                "expires": format_rfc3339(WALL_NS + 5 * NS_PER_S),
+            }
+            envelope = Envelope(
+                "trnfleet/v1/demo/command/fleet", json.dumps(command).encode(), 1, received_s=now_s
+            )
+            replies += [
+                decode_message(each.payload, ReplyMessage) for each in self.commands.handle(envelope, WALL_NS)
+            ]
+        return replies
+
+
+def test_a_flood_of_one_client_is_limited() -> None:
+    """Beyond a burst and two a second commands are refused with the reason; of a flood only the first are answered."""
+    stage = Stage()
+    replies = stage.flood(1_000, 10.0)
+    assert len(stage.done) == BURST
+    assert sum(reply.ok for reply in replies) == BURST
+    assert len(replies) == BURST + ANSWERED_BURST
+    assert replies[BURST].reason == (
+        "more than 2 commands a second (bursts of 20) of one client; try again in 0.5 s"
+    )
+    assert stage.commands.counts.flooded == 1_000 - BURST
+    assert sum(reply.ok for reply in stage.flood(10, 12.0)) == 4
+    assert sum(reply.ok for reply in stage.flood(1_000, 1_000.0)) == BURST
+
+
+def test_a_refused_command_may_be_sent_again() -> None:
+    """A command that was refused for the rate was not dealt with: the same id is carried out later."""
+    stage = Stage()
+    stage.flood(BURST, 10.0)
+    stage._number = 500
+    assert not stage.flood(1, 10.0)[0].ok
+    stage._number = 500
+    assert stage.flood(1, 11.0)[0].ok
+
+
+def test_one_client_does_not_crowd_out_another() -> None:
+    """While one floods, another is served; a total holds for all of them."""
+    stage = Stage()
+    stage.flood(30, 10.0, "noisy")
+    assert stage.flood(1, 10.0, "ops")[0].ok
+    for number in range(4):
+        stage.flood(10, 10.0, f"c{number}")
+    assert stage.done.count("inject") == TOTAL_BURST
+    (reply,) = stage.flood(1, 10.0, "last")
+    assert "all clients together; try again in 0.2 s" in reply.reason
+
+
+def test_rebirths_leave_room_for_faults() -> None:
+    """3,000 rebirths of as many clients do not keep a fault from being injected."""
+    stage = Stage()
+    for number in range(3_000):
+        stage.flood(1, 10.0 + number / 1_000, f"ask-{number}", "rebirth")
+    assert stage.done.count("rebirth") <= TOTAL_BURST + 4 * 3
+    assert stage.flood(1, 13.1, "ask-me")[0].ok
+    assert stage.done[-1] == "inject"
+
+
+def test_only_so_much_is_parsed_and_kept() -> None:
+    """A flood of messages is not even parsed, and clients are forgotten, the one that was used longest ago first."""
+    stage = Stage()
+    for _ in range(READ_BURST + 5):
+        stage.commands.handle(Envelope("trnfleet/v1/demo/command/fleet", b"{", 1, received_s=1.0), WALL_NS)
+    assert (stage.commands.counts.undecodable, stage.commands.counts.flooded) == (READ_BURST, 5)
+    rates = CommandRates()
+    for number in range(MOST_CLIENTS + 5):
+        rates.refusal(f"c{number}", float(number), changes=True)
+    assert len(rates._clients) == MOST_CLIENTS
+    assert "c4" not in rates._clients
