@@ -1,16 +1,24 @@
 """Logs: structlog, configured once by a command; never to stdout, which is for data.
 
 Event names are constants in snake_case and values are key/values, so that nothing that came from the wire can make a
-line of its own or reach the terminal raw. structlog is loaded with the first event that is written: it takes a fifth of
+line of its own or reach the terminal raw. A log is bounded: of each kind of event the first few a minute are written and
+the rest is counted, and a file is rotated. structlog is loaded with the first event that is written: it takes a fifth of
 a second, which a command that has nothing to say should not spend before its first picture.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
+import logging.handlers
+import os
 import sys
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+import threading
+from typing import TYPE_CHECKING, Any, Literal
+
+from trnfleet.clock import SystemClock
+from trnfleet.files import open_private
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -19,8 +27,19 @@ if TYPE_CHECKING:
 LogFormat = Literal["json", "console"]
 Level = Literal["debug", "info", "warning", "error"]
 
+FILE_BYTES = 4 * 2**20
+"""Size at which a log file is renamed to `.1`, in place of the one before, and begun again: a few days of a bad network, and
+two of them are still sent by mail."""
+FIRST_LINES = 5
+"""Lines of one kind that are written in a window: enough to see what varies between them."""
+WINDOW_S = 60.0
+"""Length of a window; what it leaves out is told in one line after its end."""
+MOST_KINDS = 500
+"""Kinds that are told apart; further ones are counted by the name of their event alone."""
 _SECRET_KEYS = ("password", "secret", "token", "credential")
 _LEVELS: dict[str, int] = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+_OWN = "trnfleet"
+"""Name of log records that are whole lines."""
 
 
 class _Settings:
@@ -28,7 +47,7 @@ class _Settings:
 
     log_format: LogFormat = "console"
     threshold: int = _LEVELS["warning"]
-    stream: TextIO | None = None
+    handler: logging.Handler | None = None
     configured: bool = False
     lost_lines: int = 0
     """Events that could not be written."""
@@ -36,25 +55,131 @@ class _Settings:
 
 def configure(
     *, log_format: LogFormat = "console", level: str = "warning", file: Path | None = None
-) -> TextIO:
+) -> logging.Handler:
     """Set up logging for this process: to `file` where one is given (while the app owns the terminal), else stderr.
 
     Returns:
-        What is written to; it stays open as long as the process.
+        What writes the lines; it stays open as long as the process.
 
     Raises:
         OSError: the file cannot be opened.
     """
-    stream: TextIO = file.open("a", encoding="utf-8") if file else sys.stderr
+    handler: logging.Handler = _File(file) if file else _Stderr(sys.stderr)
+    handler.setFormatter(_Formatter())
+    handler.addFilter(_admit_library)
     _Settings.log_format = log_format
     _Settings.threshold = _LEVELS[level]
-    _Settings.stream = stream
+    _Settings.handler = handler
     _Settings.configured = False
+    _Windows.all = Windows()
     # Libraries that use the standard library's logging (paho, amqtt) are heard from warnings on.
-    logging.basicConfig(
-        stream=stream, level=logging.WARNING, format="%(levelname)s %(name)s %(message)s", force=True
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    return handler
+
+
+class _Losing:
+    """A full disk or a closed stream must not end what the log is about, nor reach the terminal."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802, ARG002  the handler's
+        """Count a line that could not be written."""
+        _Settings.lost_lines += 1
+
+
+class _Stderr(_Losing, logging.StreamHandler):  # type: ignore[type-arg]  # of any text stream
+    pass
+
+
+class _File(_Losing, logging.handlers.RotatingFileHandler):
+    """A log file with one backup, readable for its owner only."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__(
+            file, maxBytes=FILE_BYTES, backupCount=1, encoding="utf-8", errors="backslashreplace"
+        )
+
+    def _open(self) -> Any:
+        return open(
+            self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=open_private
+        )
+
+    def doRollover(self) -> None:  # noqa: N802  the handler's
+        """Begin a new file; where its folder allows no second one, empty it, so that it stays bounded."""
+        try:
+            super().doRollover()
+        except OSError:
+            os.truncate(self.baseFilename, 0)
+            self.stream = self._open()
+
+
+class _Formatter(logging.Formatter):
+    """Our own lines as they are, a library's with level and name."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        if record.name == _OWN:
+            return str(record.msg)
+        return f"{record.levelname} {record.name} {super().format(record)}"
+
+
+class Windows:
+    """The lines of each kind in the last minute, counted: the first few are written, the others told as a number."""
+
+    def __init__(self) -> None:
+        self._windows: dict[str, list[float]] = {}
+        """By kind: begin of the window in monotonic seconds, and events in it."""
+        self._looked_s = 0.0
+        self._lock = threading.Lock()
+
+    def admits(self, event: str, part: str, now_s: float) -> bool:
+        """Count an event; return whether its line is to be written.
+
+        Args:
+            event: Its name.
+            part: What tells kinds of the event apart, such as the reason of a rejection; empty for nothing.
+            now_s: Monotonic seconds.
+        """
+        kind = f"{event}: {part}" if part else event
+        with self._lock:
+            if kind not in self._windows and len(self._windows) >= MOST_KINDS:
+                kind = event
+            window = self._windows.setdefault(kind, [now_s, 0])
+            window[1] += 1
+            return window[1] <= FIRST_LINES
+
+    def ended(self, now_s: float) -> list[tuple[str, int]]:
+        """Return the kinds whose window has ended, with how many lines it left out, and begin them again."""
+        if now_s - self._looked_s < 1.0:
+            return []
+        with self._lock:
+            self._looked_s = now_s
+            over = [kind for kind, (begun_s, _) in self._windows.items() if now_s - begun_s >= WINDOW_S]
+            counts = [(kind, int(self._windows.pop(kind)[1]) - FIRST_LINES) for kind in over]
+        return [(kind, count) for kind, count in counts if count > 0]
+
+
+class _Windows:
+    """The windows of this process's log."""
+
+    all = Windows()
+    clock = SystemClock()
+
+
+def _tell_suppressed(now_s: float) -> None:
+    for kind, count in _Windows.all.ended(now_s):
+        _emit("warning", "lines_suppressed", {"logger": __name__, "kind": kind, "count": count})
+
+
+@atexit.register
+def _tell_last() -> None:
+    """Tell at the end of the process what the windows of the last minute leave out."""
+    _tell_suppressed(float("inf"))
+
+
+def _admit_library(record: logging.LogRecord) -> bool:
+    """Return whether a line is to be written; our own have been counted already."""
+    return record.name == _OWN or _Windows.all.admits(
+        record.name, record.levelname, _Windows.clock.monotonic_s()
     )
-    return stream
 
 
 class Logger:
@@ -83,13 +208,39 @@ class Logger:
         """Write a failure with the traceback of the exception that is being handled."""
         self._write("error", event, {"exc_info": True, **values})
 
-    def _write(self, level: Level, event: str, values: dict[str, Any]) -> None:
-        if _LEVELS[level] >= _Settings.threshold:
-            try:
-                getattr(_structlog_logger(), level)(event, logger=self._name, **values)
-            except (OSError, ValueError):
-                # A full disk or a closed stream must not end what the log is about.
-                _Settings.lost_lines += 1
+    def audit(self, event: str, **values: Any) -> None:
+        """Write a record of what somebody did, as a warning; none of them is left out."""
+        self._write("warning", event, values, is_limited=False)
+
+    def _write(self, level: Level, event: str, values: dict[str, Any], *, is_limited: bool = True) -> None:
+        if _LEVELS[level] < _Settings.threshold:
+            return
+        now_s = _Windows.clock.monotonic_s()
+        _tell_suppressed(now_s)
+        # Who asks for debugging wants all of it.
+        if is_limited and level != "debug":
+            part = str(values.get("reason") or values.get("kind") or "")
+            if not _Windows.all.admits(event, part, now_s):
+                return
+        _emit(level, event, {"logger": self._name, **values})
+
+
+def _emit(level: Level, event: str, values: dict[str, Any]) -> None:
+    try:
+        getattr(_structlog_logger(), level)(event, **values)
+    except (OSError, ValueError):
+        _Settings.lost_lines += 1
+
+
+class _Lines:
+    """The end of structlog's chain: hands whole lines to the handler."""
+
+    def warning(self, line: str) -> None:
+        handler = _Settings.handler or logging.lastResort
+        if handler is not None:
+            handler.handle(logging.LogRecord(_OWN, logging.WARNING, "", 0, line, None, None))
+
+    debug = info = error = warning
 
 
 def get_logger(name: str) -> Logger:
@@ -110,7 +261,7 @@ def _structlog_logger() -> Any:
                 _render_json if _Settings.log_format == "json" else _render_line,
             ],
             wrapper_class=structlog.make_filtering_bound_logger(_Settings.threshold),
-            logger_factory=structlog.WriteLoggerFactory(_Settings.stream or sys.stderr),
+            logger_factory=_Lines,
         )
         _Settings.configured = True
     return structlog.get_logger()

@@ -251,7 +251,7 @@ def log_file_for_app(given: str | None) -> Path:
         return Path(given)
     folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "trnfleet"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror or error}; name a log file with --log-file") from error
     return folder / "app.log"

@@ -14,13 +14,13 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from trnfleet import logs
 from trnfleet.errors import BrokerError
+from trnfleet.files import temporary_folder
 from trnfleet.transport.amqtt_child import LISTENING
 from trnfleet.transport.url import BrokerUrl, is_loopback
 
@@ -93,8 +93,8 @@ async def embedded_broker(
     program = None if prefer == "amqtt" else mosquitto_program()
     if prefer == "mosquitto" and program is None:
         raise BrokerError("mosquitto: no such program on PATH or in /usr/sbin")
-    with tempfile.TemporaryDirectory(prefix="trnfleet-broker-") as folder:
-        broker = await _start(clock, address, port, program, Path(folder))
+    with temporary_folder("trnfleet-broker-") as folder:
+        broker = await _start(clock, address, port, program, folder)
         log.info("broker_started", kind=broker.kind, broker=str(broker.url), pid=broker.pid)
         try:
             yield broker

@@ -308,6 +308,17 @@ class FleetApp(TimeKeys):
         )
         super()._handle_exception(error)
 
+    def _fatal_error(self) -> None:
+        """Print what ends the app, without the values of local variables: those may be anybody's messages, or a secret."""
+        # With its lexers this takes 40 ms, which no start should wait for.
+        from rich.segment import Segments  # noqa: PLC0415
+        from rich.traceback import Traceback  # noqa: PLC0415
+
+        self.bell()
+        trace = Traceback(show_locals=False, width=None)
+        self._exit_renderables.append(Segments(self.console.render(trace, self.console.options)))
+        self._close_messages_no_wait()
+
     async def action_quit(self) -> None:
         self.exit(return_code=0)
 

@@ -17,6 +17,7 @@ BUG = """
 import trnfleet.{module} as module
 
 def broken(*_args, **_more):
+    said_in_private = "hunter" + "2"
     raise ZeroDivisionError("a bug in {owner}")
 
 module.{owner} = broken
@@ -41,6 +42,8 @@ def test_a_crash_is_in_the_log(tmp_path: Path, module: str, owner: str) -> None:
     assert "trnfleet: the app failed" in said
     assert f"the log is {log_file}" in said.replace("\r\n", "")
     logged = log_file.read_text()
+    # Lines of source are shown, values are not.
+    assert "hunter2" not in said + logged
     assert "app_failed" in logged
     assert "Traceback (most recent call last)" in logged
     assert f"ZeroDivisionError: a bug in {owner}" in logged

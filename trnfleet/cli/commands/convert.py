@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -16,6 +15,7 @@ from trnfleet.cli.params import FleetName, Instant
 from trnfleet.cli.streams import exit_on_broken_pipe, report, stdout_bytes
 from trnfleet.clock import datetime_ns
 from trnfleet.errors import ConfigError, nearest
+from trnfleet.files import temporary_folder
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -125,7 +125,7 @@ def command(
 
 def _spooled(stack: contextlib.ExitStack) -> Path:
     """Return a file with all of stdin."""
-    path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trnfleet-"))) / "stdin"
+    path = stack.enter_context(temporary_folder("trnfleet-stdin-")) / "stdin"
     given: TextIO | None = sys.stdin
     if given is None:
         raise ConfigError("stdin is closed: there is nothing to read")

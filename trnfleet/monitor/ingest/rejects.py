@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
-LOGGED_EACH = 100
-"""The first rejected messages of a reason, up to this number, are logged one by one; later ones once in this number."""
 MOST_PENDING = 10_000
 MOST_PENDING_BYTES = 64 * 2**20
 """Messages, and bytes of their payloads, that wait for a descriptor."""
@@ -65,16 +63,14 @@ def reject(counts: PipelineCounts, envelope: Envelope, error: Exception) -> None
     text = str(error) if is_expected else type(error).__name__
     topic = envelope.topic[:_TOPIC_CHARS]
     counts.last_problem = f"{topic}: {text}"
-    if count <= LOGGED_EACH or count % LOGGED_EACH == 0:
-        # A flood of rejected messages must not become a flood of log lines.
-        log.warning(
-            "message_rejected",
-            reason=reason.value,
-            count=count,
-            topic=topic,
-            error=text,
-            exc_info=None if is_expected else error,
-        )
+    log.warning(
+        "message_rejected",
+        reason=reason.value,
+        count=count,
+        topic=topic,
+        error=text,
+        exc_info=None if is_expected else error,
+    )
 
 
 class PendingTelemetry:

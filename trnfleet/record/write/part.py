@@ -24,6 +24,7 @@ from mcap.records import (
     SummaryOffset,
 )
 
+from trnfleet.files import open_private
 from trnfleet.record.format.envelopes import CHANNELS
 from trnfleet.record.format.metadata import LIBRARY, PROFILE, About
 from trnfleet.record.format.packing import COMPRESSION, LEVEL, ChunkPacker, PackedChunk
@@ -53,7 +54,7 @@ class PartFile:
         """Bytes in the file."""
         self.start_ns = 0
         """Time of the first chunk."""
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o644)
+        self._file = open_private(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         self._has_name = os.fstat(self._file).st_nlink > 0
         """Whether the file system counts names, so that it can be seen that the last one goes."""
         self._sequences = [0] * (len(CHANNELS) + 1)

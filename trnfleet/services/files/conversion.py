@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import heapq
 import secrets
-import shutil
-import tempfile
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from trnfleet.bridge.neuron.telemetry import check_path
 from trnfleet.errors import ConfigError
+from trnfleet.files import temporary_folder
 from trnfleet.record.format.lines import encode_line
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.writer import RecordingError, RecordingWriter
@@ -53,21 +53,22 @@ def open_recordings(
         raise ConfigError(
             f"{other}: it is no recording as the others are: convert it first (trnfleet convert)"
         )
-    folder = tempfile.mkdtemp(prefix="trnfleet-")
+    stack = contextlib.ExitStack()
+    folder = stack.enter_context(temporary_folder("trnfleet-convert-"))
     try:
         inputs = [
             open_input(path, kind, Kind.MCAP, name=name) for path, kind in zip(paths, kinds, strict=True)
         ]
-        file = Path(folder) / "converted.mcap"
+        file = folder / "converted.mcap"
         _refuse_empty(_write_mcap(inputs, file), inputs[0], str(paths[0]))
         for path, given in zip(paths, inputs, strict=True):
             if given.skipped.count or kinds[0] is Kind.NEURON:
                 _report(given, str(path), "as a recording", given.skipped.taken, report)
         recording = Recording.open([file])
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        stack.close()
         raise
-    weakref.finalize(recording, shutil.rmtree, folder, ignore_errors=True)
+    weakref.finalize(recording, stack.close)
     return recording
 
 

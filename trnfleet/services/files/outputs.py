@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from trnfleet.clock import SteadyWall
 from trnfleet.errors import ConfigError
+from trnfleet.files import open_private
 from trnfleet.record.format.lines import encode_line
 from trnfleet.record.read.reader import PartReader
 from trnfleet.record.write.recorder import Recorder, RecordStatus
@@ -184,7 +185,7 @@ def make_sink(
         stdout.flush()
         return LineSink(os.dup(stdout.fileno()), clock)
     try:
-        return LineSink(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), clock)
+        return LineSink(open_private(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL), clock)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be made: {error.strerror or error}") from error
 

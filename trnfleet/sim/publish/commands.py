@@ -259,7 +259,7 @@ class Commands:
             log.exception("command_failed", **audit)
             return False, "it failed; the reason is in the simulator's log", {}
         self.counts.carried_out += 1
-        log.warning("command_carried_out", done=one_line(reason), **audit)
+        log.audit("command_carried_out", done=one_line(reason), **audit)
         return True, reason, result
 
     def _check(self, command: CommandMessage, path: str, wall_ns: int) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.testing import CliRunner
@@ -11,6 +11,7 @@ from trnfleet.cli.commands.simulate import command as simulate_command
 from trnfleet.cli.options import broker_options
 
 if TYPE_CHECKING:
+    import logging
     from pathlib import Path
 
     import pytest
@@ -35,10 +36,10 @@ def test_the_simulator_gets_the_options_about_the_broker(
     password.chmod(0o600)
     given = ["--broker", "mqtt://user@127.0.0.1:1", "--root", "site", "--password-file", str(password)]
     log_file = ["--log-file", str(tmp_path / "app.log")]
-    opened: list[TextIO] = []
+    opened: list[logging.Handler] = []
     configure = logs.configure
 
-    def noted(**settings: Any) -> TextIO:
+    def noted(**settings: Any) -> logging.Handler:
         opened.append(configure(**settings))
         return opened[-1]
 

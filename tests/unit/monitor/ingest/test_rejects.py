@@ -9,7 +9,6 @@ import pytest
 from trnfleet.errors import WireError
 from trnfleet.monitor.ingest import rejects
 from trnfleet.monitor.ingest.rejects import (
-    LOGGED_EACH,
     MisplacedError,
     PendingTelemetry,
     RejectedError,
@@ -61,16 +60,6 @@ def test_a_bug_is_named_by_its_type_and_logged_whole(log: Log) -> None:
     assert counts.undecodable == 1
     assert counts.last_problem == "t" * 200 + ": ZeroDivisionError"
     assert log.lines[0]["exc_info"] is bug
-
-
-def test_a_flood_is_no_flood_of_lines(log: Log) -> None:
-    """The first of a kind are logged one by one, then one of each hundred; another kind starts its own count."""
-    counts = PipelineCounts()
-    for _ in range(3 * LOGGED_EACH + 5):
-        reject(counts, Envelope("t", b""), RejectedError("no"))
-    assert len(log.lines) == LOGGED_EACH + 2
-    reject(counts, Envelope("t", b""), MisplacedError("no"))
-    assert len(log.lines) == LOGGED_EACH + 3
 
 
 def test_what_was_held_is_released_once_and_in_order() -> None:

@@ -35,6 +35,21 @@ def lines_into(path: Path) -> Sink:
     return make_sink(path, About(id="a"), ManualClock(START_NS, 5.0), is_ndjson=True)
 
 
+@pytest.mark.parametrize("name", ["a.mcap", "a.ndjson"])
+def test_a_recording_is_its_owners_alone(tmp_path: Path, name: str) -> None:
+    """What a fleet sends is nobody else's business, whatever the umask is."""
+    former = os.umask(0)
+    try:
+        file = tmp_path / name
+        if name.endswith("mcap"):
+            part(file, 1)
+        else:
+            lines_into(file).close()
+    finally:
+        os.umask(former)
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
 def test_parts_are_replaced(tmp_path: Path) -> None:
     """What an earlier recording of that name has left is found, stays until it is to go, and goes."""
     parts = [part(tmp_path / f"night-000{number}.mcap", number) for number in (1, 2)]
