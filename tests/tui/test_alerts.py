@@ -20,7 +20,7 @@ from trnfleet.tui.app import NOTICE_S, FleetApp
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.wire.alerts import AckMessage
 from trnfleet.wire.messages import encode_message
-from trnfleet.wire.ports import Envelope, LinkStatus
+from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
 from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
@@ -66,13 +66,14 @@ class Loopback:
         self._monitor = monitor
         self.problem = ""
 
-    async def publish(self, batch: Iterable[Envelope]) -> None:
+    async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
         if self.problem:
             raise BrokerError(self.problem)
         batch = list(batch)
         self.sent += batch
         self.status.sent += len(batch)
         self._monitor.apply(batch)
+        return PublishResult(len(batch))
 
 
 def fed(instances: list[tuple[str, str]] | None = None) -> Feed:

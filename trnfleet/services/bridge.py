@@ -10,7 +10,7 @@ from trnfleet.bridge.ec2.client import connect, read
 from trnfleet.bridge.ec2.service import Bridge, serve
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import Ending, background, run_until
-from trnfleet.wire.ports import LinkStatus
+from trnfleet.wire.ports import LinkStatus, PublishResult
 from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:
@@ -121,10 +121,13 @@ class LinePublisher:
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
         """Do nothing: a line that is written needs no repetition."""
 
-    async def publish(self, batch: Iterable[Envelope]) -> None:
+    async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
         """Write a batch, without presence and without cleared messages."""
+        written = 0
         for envelope in batch:
             is_presence = parse_topic(envelope.topic, self._root).topic_class is TopicClass.PUBLISHER
             if envelope.payload and not is_presence:
                 self._output.write(envelope.payload + b"\n")
+                written += 1
         self._output.flush()
+        return PublishResult(written)

@@ -13,6 +13,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiomqtt
+from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -51,13 +52,15 @@ PAHO_LOG.setLevel(logging.CRITICAL)
 
 
 class Client(aiomqtt.Client):
-    """aiomqtt's client with what it lacks: a bounded TCP connect, and an end that leaves no socket behind."""
+    """aiomqtt's client with what it lacks: answers to messages, a bounded TCP connect, an end that leaves no socket behind."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.tcp_stood = False
         self.end_code: ReasonCode | None = None
         """The reason for which the connection ended."""
+        self._answers: dict[int, asyncio.Future[ReasonCode]] = {}
+        """Of the messages under way, by packet identifier."""
         self._connect_over = False
         self._dropped = False
         self._home = threading.get_ident()
@@ -66,6 +69,34 @@ class Client(aiomqtt.Client):
     def is_open(self) -> bool:
         """Whether the socket is open."""
         return self._client.socket() is not None
+
+    async def send(
+        self, envelope: Envelope, properties: Properties | None, timeout_s: float | None
+    ) -> ReasonCode | None:
+        """Publish a message and return the reason code of its PUBACK; at QoS 0, once the socket has taken it.
+
+        aiomqtt's own `publish` leaves the reason code out.
+
+        Raises:
+            aiomqtt.MqttError: it could not be sent, or `timeout_s` passed without an answer.
+            ValueError: no PUBLISH can be made of it.
+        """
+        info = self._client.publish(
+            envelope.topic, envelope.payload, envelope.qos, envelope.retain, properties
+        )
+        if info.rc != MQTTErrorCode.MQTT_ERR_SUCCESS:
+            raise aiomqtt.MqttCodeError(info.rc, "could not publish")
+        if info.is_published():
+            return None
+        answer: asyncio.Future[ReasonCode] = self._loop.create_future()
+        self._answers[info.mid] = answer
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await answer
+        except TimeoutError:
+            raise aiomqtt.MqttError("no answer in time") from None
+        finally:
+            self._answers.pop(info.mid, None)
 
     def drop(self) -> None:
         """Close the socket if it is still open; aiomqtt leaves it open when CONNECT fails, times out or is cancelled."""
@@ -106,6 +137,14 @@ class Client(aiomqtt.Client):
             return  # aiomqtt would ask it for its error, and nothing waits for the end of what was given up
         super()._on_disconnect(client, userdata, flags, reason_code, properties)
         look_at(self._disconnected)
+
+    def _on_publish(
+        self, client: Any, userdata: Any, mid: int, reason_code: ReasonCode, properties: Properties
+    ) -> None:
+        answer = self._answers.get(mid)
+        if answer is not None and not answer.done():
+            answer.set_result(reason_code)
+        super()._on_publish(client, userdata, mid, reason_code, properties)
 
     def _on_socket_register_write(self, client: Any, userdata: Any, sock: Any) -> None:
         if threading.get_ident() != self._home:

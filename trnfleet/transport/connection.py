@@ -6,10 +6,9 @@ Beside `client` the only module that knows aiomqtt and paho. It does not reconne
 from __future__ import annotations
 
 import asyncio
-import math
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import aiomqtt
 from paho.mqtt.reasoncodes import ReasonCode
@@ -25,6 +24,13 @@ from trnfleet.transport.client import (
     look_at,
     make_will,
     publish_properties,
+)
+from trnfleet.transport.reasons import (
+    FIRST_FAILURE,
+    NOT_AUTHORISED,
+    VERSION_REFUSED,
+    connection_words,
+    refusal_words,
 )
 
 if TYPE_CHECKING:
@@ -53,22 +59,6 @@ GOODBYE_S = 1.5
 """Longest wait for DISCONNECT to go out, within the 2 s in which a command ends."""
 
 _VERSIONS = {"5": aiomqtt.ProtocolVersion.V5, "3.1.1": aiomqtt.ProtocolVersion.V311}
-_VERSION_REFUSED = 132
-_NOT_AUTHORISED = (134, 135)
-_PLAIN_WORDS = {
-    128: "connection lost",
-    130: "protocol error",
-    _VERSION_REFUSED: "the broker does not support this MQTT version",
-    133: "the broker refuses the client id",
-    136: "the broker is unavailable",
-    137: "the broker is busy",
-    138: "the broker has banned this client",
-    139: "the broker is shutting down",
-    141: "no answer within twice the keepalive",
-    142: "another client took over the same client id",
-    149: "a packet was too large for the broker",
-    151: "the broker's quota is used up",
-}
 
 
 class LinkDown(Exception):  # noqa: N818  it is an event in a connection's life more than an error
@@ -92,6 +82,16 @@ class Login:
     """Sent only where the URL names a user."""
     will: Envelope | None = None
     keepalive_s: int = KEEPALIVE_S
+
+
+class Unsent(NamedTuple):
+    """A message that did not get through."""
+
+    envelope: Envelope
+    reason: str
+    """In plain words."""
+    is_refused: bool
+    """Whether the broker refused it; else no connection stood, or its answer did not come."""
 
 
 class Connection:
@@ -142,7 +142,8 @@ class Connection:
         if not self._client.is_open:
             # aiomqtt forgets an end that came before it was done with the beginning.
             self._client.drop()
-            raise LinkDown(_words_of(self._client.end_code) or "connection lost")
+            code = self._client.end_code
+            raise LinkDown("connection lost" if code is None else connection_words(code))
         self.ended = asyncio.create_task(self._watch(), name=f"mqtt-watch-{self._login.client_id}")
 
     async def subscribe(self, topics: Sequence[tuple[str, int]]) -> list[str]:
@@ -161,11 +162,11 @@ class Connection:
         except aiomqtt.MqttError as error:
             raise LinkDown(_words(error) or "the broker did not answer the subscription") from error
         granted = [code.value if isinstance(code, ReasonCode) else code for code in codes]
-        return [topic for (topic, _), code in zip(topics, granted, strict=True) if code >= 128]
+        return [topic for (topic, _), code in zip(topics, granted, strict=True) if code >= FIRST_FAILURE]
 
-    async def send(self, chunk: Sequence[Envelope]) -> list[Envelope]:
+    async def send(self, chunk: Sequence[Envelope]) -> list[Unsent]:
         """Publish a chunk of messages all at once and return those that did not get through."""
-        unsent: list[Envelope] = []
+        unsent: list[Unsent] = []
         sending = asyncio.gather(*(self._send_one(envelope, unsent) for envelope in chunk))
         if await self._done_before_end(sending):
             sending.result()
@@ -186,23 +187,23 @@ class Connection:
         finally:
             self._client.drop()
 
-    async def _send_one(self, envelope: Envelope, unsent: list[Envelope]) -> None:
+    async def _send_one(self, envelope: Envelope, unsent: list[Unsent]) -> None:
         content_type = envelope.content_type if self.protocol == "5" else None
+        properties = None if content_type is None else publish_properties(content_type)
         try:
-            await self._client.publish(
-                envelope.topic,
-                envelope.payload,
-                envelope.qos,
-                envelope.retain,
-                None if content_type is None else publish_properties(content_type),
-                # QoS 0 waits for the socket alone, for as long as the connection stands.
-                timeout=ACKNOWLEDGE_S if envelope.qos else math.inf,
-            )
+            # QoS 0 waits for the socket alone, for as long as the connection stands.
+            code = await self._client.send(envelope, properties, ACKNOWLEDGE_S if envelope.qos else None)
         except aiomqtt.MqttError:
-            unsent.append(envelope)
+            unsent.append(Unsent(envelope, "the broker did not acknowledge it", is_refused=False))
+        except ValueError as error:
+            # No PUBLISH can be made of it, such as of a topic with a wildcard.
+            unsent.append(Unsent(envelope, str(error).rstrip(".").lower(), is_refused=True))
         except asyncio.CancelledError:
-            unsent.append(envelope)
+            unsent.append(Unsent(envelope, "the connection ended", is_refused=False))
             raise
+        else:
+            if code is not None and code.value >= FIRST_FAILURE:
+                unsent.append(Unsent(envelope, refusal_words(code), is_refused=True))
 
     async def _done_before_end(self, work: asyncio.Future[Any]) -> bool:
         """Wait for `work`, which aiomqtt does not wake when the connection ends; cancel it then and return False."""
@@ -230,9 +231,9 @@ class Connection:
     def _refusal(self, error: aiomqtt.MqttError) -> LinkDown:
         if isinstance(error, aiomqtt.MqttCodeError) and isinstance(error.rc, ReasonCode):
             code = error.rc.value
-            if code in _NOT_AUTHORISED:
+            if code in NOT_AUTHORISED:
                 return LinkDown(f"not authorised: {self._why_not_authorised()}")
-            return LinkDown(_words(error) or "connection refused", wrong_version=code == _VERSION_REFUSED)
+            return LinkDown(_words(error) or "connection refused", wrong_version=code == VERSION_REFUSED)
         if self._client.tcp_stood:
             return LinkDown(f"no answer to CONNECT within {self._client.timeout:g} s", silent=True)
         # aiomqtt keeps only the text of the system's error, but Python keeps the error.
@@ -263,8 +264,4 @@ def _why_unreachable(error: BaseException | None) -> str | None:
 def _words(error: BaseException | None) -> str | None:
     """Return plain words for an error with an MQTT reason code, and None for any other."""
     code = error.rc if isinstance(error, aiomqtt.MqttCodeError) else None
-    return _words_of(code) if isinstance(code, ReasonCode) else None
-
-
-def _words_of(code: ReasonCode | None) -> str | None:
-    return None if code is None else _PLAIN_WORDS.get(code.value) or str(code).lower()
+    return connection_words(code) if isinstance(code, ReasonCode) else None

@@ -12,9 +12,10 @@ from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError
 from trnfleet.transport.filters import topic_pattern
 from trnfleet.transport.inbox import Inbox, InboxLimits
-from trnfleet.wire.ports import Envelope, LinkStatus
+from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult, RefusedMessage
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Iterable, Sequence
 
     from trnfleet.clock import Clock
@@ -31,6 +32,7 @@ class MemoryBus:
         self._retained: dict[str, Envelope] = {}
         self._publishers: list[MemoryPublisher] = []
         self._sources: list[MemorySource] = []
+        self._refused: list[tuple[re.Pattern[str], str]] = []
 
     @property
     def retained(self) -> dict[str, Envelope]:
@@ -48,6 +50,18 @@ class MemoryBus:
         source = MemorySource(self, topics, limits or InboxLimits())
         self._sources.append(source)
         return source
+
+    def refuse(self, topic_filter: str, reason: str = "not authorised") -> None:
+        """Refuse messages with QoS 1 whose topics fall under a filter from now on, as an access list does."""
+        self._refused.append((topic_pattern(topic_filter), reason))
+
+    def refusal_of(self, envelope: Envelope) -> RefusedMessage | None:
+        """Return why a message is refused; None where it is not. At QoS 0 it would go unsaid."""
+        if envelope.qos:
+            for pattern, reason in self._refused:
+                if pattern.fullmatch(envelope.topic):
+                    return RefusedMessage(envelope.topic, reason)
+        return None
 
     def disconnect(self) -> None:
         """End every connection and forget what is retained, as a killed broker without persistence does."""
@@ -161,10 +175,17 @@ class MemoryPublisher(_MemoryClient):
         """Name what is sent first after every connect, in the order of the calls."""
         self._announcements.append(announce)
 
-    async def publish(self, batch: Iterable[Envelope]) -> None:
+    async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
         """Deliver a batch; without a connection it is dropped and counted, retained state excepted."""
+        sent, refused, errors = 0, 0, list[str]()
         for envelope in batch:
-            self._send(envelope)
+            error = self._send(envelope)
+            if error is None:
+                sent += 1
+            else:
+                refused += isinstance(error, RefusedMessage)
+                errors.append(str(error))
+        return PublishResult(sent, len(errors), refused, errors[0] if errors else "")
 
     def die(self) -> None:
         """End as a killed process does: the bus publishes the last will."""
@@ -178,12 +199,21 @@ class MemoryPublisher(_MemoryClient):
             for envelope in announce():
                 self._send(envelope)
 
-    def _send(self, envelope: Envelope) -> None:
-        if self.status.connected:
-            self.status.sent += 1
-            self._bus.deliver(envelope)
-        elif not envelope.retain:
-            self.status.dropped += 1
+    def _send(self, envelope: Envelope) -> RefusedMessage | str | None:
+        """Deliver a message; return why it was not."""
+        status = self.status
+        if not status.connected:
+            if not envelope.retain:
+                status.dropped += 1
+            return status.last_error or "no connection"
+        refusal = self._bus.refusal_of(envelope)
+        if refusal is not None:
+            status.refused += 1
+            status.last_refusal = refusal
+            return refusal
+        status.sent += 1
+        self._bus.deliver(envelope)
+        return None
 
 
 class MemorySource(_MemoryClient):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet import logs
 from trnfleet.clock import SystemClock
+from trnfleet.text import plain
 from trnfleet.transport.connection import (
     KEEPALIVE_S,
     PENDING_ANNOUNCEMENTS,
@@ -22,9 +23,11 @@ from trnfleet.transport.connection import (
     LinkDown,
     Login,
     ProtocolName,
+    Unsent,
 )
 from trnfleet.transport.inbox import MAX_PAYLOAD_BYTES, Inbox, InboxLimits
 from trnfleet.transport.link import Link
+from trnfleet.wire.ports import PublishResult, RefusedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -70,6 +73,8 @@ class MqttPublisher:
         self._max_payload_bytes = max_payload_bytes
         # Held while anything is sent: it keeps announcements first, batches whole, and few calls under way.
         self._turn = asyncio.Lock()
+        self._logged: set[str] = set()
+        """Reasons of refusals that are in the log."""
         self._link = Link(
             Login(url, client_id, password, will, keepalive_s),
             clock=clock or SystemClock(),
@@ -103,15 +108,14 @@ class MqttPublisher:
         """
         await self._link.wait_connected(timeout_s)
 
-    async def publish(self, batch: Iterable[Envelope]) -> None:
-        """Send a batch in order, waiting until the socket has taken it (QoS 0) or the broker has (QoS 1).
+    async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
+        """Send a batch in order, waiting until the socket has taken it (QoS 0) or the broker has answered (QoS 1).
 
         What cannot be sent for want of a connection is dropped and counted, except retained state, which the
-        announcements provide again. It never raises for a lost connection.
+        announcements provide again. What the broker refuses is counted. It never raises for either.
         """
         async with self._turn:
-            for chunk in _chunks(batch):
-                await self._send(chunk)
+            return await self._send_all(batch)
 
     async def _announce(self, connection: Connection) -> None:
         # A caller that publishes from here on waits for its turn, so a change of state made while the state is announced
@@ -119,23 +123,61 @@ class MqttPublisher:
         async with self._turn:
             self._connection = connection
             for announce in self._announcements:
-                for chunk in _chunks(announce()):
-                    await self._send(chunk)
+                await self._send_all(announce())
 
-    async def _send(self, chunk: list[Envelope]) -> None:
+    async def _send_all(self, batch: Iterable[Envelope]) -> PublishResult:
+        sent, unsent, refused, error = 0, 0, 0, ""
+        for chunk in _chunks(batch):
+            left = await self._send(chunk)
+            sent += len(chunk) - len(left)
+            unsent += len(left)
+            refused += sum(each.is_refused for each in left)
+            if left and not error:
+                error = self._error_of(left[0])
+        return PublishResult(sent, unsent, refused, error)
+
+    async def _send(self, chunk: list[Envelope]) -> list[Unsent]:
+        """Send what may be under way at once and return, counted, what did not get through."""
         status, connection = self.status, self._connection
-        fitting = [envelope for envelope in chunk if len(envelope.payload) <= self._max_payload_bytes]
-        if len(fitting) < len(chunk):
-            status.oversize += len(chunk) - len(fitting)
-            log.warning(
-                "publish_oversize", limit_bytes=self._max_payload_bytes, topics=_topics_of(chunk, fitting)
+        limit = self._max_payload_bytes
+        unsent = [
+            Unsent(
+                envelope, f"{len(envelope.payload):,} bytes, over the limit of {limit:,}", is_refused=False
             )
+            for envelope in chunk
+            if len(envelope.payload) > limit
+        ]
+        if unsent:
+            status.oversize += len(unsent)
+            log.warning(
+                "publish_oversize", limit_bytes=limit, topics=[each.envelope.topic for each in unsent]
+            )
+            chunk = [envelope for envelope in chunk if len(envelope.payload) <= limit]
         if connection is None or connection.ended.done():
-            unsent = fitting
+            left = [Unsent(envelope, "", is_refused=False) for envelope in chunk]
         else:
-            unsent = await connection.send(fitting)
-            status.sent += len(fitting) - len(unsent)
-        status.dropped += sum(1 for envelope in unsent if not envelope.retain)
+            left = await connection.send(chunk)
+            status.sent += len(chunk) - len(left)
+        for each in left:
+            if each.is_refused:
+                self._note_refusal(RefusedMessage(each.envelope.topic, each.reason))
+            elif not each.envelope.retain:
+                status.dropped += 1
+        return unsent + left
+
+    def _note_refusal(self, refusal: RefusedMessage) -> None:
+        status = self.status
+        status.refused += 1
+        status.last_refusal = refusal
+        if refusal.reason not in self._logged:
+            self._logged.add(refusal.reason)
+            log.warning("publish_refused", broker=status.broker, topic=refusal.topic, reason=refusal.reason)
+
+    def _error_of(self, unsent: Unsent) -> str:
+        topic, reason = unsent.envelope.topic, unsent.reason
+        if unsent.is_refused:
+            return str(RefusedMessage(topic, reason))
+        return f"{plain(topic)}: {reason}" if reason else self.status.last_error or "no connection"
 
 
 class MqttSource:
@@ -226,8 +268,3 @@ def _chunks(envelopes: Iterable[Envelope]) -> Iterator[list[Envelope]]:
         size = PENDING_ANNOUNCEMENTS if acknowledged else PENDING_PUBLISHES
         while chunk := list(itertools.islice(run, size)):
             yield chunk
-
-
-def _topics_of(chunk: list[Envelope], without: list[Envelope]) -> list[str]:
-    kept = {id(envelope) for envelope in without}
-    return [envelope.topic for envelope in chunk if id(envelope) not in kept]

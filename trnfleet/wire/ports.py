@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from trnfleet.text import plain
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -27,6 +29,29 @@ class Envelope(NamedTuple):
     """The MQTT 5 content type; None where the broker speaks only 3.1.1."""
     received_s: float = 0.0
     """Monotonic seconds at which it came in; 0 for one that is to be sent."""
+
+
+class RefusedMessage(NamedTuple):
+    """A message that the broker refused, or that it says it cannot take."""
+
+    topic: str
+    reason: str
+    """In plain words."""
+
+    def __str__(self) -> str:
+        return f"the broker refuses {plain(self.topic)}: {plain(self.reason)}"
+
+
+class PublishResult(NamedTuple):
+    """What became of a batch."""
+
+    sent: int = 0
+    """Messages that the broker has taken; those with QoS 0 were handed to it, and it does not say more."""
+    unsent: int = 0
+    """Messages that did not get through, refused ones included."""
+    refused: int = 0
+    error: str = ""
+    """Reason of the first message that did not get through, in one line."""
 
 
 RECORDING = "recording"
@@ -59,7 +84,10 @@ class LinkStatus:
     queue_peak: int = 0
     """Greatest length of the queue so far."""
     sent: int = 0
-    """Messages handed to the broker."""
+    """Messages handed to the broker and not refused."""
+    refused: int = 0
+    """Messages to be sent that the broker refused. Of those with QoS 0, and in MQTT 3.1.1, it does not say so."""
+    last_refusal: RefusedMessage | None = None
 
 
 class Stored(NamedTuple):
@@ -105,8 +133,8 @@ class Publisher(Protocol):
     def status(self) -> LinkStatus:
         """Connection state."""
 
-    async def publish(self, batch: Iterable[Envelope]) -> None:
-        """Send a batch, waiting for room in the client's own buffers.
+    async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
+        """Send a batch, waiting for room in the client's own buffers, and return what became of it.
 
         While no connection stands, QoS 0 messages are dropped and counted; state (retained) is not lost,
         because `on_connect` provides it again.

@@ -21,6 +21,7 @@ from trnfleet.sim.publish.faulty_publisher import FaultyPublisher
 from trnfleet.sim.publish.service import Simulation
 from trnfleet.sim.publish.state import will_envelope
 from trnfleet.tasks import background
+from trnfleet.wire.ports import PublishResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -61,15 +62,15 @@ class _Link(Recorder):
             self.sent.append((now_s, will_envelope(self._fleet, CLIENT, BOOT)))
         self._away_until_s = now_s + seconds
 
-    async def publish(self, batch: Iterable[Envelope]) -> None:
+    async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
         """Note what is published, but for what is while the connection is gone."""
         now_s = self._clock.monotonic_s()
         if self._away_until_s is not None:
             if now_s < self._away_until_s:
-                return
+                return PublishResult(unsent=len(list(batch)))
             self._away_until_s = None
             self.sent += [(now_s, envelope) for envelope in self.announce()]
-        await super().publish(batch)
+        return await super().publish(batch)
 
 
 class AlertRun:

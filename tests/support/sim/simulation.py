@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from trnfleet.clock import ManualClock
 from trnfleet.sim.publish.service import Simulation
-from trnfleet.wire.ports import Envelope, LinkStatus
+from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
 from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:
@@ -29,11 +29,14 @@ class Recorder:
         self.stall_s = 0.0
         self._clock = clock
 
-    async def publish(self, batch: Iterable[Envelope]) -> None:
+    async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
+        before = len(self.sent)
         self.sent.extend((self._clock.monotonic_s(), envelope) for envelope in batch)
+        count = len(self.sent) - before
         stall_s, self.stall_s = self.stall_s, 0.0
         if stall_s:
             await self._clock.sleep(stall_s)
+        return PublishResult(count)
 
     def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
         self.announce = announce

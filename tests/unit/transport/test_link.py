@@ -11,11 +11,12 @@ import pytest
 from trnfleet.clock import ManualClock
 from trnfleet.errors import BrokerError
 from trnfleet.transport import link as link_module
-from trnfleet.transport.connection import LinkDown, Login
+from trnfleet.transport import mqtt
+from trnfleet.transport.connection import LinkDown, Login, Unsent
 from trnfleet.transport.link import Link
 from trnfleet.transport.mqtt import MqttPublisher
 from trnfleet.transport.url import BrokerUrl
-from trnfleet.wire.ports import Envelope
+from trnfleet.wire.ports import Envelope, PublishResult, RefusedMessage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -35,6 +36,8 @@ class Network:
     tried: list[str] = field(default_factory=list)
     connections: list[FakeConnection] = field(default_factory=list)
     sent: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Reasons by topic."""
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     """Sending waits while it is not set."""
 
@@ -58,16 +61,17 @@ class FakeConnection:
             raise answer
         self._network.connections.append(self)
 
-    async def send(self, chunk: Sequence[Envelope]) -> list[Envelope]:
+    async def send(self, chunk: Sequence[Envelope]) -> list[Unsent]:
         """Send through the gate; nothing gets through when the connection ends before it opens."""
         assert len(chunk) <= (64 if chunk[0].qos else 8)
         waiting = asyncio.create_task(self._network.gate.wait())
         await asyncio.wait((waiting, self._end), return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         if self._end.done():
-            return list(chunk)
-        self._network.sent += [envelope.topic for envelope in chunk]
-        return []
+            return [Unsent(envelope, "the connection ended", is_refused=False) for envelope in chunk]
+        refused = [each for each in chunk if each.qos and each.topic in self._network.refused]
+        self._network.sent += [each.topic for each in chunk if each not in refused]
+        return [Unsent(each, self._network.refused[each.topic], is_refused=True) for each in refused]
 
     async def close(self) -> None:
         """Note that it was closed."""
@@ -274,7 +278,7 @@ async def test_what_cannot_be_sent_is_counted(network: Network) -> None:
     clock = ManualClock()
     publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock)
     batch = [Envelope("telemetry", b""), Envelope("event", b"", 1), Envelope("node", b"", 1, retain=True)]
-    await publisher.publish(batch)
+    assert await publisher.publish(batch) == PublishResult(unsent=3, error="no connection")
     assert (publisher.status.dropped, publisher.status.sent) == (2, 0)
     async with running(publisher):
         await clock.advance(0)
@@ -286,13 +290,55 @@ async def test_what_cannot_be_sent_is_counted(network: Network) -> None:
     assert (publisher.status.dropped, publisher.status.sent) == (10, 0)
 
 
+async def test_refused_messages_are_counted_and_named(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the broker refuses is not sent: it is counted, the last is kept with its reason, a reason is logged once."""
+    clock = ManualClock()
+    publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock)
+    logged: list[tuple[str, str, str]] = []
+    monkeypatch.setattr(
+        mqtt.log,
+        "warning",
+        lambda event, **values: logged.append((event, values["topic"], values["reason"])),
+    )
+    network.refused = {"f/node/a": "not authorised", "f/node/b": "not authorised", "f/job": "quota"}
+    state = [Envelope(topic, b"", 1, retain=True) for topic in ("f/node/a", "f/open", "f/node/b")]
+    async with running(publisher):
+        await clock.advance(0)
+        mixed = await publisher.publish([*state, Envelope("telemetry", b"")])
+        assert mixed == PublishResult(2, 2, 2, "the broker refuses f/node/a: not authorised")
+        assert publisher.status.last_refusal == RefusedMessage("f/node/b", "not authorised")
+        await publisher.publish([Envelope("f/job", b"", 1)])
+        assert await publisher.publish([state[1]]) == PublishResult(1)
+    status = publisher.status
+    assert (status.sent, status.refused, status.dropped) == (3, 3, 0)
+    assert network.sent == ["f/open", "telemetry", "f/open"]
+    assert logged == [
+        ("publish_refused", "f/node/a", "not authorised"),
+        ("publish_refused", "f/job", "quota"),
+    ]
+
+
+async def test_refused_announcements_are_counted(network: Network) -> None:
+    """The link stands although what is announced on it is refused; its status tells."""
+    clock = ManualClock()
+    publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock)
+    publisher.on_connect(lambda: [Envelope("node", b"", 1, retain=True)])
+    network.refused = {"node": "not authorised"}
+    async with running(publisher):
+        await publisher.wait_connected(1)
+        assert (publisher.status.connected, publisher.status.refused) == (True, 1)
+
+
 async def test_oversize_is_not_sent(network: Network) -> None:
     """A payload above the limit stays here, counted; one at the limit goes."""
     clock = ManualClock()
     publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock, max_payload_bytes=10)
     async with running(publisher):
         await clock.advance(0)
-        await publisher.publish([Envelope("big", b"x" * 11), Envelope("fits", b"x" * 10)])
+        result = await publisher.publish([Envelope("big", b"x" * 11), Envelope("fits", b"x" * 10)])
+    assert result == PublishResult(1, 1, 0, "big: 11 bytes, over the limit of 10")
     assert network.sent == ["fits"]
     assert (publisher.status.oversize, publisher.status.sent, publisher.status.dropped) == (1, 1, 0)
 

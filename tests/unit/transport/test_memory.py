@@ -8,7 +8,7 @@ from trnfleet.clock import ManualClock
 from trnfleet.errors import BrokerError
 from trnfleet.transport.inbox import InboxLimits
 from trnfleet.transport.memory import MemoryBus
-from trnfleet.wire.ports import Envelope, Publisher, Source
+from trnfleet.wire.ports import Envelope, Publisher, PublishResult, RefusedMessage, Source
 
 
 @pytest.fixture
@@ -137,3 +137,16 @@ async def test_an_interruption_is_a_death_and_a_return() -> None:
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+async def test_refused_messages_stay_away_and_are_counted(bus: MemoryBus) -> None:
+    """A bus refuses as an access list does: with a reason at QoS 1, without a word at QoS 0."""
+    bus.refuse("f/ack/#")
+    publisher = bus.publisher()
+    publisher.connect()
+    batch = [Envelope("f/ack/a", b"1", 1, retain=True), Envelope("f/alert/a", b"1", 1, retain=True)]
+    assert await publisher.publish(batch) == PublishResult(
+        1, 1, 1, "the broker refuses f/ack/a: not authorised"
+    )
+    assert publisher.status.last_refusal == RefusedMessage("f/ack/a", "not authorised")
+    assert (publisher.status.sent, publisher.status.refused, set(bus.retained)) == (1, 1, {"f/alert/a"})

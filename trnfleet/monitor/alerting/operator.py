@@ -128,11 +128,12 @@ class OperatorActions:
         if not publisher.status.connected:
             why = publisher.status.last_error or "no connection"
             raise BrokerError(f"nothing was written: {publisher.status.broker}: {why}")
-        sent = publisher.status.sent
         topic = build_topic(self._fleet, topic_class, path, self._root)
-        await publisher.publish([Envelope(topic, payload, 1, retain=True, content_type=CONTENT_TYPE_JSON)])
-        if publisher.status.sent == sent:
-            raise BrokerError(f"nothing was written: {publisher.status.broker} did not take it")
+        result = await publisher.publish(
+            [Envelope(topic, payload, 1, retain=True, content_type=CONTENT_TYPE_JSON)]
+        )
+        if result.unsent:
+            raise BrokerError(f"nothing was written: {publisher.status.broker}: {result.error}")
 
 
 def _until(begins_ns: int, lasts_s: float) -> str:

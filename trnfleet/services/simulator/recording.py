@@ -18,7 +18,7 @@ from trnfleet.services.simulator.engine import unreliable
 from trnfleet.sim.publish.service import Simulation
 from trnfleet.sim.publish.state import will_envelope
 from trnfleet.tasks import Ending, background, run_until
-from trnfleet.wire.ports import LinkStatus
+from trnfleet.wire.ports import LinkStatus, PublishResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -67,23 +67,26 @@ class RecordingPublisher:
             self._write([self._will])
         self._away_until_s = max(self._away_until_s or 0.0, now_s + seconds)
 
-    async def publish(self, batch: Iterable[Envelope]) -> None:
+    async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
         """Write a batch; without a connection it is lost, as at a broker."""
         if self._away_until_s is not None:
             if self._clock.monotonic_s() < self._away_until_s:
-                self.status.dropped += sum(1 for envelope in batch if not envelope.retain)
-                return
+                lost = list(batch)
+                self.status.dropped += sum(1 for envelope in lost if not envelope.retain)
+                return PublishResult(unsent=len(lost), error="connection lost")
             self._away_until_s = None
             self.status.connects += 1
             for announce in self._announcements:
                 self._write(announce())
-        self._write(batch)
+        return PublishResult(self._write(batch))
 
-    def _write(self, batch: Iterable[Envelope]) -> None:
-        time_ns = self._clock.wall_ns()
+    def _write(self, batch: Iterable[Envelope]) -> int:
+        """Write messages and return how many."""
+        time_ns, before = self._clock.wall_ns(), self.status.sent
         for envelope in batch:
             self._writer.write(time_ns, envelope)
             self.status.sent += 1
+        return self.status.sent - before
 
 
 def record_simulation(engine: Engine, request: SimulationRequest) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.sim.publish.commands import Control
     from trnfleet.sim.rng import Rng
-    from trnfleet.wire.ports import Envelope, InterruptiblePublisher, LinkStatus
+    from trnfleet.wire.ports import Envelope, InterruptiblePublisher, LinkStatus, PublishResult
 
 Kind = Literal["delay", "drop", "duplicate", "reorder", "late_reconnect"]
 
@@ -246,13 +246,13 @@ class FaultyPublisher:
         """Set the messages that are sent first after every connect; they are never touched."""
         self._publisher.on_connect(announce)
 
-    async def publish(self, batch: Iterable[Envelope]) -> None:
+    async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
         """Send a batch as the faults of this instant let it through, after what was delayed until now."""
         faults = self.active()
         self._interrupt(
             max((fault.until_s for fault in faults if fault.kind == "late_reconnect"), default=0.0)
         )
-        await self._publisher.publish(itertools.chain(self._due(), self._let_through(batch, faults)))
+        return await self._publisher.publish(itertools.chain(self._due(), self._let_through(batch, faults)))
 
     async def run(self) -> None:
         """Send delayed messages when they are due, until cancelled."""
