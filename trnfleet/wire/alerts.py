@@ -1,6 +1,10 @@
 """Messages about alerts: the state of each, published by `trnfleet watch`, acknowledgements and silences. All are retained.
 
 A resolved alert is published as that, and cleared later by an empty message. Times are RFC 3339 in UTC, monitor time.
+
+A withdrawn acknowledgement or silence stays as a tombstone until the end that it would have had, so that nobody who was away
+meanwhile restores it. A tombstone lasts from its beginning for a millisecond: readers that do not know the field take it
+for one that is over.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from pydantic import Field, StringConstraints
 
 from trnfleet.domain.severity import Severity  # noqa: TC001  pydantic reads the types
 from trnfleet.wire.messages import Message, Name, Text
-from trnfleet.wire.values import Figure, Instant  # noqa: TC001  pydantic reads the types
+from trnfleet.wire.values import Figure, Instant, Revision  # noqa: TC001  pydantic reads the types
 
 Fingerprint = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 Line = Annotated[str, StringConstraints(max_length=1_000)]
@@ -66,6 +70,10 @@ class AckMessage(Message):
     until: Instant
     alert: Label = ""
     """Rule and target, for readers of the topic."""
+    revision: Revision = 0
+    """Goes up with each message of the topic; 0 for writers before this field."""
+    withdrawn_until: Instant | None = None
+    """Only of one that was withdrawn: the end that it would have had."""
 
 
 class SilenceMessage(Message):
@@ -78,3 +86,6 @@ class SilenceMessage(Message):
     until: Instant
     who: Annotated[str, StringConstraints(min_length=1, max_length=64)]
     why: Line = ""
+    revision: Revision = 0
+    """As an acknowledgement's."""
+    withdrawn_until: Instant | None = None

@@ -68,7 +68,8 @@ async def _acknowledge(
 
     found = find_alert(fleet, which)
     async with open_operator(session, fleet.name, owner) as operator:
-        await operator.acknowledge(found, now_ns=fleet.now_ns, lasts_s=lasts_s, note=note)
+        revision = fleet.silences.next_ack_revision(found.fingerprint)
+        await operator.acknowledge(found, now_ns=fleet.now_ns, lasts_s=lasts_s, note=note, revision=revision)
     until = format_rfc3339(fleet.now_ns + round(lasts_s * NS_PER_S))
     return plain(f"{operator.owner} acknowledges {found.name} {found.target} until {until}", 400)
 
@@ -78,8 +79,9 @@ async def _withdraw(session: BrokerSession, fleet: FleetAlerts, which: str) -> s
 
     is_known = fleet.silences.has_ack(which)
     fingerprint = which if is_known else find_alert(fleet, which).fingerprint
-    if not fleet.silences.has_ack(fingerprint):
+    ack = fleet.silences.ack(fingerprint)
+    if ack is None:
         raise BrokerError(f"{which!r} is not acknowledged")
     async with open_operator(session, fleet.name) as operator:
-        await operator.withdraw_ack(fingerprint)
+        await operator.withdraw_ack(ack)
     return f"{fingerprint} is no longer acknowledged"

@@ -18,6 +18,7 @@ from trnfleet.text import plain
 
 if TYPE_CHECKING:
     from trnfleet.domain.alerts.matchers import Matcher
+    from trnfleet.domain.alerts.silences import Silence
     from trnfleet.services.alerts_client import FleetAlerts
     from trnfleet.services.session import BrokerSession
 
@@ -116,10 +117,11 @@ def expire(session: BrokerSession, name: str | None, wait: float, silence: str) 
     from trnfleet.services.alerts_client import read_alerts
 
     fleet = asyncio.run(read_alerts(session, name, wait_s=wait))
-    if fleet.silences.silence(silence) is None:
+    found = fleet.silences.silence(silence)
+    if found is None:
         known = [each.id for each in fleet.silences.known]
         raise BrokerError(f"no silence {silence!r}: {nearest(silence, known)}")
-    asyncio.run(_expire(session, fleet, silence))
+    asyncio.run(_expire(session, fleet, found))
     click.echo(f"silence {silence} has expired")
 
 
@@ -138,7 +140,7 @@ async def _add(
         return await operator.silence(matchers, now_ns=fleet.now_ns, lasts_s=lasts_s, why=why)
 
 
-async def _expire(session: BrokerSession, fleet: FleetAlerts, silence: str) -> None:
+async def _expire(session: BrokerSession, fleet: FleetAlerts, silence: Silence) -> None:
     from trnfleet.services.alerts_client import open_operator
 
     async with open_operator(session, fleet.name) as operator:

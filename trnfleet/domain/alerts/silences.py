@@ -33,6 +33,26 @@ def span_at(now_ns: int, starts_ns: int, ends_ns: int) -> Span:
     return Span.TO_COME if now_ns < starts_ns else Span.ACTIVE
 
 
+class Edition(NamedTuple):
+    """One message of an acknowledgement or a silence, as far as it decides which of two messages counts."""
+
+    revision: int
+    begins_ns: int
+    withdrawn_until_ns: int | None = None
+    """The end that it would have had, if it was withdrawn."""
+
+    def gives_way_to(self, other: Edition) -> bool:
+        """Return whether another message replaces this one: one written later, and not an older one that was restored."""
+        if other.revision != self.revision:
+            # A writer before revisions has 0; a later beginning shows that its message is a new one.
+            return other.revision > self.revision or (not other.revision and other.begins_ns > self.begins_ns)
+        return (
+            self.withdrawn_until_ns is None
+            or other.withdrawn_until_ns is not None
+            or (not other.revision and other.begins_ns > self.begins_ns)
+        )
+
+
 class Silence(NamedTuple):
     """A silence: alerts whose labels match do not notify."""
 
@@ -42,6 +62,7 @@ class Silence(NamedTuple):
     ends_ns: int
     who: str
     why: str
+    revision: int = 0
 
     def span(self, now_ns: int) -> Span:
         """Return the position of an instant relative to it."""
@@ -60,6 +81,7 @@ class Ack(NamedTuple):
     note: str
     at_ns: int
     ends_ns: int
+    revision: int = 0
 
     def span(self, now_ns: int) -> Span:
         """Return the position of an instant relative to it."""

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.domain.alerts.silences import Ack, Silence
     from trnfleet.wire.ports import Publisher
 
 LONGEST_S = 90 * 86_400.0
 """The longest that an acknowledgement or a silence may last."""
 LONGEST_NOTE = 1_000
+LEAST_NS = 1_000_000
+"""Duration of a tombstone: the least that can be written, so that readers before tombstones take it for one that is over."""
 
 
 class OperatorActions:
@@ -52,7 +55,9 @@ class OperatorActions:
         """Whether it was given a publisher."""
         return self._publisher is not None
 
-    async def acknowledge(self, alert: Alert, *, now_ns: int, lasts_s: float, note: str = "") -> None:
+    async def acknowledge(
+        self, alert: Alert, *, now_ns: int, lasts_s: float, note: str = "", revision: int = 1
+    ) -> None:
         """Acknowledge an alert for a while.
 
         Args:
@@ -60,6 +65,7 @@ class OperatorActions:
             now_ns: Monitor time.
             lasts_s: Seconds of monitor time.
             note: A note for others.
+            revision: Revision of the message: above those of earlier ones about this alert.
 
         Raises:
             ConfigError: it lasts too long, or the note is too long.
@@ -72,16 +78,25 @@ class OperatorActions:
             at=format_rfc3339(now_ns),
             until=_until(now_ns, lasts_s),
             alert=f"{alert.name} {alert.target}".strip(),
+            revision=revision,
         )
         await self._write(TopicClass.ACK, alert.fingerprint, encode_message(message))
 
-    async def withdraw_ack(self, fingerprint: str) -> None:
-        """Remove the acknowledgement of an alert.
+    async def withdraw_ack(self, ack: Ack) -> None:
+        """Withdraw an acknowledgement; its tombstone stays until the end that it would have had.
 
         Raises:
             BrokerError: nothing was written.
         """
-        await self._write(TopicClass.ACK, fingerprint, b"")
+        message = AckMessage(
+            fingerprint=ack.fingerprint,
+            owner=self.owner,
+            at=format_rfc3339(ack.at_ns),
+            until=format_rfc3339(ack.at_ns + LEAST_NS),
+            revision=ack.revision + 1,
+            withdrawn_until=format_rfc3339(ack.ends_ns),
+        )
+        await self._write(TopicClass.ACK, ack.fingerprint, encode_message(message))
 
     async def silence(
         self, matchers: Sequence[str], *, now_ns: int, lasts_s: float, why: str, starts_ns: int | None = None
@@ -109,17 +124,27 @@ class OperatorActions:
             until=_until(begins_ns, lasts_s),
             who=self.owner,
             why=_checked(why),
+            revision=1,
         )
         await self._write(TopicClass.SILENCE, silence_id, encode_message(message))
         return silence_id
 
-    async def expire(self, silence_id: str) -> None:
-        """End a silence.
+    async def expire(self, silence: Silence) -> None:
+        """End a silence; its tombstone stays until the end that it would have had.
 
         Raises:
             BrokerError: nothing was written.
         """
-        await self._write(TopicClass.SILENCE, silence_id, b"")
+        message = SilenceMessage(
+            id=silence.id,
+            matchers=tuple(str(matcher) for matcher in silence.matchers),
+            starts=format_rfc3339(silence.starts_ns),
+            until=format_rfc3339(silence.starts_ns + LEAST_NS),
+            who=self.owner,
+            revision=silence.revision + 1,
+            withdrawn_until=format_rfc3339(silence.ends_ns),
+        )
+        await self._write(TopicClass.SILENCE, silence.id, encode_message(message))
 
     async def _write(self, topic_class: TopicClass, path: str, payload: bytes) -> None:
         publisher = self._publisher

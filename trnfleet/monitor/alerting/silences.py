@@ -1,4 +1,8 @@
-"""Silences and acknowledgements of one fleet, as they are retained on the broker, and the status that follows for an alert."""
+"""Silences and acknowledgements of one fleet, as they are retained on the broker, and the status that follows for an alert.
+
+Of two messages about the same one the later written counts (`Edition`): what was withdrawn is remembered until the end that it
+would have had, and a message from before that changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,22 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.alerts.matchers import parse_matchers
-from trnfleet.domain.alerts.silences import Ack, Silence, Span
+from trnfleet.domain.alerts.silences import Ack, Edition, Silence, Span
 from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.errors import ConfigError, WireError
+from trnfleet.wire.alerts import SilenceMessage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.wire.alerts import AckMessage, SilenceMessage
+    from trnfleet.wire.alerts import AckMessage
 
-
+_ACK, _SILENCE = "ack", "silence"
 MOST_COVERING = 50_000
 """Alerts whose silences are remembered."""
+MOST_WITHDRAWN = 10_000
+"""Withdrawn ones that are remembered; those that would have ended first go first, a tenth at once."""
 
 
 class Silences:
@@ -29,6 +36,8 @@ class Silences:
         """Goes up with every change."""
         self._acks: dict[str, Ack] = {}
         self._silences: dict[str, Silence] = {}
+        self._withdrawn: dict[tuple[str, str], Edition] = {}
+        """The last messages of those that were withdrawn, by kind and name."""
         self._covering: dict[str, tuple[Mapping[str, str], tuple[Silence, ...]]] = {}
         """The silences that cover each alert's labels, whenever they are; labels are replaced and never changed."""
         self._spent: set[tuple[str, int]] = set()
@@ -56,25 +65,41 @@ class Silences:
         """Return a silence."""
         return self._silences.get(silence_id)
 
+    def ack(self, fingerprint: str) -> Ack | None:
+        """Return the acknowledgement of an alert, also one that is over."""
+        return self._acks.get(fingerprint)
+
+    def next_ack_revision(self, fingerprint: str) -> int:
+        """Return the revision of the next message about the acknowledgement of an alert."""
+        return _following(self._acks.get(fingerprint), self._withdrawn.get((_ACK, fingerprint)))
+
     def put_ack(self, message: AckMessage) -> None:
-        """Take an acknowledgement.
+        """Take an acknowledgement, or its withdrawal; nothing happens where a later message is known.
 
         Raises:
             WireError: it ends before it begins.
         """
         at_ns, ends_ns = _span(message.at, message.until, "AckMessage")
-        ack = Ack(message.fingerprint, message.owner, message.note, at_ns, ends_ns)
+        ack = Ack(message.fingerprint, message.owner, message.note, at_ns, ends_ns, message.revision)
+        known, edition = self._acks.get(ack.fingerprint), edition_of(message)
+        if not self._takes((_ACK, ack.fingerprint), None if known is None else _edition(known), edition):
+            return
+        if edition.withdrawn_until_ns is not None:
+            if self._acks.pop(ack.fingerprint, None) is not None:
+                self.revision += 1
+            return
         if self._acks.get(ack.fingerprint) != ack:
             self._acks[ack.fingerprint] = ack
             self.revision += 1
 
     def remove_ack(self, fingerprint: str) -> None:
         """Forget an acknowledgement that was cleared."""
+        self._withdrawn.pop((_ACK, fingerprint), None)
         if self._acks.pop(fingerprint, None) is not None:
             self.revision += 1
 
     def put_silence(self, message: SilenceMessage) -> None:
-        """Take a silence.
+        """Take a silence, or its withdrawal; nothing happens where a later message is known.
 
         Raises:
             WireError: a matcher is none, or it ends before it begins.
@@ -84,7 +109,15 @@ class Silences:
         except ConfigError as error:
             raise WireError(f"SilenceMessage {error}") from error
         starts_ns, ends_ns = _span(message.starts, message.until, "SilenceMessage")
-        silence = Silence(message.id, matchers, starts_ns, ends_ns, message.who, message.why)
+        silence = Silence(
+            message.id, matchers, starts_ns, ends_ns, message.who, message.why, message.revision
+        )
+        known, edition = self._silences.get(silence.id), edition_of(message)
+        if not self._takes((_SILENCE, silence.id), None if known is None else _edition(known), edition):
+            return
+        if edition.withdrawn_until_ns is not None:
+            self._forget_silence(silence.id)
+            return
         if self._silences.get(silence.id) != silence:
             self._silences[silence.id] = silence
             self._covering.clear()
@@ -92,9 +125,26 @@ class Silences:
 
     def remove_silence(self, silence_id: str) -> None:
         """Forget a silence that was cleared."""
+        self._withdrawn.pop((_SILENCE, silence_id), None)
+        self._forget_silence(silence_id)
+
+    def _forget_silence(self, silence_id: str) -> None:
         if self._silences.pop(silence_id, None) is not None:
             self._covering.clear()
             self.revision += 1
+
+    def _takes(self, name: tuple[str, str], known: Edition | None, edition: Edition) -> bool:
+        """Return whether a message counts, and remember it where it is a withdrawal."""
+        former = self._withdrawn.get(name) or known
+        if former is not None and not former.gives_way_to(edition):
+            return False
+        self._withdrawn.pop(name, None)
+        if edition.withdrawn_until_ns is not None:
+            self._withdrawn[name] = edition
+            if len(self._withdrawn) > MOST_WITHDRAWN:
+                by_end = sorted(self._withdrawn.items(), key=lambda each: each[1].withdrawn_until_ns or 0)
+                self._withdrawn = dict(by_end[MOST_WITHDRAWN // 10 :])
+        return True
 
     def resolve(self, alert: Alert, now_ns: int) -> None:
         """End the acknowledgement of an alert that has resolved, if it was given before."""
@@ -133,6 +183,25 @@ class Silences:
         if self.silences_of(alert, now_ns):
             return AlertStatus.SILENCED
         return AlertStatus.ACKED if self.ack_of(alert, now_ns) is not None else AlertStatus.FIRING
+
+
+def edition_of(message: AckMessage | SilenceMessage) -> Edition:
+    """Return what decides whether a message counts."""
+    begins = message.starts if isinstance(message, SilenceMessage) else message.at
+    withdrawn_until = message.withdrawn_until
+    return Edition(
+        message.revision,
+        parse_rfc3339(begins),
+        None if withdrawn_until is None else parse_rfc3339(withdrawn_until),
+    )
+
+
+def _edition(known: Ack | Silence) -> Edition:
+    return Edition(known.revision, known.starts_ns if isinstance(known, Silence) else known.at_ns)
+
+
+def _following(known: Ack | Silence | None, withdrawn: Edition | None) -> int:
+    return max(known.revision if known is not None else 0, withdrawn.revision if withdrawn else 0) + 1
 
 
 def _span(begins: str, ends: str, model: str) -> tuple[int, int]:

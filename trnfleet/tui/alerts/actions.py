@@ -132,7 +132,8 @@ class AlertActions(Vertical):
         if refusal or operator is None:
             return refusal
         silences = self._monitor.alerts.silences
-        acked = [alert.fingerprint for alert in alerts if silences.has_ack(alert.fingerprint)]
+        found = (silences.ack(alert.fingerprint) for alert in alerts)
+        acked = [ack for ack in found if ack is not None]
         if not acked:
             return "not acknowledged"
         self._write(
@@ -144,7 +145,7 @@ class AlertActions(Vertical):
         """End a silence, if there is one; return the reason why not, empty where that has begun."""
         refusal, operator = self._refusal(), self.context.operator
         if not refusal and operator is not None and silence is not None:
-            self._write(operator.expire(silence.id), "silence ended")
+            self._write(operator.expire(silence), "silence ended")
         return refusal
 
     def _refusal(self) -> str:
@@ -194,8 +195,12 @@ class AlertActions(Vertical):
         """
         values, now_ns = self.ack_form.values, self._monitor.moment().time_ns
         alerts, lasts_s, note = self._subjects, parse_duration_s(values["for"]), values["note"]
+        revision = self._monitor.alerts.silences.next_ack_revision
         writing = _each(
-            operator.acknowledge(each, now_ns=now_ns, lasts_s=lasts_s, note=note) for each in alerts
+            operator.acknowledge(
+                each, now_ns=now_ns, lasts_s=lasts_s, note=note, revision=revision(each.fingerprint)
+            )
+            for each in alerts
         )
         return writing, f"acknowledged for {duration(lasts_s, DurationStyle.NARROW)}: {named(alerts)}"
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from support.monitor.rules import alert_of
 
-from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.domain.alerts.silences import Span
 from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.errors import WireError
 from trnfleet.monitor.alerting.silences import Silences
@@ -156,3 +157,83 @@ def test_what_makes_no_sense_is_refused(message: AckMessage | SilenceMessage, sa
 
     assert said in str(caught.value)
     assert silences.count() == (0, 0)
+
+
+def tombstone(message: Any, revision: int = 1) -> Any:
+    """Return the withdrawal of an acknowledgement or a silence, as an operator writes it."""
+    begins = "at" if isinstance(message, AckMessage) else "starts"
+    end_ns = parse_rfc3339(getattr(message, begins)) + 1_000_000
+    return message.model_copy(
+        update={"revision": revision, "until": format_rfc3339(end_ns), "withdrawn_until": message.until}
+    )
+
+
+def put(silences: Silences, message: AckMessage | SilenceMessage) -> None:
+    if isinstance(message, AckMessage):
+        silences.put_ack(message)
+    else:
+        silences.put_silence(message)
+
+
+@pytest.mark.parametrize("message", [ack(), silence()])
+def test_what_was_withdrawn_is_not_restored(message: AckMessage | SilenceMessage) -> None:
+    """After a withdrawal neither the original nor an older copy counts; a message with a higher revision does."""
+    silences, alert = Silences(), alert_of("hot", CHIP)
+    put(silences, message)
+    put(silences, tombstone(message))
+    assert silences.count() == (0, 0)
+    assert silences.status(alert, at(10)) is AlertStatus.FIRING
+    for old in (message, message.model_copy(update={"revision": 1})):
+        put(silences, old)
+        assert silences.count() == (0, 0)
+    put(silences, message.model_copy(update={"revision": 2}))
+    assert sum(silences.count()) == 1
+    assert silences.status(alert, at(10)) is not AlertStatus.FIRING
+
+
+@pytest.mark.parametrize("message", [ack(), silence()])
+def test_a_withdrawal_alone_is_no_silence(message: AckMessage | SilenceMessage) -> None:
+    """Who connects later reads only the tombstone; it is in no list, and nothing older counts after it."""
+    silences = Silences()
+    put(silences, tombstone(message))
+    put(silences, message)
+    assert silences.count() == (0, 0)
+    assert [*silences.acks, *silences.known] == []
+    if isinstance(message, AckMessage):
+        silences.remove_ack(message.fingerprint)
+    else:
+        silences.remove_silence(message.id)
+    put(silences, message)
+    assert sum(silences.count()) == 1
+
+
+def test_a_tombstone_is_over_for_readers_that_do_not_know_it() -> None:
+    """Without the new fields it is an acknowledgement or a silence that ended as it began."""
+    silences, alert = Silences(), alert_of("hot", CHIP)
+    unknown = {"revision": 0, "withdrawn_until": None}
+    put(silences, tombstone(ack()).model_copy(update=unknown))
+    put(silences, tombstone(silence()).model_copy(update=unknown))
+    assert silences.status(alert, at(1)) is AlertStatus.FIRING
+    assert [each.span(at(1)) for each in silences.known] == [Span.OVER]
+
+
+def test_a_writer_without_revisions_may_acknowledge_again() -> None:
+    """Its message has revision 0 and a later beginning, by which it is told from a copy of an old one."""
+    silences, alert = Silences(), alert_of("hot", CHIP)
+    put(silences, ack())
+    put(silences, tombstone(ack()))
+    assert silences.next_ack_revision(alert.fingerprint) == 2
+    put(silences, ack(5))
+    assert silences.status(alert, at(10)) is AlertStatus.ACKED
+
+
+def test_withdrawals_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of too many, those that would have ended first are forgotten."""
+    monkeypatch.setattr("trnfleet.monitor.alerting.silences.MOST_WITHDRAWN", 10)
+    silences = Silences()
+    for number in range(11):
+        put(silences, tombstone(silence(ends=100 + number, key=f"s-{number}")))
+    put(silences, silence(ends=110, key="s-10"))
+    assert silences.count() == (0, 0)
+    put(silences, silence(key="s-0"))
+    assert silences.count() == (0, 1)
