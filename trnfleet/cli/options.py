@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import click
 from click.core import ParameterSource
 
-from trnfleet import logs
+from trnfleet import folders, logs
 from trnfleet.cli.params import Broker, Duration, FleetName, Root, Size
 from trnfleet.cli.settings import read_settings
+from trnfleet.cli.streams import report
 from trnfleet.errors import ConfigError
+from trnfleet.text import plain
 from trnfleet.transport.url import Password
 from trnfleet.wire.topics import DEFAULT_ROOT
 
@@ -241,17 +243,38 @@ def find_password(file: str | None) -> Password | None:
     return Password(text)
 
 
-def log_file_for_app(given: str | None) -> Path:
-    """Return the log file of the app, creating its folder: the given one, or one in the state folder.
+def log_file_for_app(given: str | None, *, keeps_past: bool = False) -> Path:
+    """Return the log file of the app: the given one, or one in the state folder, or in a temporary folder.
+
+    Where the home is missing or not writable, stderr says once where log and past are instead.
+
+    Args:
+        given: The option's value.
+        keeps_past: Whether the app keeps its past in the cache folder.
 
     Raises:
-        ConfigError: the folder cannot be created.
+        ConfigError: there is no folder to write to at all.
     """
-    if given:
-        return Path(given)
-    folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "trnfleet"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{folder}: {error.strerror or error}; name a log file with --log-file") from error
-    return folder / "app.log"
+    elsewhere: dict[str, str] = {}
+    problem = ""
+    file = Path(given) if given else None
+    if file is None:
+        state = folders.state_folder()
+        problem = state.problem or folders.why_not_writable(state.path / "app.log")
+        if problem:
+            problem = state.problem or f"{state.path / 'app.log'}: {problem}"
+            state = folders.OwnFolder(folders.temporary_folder())
+            elsewhere["the log"] = str(state.path)
+        file = state.path / "app.log"
+    if keeps_past:
+        cache = folders.cache_folder()
+        if cache.problem:
+            problem = problem or cache.problem
+            elsewhere["the past"] = str(cache.path)
+    if elsewhere:
+        names = " and ".join(elsewhere)
+        verb = "are" if len(elsewhere) > 1 else "is"
+        report(
+            f"trnfleet: {plain(problem, 300)}; {names} {verb} in {plain(next(iter(elsewhere.values())), 300)}"
+        )
+    return file

@@ -14,6 +14,11 @@ from trnfleet.errors import ConfigError, TrnfleetError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+INSTEAD = "`trnfleet status`, `trnfleet record` or `trnfleet simulate --stdout`"
+"""Commands that do the app's work without a terminal."""
+_DUMB = ("", "dumb", "unknown")
+"""Values of TERM for terminals without cursor movement, or of which nothing is known."""
+
 
 @contextlib.contextmanager
 def exit_on_broken_pipe() -> Iterator[None]:
@@ -58,14 +63,20 @@ def stdout_bytes() -> BinaryIO:
     return output.buffer
 
 
-def require_terminal(instead: str = "`trnfleet status` or `trnfleet simulate`") -> None:
+def require_terminal(instead: str = INSTEAD) -> None:
     """Refuse to start the app without a terminal to draw on.
 
     Args:
         instead: Commands that need none, for the message.
 
     Raises:
-        TrnfleetError: stdin or stdout is no terminal.
+        TrnfleetError: stdin or stdout is no terminal, or the terminal cannot place text.
     """
     if sys.stdin is None or sys.stdout is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise TrnfleetError(f"the app needs a terminal; without one use {instead}")
+    kind = os.environ.get("TERM", "")
+    if kind in _DUMB:
+        is_kind = f"TERM is {kind}" if kind else "TERM is not set"
+        raise TrnfleetError(
+            f"the app needs a terminal that places text, and {is_kind}; set it, as in TERM=xterm-256color, or use {instead}"
+        )

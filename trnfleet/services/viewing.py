@@ -6,9 +6,7 @@ The app itself knows the monitor and the domain; the command hands it the ports 
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet import __version__
@@ -16,6 +14,7 @@ from trnfleet.clock import format_rfc3339
 from trnfleet.domain.power import PUE
 from trnfleet.domain.quantities import size_text
 from trnfleet.errors import ConfigError
+from trnfleet.folders import cache_folder
 from trnfleet.monitor.alerting.operator import OperatorActions
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.playback import RecordingPlayback
@@ -27,6 +26,7 @@ from trnfleet.services.operator import connect_operator, operator_name
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
+    from pathlib import Path
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
@@ -138,7 +138,7 @@ def view_recording(
 
 def past_folder() -> Path:
     """Return the folder below which every running app records its past."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trnfleet" / "past"
+    return cache_folder().path / "past"
 
 
 def make_buffer(session: BrokerSession, fleet: str, *, disk_bytes: int) -> LiveBuffer | None:

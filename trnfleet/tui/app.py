@@ -2,6 +2,7 @@
 
 It reads a monitor and owns neither monitor, broker nor simulator. The caller runs `monitor.run()` in the same loop,
 awaits `run_async()`, takes the signals and passes them to `end`, and afterwards ends with `return_code`: 0 for `quit`, 143 after SIGTERM, 129 after SIGHUP,
+131 after SIGQUIT,
 1 after a crash (Textual prints the traceback and returns as if nothing had been).
 """
 
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 import numpy as np
 from textual import on
 from textual.binding import Binding, BindingType
+from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import ANSIToTruecolor
 from textual.worker import WorkerFailed
 
@@ -36,6 +38,7 @@ from trnfleet.tui.reservations.view import ReservationsView
 from trnfleet.tui.state.context import UiContext
 from trnfleet.tui.state.highlight import holders
 from trnfleet.tui.status import Hints, banner, note_line, status
+from trnfleet.tui.terminal import TerminalDriver
 from trnfleet.tui.view import CHIP, HIERARCHY, View
 from trnfleet.tui.views import VIEWS, ViewEntry
 from trnfleet.tui.widgets.bar import Bar
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
     from textual.dom import DOMNode
+    from textual.driver import Driver
     from textual.filter import LineFilter
 
     from trnfleet.clock import Clock
@@ -101,6 +105,7 @@ class FleetApp(TimeKeys):
         Binding("question_mark", "help", "this help"),
         Binding("q", "quit", "quit"),
         Binding("ctrl+c,ctrl+q", "quit", "quit", priority=True, system=True),
+        Binding("ctrl+z", "suspend_process", "suspend; the shell's fg brings it back", priority=True),
     ]
     ENABLE_COMMAND_PALETTE = False
     ALLOW_SELECT = False
@@ -193,6 +198,7 @@ class FleetApp(TimeKeys):
         self.page.take_focus()
         # A worker costs half of what a Textual timer does, and one that fails ends the app.
         self.run_worker(self._keep_ticking(), name="ticks", exit_on_error=True)
+        self.app_resume_signal.subscribe(self, self._return_to_terminal)
         if not self.is_headless:
             self.call_after_refresh(_spare_the_collector)
 
@@ -321,6 +327,26 @@ class FleetApp(TimeKeys):
 
     async def action_quit(self) -> None:
         self.exit(return_code=0)
+
+    def get_driver_class(self) -> type[Driver]:
+        """Return Textual's driver, or ours in place of the one for terminals."""
+        usual = super().get_driver_class()
+        return TerminalDriver if usual is LinuxDriver else usual
+
+    def action_suspend_process(self) -> None:
+        """Stop until the shell continues the job."""
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.stop_job()
+
+    def stay_off_terminal(self) -> None:
+        """Take the terminal no more once it is given back, because a signal has asked for the end."""
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.is_ending = True
+
+    def _return_to_terminal(self, _app: object) -> None:
+        """Draw everything: the terminal shows what other programs left there."""
+        self._news = None
+        self.refresh(layout=True)
 
     def end(self, signal_number: int) -> None:
         """End as a signal demands: the terminal is restored and `return_code` is set."""

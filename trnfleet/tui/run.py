@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ from trnfleet import logs
 from trnfleet.errors import TrnfleetError
 from trnfleet.tasks import background
 from trnfleet.tui.app import FleetApp
+from trnfleet.tui.terminal import RESET
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping
@@ -30,10 +32,7 @@ log = logs.get_logger(__name__)
 
 END_LIMIT_S = 1.5
 """Longest wait for the app's own end after a signal."""
-RESET = (
-    b"\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?2004l\x1b[?1004l\x1b[?7h\x1b[<u\x1b[?25h\x1b[?1049l"
-)
-"""Mouse, paste, focus and key modes off, wrap and cursor on, main screen."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 async def run_app(
@@ -74,10 +73,10 @@ async def run_app(
         playback=playback,
     )
     try:
-        with _ended_by_signals(app):
+        with _ended_by_signals(app), _stacks_into(log_file):
             async with background(**running):
                 await app.run_async()
-    except (TrnfleetError, OSError):
+    except TrnfleetError:
         raise
     except Exception as error:
         # What runs behind the app has failed; Textual has given the terminal back.
@@ -89,11 +88,35 @@ async def run_app(
 
 
 @contextlib.contextmanager
+def _stacks_into(log_file: Path) -> Iterator[None]:
+    """Write the stacks of all threads to the log at SIGQUIT and at a crash of the interpreter, without values of variables.
+
+    SIGQUIT goes on to the handler that is there; its stacks are written even where Python code runs no more.
+    """
+    try:
+        output = log_file.open("ab", buffering=0)
+    except OSError:
+        # The log may be gone; that must not keep the app from starting.
+        yield
+        return
+    with output:
+        enables = not faulthandler.is_enabled()
+        if enables:
+            faulthandler.enable(output)
+        faulthandler.register(signal.SIGQUIT, output, chain=True)
+        try:
+            yield
+        finally:
+            faulthandler.unregister(signal.SIGQUIT)
+            if enables:
+                faulthandler.disable()
+
+
+@contextlib.contextmanager
 def _ended_by_signals(app: FleetApp) -> Iterator[None]:
-    """End the app at SIGINT, SIGTERM and SIGHUP, from before it takes the terminal until it has given it back."""
+    """End the app at each of `_SIGNALS`, from before it takes the terminal until it has given it back."""
     loop = asyncio.get_running_loop()
-    terminal = _Terminal()
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    terminal = _Terminal(app)
 
     def on_signal(number: int) -> None:
         if app.is_running and app.is_attached:
@@ -102,7 +125,7 @@ def _ended_by_signals(app: FleetApp) -> Iterator[None]:
             # The app is about to take the terminal: it can end only once it has.
             loop.call_later(0.02, on_signal, number)
 
-    for number in numbers:
+    for number in _SIGNALS:
         loop.add_signal_handler(number, on_signal, number)
         # The loop itself may be stuck behind the terminal; a handler of the interpreter's runs even then.
         signal.signal(number, terminal.give_back_later)
@@ -110,20 +133,22 @@ def _ended_by_signals(app: FleetApp) -> Iterator[None]:
         yield
     finally:
         terminal.stop()
-        for number in numbers:
+        for number in _SIGNALS:
             loop.remove_signal_handler(number)
 
 
 class _Terminal:
     """Gives the terminal back by force, and ends, where a terminal that takes no output keeps the app from ending."""
 
-    def __init__(self) -> None:
+    def __init__(self, app: FleetApp) -> None:
+        self._app = app
         self._fd = sys.__stdout__.fileno() if sys.__stdout__ else 1
         self._attributes = termios.tcgetattr(self._fd)
         self._timer: threading.Timer | None = None
 
     def give_back_later(self, number: int, _frame: FrameType | None) -> None:
         """Give the app `END_LIMIT_S` to end by itself at a signal."""
+        self._app.stay_off_terminal()
         if self._timer is None:
             self._timer = threading.Timer(END_LIMIT_S, self._give_back, (128 + number,))
             self._timer.daemon = True

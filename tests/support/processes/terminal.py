@@ -9,39 +9,47 @@ import pty
 import re
 import signal
 import struct
-import sys
 import termios
 import threading
 import time
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 import pyte
 
-from support.processes.programs import environment
+from support.processes.programs import COMMAND, environment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 MODES_OFF = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l", b"\x1b[?1003l", b"\x1b[?2004l")
 """What gives a terminal back as it was: main screen, cursor, mouse, bracketed paste."""
 
 
 class Terminal:
-    """`trnfleet ARGUMENTS` in a terminal of a given size."""
+    """`trnfleet ARGUMENTS`, or another program, in a terminal of a given size."""
 
-    def __init__(self, *arguments: str, columns: int = 120, rows: int = 40, **variables: str) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        columns: int = 120,
+        rows: int = 40,
+        program: Sequence[str] = COMMAND,
+        **variables: str,
+    ) -> None:
         self.started_s = time.monotonic()
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
         self._lock = threading.Lock()
         self.raw = bytearray()
         self._stalled = threading.Event()
-        environ = environment(
-            TERM="xterm-256color", COLORTERM="truecolor", LANG="C.UTF-8", LC_ALL="C.UTF-8", **variables
-        )
+        usual = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
+        environ = environment(**{**usual, **variables})
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
             # Before the program looks: the parent may be late.
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-            os.execve(sys.executable, [sys.executable, "-m", "trnfleet", *arguments], environ)  # noqa: S606  the program under test, without a shell
+            os.execve(program[0], [*program, *arguments], environ)  # noqa: S606  the program under test, without a shell
         self.resize(columns, rows, tell=False)
         self.attributes: list[Any] = termios.tcgetattr(self._fd)
         self.process = psutil.Process(self.pid)

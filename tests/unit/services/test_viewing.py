@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +18,8 @@ from trnfleet.transport.url import parse_url
 from trnfleet.wire.ports import Envelope
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from trnfleet.record.write.live import LiveBuffer
 
 BEGIN_NS = 1_767_571_200 * NS_PER_S
@@ -42,7 +43,7 @@ def test_no_disk_keeps_nothing_and_too_little_is_refused(cache: Path) -> None:
     with pytest.raises(ConfigError, match=r"--past: 1 MiB is too little.*at least 4 MiB, or 0 for none"):
         make(ManualClock(), 2**20)
     assert make(ManualClock(), viewing.LEAST_BYTES) is not None
-    assert list(cache.iterdir()) == []
+    assert [path.name for path in cache.rglob("*")] == ["trnfleet"]
 
 
 def test_the_past_is_kept_in_the_cache_and_is_gone_at_the_end(cache: Path) -> None:
@@ -72,7 +73,8 @@ def test_the_past_is_kept_in_the_cache_and_is_gone_at_the_end(cache: Path) -> No
 
 
 def test_a_cache_that_cannot_be_made_is_a_problem_and_no_failure(cache: Path) -> None:
-    (cache / "trnfleet").write_text("in the way")
+    (cache / "trnfleet").mkdir()
+    (cache / "trnfleet" / "past").write_text("in the way")
     buffer = make(ManualClock(BEGIN_NS, 70.0))
     assert buffer is not None
     buffer.start()
@@ -83,10 +85,10 @@ def test_a_cache_that_cannot_be_made_is_a_problem_and_no_failure(cache: Path) ->
         buffer.close()
 
 
-def test_without_a_cache_folder_it_is_below_home(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_cache_folder_it_is_below_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "")
-    monkeypatch.setenv("HOME", "/home/somebody")
-    assert viewing.past_folder() == Path("/home/somebody/.cache/trnfleet/past")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert viewing.past_folder() == tmp_path / ".cache/trnfleet/past"
 
 
 def test_monitors_of_the_past_are_of_the_same_fleet_and_keep_the_samples_they_are_given() -> None:
@@ -108,7 +110,8 @@ def test_the_playback_goes_back_by_the_buffers_own_time_and_pictures_the_same_si
     assert (playback.is_recording, playback.end_ns, playback.window_s) == (True, BEGIN_NS, 0.0)
     assert playback.state.at is live.monitor
     assert playback.monitors.make().monitor.pue == 1.3
-    (cache / "trnfleet").write_text("in the way")
+    (cache / "trnfleet").mkdir(exist_ok=True)
+    (cache / "trnfleet" / "past").write_text("in the way")
     buffer.start()
     assert not playback.is_recording
     assert playback.recording_problem == buffer.problem

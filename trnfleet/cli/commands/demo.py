@@ -77,7 +77,7 @@ def command(
       trnfleet --scenario game-day
     """
     require_terminal()
-    file = log_file_for_app(log_file)
+    file = log_file_for_app(log_file, keeps_past=bool(past))
     log.set_up(file)
     simulate = [*broker_arguments(ctx.params), *run.arguments()]
     simulate += ["--log-format", log.format, "--log-level", log.level]

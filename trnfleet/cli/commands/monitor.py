@@ -68,7 +68,7 @@ def command(
       TRNFLEET_MQTT_PASSWORD=... trnfleet monitor --broker mqtt://ops@broker.example:1883 --name prod
     """
     require_terminal()
-    file = log_file_for_app(log_file)
+    file = log_file_for_app(log_file, keeps_past=bool(past))
     log.set_up(file)
     from trnfleet.services.files.rules import load_rules
 

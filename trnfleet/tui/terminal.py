@@ -1,0 +1,144 @@
+"""The terminal that the app draws on: taken, given back while the job is stopped, taken again.
+
+Textual's driver draws on stderr, which may be a file; it stops with SIGSTOP, from which nothing wakes it where no shell controls
+jobs; and continued after a SIGSTOP from outside it takes a terminal that it has already. This one draws on stdout, which is a
+terminal whenever the app starts. It overrides private names of the driver, for which Textual's version is pinned and tests stand.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from textual.drivers.linux_driver import LinuxDriver
+
+if TYPE_CHECKING:
+    from io import TextIOWrapper
+
+RESET = (
+    b"\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?2004l\x1b[?1004l\x1b[?7h\x1b[<u\x1b[?25h\x1b[?1049l"
+)
+"""Mouse, paste, focus and key modes off, wrap and cursor on, main screen."""
+_CONTINUED_WITHIN_S = 0.05
+"""Wait for the handler of SIGCONT, which another thread may get, after a stop."""
+
+
+class TerminalDriver(LinuxDriver):
+    """Draws on the terminal of stdout, and obeys job control."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._file = _terminal_stream() or self._file
+        self.is_ending = False
+        """Whether a signal has asked for the end: the terminal is not taken again then."""
+        self._has_terminal = False
+        self._is_stopping = False
+        self._was_continued = False
+        # In the loop and not in a handler of the interpreter's, which could come while the writer's queue is locked.
+        self._loop.add_signal_handler(signal.SIGTSTP, self._stop, signal.SIGTSTP)
+        signal.signal(signal.SIGCONT, self._on_continue)
+
+    def start_application_mode(self) -> None:
+        """Take the terminal."""
+        self._has_terminal = True
+        super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual's own is not typed
+
+    def stop_application_mode(self) -> None:
+        """Give the terminal back, unless that has been done already."""
+        if self._has_terminal:
+            super().stop_application_mode()
+
+    def suspend_application_mode(self) -> None:
+        """Give the terminal back for a while."""
+        super().suspend_application_mode()
+        self._has_terminal = False
+
+    def write(self, data: str) -> None:
+        """Write to the terminal; nothing while it is given back."""
+        if self._has_terminal:
+            super().write(data)
+
+    def stop_job(self) -> None:
+        """Stop this process and whatever else the shell runs as the same job, such as make, as ctrl+z does."""
+        self._stop(signal.SIGTSTP, is_whole_job=True)
+
+    def _stop(self, number: int, *, is_whole_job: bool = False) -> None:
+        """Give the terminal back and stop; return with the terminal taken again.
+
+        A process group that no shell controls cannot be stopped: the kernel drops the signal, and the app goes on.
+        """
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        try:
+            had_terminal = self._has_terminal
+            if had_terminal:
+                self.suspend_application_mode()
+            if is_whole_job:
+                signal.signal(number, signal.SIG_IGN)
+                os.killpg(0, number)
+            self._stop_by(number)
+            self._loop.add_signal_handler(signal.SIGTSTP, self._stop, signal.SIGTSTP)
+            if had_terminal:
+                self._take_again()
+        finally:
+            self._is_stopping = False
+
+    def _on_continue(self, *_: object) -> None:
+        """Note that the process goes on; after a SIGSTOP the shell has drawn on a terminal that it was not given."""
+        self._was_continued = True
+        if self._has_terminal and not self._is_stopping:
+            self._loop.call_soon_threadsafe(self._return)
+
+    def _return(self) -> None:
+        """Take the terminal again, with all of its modes, once the job is in the foreground."""
+        if self._is_stopping or not self._has_terminal:
+            return
+        self._is_stopping = True
+        try:
+            self._wait_for_foreground()
+            if not self.is_ending:
+                self.suspend_application_mode()
+                self._take_again()
+        finally:
+            self._is_stopping = False
+
+    def _take_again(self) -> None:
+        self._wait_for_foreground()
+        if not self.is_ending:
+            self._must_signal_resume = True
+            self.resume_application_mode()
+
+    def _wait_for_foreground(self) -> None:
+        """Stay stopped while another job has the terminal, as the kernel stops who changes a terminal in the background."""
+        while not self.is_ending and not self._is_in_foreground() and self._stop_by(signal.SIGTTOU):
+            pass
+
+    def _is_in_foreground(self) -> bool:
+        try:
+            return os.tcgetpgrp(self.fileno) == os.getpgrp()
+        except OSError:
+            # Not its controlling terminal: nothing tells otherwise.
+            return True
+
+    def _stop_by(self, number: int) -> bool:
+        """Stop by a signal's default action; return whether the process was stopped, and continued since."""
+        self._was_continued = False
+        signal.signal(number, signal.SIG_DFL)
+        # To this thread: the call returns once the process goes on. A signal to the process could reach it later.
+        signal.pthread_kill(threading.get_ident(), number)
+        if not self._was_continued:
+            select.select([], [], [], _CONTINUED_WITHIN_S)
+        return self._was_continued
+
+
+def _terminal_stream() -> TextIOWrapper | None:
+    """Return a stream to the terminal of stdout that shows what its encoding lacks as `?`; None where stdout is closed."""
+    stdout = sys.__stdout__
+    if stdout is None:
+        return None
+    return open(stdout.fileno(), "w", encoding=stdout.encoding, errors="replace", newline="", closefd=False)
