@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from trnfleet.bridge.ec2.client import connect, read
 from trnfleet.bridge.ec2.service import Bridge, serve
+from trnfleet.services.publishing import fail_if_all_refused, raise_if_refused
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.wire.ports import LinkStatus, PublishResult
@@ -70,14 +71,16 @@ class Ec2Bridge:
         """Publish readings to a broker until a signal, or once.
 
         Raises:
-            BrokerError: the broker cannot be reached.
+            BrokerError: the broker cannot be reached, or refused messages: at once where it refused all, else at the end.
             CloudError: the first reading failed.
         """
         request, bridge, ending = self._request, self._bridge, Ending()
         publisher = session.publisher(self.client_id, will=bridge.presence("offline"))
         publisher.on_connect(bridge.announce)
         with ending.on_signals():
-            async with background(publisher=publisher.run()):
+            async with background(
+                publisher=publisher.run(), refused=fail_if_all_refused(publisher.status, session.clock)
+            ):
                 await publisher.wait_connected(CONNECT_LIMIT_S)
                 work = serve(
                     bridge,
@@ -88,6 +91,7 @@ class Ec2Bridge:
                     once=request.once,
                 )
                 await run_until(ending, work)
+        raise_if_refused(publisher.status)
 
     async def write(self, output: BinaryIO, clock: Clock) -> None:
         """Write readings as NDJSON until a signal, or once.

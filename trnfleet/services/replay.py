@@ -13,6 +13,7 @@ from trnfleet.errors import ConfigError, WireError
 from trnfleet.record.read.player import Player
 from trnfleet.services.discovery import live_fleets
 from trnfleet.services.files.recordings import fleet_of, fleets_of, part_of
+from trnfleet.services.publishing import fail_if_all_refused, raise_if_refused
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.text import plain
@@ -62,7 +63,7 @@ async def publish_recording(
         report: Receives a line at the begin and one at the end.
 
     Raises:
-        BrokerError: the broker cannot be reached.
+        BrokerError: the broker cannot be reached, or refused messages: at once where it refused all, else at the end.
         ConfigError: the broker has a live fleet of that name, or the recording lacks the requested fleet or part.
     """
     # The cyclic collector would hold messages up, for cycles that hardly exist.
@@ -96,7 +97,8 @@ async def publish_recording(
         )
         publisher = session.publisher(f"trnfleet-replay-{secrets.token_hex(4)}", will=player.will())
         player.attach(publisher)
-        async with background(publisher=publisher.run()):
+        status = publisher.status
+        async with background(publisher=publisher.run(), refused=fail_if_all_refused(status, clock)):
             await publisher.wait_connected(CONNECT_LIMIT_S)
             names = ", ".join(fleets) or "topics of no fleet"
             renamed = f" as {request.new_name}" if request.new_name else ""
@@ -107,11 +109,11 @@ async def publish_recording(
                 f"{duration_text(player.length_s)}{speed}{again}"
             )
             await run_until(ending, player.run())
-            status = publisher.status
     report(
         f"replayed {player.published:,} messages; dropped {status.dropped:,} without a connection; "
         f"the latest was late by {duration_text(player.latest_s)}"
     )
+    raise_if_refused(status)
 
 
 class _ReplayedTopics:

@@ -212,6 +212,7 @@ class MemoryPublisher(_MemoryClient):
             status.last_refusal = refusal
             return refusal
         status.sent += 1
+        status.acknowledged += envelope.qos > 0
         self._bus.deliver(envelope)
         return None
 

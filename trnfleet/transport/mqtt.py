@@ -158,6 +158,8 @@ class MqttPublisher:
         else:
             left = await connection.send(chunk)
             status.sent += len(chunk) - len(left)
+            # Chunks are of one kind.
+            status.acknowledged += len(chunk) - len(left) if chunk and chunk[0].qos else 0
         for each in left:
             if each.is_refused:
                 self._note_refusal(RefusedMessage(each.envelope.topic, each.reason))

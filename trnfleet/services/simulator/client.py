@@ -63,7 +63,7 @@ async def send_command(
         timeout_s: Longest wait for the first reply.
 
     Raises:
-        BrokerError: the broker cannot be reached or refuses the subscription, or there is no reply in time.
+        BrokerError: the broker cannot be reached or refuses command or subscription, or there is no reply in time.
         ConfigError: the broker has several fleets and none is named.
     """
     clock, root = session.clock, session.root
@@ -87,10 +87,9 @@ async def send_command(
         )
         topic = build_topic(fleet, TopicClass.COMMAND, command_path(command.target), root)
         payload = message.model_dump_json().encode()
-        await publisher.publish([Envelope(topic, payload, qos=1, content_type=CONTENT_TYPE_JSON)])
-        if not publisher.status.sent:
-            why = publisher.status.last_error or "the broker did not take the command"
-            raise BrokerError(f"broker {session.url}: {why}")
+        result = await publisher.publish([Envelope(topic, payload, qos=1, content_type=CONTENT_TYPE_JSON)])
+        if result.unsent:
+            raise BrokerError(f"broker {session.url}: {result.error}")
         reader = BatchReader(source, clock, limit_s=timeout_s)
         replies = await collect_replies(reader, reply_topic, command_id)
     if not replies:

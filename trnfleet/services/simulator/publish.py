@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import BrokerError
+from trnfleet.services.publishing import fail_if_all_refused, raise_if_refused
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.services.simulator.engine import unreliable
 from trnfleet.sim.publish.commands import Commands, serve
@@ -49,7 +50,7 @@ async def publish(
         report: Receives a line at the start and one at the end.
 
     Raises:
-        BrokerError: the broker cannot be reached.
+        BrokerError: the broker cannot be reached, or refused messages: at once where it refused all, else at the end.
     """
     clock, boot, ending = session.clock, new_boot(), Ending()
     client = options.client_id
@@ -83,6 +84,7 @@ async def publish(
             late=publisher.run(),
             requests=requests.run(),
             commands=serve(commands, requests, publisher, clock),
+            refused=fail_if_all_refused(mqtt.status, clock),
         ):
             await mqtt.wait_connected(CONNECT_LIMIT_S)
             # A broker may forbid commands altogether; that is no reason not to publish.
@@ -101,3 +103,4 @@ async def publish(
         f"published {simulation.published:,} ticks, {status.sent:,} messages; "
         f"dropped {status.dropped:,} without a connection, left out {simulation.overruns:,} ticks for want of time"
     )
+    raise_if_refused(status)
