@@ -37,7 +37,7 @@ from trnfleet.tui.reservations.table import ReservationTable
 from trnfleet.tui.reservations.view import ReservationsView
 from trnfleet.tui.state.context import UiContext
 from trnfleet.tui.state.highlight import holders
-from trnfleet.tui.status import Hints, banner, note_line, status
+from trnfleet.tui.status import Hints, OwnProcess, banner, note_line, own_banner, status
 from trnfleet.tui.terminal import TerminalDriver
 from trnfleet.tui.view import CHIP, HIERARCHY, View
 from trnfleet.tui.views import VIEWS, ViewEntry
@@ -129,6 +129,7 @@ class FleetApp(TimeKeys):
         bell: bool = False,
         notify: bool = False,
         playback: Playback | None = None,
+        processes: Sequence[OwnProcess] = (),
     ) -> None:
         """Make the app for a monitor.
 
@@ -141,12 +142,14 @@ class FleetApp(TimeKeys):
             bell: Whether the terminal rings for new alerts.
             notify: Whether the terminal is asked for a desktop notification of new alerts.
             playback: What goes back in time; the caller runs it. None where nothing is kept.
+            processes: Processes of the app's own, whose end is told.
         """
         super().__init__(playback)
         self.context = UiContext.of(monitor, clock, playback=playback, operator=operator)
         self.monitor = monitor
         self.clock = clock
         self.broker_kind = broker_kind
+        self.processes = processes
         self.title = title
         self.animation_level = "none"
         self.place = ""
@@ -492,11 +495,14 @@ class FleetApp(TimeKeys):
             note, is_problem = self.note, self.is_problem
             self._status.show(lambda width: [note_line(note, width, is_problem=is_problem)])
         else:
-            self._status.show(lambda width: [status(summary, link, rate, kind, hints, width, kept)])
+            own = self.processes
+            self._status.show(lambda width: [status(summary, link, rate, kind, hints, width, kept, own)])
         self._write_time()
         is_silent = not link.connected or not summary.live_chips
         shown_s = monitor.clock.monotonic_s()
-        line = banner(summary, link, shown_s, self._newest_s()) if is_silent else None
+        line = own_banner(self.processes)
+        if line is None and is_silent:
+            line = banner(summary, link, shown_s, self._newest_s())
         self._banner.set_class(line is not None, "-shown")
         if line is not None:
             self._banner.show(lambda _width: [[(line.text, line.style)]], fill=line.style)

@@ -19,7 +19,7 @@ from trnfleet.tui.app import FleetApp
 from trnfleet.tui.terminal import RESET
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Mapping
+    from collections.abc import Coroutine, Iterator, Mapping, Sequence
     from pathlib import Path
     from types import FrameType
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.replay.playback import Playback
+    from trnfleet.tui.status import OwnProcess
 
 log = logs.get_logger(__name__)
 
@@ -46,6 +47,7 @@ async def run_app(
     playback: Playback | None = None,
     bell: bool = False,
     notify: bool = False,
+    processes: Sequence[OwnProcess] = (),
 ) -> int:
     """Show a fleet until the app ends, and return its exit status.
 
@@ -59,6 +61,7 @@ async def run_app(
         playback: Playback of the past or of a recording; None for none.
         bell: Whether to ring the terminal's bell when an alert fires.
         notify: Whether to ask the terminal for a desktop notification when an alert fires.
+        processes: Processes of the app's own, whose end is told.
 
     Raises:
         TrnfleetError: the app crashed; the message names the log.
@@ -71,6 +74,7 @@ async def run_app(
         bell=bell,
         notify=notify,
         playback=playback,
+        processes=processes,
     )
     try:
         with _ended_by_signals(app), _stacks_into(log_file):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from trnfleet.domain.quantities import count, duration
 from trnfleet.text import plain
@@ -13,13 +13,28 @@ from trnfleet.tui.widgets.cells import Parts, fit, width_of
 from trnfleet.wire.ports import RECORDING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.style import Style
 
     from trnfleet.monitor.summary import Summary
     from trnfleet.wire.ports import LinkStatus
 
+LONGEST_NOTE = 400
 Hints = tuple[tuple[str, str], ...]
 """Keys with what they do, the most important first."""
+
+
+class OwnProcess(Protocol):
+    """A process behind the app that is its own, such as the demo's simulator."""
+
+    @property
+    def note(self) -> str:
+        """A line about its end or restart; empty while all is well."""
+
+    @property
+    def figure(self) -> str:
+        """The same in a few words, and for as long as the app runs."""
 
 
 class Banner(NamedTuple):
@@ -59,6 +74,12 @@ def banner(summary: Summary, link: LinkStatus, now_s: float, newest_s: float) ->
     return None
 
 
+def own_banner(processes: Sequence[OwnProcess]) -> Banner | None:
+    """Return the line across the screen about processes of the app's own, or None while they are well."""
+    notes = [process.note for process in processes if process.note]
+    return Banner(f" ▲ {plain('; '.join(notes), LONGEST_NOTE)}", theme.BAR_ALERT) if notes else None
+
+
 def note_line(note: str, width: int, *, is_problem: bool) -> Parts:
     """Return a note in place of the status line."""
     style = theme.BAR_ALERT if is_problem else theme.BAR_STRONG
@@ -73,6 +94,7 @@ def status(
     hints: Hints,
     width: int,
     kept: tuple[str, bool] = ("", False),
+    processes: Sequence[OwnProcess] = (),
 ) -> Parts:
     """Return the status line: connection, rate, lag, losses, publishers, and keys where there is room.
 
@@ -84,11 +106,12 @@ def status(
         hints: Keys.
         width: Cells.
         kept: How much of the past is kept, where there is room, and whether that is a problem, which is always shown.
+        processes: Processes of the app's own.
     """
     short = f" {_broker(link, '')}"
     long = f" {_broker(link, broker_kind)}"
     mark, style = ("●", theme.BAR) if link.connected else ("✖ not connected", theme.BAR_DOWN)
-    figures = _figures(summary, rate)
+    figures = [*_figures(summary, rate), *((each.figure, True) for each in processes if each.figure)]
     kept_text, is_problem = kept
     # Dropped first where there is no room: the broker's name and version, what is kept, the broker.
     for broker, has_kept in ((long, True), (short, True), (short, False), ("", False)):

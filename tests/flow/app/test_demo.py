@@ -122,6 +122,20 @@ def test_a_terminal_that_takes_no_output() -> None:
         assert gone(children)
 
 
+def test_children_that_die_are_started_again() -> None:
+    """Broker and simulator, killed at once: the app says so and shows the same fleet again, by itself."""
+    with Terminal(columns=200) as terminal:
+        terminal.wait_for("192", "all live")
+        for child in terminal.children():
+            child.kill()
+        terminal.wait_for("broker was killed by SIGKILL", "simulator was killed by SIGKILL", within_s=5)
+        terminal.wait_for("broker restarted 1", "simulator restarted 1", "all live", "publishers 1/1")
+        assert len(terminal.children()) == 2
+        children = terminal.children()
+        assert terminal.end(keys="q") == 0
+        assert gone(children)
+
+
 def test_killed_it_takes_its_children_along() -> None:
     """After kill -9 the broker and the simulator end by themselves."""
     with Terminal() as terminal:

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from trnfleet.tui.status import banner, status
+from trnfleet.tui.status import banner, own_banner, status
 from trnfleet.tui.widgets.cells import text_of
 from trnfleet.wire.ports import LinkStatus
 
@@ -45,6 +45,22 @@ def test_what_went_wrong_is_counted(summary: Summary) -> None:
 def test_the_status_line_shortens_the_broker_first(summary: Summary, width: int) -> None:
     """Figures stay when the broker's name has no room."""
     assert "lost 0" in text_of(status(summary, LINK, 1.0, "mosquitto 2.0.11", HINTS, width))
+
+
+class Child(NamedTuple):
+    note: str
+    figure: str
+
+
+def test_processes_of_its_own_are_told(summary: Summary) -> None:
+    """Those that have ended, and the others not."""
+    simulator = Child("the simulator was killed by SIGKILL", "simulator restarted 1")
+    told = own_banner((Child("", ""), simulator))
+    assert told is not None
+    assert told.text == " ▲ the simulator was killed by SIGKILL"
+    assert own_banner((Child("", ""),)) is None
+    line = text_of(status(summary, LINK, 1.0, "", (), 160, processes=(Child("", ""), simulator)))
+    assert line.rstrip().endswith("publishers 1/1  simulator restarted 1")
 
 
 def test_no_connection_is_a_banner(summary: Summary) -> None:

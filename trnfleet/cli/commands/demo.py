@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import secrets
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from trnfleet.cli.options import (
 from trnfleet.cli.run_options import run_options
 from trnfleet.cli.streams import require_terminal
 from trnfleet.clock import SystemClock
+from trnfleet.errors import BrokerError
 from trnfleet.tasks import Ending
 
 if TYPE_CHECKING:
@@ -36,7 +38,9 @@ if TYPE_CHECKING:
     from trnfleet.cli.alert_options import AlertOptions
     from trnfleet.cli.options import LogOptions
     from trnfleet.cli.run_options import RunOptions
+    from trnfleet.clock import Clock
     from trnfleet.services.session import BrokerSession
+    from trnfleet.transport.embedded import EmbeddedBroker
 
 END_LIMIT_S = 2.0
 """Longest wait for a child's own end."""
@@ -135,17 +139,28 @@ async def _run(
 
     rules = load_rules(alerts.rules)
     async with contextlib.AsyncExitStack() as stack:
-        if session is None:
-            from trnfleet.transport.embedded import embedded_broker
+        from trnfleet.services.child_process import ChildProcess
 
-            broker = await stack.enter_async_context(embedded_broker(clock=SystemClock()))
+        clock = SystemClock()
+        children: list[ChildProcess] = []
+        if session is None:
+            own = OwnBroker(clock)
+            children.append(ChildProcess("broker", own.start, clock=clock, log_file=log_file))
+            await stack.enter_async_context(children[0].started())
+            broker = own.started
             url, kind, protocol = broker.url, broker.kind, broker.protocol
         else:
             url, kind, protocol = session.url, "", None
-        simulate = ["simulate", "--broker", str(url), *simulate]
+        # The same name at each start: under another one the publisher that died would stay offline for good.
+        client = f"trnfleet-demo-{secrets.token_hex(4)}"
+        simulate = ["simulate", "--broker", str(url), "--client-id", client, *simulate]
         if protocol is not None:
             simulate += ["--mqtt", protocol]
-        await stack.enter_async_context(own_command(simulate, log_file))
+        simulator = ChildProcess(
+            "simulator", lambda: own_command(simulate, log_file), clock=clock, log_file=log_file
+        )
+        children.append(simulator)
+        await stack.enter_async_context(simulator.started())
 
         from trnfleet.services.session import BrokerSession
         from trnfleet.services.viewing import view_fleet
@@ -166,7 +181,7 @@ async def _run(
         )
         return await run_app(
             viewing.state,
-            viewing.running,
+            viewing.running | {child.name: child.run() for child in children},
             clock=session.clock,
             log_file=log_file,
             broker_kind=kind,
@@ -174,7 +189,36 @@ async def _run(
             playback=viewing.playback,
             bell=alerts.bell,
             notify=alerts.notify,
+            processes=children,
         )
+
+
+class OwnBroker:
+    """The demo's broker: started again it has the same address, which app and simulator go on connecting to."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._running: EmbeddedBroker | None = None
+
+    @property
+    def started(self) -> EmbeddedBroker:
+        """The broker that was started last."""
+        if self._running is None:
+            raise BrokerError("the demo's broker has not been started yet")
+        return self._running
+
+    @contextlib.asynccontextmanager
+    async def start(self) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Run the broker while the body runs.
+
+        Raises:
+            BrokerError: it does not start.
+        """
+        from trnfleet.transport.embedded import embedded_broker
+
+        port = 0 if self._running is None else self._running.url.port
+        async with embedded_broker(clock=self._clock, port=port) as self._running:
+            yield self._running.process
 
 
 @contextlib.asynccontextmanager

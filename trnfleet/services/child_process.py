@@ -1,0 +1,150 @@
+"""Supervision of a child process: when it ends it is started again, and the app can say so.
+
+A child that ends again and again is given up: what is wrong with it is in the log then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from typing import TYPE_CHECKING, Protocol
+
+from trnfleet import logs
+from trnfleet.domain.quantities import duration
+from trnfleet.errors import TrnfleetError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from trnfleet.clock import Clock
+
+log = logs.get_logger(__name__)
+
+MOST_RESTARTS = 3
+"""Starts after the first: a cause that passes, such as memory that was short, has passed by the third."""
+BACKOFF_S = (0.5, 2.0, 8.0)
+"""Wait before each of them."""
+STABLE_S = 60.0
+"""Running time after which the restarts before no longer count."""
+TOLD_S = 20.0
+"""Time for which a restart is told: as long as a new alert is."""
+
+
+class Process(Protocol):
+    """A process that was started."""
+
+    async def wait(self) -> int:
+        """Wait for its end and return its status, less than 0 for a signal."""
+
+
+class ChildProcess:
+    """A child process, and what is to be said about it."""
+
+    def __init__(
+        self,
+        name: str,
+        start: Callable[[], AbstractAsyncContextManager[Process]],
+        *,
+        clock: Clock,
+        log_file: Path,
+    ) -> None:
+        """Describe a child.
+
+        Args:
+            name: Noun for messages, such as `simulator`.
+            start: Returns a context in which the child runs; called for every start.
+            clock: The time to go by.
+            log_file: File that has the child's output.
+        """
+        self.name = name
+        self._start = start
+        self._clock = clock
+        self._log_file = log_file
+        self._stack = contextlib.AsyncExitStack()
+        self._process: Process | None = None
+        self._started_s = 0.0
+        self._told = ""
+        self._told_until_s = 0.0
+        self._restarts = 0
+        self.restarts = 0
+        """Restarts in all."""
+        self.is_given_up = False
+
+    @contextlib.asynccontextmanager
+    async def started(self) -> AsyncIterator[None]:
+        """Start the child, and end the one that runs then after the body.
+
+        Raises:
+            TrnfleetError: it cannot be started.
+        """
+        await self._begin()
+        try:
+            yield
+        finally:
+            await self._stack.aclose()
+
+    @property
+    def note(self) -> str:
+        """A line about a child that has ended, or was started again a moment ago; empty otherwise."""
+        return self._told if self._clock.monotonic_s() < self._told_until_s else ""
+
+    @property
+    def figure(self) -> str:
+        """A few words for a status line; empty for a child that has never ended."""
+        if self.is_given_up:
+            return f"{self.name} ended"
+        return f"{self.name} restarted {self.restarts}" if self.restarts else ""
+
+    async def run(self) -> None:
+        """Start the child again whenever it has ended, until it is given up."""
+        how = await self._end()
+        while self._restarts < MOST_RESTARTS:
+            wait_s = BACKOFF_S[self._restarts]
+            self._restarts += 1
+            of = f"({self._restarts} of {MOST_RESTARTS})"
+            log.warning("child_ended", kind=self.name, how=how, restart=self._restarts, wait_s=wait_s)
+            self._tell(f"the {self.name} {how}; it is started again in {duration(wait_s)} {of}", float("inf"))
+            await self._clock.sleep(wait_s)
+            try:
+                await self._begin()
+            except (TrnfleetError, OSError) as error:
+                how = f"could not be started: {error}"
+                continue
+            self.restarts += 1
+            log.warning("child_restarted", kind=self.name, restart=self._restarts)
+            self._tell(f"the {self.name} {how} and was started again {of}", TOLD_S)
+            how = await self._end()
+        self.is_given_up = True
+        log.error("child_given_up", kind=self.name, how=how)
+        self._tell(
+            f"the {self.name} {how}; given up after {MOST_RESTARTS} restarts; the log is {self._log_file}",
+            float("inf"),
+        )
+
+    async def _begin(self) -> None:
+        self._process = await self._stack.enter_async_context(self._start())
+        self._started_s = self._clock.monotonic_s()
+
+    async def _end(self) -> str:
+        """Wait for the child's end; return how it ended."""
+        status = 0 if self._process is None else await self._process.wait()
+        if self._clock.monotonic_s() - self._started_s >= STABLE_S:
+            self._restarts = 0
+        await self._stack.aclose()
+        return how_ended(status)
+
+    def _tell(self, line: str, seconds: float) -> None:
+        self._told = line
+        self._told_until_s = self._clock.monotonic_s() + seconds
+
+
+def how_ended(status: int) -> str:
+    """Return how a process with an exit status ended, less than 0 for a signal."""
+    if status >= 0:
+        return f"ended with exit status {status}"
+    try:
+        return f"was killed by {signal.Signals(-status).name}"
+    except ValueError:
+        return f"was killed by signal {-status}"
