@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trnfleet import logs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 
 log = logs.get_logger(__name__)
 
@@ -18,6 +19,9 @@ Result = TypeVar("Result")
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The signals at which every command ends in an orderly way."""
+GOODBYE_S = 0.7
+"""Longest wait for the goodbye of cancelled work, such as a last message that the broker does not acknowledge, and again for
+that of each connection: with both a command ends within 2 s, whatever the broker does."""
 
 
 @contextlib.asynccontextmanager
@@ -61,11 +65,43 @@ async def preserve_cancellation(work: Awaitable[Result]) -> Result:
             raise asyncio.CancelledError
 
 
+async def in_thread(call: Callable[[], Result]) -> Result:
+    """Return what `call` returns, or raise what it raises, while the loop goes on.
+
+    Unlike with `asyncio.to_thread`, a call that still waits for the network when the process ends does not hold the end up.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Result] = loop.create_future()
+
+    def deliver(result: Result | None, error: BaseException | None) -> None:
+        if done.cancelled():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type]  # it is one where there is no error
+
+    def work() -> None:
+        result, failure = None, None
+        try:
+            result = call()
+        except Exception as error:  # noqa: BLE001  it is raised where the answer is awaited
+            failure = error
+        # The loop is closed where nothing waits any more.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(deliver, result, failure)
+
+    threading.Thread(target=work, name="blocking-call", daemon=True).start()
+    return await done
+
+
 class Ending:
     """A request to end, by a signal or by the program itself; `signal_number` says which signal it was."""
 
     def __init__(self) -> None:
         self._asked = asyncio.Event()
+        self.has_work = False
+        """Whether `run_until` waits for work that it ends itself."""
         self.signal_number: int | None = None
 
     def ask(self, signal_number: int | None = None) -> None:
@@ -85,26 +121,49 @@ class Ending:
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[Ending]:
-        """Ask for the end at SIGINT, SIGTERM and SIGHUP, instead of dying at once, while the body runs."""
-        loop = asyncio.get_running_loop()
+        """Ask for the end at SIGINT, SIGTERM and SIGHUP, instead of dying at once, while the body runs.
+
+        A body that is outside `run_until`, such as one that still connects, is cancelled; so is one that a second signal meets
+        while it tidies up.
+
+        Raises:
+            SystemExit: a signal cancelled the body; the status is the shell's for a death by that signal.
+        """
+        loop, body = asyncio.get_running_loop(), asyncio.current_task()
+        cancelled_by: int | None = None
+
+        def take(number: int) -> None:
+            nonlocal cancelled_by
+            self.ask(number)
+            if not self.has_work and body is not None and cancelled_by is None:
+                cancelled_by = number
+                body.cancel()
+
         for number in END_SIGNALS:
-            loop.add_signal_handler(number, self.ask, number)
+            loop.add_signal_handler(number, take, number)
         try:
             yield self
+        except asyncio.CancelledError:
+            if cancelled_by is None:
+                raise
+            raise SystemExit(128 + cancelled_by) from None
         finally:
             for number in END_SIGNALS:
                 loop.remove_signal_handler(number)
 
 
 async def run_until(ending: Ending, work: Coroutine[Any, Any, None]) -> None:
-    """Run `work` to its end, or cancel it when the end is asked for."""
+    """Run `work` to its end, or cancel it when the end is asked for: again each `GOODBYE_S` until it has ended."""
     task = asyncio.create_task(work, name="work")
     waiter = asyncio.create_task(ending.wait(), name="ending")
+    ending.has_work = True
     try:
         await asyncio.wait({task, waiter}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         waiter.cancel()
-        if not task.done():
+        while not task.done():
             task.cancel()
+            await asyncio.wait({task}, timeout=GOODBYE_S)
+        ending.has_work = False
         with contextlib.suppress(asyncio.CancelledError):
-            await task
+            task.result()

@@ -3,10 +3,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 
 import pytest
 
-from trnfleet.tasks import Ending, background, preserve_cancellation, run_until
+from trnfleet import tasks
+from trnfleet.tasks import Ending, background, in_thread, preserve_cancellation, run_until
 
 
 async def forever() -> None:
@@ -50,6 +52,73 @@ async def test_signals_ask_for_the_end() -> None:
     assert ending.signal_number == signal.SIGTERM
 
 
+async def test_a_signal_outside_of_work_cancels_at_once() -> None:
+    """What still connects, or tidies up after a first signal, is not waited for; the status is that of the signal."""
+    ending, left = Ending(), list[str]()
+
+    async def connect() -> None:
+        with ending.on_signals():
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                await forever()
+            finally:
+                left.append("closed")
+
+    with pytest.raises(SystemExit) as ended:
+        await connect()
+    assert (ended.value.code, left, ending.asked) == (143, ["closed"], True)
+    again = Ending()
+
+    async def tidy_up() -> None:
+        with again.on_signals():
+            os.kill(os.getpid(), signal.SIGTERM)
+            await run_until(again, forever())
+            os.kill(os.getpid(), signal.SIGINT)
+            await forever()
+
+    with pytest.raises(SystemExit) as ended:
+        await tidy_up()
+    assert (ended.value.code, again.signal_number) == (130, signal.SIGTERM)
+
+
+async def test_a_cancellation_of_ones_own_is_no_signal() -> None:
+    """A body that is cancelled by another task is left by a cancellation, not by an exit."""
+
+    async def body() -> None:
+        with Ending().on_signals():
+            await forever()
+
+    task = asyncio.create_task(body())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_work_whose_goodbye_hangs_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A goodbye that nobody acknowledges, and one behind it, hold the end up for a while each."""
+    monkeypatch.setattr(tasks, "GOODBYE_S", 0.01)
+    ending, said = Ending(), list[str]()
+
+    async def work() -> None:
+        try:
+            await forever()
+        finally:
+            try:
+                said.append("offline")
+                await forever()
+            finally:
+                said.append("really")
+                await forever()
+
+    running = asyncio.create_task(run_until(ending, work()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    ending.ask()
+    await asyncio.wait_for(running, 2)
+    assert said == ["offline", "really"]
+
+
 async def test_work_that_ends_by_itself() -> None:
     """Without a request to end, work runs to its end and its failure is raised."""
     await run_until(Ending(), asyncio.sleep(0))
@@ -89,3 +158,54 @@ async def test_what_is_not_cancelled_comes_through() -> None:
     await asyncio.sleep(0)
     task.cancel()
     assert await task == 6
+
+
+async def test_the_loop_goes_on_while_a_call_blocks() -> None:
+    """Other tasks run while a call waits, and its answer arrives."""
+    entered, let_go = threading.Event(), threading.Event()
+
+    def call() -> int:
+        entered.set()
+        assert let_go.wait(10)
+        return 7
+
+    task = asyncio.create_task(in_thread(call))
+    assert await asyncio.to_thread(entered.wait, 10)
+    assert not task.done()
+    let_go.set()
+    assert await task == 7
+
+
+async def test_what_a_call_raises_is_raised() -> None:
+    """A failure reaches the caller that awaits the answer."""
+
+    def call() -> int:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await in_thread(call)
+
+
+def test_a_call_that_hangs_does_not_hold_the_end_up() -> None:
+    """The loop ends while a call still waits, and the call's late answer disturbs nobody."""
+    let_go, entered, left = threading.Event(), threading.Event(), threading.Event()
+
+    def call() -> None:
+        entered.set()
+        let_go.wait(10)
+        left.set()
+
+    async def give_up() -> None:
+        task = asyncio.create_task(in_thread(call))
+        await asyncio.to_thread(entered.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(give_up())
+    assert not left.is_set()
+    let_go.set()
+    assert left.wait(10)
+    for thread in threading.enumerate():
+        if thread.name == "blocking-call":
+            thread.join(10)

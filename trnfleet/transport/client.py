@@ -17,6 +17,7 @@ from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from trnfleet.tasks import in_thread
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import LinkStatus
 
 TCP_CONNECT_S = 2.0
-"""Longest wait for TCP; it is spent in a thread that cannot be interrupted, so it bounds a command's end too."""
+"""Longest wait for TCP; it is spent in a thread that cannot be interrupted, and is left alone where nobody waits any more."""
 MAX_PACKET_BYTES = 2 * 1024 * 1024
 """Largest packet that an MQTT 5 broker may send us. It drops larger packets silently, so this stays well above the largest
 payload: what lies between is dropped here, where it is counted."""
@@ -69,6 +70,29 @@ class Client(aiomqtt.Client):
     def is_open(self) -> bool:
         """Whether the socket is open."""
         return self._client.socket() is not None
+
+    async def connect(self) -> None:
+        """Connect, and wait for the broker's answer for at most `timeout`.
+
+        aiomqtt's own way runs TCP and DNS in a thread that the process waits for at its end.
+
+        Raises:
+            aiomqtt.MqttError: it cannot be done.
+            UnicodeError: the host is no name.
+        """
+        try:
+            await in_thread(self._client_connect)
+        except OSError as error:
+            raise aiomqtt.MqttError(str(error)) from None
+        connection = self._client.socket()
+        if isinstance(connection, socket.socket):
+            for option in TCP_NODELAY:
+                connection.setsockopt(*option)
+        try:
+            async with asyncio.timeout(self.timeout):
+                await self._connected
+        except TimeoutError:
+            raise aiomqtt.MqttError("no answer in time") from None
 
     async def send(
         self, envelope: Envelope, properties: Properties | None, timeout_s: float | None

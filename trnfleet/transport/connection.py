@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import aiomqtt
 from paho.mqtt.reasoncodes import ReasonCode
 
-from trnfleet.tasks import preserve_cancellation
+from trnfleet.tasks import GOODBYE_S, preserve_cancellation
 from trnfleet.transport.client import (
     PAHO_LOG,
     TCP_CONNECT_S,
-    TCP_NODELAY,
     Client,
     connect_properties,
     delivering_queue,
@@ -55,8 +54,6 @@ CONNACK_S: dict[ProtocolName, float] = {"5": 2.0, "3.1.1": 3.0}
 SUBSCRIBE_S = 10.0
 ACKNOWLEDGE_S = 10.0
 """Longest wait for a PUBACK on a connection that stands."""
-GOODBYE_S = 1.5
-"""Longest wait for DISCONNECT to go out, within the 2 s in which a command ends."""
 
 _VERSIONS = {"5": aiomqtt.ProtocolVersion.V5, "3.1.1": aiomqtt.ProtocolVersion.V311}
 
@@ -115,7 +112,6 @@ class Connection:
             keepalive=login.keepalive_s,
             timeout=CONNACK_S[protocol],
             properties=connect_properties() if version5 else None,
-            socket_options=TCP_NODELAY,
             max_inflight_messages=PENDING_ANNOUNCEMENTS,
             queue_type=delivering_queue(reception, clock),
             logger=PAHO_LOG,
@@ -129,7 +125,7 @@ class Connection:
             LinkDown: it cannot be done; nothing is left behind.
         """
         try:
-            await preserve_cancellation(self._client.__aenter__())
+            await self._client.connect()
         except aiomqtt.MqttError as error:
             self._client.drop()
             raise self._refusal(error) from error

@@ -12,11 +12,11 @@ from trnfleet import logs
 from trnfleet.bridge.ec2.client import Reading, Throttled
 from trnfleet.bridge.ec2.events import Ec2Event, Health, ec2_events, warning
 from trnfleet.bridge.ec2.mapping import messages_of
-from trnfleet.bridge.ec2.threads import in_thread
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.reservations import rules
 from trnfleet.domain.reservations.states import RESERVATION_BEGUN
 from trnfleet.errors import CloudError
+from trnfleet.tasks import in_thread
 from trnfleet.wire.limits import DEFAULT_LIMITS
 from trnfleet.wire.messages import EventMessage, PublisherMessage, message_envelope
 from trnfleet.wire.ports import Envelope

@@ -1,0 +1,123 @@
+"""Many commands at once, forked from one process that has imported what they need: a fraction of the time of starting each."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from support.processes.programs import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+# Each line of stdin is a request, and each answer a line of stdout.
+_LAUNCHER = """
+import gc, json, os, signal, sys, time
+import trnfleet.services.alerts_client, trnfleet.services.record, trnfleet.services.replay
+import trnfleet.services.simulator.publish, trnfleet.services.watch, trnfleet.services.files.rules
+from trnfleet.cli.command_table import COMMANDS, load_command
+from trnfleet.cli.main import run
+for name in COMMANDS:
+    load_command(name)
+gc.freeze()
+children = {}
+while line := sys.stdin.readline():
+    request = json.loads(line)
+    if "start" in request:
+        pid = os.fork()
+        if pid == 0:
+            output = os.open(request["output"], os.O_CREAT | os.O_WRONLY)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            sys.exit(run(request["start"]))
+        children[pid] = request["output"]
+        continue
+    begun = time.monotonic()
+    for pid in children:
+        os.kill(pid, request["signal"])
+    ended = {}
+    while children:
+        pid, status = os.wait()
+        ended[children.pop(pid)] = os.waitstatus_to_exitcode(status), time.monotonic() - begun
+    print(json.dumps(ended), flush=True)
+"""
+
+
+class Ended(NamedTuple):
+    """The end of a command."""
+
+    status: int
+    """Exit status; a signal's number below zero for a death by it."""
+    after_s: float
+    """Time from the signal on."""
+    output: str
+
+
+class ForkedCommands:
+    """Commands of the program that are started, signalled and waited for together."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._names: dict[str, str] = {}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _LAUNCHER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(),
+            start_new_session=True,
+        )
+
+    def start(self, name: str, *arguments: str) -> None:
+        """Start a command."""
+        output = str(self._folder / f"forked-{len(self._names)}")
+        self._names[output] = name
+        self._ask({"start": arguments, "output": output})
+
+    def wait_for(self, said: dict[str, str], within_s: float = 20.0) -> None:
+        """Wait until commands, by their names, have printed something."""
+        until = time.monotonic() + within_s
+        while silent := [name for name, text in said.items() if text not in self.output_of(name)]:
+            assert time.monotonic() < until, [(name, self.output_of(name)) for name in silent]
+            time.sleep(0.02)
+
+    def output_of(self, name: str) -> str:
+        """Return all that a command has printed so far."""
+        path = next(path for path, each in self._names.items() if each == name)
+        try:
+            with open(path, encoding="utf-8") as file:  # noqa: PTH123  the name is what the launcher knows
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> dict[str, Ended]:
+        """Send all of them a signal and return, by their names, how they have ended."""
+        self._ask({"signal": number})
+        assert self._process.stdout is not None
+        ended: dict[str, Sequence[float]] = json.loads(self._process.stdout.readline())
+        return {
+            self._names[path]: Ended(int(status), after_s, self.output_of(self._names[path]))
+            for path, (status, after_s) in ended.items()
+        }
+
+    def _ask(self, request: dict[str, object]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._process:
+            if self._process.poll() is None:
+                # With what it has forked, whose process group is its own.
+
+                os.killpg(self._process.pid, signal.SIGKILL)
