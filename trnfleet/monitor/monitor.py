@@ -22,6 +22,7 @@ from trnfleet.monitor.alerting.named_targets import (
     reservations_table,
 )
 from trnfleet.monitor.failures import guard, guarded
+from trnfleet.monitor.hearing import Hearing
 from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.revision import MonitorRevision
 from trnfleet.monitor.slices import LayoutChanged, batch_slices, finish
@@ -93,6 +94,7 @@ class Monitor:
         rules: Sequence[Rule] = (),
         adopts_alerts: bool = False,
         history: History | None = None,
+        proof_s: float = 0.0,
     ) -> None:
         """Make the monitor of a fleet.
 
@@ -106,6 +108,8 @@ class Monitor:
             rules: Alert rules.
             adopts_alerts: Whether alerts that a former `watch` left are taken over before they are seen.
             history: Samples for charts; of the usual length if not given.
+            proof_s: Time without any message after which a connection that stands is known to be whole; 0 where it cannot
+                fail unnoticed.
         """
         self.fleet_name = fleet_name
         self.root = root
@@ -115,6 +119,8 @@ class Monitor:
         self.ingest = Ingest(fleet_name, root=root, limits=limits, alerts=alerts)
         self.rollups = Rollups()
         self.history = History() if history is None else history
+        self.hearing = Hearing(proof_s)
+        """The times in which the sources could be heard."""
         self.on_pass: Callable[[], None] | None = None
         """Called at the end of each pass, when all that is known is of one moment."""
         self.evaluates_alerts = True
@@ -157,6 +163,7 @@ class Monitor:
         counts = self.ingest.counts
         status = self._source.status
         counts.dropped = status.dropped + status.oversize
+        counts.shed = status.shed
         return counts
 
     @property
@@ -181,10 +188,15 @@ class Monitor:
 
     def apply(self, batch: list[Envelope]) -> None:
         """Apply a batch and, where it is time for it, a new layout."""
-        now_s = self.clock.monotonic_s()
-        self.ingest.apply(batch, now_s, self.clock.wall_ns())
+        now_s, hearing = self.clock.monotonic_s(), self.hearing
         if batch:
             self.applied_s = batch[-1].received_s
+            hearing.take(batch[0].received_s, now_s)
+            hearing.update(now_s, self.link, self.applied_s, self.store, self.counts)
+            self.ingest.heard_since_s = hearing.since_s
+        self.ingest.apply(batch, now_s, self.clock.wall_ns())
+        if self.ingest.typical_lag_s is not None:
+            hearing.note_lag(self.ingest.typical_lag_s, now_s)
         self._rebuild_if_due(now_s)
 
     def compute(self) -> None:
@@ -240,6 +252,7 @@ class Monitor:
             self.moment(),
             pue=self.pue,
             now_s=self.clock.monotonic_s(),
+            hearing=self.hearing,
         )
 
     def racks(self) -> list[RackPower]:
@@ -249,6 +262,7 @@ class Monitor:
     async def _read(self) -> None:
         while batch := await self._source.take():
             for part in batch_slices(batch):
+                self.hearing.wake(self.clock.monotonic_s(), PASS_EVERY_S[1])
                 self.apply(part)
                 await self.clock.sleep(0)
             await self.clock.sleep(GATHER_S)
@@ -260,8 +274,10 @@ class Monitor:
         clock = self.clock
         shortest, longest = PASS_EVERY_S
         done, done_s = -1, -longest
+        pause_s = 0.0
         while True:
             begun_s = clock.monotonic_s()
+            self.hearing.wake(begun_s, pause_s)
             self._rebuild_if_due(begun_s)
             self._refresh_states()
             own_s = clock.monotonic_s() - begun_s
@@ -271,15 +287,20 @@ class Monitor:
                 going = True
                 while going:
                     slice_s = clock.monotonic_s()
+                    self.hearing.wake(slice_s)
                     going = next(work, _END) is not _END
                     own_s += clock.monotonic_s() - slice_s
                     await clock.sleep(0)
-            pause_s = min(longest, max(shortest, own_s / PASS_SHARE))
-            await clock.sleep(pause_s - (clock.monotonic_s() - begun_s))
+            ended_s = clock.monotonic_s()
+            self.hearing.wake(ended_s)
+            pause_s = min(longest, max(shortest, own_s / PASS_SHARE)) - (ended_s - begun_s)
+            await clock.sleep(pause_s)
 
     def _refresh_states(self) -> None:
+        now_s, hearing = self.clock.monotonic_s(), self.hearing
         with guard(self.counts, "freshness"):
-            self.store.refresh_states(self.clock.monotonic_s(), self.ingest.publisher_online())
+            hearing.update(now_s, self.link, self.applied_s, self.store, self.counts)
+            self.store.refresh_states(now_s, self.ingest.publisher_online(), hearing.stale_periods())
 
     def _pass_slices(self) -> Slices[None]:
         """Bring all that follows from the store up to date, in slices.
@@ -308,7 +329,11 @@ class Monitor:
         yield from self.rollups.passes(self.store)
 
     def _finding_slices(self) -> Slices[None]:
-        found = yield from findings.search(self.store, self.rollups, self.ingest.jobs.values())
+        if self.hearing.is_deaf:
+            # They stay as last known, as the values do that they are about.
+            return
+        unsettled = self.hearing.unsettled(self.clock.monotonic_s(), self.store)
+        found = yield from findings.search(self.store, self.rollups, self.ingest.jobs.values(), unsettled)
         self.findings = self._recent_findings.hold(found, self.clock.monotonic_s())
 
     def _reservation_slices(self) -> Slices[None]:
@@ -350,10 +375,15 @@ class Monitor:
         ingest = self.ingest
         seen, self._events_seen = self._events_seen, ingest.events.received
         fresh = ingest.events.since(seen)
+        now_s, hearing = self.clock.monotonic_s(), self.hearing
         gauges = {
             "lag_s": ingest.lag_s,
-            "clock_skew_s": abs(ingest.timebase.worst_skew_s(self.clock.monotonic_s())),
+            "clock_skew_s": abs(ingest.timebase.worst_skew_s(now_s)),
             "messages_per_s": self.message_rate,
+            "unheard_s": hearing.unheard_s(now_s),
+            "overloaded_s": hearing.overloaded_s(now_s),
+            # What was lost while nothing could be heard is told as that.
+            "lost": float(ingest.counts.lost - ingest.counts.unheard),
         }
         tables = {
             Scope.JOB: jobs_table(ingest.jobs, self.store, self.rollups),
@@ -370,6 +400,8 @@ class Monitor:
             tick_s=float(self.store.period_s.max(initial=0.0)) * self.moment().speed,
             publishers=ingest.publishers.names(),
             all_events=ingest.events,
+            is_deaf=hearing.is_deaf,
+            unsettled=hearing.unsettled(now_s, self.store),
         )
 
     def _rebuild_if_due(self, now_s: float, *, at_once: bool = False) -> None:

@@ -16,7 +16,13 @@ class PipelineCounts:
     chips: int = 0
     """Chip updates in them."""
     lost: int = 0
-    """Ticks of a topic that never came."""
+    """Ticks of a topic that never came; what was left out here is `shed`."""
+    unheard: int = 0
+    """Those of them that were lost while nothing could be heard here, as far as that shows."""
+    gaps: int = 0
+    """Messages before which ticks of their topic were lost."""
+    shed: int = 0
+    """Telemetry that was left out here for newer messages of its topic, because the monitor was behind."""
     late: int = 0
     """Messages that came after a newer one of their topic, or from a publisher's former boot."""
     duplicates: int = 0

@@ -18,6 +18,7 @@ from trnfleet.monitor.store.store import Freshness
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trnfleet.monitor.hearing import Hearing
     from trnfleet.monitor.ingest.ingest import Ingest
     from trnfleet.monitor.pipeline import PipelineCounts
     from trnfleet.monitor.reservations.table import Reservation
@@ -91,6 +92,12 @@ class Summary:
     """Cost of an hour of those of them that do nothing, decimal text; None where nothing is active, its fee or use is not
     known, or currencies differ."""
     reserved_currency: str | None = None
+    shed: int = 0
+    """Telemetry left out here for newer messages of its topic, because the monitor was behind; not part of `lost`."""
+    unheard_s: float = 0.0
+    """Wall seconds for which nothing could be heard: no connection, or nothing at all came over it."""
+    overloaded_s: float = 0.0
+    """Wall seconds for which the monitor has not kept up with its sources."""
     internal_errors: int = 0
     """Failures of the monitor's own work: what failed shows what was known before, or leaves one object out."""
 
@@ -111,6 +118,7 @@ def summarize(
     *,
     pue: float,
     now_s: float,
+    hearing: Hearing,
 ) -> Summary:
     """Return the fleet in a few figures.
 
@@ -122,6 +130,7 @@ def summarize(
         moment: Monitor time.
         pue: Power usage effectiveness of the site.
         now_s: Monotonic seconds.
+        hearing: The times in which the sources could be heard.
     """
     store, layout = ingest.store, ingest.store.layout
     offline = store.count(Freshness.OFFLINE)
@@ -179,6 +188,9 @@ def summarize(
         is_wall_time=moment.is_wall,
         events=ingest.events.received,
         events_dropped=ingest.events.dropped,
+        shed=counts.shed,
+        unheard_s=hearing.unheard_s(now_s),
+        overloaded_s=hearing.overloaded_s(now_s),
         internal_errors=counts.internal_errors,
         **reserved(ingest.reservations.table()),
     )

@@ -13,6 +13,7 @@ from trnfleet.record.write.recorder import TappedSource
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import background
+from trnfleet.transport.connection import KEEPALIVE_S
 from trnfleet.wire.topics import SUBSCRIPTIONS, build_filter
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from trnfleet.transport.mqtt import MqttSource
     from trnfleet.wire.ports import Source
 
+PROOF_S = 2 * KEEPALIVE_S + 3.0
+"""A half-open connection is found after at most two keepalives, and a little for a loop that is busy."""
 CHECK_EVERY_S = 0.05
 """Time between two checks whether every chip has reported."""
 
@@ -70,6 +73,7 @@ def monitor_fleet(
         pue=PUE if pue is None else pue,
         rules=rules,
         adopts_alerts=adopts_alerts,
+        proof_s=PROOF_S,
     )
     return LiveMonitor(source, monitor)
 

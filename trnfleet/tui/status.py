@@ -65,6 +65,12 @@ def banner(summary: Summary, link: LinkStatus, now_s: float, newest_s: float) ->
             f" ✖ no connection to {where} for {since}; values are the last known{heard}{because}",
             theme.BAR_DOWN,
         )
+    if summary.unheard_s:
+        where = plain(link.broker) or "the broker"
+        return Banner(
+            f" ✖ nothing has come from {where} for {duration(summary.unheard_s)}; values are the last known",
+            theme.BAR_DOWN,
+        )
     if summary.chips and not summary.live_chips and summary.stale_chips:
         kind = "offline" if summary.offline_chips == summary.chips else "stale"
         return Banner(
@@ -142,10 +148,12 @@ def _figures(summary: Summary, rate: float) -> list[tuple[str, bool]]:
         (f"{rate:.0f} msg/s" if rate >= 9.95 else f"{rate:.1f} msg/s", False),
         (f"lag {duration(summary.lag_s)}", summary.lag_s > 5),
         *([(f"clock off by {duration(abs(summary.clock_skew_s))}", True)] if summary.clock_skew_s else []),
+        *([(f"overloaded {duration(summary.overloaded_s)}", True)] if summary.overloaded_s >= 1 else []),
         (f"lost {count(summary.lost)}", summary.lost > 0),
     ]
     problems = (
         (summary.internal_errors, "internal errors"),
+        (summary.shed, "shed"),
         (summary.dropped, "dropped"),
         (summary.undecodable, "undecodable"),
         (summary.misplaced, "misplaced"),

@@ -29,6 +29,8 @@ class Envelope(NamedTuple):
     """The MQTT 5 content type; None where the broker speaks only 3.1.1."""
     received_s: float = 0.0
     """Monotonic seconds at which it came in; 0 for one that is to be sent."""
+    shed: int = 0
+    """Earlier messages of its topic that were left out here because the reader was behind."""
 
 
 class RefusedMessage(NamedTuple):
@@ -77,6 +79,8 @@ class LinkStatus:
     """Messages taken from the broker."""
     dropped: int = 0
     """Messages dropped here because a queue was full (received) or no connection stood (sent)."""
+    shed: int = 0
+    """Telemetry left out for newer messages of its topic because the reader was behind."""
     oversize: int = 0
     """Messages refused for their size before they were parsed."""
     unsolicited: int = 0

@@ -73,6 +73,21 @@ def test_no_connection_is_a_banner(summary: Summary) -> None:
     assert "keepalive timeout" in shown.text
 
 
+def test_a_connection_in_doubt_is_a_banner(summary: Summary) -> None:
+    """While nothing comes over a connection that stands, the banner blames the way and not the fleet."""
+    shown = banner(replace(summary, live_chips=0, stale_chips=128, unheard_s=7.0), LINK, 112.0, 105.0)
+    assert shown is not None
+    assert "nothing has come from mqtt://127.0.0.1:1883 for 7 s" in shown.text
+
+
+def test_overload_is_told(summary: Summary) -> None:
+    """What is left out has a count of its own beside what was lost, and overload says for how long."""
+    line = text_of(status(replace(summary, shed=1234, overloaded_s=9.0), LINK, 1.0, "", (), 160))
+    assert "shed 1,234" in line
+    assert "overloaded 9 s" in line
+    assert "lost 0" in line
+
+
 def test_a_silent_fleet_is_a_banner(summary: Summary) -> None:
     """All stale and all offline are told apart; one live chip is enough for none."""
     stale = replace(summary, live_chips=0, stale_chips=128)

@@ -153,7 +153,7 @@ def text(summary: Summary, monitor: Monitor, *, healthy: bool) -> str:
     chips_kw, hosts_kw = figure(summary.power_w, 1e3, "kW"), figure(summary.host_power_w, 1e3, "kW")
     it_kw, facility_kw = figure(summary.it_power_w, 1e3, "kW"), figure(summary.facility_power_w, 1e3, "kW")
     lost = f"{summary.lost:,} lost, {summary.late:,} late, {summary.dropped:,} dropped"
-    for what in ("undescribed", "duplicates", "misplaced", "rejected"):
+    for what in ("shed", "undescribed", "duplicates", "misplaced", "rejected"):
         if number := getattr(summary, what):
             lost += f", {number:,} {what}"
     if summary.internal_errors:

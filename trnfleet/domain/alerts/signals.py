@@ -146,10 +146,13 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
         _number("lag_s", "s", "Wall seconds from source to here, as far as clocks tell"),
         _number("clock_skew_s", "s", "By how much the most wrong clock of a source differs from ours; never negative"),
         _number("messages_per_s", "", "Telemetry messages a wall second"),
+        _number("unheard_s", "s", "Wall seconds for which nothing could be heard: no connection, or one over which nothing comes at all"),
+        _number("overloaded_s", "s", "Wall seconds for which most telemetry has been late here, or some was left out"),
         *(
             Figure(name, Form.COUNTER, "", text)
             for name, text in (
-                ("lost", "Ticks of a topic that never came"),
+                ("lost", "Ticks of a topic that never came, but for those of a time in which nothing could be heard"),
+                ("shed", "Telemetry that was left out here for newer messages of its topic"),
                 ("late", "Messages that came after a newer one of their topic"),
                 ("duplicates", "Messages that came twice"),
                 ("undescribed", "Telemetry for which no descriptor was known"),

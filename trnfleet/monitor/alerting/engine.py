@@ -13,6 +13,7 @@ import numpy as np
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.rules import inhibitors
+from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.alerts.status import AlertState, AlertStatus
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.domain.severity import Severity
@@ -208,14 +209,19 @@ class Alerts:
             self._take_layout(readings.layout)
             self._generation = generation
         self._note_gap(readings.instant)
-        self.instant = readings.instant
+        before, self.instant = self.instant, readings.instant
         self._counters.update(readings)
         yield from readings.checkpoint()
         for state in self._rule_states:
+            if readings.is_deaf and state.rule.scope is not Scope.PIPELINE:
+                # What is not heard is no news: nothing fires, resolves or flaps because of it.
+                state.stand_still(before, readings.instant)
+                continue
             stage = f"rule {state.rule.name}"
             yield from guarded(counts, stage, self._evaluate_rule(state, readings, jobs))
             yield from readings.checkpoint()
-        yield from guarded(counts, "alerts of another watch", self._settle(readings))
+        if not readings.is_deaf:
+            yield from guarded(counts, "alerts of another watch", self._settle(readings))
         yield from guarded(counts, "inhibition", inhibit(self._rule_states, self._inhibitors, readings))
         self.evaluations += 1
         self.revision += 1

@@ -91,6 +91,10 @@ class Readings:
     """Client of each numbered publisher's start."""
     all_events: Events = field(default_factory=Events)
     """All that are kept, for probable causes."""
+    is_deaf: bool = False
+    """Whether the monitor cannot hear its sources: then only the rules about the pipeline are evaluated."""
+    unsettled: NDArray[np.bool_] | None = None
+    """Instances whose silence says nothing yet, because too little time was heard; None for none."""
     _medians: dict[tuple[str, int], float] = field(default_factory=dict, init=False)
     _generation: int = field(init=False)
 
@@ -115,9 +119,24 @@ class Readings:
 
     @cached_property
     def silent(self) -> NDArray[np.bool_]:
-        """Which chips are stale or offline."""
+        """Which chips are stale or offline, by no trouble of ours."""
         state = self.store.chip_state
         flags: NDArray[np.bool_] = (state == Freshness.STALE) | (state == Freshness.OFFLINE)
+        return flags if self.unsettled is None else flags & ~self.unheard(Level.CHIP)
+
+    def unheard(self, level: Level) -> NDArray[np.bool_]:
+        """Return of which chips, instances or UltraServers nothing live is known, perhaps by our own trouble."""
+        if self.unsettled is None:
+            return np.zeros(self.layout.count(level), np.bool_)
+        if level is Level.CHIP:
+            stale: NDArray[np.bool_] = self.store.chip_state == Freshness.STALE
+            return stale & self.unsettled[self.layout.instance_of_chip]
+        states, unsettled = self.rollups.states(level), self.unsettled
+        if level is Level.ULTRASERVER:
+            unsettled = np.logical_or.reduceat(unsettled, self.layout.ultraserver_start[:-1].astype(np.intp))
+        flags: NDArray[np.bool_] = (
+            (states[:, Freshness.LIVE] == 0) & (states[:, Freshness.STALE] > 0) & unsettled
+        )
         return flags
 
     @cached_property

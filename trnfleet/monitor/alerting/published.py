@@ -142,4 +142,6 @@ def _is_known(alert: Alert, readings: Readings) -> bool | None:
     if node is None or node.level is Level.CORE:
         return None
     chips = readings.layout.chip_range(node)
-    return bool(rule.absent) or bool(readings.live[chips.start : chips.stop].any())
+    if rule.absent:
+        return readings.unsettled is None
+    return bool(readings.live[chips.start : chips.stop].any())

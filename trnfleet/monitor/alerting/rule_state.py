@@ -95,6 +95,10 @@ class RuleState:
             self._step_names(self._named, table, readings)
         return each_alone(self.track)
 
+    def stand_still(self, before: Instant, instant: Instant) -> None:
+        """Leave out the time between two instants: its alerts stay as they are, and what is pending has that much longer to go."""
+        self.track.shift(max(0, self.now_ns(instant) - self.now_ns(before)))
+
     def target_of(self, number: int, layout: Layout) -> str:
         """Return what a group is about: an address or a name."""
         return target_of(self.rule, number, layout) if self.has_rows else self._names[number]
@@ -197,7 +201,7 @@ class RuleState:
             look,
             for_ns=_needed_ns(self.rule, readings),
             keep_ns=round(self.rule.keep_firing_for_s * NS_PER_S),
-            holds_silent=self.rule.when_silent == "hold",
+            holds_silent=self.rule.when_silent == "hold" or readings.unsettled is not None,
         )
 
     def _row_of(self, name: str) -> int:

@@ -65,6 +65,10 @@ class Ingest:
         self.reservations = Reservations()
         self.lag_s = 0.0
         """Largest lag, as their sources' clocks tell it, among the messages of the last batch that had any; wall seconds."""
+        self.typical_lag_s: float | None = None
+        """Median lag of the messages of the last batch; None where it had none."""
+        self.heard_since_s = -float("inf")
+        """Monotonic seconds since which the sources have been heard without a break."""
         self._root = root
         self.limits = limits
         self._pending = PendingTelemetry()
@@ -119,7 +123,7 @@ class Ingest:
             now_s: Monotonic seconds, for freshness.
             wall_ns: Wall clock, for the lag of sources that go by it.
         """
-        telemetry = TelemetryBatch(self.store, self.counts, self.limits, now_s)
+        telemetry = TelemetryBatch(self.store, self.counts, self.limits, now_s, self.heard_since_s)
         lags_s: list[float] = []
         topics = self.topics.states
         for envelope in batch:
@@ -141,6 +145,7 @@ class Ingest:
                 reject(self.counts, envelope, error)
         with guard(self.counts, "telemetry"):
             telemetry.finish()
+        self.typical_lag_s = sorted(lags_s)[len(lags_s) // 2] if lags_s else None
         if lags_s:
             self.lag_s = max(lags_s)
         self.store.revision += 1

@@ -45,10 +45,15 @@ class SequenceTracker:
         twin.last, twin.seen, twin.first = self.last, self.seen, self.first
         return twin
 
-    def accept(self, seq: int, counts: PipelineCounts) -> Verdict:
+    def accept(self, seq: int, counts: PipelineCounts, shed: int = 0) -> Verdict:
         """Add a message and return its verdict; count what was lost, late or double.
 
         The first message sets where counting begins: what was published before is not lost.
+
+        Args:
+            seq: Its sequence number.
+            counts: The counters.
+            shed: Messages of the topic before it that were left out here, which are counted as such and not as lost.
         """
         if self.last is None:
             self._begin(seq)
@@ -58,7 +63,9 @@ class SequenceTracker:
             self._begin(seq)
             return Verdict.NEWEST
         if ahead > 0:
-            counts.lost += ahead - 1
+            lost = max(0, ahead - 1 - shed)
+            counts.lost += lost
+            counts.gaps += lost > 0
             self.seen = ((self.seen << ahead) | 1) & _MASK if ahead < WINDOW else 1
             self.last = seq
             return Verdict.NEWEST

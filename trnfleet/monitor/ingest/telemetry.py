@@ -78,9 +78,16 @@ def reporting_rows(columns: Mapping[str, NDArray[Any]], rows: slice | NDArray[np
 class TelemetryBatch:
     """Writes the telemetry of one batch into a store."""
 
-    __slots__ = ("_counts", "_limits", "_now_s", "_samples", "_store")
+    __slots__ = ("_counts", "_heard_since_s", "_limits", "_now_s", "_samples", "_store")
 
-    def __init__(self, store: Store, counts: PipelineCounts, limits: Limits, now_s: float) -> None:
+    def __init__(
+        self,
+        store: Store,
+        counts: PipelineCounts,
+        limits: Limits,
+        now_s: float,
+        heard_since_s: float = -float("inf"),
+    ) -> None:
         """Begin a batch.
 
         Args:
@@ -88,11 +95,13 @@ class TelemetryBatch:
             counts: The counters.
             limits: Limits on messages.
             now_s: Monotonic seconds at which the messages came.
+            heard_since_s: Monotonic seconds since which the sources have been heard without a break.
         """
         self._store = store
         self._counts = counts
         self._limits = limits
         self._now_s = now_s
+        self._heard_since_s = heard_since_s
         self._samples: dict[int, tuple[TopicState, Sample]] = {}
         """One of a row, by its topic's identity."""
 
@@ -111,12 +120,12 @@ class TelemetryBatch:
                 f"telemetry of {len(payload)} bytes is over the limit of {self._limits.payload_bytes}"
             )
         if is_cbor(envelope):
-            return self._write_frame(topic, payload)
+            return self._write_frame(topic, payload, envelope.shed)
         sample = decode_sample(payload, self._limits)
         if sample.path != topic.path or sample.is_chip != topic.is_chip:
             raise MisplacedError(_NOT_ITS_OWN)
         counts = self._counts
-        if not topic.is_newest(sample.head, counts):
+        if not self._is_newest(topic, sample.head, envelope.shed):
             return None
         if id(topic) in self._samples:
             # Each sample counts, whatever batch it comes in.
@@ -153,7 +162,7 @@ class TelemetryBatch:
             else:
                 store.instance_seen_s[reporting.rows] = now_s
 
-    def _write_frame(self, topic: TopicState, payload: bytes) -> Head | None:
+    def _write_frame(self, topic: TopicState, payload: bytes, shed: int) -> Head | None:
         descriptor, decoder = topic.descriptor, topic.decoder
         if descriptor is None or decoder is None:
             raise WireError("a frame for a single chip")
@@ -161,7 +170,7 @@ class TelemetryBatch:
         if frame.path != topic.path:
             raise MisplacedError(_NOT_ITS_OWN)
         counts = self._counts
-        if not topic.is_newest(frame.head, counts):
+        if not self._is_newest(topic, frame.head, shed):
             return None
         if frame.revision != descriptor.revision:
             counts.undescribed += 1
@@ -186,6 +195,20 @@ class TelemetryBatch:
         counts.messages += 1
         counts.chips += topic.chip_count if chips.mask is None else int(chips.mask.sum())
         return frame.head
+
+    def _is_newest(self, topic: TopicState, head: Head, shed: int) -> bool:
+        counts, store = self._counts, self._store
+        lost = counts.lost
+        is_newest = topic.is_newest(head, counts, shed)
+        if counts.lost > lost:
+            seen_s = (
+                store.chip_seen_s[_first(topic.chips)]
+                if topic.is_chip
+                else store.instance_seen_s[_first(topic.instances)]
+            )
+            if seen_s < self._heard_since_s:
+                counts.unheard += counts.lost - lost
+        return is_newest
 
 
 def _first(rows: slice | NDArray[np.int64]) -> int:

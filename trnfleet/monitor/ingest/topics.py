@@ -83,15 +83,21 @@ class TopicState:
         twin.same_chip, twin.same_instance, twin.foreign = self.same_chip, self.same_instance, self.foreign
         return twin
 
-    def is_newest(self, head: Head, counts: PipelineCounts) -> bool:
-        """Return whether a message is of the described boot and newer than all before it; count it where it is not."""
+    def is_newest(self, head: Head, counts: PipelineCounts, shed: int = 0) -> bool:
+        """Return whether a message is of the described boot and newer than all before it; count it where it is not.
+
+        Args:
+            head: The message's.
+            counts: The counters.
+            shed: Messages of the topic before it that were left out here.
+        """
         if self.descriptor is None or head.boot != self.descriptor.boot:
             if head.boot == self.former_boot:
                 counts.late += 1
             else:
                 counts.undescribed += 1
             return False
-        return self.tracker.accept(head.seq, counts) is Verdict.NEWEST
+        return self.tracker.accept(head.seq, counts, shed) is Verdict.NEWEST
 
 
 class Topics:

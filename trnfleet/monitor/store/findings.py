@@ -89,10 +89,21 @@ def find(store: Store, rollups: Rollups, jobs: Collection[JobMessage] = ()) -> F
     return finish(search(store, rollups, jobs))
 
 
-def search(store: Store, rollups: Rollups, jobs: Collection[JobMessage] = ()) -> Slices[Findings]:
+def search(
+    store: Store,
+    rollups: Rollups,
+    jobs: Collection[JobMessage] = (),
+    unsettled: NDArray[np.bool_] | None = None,
+) -> Slices[Findings]:
     """Return the findings, one slice a kind.
 
     The work is bounded: what is found is counted in columns, and only the first `LIMIT` of a kind become objects.
+
+    Args:
+        store: The values.
+        rollups: Those of the store as it is.
+        jobs: The jobs.
+        unsettled: Instances whose silence says nothing yet; None for none.
 
     Raises:
         LayoutChanged: the roll-ups belong to another layout, or the layout has changed since.
@@ -105,7 +116,7 @@ def search(store: Store, rollups: Rollups, jobs: Collection[JobMessage] = ()) ->
     total = 0
     uneven = yield from _uneven_links(store)
     finders: tuple[tuple[str, Callable[[Store, Rollups], _Found]], ...] = (
-        ("silent", _silent),
+        ("silent", partial(_silent, unsettled)),
         ("job", partial(_jobs_down, jobs)),
         ("unhealthy", _unhealthy),
         ("uncorrected", _uncorrected),
@@ -149,16 +160,24 @@ _Found = tuple[list[Finding], int]
 _NONE: _Found = ([], 0)
 
 
-def _silent(store: Store, rollups: Rollups) -> _Found:
+def _silent(unsettled: NDArray[np.bool_] | None, store: Store, rollups: Rollups) -> _Found:
     """Find what is stale or offline, each at the highest level at which nothing lives."""
     layout = store.layout
+    heard = np.ones(len(layout.instances), np.bool_) if unsettled is None else ~unsettled
     found: list[Finding] = []
     total = 0
     reported = np.zeros(len(layout.instances), np.bool_)
     for level in (Level.ULTRASERVER, Level.INSTANCE):
         states = rollups.states(level)
         silent = states[:, Freshness.STALE] + states[:, Freshness.OFFLINE]
+        all_heard = (
+            heard
+            if level is Level.INSTANCE
+            else np.logical_and.reduceat(heard, layout.ultraserver_start[:-1])
+        )
         dead = (states[:, Freshness.LIVE] == 0) & (silent > 0)
+        # An announced end is news, however little else was heard.
+        dead &= all_heard | (states[:, Freshness.STALE] == 0)
         if level is Level.INSTANCE:
             dead &= ~reported
         numbers = np.flatnonzero(dead)
@@ -174,6 +193,7 @@ def _silent(store: Store, rollups: Rollups) -> _Found:
     flagged = (partly[:, Freshness.LIVE] > 0) & (
         partly[:, Freshness.STALE] + partly[:, Freshness.OFFLINE] > 0
     )
+    flagged &= heard | (partly[:, Freshness.STALE] == 0)
     chips, count = _chips_in(
         layout, flagged, lambda rows: np.isin(store.chip_state[rows], (Freshness.STALE, Freshness.OFFLINE))
     )

@@ -109,15 +109,18 @@ class Store:
             return values
         return join_lanes(metric, values)
 
-    def refresh_states(self, now_s: float, publisher_online: NDArray[np.bool_]) -> None:
+    def refresh_states(
+        self, now_s: float, publisher_online: NDArray[np.bool_], stale_periods: float = STALE_AFTER_PERIODS
+    ) -> None:
         """Work out every chip's freshness at monotonic `now_s`.
 
         Args:
             now_s: Monotonic seconds.
             publisher_online: Whether each numbered publisher is online; the last entry is for an unknown one.
+            stale_periods: Periods without a message after which values are stale.
         """
         owner = self.layout.instance_of_chip
-        deadline = now_s - STALE_AFTER_PERIODS * self.period_s
+        deadline = now_s - stale_periods * self.period_s
         states = (self.chip_seen_s < deadline[owner]).astype(np.uint8)
         # What was described a moment ago may still come; what has not come after three periods is silent.
         young = self.described_s >= deadline

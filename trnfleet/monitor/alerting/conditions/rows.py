@@ -139,12 +139,14 @@ class SilentRows(RowCondition):
     needs_known = False
 
     def mask(self, readings: Readings, part: slice) -> Flags:
-        """Return which are silent: of what holds chips, where none lives and any is stale or offline."""
+        """Return which are silent, by no trouble of ours: of what holds chips, where none lives and any is stale or offline."""
         if self.level is Level.CHIP:
             return readings.silent[part]
         states = readings.rollups.states(self.level)
         dead = states[:, Freshness.STALE] + states[:, Freshness.OFFLINE] > 0
         flags: Flags = (states[:, Freshness.LIVE] == 0) & dead
+        if readings.unsettled is not None:
+            flags &= ~readings.unheard(self.level)
         return flags[part]
 
     def values(self, readings: Readings, rows: Rows) -> Values:
@@ -153,9 +155,12 @@ class SilentRows(RowCondition):
         age_s = (readings.instant.flow_ns - newest_ns) / 1e9
         return np.where(newest_ns > 0, np.maximum(age_s, 0.0), np.nan)
 
-    def look(self, readings: Readings, rows: Rows) -> tuple[Flags, Flags, Values]:  # noqa: ARG002  as all kinds
-        """Return that all are known: a target that is not silent any more is live."""
-        return np.ones(len(rows), np.bool_), np.zeros(len(rows), np.bool_), np.full(len(rows), np.nan)
+    def look(self, readings: Readings, rows: Rows) -> tuple[Flags, Flags, Values]:
+        """Return that all are known that could be heard: such a target that is not silent any more is live."""
+        known = np.ones(len(rows), np.bool_)
+        if readings.unsettled is not None:
+            known = ~readings.unheard(self.level)[rows]
+        return known, np.zeros(len(rows), np.bool_), np.full(len(rows), np.nan)
 
 
 class CounterRows(RowCondition):

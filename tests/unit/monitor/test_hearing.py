@@ -1,0 +1,244 @@
+"""What a monitor cannot hear is no silence of its sources: outages, doubtful connections, pauses and queues of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+from support.monitor.feed import Feed, SilentSource, standalone, ultraservers
+from support.monitor.queue_source import QueueSource
+
+from trnfleet.clock import ManualClock
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.store.store import Freshness
+from trnfleet.services.files.rules import load_rules
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from trnfleet.monitor.alerting.store import AlertTransition
+
+PROOF_S = 23.0
+HARDWARE = {"ultraserver-silent", "instance-silent", "chips-silent"}
+NAMES = {
+    *HARDWARE,
+    "publisher-offline",
+    "overheated",
+    "connection-lost",
+    "monitor-overloaded",
+    "messages-lost",
+    "lag",
+}
+RULES = tuple(rule for rule in load_rules() if rule.name in NAMES)
+
+
+class Outage(Feed):
+    """A fleet whose monitor has the shipped rules, and a connection that the test takes away."""
+
+    def __init__(self, *, proof_s: float = PROOF_S) -> None:
+        super().__init__(ultraservers(2))
+        self.monitor = Monitor(SilentSource(), "demo", clock=self.clock, rules=RULES, proof_s=proof_s)
+        self.monitor.alerts.listener = self._note
+        self.news: list[tuple[str, str]] = []
+        self.scatter()
+        self.describe()
+        self.dead: set[str] = set()
+
+    def _note(self, news: list[AlertTransition]) -> None:
+        self.news += [(each.kind, each.alert.name) for each in news if not each.alert.inhibited_by]
+
+    @property
+    def firing(self) -> set[str]:
+        return {
+            each.name
+            for each in self.monitor.alerts.active()
+            if each.fired_ns is not None and not each.inhibited_by
+        }
+
+    async def live(self, seconds: int) -> None:
+        """Let all that is not dead publish once a second."""
+        for _ in range(seconds):
+            await self.clock.advance(1.0)
+            self.tick([path for path in self.layout.instances if path not in self.dead])
+
+    async def quiet(self, seconds: int) -> None:
+        """Let time pass in which nothing comes; ticks go on, and are lost."""
+        for _ in range(seconds):
+            await self.advance(1.0)
+            self.seq += 1
+
+    def connect(self, *, up: bool) -> None:
+        """Lose the connection, or make it again."""
+        link = self.monitor.link
+        link.connected, link.changed_s = up, self.clock.monotonic_s()
+        link.connects += up
+
+
+async def test_a_lost_connection_is_one_alert_and_no_silence() -> None:
+    """While the connection is gone, and while sources come back, nothing is called silent; one pipeline alert comes and goes."""
+    fleet = Outage()
+    await fleet.live(5)
+    fleet.connect(up=False)
+    await fleet.quiet(30)
+    assert fleet.monitor.store.count(Freshness.STALE) == 128
+    assert fleet.monitor.findings.total == 0
+    assert fleet.firing == {"connection-lost"}
+    fleet.connect(up=True)
+    # Sources take some seconds to connect again, too.
+    await fleet.quiet(8)
+    assert fleet.monitor.findings.total == 0
+    await fleet.live(20)
+    assert fleet.news == [("firing", "connection-lost"), ("resolved", "connection-lost")]
+    counts = fleet.monitor.counts
+    assert counts.lost == counts.unheard == 38 * 8
+
+
+async def test_what_is_dead_after_an_outage_is_found() -> None:
+    """A source that does not come back is silent once it had its time; one that was silent before stays so throughout."""
+    fleet = Outage()
+    first, second = fleet.layout.instances[0], fleet.layout.instances[5]
+    fleet.dead.add(first)
+    await fleet.live(12)
+    assert fleet.firing == {"instance-silent"}
+    fleet.connect(up=False)
+    await fleet.quiet(20)
+    fleet.connect(up=True)
+    fleet.dead.add(second)
+    await fleet.live(10)
+    assert [each.target for each in fleet.monitor.alerts.active() if each.name == "instance-silent"] == [
+        first
+    ]
+    await fleet.live(12)
+    found = {each.target for each in fleet.monitor.alerts.active() if each.name == "instance-silent"}
+    assert found == {first, second}
+    assert [each for each in fleet.news if each[1] == "instance-silent"] == [
+        ("firing", "instance-silent")
+    ] * 2
+
+
+async def test_a_connection_over_which_nothing_comes_is_in_doubt() -> None:
+    """A stopped broker is no silent fleet for as long as the connection may be half open."""
+    fleet = Outage()
+    await fleet.live(5)
+    await fleet.quiet(15)
+    assert fleet.firing == {"connection-lost"}
+    await fleet.live(20)
+    assert fleet.news == [("firing", "connection-lost"), ("resolved", "connection-lost")]
+
+
+async def test_a_fleet_that_is_silent_on_a_whole_connection() -> None:
+    """Once a connection has stood for long enough it is whole, and the silence the fleet's; a message proves it before."""
+    fleet = Outage()
+    await fleet.live(5)
+    await fleet.quiet(32)
+    assert fleet.firing == {"ultraserver-silent"}
+    told = Outage()
+    await told.live(5)
+    await told.quiet(3)
+    told.monitor.apply([told.publisher_envelope("offline")])
+    await told.quiet(4)
+    assert "publisher-offline" in told.firing
+
+
+async def test_repeated_outages_do_not_flap() -> None:
+    """Five outages within half an hour leave no alert behind but the one about the connection."""
+    fleet = Outage()
+    for _ in range(5):
+        await fleet.live(3)
+        fleet.connect(up=False)
+        await fleet.quiet(9)
+        fleet.connect(up=True)
+    await fleet.live(16)
+    assert not fleet.firing & HARDWARE
+    assert {name for _, name in fleet.news} == {"connection-lost"}
+
+
+async def test_a_pending_alert_waits() -> None:
+    """What was pending when the connection went has as long to go as before, and firing alerts of live values stay."""
+    fleet = Outage()
+    await fleet.live(3)
+    fleet.set("temperature_c", 99.0, slice(0, 16))
+    await fleet.live(5)
+    fleet.connect(up=False)
+    await fleet.quiet(15)
+    assert fleet.firing == {"connection-lost"}
+    fleet.connect(up=True)
+    await fleet.live(4)
+    assert "overheated" not in fleet.firing
+    await fleet.live(10)
+    assert "overheated" in fleet.firing
+
+
+@contextlib.asynccontextmanager
+async def _running(fleet: Outage, source: QueueSource) -> AsyncIterator[Monitor]:
+    monitor = Monitor(source, "demo", clock=fleet.clock, rules=RULES)
+    running = asyncio.create_task(monitor.run())
+    source.batches.put_nowait(fleet.announcements())
+    await fleet.clock.advance(0.5)
+    try:
+        yield monitor
+    finally:
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+class StoppableClock(ManualClock):
+    """A clock that goes on while the process is stopped; who slept wakes late then."""
+
+    def stop(self, seconds: float) -> None:
+        """Let time pass in which the process does not run."""
+        self._move_to(self.monotonic_s() + seconds)
+
+    def _move_to(self, monotonic_s: float) -> None:
+        super()._move_to(max(monotonic_s, self.monotonic_s()))
+
+
+async def test_a_pause_of_the_process_is_no_silence() -> None:
+    """After a stop of the process sources have their periods afresh: nothing is called silent."""
+    fleet, source = Outage(), QueueSource()
+    fleet.clock = clock = StoppableClock(fleet.clock.wall_ns(), fleet.clock.monotonic_s())
+    async with _running(fleet, source) as monitor:
+        for _ in range(4):
+            source.batches.put_nowait(fleet.telemetry())
+            await fleet.clock.advance(1.0)
+        clock.stop(40.0)
+        await fleet.clock.advance(2.0)
+        assert monitor.findings.total == 0
+        for _ in range(12):
+            source.batches.put_nowait(fleet.telemetry())
+            await fleet.clock.advance(1.0)
+        assert not {each.name for each in monitor.alerts.active()} & HARDWARE
+        # Afterwards silence counts as ever: this connection cannot fail unnoticed.
+        await fleet.clock.advance(30.0)
+        assert "ultraserver-silent" in {each.name for each in monitor.alerts.active()}
+
+
+async def test_a_queue_that_is_behind_is_overload_and_no_silence() -> None:
+    """Where messages are applied seconds after they came, what has not come yet is not silent, and an alert says why."""
+    fleet, source = Outage(), QueueSource()
+    half = list(fleet.layout.instances[:4])
+    async with _running(fleet, source) as monitor:
+        source.batches.put_nowait(fleet.telemetry())
+        for _ in range(20):
+            late = [each._replace(received_s=each.received_s - 4.0) for each in fleet.telemetry(half)]
+            source.batches.put_nowait(late)
+            await fleet.clock.advance(1.0)
+        firing = {each.name for each in monitor.alerts.active() if each.fired_ns is not None}
+        assert firing == {"monitor-overloaded"}
+        assert monitor.findings.total == 0
+
+
+@pytest.mark.parametrize(("lossy", "is_live"), [(True, True), (False, False)])
+async def test_freshness_does_not_flutter_where_most_is_lost(*, lossy: bool, is_live: bool) -> None:
+    """Where most messages of all topics are lost, values are stale later; where none are, after three periods."""
+    fleet = Feed(standalone(10))
+    fleet.scatter()
+    fleet.describe()
+    for second in range(14):
+        await fleet.clock.advance(1.0)
+        fleet.seq += 2 * lossy
+        fleet.tick(list(fleet.layout.instances[: 10 if second < 10 else 8]))
+    assert (fleet.monitor.store.count(Freshness.LIVE) == fleet.layout.chips) is is_live

@@ -1,0 +1,215 @@
+"""Time in which a monitor can hear its sources: what it does not hear in any other time is no silence of theirs.
+
+Three things of our own keep messages away: no connection, or one over which nothing comes at all; a pause of this process, such as
+SIGSTOP; and a queue that is behind, here or at the broker. In the first the rules about the fleet stand still. After each of them
+every source has its three periods afresh, and the time that it may take to connect again. It reads no clock.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trnfleet.monitor.store.store import STALE_AFTER_PERIODS, Freshness
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.monitor.pipeline import PipelineCounts
+    from trnfleet.monitor.store.store import Store
+    from trnfleet.wire.ports import LinkStatus
+
+RECONNECT_S = 10.0
+"""Time that sources get to connect again after an outage, and at most as long as the outage was: publishers are back within it."""
+QUIET_FROM_S = 0.5
+QUIET_FROM_PERIODS = 2.0
+"""Periods of the quickest live source, and at least `QUIET_FROM_S`, without any message at all, after which the connection itself is
+in doubt: less than the three after which a source is stale, so that none is called silent before."""
+PAUSE_FROM_S = 1.0
+"""Delay of the loop that counts as a pause of the process; the longest slice of work is far shorter."""
+BEHIND_FROM_S = 2.0
+"""Age of messages when they are applied from which the monitor is behind: two ticks of a usual source."""
+KNOWN_FOR_S = 1.0
+"""Time for which the age of the message that was applied last says something about the queue."""
+LOSS_WINDOW_S = 3.0
+LOSSY_FROM = 0.5
+"""Share of messages that reveal a gap in their sequence from which silence means loss: it takes most topics at once."""
+OVERLOAD_GAP_S = 5.0
+"""Times of overload that are less than this apart are one."""
+LEAST_MESSAGES = 10
+"""Fewest messages of a window whose share says something."""
+MOST_PERIODS = 9.0
+"""Periods after which values are stale even while most messages are lost, so that they are not drawn as live for long."""
+
+
+class Hearing:
+    """The times in which one monitor can hear."""
+
+    def __init__(self, proof_s: float = 0.0) -> None:
+        """Start without having heard anything.
+
+        Args:
+            proof_s: Time without any message after which a connection that stands is known to be whole, and the silence the
+                sources' own; 0 where a connection cannot fail unnoticed.
+        """
+        self.since_s = -math.inf
+        """Monotonic seconds since which it hears without a break."""
+        self.is_deaf = False
+        """Whether nothing can be heard at present: there is no connection, or it is in doubt."""
+        self._proof_s = proof_s
+        self._deaf_since_s = 0.0
+        self._is_in_doubt = False
+        self._proven_s = -math.inf
+        """The last message after which silence was found to be the sources' own."""
+        self._connects: int | None = None
+        self._more_s = 0.0
+        self._is_settled = True
+        self._applied = (0.0, -math.inf)
+        """Age of the message that was applied last, and when."""
+        self._lag = (0.0, -math.inf)
+        """Median lag of the last batch, and when."""
+        self._loss_mark = (-math.inf, 0, 0)
+        self._lossy = 0.0
+        self._alive_s: float | None = None
+        self._overloaded = (math.inf, -math.inf)
+        """Since when the monitor has been overloaded, and when it was last."""
+        self._shed = 0
+
+    def update(
+        self, now_s: float, link: LinkStatus, heard_s: float, store: Store, counts: PipelineCounts
+    ) -> None:
+        """Bring it up to date, before freshness is judged.
+
+        Args:
+            now_s: Monotonic seconds.
+            link: The connection.
+            heard_s: Monotonic seconds at which the last message came; -inf for none.
+            store: For the periods of what is live.
+            counts: For the share of messages that were lost.
+        """
+        self._measure_loss(now_s, counts)
+        first = self._connects is None
+        again, self._connects = link.connects != self._connects, link.connects
+        if not link.connected:
+            if not self.is_deaf or self._is_in_doubt:
+                self._begin(link.changed_s if not first else now_s)
+            self._is_in_doubt = False
+            return
+        if self.is_deaf and not self._is_in_doubt:
+            self.resume(now_s, now_s - self._deaf_since_s)
+        elif again and not first:
+            # It was lost and made between two passes.
+            self.resume(now_s, KNOWN_FOR_S)
+        else:
+            self._doubt(now_s, heard_s, store)
+        if self.is_behind(now_s):
+            self.resume(now_s, 0.0)
+        self._note_load(now_s, counts.shed)
+
+    def resume(self, now_s: float, missed_s: float) -> None:
+        """Begin to hear again after a break of some length."""
+        self.is_deaf = self._is_in_doubt = False
+        was_until_s = self.since_s + self._more_s
+        self.since_s = now_s
+        # A short break within the time to connect again does not cut that time short.
+        self._more_s = max(min(RECONNECT_S, missed_s), was_until_s - now_s)
+        self._is_settled = False
+
+    def wake(self, now_s: float, slept_s: float = 0.0) -> None:
+        """Note that the loop runs; a delay beyond the time that it meant to sleep was a pause of the process."""
+        before, self._alive_s = self._alive_s, now_s
+        if before is None:
+            return
+        late_s = now_s - before - max(0.0, slept_s)
+        if late_s > PAUSE_FROM_S and not self.is_deaf:
+            self.resume(now_s, late_s)
+
+    def take(self, received_s: float, now_s: float) -> None:
+        """Note that a message is applied that came at `received_s`; 0 where that is not known."""
+        if received_s:
+            self._applied = now_s - received_s, now_s
+
+    def note_lag(self, lag_s: float, now_s: float) -> None:
+        """Note how late the messages of a batch typically were, by their sources' clocks."""
+        self._lag = lag_s, now_s
+
+    def behind_s(self, now_s: float) -> float:
+        """Return by how many seconds what is applied is behind what has come here, or what was sent to here."""
+        return max(
+            value_s if now_s - at_s < KNOWN_FOR_S else 0.0 for value_s, at_s in (self._applied, self._lag)
+        )
+
+    def is_behind(self, now_s: float) -> bool:
+        """Return whether messages wait, or are lost, in such numbers that what does not come says nothing of its source."""
+        return self.behind_s(now_s) >= BEHIND_FROM_S or self._lossy >= LOSSY_FROM
+
+    def unheard_s(self, now_s: float) -> float:
+        """Return for how long nothing can be heard; 0 while something can."""
+        return max(0.0, now_s - self._deaf_since_s) if self.is_deaf else 0.0
+
+    def heard_for_s(self, now_s: float) -> float:
+        """Return for how long it has heard without a break; at most 1e9 seconds, where there never was one."""
+        return 0.0 if self.is_deaf else min(1e9, now_s - self.since_s)
+
+    def overloaded_s(self, now_s: float) -> float:
+        """Return for how long the monitor has been behind, or has left telemetry out; 0 while it keeps up."""
+        since_s, last_s = self._overloaded
+        return max(0.0, last_s - since_s) if now_s - last_s < OVERLOAD_GAP_S else 0.0
+
+    def stale_periods(self) -> float:
+        """Return after how many periods values are stale: more while most messages are lost, so that they do not flutter."""
+        if self._lossy < LOSSY_FROM:
+            return STALE_AFTER_PERIODS
+        return min(MOST_PERIODS, STALE_AFTER_PERIODS / max(1e-3, 1.0 - self._lossy))
+
+    def unsettled(self, now_s: float, store: Store) -> NDArray[np.bool_] | None:
+        """Return of which instances silence says nothing yet, because too little time was heard; None for none."""
+        if self.is_deaf:
+            return np.ones(len(store.period_s), np.bool_)
+        if self._is_settled:
+            return None
+        found: NDArray[np.bool_] = now_s < self.since_s + self._more_s + STALE_AFTER_PERIODS * store.period_s
+        if not found.any():
+            self._is_settled = True
+            return None
+        return found
+
+    def _begin(self, since_s: float) -> None:
+        self.is_deaf, self._deaf_since_s = True, since_s
+
+    def _doubt(self, now_s: float, heard_s: float, store: Store) -> None:
+        """Doubt a connection over which nothing comes at all, until it is heard again or proven to be whole."""
+        if not self._proof_s:
+            return
+        # What came before a pause of ours says nothing of the time after it.
+        quiet_s = now_s - max(heard_s, self.since_s)
+        if self._is_in_doubt:
+            if heard_s > self._deaf_since_s:
+                self.resume(now_s, now_s - self._deaf_since_s)
+            elif quiet_s >= self._proof_s:
+                self.is_deaf, self._is_in_doubt, self._proven_s = False, False, heard_s
+        elif quiet_s > QUIET_FROM_S and heard_s != self._proven_s:
+            live = store.chip_state == Freshness.LIVE
+            if not live.any():
+                return
+            period_s = float(store.period_s[store.layout.instance_of_chip[live]].min())
+            if quiet_s > max(QUIET_FROM_S, QUIET_FROM_PERIODS * period_s):
+                self._is_in_doubt = True
+                self._begin(max(heard_s, self.since_s))
+
+    def _note_load(self, now_s: float, shed: int) -> None:
+        is_shedding, self._shed = shed > self._shed, shed
+        if is_shedding or self.behind_s(now_s) >= BEHIND_FROM_S:
+            since_s, last_s = self._overloaded
+            self._overloaded = (since_s if now_s - last_s < OVERLOAD_GAP_S else now_s), now_s
+
+    def _measure_loss(self, now_s: float, counts: PipelineCounts) -> None:
+        marked_s, messages, gaps = self._loss_mark
+        if now_s - marked_s < LOSS_WINDOW_S:
+            return
+        self._loss_mark = now_s, counts.messages, counts.gaps
+        came = counts.messages - messages
+        is_known = came >= LEAST_MESSAGES and math.isfinite(marked_s)
+        self._lossy = (counts.gaps - gaps) / came if is_known else 0.0
