@@ -3,6 +3,8 @@
 Owns everything that depends on the insides of aiomqtt 2.5 and paho 2. It decides nothing about the connection's life.
 """
 
+# ruff: noqa: SLF001  what has no public way is done here, and nowhere else
+
 from __future__ import annotations
 
 import asyncio
@@ -10,20 +12,23 @@ import functools
 import logging
 import socket
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import aiomqtt
+from paho.mqtt.client import PUBLISH
 from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from trnfleet.tasks import in_thread
+from trnfleet.transport.broker_limits import BrokerLimits
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
 
 if TYPE_CHECKING:
     import re
     from collections.abc import Callable
 
+    from paho.mqtt.client import MQTTMessage
     from paho.mqtt.reasoncodes import ReasonCode
 
     from trnfleet.clock import Clock
@@ -34,6 +39,8 @@ TCP_CONNECT_S = 2.0
 MAX_PACKET_BYTES = 2 * 1024 * 1024
 """Largest packet that an MQTT 5 broker may send us. It drops larger packets silently, so this stays well above the largest
 payload: what lies between is dropped here, where it is counted."""
+READ_BYTES = 256 * 1024
+"""Most that is read at once: a frame of the largest size, and not the gigabyte that a packet's header may announce."""
 RECEIVE_MAXIMUM = 16_384
 """Unacknowledged QoS 1 messages that an MQTT 5 broker may have under way to us.
 
@@ -60,6 +67,16 @@ class Client(aiomqtt.Client):
         self.tcp_stood = False
         self.end_code: ReasonCode | None = None
         """The reason for which the connection ended."""
+        self.limits = BrokerLimits()
+        """The broker's; known once connected."""
+        self.oversize: Callable[[], None] = _ignore
+        """Called for a message that is dropped because its packet is over `MAX_PACKET_BYTES`."""
+        self._paho = cast("Any", self._client)
+        """paho's client with its insides."""
+        # It has no public bound on what it takes in.
+        self._receive_bytes: Callable[[int], bytes] = self._paho._sock_recv
+        self._paho._sock_recv = self._receive
+        self._paho._send_pubrec = _refuse_qos_2
         self._answers: dict[int, asyncio.Future[ReasonCode]] = {}
         """Of the messages under way, by packet identifier."""
         self._connect_over = False
@@ -148,6 +165,41 @@ class Client(aiomqtt.Client):
             if self._dropped:
                 self._loop.call_soon_threadsafe(self._close_socket)
 
+    def _receive(self, size: int) -> bytes:
+        """Read for paho: little at once, and of a packet over the limit only the beginning is kept.
+
+        Brokers of MQTT 3.1.1 know no limit of ours, and others may not heed it. Reading on keeps the connection, and with it
+        all the other messages.
+        """
+        if size <= READ_BYTES:
+            return self._receive_bytes(size)
+        packet = self._paho._in_packet
+        if packet["remaining_length"] > MAX_PACKET_BYTES and not isinstance(packet["packet"], _Beginning):
+            if packet["command"] & 0xF0 != PUBLISH:
+                raise ForbiddenPacketError("the broker sent a packet over the limit that is no message")
+            packet["packet"] = _Beginning()
+        return self._receive_bytes(READ_BYTES)
+
+    def _on_message(self, client: Any, userdata: Any, message: MQTTMessage) -> None:
+        if isinstance(self._paho._in_packet["packet"], _Beginning):
+            self.oversize()
+        else:
+            super()._on_message(client, userdata, message)
+
+    def _on_connect(
+        self,
+        client: Any,
+        userdata: Any,
+        flags: Any,
+        reason_code: ReasonCode,
+        properties: Properties | None = None,
+    ) -> None:
+        self.limits = BrokerLimits.of(properties)
+        # paho knows no receive maximum; its public setter is for clients that are not connected.
+        inflight = min(self._paho._max_inflight_messages, self.limits.under_way)
+        self._paho._max_inflight_messages = inflight
+        super()._on_connect(client, userdata, flags, reason_code, properties)
+
     def _on_disconnect(
         self,
         client: Any,
@@ -185,9 +237,31 @@ class Client(aiomqtt.Client):
                 self._disconnected.set_exception(error)
 
     def _close_socket(self) -> None:
-        self._client._sock_close()  # noqa: SLF001  paho has no public way to close without a word
+        self._paho._sock_close()
         if self._misc_task is not None:
             self._misc_task.cancel()
+
+
+class ForbiddenPacketError(Exception):
+    """A packet that ends the connection, because it could take memory without a bound; its text says which."""
+
+
+class _Beginning(bytearray):
+    """The packet of a message over the limit, of which only the beginning is kept: topic and packet identifier."""
+
+    def __iadd__(self, data: Any) -> Self:  # type: ignore[misc]  # bytearray's own returns itself, too
+        if len(self) < READ_BYTES:
+            self.extend(data)
+        return self
+
+
+def _ignore() -> None:
+    """Do nothing."""
+
+
+def _refuse_qos_2(_mid: int) -> MQTTErrorCode:
+    # paho keeps such messages until the broker releases them, without a bound.
+    raise ForbiddenPacketError("the broker sent a message with QoS 2, which nobody subscribed to")
 
 
 def look_at(future: asyncio.Future[Any]) -> None:
@@ -205,7 +279,12 @@ class Reception(NamedTuple):
     """The topics that were subscribed to. Brokers send others, too: amqtt greets every client with the retained messages
     of all subscriptions of all clients."""
     status: LinkStatus
-    """Counts what was not subscribed to and goes nowhere."""
+    """Counts what was not subscribed to or is too large, and goes nowhere."""
+
+    def note_oversize(self) -> None:
+        """Count a message that was dropped for its size before it was read as a whole."""
+        self.status.received += 1
+        self.status.oversize += 1
 
 
 def delivering_queue(reception: Reception, clock: Clock) -> type[asyncio.Queue[aiomqtt.Message]]:
@@ -255,6 +334,11 @@ class _PackedProperties(Properties):
 def publish_properties(content_type: str) -> Properties:
     """Return the properties of a message with a content type."""
     return _PackedProperties(content_type)
+
+
+def properties_bytes(content_type: str | None) -> int:
+    """Return the size of the properties of a message with a content type, in MQTT 5: at least their length, of one byte."""
+    return 1 if content_type is None else len(publish_properties(content_type).pack())  # type: ignore[no-untyped-call]  # as above
 
 
 def _properties(packet_type: int) -> Properties:

@@ -13,20 +13,24 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import aiomqtt
 from paho.mqtt.reasoncodes import ReasonCode
 
+from trnfleet import logs
 from trnfleet.tasks import GOODBYE_S, preserve_cancellation
 from trnfleet.transport.client import (
     PAHO_LOG,
     TCP_CONNECT_S,
     Client,
+    ForbiddenPacketError,
     connect_properties,
     delivering_queue,
     look_at,
     make_will,
+    properties_bytes,
     publish_properties,
 )
 from trnfleet.transport.reasons import (
     FIRST_FAILURE,
     NOT_AUTHORISED,
+    QOS_REFUSED,
     VERSION_REFUSED,
     connection_words,
     refusal_words,
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
     from trnfleet.transport.client import Reception
     from trnfleet.transport.url import BrokerUrl, Password
     from trnfleet.wire.ports import Envelope
+
+log = logs.get_logger(__name__)
 
 ProtocolName = Literal["5", "3.1.1"]
 
@@ -61,12 +67,16 @@ _VERSIONS = {"5": aiomqtt.ProtocolVersion.V5, "3.1.1": aiomqtt.ProtocolVersion.V
 class LinkDown(Exception):  # noqa: N818  it is an event in a connection's life more than an error
     """A connection that could not be made, or has ended; its text says why in plain words."""
 
-    def __init__(self, why: str, *, wrong_version: bool = False, silent: bool = False) -> None:
+    def __init__(
+        self, why: str, *, wrong_version: bool = False, silent: bool = False, wrong_qos: bool = False
+    ) -> None:
         super().__init__(why)
         self.wrong_version = wrong_version
         """Whether the broker says that it does not support this version of MQTT."""
         self.silent = silent
         """Whether TCP connected, but CONNECT was not answered."""
+        self.wrong_qos = wrong_qos
+        """Whether the broker does not support the QoS of the last will."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +126,7 @@ class Connection:
             queue_type=delivering_queue(reception, clock),
             logger=PAHO_LOG,
         )
-        self._client.pending_calls_threshold = PENDING_ANNOUNCEMENTS
+        self._client.oversize = reception.note_oversize
 
     async def open(self) -> None:
         """Connect.
@@ -140,6 +150,8 @@ class Connection:
             self._client.drop()
             code = self._client.end_code
             raise LinkDown("connection lost" if code is None else connection_words(code))
+        if self._client.limits.qos < 1:
+            log.warning("qos_lowered", broker=str(self._login.url), highest=self._client.limits.qos)
         self.ended = asyncio.create_task(self._watch(), name=f"mqtt-watch-{self._login.client_id}")
 
     async def subscribe(self, topics: Sequence[tuple[str, int]]) -> list[str]:
@@ -158,6 +170,8 @@ class Connection:
         except aiomqtt.MqttError as error:
             raise LinkDown(_words(error) or "the broker did not answer the subscription") from error
         granted = [code.value if isinstance(code, ReasonCode) else code for code in codes]
+        if len(granted) != len(topics):
+            raise LinkDown(f"the broker answers {len(granted)} of {len(topics)} subscriptions")
         return [topic for (topic, _), code in zip(topics, granted, strict=True) if code >= FIRST_FAILURE]
 
     async def send(self, chunk: Sequence[Envelope]) -> list[Unsent]:
@@ -186,6 +200,13 @@ class Connection:
     async def _send_one(self, envelope: Envelope, unsent: list[Unsent]) -> None:
         content_type = envelope.content_type if self.protocol == "5" else None
         properties = None if content_type is None else publish_properties(content_type)
+        limits = self._client.limits
+        reason = limits.reason_against(envelope, properties_bytes(content_type))
+        if reason:
+            unsent.append(Unsent(envelope, reason, is_refused=True))
+            return
+        if envelope.qos > limits.qos:
+            envelope = envelope._replace(qos=limits.qos)
         try:
             # QoS 0 waits for the socket alone, for as long as the connection stands.
             code = await self._client.send(envelope, properties, ACKNOWLEDGE_S if envelope.qos else None)
@@ -221,7 +242,10 @@ class Connection:
         try:
             await anext(self._client.messages)
         except aiomqtt.MqttError as error:
-            return _words(error.__cause__) or "connection lost"
+            cause = error.__cause__
+            return (
+                str(cause) if isinstance(cause, ForbiddenPacketError) else _words(cause) or "connection lost"
+            )
         return "connection lost"
 
     def _refusal(self, error: aiomqtt.MqttError) -> LinkDown:
@@ -229,7 +253,11 @@ class Connection:
             code = error.rc.value
             if code in NOT_AUTHORISED:
                 return LinkDown(f"not authorised: {self._why_not_authorised()}")
-            return LinkDown(_words(error) or "connection refused", wrong_version=code == VERSION_REFUSED)
+            return LinkDown(
+                _words(error) or "connection refused",
+                wrong_version=code == VERSION_REFUSED,
+                wrong_qos=code == QOS_REFUSED,
+            )
         if self._client.tcp_stood:
             return LinkDown(f"no answer to CONNECT within {self._client.timeout:g} s", silent=True)
         # aiomqtt keeps only the text of the system's error, but Python keeps the error.

@@ -6,6 +6,7 @@ Owns reconnecting, the choice of the MQTT version and the status. It sends and r
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
 from typing import TYPE_CHECKING
 
@@ -143,7 +144,14 @@ class Link:
 
     async def _open_as(self, protocol: ProtocolName) -> Connection:
         connection = Connection(self._login, protocol, self._clock, self._reception)
-        await connection.open()
+        try:
+            await connection.open()
+        except LinkDown as down:
+            will = self._login.will
+            if not down.wrong_qos or will is None or not will.qos:
+                raise
+            self._login = dataclasses.replace(self._login, will=will._replace(qos=0))
+            return await self._open_as(protocol)
         return connection
 
     def _went_up(self, protocol: ProtocolName) -> None:

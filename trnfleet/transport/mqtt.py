@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import re
 import secrets
 from typing import TYPE_CHECKING
 
@@ -74,7 +75,7 @@ class MqttPublisher:
         # Held while anything is sent: it keeps announcements first, batches whole, and few calls under way.
         self._turn = asyncio.Lock()
         self._logged: set[str] = set()
-        """Reasons of refusals that are in the log."""
+        """Kinds of reasons of refused messages that are in the log."""
         self._link = Link(
             Login(url, client_id, password, will, keepalive_s),
             clock=clock or SystemClock(),
@@ -171,8 +172,10 @@ class MqttPublisher:
         status = self.status
         status.refused += 1
         status.last_refusal = refusal
-        if refusal.reason not in self._logged:
-            self._logged.add(refusal.reason)
+        # Sizes differ from message to message.
+        kind = re.sub(r"[\d,]+", "", refusal.reason)
+        if kind not in self._logged:
+            self._logged.add(kind)
             log.warning("publish_refused", broker=status.broker, topic=refusal.topic, reason=refusal.reason)
 
     def _error_of(self, unsent: Unsent) -> str:

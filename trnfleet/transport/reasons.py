@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trnfleet.transport.broker_limits import RETAIN_UNAVAILABLE
+
 if TYPE_CHECKING:
     from paho.mqtt.reasoncodes import ReasonCode
 
@@ -11,6 +13,7 @@ FIRST_FAILURE = 128
 """Reason codes from here on are failures."""
 VERSION_REFUSED = 132
 NOT_AUTHORISED = (134, 135)
+QOS_REFUSED = 155
 
 _OF_CONNECTIONS = {
     128: "connection lost",
@@ -25,6 +28,8 @@ _OF_CONNECTIONS = {
     142: "another client took over the same client id",
     149: "a packet was too large for the broker",
     151: "the broker's quota is used up",
+    154: f"{RETAIN_UNAVAILABLE}, which the last will is",
+    QOS_REFUSED: "the broker does not support the QoS of the last will",
 }
 _OF_MESSAGES = {
     128: "the broker gives no reason",

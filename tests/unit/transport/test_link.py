@@ -302,20 +302,20 @@ async def test_refused_messages_are_counted_and_named(
         "warning",
         lambda event, **values: logged.append((event, values["topic"], values["reason"])),
     )
-    network.refused = {"f/node/a": "not authorised", "f/node/b": "not authorised", "f/job": "quota"}
+    network.refused = {"f/node/a": "1,501 bytes", "f/node/b": "22 bytes", "f/job": "quota"}
     state = [Envelope(topic, b"", 1, retain=True) for topic in ("f/node/a", "f/open", "f/node/b")]
     async with running(publisher):
         await clock.advance(0)
         mixed = await publisher.publish([*state, Envelope("telemetry", b"")])
-        assert mixed == PublishResult(2, 2, 2, "the broker refuses f/node/a: not authorised")
-        assert publisher.status.last_refusal == RefusedMessage("f/node/b", "not authorised")
+        assert mixed == PublishResult(2, 2, 2, "the broker refuses f/node/a: 1,501 bytes")
+        assert publisher.status.last_refusal == RefusedMessage("f/node/b", "22 bytes")
         await publisher.publish([Envelope("f/job", b"", 1)])
         assert await publisher.publish([state[1]]) == PublishResult(1)
     status = publisher.status
     assert (status.sent, status.refused, status.dropped) == (3, 3, 0)
     assert network.sent == ["f/open", "telemetry", "f/open"]
     assert logged == [
-        ("publish_refused", "f/node/a", "not authorised"),
+        ("publish_refused", "f/node/a", "1,501 bytes"),
         ("publish_refused", "f/job", "quota"),
     ]
 
