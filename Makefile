@@ -19,6 +19,8 @@ WORKERS ?= 4
 BENCH ?= *
 
 export PYTHON
+# Where containers set it, every process of the suite would compile the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -85,4 +87,5 @@ $(VENV)/dev: $(DEV_LOCK) $(VENV)/runtime
 
 $(VENV)/project: pyproject.toml $(VENV)/runtime
 	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q trnfleet
 	@touch $@

@@ -6,6 +6,7 @@ import gc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 from support.processes.mosquitto import MISSING, MosquittoProcess
 
@@ -14,6 +15,10 @@ from trnfleet.transport.embedded import mosquitto_program
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+
+# A busy machine is no failure: timings are for tests/bench.
+hypothesis.settings.register_profile("suite", deadline=None)
+hypothesis.settings.load_profile("suite")
 
 TESTS = Path(__file__).resolve().parent
 

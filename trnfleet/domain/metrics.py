@@ -118,7 +118,7 @@ class Metric:
         """Little-endian NumPy type of the wire code and the store's column."""
         return np.dtype(WIRE_TYPES[self.wire]).newbyteorder("<")
 
-    @property
+    @cached_property
     def top(self) -> int:
         """The code that means not available."""
         return int(np.iinfo(self.dtype).max)

@@ -2,7 +2,8 @@
 
 The scenarios run side by side at fifteen times the pace of the clock, in coarse ticks: three without telemetry are
 silence, and a busy machine must not seem silent. An instant is exact to two evaluations of the watch. Every scenario is played
-tick by tick in test_alert_scenarios; the suite plays a few of them here, and `make long` the others.
+in memory in test_alert_scenarios, and a day without faults; the suite plays a few of them here, and `make long` the others and
+the day.
 """
 
 from __future__ import annotations
@@ -194,6 +195,7 @@ async def _play(broker: MosquittoProcess, folder: Path, fleet: str, each: Play) 
             await watch.wait()
 
 
+@pytest.mark.long
 def test_a_day_without_faults_is_quiet(heard: dict[str, list[Heard]]) -> None:
     """A simulated day of steady training, through real processes, tells nobody anything until the simulator leaves."""
     day = plays()[DAY]

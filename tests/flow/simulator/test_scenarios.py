@@ -1,4 +1,4 @@
-"""Each shipped scenario shows what its comment promises; only what `simulate --stdout` writes is looked at."""
+"""Each shipped scenario shows what its comment promises; only what `simulate --record` writes is looked at."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from support.sim.stdout_lines import StdoutRun
+from support.sim.scenario_run import ScenarioRun
 
 from trnfleet.config import shipped_folder, shipped_names
 from trnfleet.domain.metrics import HEALTH_BITS
@@ -22,8 +22,8 @@ PRETRAIN = "uc1/us-0001"
 STANDALONE = "uc1/standalone"
 
 
-def play(name: str, ticks: int, *more: str) -> StdoutRun:
-    return StdoutRun("--scenario", name, "--ticks", str(ticks), *more)
+def play(name: str, ticks: int, *more: str) -> ScenarioRun:
+    return ScenarioRun("--scenario", name, "--ticks", str(ticks), *more)
 
 
 def between(values: NDArray[np.float64], begin: int, end: int) -> float:
