@@ -31,7 +31,6 @@ LONG_FILES = {
     "trnfleet/domain/hardware/catalogue.py": "data: every figure with its source and evidence",
     "trnfleet/monitor/alerting/rule_tests.py": "one interpreter of rule tests, series to verdict",
     "trnfleet/monitor/replay/playback.py": "the protocol and the one state machine that implements it",
-    "trnfleet/services/watch.py": "one service: what it evaluates, publishes and notifies under one leader election",
     "trnfleet/tui/app.py": "screens, keys and the tick, which have to agree",
     "trnfleet/tui/fleet/heatmap.py": "the widget itself; grid, zoom, cursor, pixels and style are apart",
     "tests/flow/recordings/test_convert.py": "every pair of formats, on the same files",

@@ -1,29 +1,39 @@
-"""Leader election among the `watch` processes of a fleet: the longest-running one leads, the others are on standby.
+"""Leader election among the `watch` processes of a fleet: the one that began first leads, the others are on standby.
 
-A watch is present while its retained message says so. Its last will takes that back when it dies; where the broker died with it
-and has kept the message, the missing heartbeat does.
+A watch is present while its heartbeats come in. A retained message is none: it only keeps its watch in doubt for a while, within
+which an online watch has answered a newcomer's first heartbeat with its own. Times of others are their own word, so that
+
+- a watch that was not there while this one listened, and claims to have begun long ago, ranks by when it was first heard;
+- a watch that finds a leader ranks behind it, whatever their clocks say;
+- a leader that does not publish what fires here is distrusted, and leads nobody here until it publishes that.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from trnfleet.clock import parse_rfc3339
+from trnfleet.clock import NS_PER_S, parse_rfc3339
+from trnfleet.domain.alerts.watches import DOUBT_S, GONE_S
 from trnfleet.errors import WireError
-from trnfleet.wire.messages import PublisherMessage, decode_message
+from trnfleet.wire.messages import WatchMessage, decode_message
 
-HEARTBEAT_S = 10.0
-"""Time between two presence messages of a watch; with each it clears outdated retained messages."""
-GONE_S = 35.0
-"""Time without a heartbeat after which a watch counts as gone: three heartbeats and a little."""
 MOST = 1_000
 """Watches that are tracked at most."""
+PLAUSIBLE_NS = round(GONE_S * NS_PER_S)
+"""Age that a watch may have when it is first heard: finding the fleet and connecting take seconds, and clocks differ."""
+_TICK_NS = 1_000_000
+"""Least difference of two times as they are written."""
 
 
 class _Watch(NamedTuple):
     since_ns: int
     client: str
-    heartbeat_s: float
+    boot: str
+    until_s: float
+    """Monotonic seconds until which it counts as present."""
+    is_heard: bool
+    """Whether a heartbeat has come in, and not only a retained message."""
+    leads: bool | None
 
 
 class Election:
@@ -36,23 +46,32 @@ class Election:
             client: Client id of this watch.
             since_ns: Wall clock at its start.
         """
-        self._own = (since_ns, client)
+        self._client = client
+        self.since_ns = since_ns - since_ns % _TICK_NS
+        """Begin of this watch, by which it ranks; as others read it."""
         self._others: dict[str, _Watch] = {}
+        self._distrusted: set[str] = set()
+        self._is_listening = True
 
-    def take(self, client: str, payload: bytes, now_s: float) -> None:
+    def take(self, client: str, payload: bytes, now_s: float, wall_ns: int, *, is_retained: bool) -> bool:
         """Take the presence message of a publisher; only watches count.
 
         Args:
             client: Its name, from the topic.
             payload: The message; empty where it has been cleared.
             now_s: Monotonic seconds.
+            wall_ns: Wall clock.
+            is_retained: Whether the broker had retained it: then it is no heartbeat.
+
+        Returns:
+            Whether it is the first heartbeat of a watch, which a heartbeat of this one answers.
 
         Raises:
             WireError: the message is invalid.
         """
-        if client == self._own[1]:
-            return
-        message = decode_message(payload, PublisherMessage) if payload else None
+        if client == self._client:
+            return False
+        message = decode_message(payload, WatchMessage) if payload else None
         if (
             message is None
             or message.role != "watch"
@@ -60,24 +79,73 @@ class Election:
             or message.client != client
         ):
             self._others.pop(client, None)
-            return
+            if message is None or message.state == "offline":
+                self._distrusted.discard(client)
+            return False
         try:
             since_ns = parse_rfc3339(message.since or "")
         except (ValueError, OverflowError):
             raise WireError("PublisherMessage: since is not a time with its zone") from None
-        if client in self._others or len(self._others) < MOST:
-            self._others[client] = _Watch(since_ns, client, now_s)
+        known = self._others.get(client)
+        if known is not None and known.boot != message.boot:
+            known = None
+        if known is None and client not in self._others and len(self._others) >= MOST:
+            return False
+        if known is not None:
+            # A rank that was bounded stays so; nobody gets older.
+            since_ns = max(since_ns, known.since_ns)
+        elif not self._is_listening and not is_retained and since_ns < wall_ns - PLAUSIBLE_NS:
+            since_ns = wall_ns
+        is_heard = not is_retained or (known is not None and known.is_heard)
+        until_s = now_s + (DOUBT_S if is_retained else GONE_S)
+        if known is not None:
+            until_s = max(until_s, known.until_s)
+        self._others[client] = _Watch(since_ns, client, message.boot, until_s, is_heard, message.leads)
+        return not is_retained and (known is None or not known.is_heard)
 
-    def reset_heartbeats(self, now_s: float) -> None:
-        """Restart the time since each heartbeat: without a connection none could be received."""
-        self._others = {client: each._replace(heartbeat_s=now_s) for client, each in self._others.items()}
+    def listen(self, now_s: float) -> None:
+        """Begin to listen: without a connection no heartbeat could be received, so that all are in doubt again."""
+        self._is_listening = True
+        self._others = {
+            client: each._replace(until_s=now_s + DOUBT_S, is_heard=False)
+            for client, each in self._others.items()
+        }
+
+    def take_part(self, now_s: float) -> bool:
+        """End listening; return whether this watch now ranks behind one that leads already."""
+        self._is_listening = False
+        sitting = [
+            each for each in self._present(now_s) if each.leads and each.is_heard and self._trusts(each)
+        ]
+        behind_ns = max((each.since_ns for each in sitting), default=-1) + _TICK_NS
+        if not sitting or self.since_ns >= behind_ns:
+            return False
+        self.since_ns = behind_ns
+        return True
+
+    def distrust(self, client: str) -> None:
+        """Leave a watch out as leader."""
+        self._distrusted.add(client)
+
+    def trust(self, client: str) -> None:
+        """Let a watch lead again."""
+        self._distrusted.discard(client)
 
     def others(self, now_s: float) -> list[str]:
-        """Return the other watches that are present, the longest-running one first."""
-        present = [each for each in self._others.values() if now_s - each.heartbeat_s < GONE_S]
-        return [each.client for each in sorted(present)]
+        """Return the other watches that are present, the one that leads first if this one were gone in front."""
+        return [each.client for each in sorted(self._present(now_s))]
+
+    def rivals(self, now_s: float) -> list[str]:
+        """Return the other watches that say that they lead."""
+        return [each.client for each in sorted(self._present(now_s)) if each.leads and each.is_heard]
 
     def leader(self, now_s: float) -> str:
         """Return the client id of the leader."""
-        present = [each[:2] for each in self._others.values() if now_s - each.heartbeat_s < GONE_S]
-        return min([*present, self._own])[1]
+        present = [each[:2] for each in self._present(now_s) if self._trusts(each)]
+        return min([*present, (self.since_ns, self._client)])[1]
+
+    def _trusts(self, watch: _Watch) -> bool:
+        return watch.client not in self._distrusted
+
+    def _present(self, now_s: float) -> list[_Watch]:
+        return [each for each in self._others.values() if now_s < each.until_s]

@@ -140,6 +140,13 @@ class NotificationLog:
             if message.fingerprint not in self._entries and message.watch != self.client:
                 self._load(message, now)
 
+    def publish_again(self, fingerprints: Iterable[str]) -> None:
+        """Publish alerts again that somebody has overwritten or cleared."""
+        for fingerprint in fingerprints:
+            entry = self._entries.get(fingerprint)
+            if entry is not None and entry.message.state == "firing":
+                entry.is_dirty = True
+
     def end_leadership(self) -> None:
         """Go to standby: another watch leads."""
         for receiver in self.receivers:

@@ -12,9 +12,9 @@ from trnfleet.domain.alerts.alert import Alert, fingerprint_of
 from trnfleet.domain.alerts.rules import Rule
 from trnfleet.domain.alerts.silences import Span, preview
 from trnfleet.domain.alerts.status import AlertState
+from trnfleet.domain.alerts.watches import GONE_S
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import BrokerError, WireError, nearest
-from trnfleet.export.election import GONE_S
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.operator import connect_operator

@@ -201,6 +201,11 @@ class WatchMessage(PublisherMessage):
 
     ts: Text | None = None
     """RFC 3339, wall time of the heartbeat: a retained message has no time of its own."""
+    leads: bool | None = None
+    """Whether it leads: publishes alerts and notifies receivers."""
+    firing: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
+    """Number of alerts that fire by its own evaluation and are neither silenced nor inhibited, so that readers see where a
+    leader publishes none."""
 
 
 class EventMessage(Message):

@@ -3,32 +3,47 @@ from __future__ import annotations
 import pytest
 
 from trnfleet.clock import format_rfc3339
+from trnfleet.domain.alerts.watches import DOUBT_S, GONE_S
 from trnfleet.errors import WireError
-from trnfleet.export.election import GONE_S, Election
-from trnfleet.wire.messages import PublisherMessage, encode_message
+from trnfleet.export.election import PLAUSIBLE_NS, Election
+from trnfleet.wire.messages import WatchMessage, encode_message
 
 SECOND = 1_000_000_000
+NOW_NS = 1_000 * SECOND
 
 
-def presence(client: str, since_ns: int | None, state: str = "online", role: str = "watch") -> bytes:
+def presence(
+    client: str,
+    since_ns: int | None,
+    state: str = "online",
+    role: str = "watch",
+    *,
+    leads: bool | None = None,
+    boot: str = "b",
+) -> bytes:
     since = None if since_ns is None else format_rfc3339(since_ns)
     return encode_message(
-        PublisherMessage.model_validate(
-            {"client": client, "state": state, "boot": "b", "role": role, "since": since}
+        WatchMessage.model_validate(
+            {"client": client, "state": state, "boot": boot, "role": role, "since": since, "leads": leads}
         )
     )
+
+
+def take(election: Election, client: str, payload: bytes, now_s: float, *, is_retained: bool = False) -> bool:
+    """Let an election take a message; the wall clock goes with the other."""
+    return election.take(client, payload, now_s, NOW_NS + round(now_s * SECOND), is_retained=is_retained)
 
 
 def test_the_one_that_began_first_speaks() -> None:
     """The watch that began first leads, ties go by the client id, and simulators do not count."""
     election = Election("watch-m", 5 * SECOND)
     assert election.leader(0) == "watch-m"
-    election.take("sim", presence("sim", None, role="telemetry"), 0)
-    election.take("watch-z", presence("watch-z", 5 * SECOND), 0)
+    take(election, "sim", presence("sim", None, role="telemetry"), 0)
+    take(election, "watch-z", presence("watch-z", 5 * SECOND), 0)
     assert election.leader(0) == "watch-m"
-    election.take("watch-a", presence("watch-a", 5 * SECOND), 0)
+    take(election, "watch-a", presence("watch-a", 5 * SECOND), 0)
     assert election.leader(0) == "watch-a"
-    election.take("watch-b", presence("watch-b", 4 * SECOND), 0)
+    take(election, "watch-b", presence("watch-b", 4 * SECOND), 0)
     assert election.leader(0) == "watch-b"
     assert election.others(0) == ["watch-b", "watch-a", "watch-z"]
 
@@ -37,26 +52,92 @@ def test_the_one_that_began_first_speaks() -> None:
 def test_the_next_one_takes_over(farewell: bytes) -> None:
     """A last will and a cleared message both let the next one speak."""
     election = Election("watch-m", 5 * SECOND)
-    election.take("watch-a", presence("watch-a", SECOND), 0)
+    take(election, "watch-a", presence("watch-a", SECOND), 0)
     assert election.leader(0) == "watch-a"
-    election.take("watch-a", farewell, 1)
+    take(election, "watch-a", farewell, 1)
     assert election.leader(1) == "watch-m"
 
 
 def test_a_message_that_outlived_its_watch_counts_for_a_while_only() -> None:
     """Without a heartbeat a watch is gone at `GONE_S`, not a moment before; a lost connection makes none gone."""
     election = Election("watch-m", 5 * SECOND)
-    election.take("watch-a", presence("watch-a", SECOND), 0)
+    take(election, "watch-a", presence("watch-a", SECOND), 0)
     assert election.leader(GONE_S - 0.001) == "watch-a"
     assert election.leader(GONE_S) == "watch-m"
-    election.reset_heartbeats(GONE_S)
-    assert election.leader(GONE_S + 1) == "watch-a"
+    election.listen(GONE_S)
+    assert election.leader(GONE_S + DOUBT_S - 0.001) == "watch-a"
+    assert election.leader(GONE_S + DOUBT_S) == "watch-m"
 
 
 def test_what_is_no_presence_is_refused() -> None:
     """A watch without a beginning, and one under another's name, do not count."""
     election = Election("watch-m", 5 * SECOND)
     with pytest.raises(WireError):
-        election.take("watch-a", presence("watch-a", None), 0)
-    election.take("watch-a", presence("watch-b", SECOND), 0)
+        take(election, "watch-a", presence("watch-a", None), 0)
+    take(election, "watch-a", presence("watch-b", SECOND), 0)
     assert election.leader(0) == "watch-m"
+
+
+def test_a_retained_message_is_no_heartbeat() -> None:
+    """It keeps its watch in doubt for a while, however often it comes; its time of beginning says nothing of its presence."""
+    election = Election("watch-m", 5 * SECOND)
+    assert not take(election, "watch-a", presence("watch-a", SECOND), 0, is_retained=True)
+    assert election.leader(DOUBT_S - 0.001) == "watch-a"
+    assert election.leader(DOUBT_S) == "watch-m"
+    assert take(election, "watch-a", presence("watch-a", SECOND), 20)
+    assert not take(election, "watch-a", presence("watch-a", SECOND), 21)
+    assert election.leader(21 + GONE_S - 0.001) == "watch-a"
+
+
+def test_who_comes_later_gets_no_older() -> None:
+    """After listening a newcomer that claims a long past ranks by its first heartbeat, also under another boot."""
+    election = Election("watch-m", 5 * SECOND)
+    assert not election.take_part(2)
+    take(election, "evil", presence("evil", 0), 10)
+    assert election.leader(10) == "watch-m"
+    take(election, "evil", presence("evil", 0, "offline"), 11)
+    take(election, "evil", presence("evil", 0, boot="c"), 12)
+    assert election.leader(12) == "watch-m"
+    # A clock that is wrong by less than a heartbeat's time counts as it is.
+    late = Election("watch-m", NOW_NS)
+    late.take_part(0)
+    take(late, "watch-a", presence("watch-a", NOW_NS - PLAUSIBLE_NS + SECOND), 0)
+    assert late.leader(0) == "watch-a"
+
+
+@pytest.mark.parametrize("begun_ns", [5 * SECOND, 50 * SECOND])
+def test_who_finds_a_leader_ranks_behind_it(begun_ns: int) -> None:
+    """Whatever the clocks say, a newcomer's own beginning is after that of a leader that it hears."""
+    election = Election("watch-m", 10 * SECOND)
+    take(election, "watch-a", presence("watch-a", begun_ns, leads=True), 1)
+    assert election.take_part(2) == (begun_ns > 10 * SECOND)
+    assert election.leader(2) == "watch-a"
+    assert election.since_ns > begun_ns
+    assert election.rivals(2) == ["watch-a"]
+
+
+def test_a_leader_that_is_only_retained_is_not_found() -> None:
+    """A message of a leader that may be dead moves nobody back."""
+    election = Election("watch-m", 10 * SECOND)
+    take(election, "watch-a", presence("watch-a", 50 * SECOND, leads=True), 1, is_retained=True)
+    assert not election.take_part(2)
+    assert (election.since_ns, election.rivals(2)) == (10 * SECOND, [])
+
+
+def test_a_distrusted_watch_leads_nobody() -> None:
+    """It is present and does not lead until it is trusted again."""
+    election = Election("watch-m", 5 * SECOND)
+    take(election, "watch-a", presence("watch-a", SECOND), 0)
+    election.distrust("watch-a")
+    assert election.leader(0) == "watch-m"
+    assert election.others(0) == ["watch-a"]
+    election.trust("watch-a")
+    assert election.leader(0) == "watch-a"
+
+
+def test_a_beginning_counts_as_it_is_written() -> None:
+    """Two within one millisecond have the same time for each other, so that the client id decides for both."""
+    first, second = Election("watch-a", 1_700_000), Election("watch-m", 1_200_000)
+    take(first, "watch-m", presence("watch-m", 1_200_000), 0)
+    take(second, "watch-a", presence("watch-a", 1_700_000), 0)
+    assert first.leader(0) == second.leader(0) == "watch-a"

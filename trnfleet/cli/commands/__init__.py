@@ -8,7 +8,7 @@ EPYC core, beside 0.06 for `trnfleet --help` and 0.11 for the options of one com
 - 0.13  `services.record`: without pydantic and NumPy, so that recording begins at once
 - 0.26  `services.files.rules`, 0.30 `services.simulator.client`: pydantic and NumPy
 - 0.35  `services.files.conversion`: recordings, lines and documents of neuron-monitor
-- 0.50  `services.live_monitor`, `services.watch`, `services.alerts_client`, `services.simulator.publish`
+- 0.50  `services.live_monitor`, `services.watch.run`, `services.alerts_client`, `services.simulator.publish`
 - 0.88  `services.viewing` with `tui.run`: Textual and everything that the app shows
 
 `demo` has a second reason: it starts the broker and the simulator first, and imports the app while they start.

@@ -89,11 +89,11 @@ def command(
     """
     from trnfleet.services.files.rules import load_rules
     from trnfleet.services.receivers import make_receivers
-    from trnfleet.services.watch import Outcome, WatchRequest, watch_fleet
+    from trnfleet.services.watch.run import Outcome, WatchRequest, watch_fleet
 
     request = WatchRequest(name, load_rules(rules), exit_on, exit_after)
     receivers = make_receivers(alertmanager, webhook, programs, session.clock, stdout=stdout)
-    statuses = {Outcome.ENDED: 0, Outcome.FOUND: FIRES, Outcome.BLIND: 1}
+    statuses = {Outcome.ENDED: 0, Outcome.FOUND: FIRES, Outcome.BLIND: 1, Outcome.REFUSED: 1}
     outcome, hard_exit = Outcome.ENDED, HardExit()
     try:
         with exit_on_broken_pipe():

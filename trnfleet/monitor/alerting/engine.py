@@ -149,6 +149,15 @@ class Alerts:
         """Return an alert that is active, or that has resolved lately."""
         return self._store.find(fingerprint)
 
+    def fires(self, fingerprint: str) -> bool:
+        """Return whether an alert fires by the evaluation here, and not only because it was published."""
+        alert = self._store.active.get(fingerprint)
+        return alert is not None and alert.fired_ns is not None and not self.is_held(alert)
+
+    def is_held(self, alert: Alert) -> bool:
+        """Return whether an alert fires only because it was published."""
+        return self._published.holds(alert.fingerprint)
+
     def status(self, alert: Alert) -> AlertStatus:
         """Return an alert's status now."""
         return self.silences.status(alert, self.instant.now_ns)

@@ -1,120 +1,18 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
-
 import pytest
 from support.monitor.alert_messages import BEGIN_NS
+from support.monitor.watch_bench import Bench
 from support.processes.waiting import running
-from support.sim.simulation import Recorder
 
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
-from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
-from trnfleet.domain.alerts.rules import Rule
-from trnfleet.domain.alerts.status import AlertState
+from trnfleet.domain.alerts.alert import fingerprint_of
 from trnfleet.errors import ConfigError
-from trnfleet.export.election import Election
-from trnfleet.export.notification_log import NotificationLog
-from trnfleet.monitor.alerting.engine import Alerts
-from trnfleet.monitor.alerting.inputs import Instant
-from trnfleet.monitor.alerting.store import AlertStore
-from trnfleet.monitor.sources.clocks import Moment
 from trnfleet.services.receivers import make_receivers
-from trnfleet.services.watch import LISTEN_S, Connections, Identity, Role, WatchService
-from trnfleet.tasks import Ending
-from trnfleet.transport.memory import MemoryBus
-from trnfleet.wire.alerts import AckMessage, AlertMessage, SilenceMessage
-from trnfleet.wire.messages import PublisherMessage, WatchMessage, decode_message, encode_message
-from trnfleet.wire.topics import TopicClass, build_filter
-
-if TYPE_CHECKING:
-    from trnfleet.wire.ports import Envelope
-
-RULE = Rule.model_validate(
-    {"name": "down", "scope": "publisher", "severity": "warning", "figure": "state", "equals": "x", "summary": "{target}"}
-)  # fmt: skip  # one line is the rule
-
-
-class Bench:
-    """A watch with a monitor whose alerts are set by hand, on a bus in memory."""
-
-    def __init__(self, exit_on: str | None = None) -> None:
-        self.clock = ManualClock(BEGIN_NS, 100.0)
-        self.bus = MemoryBus(self.clock)
-        store = AlertStore("demo")
-        self.active = store.active
-        self.alerts = Alerts("demo", [RULE], adopts=True, store=store)
-        self.told: dict[str, AlertMessage] = {}
-        self.ending = Ending()
-        self.identity = Identity("demo", "trnfleet", "watch-m", "boot", BEGIN_NS)
-        self.publisher: Any = Recorder(self.clock)
-        self.presence: Any = self.bus.source([(build_filter("demo", TopicClass.PUBLISHER), 1)])
-        self.presence.connect()
-        source = SimpleNamespace(
-            status=SimpleNamespace(connected=True, connects=1, broker="b", last_error=""), waiting=0
-        )
-        self.source: Any = source
-        self.election = Election("watch-m", BEGIN_NS)
-        monitor: Any = SimpleNamespace(
-            alerts=self.alerts,
-            ingest=SimpleNamespace(alert_messages=self.told),
-            moment=lambda: Moment(self.clock.wall_ns(), 1.0, is_wall=True),
-        )
-        self.lines: list[str] = []
-        self.watch = WatchService(
-            self.identity,
-            monitor,
-            Connections(*cast("tuple[Any, Any, Any]", (source, self.presence, self.publisher))),
-            NotificationLog("demo", "watch-m"),
-            self.election,
-            clock=self.clock,
-            exit_on=exit_on,
-            ending=self.ending,
-            report=self.lines.append,
-        )
-
-    async def pass_by(self, seconds: float, *firing: str) -> None:
-        """Let so much time pass, then evaluate: these targets fire."""
-        await self.clock.advance(seconds)
-        now_ns = self.clock.wall_ns()
-        self.alerts.instant = Instant(now_ns, now_ns)
-        for target in firing:
-            name = fingerprint_of("demo", "down", target)
-            alert = Alert(RULE, target, name, state=AlertState.FIRING, since_ns=now_ns, fired_ns=now_ns)
-            alert.labels = labels_of("demo", RULE, target)
-            self.active.setdefault(name, alert)
-        for name, alert in list(self.active.items()):
-            if alert.target not in firing:
-                del self.active[name]
-        self.alerts.revision += 1
-        assert self.alerts.listener is not None
-        self.alerts.listener([])
-        await self.clock.advance(0.2)
-
-    def sent(self, topic_class: TopicClass) -> list[Envelope]:
-        return [envelope for _, envelope in self.publisher.of(topic_class)]
-
-    def role(self) -> Role:
-        return self.watch.role
-
-    def states(self) -> list[str]:
-        return [
-            decode_message(each.payload, AlertMessage).state if each.payload else "cleared"
-            for each in self.sent(TopicClass.ALERT)
-        ]
-
-    async def say(self, client: str, since_s: float, state: str = "online") -> None:
-        """Let another watch say something of itself."""
-        since = format_rfc3339(BEGIN_NS + round(since_s * NS_PER_S))
-        message = PublisherMessage.model_validate(
-            {"client": client, "state": state, "boot": "b", "role": "watch", "since": since}
-        )
-        other = self.bus.publisher(client)
-        other.connect()
-        topic = f"trnfleet/v1/demo/publisher/{client}"
-        envelope = self.identity.presence("online")._replace(topic=topic, payload=encode_message(message))
-        await other.publish([envelope])
-        await self.clock.advance(0.2)
+from trnfleet.services.watch.service import LISTEN_S, Role
+from trnfleet.wire.alerts import AckMessage, SilenceMessage
+from trnfleet.wire.messages import PublisherMessage, WatchMessage, decode_message
+from trnfleet.wire.topics import TopicClass
 
 
 async def test_it_listens_before_it_leads() -> None:
@@ -134,7 +32,7 @@ async def test_it_listens_before_it_leads() -> None:
 
 async def test_a_standby_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """While an older watch is there nothing is published; when its last will comes, everything that fires is."""
-    monkeypatch.setattr("trnfleet.services.watch.FORGOTTEN_AFTER_S", 20.0)
+    monkeypatch.setattr("trnfleet.services.watch.peers.FORGOTTEN_AFTER_S", 20.0)
     bench = Bench()
     await bench.say("watch-a", -10)
     async with running(bench.watch.run()):
@@ -172,12 +70,11 @@ async def test_it_is_disconnected_while_a_connection_is_down() -> None:
 async def test_words_of_people_that_are_over_are_cleared() -> None:
     """An acknowledgement goes with its alert; silences and acknowledgements an hour after their end."""
     bench = Bench()
-    silences = bench.alerts.silences
     begin, end = format_rfc3339(BEGIN_NS), format_rfc3339(BEGIN_NS + 60 * NS_PER_S)
     mine = fingerprint_of("demo", "down", "a")
-    silences.put_ack(AckMessage(fingerprint=mine, owner="ann", at=begin, until=end))
-    silences.put_ack(AckMessage(fingerprint="0" * 16, owner="ann", at=begin, until=end))
-    silences.put_silence(SilenceMessage(id="s-1", matchers=('a="b"',), starts=begin, until=end, who="ann"))
+    bench.write(AckMessage(fingerprint=mine, owner="ann", at=begin, until=end))
+    bench.write(AckMessage(fingerprint="0" * 16, owner="ann", at=begin, until=end))
+    bench.write(SilenceMessage(id="s-1", matchers=('a="b"',), starts=begin, until=end, who="ann"))
     async with running(bench.watch.run()):
         await bench.pass_by(3, "a")
         await bench.pass_by(1)
@@ -229,15 +126,12 @@ async def test_an_end_without_sight_is_told(
 
 
 async def test_its_heartbeat_has_a_time() -> None:
-    """What it says of its presence has the wall time, every 10 s; its last will has none."""
+    """What it says of its presence has the wall time, at a change and every 10 s; its last will has none."""
     bench = Bench()
     async with running(bench.watch.run()):
         await bench.pass_by(12)
     beats = [decode_message(each.payload, WatchMessage).ts for each in bench.sent(TopicClass.PUBLISHER)]
-    assert len(beats) == 2
-    assert beats[0] == format_rfc3339(BEGIN_NS)
-    assert beats[1] is not None
-    assert beats[1] > beats[0]
+    assert beats == [format_rfc3339(BEGIN_NS + at_ms * 1_000_000) for at_ms in (0, 2_100, 12_200)]
     assert decode_message(bench.identity.presence("offline").payload, WatchMessage).ts is None
 
 

@@ -1,0 +1,168 @@
+"""Who leads: a watch that mutes the others, one that claims to be old, two that begin together, and one that was away."""
+
+from __future__ import annotations
+
+from support.monitor.alert_messages import BEGIN_NS
+from support.monitor.watch_bench import Bench
+from support.processes.waiting import running
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.alerts.alert import fingerprint_of
+from trnfleet.services.watch.service import Role
+from trnfleet.wire.alerts import SilenceMessage
+from trnfleet.wire.messages import WatchMessage, decode_message
+from trnfleet.wire.ports import RefusedMessage
+from trnfleet.wire.topics import TopicClass
+
+YEARS_S = 35 * 365 * 86_400.0
+
+
+async def mute(bench: Bench, seconds: int, *firing: str) -> None:
+    """Let time pass in which a watch that claims to be 35 years old speaks every 5 s, and publishes nothing."""
+    for _ in range(seconds // 5):
+        await bench.say("evil", -YEARS_S, leads=True)
+        await bench.pass_by(4.6, *firing)
+
+
+async def test_a_leader_that_publishes_nothing_mutes_for_half_a_minute() -> None:
+    """What fires here for 30 s and is not published makes a standby the leader, which says so and stays it."""
+    bench = Bench()
+    await bench.say("evil", -YEARS_S)
+    async with running(bench.watch.run()):
+        await mute(bench, 25, "a")
+        assert (bench.role(), bench.states()) == (Role.STANDBY, [])
+        await mute(bench, 15, "a")
+        assert (bench.role(), bench.states()) == (Role.LEADER, ["firing"])
+        assert (
+            "leader for demo: evil led and did not publish down a for 30 s; its word does not count until it does"
+            in bench.lines
+        )
+        await mute(bench, 120, "a", "b")
+        assert bench.role() is Role.LEADER
+        assert bench.states() == ["firing", "firing"]
+
+
+async def test_what_a_leader_need_not_publish_is_not_held_against_it() -> None:
+    """Alerts that are silenced, and those that are published, leave the leader the leader."""
+    bench = Bench()
+    begin, end = format_rfc3339(BEGIN_NS), format_rfc3339(BEGIN_NS + 3_600 * NS_PER_S)
+    bench.write(SilenceMessage(id="s-1", matchers=('publisher="a"',), starts=begin, until=end, who="ann"))
+    other = Bench(client="watch-a", beside=bench, since_ns=BEGIN_NS - NS_PER_S)
+    async with running(bench.watch.run(), other.watch.run()):
+        for _ in range(12):
+            await other.pass_by(2, "b")
+            await bench.pass_by(2, "a", "b")
+        assert (bench.role(), other.role()) == (Role.STANDBY, Role.LEADER)
+
+
+async def test_a_leader_that_publishes_again_leads_again() -> None:
+    """Once it has published all that fires here the other goes back to standby, and nothing is resolved meanwhile."""
+    bench = Bench()
+    other = Bench(client="watch-a", beside=bench, since_ns=BEGIN_NS - NS_PER_S)
+    async with running(bench.watch.run(), other.watch.run()):
+        for _ in range(8):
+            await other.pass_by(2)
+            await bench.pass_by(2, "a")
+        assert (bench.role(), other.role()) == (Role.LEADER, Role.LEADER)
+        assert other.lines[-1].startswith("watch-m leads demo, too, by its own word")
+        assert other.states() == []
+        for _ in range(8):
+            await other.pass_by(2, "a")
+            await bench.pass_by(2, "a")
+        assert (bench.role(), other.role()) == (Role.STANDBY, Role.LEADER)
+    assert "watch-a publishes again what fires here: its word counts" in bench.lines
+    assert {*bench.states(), *other.states()} == {"firing"}
+
+
+async def test_nobody_gets_old_in_a_moment() -> None:
+    """A watch that was not there before and claims to be older than the leader does not replace it."""
+    bench = Bench()
+    async with running(bench.watch.run()):
+        await bench.pass_by(40, "a")
+        await mute(bench, 60, "a", "b")
+        assert bench.role() is Role.LEADER
+        assert set(bench.states()) == {"firing"}
+        assert "evil leads demo, too, by its own word; it began later or is distrusted" in bench.lines
+
+
+async def test_a_retained_message_is_no_heartbeat() -> None:
+    """What a dead watch has left keeps it in doubt for 12 s; a watch that lives answers a newcomer within the first."""
+    bench = Bench()
+    await bench.say("watch-a", -10)
+    bench.reconnect()
+    async with running(bench.watch.run()):
+        await bench.pass_by(8, "a")
+        assert bench.role() is Role.STANDBY
+        await bench.pass_by(5, "a")
+        assert bench.role() is Role.LEADER
+        beats = len(bench.sent(TopicClass.PUBLISHER))
+        await bench.say("watch-z", 12)
+        await bench.clock.advance(1.0)
+        assert len(bench.sent(TopicClass.PUBLISHER)) == beats + 1
+        beat = decode_message(bench.sent(TopicClass.PUBLISHER)[-1].payload, WatchMessage)
+        assert (beat.leads, beat.firing) == (True, 1)
+
+
+async def test_two_that_begin_together_agree() -> None:
+    """Of two with the same beginning, to the millisecond, the client id decides, for both alike."""
+    for shift_ns in (0, 400_000):
+        bench = Bench(since_ns=BEGIN_NS + shift_ns)
+        other = Bench(client="watch-z", beside=bench, since_ns=BEGIN_NS + 500_000 - shift_ns)
+        async with running(bench.watch.run(), other.watch.run()):
+            await bench.pass_by(4)
+            assert (bench.role(), other.role()) == (Role.LEADER, Role.STANDBY)
+
+
+async def test_after_a_restart_of_the_broker_they_agree_as_before() -> None:
+    """All are away and come back: the one that led leads."""
+    bench = Bench()
+    other = Bench(client="watch-a", beside=bench, since_ns=BEGIN_NS - NS_PER_S)
+    async with running(bench.watch.run(), other.watch.run()):
+        await bench.pass_by(4)
+        assert (bench.role(), other.role()) == (Role.STANDBY, Role.LEADER)
+        for each in (bench, other):
+            each.reconnect(forgets=True)
+        bench.peers.connect()
+        await bench.pass_by(4)
+        assert (bench.role(), other.role()) == (Role.STANDBY, Role.LEADER)
+
+
+async def test_who_was_away_ranks_behind_who_leads_now() -> None:
+    """An older watch that comes back finds a leader and goes to standby, for both alike."""
+    old = Bench(client="watch-a", since_ns=BEGIN_NS - 600 * NS_PER_S)
+    bench = Bench(beside=old)
+    async with running(bench.watch.run()):
+        await bench.pass_by(4, "a")
+        assert bench.role() is Role.LEADER
+        old.peers.disconnect()
+        old.peers.connect()
+        async with running(old.watch.run()):
+            await old.pass_by(4, "a")
+            assert (bench.role(), old.role()) == (Role.LEADER, Role.STANDBY)
+            await bench.pass_by(15, "a")
+            assert (bench.role(), old.role()) == (Role.LEADER, Role.STANDBY)
+            assert old.states() == []
+
+
+async def test_alerts_that_somebody_clears_are_published_again() -> None:
+    """A leader whose alert was cleared or resolved by another writes it again within some seconds."""
+    bench = Bench()
+    async with running(bench.watch.run()):
+        await bench.pass_by(4, "a")
+        assert bench.states() == ["firing"]
+        bench.told.pop(fingerprint_of("demo", "down", "a"))
+        for _ in range(6):
+            await bench.pass_by(2, "a")
+        assert bench.states() == ["firing", "firing"]
+
+
+async def test_a_watch_that_may_not_write_ends() -> None:
+    """A refusal of the broker ends it with the reason."""
+    bench = Bench()
+    async with running(bench.watch.run()):
+        await bench.pass_by(1)
+        assert bench.watch.refusal == ""
+        bench.publisher.status.last_refusal = RefusedMessage("trnfleet/v1/demo/alert/x", "not authorised")
+        await bench.pass_by(1)
+        assert bench.ending.asked
+    assert bench.watch.refusal == "the broker refuses trnfleet/v1/demo/alert/x: not authorised"

@@ -1,0 +1,43 @@
+"""The message of an alert that fires."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from trnfleet.clock import format_rfc3339
+from trnfleet.domain.alerts.templates import fill, summary
+from trnfleet.wire.alerts import AlertMessage
+
+if TYPE_CHECKING:
+    from trnfleet.domain.alerts.alert import Alert
+
+LONGEST_LINE = 1_000
+
+
+def describe(alert: Alert, client: str) -> AlertMessage:
+    """Return the message of a firing alert."""
+    rule, value = alert.rule, alert.value
+    fired_ns = alert.fired_ns or 0
+    return AlertMessage(
+        fingerprint=alert.fingerprint,
+        rule=alert.name,
+        severity=rule.severity,
+        state="firing",
+        target=alert.target,
+        place=alert.place,
+        labels=dict(alert.labels),
+        summary=summary(alert)[:LONGEST_LINE],
+        description=fill(rule.description, alert)[:LONGEST_LINE] if rule.description else "",
+        runbook=rule.runbook or "",
+        cause=alert.cause[:LONGEST_LINE],
+        value=None if value is None or not math.isfinite(value) else value,
+        members=alert.members,
+        chips=alert.chips,
+        since=format_rfc3339(min(alert.since_ns, fired_ns)),
+        fired=format_rfc3339(fired_ns),
+        inhibited_by=alert.inhibited_by or None,
+        flapping=alert.is_flapping,
+        times=alert.times,
+        watch=client,
+    )

@@ -1,0 +1,73 @@
+"""Identity of a watch at the broker, and its connections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from trnfleet.clock import format_rfc3339
+from trnfleet.wire.messages import WatchMessage, encode_message
+from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
+from trnfleet.wire.topics import TopicClass, build_topic
+
+if TYPE_CHECKING:
+    from trnfleet.transport.mqtt import MqttPublisher, MqttSource
+    from trnfleet.wire.messages import Message
+
+
+@dataclass(slots=True)
+class Identity:
+    """Identity of a watch."""
+
+    fleet: str
+    root: str
+    client: str
+    boot: str
+    since_ns: int
+    """Wall clock at its start; later where it found a leader, behind which it ranks."""
+
+    def presence(
+        self,
+        state: Literal["online", "offline"],
+        wall_ns: int | None = None,
+        *,
+        leads: bool = False,
+        firing: int | None = None,
+    ) -> Envelope:
+        """Return the presence message; a heartbeat has its time in `wall_ns`, a last will has none."""
+        message = WatchMessage(
+            client=self.client,
+            state=state,
+            boot=self.boot,
+            role="watch",
+            since=format_rfc3339(self.since_ns),
+            ts=None if wall_ns is None else format_rfc3339(wall_ns),
+            leads=leads,
+            firing=firing,
+        )
+        return self.envelope(TopicClass.PUBLISHER, self.client, message)
+
+    def envelope(self, topic_class: Any, path: str, message: Message | None) -> Envelope:
+        """Return the retained envelope of a message; None clears the topic."""
+        payload = b"" if message is None else encode_message(message)
+        topic = build_topic(self.fleet, topic_class, path, self.root)
+        return Envelope(topic, payload, qos=1, retain=True, content_type=CONTENT_TYPE_JSON)
+
+
+class Connections(NamedTuple):
+    """Connections of a watch; it takes part in elections only while all are up."""
+
+    source: MqttSource
+    peers: MqttSource
+    """Presence of publishers, acknowledgements and silences: few messages, which no telemetry delays."""
+    publisher: MqttPublisher
+
+    @property
+    def are_up(self) -> bool:
+        """Whether all are up."""
+        return all(each.status.connected for each in self)
+
+    @property
+    def connects(self) -> int:
+        """Number of connects; it grows with each reconnect."""
+        return sum(each.status.connects for each in self)

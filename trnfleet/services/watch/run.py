@@ -1,0 +1,132 @@
+"""The watch of a fleet from its connections to its end."""
+
+from __future__ import annotations
+
+import enum
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trnfleet.errors import BrokerError
+from trnfleet.export.election import Election
+from trnfleet.export.notification_log import NotificationLog
+from trnfleet.services.discovery import find_fleet
+from trnfleet.services.live_monitor import monitor_fleet
+from trnfleet.services.session import CONNECT_LIMIT_S
+from trnfleet.services.watch.identity import Connections, Identity
+from trnfleet.services.watch.service import WatchService
+from trnfleet.tasks import Ending, background, run_until
+from trnfleet.wire.topics import TopicClass, build_filter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.export.receiver import Receiver
+    from trnfleet.services.session import BrokerSession
+
+PEERS = (TopicClass.PUBLISHER, TopicClass.ACK, TopicClass.SILENCE)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRequest:
+    """The fleet to watch, and when to end."""
+
+    fleet: str | None
+    """Name of the fleet; None for the broker's only one."""
+    rules: tuple[Rule, ...]
+    exit_on: str | None = None
+    """Severity of an alert at which the watch ends; None for never."""
+    exit_after_s: float | None = None
+    """Wall time after which the watch ends; None for never."""
+
+
+class Outcome(enum.Enum):
+    """Outcome of a watch."""
+
+    ENDED = enum.auto()
+    FOUND = enum.auto()
+    """An alert as severe as `exit_on` fires."""
+    BLIND = enum.auto()
+    """`exit_on` was given, and no alert could be seen at the end."""
+    REFUSED = enum.auto()
+    """The broker refuses what it writes."""
+
+
+async def watch_fleet(
+    session: BrokerSession,
+    request: WatchRequest,
+    receivers: Sequence[Receiver],
+    report: Callable[[str], None],
+    on_end: Callable[[Outcome], None],
+) -> Outcome:
+    """Watch a fleet until a signal, a limit or an alert ends it.
+
+    Args:
+        session: The broker.
+        request: The fleet, and when to end.
+        receivers: Receivers of notifications.
+        report: Receives a line for each change of role and for the alert that ends the watch.
+        on_end: Called once only connections and threads are left to end.
+
+    Raises:
+        BrokerError: the broker cannot be reached, it refuses what a watch writes, or `exit_on` was given and no alert could be seen
+            at the end.
+        ConfigError: the broker has several fleets and none is named.
+    """
+    clock, ending = session.clock, Ending()
+    with ending.on_signals():
+        fleet = await find_fleet(session, request.fleet)
+        live = monitor_fleet(session, fleet, rules=request.rules, adopts_alerts=True)
+        client = f"trnfleet-watch-{secrets.token_hex(4)}"
+        election = Election(client, clock.wall_ns())
+        identity = Identity(fleet, session.root, client, secrets.token_hex(8), election.since_ns)
+        connections = Connections(
+            live.source,
+            session.source([(build_filter(fleet, each, session.root), 1) for each in PEERS]),
+            session.publisher(client, will=identity.presence("offline")),
+        )
+        service = WatchService(
+            identity,
+            live.monitor,
+            connections,
+            NotificationLog(fleet, client, receivers),
+            election,
+            clock=clock,
+            exit_on=request.exit_on,
+            ending=ending,
+            report=report,
+        )
+        connections.publisher.on_connect(lambda: [identity.presence("online", clock.wall_ns())])
+        works = {receiver.name: receiver.run() for receiver in receivers}
+        async with background(
+            source=live.source.run(),
+            monitor=live.monitor.run(),
+            peers=connections.peers.run(),
+            publisher=connections.publisher.run(),
+            **works,
+        ):
+            for each in (connections.publisher, connections.peers, connections.source):
+                await each.wait_connected(CONNECT_LIMIT_S)
+            names = ", ".join(receiver.name for receiver in receivers) or "the broker alone"
+            report(
+                f"watching {fleet} at {session.url}: {len(request.rules)} rules, notifies {names}; ctrl+c ends it"
+            )
+            await run_until(ending, service.run(request.exit_after_s))
+            await service.leave()
+            outcome = outcome_of(service)
+            on_end(outcome)
+    if outcome is Outcome.REFUSED:
+        raise BrokerError(f"broker {session.url}: {service.refusal}; a watch has to write there")
+    if outcome is Outcome.BLIND:
+        raise BrokerError(f"--exit-on: no alert could be seen at the end: {service.blind}")
+    return outcome
+
+
+def outcome_of(service: WatchService) -> Outcome:
+    """Return how a watch has ended."""
+    if service.found:
+        return Outcome.FOUND
+    if service.refusal:
+        return Outcome.REFUSED
+    return Outcome.BLIND if service.blind else Outcome.ENDED

@@ -1,0 +1,398 @@
+"""One watch of a fleet: its role, the alerts that it publishes as leader, and its end.
+
+Every watch evaluates, whatever its role. The leader publishes alerts and notifies receivers. A standby takes over when the leader is
+gone, and when alerts fire here for `MUTED_S` that the leader does not publish. A watch without a connection is disconnected and
+publishes nothing; after it has reconnected it listens for `LISTEN_S` before it takes part in the election.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import TYPE_CHECKING
+
+from trnfleet import logs
+from trnfleet.domain.alerts.status import AlertStatus
+from trnfleet.domain.alerts.templates import summary
+from trnfleet.domain.alerts.watches import HEARTBEAT_S, MUTED_S
+from trnfleet.domain.severity import Severity
+from trnfleet.export.notification_log import REFRESHED_EVERY_S, FiringAlert, Now
+from trnfleet.export.receiver import finished_within
+from trnfleet.monitor.alerting.unpublished import Unpublished, notifying
+from trnfleet.services.watch.describe import LONGEST_LINE, describe
+from trnfleet.services.watch.distrust import Distrust
+from trnfleet.services.watch.peers import Peers
+from trnfleet.tasks import background
+from trnfleet.text import plain
+from trnfleet.wire.alerts import AckMessage
+from trnfleet.wire.topics import TopicClass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from trnfleet.clock import Clock
+    from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.export.election import Election
+    from trnfleet.export.notification_log import NotificationLog
+    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.services.watch.identity import Connections, Identity
+    from trnfleet.services.watch.operator_state import OperatorMessage
+    from trnfleet.tasks import Ending
+    from trnfleet.wire.alerts import AlertMessage
+    from trnfleet.wire.ports import Envelope
+
+log = logs.get_logger(__name__)
+
+LISTEN_S = 2.0
+"""Time to listen before the first election: for other watches, and for their retained messages."""
+CHECK_EVERY_S = 0.1
+"""Time between two elections, each of which publishes the changes since the last."""
+ANSWER_EVERY_S = 1.0
+"""Shortest time between two heartbeats, however many newcomers there are."""
+LAST_NOTIFICATIONS_S = 1.0
+"""Longest wait for receivers at the end by `exit_on`."""
+GOODBYE_S = 0.3
+
+
+class Role(enum.StrEnum):
+    """Role of a watch among the watches of its fleet."""
+
+    DISCONNECTED = "disconnected"
+    STANDBY = "standby"
+    LEADER = "leader"
+
+
+class WatchService:
+    """One watch: its role, the alerts that it publishes as leader, and its end."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        monitor: Monitor,
+        connections: Connections,
+        notification_log: NotificationLog,
+        election: Election,
+        *,
+        clock: Clock,
+        exit_on: str | None,
+        ending: Ending,
+        report: Callable[[str], None],
+    ) -> None:
+        """Prepare a watch; the caller runs connections, monitor and receivers.
+
+        Args:
+            identity: Its identity.
+            monitor: The monitor of the fleet.
+            connections: The connections.
+            notification_log: The notification log.
+            election: The election of the leader.
+            clock: The time to go by.
+            exit_on: Severity of an alert at which it ends; None for never.
+            ending: The request to end.
+            report: Receives a line for each change of role and for the alert that ends the watch.
+        """
+        self.found = False
+        """Whether an alert as severe as `exit_on` fires."""
+        self.blind = ""
+        """Reason why no alert could be seen when its time was over; only set where `exit_on` asks for one."""
+        self.refusal = ""
+        """Reason why the broker refuses what it writes, which ended it."""
+        self.role = Role.DISCONNECTED
+        """Disconnected until it has listened for `LISTEN_S` on connections that are up."""
+        self._identity = identity
+        self._monitor = monitor
+        self._connections = connections
+        self._notification_log = notification_log
+        self._election = election
+        self._peers = Peers(identity, connections.peers, election, clock)
+        self._unpublished = Unpublished()
+        self._distrust = Distrust()
+        self._clock = clock
+        self._exit_on = None if exit_on is None else Severity(exit_on)
+        self._ending = ending
+        self._report = report
+        self._listening_since_s: float | None = None
+        self._connects = 0
+        self._leader = ""
+        self._rivals: set[str] = set()
+        self._beat_s = -math.inf
+        self._beat_due = False
+        """Whether others have to hear something before the next heartbeat."""
+        self._firing = 0
+        self._outgoing: list[Envelope] = []
+        self._monitor.alerts.listener = lambda _news: self.step()
+
+    async def run(self, exit_after_s: float | None = None) -> None:
+        """Take part in elections until cancelled or asked to end."""
+        async with background(peers=self._peers.read(), elections=self._elect()):
+            if exit_after_s is None:
+                await self._ending.wait()
+            await self._clock.sleep(exit_after_s or 0.0)
+            if exit_after_s is not None and self._exit_on is not None and self.role is Role.DISCONNECTED:
+                self.blind = next(
+                    (each.status.last_error for each in self._connections if not each.status.connected),
+                    f"a watch listens for {LISTEN_S:g} s before it sees any",
+                )
+        self._ending.ask()
+
+    def step(self) -> None:
+        """Publish the alerts after an evaluation, and end at one as severe as `exit_on`."""
+        if self.role is Role.DISCONNECTED:
+            return
+        alerts, now_s = self._monitor.alerts, self._clock.monotonic_s()
+        published = self._monitor.ingest.alert_messages
+        self._unpublished.update(alerts, published, now_s)
+        firing = [alert for alert in alerts.active() if alert.fired_ns is not None]
+        own = [alert.fingerprint for alert in notifying(alerts)]
+        self._beat_due = self._beat_due or bool(own) != bool(self._firing)
+        self._firing = len(own)
+        for client in self._distrust.regained(published, own):
+            self._election.trust(client)
+            self._say(f"{client} publishes again what fires here: its word counts")
+        if self.role is Role.LEADER:
+            notification_log, now = self._notification_log, self._now()
+            # Retained alerts may arrive late, behind a large fleet's descriptors.
+            notification_log.take_late(self._taken_over(published.values()), now)
+            notification_log.step(map(self._firing_alert, firing), self._resolved_ns, now)
+            overwritten = self._unpublished.missing(alerts, now_s, REFRESHED_EVERY_S).alerts
+            notification_log.publish_again(alert.fingerprint for alert in overwritten)
+        if self._exit_on is not None and not self.found:
+            worst = next(
+                (
+                    alert
+                    for alert in firing
+                    if alert.severity <= self._exit_on and alerts.status(alert) is AlertStatus.FIRING
+                ),
+                None,
+            )
+            if worst is not None:
+                self.found = True
+                self._say(f"{worst.severity.value}: {plain(summary(worst), LONGEST_LINE)}")
+                self._ending.ask()
+
+    async def leave(self) -> None:
+        """Withdraw from the fleet; where an alert ended the watch, wait for receivers first."""
+        until_s = self._clock.monotonic_s() + LAST_NOTIFICATIONS_S
+        while self.found and self.role is Role.LEADER and self._clock.monotonic_s() < until_s:
+            if not self._notification_log.has_changes and not any(
+                each.tally.waiting for each in self._notification_log.receivers
+            ):
+                break
+            await self._publish(GOODBYE_S)
+            await self._clock.sleep(CHECK_EVERY_S / 2)
+        await self._publish(GOODBYE_S)
+        farewell = self._identity.envelope(TopicClass.PUBLISHER, self._identity.client, None)
+        # A watch that ends in order leaves no presence message, so that no watch waits for it.
+        sent = self._connections.publisher.publish([self._identity.presence("offline"), farewell])
+        await finished_within(sent, self._clock, GOODBYE_S)
+
+    # The role
+
+    async def _elect(self) -> None:
+        """Update the role, publish changes, and clear outdated retained messages."""
+        while True:
+            now_s = self._clock.monotonic_s()
+            self._choose_role(now_s)
+            if self._connections.are_up:
+                self._beat(now_s)
+            if self.role is Role.LEADER and self._peers.is_complete:
+                self._restore()
+            await self._publish()
+            refusal = self._connections.publisher.status.last_refusal
+            if refusal is not None and not self._ending.asked:
+                self.refusal = str(refusal)
+                self._ending.ask()
+            await self._clock.sleep(CHECK_EVERY_S)
+
+    def _choose_role(self, now_s: float) -> None:
+        connections, election = self._connections, self._election
+        if not connections.are_up or connections.connects != self._connects:
+            self._connects = connections.connects
+            self._listening_since_s = None
+            if self.role is not Role.DISCONNECTED:
+                self.role = Role.DISCONNECTED
+                status = connections.source.status
+                log.warning("watch_disconnected", broker=status.broker, reason=status.last_error)
+                self._say(f"no connection to {status.broker}: no notifications until it is back")
+            if not connections.are_up:
+                return
+        if self._listening_since_s is None:
+            self._listening_since_s = now_s
+            election.listen(now_s)
+            # It asks for the heartbeats of others, and shows when all that is retained has come.
+            self._beat_s = -math.inf
+        if (
+            now_s - self._listening_since_s < LISTEN_S
+            or connections.source.waiting
+            or connections.peers.waiting
+        ):
+            return
+        if self.role is Role.DISCONNECTED:
+            self._unpublished.reset()
+            if election.take_part(now_s):
+                self._identity.since_ns = election.since_ns
+        reason = self._distrust_leader(now_s)
+        leader, own = election.leader(now_s), self._identity.client
+        role = Role.LEADER if leader == own else Role.STANDBY
+        if role is not self.role or leader != self._leader:
+            self._take_role(role, leader, now_s, reason)
+        elif role is Role.LEADER:
+            self._contest(now_s)
+
+    def _take_role(self, role: Role, leader: str, now_s: float, reason: str) -> None:
+        self._rivals = set(self._election.rivals(now_s))
+        if role is Role.LEADER:
+            published = self._monitor.ingest.alert_messages
+            self._notification_log.take_over(self._taken_over(published.values()), self._now())
+        else:
+            self._notification_log.end_leadership()
+        self.role, self._leader, self._beat_due = role, leader, True
+        log.info("watch_role", role=role.value, client=self._identity.client, leader=leader, reason=reason)
+        if role is Role.LEADER:
+            self._say(f"leader for {self._identity.fleet}{f': {reason}' if reason else ''}")
+        else:
+            self._say(f"standby: {leader} leads")
+
+    def _distrust_leader(self, now_s: float) -> str:
+        """Distrust the leader while it does not publish what fires here; return the reason, empty for none."""
+        if self.role is not Role.STANDBY:
+            return ""
+        alerts, election = self._monitor.alerts, self._election
+        found = self._unpublished.missing(alerts, now_s, MUTED_S).alerts
+        muted = []
+        while found and (leader := election.leader(now_s)) != self._identity.client:
+            self._distrust.begin(leader, self._monitor.ingest.alert_messages)
+            election.distrust(leader)
+            muted.append(leader)
+        if not muted:
+            return ""
+        worst = min(found, key=lambda alert: alert.severity.rank)
+        more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
+        return (
+            f"{', '.join(muted)} led and did not publish {worst.name} {worst.target}{more} for {MUTED_S:g} s; "
+            "its word does not count until it does"
+        )
+
+    def _contest(self, now_s: float) -> None:
+        """Publish everything where another watch says that it leads, too, so that it can see who publishes."""
+        rivals = set(self._election.rivals(now_s))
+        if rivals <= self._rivals:
+            self._rivals = rivals
+            return
+        names = ", ".join(sorted(rivals - self._rivals)[:3])
+        self._rivals = rivals
+        published = self._monitor.ingest.alert_messages
+        self._notification_log.take_over(self._taken_over(published.values()), self._now())
+        log.warning("watch_rival", client=self._identity.client, rivals=names)
+        self._say(
+            f"{names} leads {self._identity.fleet}, too, by its own word; it began later or is distrusted"
+        )
+
+    def _taken_over(self, published: Iterable[AlertMessage]) -> Iterator[AlertMessage]:
+        """Yield the published alerts to carry on: of another that leads, only what fires here, too, because it ends its own."""
+        active = self._monitor.alerts.fires
+        for message in published:
+            if message.watch not in self._rivals or active(message.fingerprint):
+                yield message
+
+    # Messages
+
+    def _beat(self, now_s: float) -> None:
+        """Add a heartbeat where one is due, with it corrections, and as leader what clears outdated messages."""
+        passed_s = now_s - self._beat_s
+        is_regular = passed_s >= HEARTBEAT_S
+        if not is_regular and not (
+            (self._beat_due or self._peers.owes_answer) and passed_s >= ANSWER_EVERY_S
+        ):
+            return
+        self._beat_s = now_s
+        self._beat_due = self._peers.owes_answer = False
+        leads = self.role is Role.LEADER
+        firing = None if self.role is Role.DISCONNECTED else self._firing
+        self._outgoing.append(
+            self._identity.presence("online", self._clock.wall_ns(), leads=leads, firing=firing)
+        )
+        if is_regular and self.role is not Role.DISCONNECTED:
+            envelope = self._identity.envelope
+            for key, message in list(self._peers.operators.overruled()):
+                self._outgoing.append(envelope(key.topic_class, key.name, message))
+                self._peers.operators.restored(key)
+            if leads:
+                self._outgoing += self._tidy(now_s)
+
+    def _tidy(self, now_s: float) -> Iterator[Envelope]:
+        """Yield messages that clear outdated acknowledgements, silences and presence of dead watches."""
+        envelope = self._identity.envelope
+        for key in self._peers.operators.outdated(self._monitor.moment().time_ns):
+            yield envelope(key.topic_class, key.name, None)
+        for client in self._peers.forgotten(now_s):
+            yield envelope(TopicClass.PUBLISHER, client, None)
+
+    def _restore(self) -> None:
+        """Publish again the acknowledgements and silences that the broker has lost."""
+        operators, count = self._peers.operators, 0
+        for key, message in operators.lost(self._monitor.moment().time_ns, self._is_needed):
+            self._outgoing.append(self._identity.envelope(key.topic_class, key.name, message))
+            operators.restored(key)
+            count += message.withdrawn_until is None
+        if count:
+            log.info("operator_state_restored", count=count)
+            self._say(f"restored {count:,} acknowledgements and silences that the broker had lost")
+
+    def _is_needed(self, message: OperatorMessage) -> bool:
+        """Return whether an acknowledgement or a silence still counts: an acknowledgement ends with its alert."""
+        if not isinstance(message, AckMessage):
+            return True
+        alerts = self._monitor.alerts
+        alert = alerts.find(message.fingerprint)
+        return (
+            alert is not None
+            and alert.is_active
+            and alerts.silences.ack_of(alert, alerts.instant.now_ns) is not None
+        )
+
+    async def _publish(self, limit_s: float | None = None) -> None:
+        """Publish presence, and as leader the alerts that have changed."""
+        if not self._connections.publisher.status.connected:
+            return
+        outgoing, self._outgoing = self._outgoing, []
+        if self.role is Role.LEADER:
+            envelope = self._identity.envelope
+            outgoing += [
+                envelope(TopicClass.ALERT, path, each) for path, each in self._notification_log.take_changes()
+            ]
+            silences = self._monitor.alerts.silences
+            ended, self._notification_log.ended = self._notification_log.ended, []
+            outgoing += [envelope(TopicClass.ACK, each, None) for each in ended if silences.has_ack(each)]
+        if not outgoing:
+            return
+        sent = self._connections.publisher.publish(outgoing)
+        if limit_s is None:
+            await sent
+        else:
+            await finished_within(sent, self._clock, limit_s)
+
+    def _say(self, text: str) -> None:
+        self._report(plain(text, LONGEST_LINE))
+
+    def _now(self) -> Now:
+        moment, clock = self._monitor.moment(), self._clock
+        # Alerts change at whole seconds; their instants are never after this one.
+        fleet_ns = max(moment.time_ns, self._monitor.alerts.instant.now_ns)
+        return Now(fleet_ns, moment.speed, moment.is_wall, clock.wall_ns(), clock.monotonic_s())
+
+    def _firing_alert(self, alert: Alert) -> FiringAlert:
+        status = self._monitor.alerts.status(alert)
+        return FiringAlert(
+            alert.fingerprint,
+            alert.fired_ns or 0,
+            is_quiet=status in {AlertStatus.SILENCED, AlertStatus.INHIBITED},
+            is_unseen=alert.is_silent,
+            urgent=(alert.inhibited_by, alert.is_flapping, alert.cause),
+            figures=(alert.revision, alert.fired_ns),
+            describe=lambda: describe(alert, self._identity.client),
+        )
+
+    def _resolved_ns(self, fingerprint: str) -> int | None:
+        alert = self._monitor.alerts.find(fingerprint)
+        return None if alert is None else alert.resolved_ns
