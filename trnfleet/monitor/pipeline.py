@@ -40,6 +40,8 @@ class PipelineCounts:
     """Failures of the monitor's own work."""
     last_problem: str = ""
     """The last rejected message or failure, in one line of plain text."""
+    refused: dict[str, int] = field(default_factory=dict, init=False)
+    """Undecodable, misplaced and rejected messages by the class of their topic; `other` for a topic of none."""
     failed_kinds: dict[str, int] = field(default_factory=dict, init=False)
     """Failures of each kind."""
 
@@ -47,5 +49,6 @@ class PipelineCounts:
         """Return a copy."""
         return copied(
             self,
+            refused=self.refused.copy(),
             failed_kinds=self.failed_kinds.copy(),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -100,6 +100,10 @@ class Summary:
     """Wall seconds for which the monitor has not kept up with its sources."""
     internal_errors: int = 0
     """Failures of the monitor's own work: what failed shows what was known before, or leaves one object out."""
+    refused: dict[str, int] = field(default_factory=dict)
+    """Undecodable, misplaced and rejected messages by the class of their topic."""
+    last_problem: str = ""
+    """The last refused message or failure: its topic and the reason, as they came from the wire."""
 
 
 class RackPower(NamedTuple):
@@ -192,6 +196,8 @@ def summarize(
         unheard_s=hearing.unheard_s(now_s),
         overloaded_s=hearing.overloaded_s(now_s),
         internal_errors=counts.internal_errors,
+        refused=dict(counts.refused),
+        last_problem=counts.last_problem,
         **reserved(ingest.reservations.table()),
     )
 

@@ -56,6 +56,9 @@ def why_waiting(summary: Summary, link: LinkStatus) -> str:
     if not link.connected:
         because = f": {plain(link.last_error)}" if link.last_error else ""
         return f"not connected to {broker}{because}"
+    if summary.refused:
+        number, last = sum(summary.refused.values()), plain(summary.last_problem, 200)
+        return f"connected to {broker}; {counted(number, 'message')} refused, the last: {last}"
     if summary.publishers:
         return f"connected to {broker}; publishers are online, but no descriptor has arrived yet"
     return f"connected to {broker}; no publisher of fleet {plain(summary.fleet)!r} yet"

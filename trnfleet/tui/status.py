@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from rich.cells import cell_len
+
 from trnfleet.domain.quantities import count, duration
 from trnfleet.text import plain
 from trnfleet.tui import theme
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import LinkStatus
 
 LONGEST_NOTE = 400
+LEFT_FOR_HINTS = 30
+"""Cells that the reason of the last problem leaves for keys."""
+SHORTEST_REASON = 24
+"""Cells below which a reason says nothing."""
+
 Hints = tuple[tuple[str, str], ...]
 """Keys with what they do, the most important first."""
 
@@ -131,6 +138,10 @@ def status(
             parts.append((f"  {kept_text}", theme.BAR))
         if width_of(parts) + 8 <= width or not broker:
             break
+    reason = plain(summary.last_problem)
+    room = min(width - width_of(parts) - LEFT_FOR_HINTS, cell_len(reason) + 2)
+    if reason and room >= SHORTEST_REASON:
+        parts.append((fit(f": {reason}", room), theme.BAR_STRONG))
     return justified(parts, _hints(hints, width - width_of(parts) - 2), width, theme.BAR)
 
 

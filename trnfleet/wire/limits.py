@@ -21,10 +21,10 @@ class Limits:
     """Instance types whose link lanes one descriptor names."""
     text_chars: int = 256
     """Characters of any string."""
-    fleet_instances: int = 250_000
-    """Instances that a monitor keeps: 4,000,000 chips."""
-    descriptors_bytes: int = 256 * 2**20
-    """All descriptors together, without their columns, which nearly all share."""
+    fleet_instances: int = 270_000
+    """Instances that a monitor keeps: 4,000,000 chips of one publisher, and room for others."""
+    descriptors_bytes: int = 384 * 2**20
+    """Memory of all descriptors; one of an instance takes 1 to 2 KB, columns that several have in common count once."""
     topics: int = 500_000
     """Telemetry topics that a monitor keeps a sequence number for."""
     jobs: int = 20_000
@@ -41,6 +41,14 @@ class Limits:
     """Acknowledgements that a monitor keeps."""
     silences: int = 1_000
     """Silences that a monitor keeps: each is matched with every alert."""
+    jobs_bytes: int = 48 * 2**20
+    """Memory of all jobs."""
+    reservations_bytes: int = 48 * 2**20
+    """Memory of all reservations."""
+    alerts_bytes: int = 160 * 2**20
+    """Memory of all alerts of `watch`: 1.5 KB each."""
+    retained_bytes: int = 16 * 2**20
+    """Memory of all messages of any other retained class, such as silences."""
     publishers: int = 10_000
     """Publishers that a monitor keeps."""
 

@@ -25,13 +25,13 @@ from trnfleet.monitor.store.events import Event
 from trnfleet.monitor.store.history import _Ring
 from trnfleet.wire.frames import FrameDecoder
 from trnfleet.wire.limits import Limits
-from trnfleet.wire.messages import Message
+from trnfleet.wire.messages import ColumnSpec, Message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CONSTANT = (
-    Rule, Layout, CompactDescriptor, Reservation, Decimal, FrameDecoder, Event, Limits, Message, enum.Enum, type,
+    Rule, Layout, CompactDescriptor, Reservation, Decimal, FrameDecoder, Event, Limits, Message, ColumnSpec, enum.Enum, type,
     str, bytes, int, float, bool, range, slice, frozenset, np.dtype, np.generic,
 )  # fmt: skip  # a list of names
 """What never changes, or is the same for every reader."""

@@ -67,6 +67,11 @@ def test_waiting_says_for_what(summary: Summary) -> None:
     assert "waiting for the fleet" in said(nothing)
     assert "no publisher of fleet 'demo'" in said(nothing)
     assert "no descriptor has arrived" in said(replace(nothing, publishers=1))
+    refused = replace(
+        nothing, publishers=1, refused={"node": 2, "job": 1}, last_problem="a/node/x: over 5 instances\x1b[2J"
+    )
+    assert "3 messages refused, the last: a/node/x: over 5 instances" in said(refused)
+    assert "\x1b" not in said(refused)
     down = LinkStatus(broker="mqtt://10.0.0.1:1883", last_error="connection refused")
     assert "not connected to mqtt://10.0.0.1:1883: connection refused" in said(nothing, down)
 

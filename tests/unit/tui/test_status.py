@@ -41,6 +41,18 @@ def test_what_went_wrong_is_counted(summary: Summary) -> None:
         assert part in line
 
 
+def test_the_last_problem_is_named_where_there_is_room(summary: Summary) -> None:
+    """The reason follows the counts, plain and cut, and leaves room for keys; in a narrow terminal it goes first."""
+    bad = replace(summary, rejected=6, last_problem="t/node/x: over 270000 instances\x1b[2J" + "x" * 300)
+    wide, narrow = (text_of(status(bad, LINK, 1.0, "", HINTS, width)) for width in (160, 80))
+    assert ": t/node/x: over 270000 instances" in wide
+    assert "\x1b" not in wide
+    assert "? help" in wide
+    assert len(wide) == 160
+    assert "over 270000" not in narrow
+    assert "rejected 6" in narrow
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_the_status_line_shortens_the_broker_first(summary: Summary, width: int) -> None:
     """Figures stay when the broker's name has no room."""

@@ -179,6 +179,11 @@ def text(summary: Summary, monitor: Monitor, *, healthy: bool) -> str:
         ("jobs", f"{summary.jobs:,}" + (f": {jobs}" if jobs else "")),
         ("pipeline", f"{lost}, {summary.undecodable:,} undecodable, {lag}"),
     ]
+    if summary.last_problem:
+        refused = ", ".join(f"{number:,} {what}" for what, number in sorted(summary.refused.items()))
+        rows.append(
+            ("refused", f"{refused or 'nothing'}; the last problem: {plain(summary.last_problem, 300)}")
+        )
     lines = [f"{name:<16}{value}" for name, value in rows]
     shown = monitor.findings.shown[:10]
     lines.extend(

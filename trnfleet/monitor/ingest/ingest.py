@@ -12,7 +12,7 @@ from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.copies import copied
 from trnfleet.monitor.failures import guard
 from trnfleet.monitor.ingest.layout import rebuild_layout, write_descriptor
-from trnfleet.monitor.ingest.messages import MESSAGE_HANDLERS, retained_collections
+from trnfleet.monitor.ingest.messages import MESSAGE_HANDLERS, retained_collections, retained_ledgers
 from trnfleet.monitor.ingest.rejects import PendingTelemetry, RejectedError, reject
 from trnfleet.monitor.ingest.telemetry import TelemetryBatch
 from trnfleet.monitor.ingest.topics import Topics
@@ -54,9 +54,11 @@ class Ingest:
         self.alerts = Alerts(fleet_name) if alerts is None else alerts
         self.retained = retained_collections()
         """Retained messages by their model, of the classes that no other attribute keeps."""
+        self.ledgers = retained_ledgers(limits)
+        """Room of the retained classes, by their model."""
         self.store = Store()
         self.counts = PipelineCounts()
-        self.descriptors = Descriptors()
+        self.descriptors = Descriptors(limits)
         self.publishers = Publishers()
         self.timebase = Timebase()
         self.topics = Topics(self.descriptors, self.publishers, self.timebase)
@@ -103,6 +105,7 @@ class Ingest:
             self,
             alerts=self.alerts.copy(),
             retained={model: collection.copy() for model, collection in self.retained.items()},
+            ledgers={model: ledger.copy() for model, ledger in self.ledgers.items()},
             store=self.store.copy(),
             counts=self.counts.copy(),
             descriptors=descriptors,
@@ -142,7 +145,7 @@ class Ingest:
                 if head is not None and topic.clock is not None:
                     lags_s.append(topic.clock.take(head.ts_ns, now_s, wall_ns))
             except Exception as error:  # noqa: BLE001  no message, not even one that finds a bug, stops the reader
-                reject(self.counts, envelope, error)
+                reject(self.counts, envelope, error, root=self._root)
         with guard(self.counts, "telemetry"):
             telemetry.finish()
         self.typical_lag_s = sorted(lags_s)[len(lags_s) // 2] if lags_s else None
@@ -178,7 +181,7 @@ class Ingest:
         """
         limits, layout, path = self.limits, self.store.layout, descriptor.path
         known = self.descriptors.get(path)
-        self.descriptors.put(descriptor)
+        descriptor = self.descriptors.put(descriptor)
         former = known.boot if known is not None and known.publisher == descriptor.publisher else None
         publisher = self.publishers.number(
             descriptor.publisher, descriptor.boot, limit=limits.publishers, former_boot=former

@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from trnfleet.monitor.ingest.rejects import MisplacedError, RejectedError
+from trnfleet.monitor.room import ENTRY_BYTES, Ledger, compact, held_bytes
 from trnfleet.monitor.sources.descriptors import CompactDescriptor
 from trnfleet.monitor.store.retained import RetainedCollection
 from trnfleet.wire.alerts import AckMessage, AlertMessage, SilenceMessage
@@ -51,6 +52,7 @@ class Receiver(Protocol):
     publishers: Publishers
     reservations: Reservations
     retained: dict[type[Message], RetainedCollection[Any]]
+    ledgers: dict[type[Message], Ledger]
     timebase: Timebase
 
     def put_descriptor(self, descriptor: CompactDescriptor) -> None:
@@ -85,7 +87,7 @@ class Collection(Protocol[M_contra]):
     def __contains__(self, key: object, /) -> bool: ...
 
     def put(self, message: M_contra, /) -> object:
-        """Add or replace a message."""
+        """Add or replace a message; return False where that left what was there."""
 
     def remove(self, key: str, /) -> object:
         """Remove a message that was cleared."""
@@ -102,6 +104,10 @@ class RetainedHandler(Generic[M]):
     """The model's field that the topic's path repeats."""
     most: Callable[[Limits], int]
     """Messages that are kept at most."""
+    most_bytes: Callable[[Limits], int] = attrgetter("retained_bytes")
+    """Bytes of memory that they take at most."""
+    owner: Callable[[M], str] = lambda _message: ""
+    """Returns who has published a message, as far as it says: no owner takes the room of all others."""
     collection: Callable[[Receiver], Collection[M]] | None = None
     """The collection that keeps the messages; in `Receiver.retained` if not given."""
     before_put: Callable[[Receiver, M], None] | None = None
@@ -115,6 +121,7 @@ class RetainedHandler(Generic[M]):
         collection = receiver.retained[self.model] if self.collection is None else self.collection(receiver)
         if not envelope.payload:
             collection.remove(path)
+            receiver.ledgers[self.model].remove(path)
             if self.after_remove is not None:
                 self.after_remove(receiver, path)
             return
@@ -122,11 +129,14 @@ class RetainedHandler(Generic[M]):
         if getattr(message, self.key) != path:
             identity = "name" if self.key == self.noun else self.key
             raise MisplacedError(f"the {self.noun}'s {identity} is not its topic's")
-        if path not in collection and len(collection) >= (most := self.most(receiver.limits)):
-            raise RejectedError(f"more than {most} {self.noun}s")
+        ledger, owner = receiver.ledgers[self.model], self.owner(message)
+        size_bytes = held_bytes(compact(message)) + ENTRY_BYTES
+        if why := ledger.refusal(path, owner, size_bytes, f"{self.noun}s"):
+            raise RejectedError(why)
         if self.before_put is not None:
             self.before_put(receiver, message)
-        collection.put(message)
+        if collection.put(message) is not False:
+            ledger.put(path, owner, size_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +179,11 @@ class _Silences:
     def remove(self, key: str) -> None:
         """Remove a silence that was cleared."""
         self.silences.remove_silence(key)
+
+
+def _cluster_of(message: JobMessage) -> str:
+    """Return the cluster on which a job runs: a job's message does not name its publisher."""
+    return message.on[0].partition("/")[0] if message.on else ""
 
 
 def _check_job(receiver: Receiver, message: JobMessage) -> None:
@@ -227,11 +242,8 @@ def handle_descriptor(receiver: Receiver, path: str, envelope: Envelope, now_s: 
     descriptor = CompactDescriptor.of(payload, limits)
     if descriptor.path != path:
         raise MisplacedError("the descriptor's path is not its topic's")
-    others = descriptors.instances - (len(known.instances) if known else 0)
-    if others + len(descriptor.instances) > limits.fleet_instances:
-        raise RejectedError(f"over {limits.fleet_instances} instances")
-    if descriptors.size_bytes + len(descriptor.rest) > limits.descriptors_bytes:
-        raise RejectedError(f"over {limits.descriptors_bytes} bytes of descriptors")
+    if why := descriptors.refusal(descriptor):
+        raise RejectedError(why)
     receiver.put_descriptor(descriptor)
 
 
@@ -249,6 +261,8 @@ MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
         "job",
         collection=lambda receiver: receiver.job_table,
         most=lambda limits: limits.jobs,
+        most_bytes=lambda limits: limits.jobs_bytes,
+        owner=_cluster_of,
         before_put=_check_job,
     ),
     TopicClass.RESERVATION: RetainedHandler(
@@ -257,6 +271,8 @@ MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
         "id",
         collection=lambda receiver: receiver.reservations,
         most=lambda limits: limits.reservations,
+        most_bytes=lambda limits: limits.reservations_bytes,
+        owner=lambda message: message.boot or message.origin,
         before_put=_check_reservation,
     ),
     TopicClass.ALERT: RetainedHandler(
@@ -264,6 +280,8 @@ MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
         "alert",
         "fingerprint",
         most=lambda limits: limits.alerts,
+        most_bytes=lambda limits: limits.alerts_bytes,
+        owner=attrgetter("watch"),
         # The alerts that are evaluated here are dated by it.
         before_put=lambda receiver, message: receiver.alerts.remember(message),
         after_remove=lambda receiver, fingerprint: receiver.alerts.forget(fingerprint),
@@ -274,6 +292,7 @@ MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
         "fingerprint",
         collection=lambda receiver: _Acks(receiver.alerts.silences),
         most=lambda limits: limits.acks,
+        owner=attrgetter("owner"),
     ),
     TopicClass.SILENCE: RetainedHandler(
         SilenceMessage,
@@ -281,6 +300,7 @@ MESSAGE_HANDLERS: dict[TopicClass, MessageHandler] = {
         "id",
         collection=lambda receiver: _Silences(receiver.alerts.silences),
         most=lambda limits: limits.silences,
+        owner=attrgetter("who"),
     ),
     TopicClass.COMMAND: ignore,
     TopicClass.REPLY: ignore,
@@ -294,4 +314,13 @@ def retained_collections() -> dict[type[Message], RetainedCollection[Any]]:
         handler.model: RetainedCollection(attrgetter(handler.key))
         for handler in MESSAGE_HANDLERS.values()
         if isinstance(handler, RetainedHandler) and handler.collection is None
+    }
+
+
+def retained_ledgers(limits: Limits) -> dict[type[Message], Ledger]:
+    """Return an empty ledger for each class of retained messages."""
+    return {
+        handler.model: Ledger(handler.most(limits), handler.most_bytes(limits))
+        for handler in MESSAGE_HANDLERS.values()
+        if isinstance(handler, RetainedHandler)
     }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from trnfleet import logs
 from trnfleet.errors import WireError
 from trnfleet.monitor.copies import copied
+from trnfleet.wire.topics import DEFAULT_ROOT, parse_topic
 
 if TYPE_CHECKING:
     from trnfleet.monitor.pipeline import PipelineCounts
@@ -48,14 +49,20 @@ _REASONS: dict[type[Exception], RejectReason] = {
 """For any other error it is `UNDECODABLE`."""
 
 
-def reject(counts: PipelineCounts, envelope: Envelope, error: Exception) -> None:
+def reject(counts: PipelineCounts, envelope: Envelope, error: Exception, *, root: str = DEFAULT_ROOT) -> None:
     """Count a message that is not applied, and log it with its topic.
 
     Args:
         counts: The counters.
         envelope: The message.
         error: The reason; anything but a `WireError` is a bug, and is logged with its traceback.
+        root: First part of the topics.
     """
+    try:
+        what = parse_topic(envelope.topic, root).topic_class.value
+    except WireError:
+        what = "other"
+    counts.refused[what] = counts.refused.get(what, 0) + 1
     reason = _REASONS.get(type(error), RejectReason.UNDECODABLE)
     count = getattr(counts, reason) + 1
     setattr(counts, reason, count)

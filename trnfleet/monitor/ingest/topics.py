@@ -111,7 +111,8 @@ class Topics:
         self._timebase = timebase
         self._covered_by: dict[str, list[TopicState]] = {}
         """By the path of the descriptor that covers them."""
-        self._decoders: dict[tuple[tuple[ColumnSpec, ...] | None, int, int], FrameDecoder] = {}
+        self._decoders: dict[tuple[int, int, int], tuple[tuple[ColumnSpec, ...], FrameDecoder]] = {}
+        """By the identity of the columns, of which the descriptors have one object for all that are equal, and the rows."""
 
     def copy(
         self,
@@ -161,6 +162,8 @@ class Topics:
         }
         kept = {id(state) for states in self._covered_by.values() for state in states}
         self.states = {topic: state for topic, state in self.states.items() if id(state) in kept}
+        described = {id(descriptor.columns) for descriptor in self._descriptors}
+        self._decoders = {key: each for key, each in self._decoders.items() if key[0] in described}
 
     def _bind(self, state: TopicState, layout: Layout) -> None:
         """Find the descriptor that covers a topic, and its rows."""
@@ -196,12 +199,14 @@ class Topics:
 
     def _decoder(self, columns: tuple[ColumnSpec, ...], chips: int, instances: int) -> FrameDecoder:
         """Return the decoder of frames of that form, which topics share: a form that one has learned serves all."""
-        key = (None if columns is STANDARD_COLUMNS else columns, chips, instances)
-        decoder = self._decoders.get(key)
-        if decoder is None:
-            if len(self._decoders) >= MOST_DECODERS:
-                self._decoders.clear()
-            decoder = self._decoders[key] = FrameDecoder(columns, chips, instances)
+        key = (id(columns), chips, instances)
+        known = self._decoders.get(key)
+        if known is not None:
+            return known[1]
+        if len(self._decoders) >= MOST_DECODERS:
+            self._decoders.clear()
+        decoder = FrameDecoder(columns, chips, instances)
+        self._decoders[key] = columns, decoder
         return decoder
 
 

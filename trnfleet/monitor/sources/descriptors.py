@@ -15,6 +15,7 @@ from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.errors import WireError
 from trnfleet.monitor.copies import copied
+from trnfleet.monitor.room import Room, compact, held_bytes
 from trnfleet.monitor.sources.clocks import ClockKey
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import (
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.slices import Slices
 
+SHELL_BYTES = 250
+"""Bytes of a descriptor without its texts: the tuple, and its entry in the table by path."""
+INSTANCE_BYTES = 130
+"""Bytes of an instance in tables of the layout: its entries by path and by row, and its type in the descriptor."""
 SLICE = 8
 """Descriptors that are searched in one slice."""
 
@@ -58,6 +63,8 @@ class CompactDescriptor(NamedTuple):
     clock: ClockKey
     mark: int
     """Hash of the bytes that came, by which a repetition is recognised."""
+    size_bytes: int = 0
+    """Memory that it takes without its columns, with what the layout keeps of its instances."""
 
     @staticmethod
     def of(payload: bytes, limits: Limits = DEFAULT_LIMITS) -> CompactDescriptor:
@@ -78,16 +85,16 @@ class CompactDescriptor(NamedTuple):
                     f"names {len(lanes)} link lanes of a {name}, which has {len(INSTANCE_TYPES[name].lanes)}"
                 )
         columns = descriptor.columns
-        return CompactDescriptor(
+        compact_descriptor = CompactDescriptor(
             descriptor.path,
-            descriptor.publisher,
-            descriptor.boot,
+            sys.intern(descriptor.publisher),
+            sys.intern(descriptor.boot),
             descriptor.revision,
             descriptor.period_s,
             tuple(instance.path for instance in descriptor.instances),
             tuple(sys.intern(instance.type) for instance in descriptor.instances),
             # Almost every publisher has the same columns: one copy serves all.
-            STANDARD_COLUMNS if columns == STANDARD_COLUMNS else columns,
+            STANDARD_COLUMNS if columns == STANDARD_COLUMNS else compact(descriptor).columns,
             tuple(sorted(descriptor.lanes.items())),
             encode_message(descriptor.model_copy(update={"columns": ()})),
             _clock(
@@ -98,6 +105,15 @@ class CompactDescriptor(NamedTuple):
             ),
             hash(payload),
         )
+        # Types, clock, publisher and boot are objects that many share.
+        own = (
+            descriptor.path,
+            compact_descriptor.instances,
+            compact_descriptor.lanes,
+            compact_descriptor.rest,
+        )
+        size_bytes = held_bytes(own) + SHELL_BYTES + INSTANCE_BYTES * len(descriptor.instances)
+        return compact_descriptor._replace(size_bytes=size_bytes)
 
     def same_hardware(self, other: CompactDescriptor | None) -> bool:
         """Return whether another descriptor covers the same instances with the same links in the same order."""
@@ -106,17 +122,37 @@ class CompactDescriptor(NamedTuple):
         )
 
 
-class Descriptors:
-    """The descriptors of a fleet by path."""
+class _ColumnSet(NamedTuple):
+    """Columns that descriptors have in common."""
 
-    def __init__(self) -> None:
+    columns: tuple[ColumnSpec, ...]
+    owner: str
+    size_bytes: int
+    uses: int
+    """Descriptors that have them."""
+
+
+class Descriptors:
+    """The descriptors of a fleet by path, and the room that they take of its limits, by publisher."""
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._by_path: dict[str, CompactDescriptor] = {}
-        self.instances = 0
-        """Instances in all of them."""
-        self.size_bytes = 0
-        """Bytes of all of them as they came."""
+        self._instances = Room(limits.fleet_instances)
+        self._bytes = Room(limits.descriptors_bytes)
+        self._column_sets: dict[tuple[ColumnSpec, ...], _ColumnSet] = {}
+        """Columns other than the standard ones: those of many descriptors that are equal are one object."""
         self.changes = 0
         """Goes up with every descriptor that comes or goes."""
+
+    @property
+    def instances(self) -> int:
+        """Instances in all of them."""
+        return self._instances.used
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that all of them take, with their columns."""
+        return self._bytes.used
 
     def __len__(self) -> int:
         return len(self._by_path)
@@ -128,28 +164,69 @@ class Descriptors:
         """Return the descriptor of a path, in short."""
         return self._by_path.get(path)
 
-    def put(self, descriptor: CompactDescriptor) -> None:
-        """Keep a descriptor in the place of the one that its path had."""
+    def refusal(self, descriptor: CompactDescriptor) -> str | None:
+        """Return why there is no room for a descriptor, or None where there is."""
+        owner, known = descriptor.publisher, self._by_path.get(descriptor.path)
+        instances, size_bytes = len(descriptor.instances), descriptor.size_bytes
+        if descriptor.columns is not STANDARD_COLUMNS and descriptor.columns not in self._column_sets:
+            size_bytes += _columns_bytes(descriptor.columns)
+        if known is not None and known.publisher == owner:
+            instances, size_bytes = instances - len(known.instances), size_bytes - known.size_bytes
+        return self._instances.refusal(owner, instances, "instances") or self._bytes.refusal(
+            owner, size_bytes, "bytes of descriptors"
+        )
+
+    def put(self, descriptor: CompactDescriptor) -> CompactDescriptor:
+        """Keep a descriptor in the place of the one that its path had; return it as it is kept."""
+        columns = self._share_columns(descriptor)
         self.remove(descriptor.path)
-        self._by_path[descriptor.path] = descriptor
-        self.instances += len(descriptor.instances)
-        self.size_bytes += len(descriptor.rest)
+        kept = self._by_path[descriptor.path] = descriptor._replace(columns=columns)
+        self._instances.change(kept.publisher, len(kept.instances))
+        self._bytes.change(kept.publisher, kept.size_bytes)
         self.changes += 1
+        return kept
 
     def remove(self, path: str) -> bool:
         """Remove a path's descriptor; return whether there was one."""
         gone = self._by_path.pop(path, None)
         if gone is not None:
-            self.instances -= len(gone.instances)
-            self.size_bytes -= len(gone.rest)
+            self._instances.change(gone.publisher, -len(gone.instances))
+            self._bytes.change(gone.publisher, -gone.size_bytes)
+            self._release_columns(gone.columns)
             self.changes += 1
         return gone is not None
+
+    def _share_columns(self, descriptor: CompactDescriptor) -> tuple[ColumnSpec, ...]:
+        """Return the one object for a descriptor's columns; it counts for the publisher that brought it first."""
+        if descriptor.columns is STANDARD_COLUMNS:
+            return STANDARD_COLUMNS
+        shared = self._column_sets.get(descriptor.columns)
+        if shared is None:
+            shared = _ColumnSet(
+                descriptor.columns, descriptor.publisher, _columns_bytes(descriptor.columns), 0
+            )
+            self._bytes.change(shared.owner, shared.size_bytes)
+        self._column_sets[shared.columns] = shared._replace(uses=shared.uses + 1)
+        return shared.columns
+
+    def _release_columns(self, columns: tuple[ColumnSpec, ...]) -> None:
+        if columns is STANDARD_COLUMNS:
+            return
+        shared = self._column_sets[columns]
+        if shared.uses > 1:
+            self._column_sets[columns] = shared._replace(uses=shared.uses - 1)
+        else:
+            del self._column_sets[columns]
+            self._bytes.change(shared.owner, -shared.size_bytes)
 
     def copy(self) -> Descriptors:
         """Return a copy; descriptors themselves never change."""
         return copied(
             self,
             _by_path=self._by_path.copy(),
+            _instances=self._instances.copy(),
+            _bytes=self._bytes.copy(),
+            _column_sets=self._column_sets.copy(),
         )
 
     def search_ec2(self, wanted: set[str], found: dict[str, str]) -> Slices[None]:
@@ -185,6 +262,11 @@ class Descriptors:
             return None
         descriptor = _decode(compact.rest).model_copy(update={"columns": compact.columns})
         return descriptor, descriptor.instances[compact.instances.index(instance)]
+
+
+def _columns_bytes(columns: tuple[ColumnSpec, ...]) -> int:
+    """Return the memory of columns and of the decoder of their frames, which takes less than they do."""
+    return 2 * held_bytes(columns)
 
 
 def _is_below(instance: str, path: str) -> bool:

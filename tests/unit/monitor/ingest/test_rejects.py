@@ -49,6 +49,8 @@ def test_each_kind_has_its_count(log: Log, error: WireError, kind: str) -> None:
     """A rejected message is counted once, by what is wrong with it."""
     counts = PipelineCounts()
     reject(counts, Envelope("a/topic", b""), error)
+    assert counts.refused == {"other": 1}
+    counts.refused.clear()
     assert counts == PipelineCounts(**{kind: 1}, last_problem="a/topic: no")
     assert log.lines == [{"reason": kind, "count": 1, "topic": "a/topic", "error": "no", "exc_info": None}]
 
@@ -79,3 +81,11 @@ def test_room_is_bounded_by_number_and_by_bytes() -> None:
     assert [held.hold(Envelope("t", b"x" * size)) for size in (6, 5, 4, 1)] == [True, False, True, False]
     assert [len(each.payload) for each in held.release()] == [6, 4]
     assert held.hold(Envelope("t", b"x" * 10))
+
+
+def test_refused_messages_are_counted_by_class() -> None:
+    """Whatever is wrong with them, a descriptor is told from an alert; a topic of no class is another."""
+    counts = PipelineCounts()
+    for topic in ("site/v1/demo/node/a/b/c", "site/v1/demo/alert/0", "site/v1/demo/alert/1", "lamp"):
+        reject(counts, Envelope(topic, b""), WireError("no"), root="site")
+    assert counts.refused == {"node": 1, "alert": 2, "other": 1}
