@@ -6,6 +6,7 @@ A message names the file, the key, the value and the limit, and where there is o
 from __future__ import annotations
 
 import difflib
+import errno
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
 
 MOST_CHOICES = 100
 """Choices that a message lists."""
+
+
+_DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
+"""Failures of a disk, whatever file was chosen: it is full, a quota or limit is reached, or it is broken."""
 
 
 class TrnfleetError(Exception):
@@ -34,6 +39,17 @@ class BrokerError(TrnfleetError):
 
 class CloudError(TrnfleetError):
     """A cloud's API could not be asked, or refused (exit status 1)."""
+
+
+def write_failure(what: str, error: OSError) -> TrnfleetError:
+    """Return the error for a file that cannot be made or written.
+
+    Args:
+        what: The file, and what was to be done with it.
+        error: The system's error: of a disk it is no fault of the user's (exit status 1), all else is (2).
+    """
+    kind = TrnfleetError if error.errno in _DISK_ERRORS else ConfigError
+    return kind(f"{what}: {error.strerror or error}")
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:

@@ -14,17 +14,20 @@ from trnfleet.record.format.metadata import About
 from trnfleet.record.write.part import DELETED
 from trnfleet.services.files.outputs import find_former, make_sink, remove_former
 from trnfleet.services.files.recordings import fleets_in
+from trnfleet.services.files.sequence_gaps import SequenceGaps
 from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.transport.inbox import InboxLimits
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from trnfleet.clock import Clock
     from trnfleet.services.files.outputs import Sink
     from trnfleet.services.session import BrokerSession
     from trnfleet.transport.mqtt import MqttSource
+    from trnfleet.wire.ports import Envelope
 
 FIRST_S = 1.0
 """Wait for the first messages, which name the fleets."""
@@ -61,6 +64,9 @@ class RecordProgress(NamedTuple):
     messages: int
     file_bytes: int
     lost: int
+    """Ticks of telemetry that never came, by their sequence numbers: what `trnfleet info` counts of the file."""
+    dropped: int
+    """Messages that came, and were left out: too large, or more than could be written; telemetry among them is lost, too."""
     length_s: float
     """Time from the first message to the last."""
     parts: int
@@ -136,27 +142,33 @@ async def record(session: BrokerSession, request: RecordRequest, reporter: Recor
                 split_ns=_ns(request.split_s),
                 keep_ns=_ns(request.keep_s),
             )
+            gaps = SequenceGaps(session.root)
             reporter.began(request)
             try:
                 sink.start()
-                sink.take(first)
-                await run_until(ending, _write_until_end(request, source, sink, clock, reporter))
+                _take(sink, gaps, first)
+                await run_until(ending, _write_until_end(request, source, sink, gaps, clock, reporter))
             finally:
                 sink.close()
-    progress = _progress(source, sink)
+    progress = _progress(source, sink, gaps)
     if sink.status.failed:
         raise RecordingFailedError(sink.status.failed, progress, is_readable=sink.status.failed != DELETED)
     return progress
 
 
 async def _write_until_end(
-    request: RecordRequest, source: MqttSource, sink: Sink, clock: Clock, reporter: RecordReporter
+    request: RecordRequest,
+    source: MqttSource,
+    sink: Sink,
+    gaps: SequenceGaps,
+    clock: Clock,
+    reporter: RecordReporter,
 ) -> None:
     """Record until the duration is over or writing fails."""
 
     async def take() -> None:
         while True:
-            sink.take(await source.take())
+            _take(sink, gaps, await source.take())
 
     async def at_duration() -> None:
         if request.duration_s is not None:
@@ -164,7 +176,7 @@ async def _write_until_end(
         else:
             await asyncio.Event().wait()
 
-    async with background(take=take(), progress=_report_progress(source, sink, clock, reporter)):
+    async with background(take=take(), progress=_report_progress(source, sink, gaps, clock, reporter)):
         ends = {asyncio.ensure_future(at_duration()), asyncio.ensure_future(sink.failed())}
         try:
             done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -175,7 +187,16 @@ async def _write_until_end(
                 each.cancel()
 
 
-async def _report_progress(source: MqttSource, sink: Sink, clock: Clock, reporter: RecordReporter) -> None:
+def _take(sink: Sink, gaps: SequenceGaps, batch: Sequence[Envelope]) -> None:
+    """Write a batch, and count the gaps in what is written of it: what does not fit is missing at its end."""
+    dropped = sink.status.lost
+    sink.take(batch)
+    gaps.take(batch[: len(batch) - (sink.status.lost - dropped)])
+
+
+async def _report_progress(
+    source: MqttSource, sink: Sink, gaps: SequenceGaps, clock: Clock, reporter: RecordReporter
+) -> None:
     """Report totals, and changes of the connection."""
     began_s = clock.monotonic_s()
     was_connected, lost_s = True, 0.0
@@ -189,14 +210,15 @@ async def _report_progress(source: MqttSource, sink: Sink, clock: Clock, reporte
             else:
                 lost_s = status.changed_s
                 reporter.disconnected(status.last_error)
-        reporter.progressed(_progress(source, sink), now_s - began_s)
+        reporter.progressed(_progress(source, sink, gaps), now_s - began_s)
 
 
-def _progress(source: MqttSource, sink: Sink) -> RecordProgress:
+def _progress(source: MqttSource, sink: Sink, gaps: SequenceGaps) -> RecordProgress:
     link, status = source.status, sink.status
     return RecordProgress(
         status.messages,
         status.file_bytes,
+        gaps.lost,
         link.dropped + link.oversize + status.lost,
         status.length_s,
         status.parts,

@@ -335,7 +335,7 @@ def test_what_cannot_be_written_is_told_by_the_name_that_was_given(
     for written in ("cut", "_write"):
         with monkeypatch.context() as patch:
             patch.setattr(PartFile, written, fill_up)
-            convert(LINES, out, status=2)
+            convert(LINES, out, status=1)
         told = capsys.readouterr().err
         assert told.startswith(f"trnfleet: {out}: ")
         assert told.endswith("No space left on device\n")

@@ -187,8 +187,11 @@ def test_a_broker_that_goes_away_leaves_a_gap(mosquitto: MosquittoProcess, tmp_p
         until(recorder, "connected again; nothing was recorded for ")
         time.sleep(2.0)
         assert recorder.end(signal.SIGINT) == 0
-        assert ", 1 interruption" in recorder.output.splitlines()[-1]
+        last = recorder.output.splitlines()[-1]
+        assert ", 1 interruption" in last
     facts = json.loads(run("info", str(file), "--json").stdout)
+    assert facts["lost"] > 0
+    assert f", lost {facts['lost']:,}, 1 interruption" in last
     assert [each["duration_s"] > 0.6 for each in facts["gaps"]] == [True]
 
 

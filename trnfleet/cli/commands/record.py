@@ -139,7 +139,7 @@ class Reporter:
         self._last_s, self._last_messages = elapsed_s, progress.messages
         line = (
             f"{progress.messages:,} messages, {rate:,.0f}/s, {size_text(progress.file_bytes)}, "
-            f"lost {progress.lost:,}"
+            f"{_lost(progress)}"
         )
         (report_progress if self._is_terminal else report)(line)
 
@@ -155,6 +155,11 @@ class Reporter:
         report(("\r\x1b[K" if self._is_terminal else "") + line)
 
 
+def _lost(total: RecordProgress) -> str:
+    """Return what is missing: of telemetry by its sequence numbers, and what came and was left out here."""
+    return f"lost {total.lost:,}" + (f", dropped {total.dropped:,}" if total.dropped else "")
+
+
 def _summary(total: RecordProgress) -> str:
     if stderr_is_terminal():
         report("")
@@ -163,5 +168,5 @@ def _summary(total: RecordProgress) -> str:
     gap = f", {gaps:,} interruption{'s' if gaps > 1 else ''}" if gaps else ""
     return (
         f"{total.messages:,} messages in {duration_text(total.length_s)}, {size_text(total.file_bytes)}{parts}, "
-        f"lost {total.lost:,}{gap}"
+        f"{_lost(total)}{gap}"
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import glob
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.errors import ConfigError, TrnfleetError
+from trnfleet.errors import ConfigError, TrnfleetError, write_failure
 from trnfleet.record.format.envelopes import (
     CHANNEL_IDS,
     KEYFRAME,
@@ -73,6 +73,9 @@ class RecordingWriter:
     `night.mcap` itself. Times that fall are held at the last one, and those before 1970 or after 2262 at these.
     """
 
+    _failure: OSError | None = None
+    """The reason why writing failed."""
+
     def __init__(
         self,
         path: Path,
@@ -109,6 +112,7 @@ class RecordingWriter:
 
         Raises:
             ConfigError: the file exists or cannot be made, or a limit makes no sense.
+            TrnfleetError: the disk is full.
         """
         if keep_ns is not None and split_bytes is None and split_ns is None:
             split_ns = max(_SHORTEST_SPLIT_NS, keep_ns // _SPLITS_IN_KEPT)
@@ -157,7 +161,7 @@ class RecordingWriter:
         except FileExistsError:
             raise ConfigError(f"{self._part_path(1)}: exists already; name another file") from None
         except OSError as error:
-            raise ConfigError(f"{self._part_path(1)}: cannot be made: {error.strerror}") from error
+            raise write_failure(f"{self._part_path(1)}: cannot be made", error) from error
 
     @property
     def parts(self) -> list[Path]:
@@ -185,6 +189,9 @@ class RecordingWriter:
             RecordingError: the disk is full or gone; the recording has ended and what was cut can be read.
             TrnfleetError: the message is larger than a recording may hold.
         """
+        if self._failure is not None:
+            # Who goes on writing is told why it ended, not only that it did.
+            raise RecordingError(self._part.path, self._failure)
         if self._is_closed:
             raise TrnfleetError(f"{self._path}: the recording has ended")
         last_ns = self._last_ns
@@ -246,6 +253,7 @@ class RecordingWriter:
     def _fail(self, error: OSError) -> RecordingError:
         """End the recording where it can be read."""
         self._is_closed = True
+        self._failure = error
         self.messages -= self._uncut
         self.lost, self._uncut = self.lost + self._uncut, 0
         try:

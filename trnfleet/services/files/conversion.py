@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from trnfleet.bridge.neuron.telemetry import check_path
-from trnfleet.errors import ConfigError
+from trnfleet.errors import ConfigError, TrnfleetError, write_failure
 from trnfleet.files import temporary_folder
 from trnfleet.record.format.lines import encode_line
 from trnfleet.record.read.recording import Recording
@@ -157,6 +157,7 @@ class Conversion:
 
         Raises:
             ConfigError: the file exists or cannot be written, or the input has nothing to convert.
+            TrnfleetError: the disk is full; nothing is left behind.
         """
         path = Path(target)
         partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
@@ -173,11 +174,11 @@ class Conversion:
             finally:
                 partial.unlink(missing_ok=True)
         except OSError as error:
-            raise ConfigError(f"{target}: {error.strerror or error}") from error
+            raise write_failure(target, error) from error
         except RecordingError as error:
-            raise ConfigError(f"{target}: {error.reason}") from error
-        except ConfigError as error:
-            raise ConfigError(str(error).replace(str(partial), target, 1)) from error
+            raise TrnfleetError(f"{target}: {error.reason}") from error
+        except TrnfleetError as error:
+            raise type(error)(str(error).replace(str(partial), target, 1)) from error
         _report(self._given, self._source, target, written, self._report)
 
     def _write_text(self, output: BinaryIO) -> int:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import stat
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from trnfleet.clock import SteadyWall
-from trnfleet.errors import ConfigError
+from trnfleet.errors import ConfigError, write_failure
 from trnfleet.files import open_private
 from trnfleet.record.format.lines import encode_line
 from trnfleet.record.read.reader import PartReader
@@ -133,9 +135,7 @@ class LineSink:
                     if not self._queue:
                         break
                     data, count, payload_bytes = self._queue[0]
-                rest = memoryview(data)
-                while rest:
-                    rest = rest[os.write(self._file, rest) :]
+                self._write(data)
                 with self._wake:
                     if not self._queue:
                         # Closed meanwhile, and counted as lost.
@@ -150,6 +150,30 @@ class LineSink:
             self._is_abandoned = True
         except OSError as error:
             self.status.failed = error.strerror or str(error)
+
+    def _write(self, data: bytes) -> None:
+        """Write lines; where a disk takes only a part of them, the last is cut off again unless it is whole."""
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError:
+            written = data[: len(data) - len(rest)]
+            torn = len(written) - (written.rfind(b"\n") + 1)
+            if stat.S_ISREG(os.fstat(self._file).st_mode):
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._file, os.lseek(self._file, 0, os.SEEK_CUR) - torn)
+                    self._count_whole(written.count(b"\n"), len(written) - torn)
+            raise
+
+    def _count_whole(self, lines: int, size_bytes: int) -> None:
+        """Count the lines of the first batch that are in the file although the others are not."""
+        with self._wake:
+            if self._queue:
+                data, count, payload_bytes = self._queue[0]
+                self._queue[0] = data, count - lines, payload_bytes
+            self.status.messages += lines
+            self.status.file_bytes += size_bytes
 
 
 def make_sink(
@@ -187,7 +211,7 @@ def make_sink(
     try:
         return LineSink(open_private(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL), clock)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be made: {error.strerror or error}") from error
+        raise write_failure(f"{path}: cannot be made", error) from error
 
 
 def find_former(path: Path, *, is_split: bool, overwrite: bool) -> list[Path]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,23 +11,16 @@ from typing import TYPE_CHECKING, Any
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.errors import WireError
-from trnfleet.monitor.ingest.sequence import SequenceTracker
-from trnfleet.monitor.pipeline import PipelineCounts
 from trnfleet.services.files.recordings import fleets_of
-from trnfleet.wire.frame_head import frame_head, is_cbor
-from trnfleet.wire.messages import Descriptor, decode_message, parse_json_object
-from trnfleet.wire.topics import TopicClass, parse_topic
+from trnfleet.services.files.sequence_gaps import SequenceGaps
+from trnfleet.wire.messages import Descriptor, decode_message
+from trnfleet.wire.topics import TopicClass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.record.read.recording import Recording
     from trnfleet.wire.ports import Envelope, Stored
-
-MOST_BOOTS = 200_000
-"""Boots of publishers whose sequence numbers are followed; a million chips have 62,500 publishers at most."""
-MOST_TOPICS = 262_144
-"""Topics that are parsed once; others are parsed for each message."""
 
 
 @dataclass(slots=True)
@@ -55,17 +47,12 @@ class _Gathered:
         self.described: dict[str, dict[str, Descriptor]] = {}
         """By fleet and path."""
         self.fleets: set[str] = set()
-        self.pipelines: dict[str, PipelineCounts] = {}
-        """By fleet."""
-        self._trackers: dict[tuple[str, str, str], SequenceTracker] = {}
-        """By fleet, path and boot id."""
-        # What is no topic of ours raises, and is not kept: it may be of any length.
-        self._parse = functools.lru_cache(MOST_TOPICS)(functools.partial(parse_topic, root=root))
+        self.gaps = SequenceGaps(root)
 
     def class_of(self, topic: str) -> str:
         """Return the name of a topic's class, `other` where it is not ours."""
         try:
-            return self._parse(topic).topic_class.value
+            return self.gaps.parse(topic).topic_class.value
         except WireError:
             return "other"
 
@@ -75,19 +62,12 @@ class _Gathered:
             self._add(stored.envelope)
 
     def _add(self, envelope: Envelope) -> None:
-        fleet, topic_class, path = self._parse(envelope.topic)
-        self.fleets.add(fleet)
-        if topic_class is TopicClass.NODE and envelope.payload:
+        topic = self.gaps.parse(envelope.topic)
+        self.fleets.add(topic.fleet)
+        if topic.topic_class is TopicClass.NODE and envelope.payload:
             descriptor = decode_message(envelope.payload, Descriptor)
-            self.described.setdefault(fleet, {})[path] = descriptor
-        elif topic_class is TopicClass.TELEMETRY and envelope.payload:
-            boot, seq = frame_head(envelope.payload) if is_cbor(envelope) else _json_head(envelope.payload)
-            tracker = self._trackers.get((fleet, path, boot))
-            if tracker is None:
-                if len(self._trackers) >= MOST_BOOTS:
-                    return
-                tracker = self._trackers[fleet, path, boot] = SequenceTracker()
-            tracker.accept(seq, self.pipelines.setdefault(fleet, PipelineCounts()))
+            self.described.setdefault(topic.fleet, {})[topic.path] = descriptor
+        self.gaps.add(topic, envelope)
 
 
 def summarize(files: Sequence[str], recording: Recording) -> dict[str, Any]:
@@ -175,18 +155,5 @@ def _fleet(name: str, reading: _Gathered) -> FleetFacts:
     facts.chips = sum(INSTANCE_TYPES[kind].chips for kind in instances.values() if kind in INSTANCE_TYPES)
     if periods:
         facts.period_s, facts.speed = max(periods, key=lambda clock: periods[clock])
-    facts.lost = max(0, reading.pipelines[name].lost) if name in reading.pipelines else 0
+    facts.lost = reading.gaps.lost_of(name)
     return facts
-
-
-def _json_head(payload: bytes) -> tuple[str, int]:
-    """Return boot and seq of telemetry in JSON.
-
-    Raises:
-        WireError: it has none.
-    """
-    data = parse_json_object(payload)
-    boot, seq = data.get("boot"), data.get("seq")
-    if not (isinstance(boot, str) and isinstance(seq, int) and seq >= 0):
-        raise WireError("telemetry without boot or seq")
-    return boot, seq

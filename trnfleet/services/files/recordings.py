@@ -61,6 +61,13 @@ def fleet_of(recording: Recording, name: str | None, file: str) -> str:
         ConfigError: there is none, or several and no name, or none of that name.
     """
     fleets = fleets_of(recording)
+    if name is None and len(fleets) == 1:
+        # Another one may have come later: what is in force at the end says so, and what came since.
+        last = recording.keyframe(recording.end_ns)
+        since_ns = recording.start_ns - 1 if last is None else last.time_ns
+        rest = recording.read(since_ns, recording.end_ns)
+        topics = {each.envelope.topic for part in ((last.state if last else ()), rest) for each in part}
+        fleets = tuple(sorted({*fleets, *fleets_in(topics, recording.root)}))
     if name is not None and name not in fleets:
         # It names those that were there when it began.
         fleets = (*fleets, *fleets_in(recording.topics(), recording.root))

@@ -97,7 +97,7 @@ def test_a_recording_is_read_once(tmp_path: Path) -> None:
     write(tmp_path / "a.mcap", ticks=range(20))
     with (
         patch.object(Recording, "all", autospec=True, side_effect=Recording.all) as read,
-        patch("trnfleet.services.files.recording_summary.parse_topic", wraps=parse_topic) as parse,
+        patch("trnfleet.services.files.sequence_gaps.parse_topic", wraps=parse_topic) as parse,
     ):
         assert facts(tmp_path / "a.mcap")["messages"] == 20 * 4 + 5
     read.assert_called_once()

@@ -338,6 +338,6 @@ def test_a_full_disk_ends_the_recording_where_it_can_be_read(tmp_path: Path) -> 
     assert recording.is_finished
     assert recording.damaged == 0
     recording.close()
-    with pytest.raises(TrnfleetError, match="has ended"):
+    with pytest.raises(TrnfleetError, match="the recording ends here: File too large"):
         writer.write(*value(1, 1_000))
     writer.close()

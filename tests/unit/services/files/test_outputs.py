@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from trnfleet.cli.streams import stdout_bytes
 from trnfleet.clock import ManualClock
-from trnfleet.errors import ConfigError
+from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.record.format.metadata import About
 from trnfleet.record.write.part import PartFile
 from trnfleet.services.files import outputs
@@ -99,6 +100,51 @@ def test_lines_are_in_the_file_at_the_end(tmp_path: Path) -> None:
     assert [json.loads(line)["topic"] for line in file.read_text().splitlines()] == ["home/lamp"] * 6
     assert (status.messages, status.lost, status.parts, status.length_s) == (6, 0, 1, 2.0)
     assert (status.payload_bytes, status.file_bytes) == (12, file.stat().st_size)
+
+
+@pytest.mark.parametrize("room", [0, 150, 10_000])
+def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+    """The line that found no more room is cut off again, and each message is counted once, written or lost."""
+    file, left, write = tmp_path / "a.ndjson", room, os.write
+
+    def fill_up(descriptor: int, data: bytes) -> int:
+        nonlocal left
+        if not left:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written = write(descriptor, data[:left])
+        left -= written
+        return written
+
+    monkeypatch.setattr(os, "write", fill_up)
+    sink = lines_into(file)
+    sink.start()
+    for _ in range(10):
+        sink.take([LAMP] * 20)
+    sink.close()
+    status, text = sink.status, file.read_text()
+    assert status.failed == "No space left on device"
+    assert text == "" or text.endswith("\n")
+    assert [json.loads(line)["topic"] for line in text.splitlines()] == ["home/lamp"] * status.messages
+    assert room - len(text) < 120
+    assert (status.file_bytes, status.messages + status.lost) == (len(text), 200)
+
+
+def test_a_file_on_a_full_disk_is_no_wrong_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that cannot be made because the disk is full is a failure (1), a folder that is none is wrong use (2)."""
+
+    def fail(number: int) -> None:
+        def refuse(*_: object) -> int:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(os, "open", refuse)
+
+    fail(errno.ENOSPC)
+    with pytest.raises(TrnfleetError, match="cannot be made: No space left on device") as full:
+        lines_into(tmp_path / "a.ndjson")
+    assert not isinstance(full.value, ConfigError)
+    fail(errno.EACCES)
+    with pytest.raises(ConfigError, match="cannot be made: Permission denied"):
+        lines_into(tmp_path / "a.ndjson")
 
 
 def test_lines_go_into_a_file_where_stdout_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,21 @@ def test_one_of_several_fleets_has_to_be_named(recording: Recording) -> None:
         fleet_of(recording, "eats", "a.mcap")
 
 
+def test_a_fleet_that_came_later_is_one_of_several(tmp_path: Path) -> None:
+    """A recording names the fleets of its first second; another one is not left out without a word."""
+    path = tmp_path / "later.mcap"
+    writer = RecordingWriter(path, About(id="test", fleets=("east",)))
+    writer.write(BEGIN, Envelope("trnfleet/v1/east/telemetry/uc1", b"{}"))
+    writer.write(END - NS_PER_S, Envelope("trnfleet/v1/west/node/uc1", b"{}", retain=True))
+    writer.write(END, Envelope("trnfleet/v1/east/telemetry/uc1", b"{}"))
+    writer.close()
+    later = Recording.open([path])
+    with pytest.raises(ConfigError, match=r"several fleets in it: name one with --name; .*east, west"):
+        fleet_of(later, None, "later.mcap")
+    assert fleet_of(later, "west", "later.mcap") == "west"
+    later.close()
+
+
 def test_distances_beyond_all_bounds_lie_outside(recording: Recording) -> None:
     """A number that no machine can hold is beyond the recording like any other."""
     with pytest.raises(ConfigError, match="the recording is from"):
@@ -90,7 +105,6 @@ def test_a_fleet_that_came_later_can_be_named(tmp_path: Path) -> None:
     writer.write(END, Envelope("trnfleet/v1/late/event/uc1", b"{}"))
     writer.close()
     recording = Recording.open([file])
-    assert fleet_of(recording, None, "late.mcap") == "early"
     assert fleet_of(recording, "late", "late.mcap") == "late"
     with pytest.raises(ConfigError, match=r"late\.mcap: no fleet 'lat' in it: did you mean 'late'"):
         fleet_of(recording, "lat", "late.mcap")

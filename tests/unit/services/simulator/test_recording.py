@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import signal
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from trnfleet.errors import TrnfleetError
 from trnfleet.record.read.recording import Recording
+from trnfleet.record.write.part import PartFile
 from trnfleet.services.simulator.engine import make_engine
 from trnfleet.services.simulator.recording import (
     CLIENT,
@@ -20,8 +26,6 @@ from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, parse_topic
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
-
-    import pytest
 
     from trnfleet.wire.ports import Envelope
 
@@ -60,3 +64,28 @@ def test_the_summary_counts_what_was_recorded_until_ctrl_c(
     found = re.search(r"([\d,]+) ticks, (\d+) s,", summary)
     assert found is not None
     assert (int(found[1]), int(found[2])) == (ticks, 2 * ticks)
+
+
+def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has the reason, and what was written until then is a sound recording."""
+    write, size = PartFile._write, 0
+
+    def fill_up(self: PartFile, data: bytes) -> None:
+        nonlocal size
+        size += len(data)
+        if size > 200_000:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(self, data)
+
+    monkeypatch.setattr(PartFile, "_write", fill_up)
+    path = tmp_path / "a.mcap"
+    run = load_run({"fleet"}, fleet="demo", scenario=None, seed=7, period_s=1.0, speed=1.0, start=None)
+    with pytest.raises(TrnfleetError, match=r"a\.mcap: the recording ends here: No space left on device"):
+        record_simulation(
+            make_engine(run, run.fleet), SimulationRequest(path, run, TICKS, 0.0, CLIENT, DEFAULT_ROOT)
+        )
+    recording = Recording.open([path])
+    try:
+        assert len(list(recording.all())) > 100
+    finally:
+        recording.close()

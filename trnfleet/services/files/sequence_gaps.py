@@ -1,0 +1,93 @@
+"""Loss of telemetry by its sequence numbers, without descriptors: the same count while recording and of the file."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from typing import TYPE_CHECKING
+
+from trnfleet.errors import WireError
+from trnfleet.monitor.ingest.sequence import SequenceTracker
+from trnfleet.monitor.pipeline import PipelineCounts
+from trnfleet.wire.frame_head import frame_head, is_cbor
+from trnfleet.wire.messages import parse_json_object
+from trnfleet.wire.topics import TopicClass, parse_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trnfleet.wire.ports import Envelope
+    from trnfleet.wire.topics import Topic
+
+MOST_BOOTS = 200_000
+"""Boots of publishers whose sequence numbers are followed; a million chips have 62,500 publishers at most."""
+MOST_TOPICS = 262_144
+"""Topics that are parsed once; others are parsed for each message."""
+# Within a JSON text a quotation mark is escaped: these bytes can be nothing but a key and its value.
+_BOOT = re.compile(rb'"boot": ?"([A-Za-z0-9_-]+)"')
+_SEQ = re.compile(rb'"seq": ?(\d{1,18})[,}]')
+
+
+class SequenceGaps:
+    """Ticks of telemetry that never came, by fleet."""
+
+    def __init__(self, root: str) -> None:
+        """Count from now on.
+
+        Args:
+            root: First part of the topics.
+        """
+        self._counts: dict[str, PipelineCounts] = {}
+        """By fleet."""
+        self._trackers: dict[tuple[str, str, str], SequenceTracker] = {}
+        """By fleet, path and boot id."""
+        # What is no topic of ours raises, and is not kept: it may be of any length.
+        self.parse = functools.lru_cache(MOST_TOPICS)(functools.partial(parse_topic, root=root))
+
+    @property
+    def lost(self) -> int:
+        """Ticks lost in all fleets."""
+        return sum(self.lost_of(fleet) for fleet in self._counts)
+
+    def lost_of(self, fleet: str) -> int:
+        """Return the ticks lost of one fleet."""
+        return max(0, self._counts[fleet].lost) if fleet in self._counts else 0
+
+    def take(self, batch: Iterable[Envelope]) -> None:
+        """Count messages of any kind; what is not telemetry, or not readable, counts as nothing."""
+        for envelope in batch:
+            with contextlib.suppress(WireError):
+                self.add(self.parse(envelope.topic), envelope)
+
+    def add(self, topic: Topic, envelope: Envelope) -> None:
+        """Count a message with its parsed topic.
+
+        Raises:
+            WireError: it is telemetry without boot or seq.
+        """
+        if topic.topic_class is not TopicClass.TELEMETRY or not envelope.payload:
+            return
+        boot, seq = frame_head(envelope.payload) if is_cbor(envelope) else json_head(envelope.payload)
+        tracker = self._trackers.get((topic.fleet, topic.path, boot))
+        if tracker is None:
+            if len(self._trackers) >= MOST_BOOTS:
+                return
+            tracker = self._trackers[topic.fleet, topic.path, boot] = SequenceTracker()
+        tracker.accept(seq, self._counts.setdefault(topic.fleet, PipelineCounts()))
+
+
+def json_head(payload: bytes) -> tuple[str, int]:
+    """Return boot and seq of telemetry in JSON.
+
+    Raises:
+        WireError: it has none.
+    """
+    boots, seqs = _BOOT.findall(payload), _SEQ.findall(payload)
+    if len(boots) == 1 and len(seqs) == 1:
+        return boots[0].decode(), int(seqs[0])
+    data = parse_json_object(payload)
+    boot, seq = data.get("boot"), data.get("seq")
+    if not (isinstance(boot, str) and isinstance(seq, int) and seq >= 0):
+        raise WireError("telemetry without boot or seq")
+    return boot, seq
