@@ -92,7 +92,7 @@ async def test_reason_of_the_broker_is_told() -> None:
         publisher = MqttPublisher(url, client_id="p")
         async with running(publisher.run()):
             await eventually(lambda: publisher.status.last_error)
-            assert publisher.status.last_error == "another client took over the same client id"
+            assert publisher.status.last_error == "another client took over the same client id, p"
 
 
 async def test_amqtt_is_found_to_speak_the_older_version() -> None:

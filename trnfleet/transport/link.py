@@ -16,6 +16,7 @@ from trnfleet.transport.backoff import STABLE_S, backoff_s
 from trnfleet.transport.client import Reception
 from trnfleet.transport.connection import Connection, LinkDown, Login, ProtocolName
 from trnfleet.transport.filters import topic_pattern
+from trnfleet.transport.reasons import TAKEN_OVER
 from trnfleet.wire.ports import LinkStatus
 
 if TYPE_CHECKING:
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
 
 log = logs.get_logger(__name__)
+
+PROBE_AFTER_S = 10.0
+"""Age at which a connection in MQTT 3.1.1, made because the broker kept silent at MQTT 5, first asks it again."""
+LONGEST_PROBE_S = 3_600.0
+"""The wait for that doubles up to this."""
+SHORT_CONNECTIONS = 3
+"""Connections in a row that did not hold `STABLE_S`, after which another client with the same id is suspected."""
 
 
 class Link:
@@ -62,6 +70,11 @@ class Link:
         self._reception = Reception(deliver, topic_pattern(*filters), self.status)
         self._protocol = protocol
         self._spoke_5 = False
+        self._is_guess = False
+        """Whether 3.1.1 is spoken because the broker kept silent: it may have been stopped or slow."""
+        self._is_switching = False
+        self._short = 0
+        """Connections in a row that did not hold."""
         self._tried = asyncio.Event()
         self._connection: Connection | None = None
         self._away_until_s = -math.inf
@@ -77,6 +90,9 @@ class Link:
             else:
                 if held_s >= STABLE_S:
                     attempt, outage_since_s = 0, self._clock.monotonic_s()
+            if self._is_switching:
+                self._is_switching = False
+                continue
             await self._clock.sleep(backoff_s(attempt, self._clock.monotonic_s() - outage_since_s, self._rng))
             while (away_s := self._away_until_s - self._clock.monotonic_s()) > 0.0:
                 await self._clock.sleep(away_s)
@@ -112,9 +128,11 @@ class Link:
             await self._prepare(connection)
             if not connection.ended.done():
                 self._went_up(connection.protocol)
-            # A wait that is cancelled leaves the watcher alone; it ends with the connection.
-            await asyncio.wait((connection.ended,))
-            self._went_down(connection.ended.result())
+            await self._stay(connection)
+            if self._is_switching:
+                self._went_down("connects again with MQTT 5")
+            else:
+                self._went_down(self._suspicion(connection.ended.result(), since_s))
         except asyncio.CancelledError:
             self._went_down("stopped")
             raise
@@ -122,6 +140,54 @@ class Link:
             self._connection = None
             await connection.close()
         return self._clock.monotonic_s() - since_s
+
+    async def _stay(self, connection: Connection) -> None:
+        """Wait for the end, or until the broker turns out to speak MQTT 5 after all."""
+        # A wait that is cancelled leaves the watcher alone; it ends with the connection.
+        if not self._is_guess:
+            await asyncio.wait((connection.ended,))
+            return
+        probing = asyncio.create_task(self._probe(), name=f"mqtt-probe-{self._login.client_id}")
+        try:
+            await asyncio.wait((connection.ended, probing), return_when=asyncio.FIRST_COMPLETED)
+            self._is_switching = probing.done() and not connection.ended.done()
+        finally:
+            probing.cancel()
+            await asyncio.gather(probing, return_exceptions=True)
+
+    async def _probe(self) -> None:
+        """Ask for MQTT 5 again and again, on a connection of its own, until the broker answers."""
+        login = dataclasses.replace(self._login, client_id=f"{self._login.client_id}-5", will=None)
+        reception = self._reception._replace(deliver=None)
+        wait_s = PROBE_AFTER_S
+        while True:
+            await self._clock.sleep(wait_s)
+            wait_s = min(2 * wait_s, LONGEST_PROBE_S)
+            connection = Connection(login, "5", self._clock, reception)
+            try:
+                await connection.open()
+            except LinkDown as down:
+                log.debug("broker_protocol_probed", broker=self.status.broker, reason=str(down))
+                continue
+            await connection.close()
+            self._protocol, self._is_guess = None, False
+            log.info("broker_protocol_found", broker=self.status.broker, protocol="5")
+            return
+
+    def _suspicion(self, why: str, since_s: float) -> str:
+        """Return why a connection ended, with the client id where another client may have the same."""
+        client, now_s = self._login.client_id, self._clock.monotonic_s()
+        if why == TAKEN_OVER:
+            log.warning("client_id_taken_over", broker=self.status.broker, client_id=client)
+            return f"{why}, {client}"
+        is_short = now_s - since_s < STABLE_S and now_s >= self._away_until_s
+        self._short = self._short + 1 if is_short else 0
+        if self._short < SHORT_CONNECTIONS:
+            return why
+        why += f" {self._short} times in a row: is there another client with the id {client}?"
+        if self._short == SHORT_CONNECTIONS:
+            log.warning("connection_does_not_hold", broker=self.status.broker, client_id=client, reason=why)
+        return why
 
     async def _open(self) -> Connection:
         if self._protocol is not None:
@@ -135,11 +201,12 @@ class Link:
             # A broker that has spoken MQTT 5 before and was only slow to answer gets another chance next time.
             if down.wrong_version or not self._spoke_5:
                 self._protocol = "3.1.1"
+            self._is_guess = down.silent
             log.info(
                 "broker_protocol_fallback", broker=self.status.broker, protocol="3.1.1", reason=str(down)
             )
         else:
-            self._spoke_5 = True
+            self._spoke_5, self._is_guess = True, False
         return connection
 
     async def _open_as(self, protocol: ProtocolName) -> Connection:

@@ -14,6 +14,7 @@ FIRST_FAILURE = 128
 VERSION_REFUSED = 132
 NOT_AUTHORISED = (134, 135)
 QOS_REFUSED = 155
+TAKEN_OVER = "another client took over the same client id"
 
 _OF_CONNECTIONS = {
     128: "connection lost",
@@ -25,7 +26,7 @@ _OF_CONNECTIONS = {
     138: "the broker has banned this client",
     139: "the broker is shutting down",
     141: "no answer within twice the keepalive",
-    142: "another client took over the same client id",
+    142: TAKEN_OVER,
     149: "a packet was too large for the broker",
     151: "the broker's quota is used up",
     154: f"{RETAIN_UNAVAILABLE}, which the last will is",

@@ -1,0 +1,132 @@
+"""Versions of MQTT that a link speaks, and connections that do not hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.fake_network import SILENT, WRONG_VERSION, Network, make, running
+
+from trnfleet.clock import ManualClock
+from trnfleet.transport import link as link_module
+
+if TYPE_CHECKING:
+    from trnfleet.transport.connection import LinkDown
+
+
+@pytest.mark.parametrize("answer", [SILENT, WRONG_VERSION])
+async def test_older_version_is_spoken_and_remembered(network: Network, answer: LinkDown) -> None:
+    """A broker that refuses MQTT 5 or keeps silent is spoken to in 3.1.1, from then on at once."""
+    clock = ManualClock()
+    network.answers = [answer]
+    link = make(clock)
+    async with running(link):
+        await clock.advance(0)
+        assert link.status.protocol == "3.1.1"
+        network.connections[-1].end("connection lost")
+        await clock.advance(1)
+    assert network.tried == ["5", "3.1.1", "3.1.1"]
+
+
+async def test_older_version_is_not_remembered_before_it_worked(network: Network) -> None:
+    """A broker that answers neither version is asked in MQTT 5 first again."""
+    clock = ManualClock()
+    network.answers = [SILENT, SILENT]
+    async with running(make(clock)):
+        await clock.advance(1)
+    assert network.tried == ["5", "3.1.1", "5"]
+
+
+async def test_slow_broker_that_spoke_5_is_asked_for_it_again(network: Network) -> None:
+    """Silence from a broker that has spoken MQTT 5 before is taken for slowness: 3.1.1 now, 5 the next time."""
+    clock = ManualClock()
+    link = make(clock)
+    async with running(link):
+        await clock.advance(11)
+        network.answers = [SILENT]
+        network.connections[-1].end("connection lost")
+        await clock.advance(1)
+        assert link.status.protocol == "3.1.1"
+        await clock.advance(11)
+        network.connections[-1].end("connection lost")
+        await clock.advance(1)
+        assert link.status.protocol == "5"
+
+
+async def test_silent_broker_is_asked_again_beside_the_connection(network: Network) -> None:
+    """A broker that kept silent at MQTT 5 is asked for it again, ever more rarely; when it answers the link switches."""
+    clock = ManualClock()
+    network.answers = [SILENT, None, SILENT]
+    link = make(clock)
+    async with running(link):
+        await clock.advance(0)
+        assert link.status.protocol == "3.1.1"
+        await clock.advance(11)
+        assert (network.tried, link.status.protocol) == (["5", "3.1.1", "5"], "3.1.1")
+        await clock.advance(18)
+        assert len(network.tried) == 3
+        await clock.advance(2)
+        assert (network.tried[3:], link.status.protocol, link.status.connects) == (["5", "5"], "5", 2)
+        assert [each.closed for each in network.connections] == [True, True, False]
+        await clock.advance(100)
+        assert len(network.tried) == 5
+
+
+async def test_broker_that_resumed_is_not_kept_at_the_older_version(network: Network) -> None:
+    """A half-open broker answers the older version's CONNECT when it goes on; the link is back at MQTT 5 soon after."""
+    clock = ManualClock()
+    link = make(clock)
+    async with running(link):
+        await clock.advance(11)
+        network.answers = [SILENT]
+        network.connections[-1].end("no answer within twice the keepalive")
+        await clock.advance(1)
+        assert link.status.protocol == "3.1.1"
+        await clock.advance(10)
+        assert (link.status.protocol, link.status.connected) == ("5", True)
+
+
+async def test_refused_version_is_not_asked_for_again(network: Network) -> None:
+    """A broker that says that it does not know MQTT 5 is taken at its word."""
+    clock = ManualClock()
+    network.answers = [WRONG_VERSION]
+    async with running(make(clock)):
+        await clock.advance(1_000)
+    assert network.tried == ["5", "3.1.1"]
+
+
+async def test_connections_that_do_not_hold_name_the_client_id(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third short connection in a row is reported with the id, once; one that the broker calls taken over, at once."""
+    logged: list[str] = []
+    monkeypatch.setattr(
+        link_module.log, "warning", lambda event, **values: logged.append(f"{event} {values['client_id']}")
+    )
+    clock = ManualClock()
+    link = make(clock)
+    async with running(link):
+        for _ in range(4):
+            await clock.advance(9)
+            network.connections[-1].end("connection lost")
+            await clock.advance(0)
+            if len(network.connections) < 3:
+                assert (logged, link.status.last_error) == ([], "connection lost")
+        assert logged == ["connection_does_not_hold client"]
+        assert link.status.last_error == (
+            "connection lost 4 times in a row: is there another client with the id client?"
+        )
+        await clock.advance(30)
+        network.connections[-1].end("another client took over the same client id")
+        await clock.advance(0)
+        assert logged[1:] == ["client_id_taken_over client"]
+        assert link.status.last_error == "another client took over the same client id, client"
+
+
+async def test_forced_version_is_the_only_one(network: Network) -> None:
+    """With a version given, no other is tried."""
+    clock = ManualClock()
+    network.answers = [SILENT, SILENT]
+    async with running(make(clock, protocol="3.1.1")):
+        await clock.advance(5)
+    assert network.tried == ["3.1.1"] * 3
