@@ -12,7 +12,7 @@ from trnfleet.domain.alerts.alert import Alert, fingerprint_of
 from trnfleet.domain.alerts.rules import Rule
 from trnfleet.domain.alerts.silences import Span, preview
 from trnfleet.domain.alerts.status import AlertState
-from trnfleet.domain.alerts.watches import GONE_S
+from trnfleet.domain.alerts.watches import GONE_S, WatchPresence, Word, word_of, word_text
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import BrokerError, WireError, nearest
 from trnfleet.services.discovery import find_fleet
@@ -60,6 +60,20 @@ class FleetAlerts(NamedTuple):
     """Client ids of the watches that are online."""
     gone: tuple[str, ...] = ()
     """Client ids of those that left a message and are not online: ended by their last will, or without heartbeat."""
+    present: tuple[WatchPresence, ...] = ()
+    """The watches that are online, in detail."""
+
+    @property
+    def word(self) -> Word:
+        """Whose word the published alerts are, and what speaks against it."""
+        return word_of(self.present, sum(each.state == "firing" for each in self.alerts.values()))
+
+    @property
+    def word_text(self) -> str:
+        """Whose word the published alerts are, in a line; empty where no watch leads."""
+        leader = self.word.leader
+        since_ns = None if leader is None else leader.since_ns
+        return word_text(self.word, "" if since_ns is None else format_rfc3339(since_ns))
 
     @property
     def unwatched_reason(self) -> str:
@@ -123,6 +137,7 @@ async def read_alerts(session: BrokerSession, name: str | None, *, wait_s: float
             monitor.moment().time_ns,
             publishers.watches,
             publishers.gone,
+            publishers.present,
         )
 
 
@@ -227,19 +242,21 @@ class Publishers(NamedTuple):
     """Whether any other publisher is online."""
     watched_s: float
     """Wall time for which the oldest of the watches has been online; infinite where that is unknown."""
+    present: tuple[WatchPresence, ...] = ()
+    """The watches that are online, in detail."""
 
 
 async def find_publishers(presence: Source, root: str, clock: Clock) -> Publishers:
     """Return the publishers; where every watch is in doubt, wait until a heartbeat arrives or is overdue."""
     known: dict[str, WatchMessage] = {}
-    heard: set[str] = set()
-    """Watches whose heartbeat arrived meanwhile."""
+    heard: dict[str, float] = {}
+    """Watches whose heartbeat arrived meanwhile, with the monotonic seconds of it."""
     deadline_s = clock.monotonic_s() + HEARTBEAT_LIMIT_S
     while True:
         reader = BatchReader(presence, clock, limit_s=deadline_s - clock.monotonic_s(), quiet_s=QUIET_S)
         while batch := await reader.next():
             for envelope in batch:
-                _note_presence(envelope, root, known, heard)
+                _note_presence(envelope, root, known, heard, clock.monotonic_s())
         online = {client: each for client, each in known.items() if each.state == "online"}
         watches = {client: each for client, each in online.items() if each.role == "watch"}
         alive = [
@@ -256,10 +273,22 @@ async def find_publishers(presence: Source, root: str, clock: Clock) -> Publishe
             (abs(clock.wall_ns() - each) / NS_PER_S for each in since_ns if each is not None),
             default=math.inf,
         ),
+        tuple(_presence(watches[client], heard.get(client), clock) for client in sorted(alive)),
     )
 
 
-def _note_presence(envelope: Envelope, root: str, known: dict[str, WatchMessage], heard: set[str]) -> None:
+def _presence(message: WatchMessage, heard_s: float | None, clock: Clock) -> WatchPresence:
+    """Return a watch in detail; without a heartbeat the time in its retained message tells its age."""
+    ts_ns = _time_ns(message.ts)
+    age_s = None if ts_ns is None else abs(clock.wall_ns() - ts_ns) / NS_PER_S
+    if heard_s is not None:
+        age_s = clock.monotonic_s() - heard_s
+    return WatchPresence(message.client, _time_ns(message.since), age_s, message.leads, message.firing)
+
+
+def _note_presence(
+    envelope: Envelope, root: str, known: dict[str, WatchMessage], heard: dict[str, float], now_s: float
+) -> None:
     try:
         client = parse_topic(envelope.topic, root).path
         message = decode_message(envelope.payload, WatchMessage) if envelope.payload else None
@@ -270,7 +299,7 @@ def _note_presence(envelope: Envelope, root: str, known: dict[str, WatchMessage]
         return
     known[client] = message
     if not envelope.retain:
-        heard.add(client)
+        heard[client] = now_s
 
 
 def _is_fresh(message: WatchMessage, wall_ns: int) -> bool:

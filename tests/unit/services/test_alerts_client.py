@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
+from trnfleet.domain.alerts.watches import WatchPresence
 from trnfleet.services.alerts_client import Publishers, find_publishers
 from trnfleet.wire.messages import PublisherMessage, WatchMessage, encode_message
 from trnfleet.wire.ports import Envelope, LinkStatus
@@ -43,6 +44,7 @@ def presence(
     ts_s: float | None = None,
     since_s: float = -600,
     retain: bool = True,
+    **more: Any,
 ) -> Envelope:
     """Return what a watch says of itself; times in seconds from the beginning."""
     message = WatchMessage.model_validate(
@@ -53,6 +55,7 @@ def presence(
             "role": "watch",
             "since": format_rfc3339(BEGIN_NS + round(since_s * NS_PER_S)),
             "ts": None if ts_s is None else format_rfc3339(BEGIN_NS + round(ts_s * NS_PER_S)),
+            **more,
         }
     )
     return Envelope(f"trnfleet/v1/demo/publisher/{client}", encode_message(message), 1, retain)
@@ -76,7 +79,10 @@ async def found(*at_once: Envelope, **later: Sequence[Envelope]) -> tuple[Publis
 
 async def test_a_watch_with_a_fresh_heartbeat_is_there_at_once() -> None:
     """What it has left retained tells by its time that it is there; nothing more is waited for."""
-    assert await found(presence(ts_s=-9), SIMULATOR) == (Publishers(("w",), (), True, 600.5), 0.5)
+    publishers, after_s = await found(presence(ts_s=-9, leads=True, firing=2), SIMULATOR)
+    assert (publishers[:4], after_s) == ((("w",), (), True, 600.5), 0.5)
+    since_ns = BEGIN_NS - 600 * NS_PER_S
+    assert publishers.present == (WatchPresence("w", since_ns, 9.5, leads=True, firing=2),)
 
 
 async def test_an_old_heartbeat_is_doubted_until_the_next_is_overdue() -> None:

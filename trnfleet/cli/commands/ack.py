@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.commands.alerts import alerts_options, warn_without_watch
+from trnfleet.cli.commands.alerts import alerts_options, report_word
 from trnfleet.cli.options import setting
 from trnfleet.cli.params import Duration
 from trnfleet.clock import NS_PER_S, format_rfc3339
@@ -53,7 +53,7 @@ def command(
     from trnfleet.services.alerts_client import read_alerts
 
     fleet = asyncio.run(read_alerts(session, name, wait_s=wait))
-    warn_without_watch(fleet)
+    report_word(fleet)
     if withdraw:
         done = asyncio.run(_withdraw(session, fleet, alert))
     else:

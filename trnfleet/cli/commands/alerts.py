@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.domain.alerts.status import AlertStatus
+    from trnfleet.domain.alerts.watches import WatchPresence
     from trnfleet.services.alerts_client import FleetAlerts
     from trnfleet.services.session import BrokerSession
     from trnfleet.wire.alerts import AlertMessage
@@ -67,7 +68,8 @@ def command(
     """List firing alerts as `trnfleet watch` publishes them, with acknowledgements and silences.
 
     Without a watch the state of alerts is unknown: the exit status is 1, and alerts that an earlier watch published are shown
-    as last known. In --json, `watched` is false then.
+    as last known. In --json, `watched` is false then. Stderr says which watch leads and when it was heard, and warns where watches
+    contradict or the leader does not publish what another sees: `doubts` in --json, with exit status 1, too.
 
     \b
     Examples:
@@ -76,7 +78,7 @@ def command(
 
     \b
     Exit status: 0 no unhandled critical alert, 3 a critical alert fires that is neither acknowledged, silenced nor inhibited,
-    1 a failure explained in one line, also where no watch publishes alerts, 2 wrong use.
+    1 a failure explained in one line, also where no watch publishes alerts or the leader is in doubt, 2 wrong use.
     """
     from trnfleet.domain.alerts.status import AlertStatus
     from trnfleet.services.alerts_client import read_alerts, silence_facts
@@ -95,18 +97,22 @@ def command(
             "watched": bool(fleet.watches),
             "watches": list(fleet.watches),
             "gone": list(fleet.gone),
+            "leader": None if fleet.word.leader is None else _watch_facts(fleet.word.leader),
+            "doubts": list(fleet.word.doubts),
             "alerts": [_alert_facts(message, status, fleet) for message, status in found],
             "silences": silence_facts(fleet),
         }
         click.echo(json.dumps(facts, indent=2))
-        warn_without_watch(fleet)
+        report_word(fleet)
     else:
         for line in text_lines(found, fleet):
             click.echo(line)
+        if fleet.watches:
+            report_word(fleet)
     is_unhandled = any(
         message.severity is Severity.CRITICAL and status is AlertStatus.FIRING for message, status in found
     )
-    if not fleet.watches:
+    if not fleet.watches or (fleet.word.doubts and not is_unhandled):
         ctx.exit(UNKNOWN)
     ctx.exit(UNHANDLED if is_unhandled else 0)
 
@@ -114,10 +120,10 @@ def command(
 def text_lines(found: Sequence[tuple[AlertMessage, AlertStatus]], fleet: FleetAlerts) -> list[str]:
     """Return the table of alerts; without a watch as last known, with the age of each and the reason above."""
     rows = [_row(message, status, fleet) for message, status in found]
+    if fleet.watches and not rows:
+        return ["no alert is published, which is in doubt" if fleet.word.doubts else "nothing fires"]
     if fleet.watches:
-        return (
-            table_lines([("ALERT", "SEVERITY", "STATE", "FOR", "WHAT"), *rows]) if rows else ["nothing fires"]
-        )
+        return table_lines([("ALERT", "SEVERITY", "STATE", "FOR", "WHAT"), *rows])
     if not rows:
         return [plain(fleet.unwatched_reason, 400)]
     known = [(row[0], row[1], f"{row[2]} (last known)", *row[3:]) for row in rows]
@@ -127,10 +133,20 @@ def text_lines(found: Sequence[tuple[AlertMessage, AlertStatus]], fleet: FleetAl
     ]
 
 
-def warn_without_watch(fleet: FleetAlerts) -> None:
-    """Report on stderr that no watch keeps the alerts up to date."""
-    if not fleet.watches:
-        report(plain(fleet.unwatched_reason, 400))
+def report_word(fleet: FleetAlerts) -> None:
+    """Report on stderr whose word the alerts are and what speaks against it, or that no watch keeps them up to date."""
+    for line in (fleet.unwatched_reason, *fleet.word.doubts, fleet.word_text):
+        if line:
+            report(plain(line, 400))
+
+
+def _watch_facts(watch: WatchPresence) -> dict[str, Any]:
+    return {
+        "client": watch.client,
+        "since": None if watch.since_ns is None else format_rfc3339(watch.since_ns),
+        "heard_s": watch.heard_s,
+        "firing": watch.firing,
+    }
 
 
 def _order(found: tuple[AlertMessage, AlertStatus]) -> tuple[bool, int, str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.commands.alerts import alerts_options, warn_without_watch
+from trnfleet.cli.commands.alerts import alerts_options, report_word
 from trnfleet.cli.options import json_option, setting
 from trnfleet.cli.params import Duration
 from trnfleet.cli.tables import table_lines
@@ -65,7 +65,7 @@ def add(
 
     parsed = parse_matchers(matchers)
     fleet = asyncio.run(read_alerts(session, name, wait_s=wait))
-    warn_without_watch(fleet)
+    report_word(fleet)
     hidden = _preview(fleet, tuple(parsed))
     if yes:
         texts = [str(matcher) for matcher in parsed]
@@ -86,7 +86,7 @@ def list_all(session: BrokerSession, name: str | None, wait: float, as_json: boo
     from trnfleet.services.alerts_client import read_alerts, silence_facts
 
     fleet = asyncio.run(read_alerts(session, name, wait_s=wait))
-    warn_without_watch(fleet)
+    report_word(fleet)
     found = silence_facts(fleet)
     if as_json:
         click.echo(json.dumps(found, indent=2))

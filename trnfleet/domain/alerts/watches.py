@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from trnfleet.domain.quantities import duration
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -83,6 +85,21 @@ def word_of(
             f"{leader.client} leads and does not publish {missing:,} that fire here, for {missing_s:.0f} s"
         )
     return Word(leader, tuple(doubts))
+
+
+def word_text(word: Word, since: str) -> str:
+    """Return in a few words whose word it is; empty where no watch leads.
+
+    Args:
+        word: Whose word.
+        since: When its watch began, as it is to be shown; empty for unknown.
+    """
+    leader = word.leader
+    if leader is None:
+        return ""
+    begun = f", which began {since}" if since else ""
+    heard = "not heard yet" if leader.heard_s is None else f"heard {duration(max(0.0, leader.heard_s))} ago"
+    return f"{leader.client} leads{begun}; {heard}"
 
 
 def _seniority(watch: WatchPresence) -> tuple[bool, int, str]:

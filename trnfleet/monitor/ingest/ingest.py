@@ -21,6 +21,7 @@ from trnfleet.monitor.reservations.table import Reservations
 from trnfleet.monitor.sources.clocks import Timebase
 from trnfleet.monitor.sources.descriptors import Descriptors
 from trnfleet.monitor.sources.publishers import Publishers
+from trnfleet.monitor.sources.watches import Watches
 from trnfleet.monitor.store.events import Events
 from trnfleet.monitor.store.jobs import Jobs
 from trnfleet.monitor.store.store import Store
@@ -60,6 +61,7 @@ class Ingest:
         self.counts = PipelineCounts()
         self.descriptors = Descriptors(limits)
         self.publishers = Publishers()
+        self.watches = Watches()
         self.timebase = Timebase()
         self.topics = Topics(self.descriptors, self.publishers, self.timebase)
         self.events = Events()
@@ -110,6 +112,7 @@ class Ingest:
             counts=self.counts.copy(),
             descriptors=descriptors,
             publishers=publishers,
+            watches=self.watches.copy(),
             timebase=timebase,
             topics=self.topics.copy(descriptors, publishers, timebase, clocks),
             events=self.events.copy(),

@@ -19,7 +19,7 @@ from trnfleet.monitor.room import ENTRY_BYTES, Ledger, compact, held_bytes
 from trnfleet.monitor.sources.descriptors import CompactDescriptor
 from trnfleet.monitor.store.retained import RetainedCollection
 from trnfleet.wire.alerts import AckMessage, AlertMessage, SilenceMessage
-from trnfleet.wire.messages import EventMessage, JobMessage, Message, PublisherMessage, decode_message
+from trnfleet.wire.messages import EventMessage, JobMessage, Message, WatchMessage, decode_message
 from trnfleet.wire.reservations import ReservationMessage
 from trnfleet.wire.topics import FLEET_PATH, TopicClass
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.sources.clocks import Timebase
     from trnfleet.monitor.sources.descriptors import Descriptors
     from trnfleet.monitor.sources.publishers import Publishers
+    from trnfleet.monitor.sources.watches import Watches
     from trnfleet.monitor.store.events import Events
     from trnfleet.monitor.store.jobs import Jobs
     from trnfleet.wire.limits import Limits
@@ -54,6 +55,7 @@ class Receiver(Protocol):
     retained: dict[type[Message], RetainedCollection[Any]]
     ledgers: dict[type[Message], Ledger]
     timebase: Timebase
+    watches: Watches
 
     def put_descriptor(self, descriptor: CompactDescriptor) -> None:
         """Replace a path's descriptor, and bring layout and topics up to date with it."""
@@ -208,18 +210,20 @@ def handle_event(receiver: Receiver, path: str, envelope: Envelope, now_s: float
     receiver.events.add(message, now_s)
 
 
-def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> None:  # noqa: ARG001  as every handler
+def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: float) -> None:
     """Apply the presence of a publisher, as it or its last will announces it."""
     publishers, limits = receiver.publishers, receiver.limits
     if not envelope.payload:
         # Without a message nothing is offline.
+        receiver.watches.clear(path)
         publishers.clear(path)
         return
-    message = decode_message(envelope.payload, PublisherMessage, limits)
+    message = decode_message(envelope.payload, WatchMessage, limits)
     if message.client != path:
         raise MisplacedError("the publisher's name is not its topic's")
     if message.role == "watch":
         # It publishes no telemetry: no chip is offline because of it.
+        receiver.watches.put(message, now_s, is_retained=envelope.retain)
         return
     state = publishers.number(path, message.boot, limit=limits.publishers)
     if state is None:

@@ -58,9 +58,18 @@ def with_found(tabs: Parts, pattern: str, found: int, width: int) -> Parts:
     return justified(tabs, right, width, theme.BASE)
 
 
-def with_order(tabs: Parts, tab: str, sort: str, width: int) -> Parts:
-    """Return the line with the order, for the tabs that can have another."""
+def with_doubt(tabs: Parts, doubt: str, width: int) -> Parts:
+    """Return the line with what speaks against the watch that leads."""
+    room = max(_LEAST_PROBLEM, width - width_of(tabs) - 2)
+    return justified(tabs, [(fit(f"▲ {plain(doubt)}", room), _AMBER)], width, theme.BASE)
+
+
+def with_order(tabs: Parts, tab: str, sort: str, width: int, word: str = "") -> Parts:
+    """Return the line with the order, for the tabs that can have another, and where there is room the watch that leads."""
     right: Parts = [(f"by {sort} ", theme.QUIET)] if tab in {ACTIVE, ALL} else []
+    led: Parts = [(f"{plain(word)}  ", theme.QUIET)] if word else []
+    if led and width_of(tabs) + width_of(led) + width_of(right) < width:
+        right = led + right
     return justified(tabs, right, width, theme.BASE)
 
 

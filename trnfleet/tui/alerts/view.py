@@ -14,6 +14,7 @@ from textual.message import Message
 
 from trnfleet.domain.alerts.alert import address_of
 from trnfleet.domain.alerts.signals import Scope
+from trnfleet.domain.alerts.watches import word_text
 from trnfleet.tui import theme
 from trnfleet.tui.alerts.actions import AlertActions
 from trnfleet.tui.alerts.details import AlertDetails
@@ -36,6 +37,7 @@ from trnfleet.tui.alerts.tabs import (
     TABS,
     nothing_words,
     tab_parts,
+    with_doubt,
     with_found,
     with_note,
     with_order,
@@ -269,7 +271,10 @@ class AlertsView(FilteredView):
             return with_problem(tabs, self._query.problem, width)
         if self.pattern:
             return with_found(tabs, self.pattern, self._found(), width)
-        return with_order(tabs, self.tab, self.sort, width)
+        word = self.context.alerts.word(self.clock.monotonic_s())
+        if word.doubts:
+            return with_doubt(tabs, word.doubts[0], width)
+        return with_order(tabs, self.tab, self.sort, width, word_text(word, ""))
 
     def _found(self) -> int:
         """Return how many the filter leaves, with those that are collapsed."""

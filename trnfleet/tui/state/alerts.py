@@ -14,10 +14,12 @@ import numpy as np
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.alert import address_of, is_below
 from trnfleet.domain.alerts.status import AlertStatus
+from trnfleet.domain.alerts.watches import MUTED_S, Word, word_of
 from trnfleet.domain.layout import EMPTY_LAYOUT
 from trnfleet.domain.severity import BY_RANK, Severity
 from trnfleet.monitor.alerting.engine import AlertCounts
 from trnfleet.monitor.alerting.store import AlertWithStatus
+from trnfleet.monitor.alerting.unpublished import Unpublished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.domain.alerts.watches import WatchPresence
     from trnfleet.domain.layout import Layout, Node
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.fleet_state import FleetState
@@ -107,6 +110,7 @@ NO_MARKS = mark(EMPTY_LAYOUT, ())
 
 EVERY_S = 0.5
 """Seconds between two readings: rules are evaluated at whole seconds."""
+NO_WORD = Word(None)
 NO_COUNTS = AlertCounts(0, 0, 0, 0, 0, 0, 0)
 
 
@@ -129,6 +133,7 @@ class AlertSnapshot:
         self._nodes: dict[str, Node | None] = {}
         self._layout: Layout | None = None
         self._by_name: dict[tuple[str, str], list[AlertWithStatus]] = {}
+        self._unpublished = Unpublished()
         self._touching: tuple[int, str, list[AlertWithStatus]] = (-1, "", [])
         self._on_instances: tuple[int, tuple[range, ...], list[AlertWithStatus]] = (-1, (), [])
 
@@ -170,9 +175,32 @@ class AlertSnapshot:
             for label in ("job", "reservation"):
                 if label in labels:
                     self._by_name.setdefault((label, labels[label]), []).append(each)
+        leads = any(each.leads is not False for each in self._present())
+        if revision.source != self.source or not self._monitor.link.connected or not leads:
+            # Nobody could have published anything, or it could not be seen here.
+            self._unpublished.reset()
+        else:
+            self._unpublished.update(alerts, self._monitor.ingest.alert_messages, now_s)
         self.source = revision.source
         self.revision += 1
         return True
+
+    def word(self, now_s: float) -> Word:
+        """Return which watch leads and what speaks against it: also alerts that fire here and that it does not publish.
+
+        Args:
+            now_s: Monotonic seconds, as for `refresh`.
+        """
+        ingest = self._monitor.ingest
+        present = self._present()
+        if not present:
+            return NO_WORD
+        missing = self._unpublished.missing(self._monitor.alerts, now_s, MUTED_S)
+        published = sum(each.state == "firing" for each in ingest.alert_messages.values())
+        return word_of(present, published, missing=len(missing.alerts), missing_s=missing.longest_s)
+
+    def _present(self) -> list[WatchPresence]:
+        return self._monitor.ingest.watches.present(self._monitor.clock.monotonic_s())
 
     def renew(self) -> None:
         """Read again at the next chance, whenever the last reading was: another monitor is shown."""

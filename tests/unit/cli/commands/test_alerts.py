@@ -12,6 +12,7 @@ from trnfleet.cli.commands import alerts
 from trnfleet.cli.commands.silence import list_all
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
+from trnfleet.domain.alerts.watches import WatchPresence
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.silences import Silences
 from trnfleet.services.alerts_client import FleetAlerts
@@ -65,6 +66,38 @@ def test_without_a_watch_it_does_not_say_that_nothing_fires(asked: Any) -> None:
         1,
         "no watch publishes alerts of fleet demo (w has gone); start `trnfleet watch`\n",
     )
+
+
+def test_whose_word_it_shows(asked: Any) -> None:
+    """Stderr names the watch that leads, since when, and when it was heard; so does --json."""
+    leader = WatchPresence("w", BEGIN_NS, 3.0, leads=True, firing=0)
+    status, out, err = asked(watches=("w",), present=(leader,))
+    assert (status, out) == (0, "nothing fires\n")
+    assert err == "w leads, which began 2023-11-14T22:13:20.000Z; heard 3 s ago\n"
+    facts = json.loads(asked("--json", watches=("w",), present=(leader,))[1])
+    assert facts["leader"] == {
+        "client": "w",
+        "since": "2023-11-14T22:13:20.000Z",
+        "heard_s": 3.0,
+        "firing": 0,
+    }
+    assert facts["doubts"] == []
+
+
+def test_a_leader_that_publishes_nothing_is_doubted(asked: Any) -> None:
+    """Where another watch sees alerts it does not say that nothing fires, and exits with status 1; commands of operators warn."""
+    present = (
+        WatchPresence("evil", 0, 1.0, leads=True, firing=None),
+        WatchPresence("w", BEGIN_NS, 3.0, leads=False, firing=6),
+    )
+    status, out, err = asked(watches=("evil", "w"), present=present)
+    assert (status, out) == (1, "no alert is published, which is in doubt\n")
+    assert err.startswith("evil leads and publishes no alert, while w sees 6 fire\n")
+    assert "while w sees 6 fire" in asked(command=list_all, watches=("evil", "w"), present=present)[2]
+    both = tuple(each._replace(leads=True) for each in present)
+    status, _, err = asked(watches=("evil", "w"), present=both, told=(alert("critical"),))
+    assert status == 3
+    assert err.startswith("2 watches lead, and their alerts may contradict: evil, w\n")
 
 
 @pytest.mark.parametrize("severity", ["critical", "warning"])

@@ -13,6 +13,7 @@ from trnfleet.tui.alerts.tabs import (
     TABS,
     nothing_words,
     tab_parts,
+    with_doubt,
     with_found,
     with_note,
     with_order,
@@ -41,6 +42,8 @@ def test_the_line_fills_its_width(width: int) -> None:
         with_found(tabs, "x", 5, width),
         with_order(tabs, ALL, "age", width),
         with_order(tabs, SILENCES, "age", width),
+        with_order(tabs, ALL, "age", width, "w leads; heard 3 s ago"),
+        with_doubt(tabs, "2 watches lead", width),
     ]
     assert {width_of(line) for line in lines} == {width}
     assert [text_of(line).split()[-1] for line in lines[:2]] == ["done", "regex"]
@@ -67,3 +70,13 @@ async def test_why_a_tab_is_empty() -> None:
     assert nothing_words(snapshot, HISTORY, "zz") == ["Nothing matches zz. Esc shows everything."]
     snapshot.alerts.rules = ()
     assert nothing_words(snapshot, ACTIVE, "zz") == ["No rules are loaded, so there are no alerts."]
+
+
+def test_the_watch_that_leads_stands_beside_the_order_where_there_is_room() -> None:
+    """A narrow screen shows the order alone; what speaks against a watch takes its place."""
+    tabs = tab_parts(AlertSnapshot(fed().monitor), ACTIVE)
+    assert text_of(with_order(tabs, ALL, "age", 120, "w leads; heard 3 s ago")).endswith(
+        "w leads; heard 3 s ago  by age "
+    )
+    assert "leads" not in text_of(with_order(tabs, ALL, "age", 60, "w leads; heard 3 s ago"))
+    assert "▲ 2 watches lead" in text_of(with_doubt(tabs, "2 watches lead", 120))
