@@ -11,6 +11,7 @@ import numpy as np
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import Level
 from trnfleet.domain.power import Racks, facility_w
+from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations.states import ENDED, BlockState
 from trnfleet.monitor.store import fields
 from trnfleet.monitor.store.store import Freshness
@@ -67,12 +68,17 @@ class Summary:
     late: int
     duplicates: int
     undescribed: int
+    """Messages of telemetry without a descriptor."""
     undecodable: int
     misplaced: int
     rejected: int
     dropped: int
     lag_s: float
     """Wall seconds from source to here, as far as the clocks tell."""
+    undescribed_chips: int = 0
+    """Chips that publish at present without a descriptor, which are on no screen."""
+    undescribed_paths: int = 0
+    """Other paths that do, such as instances that publish frames."""
     clock_skew_s: float = 0.0
     """By how much a source's clock is ahead of ours (behind: negative), 0 where none is off by more than 5 s."""
     monitor_time: str = ""
@@ -150,6 +156,7 @@ def summarize(
     hosts_w = None if chips_w is None else _or_none(rollups.value("host_power_w", Level.FLEET)[0])
     known_w = [each for each in (chips_w, hosts_w) if each is not None]
     it_w = sum(known_w) if known_w else None
+    undescribed_chips, undescribed_paths = ingest.topics.undescribed.counts(now_s)
     return Summary(
         fleet=ingest.fleet_name,
         chips=layout.chips,
@@ -181,6 +188,8 @@ def summarize(
         late=counts.late,
         duplicates=counts.duplicates,
         undescribed=counts.undescribed,
+        undescribed_chips=undescribed_chips,
+        undescribed_paths=undescribed_paths,
         undecodable=counts.undecodable,
         misplaced=counts.misplaced,
         rejected=counts.rejected,
@@ -237,3 +246,9 @@ def reserved(table: Sequence[Reservation]) -> dict[str, Any]:
 
 def _or_none(value: float) -> float | None:
     return None if math.isnan(value) else float(value)
+
+
+def undescribed_text(summary: Summary) -> str:
+    """Return how many chips and other paths publish without a descriptor, such as `144 chips`; empty for none."""
+    counts = ((summary.undescribed_chips, "chip"), (summary.undescribed_paths, "path"))
+    return " and ".join(counted(number, noun) for number, noun in counts if number)

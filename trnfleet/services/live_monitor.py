@@ -107,6 +107,9 @@ async def observe_fleet(
         while clock.monotonic_s() < deadline_s:
             await clock.sleep(CHECK_EVERY_S)
             store = monitor.store
+            if any(monitor.ingest.topics.undescribed.counts(clock.monotonic_s())):
+                # Their descriptors may be on the way.
+                continue
             if store.layout.chips and not store.count(Freshness.UNKNOWN) and not store.count(Freshness.STALE):
                 break
         monitor.compute()

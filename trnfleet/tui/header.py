@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.quantities import count, counted, with_unit
+from trnfleet.monitor.summary import undescribed_text
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.alerts import counts_parts
@@ -106,7 +107,8 @@ def _inventory(summary: Summary, width: int, alerts: AlertCounts | None, *, is_r
         (count(summary.chips), theme.HEAD_STRONG),
         (" chip  " if summary.chips == 1 else " chips  ", theme.HEAD),
     ]
-    if summary.live_chips == summary.chips:
+    undescribed = undescribed_text(summary)
+    if summary.live_chips == summary.chips and not undescribed:
         parts.append(("all live", theme.HEAD))
     else:
         by_state = (
@@ -118,6 +120,8 @@ def _inventory(summary: Summary, width: int, alerts: AlertCounts | None, *, is_r
         for number, (chips, state) in enumerate([each for each in by_state if each[0] or each[1] == "live"]):
             parts.append((", " if number else "", theme.HEAD))
             parts.append((f"{count(chips)} {state}", theme.HEAD if state == "live" else theme.HEAD_STRONG))
+    if undescribed:
+        parts.append((f", {undescribed} not described", theme.HEAD_STRONG))
     right = _findings(summary) if alerts is None else _alerts(alerts, width - width_of(parts) - 2)
     time = time_text(summary, short=width < _YEAR_FROM)
     if time and width_of(parts) + width_of(right) + len(time) + 3 <= width:

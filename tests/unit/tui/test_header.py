@@ -34,6 +34,13 @@ def test_one_chip_is_in_the_singular(summary: Summary) -> None:
     assert "1 chip  all live  1 instance" in text
 
 
+def test_what_is_not_described_is_named(summary: Summary) -> None:
+    """A fleet of which only a part is known is not called all live."""
+    text = said(replace(summary, undescribed_chips=64, undescribed_paths=1))
+    assert "128 chips  128 live, 64 chips and 1 path not described" in text
+    assert "all live" not in text
+
+
 def test_what_is_not_known_is_not_zero(summary: Summary) -> None:
     """A figure that nobody measures is n/a."""
     assert "HBM n/a" in said(replace(summary, hbm_traffic_bytes_per_s=None))

@@ -46,6 +46,13 @@ HEADS = (
 )
 
 
+WHAT_TO_DO = (
+    "they publish, and no descriptor of them has come; publishers repeat theirs every 60 s: try --wait 70s, "
+    "then see docs/brokers.md"
+)
+"""What to do about chips without a descriptor."""
+
+
 @click.command("status")
 @broker_options(required=True)
 @fleet_option
@@ -66,7 +73,7 @@ def command(
     reservations: bool,
     as_json: bool,
 ) -> None:
-    """Print a fleet's summary and exit: 0 healthy, 3 unhealthy (chips that are not live, or critical findings).
+    """Print a fleet's summary and exit: 0 healthy, 3 unhealthy (chips that are not live or not described, or critical findings).
 
     \b
     Examples:
@@ -78,8 +85,7 @@ def command(
 
     monitor = asyncio.run(observe_fleet(session, name, wait_s=wait, pue=pue, needs_chips=not reservations))
     summary = monitor.summary()
-    critical = [finding for finding in monitor.findings.shown if finding.severity is Severity.CRITICAL]
-    healthy = summary.live_chips == summary.chips > 0 and not critical
+    healthy = is_healthy(monitor, summary)
     if reservations:
         table = monitor.reservations.table()
         if as_json:
@@ -92,6 +98,14 @@ def command(
     else:
         click.echo(text(summary, monitor, healthy=healthy))
     ctx.exit(0 if healthy else UNHEALTHY)
+
+
+def is_healthy(monitor: Monitor, summary: Summary) -> bool:
+    """Return whether all chips are described and live, and no finding is critical."""
+    if summary.undescribed_chips or summary.undescribed_paths:
+        return False
+    critical = any(finding.severity is Severity.CRITICAL for finding in monitor.findings.shown)
+    return summary.live_chips == summary.chips > 0 and not critical
 
 
 def facts(monitor: Monitor, summary: Summary, *, healthy: bool) -> dict[str, Any]:
@@ -136,6 +150,7 @@ def _last_events(monitor: Monitor) -> list[Event]:
 
 def text(summary: Summary, monitor: Monitor, *, healthy: bool) -> str:
     """Return the summary as text."""
+    from trnfleet.monitor.summary import undescribed_text
 
     def figure(value: float | None, scale: float, unit: str, digits: int = 1) -> str:
         return "n/a" if value is None else f"{value / scale:,.{digits}f} {unit}"
@@ -165,9 +180,11 @@ def text(summary: Summary, monitor: Monitor, *, healthy: bool) -> str:
     jobs = ", ".join(f"{number:,} {plain(state)}" for state, number in sorted(states.items()))
     if jobs and not summary.live_chips:
         jobs += ", as last known"
+    undescribed = undescribed_text(summary)
     time = [] if summary.is_wall_time else [("time", f"{summary.monitor_time} x{summary.speed:g}")]
     rows = [
         ("fleet", f"{summary.fleet} ({'healthy' if healthy else 'UNHEALTHY'}: {state})"),
+        *([("not described", f"{undescribed}: {WHAT_TO_DO}")] if undescribed else []),
         *time,
         ("hardware", hardware),
         ("NC utilisation", figure(summary.nc_util_pct, 1, "%")),

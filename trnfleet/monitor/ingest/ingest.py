@@ -143,6 +143,7 @@ class Ingest:
                     # Held back only while a layout is due: without one there is nothing that it could wait for.
                     if not (self._layout_due and self._pending.hold(envelope)):
                         self.counts.undescribed += 1
+                        self.topics.undescribed.hear(topic, now_s)
                     continue
                 head = telemetry.take(topic, envelope)
                 if head is not None and topic.clock is not None:

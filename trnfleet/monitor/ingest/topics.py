@@ -15,6 +15,7 @@ A topic without a descriptor is forgotten with the next layout.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -100,12 +101,49 @@ class TopicState:
         return self.tracker.accept(head.seq, counts, shed) is Verdict.NEWEST
 
 
+class Undescribed:
+    """What publishes telemetry that no descriptor covers."""
+
+    HEARD_WITHIN_S = 30.0
+    """Silence after which it is no longer counted: several periods of any usual publisher."""
+
+    def __init__(self) -> None:
+        self.chips: set[str] = set()
+        """Paths of chips."""
+        self.others: set[str] = set()
+        """Paths of what publishes frames or host metrics."""
+        self._heard_s = -math.inf
+
+    def copy(self) -> Undescribed:
+        """Return a copy."""
+        twin = Undescribed()
+        twin.chips, twin.others, twin._heard_s = self.chips.copy(), self.others.copy(), self._heard_s
+        return twin
+
+    def hear(self, topic: TopicState, now_s: float) -> None:
+        """Add what has just published."""
+        if now_s - self._heard_s > self.HEARD_WITHIN_S:
+            self.chips.clear()
+            self.others.clear()
+        (self.chips if topic.is_chip else self.others).add(topic.path)
+        self._heard_s = now_s
+
+    def counts(self, now_s: float) -> tuple[int, int]:
+        """Return the numbers of chips, and of other paths that are not the instances of these chips."""
+        if now_s - self._heard_s > self.HEARD_WITHIN_S:
+            return 0, 0
+        if not self.chips:
+            return 0, len(self.others)
+        return len(self.chips), len(self.others - {address.parent(path) for path in self.chips})
+
+
 class Topics:
     """The telemetry topics of one fleet, each bound to what describes it."""
 
     def __init__(self, descriptors: Descriptors, publishers: Publishers, timebase: Timebase) -> None:
         self.states: dict[str, TopicState] = {}
         """By topic."""
+        self.undescribed = Undescribed()
         self._descriptors = descriptors
         self._publishers = publishers
         self._timebase = timebase
@@ -130,6 +168,7 @@ class Topics:
             clocks: The copies in it by the identity of the clock.
         """
         twin = Topics(descriptors, publishers, timebase)
+        twin.undescribed = self.undescribed.copy()
         copies = {id(state): state.copy(clocks) for state in self.states.values()}
         twin.states = {topic: copies[id(state)] for topic, state in self.states.items()}
         twin._covered_by = {
@@ -156,7 +195,8 @@ class Topics:
             self._bind(state, layout)
 
     def forget_undescribed(self) -> None:
-        """Drop topics without a descriptor."""
+        """Drop topics without a descriptor; those that still have none are heard again."""
+        self.undescribed = Undescribed()
         self._covered_by = {
             path: states for path, states in self._covered_by.items() if self._descriptors.get(path)
         }

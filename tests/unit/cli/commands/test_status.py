@@ -12,6 +12,7 @@ from unit.tui.format.test_reservations import made
 from trnfleet.cli.commands.status import (
     MOST_EVENTS,
     facts,
+    is_healthy,
     reservation_facts,
     reservation_lines,
     text,
@@ -41,6 +42,20 @@ def asked(feed: Feed) -> dict[str, object]:
     found = facts(feed.monitor, feed.monitor.summary(), healthy=False)
     again: dict[str, object] = json.loads(json.dumps(found, allow_nan=False))
     return again
+
+
+def test_chips_that_are_not_described() -> None:
+    """They are counted, with what to do; a fleet of which a part is unknown is not healthy."""
+    feed = Feed(ultraservers(2), json=True)
+    feed.describe(list(feed.layout.instances[:4]))
+    feed.tick()
+    assert asked(feed)["undescribed_chips"] == 64
+    assert "not described   64 chips: they publish, and no descriptor of them has come; " in said(feed)
+    assert not is_healthy(feed.monitor, feed.monitor.summary())
+    feed.describe()
+    feed.tick()
+    assert "not described" not in said(feed)
+    assert is_healthy(feed.monitor, feed.monitor.summary())
 
 
 def test_power_down_to_racks() -> None:

@@ -5,7 +5,9 @@ import pytest
 from support.monitor.feed import DEMO, Feed, ready
 
 from trnfleet.domain.metrics import BY_NAME
+from trnfleet.monitor.ingest.topics import Undescribed
 from trnfleet.monitor.store.store import Freshness
+from trnfleet.monitor.summary import undescribed_text
 from trnfleet.wire.limits import Limits
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
@@ -22,6 +24,29 @@ def test_undescribed_is_not_lost() -> None:
     feed.tick()
     assert feed.monitor.counts.messages == 12
     assert feed.monitor.store.count(Freshness.LIVE) == 192
+
+
+@pytest.mark.parametrize(("as_json", "counts"), [(True, (144, 0)), (False, (0, 9))])
+def test_what_is_not_described_is_in_the_summary(as_json: bool, counts: tuple[int, int]) -> None:
+    """By chips where these publish themselves, else by what publishes; until it is described, or silent."""
+    feed = Feed(DEMO, json=as_json)
+    feed.scatter()
+    described = list(feed.layout.instances[:3])
+    feed.describe(described)
+    feed.tick()
+
+    def undescribed(after_s: float = 0.0) -> tuple[int, int]:
+        return feed.monitor.ingest.topics.undescribed.counts(feed.clock.monotonic_s() + after_s)
+
+    assert undescribed() == counts
+    summary = feed.monitor.summary()
+    assert (summary.undescribed_chips, summary.undescribed_paths) == counts
+    assert undescribed_text(summary) == ("144 chips" if as_json else "9 paths")
+    assert undescribed(Undescribed.HEARD_WITHIN_S + 1.0) == (0, 0)
+    feed.describe()
+    feed.tick()
+    assert undescribed() == (0, 0)
+    assert undescribed_text(feed.monitor.summary()) == ""
 
 
 def test_telemetry_waits_for_the_layout_of_its_descriptor() -> None:
