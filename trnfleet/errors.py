@@ -37,6 +37,10 @@ class BrokerError(TrnfleetError):
     """A broker could not be reached, started or talked to (exit status 1)."""
 
 
+class NotConfirmedError(BrokerError):
+    """A message was sent, and nothing shows that the broker took it (exit status 4)."""
+
+
 class CloudError(TrnfleetError):
     """A cloud's API could not be asked, or refused (exit status 1)."""
 

@@ -9,7 +9,7 @@ import click
 
 from trnfleet import __version__
 from trnfleet.cli.command_table import COMMANDS, load_command
-from trnfleet.errors import ConfigError, TrnfleetError, nearest
+from trnfleet.errors import ConfigError, NotConfirmedError, TrnfleetError, nearest
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 _WIDEST = 4_000
 """Characters of a line of an error."""
+
+STATUSES: dict[type[TrnfleetError], int] = {ConfigError: 2, NotConfirmedError: 4}
+"""Exit statuses of errors; 1 for any other."""
 
 EPILOG = """\b
 Examples:
@@ -34,7 +37,7 @@ Examples:
 
 \b
 Exit status: 0 success, 1 a failure explained in one line, 2 wrong use or an invalid file, 3 unhealthy
-(status, alerts, watch --exit-on).
+(status, alerts, watch --exit-on), 4 sent, but not confirmed (MQTT 3.1.1).
 """
 
 
@@ -107,7 +110,7 @@ def main(args: Sequence[str] | None = None) -> None:
 
 
 def run(args: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status: 0, 1 (explained failure), 2 (wrong use) or 3 (unhealthy)."""
+    """Run the command line and return its exit status: 0, 1 (explained failure), 2 (wrong use), 3 (unhealthy), 4 (not confirmed)."""
     try:
         result: Any = cli.main(
             args=list(args) if args is not None else None, prog_name="trnfleet", standalone_mode=False
@@ -121,7 +124,7 @@ def run(args: Sequence[str] | None = None) -> int:
         return 130
     except TrnfleetError as error:
         _explain(error)
-        return 2 if isinstance(error, ConfigError) else 1
+        return next((status for kind, status in STATUSES.items() if isinstance(error, kind)), 1)
     except OSError as error:
         click.echo(f"trnfleet: {error.strerror or error}", err=True)
         return 1

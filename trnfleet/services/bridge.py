@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from trnfleet.bridge.ec2.client import connect, read
 from trnfleet.bridge.ec2.service import Bridge, serve
 from trnfleet.services.publishing import fail_if_all_refused, raise_if_refused
+from trnfleet.services.read_back import StateCheck
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.wire.ports import LinkStatus, PublishResult
@@ -67,19 +68,27 @@ class Ec2Bridge:
         )
         self._client = connect(request.region, request.profile) if client is None else client
 
-    async def publish(self, session: BrokerSession) -> None:
+    async def publish(self, session: BrokerSession, report: Callable[[str], None]) -> None:
         """Publish readings to a broker until a signal, or once.
+
+        Args:
+            session: The broker.
+            report: Receives a line where the broker does not give back what it was sent.
 
         Raises:
             BrokerError: the broker cannot be reached, or refused messages: at once where it refused all, else at the end.
+            NotConfirmedError: in MQTT 3.1.1, at the end: the broker does not give back what it was sent.
             CloudError: the first reading failed.
         """
         request, bridge, ending = self._request, self._bridge, Ending()
         publisher = session.publisher(self.client_id, will=bridge.presence("offline"))
         publisher.on_connect(bridge.announce)
+        check = StateCheck(session, publisher, report)
         with ending.on_signals():
             async with background(
-                publisher=publisher.run(), refused=fail_if_all_refused(publisher.status, session.clock)
+                publisher=publisher.run(),
+                refused=fail_if_all_refused(publisher.status, session.clock),
+                check=check.run(),
             ):
                 await publisher.wait_connected(CONNECT_LIMIT_S)
                 work = serve(
@@ -92,6 +101,7 @@ class Ec2Bridge:
                 )
                 await run_until(ending, work)
         raise_if_refused(publisher.status)
+        await check.finish(ending)
 
     async def write(self, output: BinaryIO, clock: Clock) -> None:
         """Write readings as NDJSON until a signal, or once.

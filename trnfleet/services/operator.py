@@ -6,6 +6,7 @@ import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.monitor.alerting.operator import OperatorActions
+from trnfleet.services.read_back import ReadBackPublisher
 from trnfleet.services.session import LONGEST_USER, user_name
 
 if TYPE_CHECKING:
@@ -20,16 +21,20 @@ class OperatorConnection(NamedTuple):
     publisher: MqttPublisher
 
 
-def connect_operator(session: BrokerSession, fleet: str, *, owner: str | None) -> OperatorConnection:
+def connect_operator(
+    session: BrokerSession, fleet: str, *, owner: str | None, reads_back: bool = False
+) -> OperatorConnection:
     """Return the writer of acknowledgements and silences of a fleet; the caller runs its connection.
 
     Args:
         session: The broker.
         fleet: The fleet's name.
         owner: The operator's name; by default the user's.
+        reads_back: Whether to read back what is written where the broker cannot refuse it. An app has a monitor that shows it.
     """
     publisher = session.publisher(f"trnfleet-desk-{secrets.token_hex(6)}")
-    operator = OperatorActions(fleet, publisher=publisher, owner=operator_name(owner), root=session.root)
+    writer = ReadBackPublisher(session, publisher) if reads_back else publisher
+    operator = OperatorActions(fleet, publisher=writer, owner=operator_name(owner), root=session.root)
     return OperatorConnection(operator, publisher)
 
 

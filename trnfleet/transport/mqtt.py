@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
+FIRST_RETAINED = 2
+"""A publisher's presence, and the first of its state."""
+
 
 class MqttPublisher:
     """Publishes to a broker while `run` runs; the port `Publisher`."""
@@ -74,6 +77,8 @@ class MqttPublisher:
         self._max_payload_bytes = max_payload_bytes
         # Held while anything is sent: it keeps announcements first, batches whole, and few calls under way.
         self._turn = asyncio.Lock()
+        self.first_retained: list[Envelope] = []
+        """The first `FIRST_RETAINED` retained messages that the broker has acknowledged."""
         self._logged: set[str] = set()
         """Kinds of reasons of refused messages that are in the log."""
         self._link = Link(
@@ -159,6 +164,11 @@ class MqttPublisher:
         else:
             left = await connection.send(chunk)
             status.sent += len(chunk) - len(left)
+            if len(self.first_retained) < FIRST_RETAINED:
+                lost = {each.envelope.topic for each in left}
+                taken = (each for each in chunk if each.retain and each.payload and each.topic not in lost)
+                room = FIRST_RETAINED - len(self.first_retained)
+                self.first_retained += itertools.islice(taken, room)
             # Chunks are of one kind.
             status.acknowledged += len(chunk) - len(left) if chunk and chunk[0].qos else 0
         for each in left:

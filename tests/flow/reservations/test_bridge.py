@@ -59,7 +59,7 @@ class Account:
 async def test_a_real_account_s_block_is_there_for_everyone(mosquitto: MosquittoProcess) -> None:
     """What the bridge published is retained, and `reserve list` tells it like a simulated one."""
     bridge = Ec2Bridge(BridgeRequest("prod", "trnfleet", once=True), Account())
-    await bridge.publish(BrokerSession(mosquitto.url))
+    await bridge.publish(BrokerSession(mosquitto.url), print)
     listed = run("reserve", "list", "--json", "--broker", str(mosquitto.url), "--name", "prod")
     assert listed.returncode == 0, listed.stderr
     (found,) = json.loads(listed.stdout)

@@ -48,7 +48,7 @@ def command(
       trnfleet ack 75bf5ca24c120561 --withdraw --broker mqtt://127.0.0.1:1883
 
     \b
-    Exit status: 0 done, 1 no such alert or not written, 2 wrong use.
+    Exit status: 0 done, 1 no such alert or not written, 2 wrong use, 4 sent but not confirmed (MQTT 3.1.1).
     """
     from trnfleet.services.alerts_client import read_alerts
 

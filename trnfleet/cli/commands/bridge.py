@@ -10,7 +10,7 @@ from click.core import ParameterSource
 
 from trnfleet.cli.options import broker_options, log_options, setting
 from trnfleet.cli.params import Duration, FleetName
-from trnfleet.cli.streams import exit_on_broken_pipe, stdout_bytes
+from trnfleet.cli.streams import exit_on_broken_pipe, report, stdout_bytes
 from trnfleet.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -78,4 +78,4 @@ def command(
         with exit_on_broken_pipe():
             asyncio.run(bridge.write(stdout_bytes(), SystemClock()))
     elif session is not None:
-        asyncio.run(bridge.publish(session))
+        asyncio.run(bridge.publish(session, report))

@@ -38,7 +38,7 @@ def command() -> None:
       trnfleet silence expire 3f2a9c0d5b7e6f10 --broker mqtt://127.0.0.1:1883
 
     \b
-    Exit status: 0 done, 1 no such silence or not written, 2 wrong use.
+    Exit status: 0 done, 1 no such silence or not written, 2 wrong use, 4 sent but not confirmed (MQTT 3.1.1).
     """
 
 

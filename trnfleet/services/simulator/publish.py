@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import BrokerError
 from trnfleet.services.publishing import fail_if_all_refused, raise_if_refused
+from trnfleet.services.read_back import StateCheck
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.services.simulator.engine import unreliable
 from trnfleet.sim.publish.commands import Commands, serve
@@ -51,6 +52,7 @@ async def publish(
 
     Raises:
         BrokerError: the broker cannot be reached, or refused messages: at once where it refused all, else at the end.
+        NotConfirmedError: in MQTT 3.1.1, at the end: the broker does not give back what it was sent.
     """
     clock, boot, ending = session.clock, new_boot(), Ending()
     client = options.client_id
@@ -78,6 +80,7 @@ async def publish(
         answers=engine.own.start == 0,
     )
     requests = session.source(commands.filters())
+    check = StateCheck(session, mqtt, report)
     with ending.on_signals():
         async with background(
             publisher=mqtt.run(),
@@ -85,6 +88,7 @@ async def publish(
             requests=requests.run(),
             commands=serve(commands, requests, publisher, clock),
             refused=fail_if_all_refused(mqtt.status, clock),
+            check=check.run(),
         ):
             await mqtt.wait_connected(CONNECT_LIMIT_S)
             # A broker may forbid commands altogether; that is no reason not to publish.
@@ -104,3 +108,4 @@ async def publish(
         f"dropped {status.dropped:,} without a connection, left out {simulation.overruns:,} ticks for want of time"
     )
     raise_if_refused(status)
+    await check.finish(ending)
