@@ -172,7 +172,8 @@ def _tell_suppressed(now_s: float) -> None:
 @atexit.register
 def _tell_last() -> None:
     """Tell at the end of the process what the windows of the last minute leave out."""
-    _tell_suppressed(float("inf"))
+    if _Settings.handler is not None:
+        _tell_suppressed(float("inf"))
 
 
 def _admit_library(record: logging.LogRecord) -> bool:

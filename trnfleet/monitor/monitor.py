@@ -24,6 +24,7 @@ from trnfleet.monitor.alerting.named_targets import (
 from trnfleet.monitor.failures import guard, guarded
 from trnfleet.monitor.hearing import Hearing
 from trnfleet.monitor.ingest.ingest import Ingest
+from trnfleet.monitor.layout_pacing import LayoutPacing
 from trnfleet.monitor.revision import MonitorRevision
 from trnfleet.monitor.slices import LayoutChanged, batch_slices, finish
 from trnfleet.monitor.store import findings
@@ -54,10 +55,6 @@ log = logs.get_logger(__name__)
 
 GATHER_S = 0.02
 """Time in which messages gather between two batches: many in a batch cost much less than one by one."""
-REBUILD_EVERY_S = 2.0
-"""Least seconds between two rebuilds of the layout while descriptors keep coming."""
-DESCRIPTORS_SETTLE_S = 0.15
-"""Seconds without a new descriptor after which the layout is rebuilt."""
 _END = object()
 PASS_SHARE = 0.06
 """Share of time that roll-ups may take; the next pass waits accordingly."""
@@ -134,9 +131,7 @@ class Monitor:
         self.ended = False
         """Whether the source has come to its end (a replay's)."""
         self._source = source
-        self._described = 0
-        self._settling_since_s = 0.0
-        self._due_since_s: float | None = None
+        self._layout_pacing = LayoutPacing()
         self.history_s = -1.0
         """Monotonic seconds of history's last sample; negative before the first."""
         self._rate_mark = (0.0, 0)
@@ -405,25 +400,16 @@ class Monitor:
         )
 
     def _rebuild_if_due(self, now_s: float, *, at_once: bool = False) -> None:
-        """Rebuild the layout when descriptors have settled, or have kept coming for `REBUILD_EVERY_S`."""
+        """Rebuild the layout when descriptors have settled, as often as its share of time allows."""
         with guard(self.counts, "layout"):
-            self._rebuild(now_s, at_once=at_once)
-
-    def _rebuild(self, now_s: float, *, at_once: bool) -> None:
-        changes = self.ingest.descriptors.changes
-        if not self.ingest.layout_due:
-            self._due_since_s = None
-        elif not at_once:
-            if self._due_since_s is None:
-                self._due_since_s = now_s
-            if changes != self._described:
-                self._described, self._settling_since_s = changes, now_s
-            settling = now_s - self._settling_since_s < DESCRIPTORS_SETTLE_S
-            if settling and now_s - self._due_since_s < REBUILD_EVERY_S:
-                self.ingest.rebuild(now_s, self.clock.wall_ns(), layout=False)
-                return
-            self._due_since_s = None
-        self.ingest.rebuild(now_s, self.clock.wall_ns(), at_once=at_once)
+            ingest, pacing, wall_ns = self.ingest, self._layout_pacing, self.clock.wall_ns()
+            changes, changers = ingest.descriptors.changes, ingest.layout_changers
+            is_due = ingest.layout_due and (
+                at_once or pacing.is_time(changes, ingest.layout_publishers, now_s, ingest.counts)
+            )
+            ingest.rebuild(now_s, wall_ns, layout=is_due, at_once=at_once)
+            if is_due:
+                pacing.done(changers, now_s, self.clock.monotonic_s())
 
     async def _forever(self) -> None:
         while True:

@@ -36,6 +36,8 @@ class PipelineCounts:
     """Messages beyond a limit, and retained ones of a class that is not retained."""
     dropped: int = 0
     """Messages that the transport dropped before they were read: queue full, or too large."""
+    layouts_held: int = 0
+    """Times that a publisher's changes of its instances had to wait, because it had made too many."""
     internal_errors: int = 0
     """Failures of the monitor's own work."""
     last_problem: str = ""

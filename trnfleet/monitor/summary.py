@@ -106,6 +106,8 @@ class Summary:
     """Wall seconds for which the monitor has not kept up with its sources."""
     internal_errors: int = 0
     """Failures of the monitor's own work: what failed shows what was known before, or leaves one object out."""
+    layouts_held: int = 0
+    """Times that a publisher's changes of its instances had to wait, because it had made too many."""
     refused: dict[str, int] = field(default_factory=dict)
     """Undecodable, misplaced and rejected messages by the class of their topic."""
     last_problem: str = ""
@@ -205,6 +207,7 @@ def summarize(
         unheard_s=hearing.unheard_s(now_s),
         overloaded_s=hearing.overloaded_s(now_s),
         internal_errors=counts.internal_errors,
+        layouts_held=counts.layouts_held,
         refused=dict(counts.refused),
         last_problem=counts.last_problem,
         **reserved(ingest.reservations.table()),

@@ -170,6 +170,7 @@ def _figures(summary: Summary, rate: float) -> list[tuple[str, bool]]:
         (summary.misplaced, "misplaced"),
         (summary.rejected, "rejected"),
         (summary.undescribed, "undescribed"),
+        (summary.layouts_held, "layouts held"),
         (summary.late, "late"),
         (summary.duplicates, "duplicate"),
     )

@@ -77,6 +77,10 @@ class Ingest:
         self.limits = limits
         self._pending = PendingTelemetry()
         self._layout_due = False
+        self.layout_publishers: set[str] = set()
+        """Publishers of all that the layout does not show yet."""
+        self.layout_changers: set[str] = set()
+        """Those of them that have changed or withdrawn what they had described."""
 
     @property
     def jobs(self) -> dict[str, JobMessage]:
@@ -119,6 +123,8 @@ class Ingest:
             reservations=self.reservations.copy(),
             job_table=self.job_table.copy(),
             _pending=self._pending.copy(),
+            layout_publishers=self.layout_publishers.copy(),
+            layout_changers=self.layout_changers.copy(),
         )
 
     def apply(self, batch: list[Envelope], now_s: float, wall_ns: int) -> None:
@@ -167,7 +173,7 @@ class Ingest:
             at_once: Whether jobs are placed even if that was done a moment ago.
         """
         if self._layout_due and layout:
-            self._layout_due = False
+            self._layout_due, self.layout_publishers, self.layout_changers = False, set(), set()
             self._rebuild_layout(now_s)
             self._apply_pending(now_s, wall_ns)
         self.job_table.place(self.store, now_s, at_once=at_once)
@@ -196,14 +202,22 @@ class Ingest:
             write_descriptor(self.store, descriptor, self.publishers)
             self.topics.bind(layout, below=path)
         else:
-            self._layout_due = True
+            self._note_layout_due(descriptor.publisher, is_change=known is not None)
         if publisher is None:
             raise RejectedError(f"more than {limits.publishers} publishers")
 
     def remove_descriptor(self, path: str) -> None:
         """Remove a path's descriptor; its instances go with the next layout."""
-        if self.descriptors.remove(path):
-            self._layout_due = True
+        gone = self.descriptors.get(path)
+        if gone is not None:
+            self.descriptors.remove(path)
+            self._note_layout_due(gone.publisher, is_change=True)
+
+    def _note_layout_due(self, publisher: str, *, is_change: bool) -> None:
+        self._layout_due = True
+        self.layout_publishers.add(publisher)
+        if is_change:
+            self.layout_changers.add(publisher)
 
     def _handle_other(self, envelope: Envelope, now_s: float) -> TopicState | None:
         """Handle what is not telemetry of a known topic; return the topic's state where it is telemetry of a new one."""

@@ -1,0 +1,81 @@
+"""The pace of layouts: a share of time, and a budget for publishers that change their instances over and over."""
+
+from __future__ import annotations
+
+import pytest
+
+from trnfleet.monitor.layout_pacing import (
+    BURST,
+    DESCRIPTORS_SETTLE_S,
+    LAYOUT_SHARE,
+    MOST_BUDGETS,
+    REBUILD_EVERY_S,
+    REFILL_S,
+    LayoutPacing,
+)
+from trnfleet.monitor.pipeline import PipelineCounts
+
+STEP_S = 0.02
+
+
+class Loop:
+    """A monitor's loop in which publishers send descriptors."""
+
+    def __init__(self, cost_s: float = 0.0) -> None:
+        self.pacing, self.counts = LayoutPacing(), PipelineCounts()
+        self.cost_s, self.now_s, self.changes = cost_s, 100.0, 0
+        self.rebuilt_s: list[float] = []
+
+    def run(self, seconds: float, *changers: str, new: tuple[str, ...] = ()) -> int:
+        """Let publishers change, or describe more, all the time; return how many layouts that makes."""
+        before, until_s = len(self.rebuilt_s), self.now_s + seconds
+        while self.now_s < until_s:
+            self.changes += 1
+            if self.pacing.is_time(self.changes, {*changers, *new}, self.now_s, self.counts):
+                self.rebuilt_s.append(self.now_s)
+                begun_s, self.now_s = self.now_s, self.now_s + self.cost_s
+                self.pacing.done(set(changers), begun_s, self.now_s)
+            self.now_s += STEP_S
+        return len(self.rebuilt_s) - before
+
+
+def test_a_layout_waits_until_descriptors_settle() -> None:
+    """One rebuild shows all that come together, soon after the last, and not much later where they keep coming."""
+    pacing, counts = LayoutPacing(), PipelineCounts()
+    assert not pacing.is_time(1, {"a"}, 10.0, counts)
+    assert not pacing.is_time(2, {"a"}, 10.1, counts)
+    assert pacing.is_time(2, {"a"}, 10.1 + DESCRIPTORS_SETTLE_S + 0.01, counts)
+    assert Loop().run(10.0, new=("a",)) == pytest.approx(10.0 / REBUILD_EVERY_S, abs=1)
+
+
+def test_rebuilds_take_a_share_of_time() -> None:
+    """However large the fleet is, and however many publishers change it, the loop has most of its time for keys."""
+    loop = Loop(cost_s=1.0)
+    count = loop.run(300.0, new=("a", "b"))
+    assert 0.8 * LAYOUT_SHARE <= count * loop.cost_s / 300.0 <= 1.05 * LAYOUT_SHARE
+
+
+def test_one_that_renames_its_instances_waits_for_itself_alone() -> None:
+    """It is counted and named; what another describes is shown at once, and its own with that; later it may again."""
+    loop = Loop()
+    assert loop.run(20 * REFILL_S, "evil") <= BURST + 21
+    assert loop.counts.layouts_held >= 10
+    assert "publisher evil changes" in loop.counts.last_problem
+    assert loop.run(10.0, "evil", new=("good",)) >= 4
+    assert loop.run(10.0, "evil") <= 1
+    loop.now_s += BURST * REFILL_S
+    assert loop.run(BURST * (REBUILD_EVERY_S + 0.1), "evil") == pytest.approx(BURST, abs=1)
+
+
+def test_a_new_path_is_no_way_round() -> None:
+    """Withdrawn under one path and described under another: the descriptor is new, its publisher has changed."""
+    loop = Loop()
+    assert loop.run(10 * REFILL_S, "evil", new=("evil",)) <= BURST + 11
+
+
+def test_budgets_are_bounded() -> None:
+    """Made-up names are forgotten once they could cause a rebuild again anyway."""
+    pacing = LayoutPacing()
+    for number in range(3 * MOST_BUDGETS):
+        pacing.done({f"p{number}"}, number, number)
+    assert len(pacing._budgets) <= MOST_BUDGETS + 1
