@@ -89,7 +89,7 @@ def payloads(kind: str, count: int) -> Iterator[tuple[str, bytes]]:
         tick += 1
 
 
-async def measure(kind: str, count: int, rate: int) -> None:
+async def measure(kind: str, count: int, rate: int, folder_of: str | None, *, durable: bool) -> None:
     """Record messages at a rate; print one line."""
     content_type = CONTENT_TYPE_CBOR if kind == "cbor" else CONTENT_TYPE_JSON
     messages = [
@@ -98,8 +98,10 @@ async def measure(kind: str, count: int, rate: int) -> None:
     ]
     size = sum(len(each.payload) for each in messages) / len(messages)
     late: list[float] = []
-    with tempfile.TemporaryDirectory() as folder:
-        recorder = Recorder(Path(folder) / "bench.mcap", About(id="bench"), clock=SystemClock())
+    with tempfile.TemporaryDirectory(dir=folder_of) as folder:
+        recorder = Recorder(
+            Path(folder) / "bench.mcap", About(id="bench"), clock=SystemClock(), durable=durable
+        )
         recorder.start()
         waiting = asyncio.create_task(_feel(late))
         loop_s, cpu_s, began_s, number = 0.0, 0.0, time.perf_counter(), 0
@@ -126,6 +128,7 @@ async def measure(kind: str, count: int, rate: int) -> None:
         f"({loop_s / count * 1e6:4.2f} of it in the event loop)  {file_bytes / count:6.0f} B in the file "
         f"({size * count / file_bytes:4.1f} to 1)  turns late p99 {late[len(late) * 99 // 100] * 1e3:4.1f} ms, "
         f"at most {late[-1] * 1e3:4.1f} ms  lost {status.lost}"
+        + (f"  {status.syncs} syncs of {status.sync_s / status.syncs * 1e3:.1f} ms" if status.syncs else "")
     )
 
 
@@ -142,10 +145,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=40_000)
     parser.add_argument("--rate", type=int, action="append", help="messages a second")
+    parser.add_argument("--folder", help="where to record; by default the folder for temporary files")
     options = parser.parse_args()
     for kind in ("json", "cbor"):
         for rate in options.rate or (1_000, 10_000):
-            asyncio.run(measure(kind, min(options.messages, rate * 10), rate))
+            for durable in (False, True):
+                count = min(options.messages, rate * 10)
+                asyncio.run(measure(kind, count, rate, options.folder, durable=durable))
 
 
 if __name__ == "__main__":

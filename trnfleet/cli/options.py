@@ -80,6 +80,11 @@ past_option = setting(
     default="1GiB",
     help="Disk for going back in time; 0 keeps nothing. Deleted at the end.",
 )
+durable_option = setting(
+    "--durable",
+    is_flag=True,
+    help="Wait for the disk every second (fsync), so that a recording survives the machine's loss of power.",
+)
 log_file_option = setting(
     "--log-file", metavar="FILE", help="Log file; by default trnfleet/app.log in the state folder."
 )

@@ -54,6 +54,8 @@ class RecordRequest:
     is_ndjson: bool = False
     """Whether to write lines as mosquitto_sub does, instead of a recording."""
     overwrite: bool = False
+    durable: bool = False
+    """Whether the disk itself holds what was written, every second."""
     stdout: BinaryIO | None = None
     """Stream to write lines to instead of the file."""
 
@@ -141,6 +143,7 @@ async def record(session: BrokerSession, request: RecordRequest, reporter: Recor
                 split_bytes=request.split_bytes,
                 split_ns=_ns(request.split_s),
                 keep_ns=_ns(request.keep_s),
+                durable=request.durable,
             )
             gaps = SequenceGaps(session.root)
             reporter.began(request)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trnfleet.cli.options import broker_options, log_options, setting
+from trnfleet.cli.options import broker_options, durable_option, log_options, setting
 from trnfleet.cli.params import Duration, FleetName, Size, TopicFilter
 from trnfleet.cli.streams import (
     exit_on_broken_pipe,
@@ -58,6 +58,7 @@ LEAST_SPLIT = 2**20
     help="ndjson: lines as mosquitto_sub -F '%j' writes them; FILE may be - then.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
+@durable_option
 @log_options
 def command(
     session: BrokerSession,
@@ -70,10 +71,12 @@ def command(
     keep: float | None,
     encoding: str,
     overwrite: bool,
+    durable: bool,
 ) -> None:
     """Record what a broker delivers into FILE until ctrl+c or --duration.
 
-    The file is complete up to the last half second at any time, even after a crash. With --split or --split-every FILE
+    The file is complete up to the last half second at any time, even after a crash; --durable extends that to a machine that loses
+    its power, up to the last one and a half. With --split or --split-every FILE
     night.mcap becomes night-0001.mcap, night-0002.mcap and so on, each of which can be read alone.
 
     \b
@@ -89,6 +92,8 @@ def command(
         raise click.UsageError("--keep goes with --split or --split-every: whole files are deleted")
     if file == STDOUT and not is_ndjson:
         raise click.UsageError("FILE - goes with --format ndjson: a recording must be a file")
+    if file == STDOUT and durable:
+        raise click.UsageError("--durable goes with a FILE: stdout is not ours to wait for")
     if filters and name:
         raise click.UsageError("--name and --filter do not go together: the filters say what is recorded")
     from trnfleet.services.record import RecordingFailedError, RecordRequest, record
@@ -103,6 +108,7 @@ def command(
         keep_s=keep,
         is_ndjson=is_ndjson,
         overwrite=overwrite,
+        durable=durable,
         stdout=stdout_bytes() if file == STDOUT else None,
     )
     with exit_on_broken_pipe():

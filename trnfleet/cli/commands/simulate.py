@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 from click.core import ParameterSource
 
-from trnfleet.cli.options import broker_options, log_options, mqtt_option, setting
+from trnfleet.cli.options import broker_options, durable_option, log_options, mqtt_option, setting
 from trnfleet.cli.params import Duration, FleetName, Kinds, ShardPart
 from trnfleet.cli.run_options import run_options
 from trnfleet.cli.streams import exit_on_broken_pipe, report
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Write a recording instead, as fast as it goes; needs --ticks or --duration. Same seed, same bytes.",
 )
+@durable_option
 @setting(
     "--include",
     type=Kinds(),
@@ -94,6 +95,7 @@ def command(
     allow_commands: bool,
     stdout: bool,
     record_to: str | None,
+    durable: bool,
     include: tuple[str, ...] | None,
     realtime: bool,
 ) -> None:
@@ -133,7 +135,9 @@ def command(
     if record_to is not None and ticks is not None:
         from trnfleet.services.simulator.recording import CLIENT, SimulationRequest, record_simulation
 
-        request = SimulationRequest(Path(record_to), loaded, ticks, jump_s, client_id or CLIENT, root)
+        request = SimulationRequest(
+            Path(record_to), loaded, ticks, jump_s, client_id or CLIENT, root, durable=durable
+        )
         report(record_simulation(engine, request))
     elif stdout:
         kinds = include or (("telemetry",) if run.scenario is None else ("telemetry", "events", "jobs"))
@@ -165,6 +169,8 @@ def _check_destination(
         chosen.append("--broker")
     if len(chosen) > 1:
         raise click.UsageError(f"{' and '.join(chosen)} do not go together: choose one of them")
+    if record_to is None and ctx.get_parameter_source("durable") is ParameterSource.COMMANDLINE:
+        raise click.UsageError("--durable goes with --record")
     if realtime and not stdout:
         raise click.UsageError("--realtime goes with --stdout; a broker always gets one tick a period")
     if chosen and chosen != ["--broker"] and allow_commands:

@@ -46,9 +46,17 @@ class PartFile:
         OSError: from every method that writes; after it the file ends with its last whole chunk.
     """
 
-    def __init__(self, path: Path, about: About, level: int = LEVEL) -> None:
-        """Make the file, which must not exist, with its header, metadata and channels; `level` is the compression's."""
+    def __init__(self, path: Path, about: About, level: int = LEVEL, *, durable: bool = False) -> None:
+        """Make the file, which must not exist, with its header, metadata and channels.
+
+        Args:
+            path: The file.
+            about: What it says of itself.
+            level: The compression's.
+            durable: Whether its name, and all of it at its end, are on the disk itself.
+        """
         self.path = path
+        self._durable = durable
         self.packer = ChunkPacker(level)
         self.size = 0
         """Bytes in the file."""
@@ -73,6 +81,8 @@ class PartFile:
         self._metadata = MetadataIndex(offset=len(head), length=len(metadata), name=PROFILE)
         try:
             self._write(head + metadata + to_bytes(self._channels))
+            if durable:
+                sync_folder(path.parent)
         except OSError:
             os.close(self._file)
             path.unlink(missing_ok=True)
@@ -159,8 +169,15 @@ class PartFile:
         """Append index and footer and close the file; without room for them it stays without."""
         try:
             self._write(to_bytes([DataEnd(0)]) + self._summary())
+            if self._durable:
+                self.sync()
         finally:
             self.abandon()
+
+    def sync(self) -> None:
+        """Have the disk itself hold what is in the file, so that it survives the machine's end; waits for the disk."""
+        if self._file >= 0:
+            os.fsync(self._file)
 
     def abandon(self) -> None:
         """Close the file as it is."""
@@ -218,3 +235,16 @@ class PartFile:
             os.lseek(self._file, self.size, os.SEEK_SET)
             raise
         self.size += len(data)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the disk itself hold the names in a folder.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

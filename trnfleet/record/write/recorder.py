@@ -6,6 +6,7 @@ writing) is done outside of it. The queue between the two is bounded; what does 
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ log = logs.get_logger(__name__)
 QUEUE_BYTES = 48 * 2**20
 FLUSHED_AFTER_S = 0.5
 """Longest time from receipt to the file."""
+SYNC_EVERY_S = 1.0
+"""Time between two syncs of a durable recording: what the machine's end can cost, and a few waits for a disk a minute."""
 _SLICE = 48
 """Messages between two releases of the GIL: about 0.3 ms."""
 _GIL_RELEASE_S = 0.0001
@@ -52,6 +55,10 @@ class RecordStatus:
     """Messages that are not in the recording: the queue was full, or writing had failed."""
     parts: int = 0
     """Files that are there."""
+    syncs: int = 0
+    """Waits for the disk, of a durable recording."""
+    sync_s: float = 0.0
+    """Time that they took in all."""
     failed: str = ""
     """The reason why nothing more is written, such as `No space left on device`; empty while all is well."""
     first_ns: int = 0
@@ -68,14 +75,27 @@ class RecordStatus:
 class RecordingThread:
     """The queue and its writing thread; the owner supplies the writer."""
 
-    def __init__(self, make: Callable[[], RecordingWriter], *, clock: Clock, queue_bytes: int) -> None:
-        """Bind to a factory of the writer, which is called in the thread."""
+    def __init__(
+        self, make: Callable[[], RecordingWriter], *, clock: Clock, queue_bytes: int, durable: bool = False
+    ) -> None:
+        """Bind to a factory of the writer, which is called in the thread.
+
+        Args:
+            make: The factory.
+            clock: Wall clock for the begin, monotonic clock from then on.
+            queue_bytes: What may wait to be written.
+            durable: Whether the disk itself holds what was written, every `SYNC_EVERY_S`.
+        """
         self.status = RecordStatus()
         self.wall = SteadyWall(clock)
         """The recording's time of a monotonic one."""
         self._make = make
         self._clock = clock
         self._queue_bytes = queue_bytes
+        self._durable = durable
+        self._synced_bytes = 0
+        """Bytes written at the last sync."""
+        self._synced_s = -math.inf
         self._queue: deque[tuple[Sequence[Envelope], int, int]] = deque()
         """Batches, their sizes and their numbers."""
         self._queued_bytes = 0
@@ -214,6 +234,8 @@ class RecordingThread:
             if not writer.pending_bytes:
                 pending_since_s = None
             self._count(writer)
+            if self._durable and self._until_sync_s() <= 0:
+                self._sync(writer)
             with self._wake:
                 if is_flushed:
                     self._flushed = number
@@ -229,12 +251,29 @@ class RecordingThread:
                 if pending_since_s is not None:
                     passed_s = self._clock.monotonic_s() - pending_since_s
                     wait_s = max(_SHORTEST_WAIT_S, FLUSHED_AFTER_S - passed_s)
+                if self._durable and not math.isinf(self._until_sync_s()):
+                    sync_s = max(_SHORTEST_WAIT_S, self._until_sync_s())
+                    wait_s = sync_s if wait_s is None else min(wait_s, sync_s)
                 self._wake.wait(wait_s)
             if not self._queue:
                 return None
             item = self._queue.popleft()
             self._queued_bytes -= item[1]
             return item
+
+    def _until_sync_s(self) -> float:
+        """Return the time until the next sync; infinite where all that was written is on the disk."""
+        if self.status.file_bytes == self._synced_bytes:
+            return math.inf
+        return self._synced_s + SYNC_EVERY_S - self._clock.monotonic_s()
+
+    def _sync(self, writer: RecordingWriter) -> None:
+        """Wait for the disk: what comes meanwhile is queued."""
+        began_s, written = self._clock.monotonic_s(), writer.bytes_written
+        writer.sync()
+        self._synced_s, self._synced_bytes = self._clock.monotonic_s(), written
+        self.status.syncs += 1
+        self.status.sync_s += self._synced_s - began_s
 
     def _is_late(self, pending_since_s: float | None) -> bool:
         return pending_since_s is not None and self._clock.monotonic_s() - pending_since_s >= FLUSHED_AFTER_S
@@ -276,6 +315,7 @@ class Recorder:
         split_bytes: int | None = None,
         split_ns: int | None = None,
         keep_ns: int | None = None,
+        durable: bool = False,
     ) -> None:
         """Make the first file.
 
@@ -287,14 +327,17 @@ class Recorder:
             split_bytes: Size of a part.
             split_ns: Length of a part.
             keep_ns: Parts older than this are deleted.
+            durable: Whether the disk itself holds what was written, every second.
 
         Raises:
             ConfigError: the file exists or cannot be made.
         """
         self._clock = clock
-        writer = RecordingWriter(path, about, split_bytes=split_bytes, split_ns=split_ns, keep_ns=keep_ns)
+        writer = RecordingWriter(
+            path, about, split_bytes=split_bytes, split_ns=split_ns, keep_ns=keep_ns, durable=durable
+        )
         self.writer = writer
-        self._thread = RecordingThread(lambda: writer, clock=clock, queue_bytes=queue_bytes)
+        self._thread = RecordingThread(lambda: writer, clock=clock, queue_bytes=queue_bytes, durable=durable)
         self.status = self._thread.status
 
     def take(self, batch: Sequence[Envelope]) -> None:

@@ -92,6 +92,7 @@ class RecordingWriter:
         values_bytes: int = MOST_VALUES_BYTES,
         state_bytes: int = MOST_STATE_BYTES,
         level: int = LEVEL,
+        durable: bool = False,
     ) -> None:
         """Make the first file.
 
@@ -109,6 +110,7 @@ class RecordingWriter:
             values_bytes: Newest telemetry that a keyframe repeats.
             state_bytes: Retained state that a keyframe repeats.
             level: The compression's.
+            durable: Whether files that are begun or finished are on the disk itself; `sync` is for what is between.
 
         Raises:
             ConfigError: the file exists or cannot be made, or a limit makes no sense.
@@ -121,7 +123,7 @@ class RecordingWriter:
                 raise ConfigError(f"{path}: {name} must be more than 0, not {value}")
         self._path = path
         self._about = about
-        self._level = level
+        self._level, self._durable = level, durable
         self._splits = split_bytes is not None or split_ns is not None
         self._split_bytes = split_bytes
         self._split_ns = split_ns
@@ -231,6 +233,19 @@ class RecordingWriter:
         self._floor_ns = self._last_ns + 1
         try:
             self._cut()
+        except OSError as error:
+            raise self._fail(error) from error
+
+    def sync(self) -> None:
+        """Have the disk itself hold what is in the file; waits for the disk.
+
+        Raises:
+            RecordingError: as `write`.
+        """
+        if self._is_closed:
+            return
+        try:
+            self._part.sync()
         except OSError as error:
             raise self._fail(error) from error
 
@@ -348,7 +363,12 @@ class RecordingWriter:
 
     def _open(self) -> PartFile:
         self._number += 1
-        return PartFile(self._part_path(self._number), self._about.with_part(self._number), self._level)
+        return PartFile(
+            self._part_path(self._number),
+            self._about.with_part(self._number),
+            self._level,
+            durable=self._durable,
+        )
 
     def _part_path(self, number: int) -> Path:
         if not self._splits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import stat
@@ -15,7 +16,8 @@ from trnfleet.errors import ConfigError, write_failure
 from trnfleet.files import open_private
 from trnfleet.record.format.lines import encode_line
 from trnfleet.record.read.reader import PartReader
-from trnfleet.record.write.recorder import Recorder, RecordStatus
+from trnfleet.record.write.part import sync_folder
+from trnfleet.record.write.recorder import SYNC_EVERY_S, Recorder, RecordStatus
 from trnfleet.wire.ports import Stored
 
 if TYPE_CHECKING:
@@ -59,14 +61,26 @@ class LineSink:
     A thread writes them: the reader of a pipe may stop reading, and neither the connection nor ctrl+c may wait for that.
     """
 
-    def __init__(self, descriptor: int, clock: Clock, *, queue_bytes: int = LINE_QUEUE_BYTES) -> None:
-        """Take over the descriptor of an open file."""
+    def __init__(
+        self, descriptor: int, clock: Clock, *, queue_bytes: int = LINE_QUEUE_BYTES, durable: bool = False
+    ) -> None:
+        """Take over the descriptor of an open file.
+
+        Args:
+            descriptor: The descriptor.
+            clock: The time to go by.
+            queue_bytes: What may wait to be written.
+            durable: Whether the disk itself holds what was written, every second.
+        """
         self.status = RecordStatus(parts=1)
         self._file = descriptor
         self._clock = clock
         # The wall clock may step; lines must not go back in time.
         self._wall = SteadyWall(clock)
         self._queue_bytes = queue_bytes
+        self._durable = durable
+        self._synced_bytes = 0
+        self._synced_s = -math.inf
         self._queue: deque[tuple[bytes, int, int]] = deque()
         """Lines, how many they are, and the bytes of their payloads; the first of them is being written."""
         self._queued_bytes = 0
@@ -131,9 +145,13 @@ class LineSink:
         try:
             while True:
                 with self._wake:
-                    self._wake.wait_for(lambda: self._queue or self._is_closing)
-                    if not self._queue:
+                    self._wake.wait_for(lambda: self._queue or self._is_closing, self._until_sync_s())
+                    if not self._queue and self._is_closing:
                         break
+                self._sync_when_due()
+                with self._wake:
+                    if not self._queue:
+                        continue
                     data, count, payload_bytes = self._queue[0]
                 self._write(data)
                 with self._wake:
@@ -145,11 +163,27 @@ class LineSink:
                     self.status.messages += count
                     self.status.payload_bytes += payload_bytes
                     self.status.file_bytes += len(data)
+            if self._durable:
+                os.fsync(self._file)
             os.close(self._file)
         except BrokenPipeError:
             self._is_abandoned = True
         except OSError as error:
             self.status.failed = error.strerror or str(error)
+
+    def _until_sync_s(self) -> float | None:
+        """Return the time until the next sync; None where there is nothing to sync."""
+        if not self._durable or self.status.file_bytes == self._synced_bytes:
+            return None
+        return max(0.0, self._synced_s + SYNC_EVERY_S - self._clock.monotonic_s())
+
+    def _sync_when_due(self) -> None:
+        """Wait for the disk, once a second."""
+        if self._until_sync_s() == 0.0:
+            written = self.status.file_bytes
+            os.fsync(self._file)
+            self._synced_s, self._synced_bytes = self._clock.monotonic_s(), written
+            self.status.syncs += 1
 
     def _write(self, data: bytes) -> None:
         """Write lines; where a disk takes only a part of them, the last is cut off again unless it is whole."""
@@ -186,6 +220,7 @@ def make_sink(
     split_bytes: int | None = None,
     split_ns: int | None = None,
     keep_ns: int | None = None,
+    durable: bool = False,
 ) -> Sink:
     """Return an output, not started yet.
 
@@ -198,18 +233,30 @@ def make_sink(
         split_bytes: Size at which another file begins.
         split_ns: Time after which another file begins.
         keep_ns: Age at which files of the recording are deleted.
+        durable: Whether the disk itself holds what was written, every second.
 
     Raises:
         ConfigError: the file exists, or cannot be created.
     """
     if not is_ndjson:
-        return Recorder(path, about, clock=clock, split_bytes=split_bytes, split_ns=split_ns, keep_ns=keep_ns)
+        return Recorder(
+            path,
+            about,
+            clock=clock,
+            split_bytes=split_bytes,
+            split_ns=split_ns,
+            keep_ns=keep_ns,
+            durable=durable,
+        )
     if stdout is not None:
         # A descriptor of its own, past Python's buffer: that one may not be left behind locked.
         stdout.flush()
         return LineSink(os.dup(stdout.fileno()), clock)
     try:
-        return LineSink(open_private(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL), clock)
+        descriptor = open_private(str(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        if durable:
+            sync_folder(path.parent)
+        return LineSink(descriptor, clock, durable=durable)
     except OSError as error:
         raise write_failure(f"{path}: cannot be made", error) from error
 

@@ -9,10 +9,11 @@ import asyncio
 import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.clock import ManualClock, format_rfc3339
+from trnfleet.clock import ManualClock, SystemClock, format_rfc3339
 from trnfleet.domain.quantities import duration as duration_text
 from trnfleet.domain.quantities import size_text
 from trnfleet.record.format.metadata import About
+from trnfleet.record.write.recorder import SYNC_EVERY_S
 from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.services.simulator.engine import unreliable
 from trnfleet.sim.publish.service import Simulation
@@ -43,6 +44,8 @@ class SimulationRequest(NamedTuple):
     jump_s: float
     client_id: str
     root: str
+    durable: bool = False
+    """Whether the disk itself holds what was written, every second."""
 
 
 class RecordingPublisher:
@@ -95,7 +98,7 @@ def record_simulation(engine: Engine, request: SimulationRequest) -> str:
     Raises:
         ConfigError: the file is there, or cannot be made.
     """
-    writer = RecordingWriter(request.path, _about(engine, request))
+    writer = RecordingWriter(request.path, _about(engine, request), durable=request.durable)
     try:
         ticks = asyncio.run(_simulate(engine, request, writer))
     finally:
@@ -141,7 +144,7 @@ def _about(engine: Engine, request: SimulationRequest) -> About:
 
 async def _simulate(engine: Engine, request: SimulationRequest, writer: RecordingWriter) -> int:
     """Simulate, and return the number of ticks published."""
-    run, ending = request.run, Ending()
+    run, ending, wall = request.run, Ending(), SystemClock()
     clock = ManualClock(engine.moment_ns(0.0))
     boot = engine.rng.boot()
     will = will_envelope(engine.fleet.name, request.client_id, boot, root=request.root)
@@ -163,8 +166,12 @@ async def _simulate(engine: Engine, request: SimulationRequest, writer: Recordin
             playing = asyncio.create_task(simulation.run(ticks=request.ticks), name="simulation")
             try:
                 await clock.advance(0.0)
+                synced_s = wall.monotonic_s()
                 while not playing.done():
                     await clock.advance(run.period_s)
+                    if request.durable and wall.monotonic_s() - synced_s >= SYNC_EVERY_S:
+                        await asyncio.to_thread(writer.sync)
+                        synced_s = wall.monotonic_s()
                 await playing
             finally:
                 playing.cancel()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import resource
 import signal
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.record.files import ABOUT, NS_PER_S, START_NS, read, ticks
@@ -28,7 +29,7 @@ def envelopes(count: int, first_s: float = 100.0) -> list[Envelope]:
     return [stored.envelope._replace(received_s=first_s + n / 10) for n, stored in enumerate(ticks(count))]
 
 
-def make(path: Path, **options: int) -> Recorder:
+def make(path: Path, **options: Any) -> Recorder:
     return Recorder(path, ABOUT, clock=ManualClock(START_NS, 100.0), **options)
 
 
@@ -177,3 +178,48 @@ async def test_a_tapped_source_gives_everything_on(tmp_path: Path) -> None:
     assert taken == [envelopes(3), envelopes(2, 101.0), []]
     assert source.status.broker == "here"
     assert recorder.status.messages == 5
+
+
+def test_a_durable_recording_is_synced_every_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once what has waited long, then no more than once a second, and all of it at the end; else never."""
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
+    clock = ManualClock(START_NS, 100.0)
+    recorder = Recorder(tmp_path / "a.mcap", ABOUT, clock=clock, durable=True)
+    # The name of the file, in its folder.
+    assert len(synced) == 1
+    recorder.start()
+    status, given = recorder.status, envelopes(60)
+    for number, begin in enumerate(range(0, 60, 20)):
+        recorder.take(given[begin : begin + 20])
+        assert recorder._thread.flush(5)
+        wait_until(lambda before=number: status.syncs > before)  # type: ignore[misc]  # bound in each turn
+        assert synced[-1] == (tmp_path / "a.mcap").stat().st_size
+        wait_until(lambda: status.file_bytes == recorder._thread._synced_bytes)
+        asyncio.run(clock.advance(1.0))
+    recorder.close()
+    assert synced[-1] == (tmp_path / "a.mcap").stat().st_size
+    assert status.syncs == 3
+    del synced[:]
+    plain = make(tmp_path / "b.mcap")
+    plain.start()
+    plain.take(given)
+    plain.close()
+    assert not synced
+
+
+def test_a_disk_that_fails_to_sync_ends_the_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not durable any more, which is told."""
+    recorder = make(tmp_path / "a.mcap", durable=True)
+
+    def fail(_descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    recorder.start()
+    recorder.take(envelopes(20))
+    wait_until(lambda: bool(recorder.status.failed))
+    recorder.close()
+    assert recorder.status.failed == "Input/output error"

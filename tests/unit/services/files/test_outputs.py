@@ -129,6 +129,25 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.Monk
     assert (status.file_bytes, status.messages + status.lost) == (len(text), 200)
 
 
+def test_durable_lines_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name, and what was written, at the end at the latest; else nothing is."""
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
+    file, clock = tmp_path / "a.ndjson", ManualClock(START_NS, 5.0)
+    sink = make_sink(file, About(id="a"), clock, is_ndjson=True, durable=True)
+    assert len(synced) == 1
+    sink.start()
+    sink.take([LAMP])
+    sink.close()
+    assert synced[-1] == file.stat().st_size > 0
+    del synced[:]
+    plain = lines_into(tmp_path / "b.ndjson")
+    plain.start()
+    plain.take([LAMP])
+    plain.close()
+    assert not synced
+
+
 def test_a_file_on_a_full_disk_is_no_wrong_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that cannot be made because the disk is full is a failure (1), a folder that is none is wrong use (2)."""
 
