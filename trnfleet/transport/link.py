@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
+STOPPED = "stopped"
+"""Why a connection ended that we gave up ourselves."""
 PROBE_AFTER_S = 10.0
 """Age at which a connection in MQTT 3.1.1, made because the broker kept silent at MQTT 5, first asks it again."""
 LONGEST_PROBE_S = 3_600.0
@@ -134,7 +136,7 @@ class Link:
             else:
                 self._went_down(self._suspicion(connection.ended.result(), since_s))
         except asyncio.CancelledError:
-            self._went_down("stopped")
+            self._went_down(STOPPED)
             raise
         finally:
             self._connection = None
@@ -236,7 +238,7 @@ class Link:
             status.connected = False
             status.changed_s = self._clock.monotonic_s()
             log.info("broker_disconnected", broker=status.broker, reason=why, unsolicited=status.unsolicited)
-        elif status.last_error != why:
+        elif why not in (status.last_error, STOPPED):
             log.warning("broker_unreachable", broker=status.broker, reason=why)
         status.last_error = why
         self._tried.set()

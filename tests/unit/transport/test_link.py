@@ -7,6 +7,7 @@ from support.fake_network import REFUSED, Network, make, running
 
 from trnfleet.clock import ManualClock
 from trnfleet.errors import BrokerError
+from trnfleet.transport import link as link_module
 from trnfleet.transport import mqtt
 from trnfleet.transport.mqtt import MqttPublisher
 from trnfleet.transport.url import BrokerUrl
@@ -184,6 +185,19 @@ async def test_oversize_is_not_sent(network: Network) -> None:
     assert result == PublishResult(1, 1, 0, "big: 11 bytes, over the limit of 10")
     assert network.sent == ["fits"]
     assert (publisher.status.oversize, publisher.status.sent, publisher.status.dropped) == (1, 1, 0)
+
+
+async def test_a_stop_is_no_trouble_of_the_broker(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link that is stopped before it stands warns of nothing."""
+    warned: list[str] = []
+    monkeypatch.setattr(link_module.log, "warning", lambda event, **_: warned.append(event))
+    clock = ManualClock()
+    publisher = MqttPublisher(BrokerUrl("h"), client_id="p", clock=clock)
+    publisher.on_connect(lambda: [Envelope("node", b"", 1, retain=True)])
+    network.gate.clear()
+    async with running(publisher):
+        await clock.advance(0)
+    assert (warned, publisher.status.last_error) == ([], "stopped")
 
 
 async def test_broken_announcement_is_not_hidden(network: Network) -> None:

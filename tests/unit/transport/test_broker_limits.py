@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+
+from trnfleet.transport.broker_limits import BrokerLimits, publish_bytes
+from trnfleet.wire.ports import Envelope
+
+
+@pytest.mark.parametrize(
+    ("remaining", "header"),
+    [(127, 2), (128, 3), (16_383, 3), (16_384, 4), (2_097_151, 4), (2_097_152, 5)],
+)
+def test_the_header_grows_with_the_length(remaining: int, header: int) -> None:
+    """A packet's length takes one byte up to 127, then two, three and four; topics count in bytes, not in characters."""
+    payload = bytes(remaining - 2 - 2 - 2 - 1)
+    envelope = Envelope("ü", payload, 1)
+    assert publish_bytes(envelope, 1) == header + remaining
+    limits = BrokerLimits(packet_bytes=header + remaining)
+    assert not limits.reason_against(envelope, 1)
+    assert limits.reason_against(envelope, 2) == (
+        f"a packet of {publish_bytes(envelope, 2):,} bytes, over the broker's limit of {header + remaining:,}"
+    )
+
+
+def test_a_broker_that_states_nothing_takes_all() -> None:
+    """MQTT 3.1.1 states no limits, and MQTT 5 none that it does not have."""
+    assert BrokerLimits.of(None) == BrokerLimits()
+    assert not BrokerLimits().reason_against(Envelope("a", bytes(1_000), 1, retain=True), 0)
+    assert "retained" in BrokerLimits(retains=False).reason_against(Envelope("a", b"", 1, retain=True), 1)
