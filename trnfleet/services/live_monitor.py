@@ -14,7 +14,8 @@ from trnfleet.services.discovery import find_fleet
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import background
 from trnfleet.transport.connection import KEEPALIVE_S
-from trnfleet.wire.topics import SUBSCRIPTIONS, build_filter
+from trnfleet.transport.inbox import InboxLimits
+from trnfleet.wire.topics import SUBSCRIPTIONS, TopicClass, build_filter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from trnfleet.transport.mqtt import MqttSource
     from trnfleet.wire.ports import Source
 
+QUEUE_MESSAGES = 65_536
+"""As many telemetry topics may have their newest message wait; the inbox's bytes bound them, too."""
 PROOF_S = 2 * KEEPALIVE_S + 3.0
 """A half-open connection is found after at most two keepalives, and a little for a loop that is busy."""
 CHECK_EVERY_S = 0.05
@@ -61,8 +64,10 @@ def monitor_fleet(
     gc.set_threshold(100_000, 20, 100)
     gc.enable()
     root = session.root
+    telemetry = build_filter(fleet, TopicClass.TELEMETRY, root).removesuffix("#")
     source = session.source(
-        (build_filter(fleet, topic_class, root), qos) for topic_class, qos in SUBSCRIPTIONS
+        ((build_filter(fleet, topic_class, root), qos) for topic_class, qos in SUBSCRIPTIONS),
+        limits=InboxLimits(messages=QUEUE_MESSAGES, newest_of=telemetry),
     )
     tapped: Source = source if buffer is None else TappedSource(source, buffer)
     monitor = Monitor(

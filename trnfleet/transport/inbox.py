@@ -1,11 +1,12 @@
-"""The inbox of a source: bounded in messages and bytes, with drops counted.
+"""The inbox of a source: bounded in messages and bytes, with what is left out counted.
 
-Owns the policy of what is dropped first. It knows no client and no broker: the MQTT source and the memory bus share it.
+Owns the policy of what is left out first. It knows no client and no broker: the MQTT source and the memory bus share it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,6 +26,13 @@ MAX_QUEUED_BYTES = 48 * 1024 * 1024
 That is seven rounds of a consumer that takes at 20 Hz. A loop that stalls as a whole reads nothing, and is bridged by
 the broker's queue instead. Who must not lose in longer pauses, such as a recorder, asks for more.
 """
+SHED_FROM_S = 1.0
+"""Age of the oldest message that waits from which only the newest one of each topic counts: one tick of a usual source, so that
+a consumer that keeps up never loses a message to this."""
+TAKEN_AT_ONCE = 1_024
+"""Messages that are taken at once while others wait to be replaced: a tenth of a second of work, so that what is applied is new."""
+MOST_OWED = 65_536
+"""Topics of which is known how many messages were left out for want of room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,8 @@ class InboxLimits:
     """Payload bytes of all that waits."""
     payload_bytes: int = MAX_PAYLOAD_BYTES
     """The largest payload that is let in at all."""
+    newest_of: str = ""
+    """Beginning of the topics of which only the newest message counts once the reader is behind; empty for none."""
 
     def __post_init__(self) -> None:
         if min(self.messages, self.size_bytes, self.payload_bytes) < 1:
@@ -47,21 +57,28 @@ class Inbox:
 
     When a limit is reached the oldest telemetry (QoS 0, not retained) goes first, because a newer one replaces it;
     events and state (QoS 1 or retained) go only when there is nothing else left to drop. All counts are kept in the
-    `LinkStatus` that was given: `received` counts everything that came, `oversize` and `dropped` the parts of it that
-    were not let in or not kept.
+    `LinkStatus` that was given: `received` counts everything that came, `oversize`, `dropped` and `shed` the parts of it
+    that were not let in or not kept.
+
+    With `newest_of`, a reader that is behind by `SHED_FROM_S` gets only the newest telemetry of each topic, each topic in its
+    turn, and all events and state before it. What is left out for it is `shed`, and the message that comes after it says how
+    much of its topic that was.
     """
 
     def __init__(self, limits: InboxLimits, status: LinkStatus) -> None:
         self._limits = limits
         self._status = status
         self._recent: deque[Envelope] = deque()
-        # Transitions that were met while looking for telemetry to drop; all of them are older than `_recent`.
+        # Transitions that were met while looking for telemetry to leave out; all of them are older than `_recent`.
         self._kept: deque[Envelope] = deque()
+        # While the reader is behind: the newest telemetry by topic, in the order in which topics have their turn.
+        self._newest: dict[str, Envelope] = {}
+        self._owed: dict[str, int] = {}
         self._size_bytes = 0
         self._filled = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._recent) + len(self._kept)
+        return len(self._recent) + len(self._kept) + len(self._newest)
 
     @property
     def size_bytes(self) -> int:
@@ -78,29 +95,77 @@ class Inbox:
             return
         self._recent.append(envelope)
         self._size_bytes += size
-        while len(self._recent) + len(self._kept) > limits.messages or self._size_bytes > limits.size_bytes:
+        if limits.newest_of and (
+            self._newest or envelope.received_s - self._recent[0].received_s >= SHED_FROM_S
+        ):
+            self._keep_newest()
+        while len(self) > limits.messages or self._size_bytes > limits.size_bytes:
             self._drop_one()
-        status.queue_peak = max(status.queue_peak, len(self._recent) + len(self._kept))
+        status.queue_peak = max(status.queue_peak, len(self))
         self._filled.set()
 
     async def take(self) -> list[Envelope]:
-        """Return all that waits, in order, waiting until there is something."""
-        while not self._recent and not self._kept:
+        """Return all that waits, in order, waiting until there is something; of a reader that is behind, a part of it."""
+        while not len(self):
             self._filled.clear()
             await self._filled.wait()
         batch = [*self._kept, *self._recent] if self._kept else list(self._recent)
         self._kept.clear()
         self._recent.clear()
-        self._size_bytes = 0
-        return batch
+        if not self._newest:
+            self._size_bytes = 0
+            return self._with_owed(batch)
+        turn = list(itertools.islice(self._newest.values(), TAKEN_AT_ONCE))
+        for envelope in turn:
+            del self._newest[envelope.topic]
+        batch += turn
+        self._size_bytes -= sum(len(envelope.payload) for envelope in batch)
+        return self._with_owed(batch)
+
+    def _keep_newest(self) -> None:
+        """Sort what has come last into the newest telemetry of each topic, and the rest."""
+        for envelope in self._recent:
+            if not self._is_replaceable(envelope):
+                self._kept.append(envelope)
+                continue
+            former = self._newest.get(envelope.topic)
+            if former is not None:
+                # A topic keeps its turn, so that all have one.
+                self._status.shed += 1
+                self._size_bytes -= len(former.payload)
+                envelope = envelope._replace(shed=envelope.shed + former.shed + 1)  # noqa: PLW2901  the same, with what it replaces
+            self._newest[envelope.topic] = envelope
+        self._recent.clear()
+
+    def _is_replaceable(self, envelope: Envelope) -> bool:
+        return envelope.qos == 0 and not envelope.retain and envelope.topic.startswith(self._limits.newest_of)
+
+    def _with_owed(self, batch: list[Envelope]) -> list[Envelope]:
+        """Return a batch in which the first message of a topic stands for those that had no room before it."""
+        if not self._owed:
+            return batch
+        return [
+            envelope._replace(shed=envelope.shed + self._owed.pop(envelope.topic))
+            if envelope.topic in self._owed and self._is_replaceable(envelope)
+            else envelope
+            for envelope in batch
+        ]
 
     def _drop_one(self) -> None:
-        while self._recent:
-            oldest = self._recent.popleft()
-            if oldest.qos == 0 and not oldest.retain:
-                break
-            self._kept.append(oldest)
+        if self._newest:
+            oldest = self._newest.pop(next(iter(self._newest)))
         else:
-            oldest = self._kept.popleft()
+            while self._recent:
+                oldest = self._recent.popleft()
+                if oldest.qos == 0 and not oldest.retain:
+                    break
+                self._kept.append(oldest)
+            else:
+                oldest = self._kept.popleft()
         self._size_bytes -= len(oldest.payload)
-        self._status.dropped += 1
+        has_room = oldest.topic in self._owed or len(self._owed) < MOST_OWED
+        if self._limits.newest_of and self._is_replaceable(oldest) and has_room:
+            self._status.shed += 1
+            self._owed[oldest.topic] = self._owed.get(oldest.topic, 0) + oldest.shed + 1
+        else:
+            self._status.dropped += 1

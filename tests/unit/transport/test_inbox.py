@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trnfleet.transport.inbox import Inbox, InboxLimits
+from trnfleet.transport.inbox import TAKEN_AT_ONCE, Inbox, InboxLimits
 from trnfleet.wire.ports import Envelope, LinkStatus
 
 
@@ -133,5 +133,91 @@ def test_nothing_vanishes_uncounted(kinds: list[tuple[bool, int]], messages: int
         if not dropped_transition and len(fitting) <= messages:
             total = sum(len(each.payload) for each in fitting)
             assert total > size_bytes or not lost
+
+    asyncio.run(play())
+
+
+def frame(topic: str, number: int, at_s: float, size: int = 1) -> Envelope:
+    return Envelope(f"telemetry/{topic}", b"%d" % number + b"." * size, received_s=at_s)
+
+
+def behind(**limits: int) -> tuple[Inbox, LinkStatus]:
+    status = LinkStatus()
+    return Inbox(InboxLimits(**limits, newest_of="telemetry/"), status), status
+
+
+async def test_a_reader_that_keeps_up_gets_every_message() -> None:
+    """Until the oldest message has waited for a second, nothing is left out, however many of a topic wait."""
+    inbox, status = behind()
+    sent = [frame("a", number, 10.0 + number / 10) for number in range(10)]
+    fill(inbox, *sent)
+    assert await inbox.take() == sent
+    assert status.shed == 0
+
+
+async def test_of_each_topic_the_newest_counts_for_a_reader_that_is_behind() -> None:
+    """Events and state come whole and first, topics have their turn in order, and a message says what it stands for."""
+    inbox, status = behind()
+    event = Envelope("event/x", b"e", qos=1, received_s=10.4)
+    fill(inbox, frame("a", 0, 10.0), frame("b", 0, 10.1), frame("a", 1, 10.3), event, frame("c", 0, 11.0))
+    fill(inbox, frame("b", 1, 11.1), frame("a", 2, 11.2))
+    assert await inbox.take() == [
+        event,
+        frame("a", 2, 11.2)._replace(shed=2),
+        frame("b", 1, 11.1)._replace(shed=1),
+        frame("c", 0, 11.0),
+    ]
+    assert (status.received, status.shed, status.dropped, len(inbox), inbox.size_bytes) == (7, 3, 0, 0, 0)
+    fill(inbox, frame("a", 3, 12.0))
+    assert await inbox.take() == [frame("a", 3, 12.0)]
+
+
+async def test_every_topic_has_its_turn() -> None:
+    """More topics than are taken at once: those that wait go on being replaced, and none is passed over."""
+    inbox, _ = behind(messages=100_000)
+    topics = [str(number) for number in range(3 * TAKEN_AT_ONCE)]
+    fill(inbox, *(frame(topic, 0, 10.0) for topic in topics), frame("0", 1, 11.0))
+    seen: list[Envelope] = []
+    for second in range(3):
+        seen += await inbox.take()
+        fill(inbox, *(frame(topic, second + 2, 12.0 + second) for topic in topics))
+    assert [each.topic for each in seen] == [f"telemetry/{topic}" for topic in topics]
+    assert [each.payload for each in seen[TAKEN_AT_ONCE::TAKEN_AT_ONCE]] == [b"2.", b"3."]
+
+
+async def test_what_has_no_room_is_owed_to_its_topic() -> None:
+    """Telemetry that goes for want of room is shed, too, and the next message of its topic says so."""
+    inbox, status = behind(messages=2)
+    fill(inbox, frame("a", 0, 1.0), frame("b", 0, 1.0), frame("c", 0, 1.0), frame("a", 1, 1.0))
+    assert await inbox.take() == [frame("c", 0, 1.0), frame("a", 1, 1.0)._replace(shed=1)]
+    assert (status.shed, status.dropped) == (2, 0)
+
+
+@given(
+    sent=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.booleans()), max_size=80),
+    messages=st.integers(1, 6),
+)
+def test_what_is_shed_adds_up(sent: list[tuple[int, int, bool]], messages: int) -> None:
+    """Of every topic, the messages that come and what they stand for are all that was sent up to the last of them."""
+
+    async def play() -> None:
+        inbox, status = behind(messages=messages)
+        now_s, numbers, taken = 10.0, dict.fromkeys(range(4), 0), list[Envelope]()
+        for topic, tenths, takes in sent:
+            now_s += tenths / 10
+            numbers[topic] += 1
+            inbox.put(frame(str(topic), numbers[topic], now_s))
+            assert len(inbox) <= messages
+            if takes and len(inbox):
+                taken += await inbox.take()
+        while len(inbox):
+            taken += await inbox.take()
+        assert status.received == len(sent) == len(taken) + status.shed
+        for topic in numbers:
+            mine = [each for each in taken if each.topic == f"telemetry/{topic}"]
+            told = 0
+            for each in mine:
+                told += each.shed + 1
+                assert int(each.payload.rstrip(b".")) == told
 
     asyncio.run(play())

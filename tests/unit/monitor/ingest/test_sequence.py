@@ -63,3 +63,15 @@ def test_far_behind() -> None:
     counts, verdicts = feed([0, WINDOW + 5, 1])
     assert verdicts[-1] is Verdict.DUPLICATE
     assert counts.lost == WINDOW + 4
+
+
+def test_what_was_left_out_here_is_not_lost() -> None:
+    """A gap is lost but for what the message says was shed before it; both add up to the gap."""
+    counts, tracker = PipelineCounts(), SequenceTracker()
+    tracker.accept(0, counts)
+    tracker.accept(6, counts, shed=5)
+    assert (counts.lost, counts.gaps) == (0, 0)
+    tracker.accept(12, counts, shed=3)
+    assert (counts.lost, counts.gaps) == (2, 1)
+    tracker.accept(14, counts, shed=9)
+    assert (counts.lost, counts.gaps) == (2, 1)
