@@ -38,8 +38,9 @@ class Duration(click.ParamType[float]):
 
     name = "duration"
 
-    def __init__(self, most_s: float = 1e9) -> None:
+    def __init__(self, most_s: float = 1e9, *, least_s: float = 0.0) -> None:
         self._most_s = most_s
+        self._least_s = least_s
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return seconds, above zero."""
@@ -50,6 +51,8 @@ class Duration(click.ParamType[float]):
                 seconds = parse_duration_s(str(value))
             except ValueError as error:
                 self.fail(str(error), param, ctx)
+        if seconds < self._least_s:
+            self.fail(f"{value!r} is not at least {duration(self._least_s)}", param, ctx)
         if not 0 < seconds <= self._most_s:
             self.fail(f"{value!r} is not above zero and at most {duration(self._most_s)}", param, ctx)
         return seconds

@@ -75,10 +75,12 @@ _RUN_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     setting(
         "--seed", type=click.IntRange(0, 2**63 - 1), default=7, help="The same seed gives the same telemetry."
     ),
-    setting("--period", type=Duration(86_400), default="1s", help="Wall time between two ticks."),
+    setting(
+        "--period", type=Duration(86_400, least_s=0.001), default="1s", help="Wall time between two ticks."
+    ),
     setting(
         "--speed",
-        type=PositiveNumber(1e6, least=1e-6),
+        type=PositiveNumber(1e6, least=1e-3),
         default=1.0,
         help="Simulated seconds per second.",
     ),

@@ -96,7 +96,7 @@ class Scenario(Model):
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     start: Annotated[datetime, AfterValidator(_zoned)] | None = None
     """Simulated time of the start."""
-    speed: Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)] | None = None
+    speed: Annotated[float, Field(ge=1e-3, le=1e6, allow_inf_nan=False)] | None = None
     """Simulated seconds a second."""
     period_s: Annotated[Duration | None, Field(alias="period")] = None
     """Wall time from tick to tick."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from trnfleet import logs
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.power import PUE
@@ -132,6 +134,7 @@ class Monitor:
         """Whether the source has come to its end (a replay's)."""
         self._source = source
         self._layout_pacing = LayoutPacing()
+        self._usual_period = (-1, -1, 0.0)
         self.history_s = -1.0
         """Monotonic seconds of history's last sample; negative before the first."""
         self._rate_mark = (0.0, 0)
@@ -235,7 +238,8 @@ class Monitor:
 
     def moment(self) -> Moment:
         """Return the fleet's time: the wall clock's, or that of its simulator or replay."""
-        return self.ingest.timebase.now(self.clock.monotonic_s(), self.clock.wall_ns())
+        ingest, clock = self.ingest, self.clock
+        return ingest.timebase.now(clock.monotonic_s(), clock.wall_ns(), ingest.descriptors.instances_of)
 
     def summary(self) -> Summary:
         """Return the fleet in a few figures, from the last pass."""
@@ -374,6 +378,7 @@ class Monitor:
         gauges = {
             "lag_s": ingest.lag_s,
             "clock_skew_s": abs(ingest.timebase.worst_skew_s(now_s)),
+            "late_s": ingest.timebase.late_s(now_s),
             "messages_per_s": self.message_rate,
             "unheard_s": hearing.unheard_s(now_s),
             "overloaded_s": hearing.overloaded_s(now_s),
@@ -383,7 +388,7 @@ class Monitor:
         tables = {
             Scope.JOB: jobs_table(ingest.jobs, self.store, self.rollups),
             Scope.RESERVATION: reservations_table(self.reservations.table(), instant.now_ns),
-            Scope.PUBLISHER: publishers_table(ingest.publishers.clients()),
+            Scope.PUBLISHER: publishers_table(ingest.publishers.clients(), ingest.contests.pairs(now_s)),
             Scope.PIPELINE: pipeline_table(gauges, self.counts),
         }
         return Readings(
@@ -392,12 +397,20 @@ class Monitor:
             instant,
             tables,
             events=fresh,
-            tick_s=float(self.store.period_s.max(initial=0.0)) * self.moment().speed,
+            tick_s=self._usual_period_s() * self.moment().speed,
             publishers=ingest.publishers.names(),
             all_events=ingest.events,
             is_deaf=hearing.is_deaf,
             unsettled=hearing.unsettled(now_s, self.store),
         )
+
+    def _usual_period_s(self) -> float:
+        """Return the median period: that of one slow source must not delay the alerts of all."""
+        mark = self.store.generation, self.ingest.descriptors.changes
+        if self._usual_period[:2] != mark:
+            period_s = self.store.period_s
+            self._usual_period = (*mark, float(np.median(period_s)) if len(period_s) else 0.0)
+        return self._usual_period[2]
 
     def _rebuild_if_due(self, now_s: float, *, at_once: bool = False) -> None:
         """Rebuild the layout when descriptors have settled, as often as its share of time allows."""

@@ -25,6 +25,10 @@ class PipelineCounts:
     """Telemetry that was left out here for newer messages of its topic, because the monitor was behind."""
     late: int = 0
     """Messages that came after a newer one of their topic, or from a publisher's former boot."""
+    contested: int = 0
+    """Messages of a publisher on a path that another publisher has described since."""
+    old: int = 0
+    """Messages whose source time was more than a minute behind the wall clock; they are applied."""
     duplicates: int = 0
     undescribed: int = 0
     """Telemetry for which no descriptor, or none of its boot and revision, was known; it is not lost."""

@@ -100,6 +100,12 @@ class Summary:
     reserved_currency: str | None = None
     shed: int = 0
     """Telemetry left out here for newer messages of its topic, because the monitor was behind; not part of `lost`."""
+    old: int = 0
+    """Telemetry whose source time was more than a minute behind the wall clock."""
+    late_s: float = 0.0
+    """By how much the latest telemetry is behind the wall clock; 0 where none is by more than a minute."""
+    contested: dict[str, int] = field(default_factory=dict)
+    """Paths that two publishers describe at once, by the names of the two."""
     unheard_s: float = 0.0
     """Wall seconds for which nothing could be heard: no connection, or nothing at all came over it."""
     overloaded_s: float = 0.0
@@ -204,6 +210,9 @@ def summarize(
         events=ingest.events.received,
         events_dropped=ingest.events.dropped,
         shed=counts.shed,
+        old=counts.old,
+        late_s=ingest.timebase.late_s(now_s),
+        contested=ingest.contests.pairs(now_s),
         unheard_s=hearing.unheard_s(now_s),
         overloaded_s=hearing.overloaded_s(now_s),
         internal_errors=counts.internal_errors,

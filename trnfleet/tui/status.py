@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -159,6 +160,8 @@ def _figures(summary: Summary, rate: float) -> list[tuple[str, bool]]:
         (f"{rate:.0f} msg/s" if rate >= 9.95 else f"{rate:.1f} msg/s", False),
         (f"lag {duration(summary.lag_s)}", summary.lag_s > 5),
         *([(f"clock off by {duration(abs(summary.clock_skew_s))}", True)] if summary.clock_skew_s else []),
+        *([(f"telemetry {duration(summary.late_s)} late", True)] if summary.late_s else []),
+        *((f"{plain(names, 60)} publish the same", True) for names in itertools.islice(summary.contested, 1)),
         *([(f"overloaded {duration(summary.overloaded_s)}", True)] if summary.overloaded_s >= 1 else []),
         (f"lost {count(summary.lost)}", summary.lost > 0),
     ]

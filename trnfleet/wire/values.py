@@ -15,13 +15,14 @@ from trnfleet.clock import parse_rfc3339
 EARLIEST_NS = 0
 LATEST_NS = 7_258_118_400_000_000_000 - 1
 """The end of 2199, as the options that take a start have it: 62 years before 64 bits of nanoseconds end."""
+SHORTEST_PERIOD_S = 0.001
 LONGEST_PERIOD_S = 86_400.0
-"""Longest time from tick to tick of a publisher."""
+"""Shortest and longest time from tick to tick of a publisher."""
 LONGEST_TICK_S = 1e8
 """Source time from tick to tick at most, about three years: rules wait for half as much again, which stays far below
 the limit of 64 bits of nanoseconds."""
-SLOWEST, FASTEST = 1e-6, 1e6
-"""Speeds of a source's time: `--speed` ends at the upper one, and the lower one is as far from the wall clock's."""
+SLOWEST, FASTEST = 1e-3, 1e6
+"""Speeds of a source's time, as of `--speed`: slower, an alert that holds for seconds would take hours."""
 LARGEST_COUNT = 2**53
 """Largest count: up to there a number is exact in every JSON reader."""
 
@@ -48,4 +49,4 @@ Scale = Annotated[float, Field(ge=1e-18, le=1e18, allow_inf_nan=False)]
 """Value of a column's code 1: 64 bits of it can be converted to any unit of the metric table."""
 Revision = Annotated[int, Field(ge=0, le=LARGEST_COUNT)]
 Speed = Annotated[float, Field(ge=SLOWEST, le=FASTEST, allow_inf_nan=False)]
-Period = Annotated[float, Field(gt=0, le=LONGEST_PERIOD_S, allow_inf_nan=False)]
+Period = Annotated[float, Field(ge=SHORTEST_PERIOD_S, le=LONGEST_PERIOD_S, allow_inf_nan=False)]

@@ -27,7 +27,7 @@ def test_a_speed_is_one_that_readers_take(command: str, speed: str) -> None:
     """What a descriptor may not say is refused where it is asked for, with the limits."""
     ended = CliRunner().invoke(cli, [command, "--speed", speed])
     assert ended.exit_code == 2
-    assert "is not at least 1e-06 and at most 1,000,000" in ended.output
+    assert "is not at least 0.001 and at most 1,000,000" in ended.output
 
 
 @pytest.mark.parametrize("text", ["0s", "367d"])

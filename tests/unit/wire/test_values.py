@@ -67,8 +67,8 @@ NO_INSTANTS = (
     "2199-12-31T23:59:59-00:01", "9" * 70,
 )  # fmt: skip  # a table
 NUMBERS = [
-    *((Descriptor, "clock.speed", value) for value in (1e300, 1.7e308, 5e-324, 1e12, 1e-9, 0, -1)),
-    *((Descriptor, "period_s", value) for value in (0, -1, 86_401, 1e300)),
+    *((Descriptor, "clock.speed", value) for value in (1e300, 1.7e308, 5e-324, 1e12, 1e-4, 0, -1)),
+    *((Descriptor, "period_s", value) for value in (0, 1e-9, -1, 86_401, 1e300)),
     *((Descriptor, "columns.0.scale", value) for value in (0, -1, 1e300, 5e-324)),
     (Descriptor, "revision", 10**30),
     *((JobMessage, "mfu", value) for value in (-1, 1e300)),

@@ -176,6 +176,10 @@ def text(summary: Summary, monitor: Monitor, *, healthy: bool) -> str:
     lag = f"lag {summary.lag_s * 1e3:.0f} ms"
     if summary.clock_skew_s:
         lag += f", clock off by {abs(summary.clock_skew_s):,.0f} s"
+    if summary.late_s:
+        lag += f", telemetry {summary.late_s:,.0f} s late ({counted(summary.old, 'message')})"
+    for names, paths in summary.contested.items():
+        lag += f", {plain(names)} publish the same {counted(paths, 'path')}"
     states = Counter(job.state for job in monitor.ingest.jobs.values())
     jobs = ", ".join(f"{number:,} {plain(state)}" for state, number in sorted(states.items()))
     if jobs and not summary.live_chips:

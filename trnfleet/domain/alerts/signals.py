@@ -141,10 +141,14 @@ _TABLE: dict[Scope, tuple[Figure, ...]] = {
         _number("pays_in_s", "s", "Seconds until a payment that is pending fails"),
         _number("unavailable", "", "Instances that a failed system status check keeps from use"),
     ),
-    Scope.PUBLISHER: (Figure("state", Form.TEXT, "", "online, or offline by its last will or goodbye"),),
+    Scope.PUBLISHER: (
+        Figure("state", Form.TEXT, "", "online, or offline by its last will or goodbye"),
+        _number("contested", "", "Paths that two publishers describe at once; the target names both"),
+    ),
     Scope.PIPELINE: (
         _number("lag_s", "s", "Wall seconds from source to here, as far as clocks tell"),
-        _number("clock_skew_s", "s", "By how much the most wrong clock of a source differs from ours; never negative"),
+        _number("clock_skew_s", "s", "By how much the most wrong clock of a source differs from ours; never negative, and not what is in late_s"),
+        _number("late_s", "s", "By how much the latest telemetry is behind the wall clock; 0 up to a minute, which is lag"),
         _number("messages_per_s", "", "Telemetry messages a wall second"),
         _number("unheard_s", "s", "Wall seconds for which nothing could be heard: no connection, or one over which nothing comes at all"),
         _number("overloaded_s", "s", "Wall seconds for which most telemetry has been late here, or some was left out"),

@@ -119,11 +119,23 @@ def reservations_table(table: Sequence[Reservation], now_ns: int) -> NamedColumn
     )
 
 
-def publishers_table(online: Mapping[str, bool]) -> NamedColumns:
-    """Return the publishers."""
-    return NamedColumns(
-        list(online), lambda _figure: ["online" if is_online else "offline" for is_online in online.values()]
-    )
+def publishers_table(online: Mapping[str, bool], contested: Mapping[str, int]) -> NamedColumns:
+    """Return the publishers, and the pairs of them that describe the same paths.
+
+    Args:
+        online: Whether each publisher is online.
+        contested: Number of the paths by the names of two.
+    """
+
+    def make(figure: str) -> Sequence[Value]:
+        if figure == "contested":
+            return [*(0.0 for _ in online), *map(float, contested.values())]
+        return [
+            *("online" if is_online else "offline" for is_online in online.values()),
+            *(None for _ in contested),
+        ]
+
+    return NamedColumns([*online, *contested], make)
 
 
 def pipeline_table(gauges: Mapping[str, float], counts: PipelineCounts) -> NamedColumns:

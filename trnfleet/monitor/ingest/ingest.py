@@ -18,7 +18,8 @@ from trnfleet.monitor.ingest.telemetry import TelemetryBatch
 from trnfleet.monitor.ingest.topics import Topics
 from trnfleet.monitor.pipeline import PipelineCounts
 from trnfleet.monitor.reservations.table import Reservations
-from trnfleet.monitor.sources.clocks import Timebase
+from trnfleet.monitor.sources.clocks import LATE_FROM_S, Timebase
+from trnfleet.monitor.sources.contests import Contests
 from trnfleet.monitor.sources.descriptors import Descriptors
 from trnfleet.monitor.sources.publishers import Publishers
 from trnfleet.monitor.sources.watches import Watches
@@ -63,12 +64,14 @@ class Ingest:
         self.publishers = Publishers()
         self.watches = Watches()
         self.timebase = Timebase()
+        self.contests = Contests()
         self.topics = Topics(self.descriptors, self.publishers, self.timebase)
         self.events = Events()
         self.job_table = Jobs()
         self.reservations = Reservations()
         self.lag_s = 0.0
-        """Largest lag, as their sources' clocks tell it, among the messages of the last batch that had any; wall seconds."""
+        """Largest lag, as their sources' clocks tell it, among the messages of the last batch that had any; wall seconds. What
+        is late by more than a minute is counted as such, and left out."""
         self.typical_lag_s: float | None = None
         """Median lag of the messages of the last batch; None where it had none."""
         self.heard_since_s = -float("inf")
@@ -118,6 +121,7 @@ class Ingest:
             publishers=publishers,
             watches=self.watches.copy(),
             timebase=timebase,
+            contests=self.contests.copy(),
             topics=self.topics.copy(descriptors, publishers, timebase, clocks),
             events=self.events.copy(),
             reservations=self.reservations.copy(),
@@ -135,7 +139,9 @@ class Ingest:
             now_s: Monotonic seconds, for freshness.
             wall_ns: Wall clock, for the lag of sources that go by it.
         """
-        telemetry = TelemetryBatch(self.store, self.counts, self.limits, now_s, self.heard_since_s)
+        telemetry = TelemetryBatch(
+            self.store, self.counts, self.limits, now_s, self.contests, self.heard_since_s
+        )
         lags_s: list[float] = []
         topics = self.topics.states
         for envelope in batch:
@@ -153,7 +159,11 @@ class Ingest:
                     continue
                 head = telemetry.take(topic, envelope)
                 if head is not None and topic.clock is not None:
-                    lags_s.append(topic.clock.take(head.ts_ns, now_s, wall_ns))
+                    lag_s = topic.clock.take(head.ts_ns, now_s, wall_ns)
+                    if topic.clock.late_s > LATE_FROM_S:
+                        self.counts.old += 1
+                    else:
+                        lags_s.append(lag_s)
             except Exception as error:  # noqa: BLE001  no message, not even one that finds a bug, stops the reader
                 reject(self.counts, envelope, error, root=self._root)
         with guard(self.counts, "telemetry"):

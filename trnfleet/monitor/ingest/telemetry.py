@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.ingest.topics import TopicState
     from trnfleet.monitor.pipeline import PipelineCounts
+    from trnfleet.monitor.sources.contests import Contests
     from trnfleet.monitor.store.store import Store
     from trnfleet.wire.limits import Limits
     from trnfleet.wire.ports import Envelope
@@ -78,7 +79,7 @@ def reporting_rows(columns: Mapping[str, NDArray[Any]], rows: slice | NDArray[np
 class TelemetryBatch:
     """Writes the telemetry of one batch into a store."""
 
-    __slots__ = ("_counts", "_heard_since_s", "_limits", "_now_s", "_samples", "_store")
+    __slots__ = ("_contests", "_counts", "_heard_since_s", "_limits", "_now_s", "_samples", "_store")
 
     def __init__(
         self,
@@ -86,7 +87,8 @@ class TelemetryBatch:
         counts: PipelineCounts,
         limits: Limits,
         now_s: float,
-        heard_since_s: float = -float("inf"),
+        contests: Contests,
+        heard_since_s: float,
     ) -> None:
         """Begin a batch.
 
@@ -95,12 +97,14 @@ class TelemetryBatch:
             counts: The counters.
             limits: Limits on messages.
             now_s: Monotonic seconds at which the messages came.
+            contests: Gets the messages of two publishers on one path.
             heard_since_s: Monotonic seconds since which the sources have been heard without a break.
         """
         self._store = store
         self._counts = counts
         self._limits = limits
         self._now_s = now_s
+        self._contests = contests
         self._heard_since_s = heard_since_s
         self._samples: dict[int, tuple[TopicState, Sample]] = {}
         """One of a row, by its topic's identity."""
@@ -199,7 +203,10 @@ class TelemetryBatch:
     def _is_newest(self, topic: TopicState, head: Head, shed: int) -> bool:
         counts, store = self._counts, self._store
         lost = counts.lost
+        contested = counts.contested
         is_newest = topic.is_newest(head, counts, shed)
+        if counts.contested > contested and topic.descriptor is not None:
+            self._contests.note(topic.path, topic.former_client, topic.descriptor.publisher, self._now_s)
         if counts.lost > lost:
             seen_s = (
                 store.chip_seen_s[_first(topic.chips)]

@@ -55,6 +55,8 @@ class TopicState:
     """None until a descriptor covers the topic."""
     former_boot: str = ""
     """The publisher's boot before the present one."""
+    former_client: str = ""
+    """The publisher of that boot, where it is another one."""
     clock: SourceClock | None = None
     publisher: int = -1
     """Number of the boot that the descriptor names."""
@@ -76,7 +78,9 @@ class TopicState:
             clocks: Copies of clocks by the identity of the clock.
         """
         # There may be tens of thousands: this takes a third of the time of copy.copy.
-        twin = TopicState(self.path, self.tracker.copy(), self.descriptor, self.former_boot)
+        twin = TopicState(
+            self.path, self.tracker.copy(), self.descriptor, self.former_boot, self.former_client
+        )
         twin.clock = None if self.clock is None else self.clock.copy(clocks)
         twin.publisher, twin.decoder = self.publisher, self.decoder
         twin.chips, twin.instances = self.chips, self.instances
@@ -93,7 +97,9 @@ class TopicState:
             shed: Messages of the topic before it that were left out here.
         """
         if self.descriptor is None or head.boot != self.descriptor.boot:
-            if head.boot == self.former_boot:
+            if head.boot == self.former_boot and self.former_client:
+                counts.contested += 1
+            elif head.boot == self.former_boot:
                 counts.late += 1
             else:
                 counts.undescribed += 1
@@ -213,7 +219,10 @@ class Topics:
             return
         if before is None or before.boot != descriptor.boot:
             # Another boot counts from 0; and what came while nothing described the topic is not lost.
-            state.former_boot = before.boot if before else state.former_boot
+            if before:
+                state.former_boot = before.boot
+                is_other = before.publisher != descriptor.publisher
+                state.former_client = before.publisher if is_other else ""
             state.tracker = SequenceTracker()
         publisher = self._publishers.find(descriptor.publisher, descriptor.boot)
         state.clock = self._timebase.clock(descriptor.clock, descriptor.period_s)

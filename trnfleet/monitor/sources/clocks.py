@@ -4,24 +4,42 @@ A source's time is affine: source = epoch + speed x elapsed wall time. Its descr
 wall time of the epoch is learned: of a source's messages, the one that was on its way for the shortest time shows best
 where its clock stands. A source that runs at the wall clock's speed and near it is measured against the
 wall clock itself. It reads no clock.
+
+The time of the fleet is the wall clock's wherever a source that goes by it is heard: a dated or sped-up one that joins cannot
+take it over. Among dated and sped-up sources alone, the one of the most instances has it. Where our own wall clock steps, the
+sources that went by it before say which of the two times is right.
 """
 
 from __future__ import annotations
 
 import copy
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.wire.values import EARLIEST_NS, LATEST_NS
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 WINDOW_S = 120.0
 """The shortest way is looked for among the messages of the last one to two windows, so that one wrong time is forgotten."""
-DATED_FROM_S = 3_600.0
-"""A simulator whose time is that far from the wall clock was given a date; a smaller difference is its clock's error."""
+DATED_FROM_S = 86_400.0
+"""A simulator whose time is that far from the wall clock was given a date; where it is nearer, its clock is wrong, or its
+telemetry late. A replay always has its own date."""
+LATE_FROM_S = 60.0
+"""Telemetry whose source time is further behind the wall clock is late: more than any queue of ours or of a broker holds."""
 SKEW_FROM_S = 5.0
 """Clocks that differ by less are taken to agree: the rest is shown as lag."""
 MOST_OF_ONE = 8
 """Clocks that are kept of one publisher: each jump of its time makes another."""
+LONGEST_HEARD_S = 120.0
+"""Time after a message for which its source counts as heard at most, however rarely it publishes."""
+WALL_HELD_S = 600.0
+"""Time for which the wall clock stays the fleet's after the last source that goes by it was heard, so that an outage of those
+does not hand the time over to those that are left."""
+STEP_FROM_NS = 5 * NS_PER_S
+"""A change of our wall clock against the monotonic one that is a step; NTP slews less between two looks."""
 STANDS_AFTER_PERIODS = 3.0
 """Periods of silence after which a source's time stands still."""
 
@@ -35,13 +53,18 @@ class ClockKey(NamedTuple):
     speed: float
     is_simulated: bool
     """Whether it may have a date of its own; a real host's clock is right or wrong."""
+    is_replay: bool = False
+    """Whether it has a date of its own, be it near."""
+
+
+NO_INSTANCES: Mapping[ClockKey, int] = MappingProxyType({})
 
 
 class SourceClock:
     """The relation of one source's time to ours."""
 
     __slots__ = (
-        "_before", "_least_s", "_most_s", "_since_s", "heard_s", "is_wall", "key", "period_s", "skew_s",
+        "_before", "_least_s", "_most_s", "_since_s", "heard_s", "is_wall", "key", "late_s", "period_s", "skew_s",
     )  # fmt: skip  # a list of names
 
     def __init__(self, key: ClockKey) -> None:
@@ -58,6 +81,8 @@ class SourceClock:
         """Whether the source goes by the wall clock, be it a little wrong; as of the newest message."""
         self.skew_s = 0.0
         """By how much its wall clock is ahead of ours (behind: negative), 0 where they agree; as of the newest message."""
+        self.late_s = 0.0
+        """By how much the source time of the newest message is behind the wall clock; 0 where it does not go by that."""
         self._since_s = -float("inf")
         self._least_s = float("inf")
         self._most_s = -float("inf")
@@ -97,12 +122,16 @@ class SourceClock:
         # What turns an offset into wall clock less source time; a step of our wall clock shows at once.
         base_s = (wall_ns - self.key.epoch_ns) / NS_PER_S - now_s
         shortest_s = self._shortest_s
-        self.is_wall = self.key.speed == 1.0 and (
-            not self.key.is_simulated or abs(shortest_s + base_s) < DATED_FROM_S
+        key = self.key
+        self.is_wall = (
+            key.speed == 1.0
+            and not key.is_replay
+            and (not key.is_simulated or abs(shortest_s + base_s) < DATED_FROM_S)
         )
         if not self.is_wall:
-            self.skew_s = 0.0
+            self.skew_s = self.late_s = 0.0
             return offset_s - shortest_s
+        self.late_s = max(0.0, offset_s + base_s)
         self.skew_s = self._skew_s(shortest_s + base_s)
         return max(0.0, offset_s + base_s + self.skew_s)
 
@@ -122,7 +151,7 @@ class SourceClock:
 
     def is_heard(self, now_s: float) -> bool:
         """Return whether messages still come."""
-        return now_s - self.heard_s <= STANDS_AFTER_PERIODS * self.period_s
+        return now_s - self.heard_s <= min(LONGEST_HEARD_S, STANDS_AFTER_PERIODS * self.period_s)
 
     def time_ns(self, now_s: float) -> int:
         """Return the source's time at monotonic `now_s`; it stands still while nothing comes."""
@@ -152,6 +181,10 @@ class Timebase:
         self._clocks: dict[ClockKey, SourceClock] = {}
         self._of: dict[str, list[SourceClock]] = {}
         """Each publisher's clocks."""
+        self._wall: tuple[float, int] | None = None
+        """Monotonic seconds and our wall clock at the last look."""
+        self._correction_ns = 0
+        """What our wall clock has stepped by since its time was right, with the sign turned; 0 where it is right."""
 
     def clock(self, key: ClockKey, period_s: float) -> SourceClock:
         """Return the clock of a key."""
@@ -176,6 +209,7 @@ class Timebase:
         twin = Timebase()
         twin._clocks = {key: clock.copy(memo) for key, clock in self._clocks.items()}
         twin._of = {name: [clock.copy(memo) for clock in clocks] for name, clocks in self._of.items()}
+        twin._wall, twin._correction_ns = self._wall, self._correction_ns
         return twin
 
     def restart(self, publisher: str) -> None:
@@ -190,32 +224,74 @@ class Timebase:
         for key, clock in self._clocks.items():
             self._of.setdefault(key.publisher, []).append(clock)
 
-    def now(self, now_s: float, wall_ns: int) -> Moment:
-        """Return the fleet's time: that of the dated or sped-up source heard last, else the wall clock.
+    def now(self, now_s: float, wall_ns: int, instances: Mapping[ClockKey, int] = NO_INSTANCES) -> Moment:
+        """Return the fleet's time: the wall clock's while a source goes by it, else that of a dated or sped-up source.
 
-        Of several that are still heard, the first described one sets the time, so that it does not jump to and fro.
+        Args:
+            now_s: Monotonic seconds.
+            wall_ns: Our wall clock.
+            instances: Number of instances that go by each clock: of several dated ones the largest has the time, and of equal
+                ones the first described, so that it does not jump to and fro.
         """
         chosen: SourceClock | None = None
+        rank = (False, 0.0)
+        wall_heard_s = -float("inf")
         for clocks in self._of.values():
             # After a jump a publisher has another clock; the former one is not asked any more.
             clock = max(reversed(clocks), key=_heard_s)
-            if clock.is_wall:
+            if instances and clock.key not in instances:
+                # Nothing goes by it any more.
                 continue
-            if clock.is_heard(now_s):
-                chosen = clock
-                break
-            if chosen is None or clock.heard_s > chosen.heard_s:
-                chosen = clock
-        if chosen is None:
-            return Moment(wall_ns, 1.0, is_wall=True)
+            if clock.is_wall:
+                wall_heard_s = max(wall_heard_s, clock.heard_s)
+                continue
+            is_heard = clock.is_heard(now_s)
+            own = is_heard, float(instances.get(clock.key, 0)) if is_heard else clock.heard_s
+            if chosen is None or own > rank:
+                chosen, rank = clock, own
+        if chosen is None or now_s - wall_heard_s <= WALL_HELD_S:
+            return Moment(self._right_wall_ns(now_s, wall_ns, instances), 1.0, is_wall=True)
         # A fast clock gets to the end of time between two messages.
         time_ns = min(max(chosen.time_ns(now_s), EARLIEST_NS), LATEST_NS)
         return Moment(time_ns, chosen.key.speed, is_wall=False)
 
     def worst_skew_s(self, now_s: float) -> float:
-        """Return the largest error of the wall clocks that are heard: seconds ahead (behind: negative), 0 for none."""
-        skews_s = (clock.skew_s for clock in self._clocks.values() if clock.skew_s and clock.is_heard(now_s))
+        """Return the largest error of the wall clocks that are heard: seconds ahead (behind: negative), 0 for none.
+
+        What is behind by more than `LATE_FROM_S` is late, be it by its clock or on its way.
+        """
+        skews_s = (
+            clock.skew_s
+            for clock in self._clocks.values()
+            if clock.skew_s and clock.late_s <= LATE_FROM_S and clock.is_heard(now_s)
+        )
         return max(skews_s, key=abs, default=0.0)
+
+    def late_s(self, now_s: float) -> float:
+        """Return by how much the latest telemetry that comes is behind the wall clock; 0 where none is late."""
+        late = (clock for clock in self._clocks.values() if clock.late_s > LATE_FROM_S)
+        return max((clock.late_s for clock in late if clock.is_heard(now_s)), default=0.0)
+
+    def _right_wall_ns(self, now_s: float, wall_ns: int, instances: Mapping[ClockKey, int]) -> int:
+        """Return our wall clock, or what it would show without its steps where most sources go on by that."""
+        before, self._wall = self._wall, (now_s, wall_ns)
+        if before is not None:
+            step_ns = wall_ns - before[1] - round((now_s - before[0]) * NS_PER_S)
+            if abs(step_ns) > STEP_FROM_NS:
+                self._correction_ns -= step_ns
+        if abs(self._correction_ns) <= STEP_FROM_NS:
+            self._correction_ns = 0
+            return wall_ns
+        right_ns, votes = wall_ns + self._correction_ns, 0
+        for clock in self._clocks.values():
+            if clock.is_wall and clock.is_heard(now_s):
+                source_ns, weight = clock.time_ns(now_s), max(1, instances.get(clock.key, 1))
+                votes += weight * (abs(source_ns - right_ns) <= STEP_FROM_NS)
+                votes -= weight * (abs(source_ns - wall_ns) <= STEP_FROM_NS)
+        if votes > 0:
+            return right_ns
+        self._correction_ns = 0
+        return wall_ns
 
 
 def _heard_s(clock: SourceClock) -> float:

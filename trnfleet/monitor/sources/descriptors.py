@@ -102,6 +102,7 @@ class CompactDescriptor(NamedTuple):
                 descriptor.clock.epoch,
                 descriptor.clock.speed,
                 is_simulated=descriptor.origin == "simulated" or descriptor.replay,
+                is_replay=descriptor.replay,
             ),
             hash(payload),
         )
@@ -141,6 +142,8 @@ class Descriptors:
         self._bytes = Room(limits.descriptors_bytes)
         self._column_sets: dict[tuple[ColumnSpec, ...], _ColumnSet] = {}
         """Columns other than the standard ones: those of many descriptors that are equal are one object."""
+        self.instances_of: dict[ClockKey, int] = {}
+        """Instances that go by each clock."""
         self.changes = 0
         """Goes up with every descriptor that comes or goes."""
 
@@ -182,6 +185,7 @@ class Descriptors:
         self.remove(descriptor.path)
         kept = self._by_path[descriptor.path] = descriptor._replace(columns=columns)
         self._instances.change(kept.publisher, len(kept.instances))
+        self._count_clock(kept, len(kept.instances))
         self._bytes.change(kept.publisher, kept.size_bytes)
         self.changes += 1
         return kept
@@ -193,8 +197,14 @@ class Descriptors:
             self._instances.change(gone.publisher, -len(gone.instances))
             self._bytes.change(gone.publisher, -gone.size_bytes)
             self._release_columns(gone.columns)
+            self._count_clock(gone, -len(gone.instances))
             self.changes += 1
         return gone is not None
+
+    def _count_clock(self, descriptor: CompactDescriptor, more: int) -> None:
+        left = self.instances_of.pop(descriptor.clock, 0) + more
+        if left > 0:
+            self.instances_of[descriptor.clock] = left
 
     def _share_columns(self, descriptor: CompactDescriptor) -> tuple[ColumnSpec, ...]:
         """Return the one object for a descriptor's columns; it counts for the publisher that brought it first."""
@@ -224,6 +234,7 @@ class Descriptors:
         return copied(
             self,
             _by_path=self._by_path.copy(),
+            instances_of=self.instances_of.copy(),
             _instances=self._instances.copy(),
             _bytes=self._bytes.copy(),
             _column_sets=self._column_sets.copy(),
@@ -278,9 +289,9 @@ def _is_below(instance: str, path: str) -> bool:
 
 
 @functools.lru_cache(maxsize=1_024)
-def _clock(publisher: str, epoch: str, speed: float, *, is_simulated: bool) -> ClockKey:
+def _clock(publisher: str, epoch: str, speed: float, *, is_simulated: bool, is_replay: bool) -> ClockKey:
     """Return a clock's key; the descriptors of a publisher share one."""
-    return ClockKey(publisher, parse_rfc3339(epoch), speed, is_simulated)
+    return ClockKey(publisher, parse_rfc3339(epoch), speed, is_simulated, is_replay)
 
 
 @functools.lru_cache(maxsize=64)

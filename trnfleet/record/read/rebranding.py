@@ -17,7 +17,7 @@ from trnfleet.record.format.envelopes import MOST_TOPIC_BYTES
 from trnfleet.wire.frame_head import boot_span, is_cbor
 from trnfleet.wire.ports import CONTENT_TYPE_JSON
 from trnfleet.wire.topics import RETAINED, VERSION, TopicClass, build_topic, parse_topic
-from trnfleet.wire.values import FASTEST, LONGEST_PERIOD_S, SLOWEST
+from trnfleet.wire.values import FASTEST, LONGEST_PERIOD_S, SHORTEST_PERIOD_S, SLOWEST
 
 if TYPE_CHECKING:
     from trnfleet.wire.ports import Envelope
@@ -161,7 +161,7 @@ class Rebranding:
             data["boot"] = self._boot(boot.encode(errors="replace")).decode()
         period_s, clock = data.get("period_s"), data.get("clock")
         if isinstance(period_s, (int, float)):
-            data["period_s"] = min(period_s / self._speed, LONGEST_PERIOD_S)
+            data["period_s"] = min(max(period_s / self._speed, SHORTEST_PERIOD_S), LONGEST_PERIOD_S)
         if isinstance(clock, dict) and isinstance(speed := clock.get("speed", 1.0), (int, float)):
             data["clock"] = clock | {"speed": min(max(speed * self._speed, SLOWEST), FASTEST)}
         return _dump(data)

@@ -223,3 +223,163 @@ def test_time_ends_where_its_range_does() -> None:
     moment = timebase.now(250.0, START_NS)
     assert (moment.time_ns, moment.is_wall) == (LATEST_NS, False)
     assert format_rfc3339(moment.time_ns) == "2199-12-31T23:59:59.999Z"
+
+
+class Sources:
+    """Several sources of one fleet, each with a number of instances."""
+
+    def __init__(self) -> None:
+        self.timebase = Timebase()
+        self.instances: dict[ClockKey, int] = {}
+
+    def add(self, name: str, instances: int, *, speed: float = 1.0, epoch_ns: int = START_NS) -> ClockKey:
+        key = ClockKey(name, epoch_ns, speed, is_simulated=True)
+        self.instances[key] = instances
+        self.timebase.clock(key, 1.0)
+        return key
+
+    def hear(
+        self, key: ClockKey, now_s: float, *, period_s: float = 1.0, wall_s: float | None = None
+    ) -> None:
+        """Take a message without delay; our wall clock shows `wall_s`."""
+        ts_ns = key.epoch_ns + round(now_s * key.speed * NS_PER_S)
+        wall_ns = START_NS + round((now_s if wall_s is None else wall_s) * NS_PER_S)
+        self.timebase.clock(key, period_s).take(ts_ns, now_s, wall_ns)
+
+    def speed(self, now_s: float) -> float:
+        moment = self.timebase.now(now_s, START_NS + round(now_s * NS_PER_S), self.instances)
+        return 1.0 if moment.is_wall else moment.speed
+
+
+@pytest.mark.parametrize("speed", [10.0, 1e-3])
+def test_no_dated_source_takes_the_time_from_the_wall_clock(speed: float) -> None:
+    """One dated or slow source among wall clocks changes nothing, not even for a while after these have died."""
+    fleet = Sources()
+    odd = fleet.add("odd", 1_000, speed=speed, epoch_ns=DATE_NS)
+    shard = fleet.add("shard-1", 12)
+    for second in range(3):
+        fleet.hear(odd, second, period_s=86_400.0)
+        fleet.hear(shard, second)
+    assert fleet.speed(3.0) == 1.0
+    assert fleet.speed(60.0) == 1.0
+    fleet.hear(odd, 700.0)
+    assert fleet.speed(701.0) == speed
+    # A publisher that is described no more has no say.
+    fleet.hear(shard, 702.0)
+    assert fleet.speed(702.0) == 1.0
+    del fleet.instances[shard]
+    assert fleet.speed(702.0) == speed
+
+
+def test_of_dated_sources_the_largest_has_the_time() -> None:
+    """The time is that of the source of most instances while it is heard, in any order of descriptors."""
+    fleet = Sources()
+    small = fleet.add("small", 1, speed=1e-3, epoch_ns=DATE_NS)
+    large = fleet.add("large", 12, speed=60.0, epoch_ns=DATE_NS)
+    fleet.hear(small, 0.0, period_s=86_400.0)
+    fleet.hear(large, 0.0)
+    assert fleet.speed(1.0) == 60.0
+    assert fleet.speed(10.0) == 1e-3
+    # However rarely it publishes, a source that is dead does not count as heard for long.
+    assert fleet.speed(130.0) == 60.0 or not fleet.timebase.clock(small, 86_400.0).is_heard(130.0)
+
+
+def test_a_replay_has_a_date_of_its_own_however_near() -> None:
+    """A replay of half an hour ago goes by its own time; a simulator with that time is late."""
+    fleet = Sources()
+    replay = ClockKey("replay", START_NS - 1_800 * NS_PER_S, 1.0, is_simulated=True, is_replay=True)
+    fleet.hear(replay, 1.0)
+    assert not fleet.timebase.now(1.0, START_NS + NS_PER_S).is_wall
+    late = Source()
+    late.hear(0, ahead_s=-1_800.0)
+    assert late.clock.is_wall
+    assert late.timebase.late_s(late.began_s) == pytest.approx(1_800.0)
+
+
+def test_old_telemetry_is_late_and_nothing_else() -> None:
+    """An hour behind is late from the first message on, and not a skew as well; a minute is lag, and ahead is skew."""
+    source = Source(is_simulated=False)
+    for second in range(int(2 * WINDOW_S)):
+        source.hear(second, ahead_s=-3_600.0)
+        assert source.timebase.late_s(source.clock.heard_s) == pytest.approx(3_600.0)
+        assert source.skew_s == 0
+    assert source.timebase.late_s(source.clock.heard_s + 10.0) == 0
+    near, ahead = Source(), Source()
+    near.hear(0, ahead_s=-59.0)
+    ahead.hear(0, ahead_s=3_600.0)
+    assert near.timebase.late_s(near.clock.heard_s) == ahead.timebase.late_s(ahead.clock.heard_s) == 0
+    assert ahead.skew_s == pytest.approx(3_600.0)
+
+
+@pytest.mark.parametrize("step_s", [-3_600.0, 3_600.0])
+def test_a_step_of_our_wall_clock_does_not_move_the_fleets_time(step_s: float) -> None:
+    """Sources that went by the right time before outvote a step of ours; without any, our clock is right."""
+    fleet = Sources()
+    shard = fleet.add("shard-1", 12)
+
+    def now_s(at_s: float, ours_s: float) -> float:
+        moment = fleet.timebase.now(at_s, START_NS + round(ours_s * NS_PER_S), fleet.instances)
+        return (moment.time_ns - START_NS) / NS_PER_S
+
+    fleet.hear(shard, 1.0)
+    assert now_s(1.0, 1.0) == pytest.approx(1.0)
+    assert now_s(1.5, 1.5 + step_s) == pytest.approx(1.5, abs=0.1)
+    fleet.hear(shard, 2.0, wall_s=2.0 + step_s)
+    assert now_s(2.5, 2.5 + step_s) == pytest.approx(2.5, abs=0.1)
+    # Set right again.
+    assert now_s(3.0, 3.0) == pytest.approx(3.0, abs=0.1)
+    assert now_s(30.0, 30.0) == pytest.approx(30.0)
+    assert now_s(31.0, 31.0 + step_s) == pytest.approx(31.0 + step_s)
+
+
+async def test_one_slow_source_does_not_delay_all_alerts() -> None:
+    """The time for which conditions must hold goes by the usual period, not by the longest."""
+    feed = Feed(ultraservers(2))
+    feed.scatter()
+    feed.describe()
+    feed.period_s = 86_400.0
+    feed.monitor.apply(feed.announcements([feed.layout.instances[0]]))
+    feed.tick()
+    assert feed.monitor.store.period_s.max() == 86_400.0
+    instant = feed.monitor.alerts.next_instant(START_NS, 1.0, 0.0)
+    assert instant is not None
+    assert feed.monitor.readings(instant).tick_s == 1.0
+
+
+async def test_late_telemetry_through_the_monitor() -> None:
+    """It is applied, counted and told with how much; it is neither lag nor a queue of ours."""
+    feed = Feed(ultraservers(1))
+    feed.scatter()
+    feed.describe()
+    feed.monitor.apply(feed.telemetry(ts_ns=START_NS - 3_600 * NS_PER_S))
+    feed.monitor.compute()
+    summary = feed.monitor.summary()
+    assert (summary.live_chips, summary.old, summary.lag_s, summary.overloaded_s) == (64, 4, 0, 0)
+    assert summary.late_s == pytest.approx(3_600.0)
+    assert summary.is_wall_time
+
+
+async def test_two_publishers_of_the_same_paths_are_named() -> None:
+    """While both go on, both are named with the number of their paths; a publisher that replaces another is no contest."""
+    first, second = Feed(ultraservers(1)), Feed(ultraservers(1))
+    first.scatter()
+    second.publisher, second.boot, second.monitor = "sim-2", "boot-2", first.monitor
+    first.publisher = "sim-1"
+    first.describe()
+    first.tick()
+    monitor = first.monitor
+    monitor.apply(second.announcements())
+    for tick in range(8):
+        await first.clock.advance(1.0)
+        monitor.apply(second.telemetry())
+        if tick < 1:
+            monitor.apply(first.telemetry())
+    assert monitor.summary().contested == {}
+    for _ in range(8):
+        await first.clock.advance(1.0)
+        monitor.apply(second.telemetry())
+        monitor.apply(first.telemetry())
+    assert monitor.summary().contested == {"sim-1 and sim-2": 4}
+    assert monitor.counts.late == 0
+    await first.clock.advance(40.0)
+    assert monitor.summary().contested == {}
