@@ -17,6 +17,12 @@ ARGS ?=
 WORKERS ?= 4
 # One benchmark instead of all: make bench BENCH=sim ARGS="--ticks 10".
 BENCH ?= *
+# Damage by chance: make chaos SEED=7 plays all, PART=messages one part, with COUNT cases, MINUTES long, or one CASE alone.
+SEED ?=
+PART ?=
+COUNT ?=
+MINUTES ?=
+CASE ?=
 
 export PYTHON
 # Where containers set it, every process of the suite would compile the whole package again.
@@ -24,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test long lint bench fixtures docs lock clean
+.PHONY: help run test long chaos lint bench fixtures docs lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -40,6 +46,11 @@ test: $(VENV)/dev $(VENV)/project ## run every test; ARGS="..." goes to pytest
 long: $(VENV)/dev $(VENV)/project ## run the tests that take minutes each, which `make test` leaves out
 	@.ci/mosquitto
 	@exec $(BIN)/python -m pytest -m long $(ARGS)
+
+chaos: $(VENV)/dev $(VENV)/project ## damage messages, files, brokers and processes by chance; SEED=7 repeats it
+	@.ci/mosquitto
+	@PYTHONPATH=tests exec $(BIN)/python -m support.chaos $(SEED:%=--seed %) $(PART:%=--part %) \
+		$(COUNT:%=--count %) $(MINUTES:%=--minutes %) $(CASE:%=--case %) $(ARGS)
 
 lint: $(VENV)/dev $(VENV)/project ## check rules, format, types and the direction of imports
 	@$(BIN)/ruff check
