@@ -50,7 +50,7 @@ class Outcome(enum.Enum):
     BLIND = enum.auto()
     """`exit_on` was given, and no alert could be seen at the end."""
     REFUSED = enum.auto()
-    """The broker refuses what it writes."""
+    """The broker does not let it write, or read."""
 
 
 async def watch_fleet(
@@ -70,7 +70,7 @@ async def watch_fleet(
         on_end: Called once only connections and threads are left to end.
 
     Raises:
-        BrokerError: the broker cannot be reached, it refuses what a watch writes, or `exit_on` was given and no alert could be seen
+        BrokerError: the broker cannot be reached or does not let a watch write or read, or `exit_on` was given and no alert could be seen
             at the end.
         ConfigError: the broker has several fleets and none is named.
     """
@@ -117,7 +117,7 @@ async def watch_fleet(
             outcome = outcome_of(service)
             on_end(outcome)
     if outcome is Outcome.REFUSED:
-        raise BrokerError(f"broker {session.url}: {service.refusal}; a watch has to write there")
+        raise BrokerError(f"broker {session.url}: {service.refusal}")
     if outcome is Outcome.BLIND:
         raise BrokerError(f"--exit-on: no alert could be seen at the end: {service.blind}")
     return outcome

@@ -25,7 +25,7 @@ from trnfleet.services.watch.peers import Peers
 from trnfleet.tasks import background
 from trnfleet.text import plain
 from trnfleet.wire.alerts import AckMessage
-from trnfleet.wire.topics import TopicClass
+from trnfleet.wire.topics import TopicClass, build_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -47,6 +47,8 @@ LISTEN_S = 2.0
 """Time to listen before the first election: for other watches, and for their retained messages."""
 CHECK_EVERY_S = 0.1
 """Time between two elections, each of which publishes the changes since the last."""
+UNHEARD_S = 15.0
+"""Time after which a watch that does not hear its own heartbeat says so: a heartbeat and a half, on a connection that is not busy."""
 ANSWER_EVERY_S = 1.0
 """Shortest time between two heartbeats, however many newcomers there are."""
 LAST_NOTIFICATIONS_S = 1.0
@@ -96,7 +98,7 @@ class WatchService:
         self.blind = ""
         """Reason why no alert could be seen when its time was over; only set where `exit_on` asks for one."""
         self.refusal = ""
-        """Reason why the broker refuses what it writes, which ended it."""
+        """Reason why the broker does not let it write, or read, which ended it."""
         self.role = Role.DISCONNECTED
         """Disconnected until it has listened for `LISTEN_S` on connections that are up."""
         self._identity = identity
@@ -114,6 +116,7 @@ class WatchService:
         self._listening_since_s: float | None = None
         self._connects = 0
         self._leader = ""
+        self._is_deaf = self._has_taken_part = False
         self._rivals: set[str] = set()
         self._beat_s = -math.inf
         self._beat_due = False
@@ -216,6 +219,7 @@ class WatchService:
                 self._say(f"no connection to {status.broker}: no notifications until it is back")
             if not connections.are_up:
                 return
+        self._peers.note_session(connections.peers.status.connects)
         if self._listening_since_s is None:
             self._listening_since_s = now_s
             election.listen(now_s)
@@ -225,9 +229,11 @@ class WatchService:
             now_s - self._listening_since_s < LISTEN_S
             or connections.source.waiting
             or connections.peers.waiting
+            or not self._hears_itself(now_s)
         ):
             return
         if self.role is Role.DISCONNECTED:
+            self._has_taken_part = True
             self._unpublished.reset()
             if election.take_part(now_s):
                 self._identity.since_ns = election.since_ns
@@ -238,6 +244,25 @@ class WatchService:
             self._take_role(role, leader, now_s, reason)
         elif role is Role.LEADER:
             self._contest(now_s)
+
+    def _hears_itself(self, now_s: float) -> bool:
+        """Return whether its own heartbeat has come back; who does not hear itself would hear no other watch and lead."""
+        if self._peers.is_complete:
+            self._is_deaf = False
+            return True
+        if not self._is_deaf and now_s - (self._listening_since_s or now_s) >= UNHEARD_S:
+            self._is_deaf = True
+            topics = build_filter(self._identity.fleet, TopicClass.PUBLISHER, self._identity.root)
+            reason = (
+                f"its own heartbeat does not come back within {UNHEARD_S:g} s; a watch has to read {topics}"
+            )
+            log.warning("watch_deaf", client=self._identity.client, reason=reason)
+            if self._has_taken_part:
+                self._say(f"no notifications: {reason}")
+            else:
+                self.refusal = reason
+                self._ending.ask()
+        return False
 
     def _take_role(self, role: Role, leader: str, now_s: float, reason: str) -> None:
         self._rivals = set(self._election.rivals(now_s))

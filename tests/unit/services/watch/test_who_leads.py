@@ -166,3 +166,33 @@ async def test_a_watch_that_may_not_write_ends() -> None:
         await bench.pass_by(1)
         assert bench.ending.asked
     assert bench.watch.refusal == "the broker refuses trnfleet/v1/demo/alert/x: not authorised"
+
+
+async def test_a_watch_that_does_not_hear_itself_never_leads() -> None:
+    """Where its own heartbeat does not come back it could hear no other watch, and ends with the topics that it has to read."""
+    bench = Bench()
+    bench.publisher.is_heard = False
+    async with running(bench.watch.run()):
+        await bench.pass_by(14, "a")
+        assert (bench.role(), bench.watch.refusal) == (Role.DISCONNECTED, "")
+        await bench.pass_by(2, "a")
+        assert bench.ending.asked
+    assert bench.watch.refusal == (
+        "its own heartbeat does not come back within 15 s; a watch has to read trnfleet/v1/demo/publisher/#"
+    )
+    assert bench.states() == []
+
+
+async def test_a_watch_that_no_longer_hears_itself_waits() -> None:
+    """After a reconnect it says so once, and takes part again as soon as it does."""
+    bench = Bench()
+    async with running(bench.watch.run()):
+        await bench.pass_by(4, "a")
+        bench.publisher.is_heard = False
+        bench.reconnect()
+        await bench.pass_by(20, "a")
+        assert (bench.role(), bench.ending.asked) == (Role.DISCONNECTED, False)
+        assert sum(line.startswith("no notifications: its own heartbeat") for line in bench.lines) == 1
+        bench.publisher.is_heard = True
+        await bench.pass_by(11, "a")
+    assert bench.lines[-1] == "leader for demo"
