@@ -39,6 +39,11 @@ class BrokerLimits(NamedTuple):
             getattr(connack, "ReceiveMaximum", 65_535),
         )
 
+    @property
+    def restrict_messages(self) -> bool:
+        """Whether there are messages that the broker does not take; most brokers take all."""
+        return self.packet_bytes < UNLIMITED or not self.retains
+
     def reason_against(self, envelope: Envelope, properties_bytes: int) -> str:
         """Return why the broker does not take a message; empty where it does.
 

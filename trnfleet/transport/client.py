@@ -132,6 +132,8 @@ class Client(aiomqtt.Client):
         answer: asyncio.Future[ReasonCode] = self._loop.create_future()
         self._answers[info.mid] = answer
         try:
+            if timeout_s is None:
+                return await answer
             async with asyncio.timeout(timeout_s):
                 return await answer
         except TimeoutError:

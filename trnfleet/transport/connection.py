@@ -201,10 +201,11 @@ class Connection:
         content_type = envelope.content_type if self.protocol == "5" else None
         properties = None if content_type is None else publish_properties(content_type)
         limits = self._client.limits
-        reason = limits.reason_against(envelope, properties_bytes(content_type))
-        if reason:
-            unsent.append(Unsent(envelope, reason, is_refused=True))
-            return
+        if limits.restrict_messages:
+            reason = limits.reason_against(envelope, properties_bytes(content_type))
+            if reason:
+                unsent.append(Unsent(envelope, reason, is_refused=True))
+                return
         if envelope.qos > limits.qos:
             envelope = envelope._replace(qos=limits.qos)
         try:
