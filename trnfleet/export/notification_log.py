@@ -15,7 +15,7 @@ from trnfleet.clock import format_rfc3339, parse_rfc3339
 from trnfleet.export.notification import Notification, mark_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Container, Hashable, Iterable, Sequence
 
     from trnfleet.export.receiver import Receiver
     from trnfleet.wire.alerts import AlertMessage
@@ -152,13 +152,20 @@ class NotificationLog:
         for receiver in self.receivers:
             receiver.end_leadership()
 
-    def step(self, firing: Iterable[FiringAlert], resolved_ns: Callable[[str], int | None], now: Now) -> None:
+    def step(
+        self,
+        firing: Iterable[FiringAlert],
+        resolved_ns: Callable[[str], int | None],
+        now: Now,
+        only: Container[str] | None = None,
+    ) -> None:
         """Take the alerts of the moment, and give receivers the notifications that are due.
 
         Args:
             firing: All that fire.
             resolved_ns: Returns when an alert has resolved, in the fleet's time; None if unknown.
             now: The instant.
+            only: Names of the rules whose alerts these are all of, while those of others stay as they are; None for all.
         """
         present: set[str] = set()
         for each in firing:
@@ -172,6 +179,8 @@ class NotificationLog:
                 continue
             self._begin(each, entry, now)
         for fingerprint, entry in list(self._entries.items()):
+            if only is not None and entry.message.rule not in only:
+                continue
             if entry.message.state == "firing" and fingerprint not in present:
                 self._end(entry, resolved_ns(fingerprint), now)
             elif entry.resolved_s is not None:

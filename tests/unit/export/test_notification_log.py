@@ -269,3 +269,17 @@ def test_what_others_left_may_come_late() -> None:
     assert len(bench.notification_log) == 1
     bench.step(2)
     assert ear.states() == [("resolved", "1")]
+
+
+def test_rules_that_are_not_looked_at_stay_as_they_are() -> None:
+    """A step that is only about some rules begins and ends their alerts, and touches no other."""
+    ear = Ear()
+    bench = LogBench(ear)
+    bench.step(1, 1)
+    log, now = bench.notification_log, bench.now(2)
+    log.step([], bench.resolved.get, now, only={"another"})
+    assert ear.states() == [("firing", "1")]
+    log.step([], bench.resolved.get, now, only={"another", alert_message(1, 0.0).rule})
+    ear.confirm_all()
+    log.notify_receivers()
+    assert ear.states()[-1] == ("resolved", "1")

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
+UNHEARD = "unheard_s"
+"""The figure of rules that tell of a lost connection."""
 LISTEN_S = 2.0
 """Time to listen before the first election: for other watches, and for their retained messages."""
 CHECK_EVERY_S = 0.1
@@ -141,6 +143,7 @@ class WatchService:
     def step(self) -> None:
         """Publish the alerts after an evaluation, and end at one as severe as `exit_on`."""
         if self.role is Role.DISCONNECTED:
+            self._notify_of_connection()
             return
         alerts, now_s = self._monitor.alerts, self._clock.monotonic_s()
         published = self._monitor.ingest.alert_messages
@@ -172,6 +175,18 @@ class WatchService:
                 self.found = True
                 self._say(f"{worst.severity.value}: {plain(summary(worst), LONGEST_LINE)}")
                 self._ending.ask()
+
+    def _notify_of_connection(self) -> None:
+        """Notify receivers that the connection is lost, or back: they may be reached where the broker is not.
+
+        Only who led notifies; the alert is published once the broker is back.
+        """
+        if self._leader != self._identity.client:
+            return
+        alerts = self._monitor.alerts
+        only = {rule.name for rule in alerts.rules if rule.figure == UNHEARD}
+        firing = [alert for alert in alerts.active() if alert.fired_ns is not None and alert.name in only]
+        self._notification_log.step(map(self._firing_alert, firing), self._resolved_ns, self._now(), only)
 
     async def leave(self) -> None:
         """Withdraw from the fleet; where an alert ended the watch, wait for receivers first."""
@@ -216,7 +231,7 @@ class WatchService:
                 self.role = Role.DISCONNECTED
                 status = connections.source.status
                 log.warning("watch_disconnected", broker=status.broker, reason=status.last_error)
-                self._say(f"no connection to {status.broker}: no notifications until it is back")
+                self._say(f"no connection to {status.broker}: only that is notified until it is back")
             if not connections.are_up:
                 return
         self._peers.note_session(connections.peers.status.connects)
