@@ -345,14 +345,19 @@ def test_a_reader_may_leave(scene: Scene, tmp_path: Path) -> None:
 
 
 def test_a_broker_that_comes_back_has_all_again(scene: Scene, mosquitto: MosquittoProcess) -> None:
-    """After a broker has lost all that it retained the watch publishes it again, and notifies nothing again."""
+    """After a broker has lost all that it retained the watch publishes it again, silences too, and notifies nothing again."""
     scene.inject(CHIPS[0])
     watch = scene.watch("--stdout")
     scene.until(lambda: lines(watch) == ["firing"])
+    silenced = run("silence", "add", "a=b", "--for", "1h", "--why", "swap", "--yes", *scene.broker)
+    assert silenced.returncode == 0
     mosquitto.restart()
     scene.until(lambda: watch.output.count("leader for demo") == 2, 18)
     scene.until(lambda: scene.retained().get(CHIPS[0], {}).get("state") == "firing")
     assert lines(watch) == ["firing"]
+    scene.until(lambda: "restored 1 acknowledgements and silences that the broker had lost" in watch.output)
+    (silence,) = json.loads(run("silence", "list", "--json", *scene.broker).stdout)
+    assert silence["why"] == "swap"
 
 
 def test_people_acknowledge_and_silence(scene: Scene) -> None:
