@@ -3,8 +3,8 @@
 A watch is present while its heartbeats come in. A retained message is none: it only keeps its watch in doubt for a while, within
 which an online watch has answered a newcomer's first heartbeat with its own. Times of others are their own word, so that
 
-- a watch that was not there while this one listened, and claims to have begun long ago, ranks by when it was first heard;
-- a watch that finds a leader ranks behind it, whatever their clocks say;
+- a watch that was not there while this one listened ranks by when it was first heard;
+- a watch that finds a leader ranks behind all that it hears, whatever their clocks say;
 - a leader that does not publish what fires here is distrusted, and leads nobody here until it publishes that.
 """
 
@@ -12,15 +12,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trnfleet.clock import NS_PER_S, parse_rfc3339
+from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.alerts.watches import DOUBT_S, GONE_S
 from trnfleet.errors import WireError
 from trnfleet.wire.messages import WatchMessage, decode_message
 
 MOST = 1_000
 """Watches that are tracked at most."""
-PLAUSIBLE_NS = round(GONE_S * NS_PER_S)
-"""Age that a watch may have when it is first heard: finding the fleet and connecting take seconds, and clocks differ."""
 _TICK_NS = 1_000_000
 """Least difference of two times as they are written."""
 
@@ -94,8 +92,8 @@ class Election:
         if known is not None:
             # A rank that was bounded stays so; nobody gets older.
             since_ns = max(since_ns, known.since_ns)
-        elif not self._is_listening and not is_retained and since_ns < wall_ns - PLAUSIBLE_NS:
-            since_ns = wall_ns
+        elif not self._is_listening and not is_retained:
+            since_ns = max(since_ns, wall_ns)
         is_heard = not is_retained or (known is not None and known.is_heard)
         until_s = now_s + (DOUBT_S if is_retained else GONE_S)
         if known is not None:
@@ -112,13 +110,11 @@ class Election:
         }
 
     def take_part(self, now_s: float) -> bool:
-        """End listening; return whether this watch now ranks behind one that leads already."""
+        """End listening; return whether this watch now ranks behind others, one of which leads already."""
         self._is_listening = False
-        sitting = [
-            each for each in self._present(now_s) if each.leads and each.is_heard and self._trusts(each)
-        ]
-        behind_ns = max((each.since_ns for each in sitting), default=-1) + _TICK_NS
-        if not sitting or self.since_ns >= behind_ns:
+        heard = [each for each in self._present(now_s) if each.is_heard and self._trusts(each)]
+        behind_ns = max((each.since_ns for each in heard), default=-1) + _TICK_NS
+        if not any(each.leads for each in heard) or self.since_ns >= behind_ns:
             return False
         self.since_ns = behind_ns
         return True

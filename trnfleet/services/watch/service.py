@@ -213,7 +213,7 @@ class WatchService:
             self._choose_role(now_s)
             if self._connections.are_up:
                 self._beat(now_s)
-            if self.role is Role.LEADER and self._peers.is_complete:
+            if self.role is Role.LEADER:
                 self._restore()
             await self._publish()
             refusal = self._connections.publisher.status.last_refusal
@@ -369,7 +369,7 @@ class WatchService:
             yield envelope(TopicClass.PUBLISHER, client, None)
 
     def _restore(self) -> None:
-        """Publish again the acknowledgements and silences that the broker has lost."""
+        """Publish again the acknowledgements and silences that the broker has lost; a leader has read all that it retains."""
         operators, count = self._peers.operators, 0
         for key, message in operators.lost(self._monitor.moment().time_ns, self._is_needed):
             self._outgoing.append(self._identity.envelope(key.topic_class, key.name, message))
