@@ -231,7 +231,10 @@ class Alerts:
             yield from readings.checkpoint()
         if not readings.is_deaf:
             yield from guarded(counts, "alerts of another watch", self._settle(readings))
-        yield from guarded(counts, "inhibition", inhibit(self._rule_states, self._inhibitors, readings))
+        published = self._published.inhibitors(readings.instant.flow_ns)
+        yield from guarded(
+            counts, "inhibition", inhibit(self._rule_states, self._inhibitors, readings, published)
+        )
         self.evaluations += 1
         self.revision += 1
         news, self._store.news = self._store.news, []

@@ -26,7 +26,10 @@ ALERTS_A_SLICE = 5_000
 
 
 def inhibit(
-    rules: Sequence[RuleState], inhibitors: Mapping[str, tuple[str, ...]], readings: Readings
+    rules: Sequence[RuleState],
+    inhibitors: Mapping[str, tuple[str, ...]],
+    readings: Readings,
+    published: Mapping[str, str],
 ) -> Slices[None]:
     """Set for every active alert which other one inhibits it: a firing one that covers all its members.
 
@@ -34,6 +37,7 @@ def inhibit(
         rules: The states of all rules.
         inhibitors: For each rule the names of those that inhibit it.
         readings: The instant.
+        published: Inhibitors that a former watch published and that count where none is found here, by the inhibited alert.
 
     Raises:
         LayoutChanged: the layout is another one now.
@@ -69,7 +73,7 @@ def inhibit(
         for place, (number, alert) in enumerate(list(state.alerts.items())):
             if place % ALERTS_A_SLICE == ALERTS_A_SLICE - 1:
                 yield from readings.checkpoint()
-            inhibitor = by.get(number, "")
+            inhibitor = by.get(number) or published.get(alert.fingerprint, "")
             if inhibitor != alert.inhibited_by:
                 alert.inhibited_by = inhibitor
                 alert.revision += 1

@@ -1,7 +1,8 @@
 """Alerts that another `watch` published: their times, and those that fire here only because they were published.
 
 An alert that was taken over fires as last known until its condition is seen here, or until its target could have been seen
-long enough to know that it is over.
+long enough to know that it is over. An inhibition that was published lasts until the evaluation here can have found it: until the
+alert that inhibits has been seen here for `SETTLED_AFTER_NS`, or is over.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 GONE_AFTER_NS = 60 * NS_PER_S
 """Time after which a published alert resolves whose target is not described."""
+SETTLED_AFTER_NS = 10 * NS_PER_S
+"""Time for which an inhibition lasts on the former watch's word alone, once its alert fires here or where that alert is unknown: the
+members of a group are seen within two periods of their publishers, and retained alerts come in within seconds."""
 _NOT_YET = -1
 
 
@@ -45,6 +49,16 @@ class PublishedAlerts:
         """`since` and `fired` of alerts that are published as firing."""
         self._held: dict[str, int] = {}
         """Active alerts that fire only because they were published, and since when they could be seen here (`_NOT_YET`: not yet)."""
+        self._inhibitors: dict[str, str] = {}
+        """The alert that inhibits each published one, as far as that was published and counts still."""
+        self._over: set[str] = set()
+        """Alerts that have ended since the last evaluation."""
+        self._begun_ns: int | None = None
+        """Instant of the first evaluation, in time that passed."""
+        self._is_settled = False
+        """Whether the evaluation here has gone on for `SETTLED_AFTER_NS`."""
+        self._settling: dict[str, int] = {}
+        """Alerts with an inhibitor that was published, and since when its evaluation here counts or it is unknown."""
 
     # Messages
 
@@ -60,6 +74,7 @@ class PublishedAlerts:
             # A late message, such as our own that comes back: that alert is over.
             return False
         self._times[fingerprint] = since_ns, fired_ns
+        self._note_inhibitor(message)
         rule = self._adopted.get(message.rule)
         if rule is None or fingerprint in self._store.active:
             return False
@@ -70,12 +85,36 @@ class PublishedAlerts:
         alert.value, alert.members, alert.chips = message.value, message.members, message.chips
         alert.place, alert.cause, alert.times = message.place, message.cause, message.times
         alert.is_flapping = message.flapping
+        alert.inhibited_by = self._inhibitors.get(fingerprint, "")
         self.hold(fingerprint)
         return True
+
+    def _note_inhibitor(self, message: AlertMessage) -> None:
+        fingerprint, inhibitor = message.fingerprint, message.inhibited_by
+        known = self._store.active.get(fingerprint)
+        if (
+            self._is_settled
+            and known is not None
+            and known.fired_ns is not None
+            and not self.holds(fingerprint)
+        ):
+            # It fires by the evaluation here, which knows its inhibitor; nobody's word mutes it.
+            return
+        if not inhibitor or message.rule not in self._adopted:
+            self._release(fingerprint)
+        elif self._inhibitors.get(fingerprint) != inhibitor:
+            self._inhibitors[fingerprint] = inhibitor
+            self._settling.pop(fingerprint, None)
+
+    def _release(self, fingerprint: str) -> None:
+        self._inhibitors.pop(fingerprint, None)
+        self._settling.pop(fingerprint, None)
 
     def forget(self, fingerprint: str) -> None:
         """Remove a published alert."""
         self._times.pop(fingerprint, None)
+        if not self.holds(fingerprint):
+            self._release(fingerprint)
 
     def times(self, fingerprint: str, until_ns: int) -> tuple[int, int] | None:
         """Return the published `since` and `fired` of an alert, if it fired by `until_ns`; None otherwise."""
@@ -101,9 +140,38 @@ class PublishedAlerts:
         self._held.pop(fingerprint, None)
 
     def end(self, fingerprint: str) -> None:
-        """Forget an alert that is over."""
+        """Forget an alert that is over, and what it inhibited."""
         self._held.pop(fingerprint, None)
         self._times.pop(fingerprint, None)
+        self._release(fingerprint)
+        if self._inhibitors:
+            self._over.add(fingerprint)
+
+    def inhibitors(self, flow_ns: int) -> dict[str, str]:
+        """Return the inhibitors that were published and count still, by the alert that each inhibits; set those of held alerts.
+
+        Args:
+            flow_ns: The instant, in time that passed.
+        """
+        if self._begun_ns is None:
+            self._begun_ns = flow_ns
+        self._is_settled = flow_ns - self._begun_ns >= SETTLED_AFTER_NS
+        for fingerprint, inhibitor in list(self._inhibitors.items()):
+            source = self._store.active.get(inhibitor)
+            if inhibitor in self._over:
+                self._release(fingerprint)
+            elif source is not None and source.fired_ns is not None and self.holds(inhibitor):
+                # It fires on the former watch's word, too.
+                self._settling.pop(fingerprint, None)
+            elif flow_ns - self._settling.setdefault(fingerprint, flow_ns) >= SETTLED_AFTER_NS:
+                self._release(fingerprint)
+        self._over.clear()
+        for fingerprint in self._held:
+            alert, inhibitor = self._store.active[fingerprint], self._inhibitors.get(fingerprint, "")
+            if alert.inhibited_by != inhibitor and (inhibitor or alert.is_silent):
+                alert.inhibited_by = inhibitor
+                alert.revision += 1
+        return self._inhibitors
 
     def settle(self, rules: Sequence[RuleState], readings: Readings) -> list[Alert]:
         """Release and return the held alerts whose targets could be seen for long enough without the condition being seen.

@@ -1,0 +1,127 @@
+"""Inhibition over a restart of a watch: what was inhibited when it ended is told only once the evaluation says so."""
+
+from __future__ import annotations
+
+import pytest
+from support.monitor.alert_bench import CHIP, AlertBench, hot
+from support.monitor.feed import ultraservers
+from support.monitor.rules import rules_of
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.alerts.alert import fingerprint_of
+from trnfleet.domain.alerts.status import AlertStatus
+from trnfleet.domain.severity import Severity
+from trnfleet.monitor.alerting.published import SETTLED_AFTER_NS
+from trnfleet.wire.alerts import AlertMessage
+
+RULES = rules_of(
+    {
+        "name": "straggler", "scope": "chip", "severity": "warning", "figure": "temperature_c", "above": 80, "for": "10s",
+        "keep_firing_for": "3s", "group": "instance", "summary": "straggler", "inhibits": ["throttled"],
+    },
+    {"name": "throttled", "scope": "chip", "severity": "warning", "figure": "temperature_c", "above": 90, "summary": "hot"},
+)  # fmt: skip  # two rules
+HOST = CHIP.rpartition("/")[0]
+SETTLED_S = SETTLED_AFTER_NS // NS_PER_S
+STRAGGLER = fingerprint_of("demo", "straggler", HOST)
+THROTTLED = fingerprint_of("demo", "throttled", CHIP)
+
+
+def said(bench: AlertBench, rule: str, target: str, inhibited_by: str | None = None) -> AlertMessage:
+    """Return what the former watch said of an alert that fires."""
+    return AlertMessage(
+        fingerprint=fingerprint_of("demo", rule, target),
+        rule=rule,
+        severity=Severity.WARNING,
+        state="firing",
+        target=target,
+        summary=rule,
+        since=format_rfc3339(bench.now_ns - 1_140 * NS_PER_S),
+        fired=format_rfc3339(bench.now_ns - 1_130 * NS_PER_S),
+        inhibited_by=inhibited_by,
+        watch="watch-1",
+    )
+
+
+def restarted(*, late: bool = False) -> AlertBench:
+    """Return a watch that has begun again and was told both alerts, or both only after its first evaluation."""
+    bench = AlertBench(ultraservers(1), RULES, adopts=True)
+    hot(bench)
+    if late:
+        bench.tick()
+    bench.alerts.remember(said(bench, "throttled", CHIP, STRAGGLER))
+    bench.alerts.remember(said(bench, "straggler", HOST))
+    return bench
+
+
+def statuses(bench: AlertBench, seconds: int) -> set[AlertStatus]:
+    """Return the statuses that the inhibited alert has, second by second."""
+    found = set()
+    for _ in range(seconds):
+        bench.tick()
+        alert = bench.alerts.find(THROTTLED)
+        assert alert is not None
+        found.add(bench.alerts.status(alert))
+    return found
+
+
+def test_what_was_inhibited_is_so_from_the_start() -> None:
+    """Before the first evaluation, while the inhibiting alert is not seen for long enough here, and afterwards."""
+    bench = restarted()
+    alert = bench.alerts.find(THROTTLED)
+    assert alert is not None
+    assert bench.alerts.status(alert) is AlertStatus.INHIBITED
+    assert statuses(bench, 60) == {AlertStatus.INHIBITED}
+
+
+def test_alerts_that_come_in_late_are_inhibited() -> None:
+    """A watch whose own evaluation was quicker than the retained messages has the inhibition with the next one."""
+    assert statuses(restarted(late=True), 60) == {AlertStatus.INHIBITED}
+
+
+def test_it_ends_with_the_inhibiting_alert() -> None:
+    """What inhibits is not seen here any more: it resolves, and what it inhibited is told in the same evaluation."""
+    rules = rules_of(
+        {
+            "name": "straggler", "scope": "chip", "severity": "warning", "figure": "power_w", "above": 400, "for": "10s",
+            "keep_firing_for": "3s", "group": "instance", "summary": "straggler", "inhibits": ["throttled"],
+        },
+        {"name": "throttled", "scope": "chip", "severity": "warning", "figure": "temperature_c", "above": 90, "summary": "hot"},
+    )  # fmt: skip  # two rules
+    bench = AlertBench(ultraservers(1), rules, adopts=True)
+    hot(bench)
+    bench.alerts.remember(said(bench, "throttled", CHIP, STRAGGLER))
+    bench.alerts.remember(said(bench, "straggler", HOST))
+    assert statuses(bench, 3) == {AlertStatus.INHIBITED}
+    assert statuses(bench, 1) == {AlertStatus.FIRING}
+    straggler = bench.alerts.find(STRAGGLER)
+    assert straggler is not None
+    assert straggler.resolved_ns == bench.now_ns
+
+
+def test_nobody_mutes_what_fires_here() -> None:
+    """What has fired by the evaluation here for a while is not inhibited by another watch's word."""
+    bench = AlertBench(ultraservers(1), RULES[1:], adopts=True)
+    hot(bench)
+    bench.play(SETTLED_S + 1)
+    bench.alerts.remember(said(bench, "throttled", CHIP, STRAGGLER))
+    assert statuses(bench, 2) == {AlertStatus.FIRING}
+
+
+@pytest.mark.parametrize("inhibitor", ["e" * 16, STRAGGLER])
+def test_an_inhibitor_that_nobody_knows_counts_for_a_while(inhibitor: str) -> None:
+    """Retained messages come in any order; one that never comes inhibits nothing for long."""
+    rules = RULES[1:]
+    bench = AlertBench(ultraservers(1), rules, adopts=True)
+    hot(bench)
+    bench.alerts.remember(said(bench, "throttled", CHIP, inhibitor))
+    assert statuses(bench, SETTLED_S) == {AlertStatus.INHIBITED}
+    assert statuses(bench, 1) == {AlertStatus.FIRING}
+
+
+def test_a_screen_evaluates_for_itself() -> None:
+    """Only a watch takes over; a screen that begins shows what it finds."""
+    bench = AlertBench(ultraservers(1), RULES)
+    hot(bench)
+    bench.alerts.remember(said(bench, "throttled", CHIP, STRAGGLER))
+    assert statuses(bench, 1) == {AlertStatus.FIRING}
