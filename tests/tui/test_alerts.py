@@ -39,7 +39,8 @@ def rule(name: str, severity: str, figure: str, above: float, **rest: Any) -> Ru
 
 
 RULES = (
-    rule("overheated", "critical", "temperature_c", 90.0, runbook="Look at the fans.", description="Heat kills."),
+    rule("overheated", "critical", "temperature_c", 90.0, runbook="Look at the fans.", runbook_url="https://wiki.example/fans",
+         description="Heat kills."),
     rule("throttled", "warning", "throttle_pct", 5.0),
     rule("power-high", "warning", "power_w", 450.0, **{"for": "30s"}),
     Rule.model_validate(
@@ -130,6 +131,7 @@ async def test_the_view_at_every_size(size: tuple[int, int]) -> None:
         said = pilot.text()
         assert f"{CHIP} is at 95.0 °C" in said
         assert "Look at the fans." in said
+        assert "https://wiki.example/fans" in said
         assert "temperature_c above 90 °C" in said
         assert app.page.place == CHIP
         if size[1] >= 40:

@@ -10,6 +10,7 @@ import click
 
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import is_segment
+from trnfleet.domain.alerts.links import check_web_url
 from trnfleet.domain.durations import parse_duration_s
 from trnfleet.domain.moments import find_moment
 from trnfleet.domain.quantities import duration, size_text
@@ -83,6 +84,20 @@ class Broker(click.ParamType[BrokerUrl]):
             return parse_url(str(value))
         except ConfigError as error:
             self.fail(str(error), param, ctx)
+
+
+class WebUrl(click.ParamType[str]):
+    """A link, `http://` or `https://`."""
+
+    name = "url"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the link if it is one."""
+        try:
+            check_web_url(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return str(value)
 
 
 class Root(click.ParamType[str]):

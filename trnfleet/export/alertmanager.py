@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.export.http import Outcome, make_client, post_json
-from trnfleet.export.notification import annotations_of, labels_of
+from trnfleet.export.notification import annotations_of, labels_of, links_of
 from trnfleet.export.receiver import Receiver, finished_within, pause_s
 
 if TYPE_CHECKING:
@@ -185,4 +185,5 @@ def _alert(notification: Notification, wall_ns: int) -> dict[str, Any]:
         "startsAt": format_rfc3339(notification.starts_ns),
         # An end that is not after the beginning is refused.
         "endsAt": format_rfc3339(max(ends_ns, notification.starts_ns + 1_000_000)),
+        **links_of(notification.message),
     }

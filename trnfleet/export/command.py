@@ -31,8 +31,8 @@ AT_ONCE = 4
 RETRIES = 3
 PREFIX = "TRNFLEET_ALERT_"
 _VARIABLES = (
-    "state", "alertname", "severity", "fleet", "target", "place", "summary", "runbook", "cause", "value", "fingerprint",
-    "since", "fired", "resolved",
+    "state", "alertname", "severity", "fleet", "target", "place", "summary", "runbook", "runbook_url", "generator_url", "cause", "value",
+    "fingerprint", "since", "fired", "resolved",
 )  # fmt: skip  # a list of names
 
 

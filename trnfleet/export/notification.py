@@ -52,6 +52,8 @@ def facts(notification: Notification) -> dict[str, Any]:
         "summary": message.summary,
         "description": message.description,
         "runbook": message.runbook,
+        "runbook_url": message.runbook_url,
+        "generator_url": message.generator_url,
         "cause": message.cause,
         "value": message.value,
         "members": message.members,
@@ -70,10 +72,16 @@ def annotations_of(message: AlertMessage) -> dict[str, str]:
         "summary": message.summary,
         "description": message.description,
         "runbook": message.runbook,
+        "runbook_url": message.runbook_url,
         "cause": message.cause,
         "value": "" if message.value is None else f"{message.value:g}",
     }
     return {name: text for name, text in texts.items() if text}
+
+
+def links_of(message: AlertMessage) -> dict[str, str]:
+    """Return the link back to an alert as Alertmanager calls it; nothing where there is none."""
+    return {"generatorURL": message.generator_url} if message.generator_url else {}
 
 
 def labels_of(message: AlertMessage) -> dict[str, str]:

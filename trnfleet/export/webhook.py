@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from trnfleet import logs
 from trnfleet.clock import format_rfc3339
 from trnfleet.export.http import Outcome, make_client, post_json
-from trnfleet.export.notification import annotations_of, labels_of
+from trnfleet.export.notification import annotations_of, labels_of, links_of
 from trnfleet.export.receiver import MOST_WAITING, Receiver, pause_s
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _alert(notification: Notification) -> dict[str, Any]:
         "annotations": annotations_of(notification.message),
         "startsAt": format_rfc3339(notification.starts_ns),
         "endsAt": NO_END if notification.ends_ns is None else format_rfc3339(notification.ends_ns),
-        "generatorURL": "",
+        **links_of(notification.message),
         "fingerprint": notification.fingerprint,
     }
 

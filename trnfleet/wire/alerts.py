@@ -21,6 +21,8 @@ Fingerprint = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 Line = Annotated[str, StringConstraints(max_length=1_000)]
 LabelName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]{0,63}$")]
 Label = Annotated[str, StringConstraints(max_length=400)]
+Url = Annotated[str, StringConstraints(max_length=2_000)]
+"""A link: 400 characters of an operator's, and a fleet, a rule and a target in %-codes."""
 Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
 
 
@@ -39,6 +41,9 @@ class AlertMessage(Message):
     summary: Line
     description: Line = ""
     runbook: Line = ""
+    runbook_url: Url = ""
+    generator_url: Url = ""
+    """Link to where the alert can be looked at, where the operator of the watch gave one."""
     cause: Line = ""
     value: Figure | None = None
     members: Count = 1

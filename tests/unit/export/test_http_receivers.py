@@ -74,6 +74,25 @@ async def test_alertmanager_is_told_at_once_and_again_every_minute() -> None:
     assert receiver.tally.delivered == 2
 
 
+async def test_links_go_where_receivers_look_for_them() -> None:
+    """The page of a runbook is the customary annotation, the link back Alertmanager's generatorURL; without one there is none."""
+    other = Other()
+    links: dict[str, Any] = {
+        "runbook_url": "https://wiki.example/hot",
+        "generator_url": "https://dash.example/?fleet=demo",
+    }
+    alertmanager = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
+    webhook = WebhookReceiver("webhook", TARGET, other.clock, transport=other.transport)
+    async with running(alertmanager.run()), running(webhook.run()):
+        for receiver in (alertmanager, webhook):
+            receiver.notify([notification(1, **links), notification(2)])
+            await other.clock.advance(0.1)
+    for linked, plain in (other.bodies[0], other.bodies[1]["alerts"]):
+        assert linked["annotations"]["runbook_url"] == links["runbook_url"]
+        assert linked["generatorURL"] == links["generator_url"]
+        assert not {"runbook_url", "generatorURL"} & {*plain, *plain["annotations"]}
+
+
 async def test_alertmanager_hears_of_the_end_for_a_quarter_of_an_hour() -> None:
     """A resolved alert is sent with its end, again every minute, and then no more."""
     other = Other()

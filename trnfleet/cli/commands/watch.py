@@ -11,7 +11,7 @@ import click
 
 from trnfleet.cli.alert_options import rules_option
 from trnfleet.cli.options import broker_options, fleet_option, log_options, setting
-from trnfleet.cli.params import Duration
+from trnfleet.cli.params import Duration, WebUrl
 from trnfleet.cli.streams import exit_on_broken_pipe, report
 from trnfleet.domain.severity import Severity
 
@@ -40,6 +40,11 @@ END_LIMIT_S = 1.2
     metavar="URL",
     help="Post to a URL in the form of Alertmanager's webhooks; several times for several.",
 )
+@setting(
+    "--external-url",
+    type=WebUrl(),
+    help="Base of the links back to alerts (generatorURL), with fleet, alertname and target as its query; by default none.",
+)
 @click.option(
     "--exec",
     "programs",
@@ -63,6 +68,7 @@ def command(
     rules: tuple[str, ...],
     alertmanager: tuple[str, ...],
     webhook: tuple[str, ...],
+    external_url: str | None,
     programs: tuple[str, ...],
     stdout: bool,
     exit_on: str | None,
@@ -91,7 +97,7 @@ def command(
     from trnfleet.services.receivers import make_receivers
     from trnfleet.services.watch.run import Outcome, WatchRequest, watch_fleet
 
-    request = WatchRequest(name, load_rules(rules), exit_on, exit_after)
+    request = WatchRequest(name, load_rules(rules), exit_on, exit_after, external_url or "")
     receivers = make_receivers(alertmanager, webhook, programs, session.clock, stdout=stdout)
     statuses = {Outcome.ENDED: 0, Outcome.FOUND: FIRES, Outcome.BLIND: 1, Outcome.REFUSED: 1}
     outcome, hard_exit = Outcome.ENDED, HardExit()

@@ -11,10 +11,11 @@ import graphlib
 import string
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.conditions import Condition, Text
+from trnfleet.domain.alerts.links import check_web_url
 from trnfleet.domain.alerts.signals import LANES, LEVEL_OF, Scope
 from trnfleet.domain.schema import Instant, Model, Segment
 from trnfleet.domain.severity import Severity  # noqa: TC001  pydantic reads the types
@@ -82,7 +83,16 @@ class Rule(Condition):
     """One line for people, with figures: `{worst} withholds {value}`."""
     description: Text | None = None
     runbook: Text | None = None
-    """Instructions, or the URL of a runbook."""
+    """Instructions in a sentence or two."""
+    runbook_url: Text | None = None
+    """The page of a runbook, `http://` or `https://`."""
+
+    @field_validator("runbook_url")
+    @classmethod
+    def _is_url(cls, text: str | None) -> str | None:
+        if text is not None:
+            check_web_url(text)
+        return text
 
     @property
     def conditions(self) -> tuple[Condition, ...]:

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import format_rfc3339
+from trnfleet.domain.alerts.links import generator_url
 from trnfleet.domain.alerts.templates import fill, summary
 from trnfleet.wire.alerts import AlertMessage
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 LONGEST_LINE = 1_000
 
 
-def describe(alert: Alert, client: str) -> AlertMessage:
-    """Return the message of a firing alert."""
+def describe(alert: Alert, client: str, external_url: str = "") -> AlertMessage:
+    """Return the message of a firing alert; `external_url` is the base of the link to it, empty for none."""
     rule, value = alert.rule, alert.value
     fired_ns = alert.fired_ns or 0
     return AlertMessage(
@@ -30,6 +31,8 @@ def describe(alert: Alert, client: str) -> AlertMessage:
         summary=summary(alert)[:LONGEST_LINE],
         description=fill(rule.description, alert)[:LONGEST_LINE] if rule.description else "",
         runbook=rule.runbook or "",
+        runbook_url=rule.runbook_url or "",
+        generator_url=generator_url(external_url, alert.labels),
         cause=alert.cause[:LONGEST_LINE],
         value=None if value is None or not math.isfinite(value) else value,
         members=alert.members,

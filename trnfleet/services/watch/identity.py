@@ -25,6 +25,8 @@ class Identity:
     boot: str
     since_ns: int
     """Wall clock at its start; later where it found a leader, behind which it ranks."""
+    external_url: str = ""
+    """Base of the links to alerts; empty for none."""
 
     def presence(
         self,

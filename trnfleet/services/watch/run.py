@@ -39,6 +39,8 @@ class WatchRequest:
     """Severity of an alert at which the watch ends; None for never."""
     exit_after_s: float | None = None
     """Wall time after which the watch ends; None for never."""
+    external_url: str = ""
+    """Base of the links to alerts; empty for none."""
 
 
 class Outcome(enum.Enum):
@@ -80,7 +82,9 @@ async def watch_fleet(
         live = monitor_fleet(session, fleet, rules=request.rules, adopts_alerts=True)
         client = f"trnfleet-watch-{secrets.token_hex(4)}"
         election = Election(client, clock.wall_ns())
-        identity = Identity(fleet, session.root, client, secrets.token_hex(8), election.since_ns)
+        identity = Identity(
+            fleet, session.root, client, secrets.token_hex(8), election.since_ns, request.external_url
+        )
         connections = Connections(
             live.source,
             session.source([(build_filter(fleet, each, session.root), 1) for each in PEERS]),

@@ -430,7 +430,7 @@ class WatchService:
             is_unseen=alert.is_silent,
             urgent=(alert.inhibited_by, alert.is_flapping, alert.cause),
             figures=(alert.revision, alert.fired_ns),
-            describe=lambda: describe(alert, self._identity.client),
+            describe=lambda: describe(alert, self._identity.client, self._identity.external_url),
         )
 
     def _resolved_ns(self, fingerprint: str) -> int | None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.alerts.silences import Silence
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.alerting.store import AlertWithStatus
@@ -64,16 +65,15 @@ class Fact(NamedTuple):
     style: Style = theme.BASE
 
 
-def alert_facts(item: AlertWithStatus, alerts: Alerts) -> list[Fact]:
-    """Return everything of an alert, the most important first; its summary names its cause."""
+def alert_facts(item: AlertWithStatus, alerts: Alerts, link: str = "") -> list[Fact]:
+    """Return everything of an alert, the most important first; its summary names its cause, and `link` leads to it."""
     alert, rule, now_ns = item.alert, item.alert.rule, alerts.instant.now_ns
     sign = severity_text(item.severity)
     facts = [Fact(sign, plain(summary(alert), _LONGEST), theme.STRONG)]
     value = value_text(rule, alert.value, plain(alert.text))
     facts.append(Fact("value", f"{value};  rule: {plain(condition_words(rule), _LONGEST)}"))
     facts += _handling(item, alerts, now_ns)
-    if rule.runbook:
-        facts.append(Fact("to do", plain(rule.runbook, _LONGEST)))
+    facts += _to_do(rule)
     facts += _times(alert, now_ns)
     place = [plain(address_of(alert)) or where_text(alert), amount_text(alert)]
     place.append(f"job {plain(alert.job)}" if alert.job else "")
@@ -84,6 +84,8 @@ def alert_facts(item: AlertWithStatus, alerts: Alerts) -> list[Fact]:
     if rule.description:
         facts.append(Fact("about", plain(fill(rule.description, alert), _LONGEST)))
     labels = " ".join(f'{name}="{plain(value, 400)}"' for name, value in sorted(alert.labels.items()))
+    if link:
+        facts.append(Fact("link", plain(link, _LONGEST), theme.QUIET))
     return [*facts, Fact("labels", labels, theme.QUIET), Fact("id", alert.fingerprint, theme.QUIET)]
 
 
@@ -99,8 +101,7 @@ def group_facts(group: Group, now_ns: int) -> list[Fact]:
     newest, oldest = ((now_ns - instant_ns) / NS_PER_S for instant_ns in (begun[-1], begun[0]))
     facts.append(Fact("since", f"the newest {duration(newest)}, the oldest {duration(oldest)}"))
     facts.append(Fact("rule", plain(condition_words(rule), _LONGEST)))
-    if rule.runbook:
-        facts.append(Fact("to do", plain(rule.runbook, _LONGEST)))
+    facts += _to_do(rule)
     facts.append(Fact("keys", "Enter or e opens it; z silences all of them; a acknowledges them"))
     if rule.description:
         facts.append(Fact("about", plain(rule.description, _LONGEST)))
@@ -150,8 +151,14 @@ def history_facts(entry: HistoryEntry, alerts: Alerts) -> list[Fact]:
     facts.append(Fact("where", "  ".join(each for each in where if each)))
     if alert.cause:
         facts.append(Fact("cause", plain(alert.cause, _LONGEST)))
-    if alert.rule.runbook:
-        facts.append(Fact("to do", plain(alert.rule.runbook, _LONGEST)))
+    return facts + _to_do(alert.rule)
+
+
+def _to_do(rule: Rule) -> list[Fact]:
+    """Return what a rule says is to be done, and the page of its runbook."""
+    facts = [Fact("to do", plain(rule.runbook, _LONGEST))] if rule.runbook else []
+    if rule.runbook_url:
+        facts.append(Fact("runbook", plain(rule.runbook_url, _LONGEST)))
     return facts
 
 
@@ -248,7 +255,9 @@ class AlertDetails(LineView, can_focus=False):
                 return group_facts(subject.group, self._snapshot.now_ns), None
             if subject.single is None:
                 return [], None
-            return alert_facts(subject.single, alerts), subject.single.alert
+            alert = subject.single.alert
+            message = self._monitor.ingest.alert_messages.get(alert.fingerprint)
+            return alert_facts(subject.single, alerts, message.generator_url if message else ""), alert
         hidden = [each.alert for each in self._snapshot.active if subject.covers(each.alert.labels)]
         return silence_facts(subject, hidden, self._snapshot.now_ns), None
 

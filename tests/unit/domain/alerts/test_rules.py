@@ -77,6 +77,14 @@ LINK = {"scope": "link", "figure": "link_up", "above": None, "equals": 0.0}
         ({"also": [{"figure": "exec_errors", "above": 1, "increase_over": "1m"}]}, "looks at the value of the moment"),
         ({"also": [{"figure": "tflop", "below": 1}]}, "did you mean 'tflops'?"),
         ({"also": [{"figure": "tflops", "below": 1}] * 9}, "rules.0.also"),
+        ({"runbook_url": "Look at it."}, "rules.toml: in 'hot': rules.0.runbook_url = 'Look at it.': not a URL such as https://"),
+        ({"runbook_url": "ftp://wiki.example/hot"}, "rules.0.runbook_url = 'ftp://wiki.example/hot': not a URL"),
+        ({"runbook_url": "https:///hot"}, "not a URL such as https://"),
+        ({"runbook_url": "https://[::/hot"}, "not a URL such as https://"),
+        ({"runbook_url": "https://ann:secret@wiki.example/hot"}, "a URL with a user name"),
+        ({"runbook_url": "https://wiki.example/a b"}, "without blanks and quotes"),
+        ({"runbook_url": "https://wiki.example/\x1b[31m"}, "only printable ASCII"),
+        ({"runbook_url": "https://wiki.example/" + "x" * 380}, "rules.0.runbook_url"),
         ({"when_silent": "maybe"}, "rules.0.when_silent = 'maybe'"),
     ],
 )  # fmt: skip  # a table reads as rows
@@ -96,6 +104,7 @@ def test_what_is_wrong_with_a_rule_is_said(changed: dict[str, Any], said: str) -
     [
         {},
         {"clear": 90},
+        {"runbook_url": "https://wiki.example:8443/runbooks/hot?for=chips#now"},
         {"clear": 80, "for": "10s", "keep_firing_for": 30},
         {"above": None, "below": 10, "clear": 10},
         {"above": None, "equals": 10},

@@ -1,0 +1,48 @@
+"""Links of alerts: to the page of a runbook, and back to where an alert can be looked at.
+
+They are shown on screens and sent to receivers, which make links of them: so they are `http://` or `https://` with a host, without
+a password, and in printable ASCII, as URLs are written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode, urlsplit, urlunsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LONGEST_URL = 400
+"""Characters, as of other texts of a rule."""
+_NOT_IN_URLS = frozenset(' "<>\\^`{|}')
+"""Printable characters that a URL has only as %-codes."""
+
+
+def check_web_url(text: str) -> None:
+    """Check a link.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        parts, host = urlsplit(""), None
+    if parts.scheme not in {"http", "https"} or not host:
+        raise ValueError("not a URL such as https://wiki.example/runbooks/hbm")
+    if parts.username is not None:
+        raise ValueError("a URL with a user name; everybody who gets the alert could read it")
+    if len(text) > LONGEST_URL:
+        raise ValueError(f"a URL of {len(text)} characters: at most {LONGEST_URL}")
+    if not (text.isascii() and text.isprintable()) or _NOT_IN_URLS & set(text):
+        raise ValueError("a URL has only printable ASCII without blanks and quotes: write others as %-codes")
+
+
+def generator_url(external_url: str, labels: Mapping[str, str]) -> str:
+    """Return the link to an alert: the operator's URL with the alert's fleet, rule and target as its query; empty without one."""
+    if not external_url:
+        return ""
+    parts = urlsplit(external_url)
+    query = urlencode([(name, labels.get(name, "")) for name in ("fleet", "alertname", "target")])
+    return urlunsplit(parts._replace(query="&".join(each for each in (parts.query, query) if each)))
