@@ -52,15 +52,33 @@ def apply_settings(ctx: click.Context, data: Mapping[str, Any], file: str) -> No
     for key, given in {**common, **own}.items():
         param = params.get(key.replace("-", "_"))
         if param is not None:
+            _check_type(param, key, given, file)
             try:
                 param.type_cast_value(ctx, given)
             except click.UsageError as error:
                 raise ConfigError(f"{file}: {key} = {given!r}: {error.message}") from error
+            except (TypeError, ValueError, OverflowError) as error:
+                raise ConfigError(f"{file}: {key} = {given!r}: not a value of this option") from error
     merged = {key.replace("-", "_"): each for key, each in {**common, **own}.items()}
     ctx.default_map = {
         **(ctx.default_map or {}),
         **{params[key].name: each for key, each in merged.items() if key in known},
     }
+
+
+def _check_type(param: click.Parameter, key: str, given: object, file: str) -> None:
+    """Refuse what only TOML has: an option takes numbers, text, true and false, and a list of these where it may be repeated.
+
+    Raises:
+        ConfigError: the value is another.
+    """
+    takes_list = param.multiple or param.nargs != 1
+    for value in given if takes_list and isinstance(given, list) else [given]:
+        if not isinstance(value, str | int | float):
+            kind = "a table" if isinstance(value, dict) else "a date or time"
+            kind = "a list" if isinstance(value, list) else kind
+            hint = "" if kind != "a date or time" else ": put it in quotes"
+            raise ConfigError(f"{file}: {key} = {given!r}: {kind}, not a number or text{hint}")
 
 
 def _common_names() -> set[str]:

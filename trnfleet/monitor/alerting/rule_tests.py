@@ -263,7 +263,7 @@ class _Playback:
 
     def value(self, step: int) -> float | str | None:
         """Return the value at a step; None where there is none or it is too old."""
-        newest = self._newest[min(step, len(self._newest) - 1)]
+        newest = self._newest[min(step, len(self._newest) - 1)] if self._newest else -1
         if newest < 0 or (step - newest) * self._interval_ns > self._stale_after_ns:
             return None
         sample = self._samples[newest]
