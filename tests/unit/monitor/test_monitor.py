@@ -8,7 +8,7 @@ from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.queue_source import QueueSource
 
 from trnfleet.clock import ManualClock
-from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.monitor import LET_IN, Monitor
 from trnfleet.monitor.slices import batch_slices
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.monitor.summary import RackPower
@@ -128,3 +128,32 @@ def test_a_replaced_instance_costs_no_layout() -> None:
     found = feed.monitor.ingest.descriptors.whole(layout.instances[0])
     assert found is not None
     assert found[1].ec2_id == f"i-{7:017x}"
+
+
+@pytest.mark.parametrize(("comes", "turns"), [(True, LET_IN), (False, 1)])
+async def test_what_comes_is_let_in_before_more_is_applied(
+    monkeypatch: pytest.MonkeyPatch, *, comes: bool, turns: int
+) -> None:
+    """Between two slices the transport has turns for as long as messages come, and a bounded number of them."""
+    feed, source, clock = Feed(standalone(40)), QueueSource(), ManualClock(monotonic_s=50.0)
+    feed.scatter()
+    monitor = Monitor(source, "demo", clock=clock)
+    applied: list[int] = []
+    taken = 0
+    wait = clock.sleep
+
+    async def sleep(seconds: float) -> None:
+        nonlocal taken
+        taken += seconds == 0
+        source.status.received += comes
+        await wait(seconds)
+
+    monkeypatch.setattr(clock, "sleep", sleep)
+    monkeypatch.setattr(monitor, "apply", lambda _part: applied.append(taken))
+    reading = asyncio.create_task(monitor._read())
+    source.batches.put_nowait(feed.telemetry())
+    await clock.advance(0.5)
+    reading.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await reading
+    assert applied == [0, turns]
