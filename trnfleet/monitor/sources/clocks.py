@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 WINDOW_S = 120.0
 """The shortest way is looked for among the messages of the last one to two windows, so that one wrong time is forgotten."""
+AHEAD_FROM_S = 7_200.0
 DATED_FROM_S = 86_400.0
-"""A simulator whose time is that far from the wall clock was given a date; where it is nearer, its clock is wrong, or its
-telemetry late. A replay always has its own date."""
+"""A simulator whose time is that far ahead of the wall clock, or behind it, has jumped or was given a date; where it is nearer,
+its clock is wrong, or its telemetry late. A replay always has its own date."""
 LATE_FROM_S = 60.0
 """Telemetry whose source time is further behind the wall clock is late: more than any queue of ours or of a broker holds."""
 SKEW_FROM_S = 5.0
@@ -126,7 +127,7 @@ class SourceClock:
         self.is_wall = (
             key.speed == 1.0
             and not key.is_replay
-            and (not key.is_simulated or abs(shortest_s + base_s) < DATED_FROM_S)
+            and (not key.is_simulated or -AHEAD_FROM_S < shortest_s + base_s < DATED_FROM_S)
         )
         if not self.is_wall:
             self.skew_s = self.late_s = 0.0

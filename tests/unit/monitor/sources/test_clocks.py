@@ -5,6 +5,7 @@ from support.monitor.feed import START_NS, Feed, ultraservers
 
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.monitor.sources.clocks import (
+    AHEAD_FROM_S,
     DATED_FROM_S,
     SKEW_FROM_S,
     WINDOW_S,
@@ -98,6 +99,14 @@ def test_a_clock_that_is_behind_is_told_once_that_is_sure() -> None:
     assert source.skew_s == pytest.approx(-12.0)
     assert queued.skew_s == 0
     assert queued_s >= 10.0
+
+
+def test_a_simulator_that_jumps_ahead_has_its_own_time() -> None:
+    """Hours ahead are a jump, although as many behind are late telemetry."""
+    jumped, late = Source(), Source()
+    jumped.hear(0, ahead_s=AHEAD_FROM_S + 1)
+    late.hear(0, ahead_s=-AHEAD_FROM_S - 1)
+    assert (jumped.clock.is_wall, late.clock.is_wall) == (False, True)
 
 
 def test_a_far_date_is_a_simulators_wish_and_a_hosts_error() -> None:
@@ -306,9 +315,9 @@ def test_old_telemetry_is_late_and_nothing_else() -> None:
     assert source.timebase.late_s(source.clock.heard_s + 10.0) == 0
     near, ahead = Source(), Source()
     near.hear(0, ahead_s=-59.0)
-    ahead.hear(0, ahead_s=3_600.0)
+    ahead.hear(0, ahead_s=3_000.0)
     assert near.timebase.late_s(near.clock.heard_s) == ahead.timebase.late_s(ahead.clock.heard_s) == 0
-    assert ahead.skew_s == pytest.approx(3_600.0)
+    assert ahead.skew_s == pytest.approx(3_000.0)
 
 
 @pytest.mark.parametrize("step_s", [-3_600.0, 3_600.0])
