@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
-from support.chaos import in_process
+from support.chaos import brokers, in_process
+from support.chaos.broker_ways import WAYS
 from support.chaos.cases import Case, ChaosError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SEED = 20_260_105
 """One that is always the same; `make chaos` plays others."""
@@ -23,3 +29,14 @@ async def test_a_failure_names_the_command_that_repeats_it(monkeypatch: pytest.M
         ChaosError, match=r"ZeroDivisionError[^\n]*\n.*make chaos SEED=3 PART=messages CASE=2"
     ):
         await in_process.run_case(Case("messages", 3, 2), messages=250)
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("name", ["odd topics", "half a SUBACK"])
+def test_commands_end_as_documented_whatever_a_broker_does(name: str, tmp_path: Path) -> None:
+    """A broker that misbehaves costs no traceback, nothing raw on the terminal, and no command its end in time."""
+    number = [way.name for way in WAYS].index(name)
+    seen = brokers.run_case(
+        Case("brokers", SEED, number), tmp_path, names=("record", "status"), app=False, alive_s=1.5
+    )
+    assert set(seen.ended) == {"record", "status"}

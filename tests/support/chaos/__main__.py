@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from support.chaos import in_process
+from support.chaos import brokers, in_process
+from support.chaos.broker_ways import WAYS
 from support.chaos.cases import Case, ChaosError, say
 from trnfleet import logs
 
@@ -22,17 +23,18 @@ if TYPE_CHECKING:
 class Part(NamedTuple):
     """A part."""
 
-    run: Callable[[Case], object]
+    run: Callable[[Case, Path], object]
     cases: int
     """Cases where nothing says how many or how long."""
 
 
-def _messages(case: Case) -> object:
+def _messages(case: Case, _folder: Path) -> object:
     return asyncio.run(in_process.run_case(case))
 
 
 PARTS = {
     "messages": Part(_messages, 10),
+    "brokers": Part(brokers.run_case, len(WAYS)),
 }
 
 
@@ -59,7 +61,7 @@ def main() -> int:
                     break
                 case = Case(name, seed, number)
                 try:
-                    say(f"{case}: {part.run(case)}")
+                    say(f"{case}: {part.run(case, Path(folder) / f'{name}-{number}')}")
                 except ChaosError as error:
                     failed += 1
                     say(f"FAILED {error}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -140,7 +141,9 @@ def _structural(mutator: Mutator) -> Envelope:
             case 0:
                 at.pop(key)
             case 1 if isinstance(at, dict):
-                at[random.choice(("v", "x", "", "id", "ts", "\x1b", "__proto__"))] = random.choice(ODD)
+                at[random.choice(("v", "x", "", "id", "ts", "\x1b", "__proto__"))] = copy.deepcopy(
+                    random.choice(ODD)
+                )
             case 2:
                 at[key] = [at[key]] * random.choice((1, 2, 100))
             case 3:
@@ -148,7 +151,7 @@ def _structural(mutator: Mutator) -> Envelope:
             case 4:
                 at[key] = random.choice((*ODD_TEXTS, *TEXTS, *TIMES))
             case _:
-                at[key] = random.choice((*NUMBERS, str(at[key])[:100], *ODD))
+                at[key] = copy.deepcopy(random.choice((*NUMBERS, str(at[key])[:100], *ODD)))
         if not data:
             break
     return original._replace(
