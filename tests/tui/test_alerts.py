@@ -18,7 +18,7 @@ from trnfleet.tui.alerts.actions import READ_ONLY
 from trnfleet.tui.alerts.view import NOTE_S, AlertsView
 from trnfleet.tui.app import NOTICE_S, FleetApp
 from trnfleet.tui.widgets.bar import Bar
-from trnfleet.wire.alerts import AckMessage
+from trnfleet.wire.alerts import AckMessage, SilenceMessage
 from trnfleet.wire.messages import encode_message
 from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
 from trnfleet.wire.topics import TopicClass, build_topic
@@ -303,6 +303,30 @@ async def test_a_silence_with_its_preview() -> None:
         await pilot.telemetry(feed)
         assert "No silence." in pilot.text()
         assert feed.monitor.alerts.counts().critical == 3
+
+
+async def test_silences_of_alertmanager() -> None:
+    """The list says where a silence was made, and why one is not applied; the details name its owner."""
+    feed = fed()
+    app, _ = made(feed)
+    async with running(app, size=(220, 40)) as pilot:
+        await pilot.press("8")
+        await pilot.telemetry(feed)
+        now_ns = feed.monitor.moment().time_ns
+        message = SilenceMessage(
+            id="alertmanager-1",
+            matchers=('pod="x"',),
+            starts=format_rfc3339(now_ns),
+            until=format_rfc3339(now_ns + 3_600 * NS_PER_S),
+            who="bob",
+            source="alertmanager",
+            not_applied="no alert here has the label pod",
+        )
+        feed.monitor.alerts.silences.put_silence(message)
+        await pilot.press("t", "t")
+        await pilot.telemetry(feed)
+        assert "bob at alertmanager" in pilot.text()
+        assert "not applied: no alert here has the label pod" in pilot.text()
 
 
 async def test_a_silence_of_a_storm_is_for_what_it_shares() -> None:

@@ -44,6 +44,8 @@ class Answer(NamedTuple):
 
     outcome: Outcome
     why: str = ""
+    content: Any = None
+    """What was answered, where that was to be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +98,41 @@ def make_client(target: Target, transport: httpx.AsyncBaseTransport | None = Non
 
 
 async def post_json(client: httpx.AsyncClient, url: str, content: Any, clock: Clock) -> Answer:
-    """Post an object and return the outcome; of the answer only the beginning is read."""
+    """Post an object and return the outcome."""
+    return await request_json(client, "POST", url, clock, content)
+
+
+async def request_json(
+    client: httpx.AsyncClient,
+    method: str,
+    url: str,
+    clock: Clock,
+    content: Any = None,
+    *,
+    most_bytes: int = 0,
+) -> Answer:
+    """Make a request and return its outcome; of an answer that is not to be read only the beginning of a refusal is.
+
+    Args:
+        client: The client.
+        method: Such as `POST`.
+        url: Where to.
+        clock: The time to go by.
+        content: An object to send.
+        most_bytes: Longest answer to read, as JSON; a longer one is a failure. 0 reads none.
+    """
     answers: list[Answer] = []
 
     async def send() -> None:
-        body = json.dumps(content, ensure_ascii=True, allow_nan=False).encode()
-        headers = {"Content-Type": "application/json", "User-Agent": "trnfleet"}
-        async with client.stream("POST", url, content=body, headers=headers) as response:
+        headers, body = {"User-Agent": "trnfleet"}, None
+        if content is not None:
+            body = json.dumps(content, ensure_ascii=True, allow_nan=False).encode()
+            headers["Content-Type"] = "application/json"
+        async with client.stream(method, url, content=body, headers=headers) as response:
             status, said = response.status_code, ""
+            if status < 300 and most_bytes:
+                answers.append(await _read_json(response, most_bytes))
+                return
             if status >= 300:
                 async for chunk in response.aiter_bytes():
                     said = ascii(chunk[:SHOWN_CHARACTERS].decode("utf-8", "replace"))
@@ -122,3 +151,15 @@ async def post_json(client: httpx.AsyncClient, url: str, content: Any, clock: Cl
         # The text of some of these quotes the URL.
         return Answer(Outcome.FAILED, type(error).__name__)
     return answers[0]
+
+
+async def _read_json(response: httpx.Response, most_bytes: int) -> Answer:
+    body = bytearray()
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > most_bytes:
+            return Answer(Outcome.FAILED, f"the answer is longer than {most_bytes:,} bytes")
+    try:
+        return Answer(Outcome.DONE, content=json.loads(body))
+    except (ValueError, RecursionError):
+        return Answer(Outcome.FAILED, "the answer is not JSON")

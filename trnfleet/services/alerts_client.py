@@ -222,6 +222,8 @@ def silence_facts(fleet: FleetAlerts) -> list[dict[str, Any]]:
             "until": format_rfc3339(silence.ends_ns),
             "who": silence.who,
             "why": silence.why,
+            "source": silence.source,
+            "not_applied": silence.not_applied,
             "hides": sum(
                 message.state == "firing" and silence.covers(message.labels)
                 for message in fleet.alerts.values()

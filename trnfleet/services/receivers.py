@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.errors import ConfigError
 from trnfleet.export.alertmanager import AlertmanagerReceiver
+from trnfleet.export.alertmanager_silences import AlertmanagerSilences
 from trnfleet.export.command import CommandReceiver, parse_command
 from trnfleet.export.http import parse_target
 from trnfleet.export.ndjson import LineReceiver
@@ -19,6 +20,25 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.export.receiver import Receiver
+
+
+def make_silences(alertmanagers: Sequence[str], clock: Clock) -> list[AlertmanagerSilences]:
+    """Return the silences of Alertmanagers, under their receivers' names.
+
+    Raises:
+        ConfigError: a URL is invalid.
+    """
+    secret = os.environ.get("TRNFLEET_ALERTMANAGER_PASSWORD")
+    return [
+        AlertmanagerSilences(
+            _named("alertmanager", number), parse_target("--alertmanager", text, secret), clock
+        )
+        for number, text in enumerate(alertmanagers)
+    ]
+
+
+def _named(kind: str, number: int) -> str:
+    return f"{kind}-{number + 1}" if number else kind
 
 
 def make_receivers(
@@ -41,23 +61,19 @@ def make_receivers(
     Raises:
         ConfigError: a URL or a program is invalid, or there are too many.
     """
-
-    def named(kind: str, number: int) -> str:
-        return f"{kind}-{number + 1}" if number else kind
-
     receivers: list[Receiver] = []
     if stdout:
         receivers.append(LineReceiver("stdout", sys.__stdout__.fileno() if sys.__stdout__ else 1, clock))
     secret = os.environ.get("TRNFLEET_ALERTMANAGER_PASSWORD")
     for number, text in enumerate(alertmanagers):
         target = parse_target("--alertmanager", text, secret)
-        receivers.append(AlertmanagerReceiver(named("alertmanager", number), target, clock))
+        receivers.append(AlertmanagerReceiver(_named("alertmanager", number), target, clock))
     secret = os.environ.get("TRNFLEET_WEBHOOK_PASSWORD")
     for number, text in enumerate(webhooks):
         target = parse_target("--webhook", text, secret)
-        receivers.append(WebhookReceiver(named("webhook", number), target, clock))
+        receivers.append(WebhookReceiver(_named("webhook", number), target, clock))
     for number, text in enumerate(programs):
-        receivers.append(CommandReceiver(named("exec", number), parse_command("--exec", text), clock))
+        receivers.append(CommandReceiver(_named("exec", number), parse_command("--exec", text), clock))
     if len(receivers) > MOST_RECEIVERS:
         raise ConfigError(f"{len(receivers)} receivers: at most {MOST_RECEIVERS}")
     return receivers

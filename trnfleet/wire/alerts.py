@@ -23,6 +23,7 @@ LabelName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]{0,
 Label = Annotated[str, StringConstraints(max_length=400)]
 Url = Annotated[str, StringConstraints(max_length=2_000)]
 """A link: 400 characters of an operator's, and a fleet, a rule and a target in %-codes."""
+Origin = Annotated[str, StringConstraints(max_length=64)]
 Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
 
 
@@ -93,4 +94,8 @@ class SilenceMessage(Message):
     why: Line = ""
     revision: Revision = 0
     """As an acknowledgement's."""
+    source: Origin = ""
+    """Where it was made, if not here: `alertmanager`, or the name of another receiver."""
+    not_applied: Line = ""
+    """Reason why it hides nothing here: of one made elsewhere with matchers that have no equivalent."""
     withdrawn_until: Instant | None = None

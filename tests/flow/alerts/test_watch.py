@@ -78,11 +78,15 @@ class Scene:
 
     def retained(self) -> dict[str, dict[str, Any]]:
         """Return what is retained of alerts, by target."""
-        return {each["target"]: each for each in asyncio.run(self._retained())}
+        return {each["target"]: each for each in asyncio.run(self._retained("alert"))}
 
-    async def _retained(self) -> list[dict[str, Any]]:
+    def silences(self) -> dict[str, dict[str, Any]]:
+        """Return what is retained of silences, by id."""
+        return {each["id"]: each for each in asyncio.run(self._retained("silence"))}
+
+    async def _retained(self, topic_class: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        source = MqttSource(self._url, [("trnfleet/v1/demo/alert/#", 1)])
+        source = MqttSource(self._url, [(f"trnfleet/v1/demo/{topic_class}/#", 1)])
         async with running(source.run()):
             await source.wait_connected(5)
             while True:
@@ -182,8 +186,43 @@ def lines(program: Program, chip: str = CHIPS[0]) -> list[str]:
     return found
 
 
+def exchange_silences(scene: Scene, alertmanager: AlertmanagerProcess, theirs: str) -> None:
+    """Let silences of both sides be seen and ended on the other one."""
+    taken = f"alertmanager-{theirs}"
+    scene.until(lambda: taken in scene.silences())
+    assert (scene.silences()[taken]["who"], scene.silences()[taken]["source"]) == ("bob", "alertmanager")
+    added = run(
+        "silence",
+        "add",
+        "target=nothing",
+        "--for",
+        "1h",
+        "--why",
+        "swap",
+        "--owner",
+        "ann",
+        "--yes",
+        *scene.broker,
+    )
+    assert added.returncode == 0, added.stderr
+    own = added.stdout.split()[1]
+    scene.until(lambda: len(alertmanager.silences()) == 2)
+    (there,) = [each for each in alertmanager.silences() if each["id"] != theirs]
+    assert there["createdBy"] == "ann"
+    assert there["comment"] == f"swap [trnfleet demo silence {own} 1]"
+    alertmanager.expire(there["id"])
+    ended = run("silence", "expire", taken, *scene.broker)
+    assert ended.returncode == 0, ended.stderr
+    scene.until(lambda: not alertmanager.silences())
+    scene.until(lambda: all("withdrawn_until" in each for each in scene.silences().values()))
+
+
 def test_alertmanager_receives_groups_and_resolves(scene: Scene, alertmanager: AlertmanagerProcess) -> None:
-    """What fires is there with its labels and texts, grouped by instance; what is over is gone from there."""
+    """What fires is there with its labels and texts, grouped by instance; what is over is gone from there.
+
+    Meanwhile silences go both ways: made on either side, seen on the other with their owner, and ended from the other.
+    """
+    theirs = alertmanager.silence("bob", alertname="held-back", target="none")
     scene.inject(CHIPS[0], "9s")
     scene.inject(CHIPS[1])
     scene.watch("--alertmanager", alertmanager.url)
@@ -201,6 +240,7 @@ def test_alertmanager_receives_groups_and_resolves(scene: Scene, alertmanager: A
     assert sorted(group["labels"]["instance"] for group in alertmanager.groups()) == sorted(
         chip.rpartition("/")[0] for chip in CHIPS
     )
+    exchange_silences(scene, alertmanager, theirs)
     scene.until(lambda: targets() == {CHIPS[1]})
 
 

@@ -9,6 +9,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from support.processes.mosquitto import free_port
@@ -89,6 +90,32 @@ class AlertmanagerProcess:
     def groups(self) -> list[dict[str, Any]]:
         """Return its groups of alerts."""
         return self._get("/api/v2/alerts/groups")
+
+    def silences(self) -> list[dict[str, Any]]:
+        """Return the silences that have not expired."""
+        return [each for each in self._get("/api/v2/silences") if each["status"]["state"] != "expired"]
+
+    def silence(self, owner: str, **labels: str) -> str:
+        """Make a silence for an hour, and return its id."""
+        now = datetime.now(UTC)
+        content = {
+            "matchers": [{"name": name, "value": value, "isRegex": False} for name, value in labels.items()],
+            "startsAt": now.isoformat(),
+            "endsAt": (now + timedelta(hours=1)).isoformat(),
+            "createdBy": owner,
+            "comment": "made there",
+        }
+        request = urllib.request.Request(  # noqa: S310  our own process
+            f"{self.url}/api/v2/silences", json.dumps(content).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310  our own process
+            return str(json.load(answer)["silenceID"])
+
+    def expire(self, silence_id: str) -> None:
+        """End a silence."""
+        request = urllib.request.Request(f"{self.url}/api/v2/silence/{silence_id}", method="DELETE")  # noqa: S310  our own process
+        with urllib.request.urlopen(request, timeout=5):  # noqa: S310  our own process
+            pass
 
     def _get(self, path: str) -> list[dict[str, Any]]:
         with urllib.request.urlopen(self.url + path, timeout=5) as answer:  # noqa: S310  our own process

@@ -159,6 +159,8 @@ def _row(message: AlertMessage, status: AlertStatus, fleet: FleetAlerts) -> tupl
     ack = fleet.ack_of(message)
     if ack is not None and message.state == "firing":
         text += f" [{ack.owner}{': ' if ack.note else ''}{ack.note}]"
+    for silence in fleet.silences_of(message)[:1] if message.state == "firing" else ():
+        text += f" [silenced by {silence.whose}{': ' if silence.why else ''}{silence.why}]"
     until_ns = fleet.now_ns if message.resolved is None else parse_rfc3339(message.resolved)
     lasted_s = max(0.0, (until_ns - parse_rfc3339(message.fired)) / NS_PER_S)
     return (

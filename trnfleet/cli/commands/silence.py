@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -100,13 +100,21 @@ def list_all(session: BrokerSession, name: str | None, wait: float, as_json: boo
             each["state"],
             each["until"],
             str(each["hides"]),
-            each["who"],
-            f"{' '.join(each['matchers'])}{': ' if each['why'] else ''}{each['why']}",
+            f"{each['who']} at {each['source']}" if each["source"] else each["who"],
+            _what(each),
         )
         for each in found
     ]
     for line in table_lines([("SILENCE", "STATE", "UNTIL", "HIDES", "WHO", "WHAT"), *rows]):
         click.echo(line)
+
+
+def _what(facts: dict[str, Any]) -> str:
+    """Return what a silence is for, why, and why it hides nothing where its matchers have no equivalent."""
+    words = [" ".join(facts["matchers"]), facts["why"]]
+    if facts["not_applied"]:
+        words[0] = f"not applied ({facts['not_applied']})"
+    return ": ".join(each for each in words if each)
 
 
 @command.command("expire")

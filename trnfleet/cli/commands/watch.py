@@ -35,6 +35,12 @@ END_LIMIT_S = 1.2
     help="Notify an Alertmanager, as http://host:9093; several times for several.",
 )
 @setting(
+    "--alertmanager-silences",
+    type=click.Choice(["both", "read", "off"]),
+    default="both",
+    help="Silences: both ways with Alertmanager, only read from there, or none.",
+)
+@setting(
     "--webhook",
     multiple=True,
     metavar="URL",
@@ -67,6 +73,7 @@ def command(
     name: str | None,
     rules: tuple[str, ...],
     alertmanager: tuple[str, ...],
+    alertmanager_silences: str,
     webhook: tuple[str, ...],
     external_url: str | None,
     programs: tuple[str, ...],
@@ -94,18 +101,27 @@ def command(
     there is no connection, 2 wrong use, 3 by --exit-on.
     """
     from trnfleet.services.files.rules import load_rules
-    from trnfleet.services.receivers import make_receivers
+    from trnfleet.services.receivers import make_receivers, make_silences
     from trnfleet.services.watch.run import Outcome, WatchRequest, watch_fleet
+    from trnfleet.services.watch.silence_exchange import SilenceMode
 
-    request = WatchRequest(name, load_rules(rules), exit_on, exit_after, external_url or "")
+    request = WatchRequest(
+        name, load_rules(rules), exit_on, exit_after, external_url or "", SilenceMode(alertmanager_silences)
+    )
     receivers = make_receivers(alertmanager, webhook, programs, session.clock, stdout=stdout)
+    silences = make_silences(alertmanager, session.clock)
     statuses = {Outcome.ENDED: 0, Outcome.FOUND: FIRES, Outcome.BLIND: 1, Outcome.REFUSED: 1}
     outcome, hard_exit = Outcome.ENDED, HardExit()
     try:
         with exit_on_broken_pipe():
             outcome = asyncio.run(
                 watch_fleet(
-                    session, request, receivers, report, lambda ended: hard_exit.start(statuses[ended])
+                    session,
+                    request,
+                    receivers,
+                    silences,
+                    report,
+                    lambda ended: hard_exit.start(statuses[ended]),
                 )
             )
     finally:

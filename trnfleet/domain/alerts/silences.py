@@ -63,14 +63,23 @@ class Silence(NamedTuple):
     who: str
     why: str
     revision: int = 0
+    source: str = ""
+    """Where it was made, such as `alertmanager`; empty for here."""
+    not_applied: str = ""
+    """Reason why it hides nothing here; empty where it does."""
 
     def span(self, now_ns: int) -> Span:
         """Return the position of an instant relative to it."""
         return span_at(now_ns, self.starts_ns, self.ends_ns)
 
+    @property
+    def whose(self) -> str:
+        """Its owner, and where it was made if not here."""
+        return f"{self.who} at {self.source}" if self.source else self.who
+
     def covers(self, labels: Mapping[str, str]) -> bool:
         """Return whether labels match, at any time."""
-        return all_match(self.matchers, labels)
+        return not self.not_applied and all_match(self.matchers, labels)
 
 
 class Ack(NamedTuple):

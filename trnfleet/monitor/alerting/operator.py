@@ -88,14 +88,7 @@ class OperatorActions:
         Raises:
             BrokerError: nothing was written.
         """
-        message = AckMessage(
-            fingerprint=ack.fingerprint,
-            owner=self.owner,
-            at=format_rfc3339(ack.at_ns),
-            until=format_rfc3339(ack.at_ns + LEAST_NS),
-            revision=ack.revision + 1,
-            withdrawn_until=format_rfc3339(ack.ends_ns),
-        )
+        message = withdrawn_ack(ack, self.owner)
         await self._write(TopicClass.ACK, ack.fingerprint, encode_message(message))
 
     async def silence(
@@ -135,15 +128,7 @@ class OperatorActions:
         Raises:
             BrokerError: nothing was written.
         """
-        message = SilenceMessage(
-            id=silence.id,
-            matchers=tuple(str(matcher) for matcher in silence.matchers),
-            starts=format_rfc3339(silence.starts_ns),
-            until=format_rfc3339(silence.starts_ns + LEAST_NS),
-            who=self.owner,
-            revision=silence.revision + 1,
-            withdrawn_until=format_rfc3339(silence.ends_ns),
-        )
+        message = withdrawn_silence(silence, self.owner)
         await self._write(TopicClass.SILENCE, silence.id, encode_message(message))
 
     async def _write(self, topic_class: TopicClass, path: str, payload: bytes) -> None:
@@ -159,6 +144,32 @@ class OperatorActions:
         )
         if result.unsent:
             raise BrokerError(f"nothing was written: {publisher.status.broker}: {result.error}")
+
+
+def withdrawn_ack(ack: Ack, owner: str) -> AckMessage:
+    """Return the tombstone of an acknowledgement; `owner` has withdrawn it."""
+    return AckMessage(
+        fingerprint=ack.fingerprint,
+        owner=owner,
+        at=format_rfc3339(ack.at_ns),
+        until=format_rfc3339(ack.at_ns + LEAST_NS),
+        revision=ack.revision + 1,
+        withdrawn_until=format_rfc3339(ack.ends_ns),
+    )
+
+
+def withdrawn_silence(silence: Silence, owner: str) -> SilenceMessage:
+    """Return the tombstone of a silence; `owner` has withdrawn it."""
+    return SilenceMessage(
+        id=silence.id,
+        matchers=tuple(str(matcher) for matcher in silence.matchers),
+        starts=format_rfc3339(silence.starts_ns),
+        until=format_rfc3339(silence.starts_ns + LEAST_NS),
+        who=owner,
+        revision=silence.revision + 1,
+        withdrawn_until=format_rfc3339(silence.ends_ns),
+        source=silence.source,
+    )
 
 
 def _until(begins_ns: int, lasts_s: float) -> str:

@@ -69,6 +69,14 @@ class Silences:
         """Return the acknowledgement of an alert, also one that is over."""
         return self._acks.get(fingerprint)
 
+    def is_withdrawn(self, silence_id: str) -> bool:
+        """Return whether a silence was withdrawn, and its tombstone is remembered."""
+        return (_SILENCE, silence_id) in self._withdrawn
+
+    def is_ack_withdrawn(self, fingerprint: str) -> bool:
+        """Return whether the acknowledgement of an alert was withdrawn, and its tombstone is remembered."""
+        return (_ACK, fingerprint) in self._withdrawn
+
     def next_ack_revision(self, fingerprint: str) -> int:
         """Return the revision of the next message about the acknowledgement of an alert."""
         return _following(self._acks.get(fingerprint), self._withdrawn.get((_ACK, fingerprint)))
@@ -110,7 +118,15 @@ class Silences:
             raise WireError(f"SilenceMessage {error}") from error
         starts_ns, ends_ns = _span(message.starts, message.until, "SilenceMessage")
         silence = Silence(
-            message.id, matchers, starts_ns, ends_ns, message.who, message.why, message.revision
+            message.id,
+            matchers,
+            starts_ns,
+            ends_ns,
+            message.who,
+            message.why,
+            message.revision,
+            message.source,
+            message.not_applied,
         )
         known, edition = self._silences.get(silence.id), edition_of(message)
         if not self._takes((_SILENCE, silence.id), None if known is None else _edition(known), edition):

@@ -15,6 +15,7 @@ from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.services.watch.identity import Connections, Identity
 from trnfleet.services.watch.service import WatchService
+from trnfleet.services.watch.silence_exchange import SilenceExchange, SilenceMode
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.wire.topics import TopicClass, build_filter
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.export.alertmanager_silences import AlertmanagerSilences
     from trnfleet.export.receiver import Receiver
     from trnfleet.services.session import BrokerSession
 
@@ -41,6 +43,8 @@ class WatchRequest:
     """Wall time after which the watch ends; None for never."""
     external_url: str = ""
     """Base of the links to alerts; empty for none."""
+    silences: SilenceMode = SilenceMode.BOTH
+    """Which silences are exchanged with Alertmanager."""
 
 
 class Outcome(enum.Enum):
@@ -59,6 +63,7 @@ async def watch_fleet(
     session: BrokerSession,
     request: WatchRequest,
     receivers: Sequence[Receiver],
+    alertmanagers: Sequence[AlertmanagerSilences],
     report: Callable[[str], None],
     on_end: Callable[[Outcome], None],
 ) -> Outcome:
@@ -68,6 +73,7 @@ async def watch_fleet(
         session: The broker.
         request: The fleet, and when to end.
         receivers: Receivers of notifications.
+        alertmanagers: The silences of those among them that are Alertmanagers.
         report: Receives a line for each change of role and for the alert that ends the watch.
         on_end: Called once only connections and threads are left to end.
 
@@ -102,12 +108,22 @@ async def watch_fleet(
             report=report,
         )
         connections.publisher.on_connect(lambda: [identity.presence("online", clock.wall_ns())])
+        exchange = SilenceExchange(
+            fleet,
+            alertmanagers,
+            request.silences,
+            live.monitor,
+            clock=clock,
+            leads=lambda: service.leads,
+            publish=service.publish,
+        )
         works = {receiver.name: receiver.run() for receiver in receivers}
         async with background(
             source=live.source.run(),
             monitor=live.monitor.run(),
             peers=connections.peers.run(),
             publisher=connections.publisher.run(),
+            exchange=exchange.run(),
             **works,
         ):
             for each in (connections.publisher, connections.peers, connections.source):

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from trnfleet.services.watch.operator_state import OperatorMessage
     from trnfleet.tasks import Ending
     from trnfleet.wire.alerts import AlertMessage
+    from trnfleet.wire.messages import Message
     from trnfleet.wire.ports import Envelope
 
 log = logs.get_logger(__name__)
@@ -187,6 +188,15 @@ class WatchService:
         only = {rule.name for rule in alerts.rules if rule.figure == UNHEARD}
         firing = [alert for alert in alerts.active() if alert.fired_ns is not None and alert.name in only]
         self._notification_log.step(map(self._firing_alert, firing), self._resolved_ns, self._now(), only)
+
+    @property
+    def leads(self) -> bool:
+        """Whether it leads, and knows all acknowledgements and silences that the broker retains."""
+        return self.role is Role.LEADER and self._peers.is_complete
+
+    def publish(self, topic_class: TopicClass, name: str, message: Message | None) -> None:
+        """Publish a retained message with the next election; None clears its topic."""
+        self._outgoing.append(self._identity.envelope(topic_class, name, message))
 
     async def leave(self) -> None:
         """Withdraw from the fleet; where an alert ended the watch, wait for receivers first."""

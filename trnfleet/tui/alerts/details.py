@@ -115,7 +115,7 @@ def silence_facts(silence: Silence, hidden: Iterable[Alert], now_ns: int) -> lis
     return [
         Fact("silence", silence_text(silence), theme.STRONG),
         Fact("why", plain(silence.why, _LONGEST) or "no reason given"),
-        Fact("who", plain(silence.who)),
+        Fact("who", plain(silence.whose)),
         Fact(
             "lasts",
             f"{_minute(silence.starts_ns)} to {_minute(silence.ends_ns)} UTC, {silence_state(silence, now_ns)}",
@@ -277,7 +277,7 @@ def _handling(item: AlertWithStatus, alerts: Alerts, now_ns: int) -> list[Fact]:
         facts.append(
             Fact(
                 "silenced",
-                f"by {plain(silence.who)} until {time_text(silence.ends_ns, now_ns)}{why}",
+                f"by {plain(silence.whose)} until {time_text(silence.ends_ns, now_ns)}{why}",
                 theme.LINK,
             )
         )

@@ -222,7 +222,7 @@ class SilenceList(TabList[str, "Silence"]):
             (">" if selected else " ", body),
             (f"{fit(silence_state(row, self._snapshot.now_ns), 9)} ", body),
             (f"{right(f'hides {count(hidden)}', 11)}  ", body if hidden else quiet),
-            (f"{fit(plain(row.who), who)} ", quiet),
+            (f"{fit(plain(row.whose), who)} ", quiet),
             (f"{fit(plain(row.why), why)} ", body),
             (silence_text(row), quiet),
         ]

@@ -232,7 +232,9 @@ def silence_state(silence: Silence, now_ns: int) -> str:
 
 
 def silence_text(silence: Silence) -> str:
-    """Return a silence's matchers."""
+    """Return a silence's matchers, or why it has none here."""
+    if silence.not_applied:
+        return f"not applied: {plain(silence.not_applied, 400)}"
     return " ".join(plain(str(matcher)) for matcher in silence.matchers)
 
 

@@ -16,7 +16,7 @@ from trnfleet.domain.alerts.watches import WatchPresence
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.silences import Silences
 from trnfleet.services.alerts_client import FleetAlerts
-from trnfleet.wire.alerts import AlertMessage
+from trnfleet.wire.alerts import AlertMessage, SilenceMessage
 
 BEGIN_NS = 1_700_000_000 * NS_PER_S
 BROKER = ["--broker", "mqtt://127.0.0.1:1", "--name", "demo"]
@@ -44,11 +44,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run a command against what is said to be seen."""
 
     def ask(
-        *arguments: str, command: Any = alerts.command, told: tuple[AlertMessage, ...] = (), **seen: Any
+        *arguments: str,
+        command: Any = alerts.command,
+        told: tuple[AlertMessage, ...] = (),
+        silenced: tuple[SilenceMessage, ...] = (),
+        **seen: Any,
     ) -> tuple[int, str, str]:
+        silences = Silences()
+        for each in silenced:
+            silences.put_silence(each)
+
         async def read(*_: object, **__: object) -> FleetAlerts:
             known = {each.fingerprint: each for each in told}
-            return FleetAlerts("demo", known, Silences(), BEGIN_NS, **{"watches": (), **seen})
+            return FleetAlerts("demo", known, silences, BEGIN_NS, **{"watches": (), **seen})
 
         monkeypatch.setattr("trnfleet.services.alerts_client.read_alerts", read)
         result = CliRunner().invoke(command, [*arguments, *BROKER])
@@ -135,3 +143,43 @@ def test_silences_are_listed_with_a_word_about_what_they_hide(asked: Any) -> Non
     status, out, told = asked(command=list_all)
     assert (status, out) == (0, "no silences\n")
     assert told == "no watch publishes alerts of fleet demo; start `trnfleet watch`\n"
+
+
+def test_silences_of_alertmanager_have_owner_and_origin(asked: Any) -> None:
+    """A silence that was made there says whose it is and where; one that is not applied says why, in the list and in --json."""
+    lasts: dict[str, Any] = {
+        "starts": format_rfc3339(BEGIN_NS),
+        "until": format_rfc3339(BEGIN_NS + 9 * NS_PER_S),
+    }
+    hides = SilenceMessage(
+        id="alertmanager-1",
+        matchers=('fleet="demo"',),
+        who="bob",
+        why="night work",
+        source="alertmanager",
+        **lasts,
+    )
+    idle = SilenceMessage(
+        id="alertmanager-2",
+        matchers=('pod="x"',),
+        who="eve",
+        source="alertmanager",
+        not_applied="no label pod",
+        **lasts,
+    )
+    told = alert("critical").model_copy(update={"labels": {"fleet": "demo", "pod": "x"}})
+    seen: Any = {"told": (told,), "silenced": (hides, idle), "watches": ("w",)}
+    status, out, _ = asked(**seen)
+    assert status == 0
+    assert "silenced" in out
+    assert "[silenced by bob at alertmanager: night work]" in out
+    _, out, _ = asked(command=list_all, **seen)
+    _, first, second = out.splitlines()
+    assert "bob at alertmanager" in first
+    assert 'fleet="demo": night work' in first
+    assert "not applied (no label pod)" in second
+    _, out, _ = asked("--json", command=list_all, **seen)
+    assert [(each["source"], each["not_applied"], each["hides"]) for each in json.loads(out)] == [
+        ("alertmanager", "", 1),
+        ("alertmanager", "no label pod", 0),
+    ]

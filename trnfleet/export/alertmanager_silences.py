@@ -1,0 +1,189 @@
+"""Silences of an Alertmanager, by its API v2: listed, written and expired.
+
+What is listed is bounded in bytes and in number, and an entry that cannot be read is counted and left out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from trnfleet.clock import format_rfc3339, parse_rfc3339
+from trnfleet.domain.alerts.matchers import Matcher
+from trnfleet.export.http import Answer, Outcome, make_client, request_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+    from typing import Self
+
+    import httpx
+
+    from trnfleet.clock import Clock
+    from trnfleet.export.http import Target
+
+MOST_BYTES = 4 * 2**20
+"""Longest answer that is read: some 8,000 silences; Alertmanager also lists those that have expired within five days."""
+MOST = 2_000
+"""Silences that are looked at, those that have not expired in front."""
+MOST_MATCHERS = 100
+"""Matchers of one silence: one with more is left out."""
+_ID = re.compile(r"[A-Za-z0-9_-]{1,50}")
+
+
+class AlertmanagerSilence(NamedTuple):
+    """A silence as Alertmanager has it. Times are the wall clock's."""
+
+    id: str
+    matchers: tuple[Matcher, ...]
+    """As they are there, also those that no silence of ours may have."""
+    starts_ns: int
+    ends_ns: int
+    updated_ns: int
+    is_expired: bool
+    who: str
+    comment: str
+
+    @property
+    def was_ended(self) -> bool:
+        """Whether somebody has expired it, and its time was not simply over."""
+        # Alertmanager writes both with one reading of its clock.
+        return self.is_expired and self.ends_ns <= self.updated_ns
+
+
+class Listing(NamedTuple):
+    """The silences of an Alertmanager."""
+
+    silences: tuple[AlertmanagerSilence, ...]
+    invalid: int = 0
+    """Entries that could not be read."""
+    left_out: int = 0
+    """Silences beyond `MOST`."""
+    why: str = ""
+    """Reason why there are none; empty where they could be listed."""
+
+
+class SilenceDraft(NamedTuple):
+    """A silence to write there. Times are the wall clock's."""
+
+    matchers: tuple[Matcher, ...]
+    starts_ns: int
+    ends_ns: int
+    who: str
+    comment: str
+
+
+class AlertmanagerSilences:
+    """The silences of one Alertmanager; an asynchronous context that holds its connections."""
+
+    def __init__(
+        self, name: str, target: Target, clock: Clock, *, transport: httpx.AsyncBaseTransport | None = None
+    ) -> None:
+        """Describe it; it connects with the first request.
+
+        Args:
+            name: Name of the receiver, such as `alertmanager`.
+            target: Alertmanager's own URL.
+            clock: The time to go by.
+            transport: For tests: what answers in place of a network.
+        """
+        self.name = name
+        self.target = target
+        self._url = target.url.rstrip("/") + "/api/v2"
+        self._clock = clock
+        self._client = make_client(target, transport)
+
+    async def __aenter__(self) -> Self:
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.__aexit__(kind, error, trace)
+
+    async def list(self) -> Listing:
+        """Return the silences, also those that have expired lately."""
+        answer = await request_json(
+            self._client, "GET", f"{self._url}/silences", self._clock, most_bytes=MOST_BYTES
+        )
+        if answer.outcome is not Outcome.DONE:
+            return Listing((), why=answer.why)
+        if not isinstance(answer.content, list):
+            return Listing((), why="the answer is no list of silences")
+        return read_listing(answer.content)
+
+    async def write(self, draft: SilenceDraft, replaced: str = "") -> Answer:
+        """Write a silence; where `replaced` is the id of one, in its place."""
+        content: dict[str, Any] = {
+            "matchers": [
+                {
+                    "name": each.label,
+                    "value": each.value,
+                    "isRegex": each.operator.endswith("~"),
+                    "isEqual": each.operator.startswith("="),
+                }
+                for each in draft.matchers
+            ],
+            "startsAt": format_rfc3339(draft.starts_ns),
+            "endsAt": format_rfc3339(draft.ends_ns),
+            "createdBy": draft.who,
+            "comment": draft.comment,
+        }
+        if replaced:
+            content["id"] = replaced
+        return await request_json(self._client, "POST", f"{self._url}/silences", self._clock, content)
+
+    async def expire(self, silence_id: str) -> Answer:
+        """End a silence."""
+        return await request_json(self._client, "DELETE", f"{self._url}/silence/{silence_id}", self._clock)
+
+
+def read_listing(content: Sequence[Any]) -> Listing:
+    """Return the silences of an answer: those that have not expired in front, then the last to end."""
+    found, invalid = [], 0
+    for each in content:
+        try:
+            found.append(_read(each))
+        except (KeyError, TypeError, ValueError, OverflowError):
+            invalid += 1
+    found.sort(
+        key=lambda each: (each.is_expired, -each.ends_ns if each.is_expired else each.starts_ns, each.id)
+    )
+    return Listing(tuple(found[:MOST]), invalid, max(0, len(found) - MOST))
+
+
+def _read(entry: Any) -> AlertmanagerSilence:
+    """Return a silence of an answer.
+
+    Raises:
+        KeyError, TypeError, ValueError, OverflowError: it is none.
+    """
+    matchers = entry["matchers"]
+    if not isinstance(matchers, list) or not 0 < len(matchers) <= MOST_MATCHERS:
+        raise ValueError("matchers")
+    if not _ID.fullmatch(entry["id"]):
+        raise ValueError("id")
+    ends_ns = parse_rfc3339(entry["endsAt"])
+    return AlertmanagerSilence(
+        entry["id"],
+        tuple(_read_matcher(each) for each in matchers),
+        parse_rfc3339(entry["startsAt"]),
+        ends_ns,
+        parse_rfc3339(entry["updatedAt"]) if "updatedAt" in entry else 0,
+        entry["status"]["state"] == "expired",
+        _text(entry.get("createdBy", "")),
+        _text(entry.get("comment", "")),
+    )
+
+
+def _read_matcher(entry: Any) -> Matcher:
+    # Alertmanager before 0.22 knows no negative matchers, and leaves the key out.
+    operator = ("=" if entry.get("isEqual", True) else "!") + ("~" if entry["isRegex"] else "=")
+    return Matcher(_text(entry["name"]), "=" if operator == "==" else operator, _text(entry["value"]))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
