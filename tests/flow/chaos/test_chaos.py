@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.chaos import brokers, in_process
+from support.chaos import brokers, files, in_process
 from support.chaos.broker_ways import WAYS
 from support.chaos.cases import Case, ChaosError
 
@@ -40,3 +40,9 @@ def test_commands_end_as_documented_whatever_a_broker_does(name: str, tmp_path: 
         Case("brokers", SEED, number), tmp_path, names=("record", "status"), app=False, alive_s=1.5
     )
     assert set(seen.ended) == {"record", "status"}
+
+
+def test_damaged_files_are_refused_in_a_line(tmp_path: Path) -> None:
+    """Every command that reads a damaged recording or configuration ends with 0, 1 or 2, soon, and says why."""
+    seen = files.run_case(Case("files", SEED, 0), tmp_path)
+    assert seen.statuses[2] > 1

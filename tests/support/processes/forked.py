@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Each line of stdin is a request, and each answer a line of stdout.
 _LAUNCHER = """
-import gc, json, os, signal, sys, time
+import gc, json, os, resource, signal, sys, time
 import trnfleet.services.alerts_client, trnfleet.services.record, trnfleet.services.replay
 import trnfleet.services.simulator.publish, trnfleet.services.watch, trnfleet.services.files.rules
 from trnfleet.cli.command_table import COMMANDS, load_command
@@ -36,6 +36,7 @@ while line := sys.stdin.readline():
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(output, 1)
             os.dup2(output, 2)
+            resource.setrlimit(resource.RLIMIT_CPU, (request["cpu_s"], request["cpu_s"] + 1))
             sys.exit(run(request["start"]))
         children[pid] = request["output"]
         continue
@@ -44,8 +45,9 @@ while line := sys.stdin.readline():
         os.kill(pid, request["signal"])
     ended = {}
     while children:
-        pid, status = os.wait()
-        ended[children.pop(pid)] = os.waitstatus_to_exitcode(status), time.monotonic() - begun
+        pid, status, used = os.wait4(-1, 0)
+        busy_s, peak_mb = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+        ended[children.pop(pid)] = os.waitstatus_to_exitcode(status), time.monotonic() - begun, busy_s, peak_mb
     print(json.dumps(ended), flush=True)
 """
 
@@ -58,6 +60,10 @@ class Ended(NamedTuple):
     after_s: float
     """Time from the signal on."""
     output: str
+    busy_s: float
+    """Processor time."""
+    peak_mb: float
+    """Most memory that it had; what it was forked with is in it."""
 
 
 class ForkedCommands:
@@ -75,11 +81,11 @@ class ForkedCommands:
             start_new_session=True,
         )
 
-    def start(self, name: str, *arguments: str) -> None:
-        """Start a command."""
+    def start(self, name: str, *arguments: str, cpu_s: int = 600) -> None:
+        """Start a command, which dies by SIGXCPU after so much processor time."""
         output = str(self._folder / f"forked-{len(self._names)}")
         self._names[output] = name
-        self._ask({"start": arguments, "output": output})
+        self._ask({"start": arguments, "output": output, "cpu_s": cpu_s})
 
     def wait_for(self, said: dict[str, str], within_s: float = 20.0) -> None:
         """Wait until commands, by their names, have printed something."""
@@ -99,12 +105,19 @@ class ForkedCommands:
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> dict[str, Ended]:
         """Send all of them a signal and return, by their names, how they have ended."""
+        return self._finish(number)
+
+    def wait(self) -> dict[str, Ended]:
+        """Wait until all of them have ended by themselves."""
+        return self._finish(0)
+
+    def _finish(self, number: int) -> dict[str, Ended]:
         self._ask({"signal": number})
         assert self._process.stdout is not None
         ended: dict[str, Sequence[float]] = json.loads(self._process.stdout.readline())
         return {
-            self._names[path]: Ended(int(status), after_s, self.output_of(self._names[path]))
-            for path, (status, after_s) in ended.items()
+            self._names[path]: Ended(int(status), after_s, self.output_of(self._names[path]), busy_s, peak_mb)
+            for path, (status, after_s, busy_s, peak_mb) in ended.items()
         }
 
     def _ask(self, request: dict[str, object]) -> None:
@@ -119,5 +132,4 @@ class ForkedCommands:
         with self._process:
             if self._process.poll() is None:
                 # With what it has forked, whose process group is its own.
-
                 os.killpg(self._process.pid, signal.SIGKILL)
