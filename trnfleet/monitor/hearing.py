@@ -56,10 +56,10 @@ class Hearing:
         """
         self.since_s = -math.inf
         """Monotonic seconds since which it hears without a break."""
-        self.is_deaf = False
+        self.is_cut_off = False
         """Whether nothing can be heard at present: there is no connection, or it is in doubt."""
         self._proof_s = proof_s
-        self._deaf_since_s = 0.0
+        self._cut_off_since_s = 0.0
         self._is_in_doubt = False
         self._proven_s = -math.inf
         """The last message after which silence was found to be the sources' own."""
@@ -93,12 +93,12 @@ class Hearing:
         first = self._connects is None
         again, self._connects = link.connects != self._connects, link.connects
         if not link.connected:
-            if not self.is_deaf or self._is_in_doubt:
+            if not self.is_cut_off or self._is_in_doubt:
                 self._begin(link.changed_s if not first else now_s)
             self._is_in_doubt = False
             return
-        if self.is_deaf and not self._is_in_doubt:
-            self.resume(now_s, now_s - self._deaf_since_s)
+        if self.is_cut_off and not self._is_in_doubt:
+            self.resume(now_s, now_s - self._cut_off_since_s)
         elif again and not first:
             # It was lost and made between two passes.
             self.resume(now_s, KNOWN_FOR_S)
@@ -110,7 +110,7 @@ class Hearing:
 
     def resume(self, now_s: float, missed_s: float) -> None:
         """Begin to hear again after a break of some length."""
-        self.is_deaf = self._is_in_doubt = False
+        self.is_cut_off = self._is_in_doubt = False
         was_until_s = self.since_s + self._more_s
         self.since_s = now_s
         # A short break within the time to connect again does not cut that time short.
@@ -123,7 +123,7 @@ class Hearing:
         if before is None:
             return
         late_s = now_s - before - max(0.0, slept_s)
-        if late_s > PAUSE_FROM_S and not self.is_deaf:
+        if late_s > PAUSE_FROM_S and not self.is_cut_off:
             self.resume(now_s, late_s)
 
     def take(self, received_s: float, now_s: float) -> None:
@@ -147,11 +147,11 @@ class Hearing:
 
     def unheard_s(self, now_s: float) -> float:
         """Return for how long nothing can be heard; 0 while something can."""
-        return max(0.0, now_s - self._deaf_since_s) if self.is_deaf else 0.0
+        return max(0.0, now_s - self._cut_off_since_s) if self.is_cut_off else 0.0
 
     def heard_for_s(self, now_s: float) -> float:
         """Return for how long it has heard without a break; at most 1e9 seconds, where there never was one."""
-        return 0.0 if self.is_deaf else min(1e9, now_s - self.since_s)
+        return 0.0 if self.is_cut_off else min(1e9, now_s - self.since_s)
 
     def overloaded_s(self, now_s: float) -> float:
         """Return for how long the monitor has been behind, or has left telemetry out; 0 while it keeps up."""
@@ -166,7 +166,7 @@ class Hearing:
 
     def unsettled(self, now_s: float, store: Store) -> NDArray[np.bool_] | None:
         """Return of which instances silence says nothing yet, because too little time was heard; None for none."""
-        if self.is_deaf:
+        if self.is_cut_off:
             return np.ones(len(store.period_s), np.bool_)
         if self._is_settled:
             return None
@@ -177,7 +177,7 @@ class Hearing:
         return found
 
     def _begin(self, since_s: float) -> None:
-        self.is_deaf, self._deaf_since_s = True, since_s
+        self.is_cut_off, self._cut_off_since_s = True, since_s
 
     def _doubt(self, now_s: float, heard_s: float, store: Store) -> None:
         """Doubt a connection over which nothing comes at all, until it is heard again or proven to be whole."""
@@ -186,10 +186,10 @@ class Hearing:
         # What came before a pause of ours says nothing of the time after it.
         quiet_s = now_s - max(heard_s, self.since_s)
         if self._is_in_doubt:
-            if heard_s > self._deaf_since_s:
-                self.resume(now_s, now_s - self._deaf_since_s)
+            if heard_s > self._cut_off_since_s:
+                self.resume(now_s, now_s - self._cut_off_since_s)
             elif quiet_s >= self._proof_s:
-                self.is_deaf, self._is_in_doubt, self._proven_s = False, False, heard_s
+                self.is_cut_off, self._is_in_doubt, self._proven_s = False, False, heard_s
         elif quiet_s > QUIET_FROM_S and heard_s != self._proven_s:
             live = store.chip_state == Freshness.LIVE
             if not live.any():

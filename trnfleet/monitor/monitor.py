@@ -343,7 +343,7 @@ class Monitor:
         yield from self.rollups.passes(self.store)
 
     def _finding_slices(self) -> Slices[None]:
-        if self.hearing.is_deaf:
+        if self.hearing.is_cut_off:
             # They stay as last known, as the values do that they are about.
             return
         unsettled = self.hearing.unsettled(self.clock.monotonic_s(), self.store)
@@ -415,7 +415,7 @@ class Monitor:
             tick_s=self._usual_period_s() * self.moment().speed,
             publishers=ingest.publishers.names(),
             all_events=ingest.events,
-            is_deaf=hearing.is_deaf,
+            is_cut_off=hearing.is_cut_off,
             unsettled=hearing.unsettled(now_s, self.store),
         )
 

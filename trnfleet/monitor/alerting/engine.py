@@ -222,14 +222,14 @@ class Alerts:
         self._counters.update(readings)
         yield from readings.checkpoint()
         for state in self._rule_states:
-            if readings.is_deaf and state.rule.scope is not Scope.PIPELINE:
+            if readings.is_cut_off and state.rule.scope is not Scope.PIPELINE:
                 # What is not heard is no news: nothing fires, resolves or flaps because of it.
                 state.stand_still(before, readings.instant)
                 continue
             stage = f"rule {state.rule.name}"
             yield from guarded(counts, stage, self._evaluate_rule(state, readings, jobs))
             yield from readings.checkpoint()
-        if not readings.is_deaf:
+        if not readings.is_cut_off:
             yield from guarded(counts, "alerts of another watch", self._settle(readings))
         published = self._published.inhibitors(readings.instant.flow_ns)
         yield from guarded(

@@ -91,7 +91,7 @@ class Readings:
     """Client of each numbered publisher's start."""
     all_events: Events = field(default_factory=Events)
     """All that are kept, for probable causes."""
-    is_deaf: bool = False
+    is_cut_off: bool = False
     """Whether the monitor cannot hear its sources: then only the rules about the pipeline are evaluated."""
     unsettled: NDArray[np.bool_] | None = None
     """Instances whose silence says nothing yet, because too little time was heard; None for none."""

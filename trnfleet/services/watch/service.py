@@ -119,7 +119,7 @@ class WatchService:
         self._listening_since_s: float | None = None
         self._connects = 0
         self._leader = ""
-        self._is_deaf = self._has_taken_part = False
+        self._is_unheard = self._has_taken_part = False
         self._rivals: set[str] = set()
         self._beat_s = -math.inf
         self._beat_due = False
@@ -273,15 +273,15 @@ class WatchService:
     def _hears_itself(self, now_s: float) -> bool:
         """Return whether its own heartbeat has come back; who does not hear itself would hear no other watch and lead."""
         if self._peers.is_complete:
-            self._is_deaf = False
+            self._is_unheard = False
             return True
-        if not self._is_deaf and now_s - (self._listening_since_s or now_s) >= UNHEARD_S:
-            self._is_deaf = True
+        if not self._is_unheard and now_s - (self._listening_since_s or now_s) >= UNHEARD_S:
+            self._is_unheard = True
             topics = build_filter(self._identity.fleet, TopicClass.PUBLISHER, self._identity.root)
             reason = (
                 f"its own heartbeat does not come back within {UNHEARD_S:g} s; a watch has to read {topics}"
             )
-            log.warning("watch_deaf", client=self._identity.client, reason=reason)
+            log.warning("watch_unheard", client=self._identity.client, reason=reason)
             if self._has_taken_part:
                 self._say(f"no notifications: {reason}")
             else:

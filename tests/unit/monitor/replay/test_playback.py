@@ -371,7 +371,7 @@ async def test_a_buffer_that_cannot_be_saved_says_why(tmp_path: Path) -> None:
         await file_playback(clock).save(tmp_path / "x.mcap")
 
 
-async def test_a_file_that_is_shown_in_part_is_played_anew_from_where_that_begins() -> None:
+async def test_a_file_that_is_shown_in_part_is_played_again_from_where_that_begins() -> None:
     clock = ManualClock(0, 50.0)
     playback = file_playback(clock, begin_ns=played().at(30), until_ns=played().at(35))
     async with background(playback=playback.run()):

@@ -200,7 +200,7 @@ def test_the_past_says_what_is_usual() -> None:
     assert past.usual() == median([*taken, *[1_000.0] * 4])
 
 
-def test_the_past_begins_anew_when_time_goes_back() -> None:
+def test_the_past_begins_again_when_time_goes_back() -> None:
     """What a time that went back has not seen yet is not usual."""
     past = UsualValue(1_000.0)
     for second in range(0, 200, 5):
