@@ -111,8 +111,6 @@ def as_the_good_one(envelope: Envelope) -> Envelope:
     """Return a message about the good publisher's paths in its name; names are as long, so that frames stay whole."""
     payload = envelope.payload
     for before, after in ((CLUSTER, GOOD_CLUSTER), ('"evil"', '"feed"'), ("evil-1", "boot-1")):
-        if "/telemetry/" in envelope.topic and after == "boot-1":
-            continue
         payload = payload.replace(before.encode(), after.encode())
     topic = envelope.topic.replace(f"/{CLUSTER}/", f"/{GOOD_CLUSTER}/").replace(
         "publisher/evil", "publisher/feed"

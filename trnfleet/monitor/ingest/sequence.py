@@ -12,6 +12,9 @@ WINDOW = 64
 """Ticks back within which a late message is distinguished from a duplicate."""
 LARGEST_GAP = 1_000_000
 """A jump beyond this (11 days of ticks a second) is no loss: counting starts again."""
+BEHIND = 3
+"""Messages in a row that are behind in number and ahead in time, after which counting starts again: a publisher whose counter
+has gone back, or a message of somebody else's that was numbered too high, hides the telemetry for no longer than that."""
 _MASK = (1 << WINDOW) - 1
 
 
@@ -29,7 +32,7 @@ class Verdict(enum.Enum):
 class SequenceTracker:
     """Follows the seq of one topic through one boot of its publisher."""
 
-    __slots__ = ("first", "last", "seen")
+    __slots__ = ("behind", "first", "last", "seen", "ts_ns")
 
     def __init__(self) -> None:
         self.last: int | None = None
@@ -38,14 +41,19 @@ class SequenceTracker:
         """Bit k is set if seq `last - k` has come."""
         self.first = 0
         """First number that counts: an earlier one is late when it comes, and was never lost."""
+        self.ts_ns = 0
+        """Source time of the newest message."""
+        self.behind = 0
+        """Messages since then that are behind in number and ahead in time."""
 
     def copy(self) -> SequenceTracker:
         """Return one that goes on from here on its own."""
         twin = SequenceTracker()
         twin.last, twin.seen, twin.first = self.last, self.seen, self.first
+        twin.ts_ns, twin.behind = self.ts_ns, self.behind
         return twin
 
-    def accept(self, seq: int, counts: PipelineCounts, shed: int = 0) -> Verdict:
+    def accept(self, seq: int, counts: PipelineCounts, shed: int = 0, *, ts_ns: int = 0) -> Verdict:
         """Add a message and return its verdict; count what was lost, late or double.
 
         The first message sets where counting begins: what was published before is not lost.
@@ -54,7 +62,18 @@ class SequenceTracker:
             seq: Its sequence number.
             counts: The counters.
             shed: Messages of the topic before it that were left out here, which are counted as such and not as lost.
+            ts_ns: Its source time; 0 where that is not known.
         """
+        if self.last is not None and seq <= self.last and ts_ns > self.ts_ns:
+            self.behind += 1
+            if self.behind >= BEHIND:
+                self.last = None
+        verdict = self._accept(seq, counts, shed)
+        if verdict is Verdict.NEWEST:
+            self.ts_ns, self.behind = ts_ns, 0
+        return verdict
+
+    def _accept(self, seq: int, counts: PipelineCounts, shed: int) -> Verdict:
         if self.last is None:
             self._begin(seq)
             return Verdict.NEWEST

@@ -104,7 +104,7 @@ class TopicState:
             else:
                 counts.undescribed += 1
             return False
-        return self.tracker.accept(head.seq, counts, shed) is Verdict.NEWEST
+        return self.tracker.accept(head.seq, counts, shed, ts_ns=head.ts_ns) is Verdict.NEWEST
 
 
 class Undescribed:

@@ -75,3 +75,20 @@ def test_what_was_left_out_here_is_not_lost() -> None:
     assert (counts.lost, counts.gaps) == (2, 1)
     tracker.accept(14, counts, shed=9)
     assert (counts.lost, counts.gaps) == (2, 1)
+
+
+def test_a_number_too_high_hides_what_is_newer_for_two_ticks() -> None:
+    """Behind in number and ahead in time, three times in a row: the counter has gone back, and counting starts again."""
+    tracker, counts = SequenceTracker(), PipelineCounts()
+    sent = [(5, 5), (900_005, 6), (6, 7), (7, 8), (8, 9), (9, 10)]
+    verdicts = [tracker.accept(seq, counts, ts_ns=ts_ns) for seq, ts_ns in sent]
+    assert [each is Verdict.NEWEST for each in verdicts] == [True, True, False, False, True, True]
+
+
+def test_old_messages_again_do_not_start_it_again() -> None:
+    """What is delivered twice or late is behind in time, too, however many messages it is."""
+    tracker, counts = SequenceTracker(), PipelineCounts()
+    for _ in range(2):
+        for seq in range(100):
+            tracker.accept(seq, counts, ts_ns=1_000 + seq)
+    assert (tracker.last, counts.duplicates, counts.lost) == (99, 100, 0)
