@@ -198,7 +198,7 @@ def _draft(fleet: str, key: Key, own: OwnSilence, starts_ns: int) -> SilenceDraf
 def _is_elsewhere(fleet: str, matchers: Iterable[Matcher]) -> bool:
     """Return whether matchers say that it is about other fleets."""
     for each in matchers:
-        if each.label == "fleet":
+        if each.label == "fleet" and len(each.value) < LONGEST:
             try:
                 if not Matcher.parse(str(each)).matches({"fleet": fleet}):
                     return True

@@ -292,6 +292,7 @@ async def test_theirs_that_is_ended_here_ends_there() -> None:
         ({"name": "publisher", "value": "[a", "isRegex": True}, "no regular expression"),
         ({"name": "publisher", "value": "a\x1b[31m"}, "characters that do not show"),
         ({"name": "publisher", "value": "a" * 500}, "at most 400 characters"),
+        ({"name": "fleet", "value": " " * 500_000, "isEqual": False}, "at most 400 characters"),
     ],
 )  # fmt: skip  # a table reads as rows
 async def test_what_has_no_equivalent_is_shown_and_hides_nothing(matcher: dict[str, Any], why: str) -> None:
