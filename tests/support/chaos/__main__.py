@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from support.chaos import brokers, files, in_process
+from support.chaos import brokers, files, in_process, processes
 from support.chaos.broker_ways import WAYS
 from support.chaos.cases import Case, ChaosError, say
 from trnfleet import logs
@@ -36,6 +36,7 @@ PARTS = {
     "messages": Part(_messages, 10),
     "files": Part(files.run_case, 50),
     "brokers": Part(brokers.run_case, len(WAYS)),
+    "processes": Part(processes.run_case, 5),
 }
 
 
