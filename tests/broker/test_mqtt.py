@@ -235,6 +235,25 @@ async def test_stalled_consumer_loses_telemetry_by_the_count(mosquitto: Mosquitt
     assert (source.status.dropped, source.status.queue_peak) == (902, 100)
 
 
+async def test_a_backlog_is_read_in_few_turns(mosquitto: MosquittoProcess) -> None:
+    """What came while the event loop was busy is read within a few of its turns, not one message a turn."""
+    source = MqttSource(mosquitto.url, [("telemetry/#", 0)])
+    turns = 0
+    async with running(source.run()):
+        await source.wait_connected(5)
+        lines = b"x" * 200 + b"\n"
+        port = str(mosquitto.url.port)
+        subprocess.run(  # noqa: ASYNC221  the loop must stand still
+            ["mosquitto_pub", "-p", port, "-t", "telemetry/a", "-l"],
+            input=500 * lines,
+            check=True,
+        )
+        while source.status.received < 500:
+            await asyncio.sleep(0)
+            turns += 1
+            assert turns < 100
+
+
 async def test_user_and_password(mosquitto_with: Callable[..., MosquittoProcess], tmp_path: Path) -> None:
     """The right user and password are let in; anything else is refused in plain words, without the password."""
     file = password_file(tmp_path, "ops", "hunter2")

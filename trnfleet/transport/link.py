@@ -88,7 +88,7 @@ class Link:
             try:
                 held_s = await self._connect_once()
             except LinkDown as down:
-                self._went_down(str(down))
+                self._went_down(self._taken_over() if str(down) == TAKEN_OVER else str(down))
             else:
                 if held_s >= STABLE_S:
                     attempt, outage_since_s = 0, self._clock.monotonic_s()
@@ -178,10 +178,9 @@ class Link:
 
     def _suspicion(self, why: str, since_s: float) -> str:
         """Return why a connection ended, with the client id where another client may have the same."""
-        client, now_s = self._login.client_id, self._clock.monotonic_s()
         if why == TAKEN_OVER:
-            log.warning("client_id_taken_over", broker=self.status.broker, client_id=client)
-            return f"{why}, {client}"
+            return self._taken_over()
+        client, now_s = self._login.client_id, self._clock.monotonic_s()
         is_short = now_s - since_s < STABLE_S and now_s >= self._away_until_s
         self._short = self._short + 1 if is_short else 0
         if self._short < SHORT_CONNECTIONS:
@@ -190,6 +189,11 @@ class Link:
         if self._short == SHORT_CONNECTIONS:
             log.warning("connection_does_not_hold", broker=self.status.broker, client_id=client, reason=why)
         return why
+
+    def _taken_over(self) -> str:
+        client = self._login.client_id
+        log.warning("client_id_taken_over", broker=self.status.broker, client_id=client)
+        return f"{TAKEN_OVER}, {client}"
 
     async def _open(self) -> Connection:
         if self._protocol is not None:
