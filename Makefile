@@ -85,7 +85,7 @@ clean: ## remove .venv, caches and what was built
 # says and no more; so does an interpreter that is gone, which is why the interpreter is a prerequisite.
 $(VENV)/runtime: $(RUNTIME_LOCK) $(BIN)/python
 	@echo "setting up $(VENV) (once, about 20 s)"
-	@python=$$(.ci/python) && "$$python" -m venv --clear $(VENV)
+	@python=$$(.ci/python) && rm -rf $(VENV) && "$$python" -m venv $(VENV)
 	@$(PIP_INSTALL) --require-hashes -r $(RUNTIME_LOCK)
 	@touch $@
 
