@@ -104,7 +104,8 @@ class AlertRun:
         model = run.fleet.model_copy(update={"publish": chosen})
         self.period_s = period_s
         self.engine = make_engine(run, model)
-        self.clock = ManualClock(1_767_600_000_000_000_000, 100.0)
+        # Weeks before the fleets' dates: a simulator an hour ahead would go by a wrong wall clock.
+        self.clock = ManualClock(1_764_600_000_000_000_000, 100.0)
         self._recorder = _Link(self.clock, model.name)
         engine = self.engine
         publisher = FaultyPublisher(

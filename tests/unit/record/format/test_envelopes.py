@@ -31,6 +31,7 @@ envelopes = st.builds(
     retain=st.booleans(),
     content_type=st.none() | st.text(max_size=60),
     received_s=st.just(0.0),
+    shed=st.just(0),
 )
 
 

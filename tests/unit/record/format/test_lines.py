@@ -30,6 +30,7 @@ envelopes = st.builds(
     retain=st.booleans(),
     content_type=st.one_of(st.none(), st.sampled_from(["application/json", "application/cbor"])),
     received_s=st.just(0.0),
+    shed=st.just(0),
 )
 
 

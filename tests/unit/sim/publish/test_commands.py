@@ -395,7 +395,7 @@ def test_a_flood_does_not_fill_the_log(tmp_path: Path) -> None:
     finally:
         stream.close()
         logs.configure()
-    assert 20 <= file.read_text().count("\n") <= 130
+    assert 1 <= file.read_text().count("\n") <= 130
 
 
 async def test_serve_takes_and_answers() -> None:

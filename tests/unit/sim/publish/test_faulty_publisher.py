@@ -76,9 +76,10 @@ class SimulationRun:
             self.feed.monitor.apply(batch)
 
     def pipeline(self) -> dict[str, int]:
-        """Return the monitor's counts that are not zero, without those of messages and chips."""
+        """Return the monitor's counts that are not zero, without those of messages, chips and gaps."""
         counts = asdict(self.feed.monitor.counts)
-        return {name: value for name, value in counts.items() if value and name not in {"messages", "chips"}}
+        left_out = {"messages", "chips", "gaps"}
+        return {name: value for name, value in counts.items() if value and name not in left_out}
 
 
 async def ran(*faults: TransportFault, ticks: int = TICKS, **options: Any) -> SimulationRun:
