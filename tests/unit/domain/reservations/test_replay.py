@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from hypothesis import given, settings
+from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 from support.sim.capacity_account import (
     DAY_NS,
@@ -333,16 +333,23 @@ def run_program(market: dict[str, Any], program: list[Step], pieces: int = 1) ->
     return run
 
 
+FREQUENT_RULES = {
+    Rule.DURATION, Rule.CAPACITY, Rule.ACCOUNT_SIZE, Rule.STARTS_TOO_SOON, Rule.OFFERING, Rule.EXTENSION_PENDING,
+    Rule.EXTENSION_STATE, Rule.EXTENSION_TOO_EARLY, Rule.EXTENSION_TOTAL,
+}  # fmt: skip  # a set reads as a line
+
+
 def test_programs_keep_the_invariants() -> None:
     """Random programs: no instance is held twice, ends, fees and counts are right, and changes give the state.
 
     One program is generated once for all properties, since that takes longer than to run it. The programs are not all
-    refusals: every kind of change is seen, and the most frequent rules.
+    refusals: every kind of change is seen, and the most frequent rules. What Hypothesis draws depends on the constants of
+    all modules that happen to be loaded, so that a few programs more may be needed for that.
     """
     seen: set[ChangeKind] = set()
     rules_seen: set[Rule] = set()
 
-    @settings(max_examples=150, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=75, deadline=None, database=None)
     @given(MARKETS, PROGRAMS)
     def check(market: dict[str, Any], program: list[Step]) -> None:
         with patch.object(rules, "MOST_INSTANCES", MOST_INSTANCES):
@@ -363,12 +370,12 @@ def test_programs_keep_the_invariants() -> None:
         assert in_pieces.ledger.changes == run.ledger.changes
         assert in_pieces.ledger.blocks == run.ledger.blocks
 
-    check()
+    for number in range(8):
+        seed(number)(check)()
+        if number and seen == set(ChangeKind) and rules_seen >= FREQUENT_RULES:
+            break
     assert seen == set(ChangeKind)
-    assert rules_seen >= {
-        Rule.DURATION, Rule.CAPACITY, Rule.ACCOUNT_SIZE, Rule.STARTS_TOO_SOON, Rule.OFFERING, Rule.EXTENSION_PENDING,
-        Rule.EXTENSION_STATE, Rule.EXTENSION_TOO_EARLY, Rule.EXTENSION_TOTAL,
-    }  # fmt: skip  # a set reads as a line
+    assert rules_seen >= FREQUENT_RULES
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
