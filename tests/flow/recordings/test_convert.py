@@ -10,8 +10,8 @@ import os
 import random
 import signal
 import subprocess
+import tempfile
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +39,7 @@ from trnfleet.wire.ports import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from support.processes.mosquitto import MosquittoProcess
 
@@ -368,7 +369,7 @@ def test_through_a_pipe(tmp_path: Path) -> None:
         assert b"Traceback" not in complaint
 
 
-def test_any_file_opens_as_a_recording(tmp_path: Path) -> None:
+def test_any_file_opens_as_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines and hosts are converted on the side; hosts of one fleet are merged by time; nothing is left behind."""
     reported: list[str] = []
     record(tmp_path / "a.mcap", fed(standalone(1))[1])
@@ -382,7 +383,10 @@ def test_any_file_opens_as_a_recording(tmp_path: Path) -> None:
     assert "1 left out" in reported[-1]
     lines.close()
 
-    before = set(Path(os.environ.get("TMPDIR", "/tmp")).glob("trnfleet-*"))  # noqa: S108  where tempfile makes folders
+    # A folder of this test alone: others make theirs in the usual one at the same time.
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     written = [tmp_path / HOST.name, tmp_path / SMALL_HOST.name]
     for source, copy in zip((HOST, SMALL_HOST), written, strict=True):
         copy.write_bytes(source.read_bytes())
@@ -401,8 +405,7 @@ def test_any_file_opens_as_a_recording(tmp_path: Path) -> None:
     hosts.close()
     del hosts, lines
     gc.collect()
-    after = set(Path(os.environ.get("TMPDIR", "/tmp")).glob("trnfleet-*"))  # noqa: S108  where tempfile makes folders
-    assert not after - before
+    assert not list(temporary.iterdir())
 
     with pytest.raises(ConfigError, match=r"payload-text\.ndjson: it is no recording as the others are"):
         open_recordings([tmp_path / "a.mcap", LINES], reported.append)
