@@ -19,9 +19,11 @@ Result = TypeVar("Result")
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The signals at which every command ends in an orderly way."""
+END_S = 2.0
+"""Longest time in which a command ends after a signal, whatever the broker does, on a machine that lets it run."""
 GOODBYE_S = 0.7
 """Longest wait for the goodbye of cancelled work, such as a last message that the broker does not acknowledge, and again for
-that of each connection: with both a command ends within 2 s, whatever the broker does."""
+that of each connection: with both a command ends within `END_S`."""
 
 
 @contextlib.asynccontextmanager

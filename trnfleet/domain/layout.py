@@ -8,9 +8,10 @@ topologies.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,9 +28,15 @@ from trnfleet.domain.hardware.catalogue import (
 from trnfleet.domain.hardware.topology import LinkEnd
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
+
+    Rows: TypeAlias = slice | NDArray[np.int64]
+
+
+_MOST_MOVES = 256
+"""Ranges of rows that are moved one by one."""
 
 
 class Node(NamedTuple):
@@ -78,26 +85,29 @@ class Layout:
         Raises:
             ConfigError: an instance type is not in the hardware catalogue.
         """
-        rows = sorted((tuple(path.split("/")), path, kind) for path, kind in instances)
-        type_names = sorted({kind for _, _, kind in rows})
+        # A separator that is less than any character: names are compared segment by segment.
+        rows = sorted(instances, key=lambda row: row[0].replace("/", "\0"))
+        type_names = sorted({kind for _, kind in rows})
         types = tuple(find_instance_type(name) for name in type_names)
         type_index = {name: index for index, name in enumerate(type_names)}
         clusters: list[str] = []
         ultraservers: list[str] = []
         cluster_start: list[int] = []
         ultraserver_start: list[int] = []
-        paths: list[str] = []
-        before: tuple[str, ...] = ("", "")
-        for number, (segments, path, _) in enumerate(rows):
-            if segments[0] != before[0]:
+        paths = [path for path, _ in rows]
+        before = ""
+        for number, path in enumerate(paths):
+            ultraserver = path.rpartition("/")[0]
+            if ultraserver == before:
+                continue
+            before = ultraserver
+            cluster = ultraserver.partition("/")[0]
+            if not clusters or cluster != clusters[-1]:
                 cluster_start.append(len(ultraservers))
-                clusters.append(segments[0])
-            if segments[:2] != before[:2]:
-                ultraserver_start.append(number)
-                ultraservers.append(f"{segments[0]}/{segments[1]}")
-            before = segments
-            paths.append(path)
-        instance_type = np.array([type_index[kind] for _, _, kind in rows], dtype=np.int16)
+                clusters.append(cluster)
+            ultraserver_start.append(number)
+            ultraservers.append(ultraserver)
+        instance_type = np.fromiter((type_index[kind] for _, kind in rows), np.int16, len(rows))
         chips = (
             np.array([kind.chips for kind in types], dtype=np.int64)[instance_type]
             if rows
@@ -312,6 +322,37 @@ class Layout:
         covered = self.instance_range(node)
         return range(int(self.chip_start[covered.start]), int(self.chip_start[covered.stop]))
 
+    def numbers_in(self, other: Layout, level: Level) -> NDArray[np.int64]:
+        """Return for each node of a level its number in another layout; -1 where that has none at the same address."""
+        if level is Level.FLEET:
+            return np.zeros(1, np.int64)
+        if level is Level.CHIP:
+            owner, first = self.instance_of_chip, self.chip_start[:-1]
+            there = self.numbers_in(other, Level.INSTANCE)[owner]
+            numbers = np.arange(self.chips) - first[owner] + other.chip_start[there]
+            return np.where((there >= 0) & (numbers < other.chip_start[there + 1]), numbers, -1)
+        paths, index = {
+            Level.CLUSTER: (self.clusters, other.cluster_index),
+            Level.ULTRASERVER: (self.ultraservers, other.ultraserver_index),
+            Level.INSTANCE: (self.instances, other.instance_index),
+        }[level]
+        return np.fromiter(map(index.get, paths, itertools.repeat(-1)), np.int64, len(paths))
+
+    def same_instances(self, other: Layout) -> NDArray[np.int64]:
+        """Return for each instance its number in another layout; -1 where that has none of its type at the same address."""
+        numbers = self.numbers_in(other, Level.INSTANCE)
+        if other.instances:
+            names = {kind.name: number for number, kind in enumerate(self.types)}
+            types = np.array([names.get(kind.name, -1) for kind in other.types])
+            numbers[types[other.instance_type[numbers]] != self.instance_type] = -1
+        return numbers
+
+    def chips_of(self, instances: Rows) -> Rows:
+        """Return the chip rows of some instances, in their order; a slice where the instances are one."""
+        if isinstance(instances, slice):
+            return slice(int(self.chip_start[instances.start]), int(self.chip_start[instances.stop]))
+        return self.chip_rows(instances)
+
     def chip_rows(self, instances: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the chip rows of some instances, in their order."""
         starts = self.chip_start[instances]
@@ -369,6 +410,26 @@ class Layout:
         if chip is None or chip >= len(rows) or depth > Level.CORE:
             return None
         return Node(Level.CHIP, rows.start + chip)
+
+
+def moves(numbers: NDArray[np.int64]) -> Iterator[tuple[Rows, Rows]]:
+    """Yield rows with the rows where they were, without those that are new.
+
+    Few instances come or go at a time, so that a million rows are a few ranges, which are copied at the speed of memory; many ranges are
+    one list of rows.
+
+    Args:
+        numbers: For each row, the former one or -1.
+    """
+    breaks = np.flatnonzero((np.diff(numbers) != 1) | (numbers[:-1] < 0)) + 1
+    if len(breaks) > _MOST_MOVES:
+        kept = np.flatnonzero(numbers >= 0)
+        yield kept, numbers[kept]
+        return
+    for first, stop in itertools.pairwise([0, *breaks.tolist(), len(numbers)]):
+        was = int(numbers[first]) if stop > first else -1
+        if was >= 0:
+            yield slice(first, stop), slice(was, was + stop - first)
 
 
 def _range(starts: NDArray[np.int64], index: int) -> range:

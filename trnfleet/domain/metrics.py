@@ -242,7 +242,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     _gauge(
         "tflops", Scope.CHIP, "u16", 0.05, "TFLOP/s", Aggregate.SUM,
-        title="TFLOP/s", chip_peak=lambda chip: chip.bf16_dense_flops.value / 1e12, has_history=True,
+        title="compute", chip_peak=lambda chip: chip.bf16_dense_flops.value / 1e12, has_history=True,
         help="Floating-point rate achieved",
         real_host=_MEASURED, real_source="neuron-monitor flops or effective_flops",
     ),

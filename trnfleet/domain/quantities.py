@@ -123,6 +123,11 @@ def duration(seconds: float, style: DurationStyle = DurationStyle.LONG) -> str:
     return f"{first}{unit[0]} {second:02d}{next_unit[0]}"
 
 
+def mean_label(seconds: float) -> str:
+    """Return what a figure is that is a mean over some seconds: `10 s mean`, or `now` for none."""
+    return f"{seconds:g} s mean" if seconds else "now"
+
+
 def count(number: int) -> str:
     """Return a whole number with separators."""
     return f"{number:,}"

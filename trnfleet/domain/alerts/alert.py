@@ -40,6 +40,8 @@ class Alert:
     """Chips that these are or have; 0 where that is not known."""
     place: str = ""
     """Address that leads there: the deepest one that has all members; empty for the fleet and for what has none."""
+    rack: str = ""
+    """Name of the rack that has all members, where these are in several of its instances, such as `rack-b`; else empty."""
     worst: str = ""
     """The member whose value is the farthest out."""
     value: float | None = None
@@ -60,6 +62,10 @@ class Alert:
     """Whether it comes and goes so often that it is held until it has been quiet for a while."""
     revision: int = 0
     """Goes up with every change."""
+    subsystem: str = ""
+    """What part of the fleet its rule is about."""
+    published_title: str = ""
+    """Its short text as a watch published it; empty where its rule has it."""
     labels: dict[str, str] = field(default_factory=dict)
     """Labels for matchers and receivers."""
 
@@ -108,6 +114,11 @@ def address_of(alert: Alert) -> str:
     if alert.place:
         return alert.place
     return alert.target.partition(":")[0] if alert.rule.scope in LEVEL_OF else ""
+
+
+def cause_address(alert: Alert) -> str:
+    """Return the address of an alert's probable cause, else that of the alert itself; empty where there is neither."""
+    return alert.cause.partition(" ")[0] if alert.cause else address_of(alert)
 
 
 def is_below(address: str, other: str) -> bool:

@@ -32,6 +32,12 @@ class Flaps:
         begun.append(now_ns)
         return self.count(fingerprint, now_ns)
 
+    def retract(self, fingerprint: str) -> None:
+        """Forget the last beginning of an alert."""
+        begun = self._begun.get(fingerprint)
+        if begun:
+            begun.pop()
+
     def count(self, fingerprint: str, now_ns: int) -> int:
         """Return how often an alert began to fire within the window `(now - WINDOW, now]`."""
         begun = self._begun.get(fingerprint)

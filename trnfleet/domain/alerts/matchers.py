@@ -52,15 +52,10 @@ class Matcher(NamedTuple):
         elif '"' in value:
             raise ConfigError(f"matcher {text[:80]!r}: a quote is missing")
         if operator in {"=~", "!~"}:
-            if _COSTLY.search(value) or _work(value) > MOST_WORK:
-                raise ConfigError(
-                    f"matcher {text[:80]!r}: patterns have no repeated groups, no {{n}}, no (?, no references and few of *, +, ? "
-                    "and |, because others can take for ever"
-                )
             try:
-                _compiled(value)
-            except (re.error, FutureWarning) as error:
-                raise ConfigError(f"matcher {text[:80]!r}: no regular expression: {error}") from error
+                checked_pattern(value)
+            except ConfigError as error:
+                raise ConfigError(f"matcher {text[:80]!r}: {error}") from error
         return cls(label, operator, value)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
@@ -109,11 +104,28 @@ def _work(pattern: str) -> float:
     return total + work()
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+@lru_cache(maxsize=256)
+def checked_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """Return a regular expression that takes no longer than `MOST_WORK` steps on a label.
+
+    Raises:
+        ConfigError: it could, or it is none.
+    """
+    if _COSTLY.search(pattern) or _work(pattern) > MOST_WORK:
+        raise ConfigError(
+            "patterns have no repeated groups, no {n}, no (?, no references and few of *, +, ? and |, because others can take for ever"
+        )
+    try:
+        return _compiled(pattern, flags)
+    except (re.error, FutureWarning) as error:
+        raise ConfigError(f"no regular expression: {error}") from error
+
+
+def _compiled(pattern: str, flags: int) -> re.Pattern[str]:
     with warnings.catch_warnings():
         # A set that may mean something else one day is refused, not warned of on a screen.
         warnings.simplefilter("error", FutureWarning)
-        return re.compile(pattern)
+        return re.compile(pattern, flags)
 
 
 @lru_cache(maxsize=10_000)

@@ -32,9 +32,22 @@ RESERVED_LABELS = frozenset(
 )  # fmt: skip  # one line is the list
 """Labels that every alert gets by itself; a rule cannot set them."""
 PLACEHOLDERS = frozenset(
-    {"alertname", "target", "place", "worst", "value", "limit", "count", "chips", "job", "cause", "severity"}
+    {
+        "alertname",
+        "target",
+        "place",
+        "worst",
+        "value",
+        "limit",
+        "count",
+        "chips",
+        "links",
+        "job",
+        "cause",
+        "severity",
+    }
 )
-"""Placeholders of `summary` and `description`."""
+"""Placeholders of `summary`, `title` and `description`."""
 
 
 class Group(enum.StrEnum):
@@ -81,6 +94,8 @@ class Rule(Condition):
     labels: Annotated[dict[LabelName, Text], Field(max_length=16)] = Field(default_factory=dict)
     summary: Text
     """One line for people, with figures: `{worst} withholds {value}`."""
+    title: Text | None = None
+    """A few words for lists of problems, without a place; by default the rule's name and the value."""
     description: Text | None = None
     runbook: Text | None = None
     """Instructions in a sentence or two."""
@@ -131,7 +146,7 @@ class Rule(Condition):
         for label in self.labels:
             if label in RESERVED_LABELS:
                 raise ValueError(f"labels: {label!r} is set by itself")
-        for text in (self.summary, self.description or ""):
+        for text in (self.summary, self.title or "", self.description or ""):
             check_template(text)
         return self
 

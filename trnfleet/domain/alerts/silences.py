@@ -41,7 +41,7 @@ class Edition(NamedTuple):
     withdrawn_until_ns: int | None = None
     """The end that it would have had, if it was withdrawn."""
 
-    def gives_way_to(self, other: Edition) -> bool:
+    def is_replaced_by(self, other: Edition) -> bool:
         """Return whether another message replaces this one: one written later, and not an older one that was restored."""
         if other.revision != self.revision:
             # A writer before revisions has 0; a later beginning shows that its message is a new one.
@@ -98,7 +98,7 @@ class Ack(NamedTuple):
 
 
 class Preview(NamedTuple):
-    """The alerts that a silence would hide now."""
+    """The alerts that a silence matches now."""
 
     firing: int
     pending: int
@@ -109,7 +109,7 @@ class Preview(NamedTuple):
 
 
 def preview(matchers: tuple[Matcher, ...], alerts: Iterable[Alert], *, most: int = 8) -> Preview:
-    """Return the active ones among some alerts that a silence with these matchers would hide."""
+    """Return the active ones among some alerts that a silence with these matchers matches."""
     hit = [alert for alert in alerts if alert.is_active and all_match(matchers, alert.labels)]
     firing = [alert for alert in hit if alert.fired_ns is not None]
     critical = sum(alert.severity is Severity.CRITICAL for alert in firing)

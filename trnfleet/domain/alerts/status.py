@@ -112,6 +112,8 @@ class Track:
             keep_ns: How long it does not hold until it resolves.
             holds_silent: Whether targets of which nothing is known go on firing.
         """
+        if not len(self.rows) and not len(raised):
+            return
         if len(self.rows):
             np.minimum(self.since_ns, now_ns, out=self.since_ns)
             np.minimum(self.fired_ns, now_ns, out=self.fired_ns)

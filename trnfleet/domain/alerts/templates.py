@@ -6,14 +6,13 @@ import math
 from typing import TYPE_CHECKING
 
 from trnfleet.domain.alerts.conditions import plain_value
-from trnfleet.domain.alerts.signals import FIGURES
+from trnfleet.domain.alerts.signals import FIGURES, Scope
 from trnfleet.domain.quantities import DurationStyle, duration
 
 if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.conditions import Condition
     from trnfleet.domain.alerts.rules import Rule
-    from trnfleet.domain.alerts.signals import Scope
 
 
 def value_text(
@@ -69,10 +68,28 @@ def fill(template: str, alert: Alert) -> str:
         limit=limit_text(rule.scope, rule),
         count=f"{alert.members:,}",
         chips=f"{alert.chips:,} chip" + ("" if alert.chips == 1 else "s"),
+        links=f"{links_of(alert):,}",
         job=alert.job or "no job",
         cause=alert.cause or "unknown",
         severity=rule.severity.value,
     )
+
+
+def links_of(alert: Alert) -> int:
+    """Return how many links an alert is about, each of whose two ends its rule counts."""
+    ends = alert.members if alert.rule.scope is Scope.LINK or alert.value is None else round(alert.value)
+    return -(-ends // 2)
+
+
+def title(alert: Alert) -> str:
+    """Return an alert in a few words, without its place: its rule's title, or the rule's name and the value."""
+    if alert.published_title:
+        return alert.published_title
+    rule = alert.rule
+    if rule.title is not None:
+        return fill(rule.title, alert)
+    value = value_text(rule, alert.value, alert.text, DurationStyle.SHORT)
+    return rule.name if value == "n/a" else f"{rule.name} {value}"
 
 
 def summary(alert: Alert) -> str:

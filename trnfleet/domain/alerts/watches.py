@@ -6,6 +6,7 @@ retains is no heartbeat: it says that a watch was there once.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.quantities import duration
@@ -24,6 +25,46 @@ MUTED_S = 30.0
 the same differ by, and than the messages of a large fleet wait."""
 
 
+MOST_ERRORS = 4
+"""Errors of receivers that a watch describes; of the others it says how many there are."""
+
+
+class ReceiverError(NamedTuple):
+    """Something that a receiver of notifications does not take, such as a silence that Alertmanager refuses."""
+
+    receiver: str
+    """Its name, such as `alertmanager`."""
+    kind: str
+    """`silence`, `acknowledgement` or `alert`; `silences` or `alerts` where it takes none at all."""
+    id: str
+    """Id of the silence, or fingerprint of the alert; empty where it is about all of them."""
+    reason: str
+
+
+class ReceiverErrors(NamedTuple):
+    """What the receivers of a watch do not take at present."""
+
+    total: int = 0
+    first: tuple[ReceiverError, ...] = ()
+    """At most `MOST_ERRORS` of them."""
+
+    @staticmethod
+    def of(total: int, errors: Iterable[ReceiverError]) -> ReceiverErrors:
+        """Return errors of which `total` are there, with the first of them."""
+        return ReceiverErrors(total, tuple(itertools.islice(errors, MOST_ERRORS)))
+
+    @staticmethod
+    def sum(parts: Iterable[ReceiverErrors]) -> ReceiverErrors:
+        """Return those of several receivers together."""
+        known = [each for each in parts if each.total]
+        return ReceiverErrors.of(
+            sum(each.total for each in known), (error for each in known for error in each.first)
+        )
+
+
+NO_ERRORS = ReceiverErrors()
+
+
 class WatchPresence(NamedTuple):
     """One watch that is present."""
 
@@ -36,6 +77,8 @@ class WatchPresence(NamedTuple):
     """Whether it leads, by its own word; None where it does not say."""
     firing: int | None
     """Number of alerts that fire by its own evaluation and are neither silenced nor inhibited; None where it does not say."""
+    errors: ReceiverErrors = NO_ERRORS
+    """What its receivers do not take."""
 
 
 class Word(NamedTuple):
@@ -61,10 +104,7 @@ def word_of(
     known = sorted(present, key=_seniority)
     if not known:
         return Word(None)
-    leaders = [each for each in known if each.leads]
-    if not leaders:
-        # A watch before this field does not say; of several the one that began first leads.
-        leaders = [each for each in known if each.leads is None][:1]
+    leaders = _leaders(known)
     doubts = []
     if not leaders:
         doubts.append(f"no watch leads: {_names(known)} {'is' if len(known) == 1 else 'are'} on standby")
@@ -87,6 +127,23 @@ def word_of(
     return Word(leader, tuple(doubts))
 
 
+def receiver_errors(present: Iterable[WatchPresence]) -> ReceiverErrors:
+    """Return what receivers of the watch that leads do not take; the others notify nobody."""
+    leaders = _leaders(sorted(present, key=_seniority))
+    return leaders[0].errors if leaders else NO_ERRORS
+
+
+def receiver_error_text(error: ReceiverError, alert: str = "") -> str:
+    """Return an error in a line.
+
+    Args:
+        error: The error.
+        alert: Rule and target of the alert that it is about, where they are known.
+    """
+    what = f"{error.kind} {alert or error.id}".rstrip()
+    return f"{error.receiver}: {what}: {error.reason}"
+
+
 def word_text(word: Word, since: str) -> str:
     """Return in a few words whose word it is; empty where no watch leads.
 
@@ -100,6 +157,11 @@ def word_text(word: Word, since: str) -> str:
     begun = f", which began {since}" if since else ""
     heard = "not heard yet" if leader.heard_s is None else f"heard {duration(max(0.0, leader.heard_s))} ago"
     return f"{leader.client} leads{begun}; {heard}"
+
+
+def _leaders(known: list[WatchPresence]) -> list[WatchPresence]:
+    """Return the watches that say that they lead; before that field none did, and of several the one that began first led."""
+    return [each for each in known if each.leads] or [each for each in known if each.leads is None][:1]
 
 
 def _seniority(watch: WatchPresence) -> tuple[bool, int, str]:

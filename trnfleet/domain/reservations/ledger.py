@@ -92,13 +92,21 @@ class Ledger:
         found = search.find(request, self._occupancy, self._now_ns)
         return [self._offered_store.offer(lot, self._now_ns) for lot in found]
 
+    def offering(self, offering_id: str) -> Offering:
+        """Return an offering that can be bought.
+
+        Raises:
+            RuleViolation: it is not on offer, or not any more.
+        """
+        return self._offered_store.taken_up(offering_id, Offering, self._now_ns)
+
     def buy(self, offering_id: str) -> Block:
         """Buy an offering and return the block, whose payment is pending.
 
         Raises:
             RuleViolation: it is not offered any more, or a rule forbids it by now.
         """
-        offering = self._offered_store.taken_up(offering_id, Offering, self._now_ns)
+        offering = self.offering(offering_id)
         earliest_ns = self._now_ns + rules.EARLIEST_START_S * NS_PER_S
         if offering.start_ns < earliest_ns:
             raise RuleViolation(

@@ -9,6 +9,7 @@ from trnfleet.domain.hardware.catalogue import ultraserver_type_of
 from trnfleet.domain.reservations.blocks import ExtensionOffering, Offering
 from trnfleet.domain.reservations.ids import id_of
 from trnfleet.domain.reservations.rules import NS_PER_S, Rule, RuleViolation, utc
+from trnfleet.errors import nearest
 
 if TYPE_CHECKING:
     from trnfleet.domain.reservations.blocks import Block
@@ -79,7 +80,13 @@ class OfferingStore:
         """
         known, until_ns = self._offered.get(offering_id, (None, 0))
         if not isinstance(known, kind):
-            raise RuleViolation(Rule.OFFERING, f"{offering_id!r} is not on offer; look for offerings first")
+            ids = [
+                each
+                for each, (what, until) in self._offered.items()
+                if isinstance(what, kind) and now_ns < until
+            ]
+            near = nearest(offering_id, ids) if ids else "look for offerings first"
+            raise RuleViolation(Rule.OFFERING, f"{offering_id!r} is not on offer; {near}")
         if now_ns >= until_ns:
             raise RuleViolation(
                 Rule.OFFERING, f"{offering_id} was on offer until {utc(until_ns)}; look again"

@@ -1,0 +1,86 @@
+"""Subsystems: what part of a fleet a rule is about, by which alerts of one cause are told from others at the same place."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from trnfleet.domain.alerts.signals import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trnfleet.domain.alerts.rules import Rule
+
+SILENCE = "silence"
+LINK = "link"
+POWER_COOLING = "power-cooling"
+CHIP_HEALTH = "chip-health"
+MEMORY = "memory"
+NETWORK = "network"
+PROGRESS = "progress"
+MAINTENANCE = "maintenance"
+JOB = "job"
+STEP_TIME = "step-time"
+"""Of a job: its alerts' value is the time of a step as a share of the usual one."""
+
+_OF_FIGURE: Mapping[str, str] = MappingProxyType(
+    {
+        "temperature_c": POWER_COOLING,
+        "throttle_pct": POWER_COOLING,
+        "power_w": POWER_COOLING,
+        "power_util_pct": POWER_COOLING,
+        "power_share_pct": POWER_COOLING,
+        "host_power_w": POWER_COOLING,
+        "link_up": LINK,
+        "links_up": LINK,
+        "links_down": LINK,
+        "z_links_down": LINK,
+        "link_tx_bytes_per_s": LINK,
+        "link_rx_bytes_per_s": LINK,
+        "interconnect": LINK,
+        "health": CHIP_HEALTH,
+        "mem_ecc_corrected": CHIP_HEALTH,
+        "mem_ecc_uncorrected": CHIP_HEALTH,
+        "sram_ecc_uncorrected": CHIP_HEALTH,
+        "exec_errors": CHIP_HEALTH,
+        "hbm_used_bytes": MEMORY,
+        "hbm_used_pct": MEMORY,
+        "efa_tx_bytes_per_s": NETWORK,
+        "efa_rx_bytes_per_s": NETWORK,
+        "tflops": PROGRESS,
+        "nc_util_pct": PROGRESS,
+        "mfu_pct": PROGRESS,
+        "unavailable": SILENCE,
+    }
+)
+_OF_EVENT: Mapping[str, str] = MappingProxyType(
+    {"rack_overheat": POWER_COOLING, "power_cap": POWER_COOLING, "instance_retirement": MAINTENANCE}
+)
+_LINK_BITS = frozenset({"link_intraserver", "link_interserver"})
+SLOWING = frozenset({SILENCE, LINK, POWER_COOLING, NETWORK})
+"""Subsystems whose trouble slows the job that runs there: a synchronous job goes at the pace of its slowest part."""
+
+
+def subsystem_of(rule: Rule) -> str:
+    """Return the subsystem that a rule is about; the rule's own name where its figure belongs to none."""
+    if rule.scope is Scope.JOB:
+        is_pace = rule.figure == "step_time_s" and rule.share_of_median_of is not None
+        return STEP_TIME if is_pace else JOB
+    if rule.scope in {Scope.PUBLISHER, Scope.PIPELINE}:
+        return rule.name
+    if rule.absent:
+        return SILENCE
+    figure = rule.figure or ""
+    if figure == "events":
+        return _OF_EVENT.get(rule.named[0], rule.name) if rule.named else rule.name
+    if figure == "health":
+        return of_health(rule.has or ())
+    return _OF_FIGURE.get(figure, rule.name)
+
+
+def of_health(bits: tuple[str, ...] | frozenset[str]) -> str:
+    """Return the subsystem that a chip's health bits are about."""
+    if bits and set(bits) <= _LINK_BITS:
+        return LINK
+    return NETWORK if set(bits) == {"link_efa"} else CHIP_HEALTH

@@ -1,0 +1,175 @@
+"""Columns that a filter can compare: names, kinds and units, and the values that people write for them."""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.domain.durations import parse_duration_s
+from trnfleet.domain.severity import BY_RANK, Severity
+from trnfleet.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Kind(enum.Enum):
+    """Kinds of a column."""
+
+    TEXT = enum.auto()
+    NUMBER = enum.auto()
+    DURATION = enum.auto()
+    """Seconds, written as `10m` or `2h`."""
+    WORDS = enum.auto()
+    """Words in an order, such as severities; a value is a word's number."""
+    PLACE = enum.auto()
+    """An address; `=` leaves what is at, below or above it."""
+
+
+class Column(NamedTuple):
+    """A column."""
+
+    name: str
+    """As it is written in a filter, and by which rows are asked for their values."""
+    kind: Kind = Kind.TEXT
+    unit: str = ""
+    """Of a number: as in the metric table."""
+    aliases: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    """The words of a column of words, ascending."""
+
+    @property
+    def example(self) -> str:
+        """A comparison of it, as a message shows it."""
+        if self.kind is Kind.NUMBER:
+            return f"{self.name}>{_EXAMPLES.get(self.unit, '10')}"
+        if self.kind is Kind.DURATION:
+            return f"{self.name}>10m"
+        if self.kind is Kind.WORDS:
+            return f"{self.name}>={self.words[len(self.words) // 2]}"
+        return f"{self.name}=uc1/us-0001" if self.kind is Kind.PLACE else f"{self.name}=name"
+
+
+_EXAMPLES = {"W": "450", "%": "90", "degC": "80", "bytes/s": "40G", "bytes": "64Gi", "TFLOP/s": "300"}
+
+SEVERITY = Column(
+    "sev", Kind.WORDS, aliases=("severity",), words=tuple(each.value for each in reversed(BY_RANK))
+)
+
+
+def severity_number(severity: Severity) -> int:
+    """Return the number of a severity's word in `SEVERITY`: the worse, the greater."""
+    return len(BY_RANK) - 1 - severity.rank
+
+
+class Columns:
+    """The columns of a view."""
+
+    def __init__(self, columns: Iterable[Column]) -> None:
+        """Index columns by what people may write for them; of two that share a spelling the first has it."""
+        self.all = tuple(columns)
+        self._by_spelling: dict[str, Column] = {}
+        for spelling in (lambda each: (each.name,), lambda each: each.aliases):
+            for each in self.all:
+                for name in spelling(each):
+                    self._by_spelling.setdefault(_spelled(name), each)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.all)
+
+    def get(self, name: str) -> Column | None:
+        """Return the column of a name, in whatever case and with or without `-` and `_`; None for none."""
+        return self._by_spelling.get(_spelled(name))
+
+    def find(self, name: str) -> Column:
+        """Return the column of a name.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        found = self.get(name)
+        if found is None:
+            spellings = {each: column.name for each, column in self._by_spelling.items()}
+            known = {*self.names, *(each for column in self.all for each in column.aliases)}
+            near = nearest(name.lower(), known or spellings)
+            also = "" if near.startswith("choose") else f" Columns: {', '.join(self.names)}."
+            raise ConfigError(f'{name!r} is no column: {near}{also} Text with =, < or > needs "quotes".')
+        return found
+
+
+def _spelled(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+_NUMBER = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))\s*(.*)", re.DOTALL)
+_PREFIX = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15} | {
+    f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTP", start=1)
+}
+_SPELLINGS = {
+    "W": ("w", "watt", "watts"),
+    "%": ("%", "pct", "percent"),
+    "degC": ("°c", "degc", "c"),
+    "bytes/s": ("b/s", "bytes/s"),
+    "bytes": ("b", "bytes"),
+    "TFLOP/s": ("flop/s", "flops"),
+    "TFLOP/s/W": ("tflops/w", "tflop/s/w"),
+    "$/h": ("$/h", "usd/h"),
+}
+_IN_TERA = 1e12
+
+
+def parse_number(column: Column, text: str) -> float:
+    """Return a number in a column's unit: `450`, `450W`, `1.2 kW`, `40 GB/s`, `64Gi`, `10m` of a duration.
+
+    Raises:
+        ConfigError: it is none, or in another unit.
+    """
+    if column.kind is Kind.DURATION:
+        try:
+            return parse_duration_s(text)
+        except ValueError as error:
+            raise ConfigError(f"{column.name}: {error}, such as {column.example}") from None
+    found = _NUMBER.fullmatch(text.strip())
+    if found is None:
+        unit = f" in {column.unit}" if column.unit else ""
+        raise ConfigError(
+            f"{column.name}: {text[:40]!r} is no number; write one{unit}, such as {column.example}"
+        )
+    number, rest = float(found[1]), found[2].strip()
+    if not rest:
+        return number
+    for prefix, factor in _PREFIX.items():
+        unit = rest.removeprefix(prefix)
+        if not rest.startswith(prefix) or (unit and unit.lower() not in _SPELLINGS.get(column.unit, ())):
+            continue
+        if column.unit == "TFLOP/s" and prefix:
+            return number * factor / _IN_TERA
+        return number * factor
+    unit = column.unit or "no unit"
+    raise ConfigError(
+        f"{column.name}: {rest[:20]!r} is another unit; write it in {unit}, such as {column.example}"
+    )
+
+
+def is_unit(column: Column, text: str) -> bool:
+    """Return whether a word is a unit of a column's numbers, with or without a prefix."""
+    return column.kind is Kind.NUMBER and any(
+        text.startswith(prefix) and text.removeprefix(prefix).lower() in _SPELLINGS.get(column.unit, ())
+        for prefix in _PREFIX
+    )
+
+
+def parse_word(column: Column, text: str) -> int:
+    """Return the number of a word of a column, which may be cut as long as it is clear.
+
+    Raises:
+        ConfigError: there is no such word.
+    """
+    fitting = [number for number, word in enumerate(column.words) if word.startswith(text.lower())]
+    if not text or len(fitting) != 1:
+        raise ConfigError(
+            f"{column.name}: {text[:40]!r} is none of its words: {nearest(text.lower(), column.words)}"
+        )
+    return fitting[0]

@@ -1,0 +1,341 @@
+"""The filter language: `text`, `!text`, `power>450 & job=pretrain-70b`, `sev>=warning`; `&` and `and` are the same.
+
+A filter is parsed once, and then asked about single rows (`keeps`), or about a table of any size at once (`mask`), which is numpy's
+work: a table compares its columns, and looks at each name only once.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+
+from trnfleet.domain.alerts.alert import is_below
+from trnfleet.domain.alerts.matchers import checked_pattern
+from trnfleet.domain.filters.columns import Column, Kind, is_unit, parse_number, parse_word
+from trnfleet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.filters.columns import Columns
+
+LONGEST = 400
+SYNTAX = "text, !text, power>450 & job=name, sev>=warning"
+"""Examples, for an empty prompt."""
+_ORDERS: dict[str, Callable[..., NDArray[np.bool_]]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "=": operator.eq,
+    "!=": operator.ne,
+}
+_PATTERNS = ("=~", "!~", "~")
+_COMPARISON = re.compile(
+    r'([A-Za-z_][\w-]*)\s*(=~|!~|!=|>=|<=|==|=|>|<|~)\s*("(?:[^"\\]|\\.)*"?|[^\s,&"]*)', re.DOTALL
+)
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"?', re.DOTALL)
+_UNIT = re.compile(r"\s+([^\s,&]+)")
+_AND = re.compile(r"\s*[&,]+\s*|\s+and(?:\s+|$)", re.IGNORECASE)
+_WORD = re.compile(r"[^\s&]+")
+
+
+class Row(Protocol):
+    """Something that a filter is asked about."""
+
+    def value(self, column: str) -> str | float | None:
+        """Return its value in a column: a text, or a number (of words: the word's); None for none."""
+
+    def text(self) -> str:
+        """Return all that a part of text is looked for in, in lower case."""
+
+
+class Table(Protocol):
+    """Rows as columns, of which a filter makes a mask."""
+
+    def having(self, part: str) -> NDArray[np.bool_]:
+        """Return which rows have a part of text, which is in lower case."""
+
+    def numbers(self, column: str) -> NDArray[np.float64]:
+        """Return a column's numbers, or the numbers of its words; NaN for none."""
+
+    def named(self, column: str, fits: Callable[[str], bool]) -> NDArray[np.bool_]:
+        """Return which rows have a text in a column for which `fits` is true; the empty one for none."""
+
+    def at(self, address: str) -> NDArray[np.bool_]:
+        """Return which rows are at, below or above an address."""
+
+
+class Part(NamedTuple):
+    """A part of text to look for."""
+
+    part: str
+    """Lower case."""
+
+    def keeps(self, row: Row) -> bool:
+        return self.part in row.text()
+
+    def mask(self, table: Table) -> NDArray[np.bool_]:
+        return table.having(self.part)
+
+    def __str__(self) -> str:
+        return quoted(self.part)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A comparison of a column with a value."""
+
+    column: Column
+    sign: str
+    written: str
+    """The value as it was written."""
+    limit: float = 0.0
+    words: frozenset[int] = frozenset()
+    """Of a column of words: the numbers of those that fit."""
+
+    def keeps(self, row: Row) -> bool:
+        found = row.value(self.column.name)
+        if self.column.kind is Kind.PLACE:
+            return touches(str(found or ""), self.written) is (self.sign != "!=")
+        if self.column.kind is Kind.TEXT:
+            return self.fits("" if found is None else str(found))
+        if found is None or isinstance(found, str) or found != found:  # noqa: PLR0124  NaN is the one value unlike itself
+            return False
+        return int(found) in self.words if self.words_only else bool(_ORDERS[self.sign](found, self.limit))
+
+    def mask(self, table: Table) -> NDArray[np.bool_]:
+        name, kind = self.column.name, self.column.kind
+        if kind is Kind.PLACE:
+            found = table.at(self.written)
+            return ~found if self.sign == "!=" else found
+        if kind is Kind.TEXT:
+            return table.named(name, self.fits)
+        numbers = table.numbers(name)
+        if self.words_only:
+            return np.isin(numbers, np.array(sorted(self.words), np.float64))
+        with np.errstate(invalid="ignore"):
+            return _ORDERS[self.sign](numbers, self.limit) & ~np.isnan(numbers)
+
+    @property
+    def words_only(self) -> bool:
+        return self.column.kind is Kind.WORDS
+
+    def fits(self, text: str) -> bool:
+        """Return whether a text fulfils it; case does not matter."""
+        return _fits(self.sign, self.written, text)
+
+    def __str__(self) -> str:
+        return f"{self.column.name}{self.sign}{_written(self.written)}"
+
+
+class Not(NamedTuple):
+    """What a term leaves out."""
+
+    term: Part | Comparison
+
+    def keeps(self, row: Row) -> bool:
+        return not self.term.keeps(row)
+
+    def mask(self, table: Table) -> NDArray[np.bool_]:
+        return ~self.term.mask(table)
+
+    def __str__(self) -> str:
+        return f"!{self.term}"
+
+
+Term = Part | Comparison | Not
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Terms that all have to hold; without terms everything is left."""
+
+    terms: tuple[Term, ...] = ()
+    typed: str = field(default="", compare=False)
+    """The text that it was parsed from."""
+
+    def __bool__(self) -> bool:
+        """Return whether anything is asked for."""
+        return bool(self.terms)
+
+    def keeps(self, row: Row) -> bool:
+        """Return whether a row is left."""
+        return all(term.keeps(row) for term in self.terms)
+
+    def mask(self, table: Table) -> NDArray[np.bool_] | None:
+        """Return which rows of a table are left; None for all of them."""
+        left: NDArray[np.bool_] | None = None
+        for term in self.terms:
+            found = term.mask(table)
+            left = found if left is None else left & found
+        return left
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of text that are looked for, also those that are left out."""
+        return tuple(term.part for term in self._plain() if isinstance(term, Part))
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The addresses that are asked for."""
+        return tuple(
+            term.written
+            for term in self._plain()
+            if isinstance(term, Comparison) and term.column.kind is Kind.PLACE
+        )
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Names of the columns that are compared."""
+        return frozenset(term.column.name for term in self._plain() if isinstance(term, Comparison))
+
+    def _plain(self) -> Iterator[Part | Comparison]:
+        return (term.term if isinstance(term, Not) else term for term in self.terms)
+
+    def __str__(self) -> str:
+        """Return it as it can be written."""
+        return " & ".join(map(str, self.terms))
+
+
+EVERYTHING = Filter()
+
+
+def parse(text: str, columns: Columns) -> Filter:
+    """Return the filter that was written.
+
+    Raises:
+        ConfigError: a column is not known, or a value is none of its column's; the message names the nearest that is.
+    """
+    if len(text) > LONGEST:
+        raise ConfigError(f"a filter of {len(text)} characters: at most {LONGEST}")
+    terms: list[Term] = []
+    position = 0
+    while position < len(text):
+        between = _AND.match(text, position) if terms or text[position] in "&," else None
+        if between is not None and between.end() > position:
+            position = between.end()
+            continue
+        if text[position].isspace():
+            position += 1
+            continue
+        term, position = _term(text, position, columns)
+        if term is not None:
+            terms.append(term)
+    return Filter(tuple(terms), text.strip() if terms else "")
+
+
+def hint(text: str, columns: Columns) -> str:
+    """Return what to write where a filter that leaves nothing is but a column's name; empty for any other."""
+    column = columns.get(text.strip().lstrip("!")) if text.strip() else None
+    return "" if column is None else f"{column.name} is a column; write {column.example}"
+
+
+def _term(text: str, position: int, columns: Columns) -> tuple[Term | None, int]:
+    """Return the term at a position, and where it ends; None for one of which only a `!` has been written."""
+    start = position
+    while position < len(text) and (text[position] == "!" or (position > start and text[position].isspace())):
+        position += 1
+    is_inverse = text[start:position].count("!") % 2 == 1
+    found = _COMPARISON.match(text, position)
+    term: Part | Comparison | None
+    if found is not None:
+        column = columns.find(found[1])
+        value, position = _value(found[3]), found.end()
+        unit = _UNIT.match(text, position)
+        if unit is not None and value and not value[-1].isalpha() and is_unit(column, unit[1]):
+            value, position = f"{value} {unit[1]}", unit.end()
+        term = compared(column, found[2].replace("==", "="), value)
+    else:
+        term, position = _part(text, position)
+    return (Not(term) if is_inverse and term is not None else term), position
+
+
+def _part(text: str, position: int) -> tuple[Part | None, int]:
+    """Return the part of text at a position: to the next `&`, `and` or comparison."""
+    start = position
+    whole = _QUOTED.match(text, position)
+    if whole is not None:
+        part = re.sub(r"\\(.)", r"\1", whole[1], flags=re.DOTALL).lower()
+        return (Part(part) if part else None), whole.end()
+    while position < len(text) and text[position] != "&":
+        between = _AND.match(text, position)
+        if between is not None and text[position] != ",":
+            break
+        word = _WORD.match(text, position)
+        if word is None:
+            position += 1
+        elif position > start and _COMPARISON.match(text, position):
+            break
+        else:
+            position = word.end()
+    part = text[start:position].strip().lower()
+    return (Part(part) if part else None), max(position, start + (start < len(text)))
+
+
+def compared(column: Column, sign: str, value: str) -> Comparison:
+    """Return a comparison.
+
+    Raises:
+        ConfigError: the value is none of the column's, or the sign makes no sense for it.
+    """
+    if not value and column.kind is not Kind.TEXT:
+        raise ConfigError(f"{column.name}{sign}: a value is missing, such as {column.example}")
+    if sign in _PATTERNS and column.kind in {Kind.TEXT, Kind.WORDS}:
+        checked_pattern(value)
+    elif sign not in _ORDERS or (column.kind is Kind.PLACE and sign not in {"=", "!="}):
+        raise ConfigError(f"{column.name}: {sign} does not go with it; write {column.example}")
+    if column.kind is Kind.TEXT:
+        if sign in {">", ">=", "<", "<="}:
+            raise ConfigError(
+                f"{column.name} is a text: compare it with =, != or ~, such as {column.example}"
+            )
+        return Comparison(column, sign, value)
+    if column.kind is Kind.PLACE:
+        return Comparison(column, sign, value)
+    if column.kind is Kind.WORDS:
+        if sign in _PATTERNS:
+            fitting = [number for number, word in enumerate(column.words) if _fits(sign, value, word)]
+        else:
+            limit = parse_word(column, value)
+            fitting = [number for number in range(len(column.words)) if _ORDERS[sign](number, limit)]
+        return Comparison(column, sign, value, words=frozenset(fitting))
+    return Comparison(column, sign, value, limit=parse_number(column, value))
+
+
+def _fits(sign: str, value: str, text: str) -> bool:
+    if sign in _PATTERNS:
+        pattern = checked_pattern(value, re.IGNORECASE)
+        cut = text[:LONGEST]
+        if sign == "~":
+            return pattern.search(cut) is not None
+        return (pattern.fullmatch(cut) is not None) is (sign == "=~")
+    return (text.lower() == value.lower()) is (sign == "=")
+
+
+def touches(address: str, place: str) -> bool:
+    """Return whether an address is at, below or above a place; what has no address is at the fleet alone."""
+    return is_below(address, place) or (bool(address) and is_below(place, address))
+
+
+def _value(written: str) -> str:
+    if not written.startswith('"'):
+        return written
+    inside = _QUOTED.fullmatch(written)
+    return re.sub(r"\\(.)", r"\1", inside[1], flags=re.DOTALL) if inside else written[1:]
+
+
+def quoted(text: str) -> str:
+    """Return a text in quotes, so that nothing in it is a sign of the language."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _written(value: str) -> str:
+    return value if re.fullmatch(r'[^\s,&"\\]+', value) else quoted(value)

@@ -1,0 +1,35 @@
+"""Cyclic garbage of programs that run for days, collected whole and seldom.
+
+The collector's own steps are far apart there (`gc.set_threshold`), since each walks all that is kept of a large fleet. What outlives
+the first step and becomes garbage later, such as dropped snapshots of the past, would then stay for hours.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from trnfleet.clock import Clock
+
+EVERY_S = 60.0
+"""Seconds between two collections, at least."""
+SHARE = 0.002
+"""Share of time that they may take: 15 ms for the demo, so that it is the minute that counts; more for large fleets."""
+
+
+def spare_collector(thresholds: tuple[int, int, int]) -> None:
+    """Keep what lives as long as the program out of all collections to come, and set what their steps wait for."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*thresholds)
+
+
+async def collect_garbage(clock: Clock) -> NoReturn:
+    """Collect all cyclic garbage each minute, or as seldom as `SHARE` asks for."""
+    pause_s = EVERY_S
+    while True:
+        await clock.sleep(pause_s)
+        begun_s = clock.monotonic_s()
+        gc.collect()
+        pause_s = max(EVERY_S, (clock.monotonic_s() - begun_s) / SHARE)
