@@ -254,6 +254,26 @@ async def test_a_backlog_is_read_in_few_turns(mosquitto: MosquittoProcess) -> No
             assert turns < 100
 
 
+async def test_of_a_backlog_the_newest_of_each_topic_is_handled(mosquitto: MosquittoProcess) -> None:
+    """A loop that stands still under a flood counts all that came, leaves out what is old, and says of which topic."""
+    limits = InboxLimits(newest_of="telemetry/")
+    source = MqttSource(mosquitto.url, [("telemetry/#", 0), ("event/#", 1)], limits=limits)
+    async with running(source.run()):
+        await source.wait_connected(5)
+        lines = b"".join(b"%d\n" % number for number in range(1_000))
+        command = ["mosquitto_pub", "-p", str(mosquitto.url.port), "-t", "telemetry/a", "-l"]
+        subprocess.run(command, input=lines, check=True)  # noqa: ASYNC221  the loop must stand still
+        while not source.status.received:  # noqa: ASYNC110  each turn of the loop counts
+            await asyncio.sleep(0)
+        time.sleep(1.1)  # noqa: ASYNC251  as above
+        subprocess.run(command, input=lines, check=True)  # noqa: ASYNC221  as above
+        await eventually(lambda: source.status.received == 2_000)
+        taken = await source.take()
+    assert taken[-1].payload == b"999"
+    assert sum(1 + each.shed for each in taken) == 2_000
+    assert sum(each.shed for each in taken) == source.status.shed > 500
+
+
 async def test_user_and_password(mosquitto_with: Callable[..., MosquittoProcess], tmp_path: Path) -> None:
     """The right user and password are let in; anything else is refused in plain words, without the password."""
     file = password_file(tmp_path, "ops", "hunter2")

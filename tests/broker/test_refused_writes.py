@@ -1,13 +1,18 @@
-"""Messages that a real Mosquitto refuses."""
+"""Messages that a real Mosquitto refuses, and that another broker never acknowledges."""
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 import pytest
-from support.processes.waiting import running
+from support.chaos.broker_ways import WAYS
+from support.chaos.fake_broker import FakeBroker
+from support.processes.waiting import eventually, running
 
+from trnfleet.transport import connection as connection_module
 from trnfleet.transport.mqtt import MqttPublisher
+from trnfleet.transport.url import parse_url
 from trnfleet.wire.ports import Envelope, PublishResult, RefusedMessage
 
 if TYPE_CHECKING:
@@ -40,3 +45,23 @@ async def test_access_list_refuses_with_its_reason(
         assert await older.publish(batch) == PublishResult(4)
     assert (five.status.sent, five.status.refused) == (2, 2)
     assert five.status.last_refusal == RefusedMessage("closed/b", "not authorised")
+
+
+async def test_a_broker_that_acknowledges_nothing_loses_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One wait for a whole batch, however many chunks it has; then the connection is given up with its reason, and made again."""
+    monkeypatch.setattr(connection_module, "ACKNOWLEDGE_S", 0.2)
+    way = next(way for way in WAYS if way.name == "no PUBACK")
+    with FakeBroker(way, random.Random(1)) as broker:  # noqa: S311  a test's choices
+        publisher = MqttPublisher(parse_url(broker.url), client_id="p")
+        async with running(publisher.run()):
+            await publisher.wait_connected(5)
+            state, event = Envelope("node/a", b"d", 1, retain=True), Envelope("event/a", b"e", 1)
+            result = await publisher.publish([state] * 100 + [event] * 400)
+            assert result == PublishResult(0, 500, 0, "node/a: the broker did not acknowledge it")
+            status = publisher.status
+            assert (status.unacknowledged, status.acknowledged, status.dropped) == (64, 0, 400)
+            await eventually(lambda: not status.connected, 1)
+            assert status.last_error == connection_module.UNACKNOWLEDGED
+            await eventually(lambda: status.connects == 2, 3)

@@ -12,7 +12,7 @@ import functools
 import logging
 import socket
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import aiomqtt
 from paho.mqtt.client import PUBLISH
@@ -21,18 +21,18 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
 from trnfleet.tasks import in_thread
+from trnfleet.transport.backlog import Backlog
 from trnfleet.transport.broker_limits import BrokerLimits
 from trnfleet.wire.ports import CONTENT_TYPE_CBOR, CONTENT_TYPE_JSON, Envelope
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable
 
     from paho.mqtt.client import MQTTMessage
     from paho.mqtt.reasoncodes import ReasonCode
 
     from trnfleet.clock import Clock
-    from trnfleet.wire.ports import LinkStatus
+    from trnfleet.transport.inbox import Reception
 
 TCP_CONNECT_S = 2.0
 """Longest wait for TCP; it is spent in a thread that cannot be interrupted, and is left alone where nobody waits any more."""
@@ -82,6 +82,8 @@ class Client(aiomqtt.Client):
         self._paho._sock_recv = self._receive
         self._ahead = memoryview(b"")
         """Read from the socket and not asked for yet."""
+        self._backlog: Backlog | None = None
+        self._now_s: Callable[[], float] = float
         self._is_reading_on = False
         self._paho._send_pubrec = _refuse_qos_2
         self._answers: dict[int, asyncio.Future[ReasonCode]] = {}
@@ -89,6 +91,12 @@ class Client(aiomqtt.Client):
         self._connect_over = False
         self._dropped = False
         self._home = threading.get_ident()
+
+    def keep_newest(self, reception: Reception, clock: Clock) -> None:
+        """Keep only the newest telemetry of each topic of what waits to be handled, once that is behind."""
+        if reception.newest_of:
+            self._backlog = Backlog(reception.newest_of.encode(), reception.note_shed)
+            self._now_s = clock.monotonic_s
 
     @property
     def is_open(self) -> bool:
@@ -126,7 +134,8 @@ class Client(aiomqtt.Client):
         aiomqtt's own `publish` leaves the reason code out.
 
         Raises:
-            aiomqtt.MqttError: it could not be sent, or `timeout_s` passed without an answer.
+            NoAnswerError: `timeout_s` passed without an answer.
+            aiomqtt.MqttError: it could not be sent.
             ValueError: no PUBLISH can be made of it.
         """
         info = self._client.publish(
@@ -144,7 +153,7 @@ class Client(aiomqtt.Client):
             async with asyncio.timeout(timeout_s):
                 return await answer
         except TimeoutError:
-            raise aiomqtt.MqttError("no answer in time") from None
+            raise NoAnswerError("no answer in time") from None
         finally:
             self._answers.pop(info.mid, None)
 
@@ -188,17 +197,28 @@ class Client(aiomqtt.Client):
                 packet["packet"] = _Beginning()
             size = READ_BYTES
         if not self._ahead:
-            if size >= AHEAD_BYTES:
+            if self._backlog is not None:
+                self._ahead = memoryview(self._backlog.read(self._receive_bytes, self._now_s()))
+            elif size >= AHEAD_BYTES:
                 return self._receive_bytes(size)
-            self._ahead = memoryview(self._receive_bytes(AHEAD_BYTES))
+            else:
+                self._ahead = memoryview(self._receive_bytes(AHEAD_BYTES))
         data, self._ahead = self._ahead[:size], self._ahead[size:]
         return bytes(data)
 
-    def _on_socket_open(self, client: Any, userdata: Any, sock: Any) -> None:
-        super()._on_socket_open(client, userdata, sock)
+    def _on_socket_open(self, client: Any, userdata: Any, sock: Any) -> None:  # noqa: ARG002  paho's
+        """Begin to read, in the place of aiomqtt's own way, which takes one packet a turn."""
         self._ahead = memoryview(b"")
-        # In the place of aiomqtt's reader, which takes one packet a turn.
-        self._loop.call_soon_threadsafe(self._loop.add_reader, sock.fileno(), self._read)
+        self._loop.call_soon_threadsafe(self._begin, sock)
+
+    def _begin(self, sock: Any) -> None:
+        if self._is_open(sock):
+            self._loop.add_reader(sock.fileno(), self._read)
+            self._misc_task = self._loop.create_task(self._misc_loop())
+
+    def _is_open(self, sock: socket.socket) -> bool:
+        """Return whether a socket is still the connection's: it may be closed before the loop has its turn."""
+        return self._paho.socket() is sock and sock.fileno() >= 0
 
     def _on_socket_close(self, client: Any, userdata: Any, sock: Any) -> None:
         super()._on_socket_close(client, userdata, sock)
@@ -206,10 +226,14 @@ class Client(aiomqtt.Client):
 
     def _read(self) -> None:
         """Handle the packets that have come, up to `PACKETS_AT_ONCE`, after which the rest of the loop has its turn."""
+        backlog = self._backlog
         try:
+            if backlog:
+                # What is left of the turn before is behind: what is newer may take its place.
+                backlog.drain(self._receive_bytes, self._now_s())
             for _ in range(PACKETS_AT_ONCE):
                 self._client.loop_read()
-                if not self._ahead and not self._has_pending:
+                if not self._ahead and not backlog and not self._has_pending:
                     return
         except Exception as error:  # noqa: BLE001  as aiomqtt does: whatever it is, the connection is broken
             if not self._disconnected.done():
@@ -272,12 +296,16 @@ class Client(aiomqtt.Client):
             answer.set_result(reason_code)
         super()._on_publish(client, userdata, mid, reason_code, properties)
 
-    def _on_socket_register_write(self, client: Any, userdata: Any, sock: Any) -> None:
+    def _on_socket_register_write(self, client: Any, userdata: Any, sock: Any) -> None:  # noqa: ARG002  paho's
         if threading.get_ident() != self._home:
-            super()._on_socket_register_write(client, userdata, sock)
+            self._loop.call_soon_threadsafe(self._begin_writing, sock)
             return
         # aiomqtt leaves this to the loop's next round, in which the socket may be closed or its number another's.
         self._loop.add_writer(sock.fileno(), self._write)
+
+    def _begin_writing(self, sock: Any) -> None:
+        if self._is_open(sock):
+            self._loop.add_writer(sock.fileno(), self._write)
 
     def _write(self) -> None:
         try:
@@ -290,6 +318,10 @@ class Client(aiomqtt.Client):
         self._paho._sock_close()
         if self._misc_task is not None:
             self._misc_task.cancel()
+
+
+class NoAnswerError(aiomqtt.MqttError):
+    """A message that was sent, and that the broker did not acknowledge in time."""
 
 
 class ForbiddenPacketError(Exception):
@@ -320,29 +352,12 @@ def look_at(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-class Reception(NamedTuple):
-    """The destination of a connection's messages."""
-
-    deliver: Callable[[Envelope], None] | None
-    """Takes what was subscribed to; None where nothing was."""
-    filters: re.Pattern[str]
-    """The topics that were subscribed to. Brokers send others, too: amqtt greets every client with the retained messages
-    of all subscriptions of all clients."""
-    status: LinkStatus
-    """Counts what was not subscribed to or is too large, and goes nowhere."""
-
-    def note_oversize(self) -> None:
-        """Count a message that was dropped for its size before it was read as a whole."""
-        self.status.received += 1
-        self.status.oversize += 1
-
-
 def delivering_queue(reception: Reception, clock: Clock) -> type[asyncio.Queue[aiomqtt.Message]]:
     """Return a queue that hands each message over inside paho's callback, without a task and a wake-up for each.
 
     It never holds anything, so who waits for its messages wakes only when the connection ends.
     """
-    deliver, filters, status = reception
+    deliver, filters, status, _, owed = reception
     topics: dict[str, str] = {}
 
     class DeliveringQueue(asyncio.Queue[aiomqtt.Message]):
@@ -361,7 +376,9 @@ def delivering_queue(reception: Reception, clock: Clock) -> type[asyncio.Queue[a
             content_type = getattr(item.properties, "ContentType", None)
             if content_type is not None:
                 content_type = _CONTENT_TYPES.get(content_type, content_type)
-            deliver(Envelope(topic, item.payload, item.qos, item.retain, content_type, clock.monotonic_s()))
+            shed = owed.pop(topic, 0) if owed else 0
+            now_s = clock.monotonic_s()
+            deliver(Envelope(topic, item.payload, item.qos, item.retain, content_type, now_s, shed))
 
     return DeliveringQueue
 

@@ -20,6 +20,7 @@ from trnfleet.transport.client import (
     TCP_CONNECT_S,
     Client,
     ForbiddenPacketError,
+    NoAnswerError,
     connect_properties,
     delivering_queue,
     look_at,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trnfleet.clock import Clock
-    from trnfleet.transport.client import Reception
+    from trnfleet.transport.inbox import Reception
     from trnfleet.transport.url import BrokerUrl, Password
     from trnfleet.wire.ports import Envelope
 
@@ -59,7 +60,10 @@ CONNACK_S: dict[ProtocolName, float] = {"5": 2.0, "3.1.1": 3.0}
 """Longest wait for the answer to CONNECT; a broker that does not know MQTT 5 may just keep silent."""
 SUBSCRIBE_S = 10.0
 ACKNOWLEDGE_S = 10.0
-"""Longest wait for a PUBACK on a connection that stands."""
+"""Longest wait for a PUBACK on a connection that stands: as long as for the answer to a subscription, and above the longest fsync of a
+broker that persists. A connection on which none comes within it is given up."""
+UNACKNOWLEDGED = f"the broker acknowledges nothing: no PUBACK within {ACKNOWLEDGE_S:g} s"
+"""Why it is given up."""
 
 _VERSIONS = {"5": aiomqtt.ProtocolVersion.V5, "3.1.1": aiomqtt.ProtocolVersion.V311}
 
@@ -99,6 +103,8 @@ class Unsent(NamedTuple):
     """In plain words."""
     is_refused: bool
     """Whether the broker refused it; else no connection stood, or its answer did not come."""
+    is_unacknowledged: bool = False
+    """Whether it was sent, and its answer did not come in time."""
 
 
 class Connection:
@@ -110,6 +116,8 @@ class Connection:
     def __init__(self, login: Login, protocol: ProtocolName, clock: Clock, reception: Reception) -> None:
         self.protocol = protocol
         self._login = login
+        self._acknowledgements = 0
+        self._why_cut = ""
         version5 = protocol == "5"
         self._client = Client(
             login.url.host,
@@ -127,6 +135,7 @@ class Connection:
             logger=PAHO_LOG,
         )
         self._client.oversize = reception.note_oversize
+        self._client.keep_newest(reception, clock)
 
     async def open(self) -> None:
         """Connect.
@@ -175,15 +184,22 @@ class Connection:
         return [topic for (topic, _), code in zip(topics, granted, strict=True) if code >= FIRST_FAILURE]
 
     async def send(self, chunk: Sequence[Envelope]) -> list[Unsent]:
-        """Publish a chunk of messages all at once and return those that did not get through."""
+        """Publish a chunk of messages all at once and return those that did not get through.
+
+        A broker that acknowledges none of them in time loses the connection: what it owes would pile up with every chunk.
+        """
         unsent: list[Unsent] = []
+        before = self._acknowledgements
         sending = asyncio.gather(*(self._send_one(envelope, unsent) for envelope in chunk))
         if await self._done_before_end(sending):
             sending.result()
+            if self._acknowledgements == before and any(each.is_unacknowledged for each in unsent):
+                self.cut(UNACKNOWLEDGED)
         return unsent
 
-    def cut(self) -> None:
-        """End without a goodbye; the broker publishes the last will."""
+    def cut(self, why: str = "") -> None:
+        """End without a goodbye, for a reason of our own if one is given; the broker publishes the last will."""
+        self._why_cut = why
         self._client.cut()
 
     async def close(self) -> None:
@@ -211,8 +227,11 @@ class Connection:
         try:
             # QoS 0 waits for the socket alone, for as long as the connection stands.
             code = await self._client.send(envelope, properties, ACKNOWLEDGE_S if envelope.qos else None)
+        except NoAnswerError:
+            why = "the broker did not acknowledge it"
+            unsent.append(Unsent(envelope, why, is_refused=False, is_unacknowledged=True))
         except aiomqtt.MqttError:
-            unsent.append(Unsent(envelope, "the broker did not acknowledge it", is_refused=False))
+            unsent.append(Unsent(envelope, "the connection ended", is_refused=False))
         except ValueError as error:
             # No PUBLISH can be made of it, such as of a topic with a wildcard.
             unsent.append(Unsent(envelope, str(error).rstrip(".").lower(), is_refused=True))
@@ -220,6 +239,7 @@ class Connection:
             unsent.append(Unsent(envelope, "the connection ended", is_refused=False))
             raise
         else:
+            self._acknowledgements += envelope.qos > 0
             if code is not None and code.value >= FIRST_FAILURE:
                 unsent.append(Unsent(envelope, refusal_words(code), is_refused=True))
 
@@ -243,6 +263,8 @@ class Connection:
         try:
             await anext(self._client.messages)
         except aiomqtt.MqttError as error:
+            if self._why_cut:
+                return self._why_cut
             cause = error.__cause__
             return (
                 str(cause) if isinstance(cause, ForbiddenPacketError) else _words(cause) or "connection lost"

@@ -9,11 +9,14 @@ import asyncio
 import itertools
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.wire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
+    import re
+    from collections.abc import Callable
+
     from trnfleet.wire.ports import Envelope, LinkStatus
 
 MAX_PAYLOAD_BYTES = DEFAULT_LIMITS.payload_bytes
@@ -33,6 +36,34 @@ TAKEN_AT_ONCE = 1_024
 """Messages that are taken at once while others wait to be replaced: a tenth of a second of work, so that what is applied is new."""
 MOST_OWED = 65_536
 """Topics of which is known how many messages were left out for want of room."""
+
+
+class Reception(NamedTuple):
+    """The destination of a connection's messages."""
+
+    deliver: Callable[[Envelope], None] | None
+    """Takes what was subscribed to; None where nothing was."""
+    filters: re.Pattern[str]
+    """The topics that were subscribed to. Brokers send others, too: amqtt greets every client with the retained messages
+    of all subscriptions of all clients."""
+    status: LinkStatus
+    """Counts what was not subscribed to or is too large, and goes nowhere."""
+    newest_of: str = ""
+    """Beginning of the topics of which only the newest message counts for a reader that is behind; empty for none."""
+    owed: dict[str, int] | None = None
+    """Messages that were left out since the last of their topic."""
+
+    def note_shed(self, topic: str) -> None:
+        """Count a message that was left out before it was handled, for a newer one of its topic."""
+        self.status.received += 1
+        self.status.shed += 1
+        if self.owed is not None and (topic in self.owed or len(self.owed) < MOST_OWED):
+            self.owed[topic] = self.owed.get(topic, 0) + 1
+
+    def note_oversize(self) -> None:
+        """Count a message that was dropped for its size before it was read as a whole."""
+        self.status.received += 1
+        self.status.oversize += 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from trnfleet import logs
 from trnfleet.errors import BrokerError
 from trnfleet.transport.backoff import STABLE_S, backoff_s
-from trnfleet.transport.client import Reception
-from trnfleet.transport.connection import Connection, LinkDown, Login, ProtocolName
+from trnfleet.transport.connection import UNACKNOWLEDGED, Connection, LinkDown, Login, ProtocolName
 from trnfleet.transport.filters import topic_pattern
+from trnfleet.transport.inbox import Reception
 from trnfleet.transport.reasons import TAKEN_OVER
 from trnfleet.wire.ports import LinkStatus
 
@@ -50,6 +50,7 @@ class Link:
         prepare: Callable[[Connection], Awaitable[None]],
         deliver: Callable[[Envelope], None] | None = None,
         filters: Sequence[str] = (),
+        newest_of: str = "",
         protocol: ProtocolName | None = None,
     ) -> None:
         """Describe the link; nothing is connected yet.
@@ -62,6 +63,7 @@ class Link:
                 raise `LinkDown`.
             deliver: takes what comes in, inside the client's callback.
             filters: what `prepare` subscribes to; messages on other topics are counted and go nowhere.
+            newest_of: beginning of the topics of which only the newest message counts once this reader is behind.
             protocol: the only version to speak; None finds out.
         """
         self.status = LinkStatus(broker=str(login.url), changed_s=clock.monotonic_s())
@@ -69,7 +71,7 @@ class Link:
         self._clock = clock
         self._rng = rng
         self._prepare = prepare
-        self._reception = Reception(deliver, topic_pattern(*filters), self.status)
+        self._reception = Reception(deliver, topic_pattern(*filters), self.status, newest_of, {})
         self._protocol = protocol
         self._spoke_5 = False
         self._is_guess = False
@@ -180,6 +182,10 @@ class Link:
         """Return why a connection ended, with the client id where another client may have the same."""
         if why == TAKEN_OVER:
             return self._taken_over()
+        if why == UNACKNOWLEDGED:
+            if why != self.status.last_error:
+                log.warning("broker_does_not_acknowledge", broker=self.status.broker, reason=why)
+            return why
         client, now_s = self._login.client_id, self._clock.monotonic_s()
         is_short = now_s - since_s < STABLE_S and now_s >= self._away_until_s
         self._short = self._short + 1 if is_short else 0

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
-FIRST_RETAINED = 2
-"""A publisher's presence, and the first of its state."""
-
 
 class MqttPublisher:
     """Publishes to a broker while `run` runs; the port `Publisher`."""
@@ -77,8 +74,8 @@ class MqttPublisher:
         self._max_payload_bytes = max_payload_bytes
         # Held while anything is sent: it keeps announcements first, batches whole, and few calls under way.
         self._turn = asyncio.Lock()
-        self.first_retained: list[Envelope] = []
-        """The first `FIRST_RETAINED` retained messages that the broker has acknowledged."""
+        self.on_retained: Callable[[Envelope], None] | None = None
+        """Called for each retained message that the broker has acknowledged, in order."""
         self._logged: set[str] = set()
         """Kinds of reasons of refused messages that are in the log."""
         self._link = Link(
@@ -164,14 +161,16 @@ class MqttPublisher:
         else:
             left = await connection.send(chunk)
             status.sent += len(chunk) - len(left)
-            if len(self.first_retained) < FIRST_RETAINED:
-                lost = {each.envelope.topic for each in left}
-                taken = (each for each in chunk if each.retain and each.payload and each.topic not in lost)
-                room = FIRST_RETAINED - len(self.first_retained)
-                self.first_retained += itertools.islice(taken, room)
             # Chunks are of one kind.
-            status.acknowledged += len(chunk) - len(left) if chunk and chunk[0].qos else 0
+            if chunk and chunk[0].qos:
+                status.acknowledged += len(chunk) - len(left)
+                if self.on_retained is not None:
+                    lost = {each.envelope.topic for each in left}
+                    for envelope in chunk:
+                        if envelope.retain and envelope.topic not in lost:
+                            self.on_retained(envelope)
         for each in left:
+            status.unacknowledged += each.is_unacknowledged
             if each.is_refused:
                 self._note_refusal(RefusedMessage(each.envelope.topic, each.reason))
             elif not each.envelope.retain:
@@ -234,6 +233,7 @@ class MqttSource:
             prepare=self._subscribe,
             deliver=self._take_in,
             filters=[topic_filter for topic_filter, _ in topics],
+            newest_of=limits.newest_of if limits else "",
             protocol=protocol,
         )
         self._inbox = Inbox(limits or InboxLimits(), self._link.status)

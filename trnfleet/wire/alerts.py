@@ -38,8 +38,16 @@ class AlertMessage(Message):
     """An address, a job, a reservation, a publisher, or `pipeline`; empty for the fleet."""
     place: Label = ""
     """The deepest address that has all its members."""
+    rack: Label = ""
+    """Name of the rack that has all its members, where these are in several of its instances."""
+    worst: Label = ""
+    """The member whose value is the farthest out."""
+    subsystem: Label = ""
+    """What part of the fleet its rule is about, such as `link`: alerts of one subsystem and place are one problem."""
     labels: Annotated[dict[LabelName, Label], Field(max_length=40)] = Field(default_factory=dict)
     summary: Line
+    title: Line = ""
+    """A few words, without the place."""
     description: Line = ""
     runbook: Line = ""
     runbook_url: Url = ""

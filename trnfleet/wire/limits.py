@@ -26,7 +26,7 @@ class Limits:
     descriptors_bytes: int = 384 * 2**20
     """Memory of all descriptors; one of an instance takes 1 to 2 KB, columns that several have in common count once."""
     topics: int = 500_000
-    """Telemetry topics that a monitor keeps a sequence number for."""
+    """Telemetry topics that a monitor keeps a sequence number for: those that a descriptor covers."""
     jobs: int = 20_000
     """Jobs that a monitor keeps."""
     job_places: int = 100_000
@@ -49,8 +49,14 @@ class Limits:
     """Memory of all alerts of `watch`: 1.5 KB each."""
     retained_bytes: int = 16 * 2**20
     """Memory of all messages of any other retained class, such as silences."""
-    publishers: int = 10_000
-    """Publishers that a monitor keeps."""
+    publishers: int = 100_000
+    """Boots of publishers that a monitor keeps: each of 62,500 instances may have its own."""
+    undescribed_publishers: int = 10_000
+    """Boots of them that no descriptor names."""
+    watches: int = 1_000
+    """Watches that a monitor keeps."""
+    undescribed_paths: int = 100_000
+    """Paths that are told apart among those that publish telemetry without a descriptor."""
 
 
 DEFAULT_LIMITS = Limits()

@@ -196,6 +196,18 @@ class PublisherMessage(Message):
     """RFC 3339, wall time: when it began, for a watch."""
 
 
+class ReceiverErrorSpec(BaseModel):
+    """Something that a receiver of a watch does not take: a silence, an acknowledgement, an alert, or all of them."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    receiver: Annotated[str, StringConstraints(max_length=64)]
+    kind: Annotated[str, StringConstraints(max_length=32)]
+    id: Annotated[str, StringConstraints(max_length=64)] = ""
+    """Id of the silence, or fingerprint of the alert; empty where it is about all."""
+    reason: Text = ""
+
+
 class WatchMessage(PublisherMessage):
     """The presence of a watch; repeated as its heartbeat."""
 
@@ -206,6 +218,10 @@ class WatchMessage(PublisherMessage):
     firing: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
     """Number of alerts that fire by its own evaluation and are neither silenced nor inhibited, so that readers see where a
     leader publishes none."""
+    errors: Annotated[int, Field(ge=0, le=1_000_000_000)] | None = None
+    """Number of alerts, silences and acknowledgements that receivers of the leader do not take at present."""
+    receiver_errors: Annotated[tuple[ReceiverErrorSpec, ...], Field(max_length=16)] = ()
+    """The first of them."""
 
 
 class EventMessage(Message):

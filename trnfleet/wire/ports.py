@@ -91,6 +91,8 @@ class LinkStatus:
     """Messages handed to the broker and not refused."""
     acknowledged: int = 0
     """Of them those with QoS 1."""
+    unacknowledged: int = 0
+    """Messages with QoS 1 that the broker did not acknowledge in time."""
     refused: int = 0
     """Messages to be sent that the broker refused. Of those with QoS 0, and in MQTT 3.1.1, it does not say so."""
     last_refusal: RefusedMessage | None = None

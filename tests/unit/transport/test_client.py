@@ -1,18 +1,20 @@
 from __future__ import annotations
 
+import asyncio
+import socket
+import threading
 from typing import TYPE_CHECKING, Any
 
 import aiomqtt
 
 from trnfleet.clock import ManualClock
 from trnfleet.transport import client
-from trnfleet.transport.client import Reception, delivering_queue
+from trnfleet.transport.client import Client, delivering_queue
 from trnfleet.transport.filters import topic_pattern
+from trnfleet.transport.inbox import Reception
 from trnfleet.wire.ports import Envelope, LinkStatus
 
 if TYPE_CHECKING:
-    import asyncio
-
     import pytest
 
 
@@ -60,3 +62,26 @@ def test_topics_are_told_apart_after_the_cache_was_cleared(monkeypatch: pytest.M
             queue.put_nowait(message(topic))
     assert [each.topic for each in delivered] == ["a/1", "a/2", "a/3"] * 2
     assert status.unsolicited == 4
+
+
+async def test_a_socket_closed_before_the_loop_has_its_turn_is_not_waited_for() -> None:
+    """Paho opens it in a thread; a broker that cuts the connection at once has it closed again before it is registered."""
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
+    made = Client("localhost")
+    near, far = socket.socketpair()
+    paho = made._client
+    paho._sock = near
+
+    def open_and_close() -> None:
+        paho._call_socket_open(near)
+        paho._call_socket_register_write()
+        paho._sock_close()
+
+    opening = threading.Thread(target=open_and_close)
+    opening.start()
+    # The loop has no turn meanwhile.
+    opening.join()
+    far.close()
+    await asyncio.to_thread(int)
+    assert reported == []

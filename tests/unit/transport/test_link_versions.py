@@ -37,22 +37,6 @@ async def test_older_version_is_not_remembered_before_it_worked(network: Network
     assert network.tried == ["5", "3.1.1", "5"]
 
 
-async def test_slow_broker_that_spoke_5_is_asked_for_it_again(network: Network) -> None:
-    """Silence from a broker that has spoken MQTT 5 before is taken for slowness: 3.1.1 now, 5 the next time."""
-    clock = ManualClock()
-    link = make(clock)
-    async with running(link):
-        await clock.advance(11)
-        network.answers = [SILENT]
-        network.connections[-1].end("connection lost")
-        await clock.advance(1)
-        assert link.status.protocol == "3.1.1"
-        await clock.advance(11)
-        network.connections[-1].end("connection lost")
-        await clock.advance(1)
-        assert link.status.protocol == "5"
-
-
 async def test_silent_broker_is_asked_again_beside_the_connection(network: Network) -> None:
     """A broker that kept silent at MQTT 5 is asked for it again, ever more rarely; when it answers the link switches."""
     clock = ManualClock()
@@ -73,7 +57,7 @@ async def test_silent_broker_is_asked_again_beside_the_connection(network: Netwo
 
 
 async def test_broker_that_resumed_is_not_kept_at_the_older_version(network: Network) -> None:
-    """A half-open broker answers the older version's CONNECT when it goes on; the link is back at MQTT 5 soon after."""
+    """Silence from a broker that has spoken MQTT 5 is taken for slowness: 3.1.1 now, and 5 soon after."""
     clock = ManualClock()
     link = make(clock)
     async with running(link):

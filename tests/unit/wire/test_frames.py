@@ -190,3 +190,34 @@ def test_topics_share_what_was_learned(feed: Feed) -> None:
     frame = reader.decode(other.encode(5, 6))
     assert (frame.path, frame.head) == ("uc1/us-0777", ("boot", 5, 6))
     assert len(reader._templates) == 1
+
+
+@pytest.mark.parametrize(
+    ("array", "why"),
+    [
+        (cbor2.CBORTag(70, bytes(2 * 64)), "power_w is not of the type u16"),
+        (cbor2.CBORTag(69, bytes(2 * 63)), "power_w has 126 bytes, not 64 rows of 1"),
+        (cbor2.CBORTag(81, bytes(2 * 64)), "power_w is not a typed array"),
+        (bytes(2 * 64), "power_w is not a typed array"),
+    ],
+)
+def test_an_array_is_what_its_column_says(feed: Feed, array: object, why: str) -> None:
+    """Also where it has as many bytes as the column, and all others are there."""
+    data = cbor2.loads(encoder(feed).encode(0, 0))
+    data["chip"]["power_w"] = array
+    with pytest.raises(WireError, match=why):
+        decoder().decode(cbor2.dumps(data))
+
+
+def test_templates_are_bounded(feed: Feed) -> None:
+    """Frames of ever another length make room for each other."""
+    reader, lengths = decoder(), set()
+    for number in range(1, 100):
+        path, boot = "uc1/us-" + "0" * max(1, number - 50), "b" * min(50, number)
+        chips, instances = slice(0, 64), slice(0, 4)
+        frame = FrameEncoder(path, boot, revision=0, columns=feed.columns, chips=chips, instances=instances)
+        payload = frame.encode(0, 0)
+        assert reader.decode(payload).path == path
+        lengths.add(len(payload))
+        assert 1 <= len(reader._templates) <= 64
+    assert len(lengths) > 64

@@ -1,0 +1,138 @@
+"""What waits of a connection: packets as a broker sends them, whole or in pieces, and the newest of each topic once a reader is behind."""
+
+from __future__ import annotations
+
+import struct
+from random import Random
+
+import pytest
+
+from trnfleet.transport.backlog import CHUNK_BYTES, LARGEST_BYTES, MOST_BYTES, PACKET_BYTES, Backlog
+
+PREFIX = "t/telemetry/"
+
+
+def packet(topic: str, payload: bytes, *, kind: int = 0x30) -> bytes:
+    """Return a PUBLISH."""
+    body = struct.pack(">H", len(topic)) + topic.encode() + payload
+    length, head = len(body), bytearray([kind])
+    while True:
+        byte, length = length & 0x7F, length >> 7
+        head.append(byte | (0x80 if length else 0))
+        if not length:
+            return bytes(head) + body
+
+
+class Socket:
+    """A socket that has some bytes and then no more."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.data = memoryview(data)
+
+    def __call__(self, size: int) -> bytes:
+        if not self.data:
+            raise BlockingIOError
+        read, self.data = self.data[:size], self.data[size:]
+        return bytes(read)
+
+
+def everything(backlog: Backlog, now_s: float = 0.0) -> list[bytes]:
+    """Return all that waits."""
+    found = []
+    while backlog:
+        found.append(backlog.read(Socket(), now_s))
+    return found
+
+
+def made() -> tuple[Backlog, list[str]]:
+    """Return a backlog, and the topics of what it leaves out."""
+    shed: list[str] = []
+    return Backlog(PREFIX.encode(), shed.append), shed
+
+
+def test_bytes_come_out_as_they_came_in_however_they_are_cut() -> None:
+    """A reader that keeps up gets every packet once and in order, also one of a megabyte, and what is no packet at all."""
+    random = Random(7)  # noqa: S311  cuts, not secrets
+    packets = [
+        packet(f"{PREFIX}{number % 3}", b"x" * random.choice((0, 1, 120, 130, 20_000)))
+        for number in range(300)
+    ]
+    packets += [packet(f"{PREFIX}0", b"y" * 2**20), packet("t/node/a", b"z", kind=0x33), b"\xd0\x00"]
+    whole = b"".join(packets) + b"\x30\xff\xff\xff\xff\xff\xff"
+    backlog, shed = made()
+    out, at = b"", 0
+    while at < len(whole):
+        size = random.choice((1, 2, 3, 500, 70_000))
+        backlog.feed(whole[at : at + size], 0.0)
+        at += size
+        if random.random() < 0.3:
+            out += b"".join(everything(backlog))
+    assert out + b"".join(everything(backlog)) == whole
+    assert not shed
+    assert backlog.size_bytes == 0
+
+
+def test_a_newer_message_takes_the_place_of_an_older_one_once_behind() -> None:
+    """Of each topic one remains, in its topic's turn; state, other topics and QoS 1 stay all, and what is left out is named."""
+    backlog, shed = made()
+    state = (
+        packet("t/node/a", b"d"),
+        packet(f"{PREFIX}a", b"q", kind=0x32),
+        packet(f"{PREFIX}a", b"r", kind=0x31),
+    )
+    backlog.feed(packet(f"{PREFIX}a", b"1") + b"".join(state) + packet(f"{PREFIX}b", b"1"), 0.0)
+    backlog.feed(packet(f"{PREFIX}a", b"2") + packet(f"{PREFIX}c", b"1"), 0.9)
+    assert not shed
+    backlog.feed(packet(f"{PREFIX}b", b"3") + b"".join(state) + packet(f"{PREFIX}a", b"3"), 1.0)
+    assert shed == [f"{PREFIX}a", f"{PREFIX}b", f"{PREFIX}a"]
+    assert everything(backlog) == [
+        packet(f"{PREFIX}a", b"3"), *state, packet(f"{PREFIX}b", b"3"), packet(f"{PREFIX}c", b"1"), *state,
+    ]  # fmt: skip  # a table
+
+
+def test_pieces_of_a_large_packet_are_no_packets() -> None:
+    """A message over `LARGEST_BYTES` whose middle looks like telemetry comes out as it is, and what follows it as well."""
+    inner = packet(f"{PREFIX}a", b"1")
+    large = packet(f"{PREFIX}a", inner * (LARGEST_BYTES // len(inner) + 1_000))
+    backlog, shed = made()
+    stream = large + inner
+    begin = len(large) - 5_000 * len(inner)
+    backlog.feed(stream[:begin], 0.0)
+    backlog.feed(stream[begin:], 5.0)
+    backlog.feed(inner, 10.0)
+    assert b"".join(everything(backlog)) == large + inner
+    assert shed == [f"{PREFIX}a"]
+
+
+def test_what_is_read_ahead_is_bounded() -> None:
+    """Topics without end are read up to `MOST_BYTES`; the rest is left to the system and the broker."""
+    backlog, _ = made()
+    source = Socket(
+        b"".join(packet(f"{PREFIX}{number}", b"x" * 60_000) for number in range(MOST_BYTES // 60_000 + 100))
+    )
+    before = len(source.data)
+    for turn in range(100):
+        backlog.drain(source, float(turn))
+    assert MOST_BYTES <= backlog.size_bytes <= MOST_BYTES + CHUNK_BYTES
+    assert before - len(source.data) <= MOST_BYTES + 2 * CHUNK_BYTES
+
+
+def test_the_smallest_packets_are_bounded_by_the_memory_that_they_take() -> None:
+    """A packet of two bytes takes more than a hundred times as much."""
+    backlog, _ = made()
+    source = Socket(b"\xd0\x00" * (MOST_BYTES // PACKET_BYTES + CHUNK_BYTES))
+    backlog.drain(source, 0.0)
+    assert MOST_BYTES <= backlog.size_bytes <= MOST_BYTES + CHUNK_BYTES // 2 * (PACKET_BYTES + 2)
+    assert source.data
+    while backlog:
+        backlog.read(source, 0.0)
+    assert backlog.size_bytes == 0
+
+
+def test_it_reads_until_a_packet_is_whole_and_says_so_at_the_end() -> None:
+    """Without a whole packet nothing comes out; the end of the connection does."""
+    backlog, _ = made()
+    with pytest.raises(BlockingIOError):
+        backlog.read(Socket(packet("a", b"1")[:-1]), 0.0)
+    assert backlog.read(Socket(b"1"), 0.0) == packet("a", b"1")
+    assert backlog.read(lambda _size: b"", 0.0) == b""
