@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.ingest.ingest import Ingest
+    from trnfleet.monitor.message_rate import MessageRate
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.pipeline import PipelineCounts
     from trnfleet.monitor.reservations.table import Reservations
     from trnfleet.monitor.revision import MonitorRevision
     from trnfleet.monitor.sources.clocks import Moment
+    from trnfleet.monitor.store.averages import Averages
     from trnfleet.monitor.store.events import Events
     from trnfleet.monitor.store.findings import Findings
     from trnfleet.monitor.store.history import History
@@ -90,8 +92,12 @@ class FleetState(Protocol):
         """State of the connection."""
 
     @property
-    def message_rate(self) -> float:
-        """Telemetry messages a second."""
+    def averages(self) -> Averages:
+        """Means over the last seconds."""
+
+    @property
+    def message_rate(self) -> MessageRate:
+        """The rate of telemetry messages."""
 
     @property
     def ended(self) -> bool:
@@ -159,6 +165,7 @@ class LiveOrPast:
     reservations = _Of(lambda monitor: monitor.reservations)
     alerts = _Of(lambda monitor: monitor.alerts)
     link = _Of(lambda monitor: monitor.link)
+    averages = _Of(lambda monitor: monitor.averages)
     message_rate = _Of(lambda monitor: monitor.message_rate)
     ended = _Of(lambda monitor: monitor.ended)
     summary = _Of(lambda monitor: monitor.summary)

@@ -1,6 +1,6 @@
 """The pace of layouts: when descriptors that have come are shown, so that rebuilding takes a small share of time.
 
-A rebuild goes through the whole fleet, in one piece: 0.7 s for 1,000,000 chips. It waits until descriptors have
+A rebuild goes through the whole fleet, in one piece: 0.25 s for 1,000,000 chips. It waits until descriptors have
 settled, then for its share of time, and a publisher that changes what it has described over and over waits for itself
 alone: what others describe, and what is new, is shown without it being asked for.
 """

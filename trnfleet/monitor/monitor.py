@@ -24,10 +24,11 @@ from trnfleet.monitor.alerting.named_targets import (
     reservations_table,
 )
 from trnfleet.monitor.failures import guard, guarded
-from trnfleet.monitor.hearing import Hearing
 from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.layout_pacing import LayoutPacing
+from trnfleet.monitor.link_health import LinkHealth
 from trnfleet.monitor.revision import MonitorRevision
+from trnfleet.monitor.sampling import Sampling
 from trnfleet.monitor.slices import LayoutChanged, batch_slices, finish
 from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.history import History
@@ -43,10 +44,12 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.alerting.inputs import Instant
+    from trnfleet.monitor.message_rate import MessageRate
     from trnfleet.monitor.pipeline import PipelineCounts
     from trnfleet.monitor.reservations.table import Reservations
     from trnfleet.monitor.slices import Slices
     from trnfleet.monitor.sources.clocks import Moment
+    from trnfleet.monitor.store.averages import Averages
     from trnfleet.monitor.store.events import Events
     from trnfleet.monitor.store.findings import Findings
     from trnfleet.monitor.store.store import Store
@@ -74,10 +77,9 @@ class Snapshot(NamedTuple):
     ingest: Ingest
     findings: Findings
     recent_findings: findings.RecentFindings
-    history_s: float
-    message_rate: float
-    rate_mark: tuple[float, int]
+    sampling: Sampling
     events_seen: int
+    link_health: LinkHealth
 
 
 class Monitor:
@@ -120,7 +122,7 @@ class Monitor:
         self.ingest = Ingest(fleet_name, root=root, limits=limits, alerts=alerts)
         self.rollups = Rollups()
         self.history = History() if history is None else history
-        self.hearing = Hearing(proof_s)
+        self.link_health = LinkHealth(proof_s)
         """The times in which the sources could be heard."""
         self.on_pass: Callable[[], None] | None = None
         """Called at the end of each pass, when all that is known is of one moment."""
@@ -130,17 +132,12 @@ class Monitor:
         """Monotonic seconds at which the last message that was applied had come in."""
         self.findings: Findings = findings.NOTHING
         self._recent_findings = findings.RecentFindings()
-        self.message_rate = 0.0
-        """Telemetry messages a second, over the last seconds."""
         self.ended = False
         """Whether the source has come to its end (a replay's)."""
         self._source = source
         self._layout_pacing = LayoutPacing()
         self._usual_period = (-1, -1, 0.0)
-        self.history_s = -1.0
-        """Monotonic seconds of history's last sample; negative before the first."""
-        self._rate_mark = (0.0, 0)
-        self._events_seen = 0
+        self._sampling, self._events_seen = Sampling(), 0
 
     @property
     def revision(self) -> MonitorRevision:
@@ -181,6 +178,21 @@ class Monitor:
         """Connection state."""
         return self._source.status
 
+    @property
+    def averages(self) -> Averages:
+        """Means of the roll-ups over the last seconds, as of the last pass."""
+        return self._sampling.averages
+
+    @property
+    def history_s(self) -> float:
+        """Monotonic seconds of history's last sample; negative before the first."""
+        return self._sampling.history_s
+
+    @property
+    def message_rate(self) -> MessageRate:
+        """The rate of telemetry messages."""
+        return self._sampling.rate
+
     async def run(self) -> None:
         """Read and compute until cancelled; once the source has ended, go on computing for the views."""
         async with background(monitor_reader=self._read(), monitor_passes=self._keep_passing()):
@@ -188,26 +200,27 @@ class Monitor:
 
     def apply(self, batch: list[Envelope]) -> None:
         """Apply a batch and, where it is time for it, a new layout."""
-        now_s, hearing = self.clock.monotonic_s(), self.hearing
+        now_s, link_health = self.clock.monotonic_s(), self.link_health
         if batch:
             self.applied_s = batch[-1].received_s
-            hearing.take(batch[0].received_s, now_s)
-            hearing.update(now_s, self.link, self.applied_s, self.store, self.counts)
-            self.ingest.heard_since_s = hearing.since_s
+            link_health.heard_s = self.ingest.newest_of_sources_s(batch, link_health.heard_s)
+            link_health.take(batch[0].received_s, now_s)
+            link_health.update(now_s, self.link, self.store, self.counts)
+            self.ingest.heard_since_s = link_health.since_s
         self.ingest.apply(batch, now_s, self.clock.wall_ns())
         if self.ingest.typical_lag_s is not None:
-            hearing.note_lag(self.ingest.typical_lag_s, now_s)
+            link_health.note_lag(self.ingest.typical_lag_s, now_s)
         self._rebuild_if_due(now_s)
 
     def compute(self) -> None:
         """Bring freshness, roll-ups and findings up to date in one go (for tests and one-shot commands)."""
         finish(self.passing())
 
-    def passing(self) -> Slices[None]:
-        """Bring freshness, roll-ups, findings and alerts up to date, in slices."""
+    def passing(self, *, may_sample: bool = True) -> Slices[None]:
+        """Bring freshness, roll-ups, findings and alerts up to date, in slices; take a sample if one is due and may be."""
         self.lay_out()
         self._refresh_states()
-        yield from self._pass_slices()
+        yield from self._pass_slices(may_sample=may_sample)
 
     def lay_out(self) -> None:
         """Let the layout show all descriptors that have come, without waiting for more."""
@@ -220,10 +233,9 @@ class Monitor:
             self.ingest.copy(),
             self.findings,
             self._recent_findings.copy(),
-            self.history_s,
-            self.message_rate,
-            self._rate_mark,
+            self._sampling.copy(),
             self._events_seen,
+            self.link_health.copy(),
         )
 
     def restore(self, snapshot: Snapshot) -> None:
@@ -232,10 +244,8 @@ class Monitor:
         self.ingest = snapshot.ingest.copy()
         self.findings = snapshot.findings
         self._recent_findings = snapshot.recent_findings.copy()
-        self.history_s = snapshot.history_s
-        self.message_rate = snapshot.message_rate
-        self._rate_mark = snapshot.rate_mark
-        self._events_seen = snapshot.events_seen
+        self._sampling = snapshot.sampling.copy()
+        self._events_seen, self.link_health = snapshot.events_seen, snapshot.link_health.copy()
         self.rollups = Rollups()
 
     def moment(self) -> Moment:
@@ -247,13 +257,14 @@ class Monitor:
         """Return the fleet in a few figures, from the last pass."""
         return summarize(
             self.ingest,
-            self.rollups,
+            self.averages,
             self.findings,
             self.counts,
             self.moment(),
             pue=self.pue,
             now_s=self.clock.monotonic_s(),
-            hearing=self.hearing,
+            link_health=self.link_health,
+            rate=self.message_rate,
         )
 
     def racks(self) -> list[RackPower]:
@@ -263,7 +274,7 @@ class Monitor:
     async def _read(self) -> None:
         while batch := await self._source.take():
             for part in batch_slices(batch):
-                self.hearing.wake(self.clock.monotonic_s(), PASS_EVERY_S[1])
+                self.link_health.wake(self.clock.monotonic_s(), PASS_EVERY_S[1])
                 self.apply(part)
                 await self._let_in()
             await self.clock.sleep(GATHER_S)
@@ -273,11 +284,12 @@ class Monitor:
     async def _let_in(self) -> None:
         """Let the transport take in what has come, before more is applied: only what is here can be shed.
 
-        The transport takes one message in a turn of the loop; without this a monitor that is behind would leave them to the
-        broker's queue, where they grow old.
+        The transport takes a few messages in a turn of the loop; without this a monitor that is behind would leave them to the
+        broker's queue, where they grow old. It ends with their number: a flood must not keep all from being applied.
         """
         link = self.link
-        for _ in range(LET_IN):
+        first = link.received
+        while link.received - first < LET_IN:
             received = link.received
             await self.clock.sleep(0)
             if link.received == received:
@@ -291,7 +303,7 @@ class Monitor:
         pause_s = 0.0
         while True:
             begun_s = clock.monotonic_s()
-            self.hearing.wake(begun_s, pause_s)
+            self.link_health.wake(begun_s, pause_s)
             self._rebuild_if_due(begun_s)
             self._refresh_states()
             own_s = clock.monotonic_s() - begun_s
@@ -301,37 +313,38 @@ class Monitor:
                 going = True
                 while going:
                     slice_s = clock.monotonic_s()
-                    self.hearing.wake(slice_s)
+                    self.link_health.wake(slice_s)
                     going = next(work, _END) is not _END
                     own_s += clock.monotonic_s() - slice_s
                     await clock.sleep(0)
             ended_s = clock.monotonic_s()
-            self.hearing.wake(ended_s)
+            self.link_health.wake(ended_s)
             pause_s = min(longest, max(shortest, own_s / PASS_SHARE)) - (ended_s - begun_s)
             await clock.sleep(pause_s)
 
     def _refresh_states(self) -> None:
-        now_s, hearing = self.clock.monotonic_s(), self.hearing
+        now_s, link_health = self.clock.monotonic_s(), self.link_health
         with guard(self.counts, "freshness"):
-            hearing.update(now_s, self.link, self.applied_s, self.store, self.counts)
-            self.store.refresh_states(now_s, self.ingest.publisher_online(), hearing.stale_periods())
+            link_health.update(now_s, self.link, self.store, self.counts)
+            self.store.refresh_states(now_s, self.ingest.publisher_online(), link_health.stale_periods())
+            link_health.follow(now_s, self.store)
 
-    def _pass_slices(self) -> Slices[None]:
+    def _pass_slices(self, *, may_sample: bool = True) -> Slices[None]:
         """Bring all that follows from the store up to date, in slices.
 
         A stage that fails, or that a new layout overtakes, leaves what it made before, and the others go on.
         """
-        counts = self.counts
         yield from self._stage("roll-ups", self._rollup_slices())
         yield from self._stage("findings", self._finding_slices())
         if len(self.reservations) or self.reservations.table():
             yield from self._stage("reservations", self._reservation_slices())
         if self.evaluates_alerts and self.alerts.rules:
             yield from self._stage("alerts", self._alert_slices())
-        with guard(counts, "history"):
-            self._take_sample()
+        self.ingest.alert_events.take(self.alerts, self.clock.monotonic_s())
+        with guard(self.counts, "history"):
+            self._take_sample(may_sample=may_sample)
         if self.on_pass is not None:
-            with guard(counts, "time bar"):
+            with guard(self.counts, "time bar"):
                 self.on_pass()
 
     def _stage(self, name: str, work: Slices[None]) -> Slices[None]:
@@ -340,13 +353,13 @@ class Monitor:
             yield from guarded(self.counts, name, work)
 
     def _rollup_slices(self) -> Slices[None]:
-        yield from self.rollups.passes(self.store)
+        yield from self.rollups.passes(self.store, self.store.revision)
 
     def _finding_slices(self) -> Slices[None]:
-        if self.hearing.is_cut_off:
+        if self.link_health.is_cut_off:
             # They stay as last known, as the values do that they are about.
             return
-        unsettled = self.hearing.unsettled(self.clock.monotonic_s(), self.store)
+        unsettled = self.link_health.unsettled(self.clock.monotonic_s(), self.store)
         found = yield from findings.search(self.store, self.rollups, self.ingest.jobs.values(), unsettled)
         self.findings = self._recent_findings.hold(found, self.clock.monotonic_s())
 
@@ -357,22 +370,15 @@ class Monitor:
             self.store, self.rollups, self.moment(), boots, ingest.descriptors, ingest.counts
         )
 
-    def _take_sample(self) -> None:
-        """Take history's sample once a second."""
-        now_s = self.clock.monotonic_s()
-        # A pass on the very second must not miss it by what a difference of large numbers is wrong by.
-        passed_s = now_s - self.history_s + 1e-6
-        if passed_s >= 1.0 and self.counts.messages:
-            # On the second, so that a late pass does not stretch the charts' time; a long pause leaves a gap.
-            missed = 0 if self.history_s < 0 else int(passed_s) - 1
-            if missed > 0:
-                self.history.skip(missed)
-            self.history_s = now_s if self.history_s < 0 else self.history_s + 1.0 + missed
-            self.history.push(self.store, self.rollups)
-            self.reservations.watch(self.moment())
-            marked_s, marked = self._rate_mark
-            self.message_rate = (self.counts.messages - marked) / max(1e-3, now_s - marked_s)
-            self._rate_mark = (now_s, self.counts.messages)
+    def _take_sample(self, *, may_sample: bool) -> None:
+        """Take a sample once a second."""
+        moment, ingest = self.moment(), self.ingest
+        self.history.attend(ingest.jobs, ingest.job_table.placed, is_cut_off=self.link_health.is_cut_off)
+        if self._sampling.follow(
+            self.history, self.store, self.rollups, now_s=self.clock.monotonic_s(),
+            messages=self.counts.messages, speed=moment.speed, may_sample=may_sample,
+        ):  # fmt: skip  # one call, beside its condition
+            self.reservations.watch(moment)
 
     def _alert_slices(self) -> Slices[None]:
         """Evaluate the rules at the whole second of monitor time that has begun, in slices."""
@@ -389,14 +395,14 @@ class Monitor:
         ingest = self.ingest
         seen, self._events_seen = self._events_seen, ingest.events.received
         fresh = ingest.events.since(seen)
-        now_s, hearing = self.clock.monotonic_s(), self.hearing
+        now_s, link_health = self.clock.monotonic_s(), self.link_health
         gauges = {
             "lag_s": ingest.lag_s,
             "clock_skew_s": abs(ingest.timebase.worst_skew_s(now_s)),
             "late_s": ingest.timebase.late_s(now_s),
-            "messages_per_s": self.message_rate,
-            "unheard_s": hearing.unheard_s(now_s),
-            "overloaded_s": hearing.overloaded_s(now_s),
+            "messages_per_s": self.message_rate.per_s,
+            "unheard_s": link_health.unheard_s(now_s),
+            "overloaded_s": link_health.overloaded_s(now_s),
             # What was lost while nothing could be heard is told as that.
             "lost": float(ingest.counts.lost - ingest.counts.unheard),
         }
@@ -415,8 +421,8 @@ class Monitor:
             tick_s=self._usual_period_s() * self.moment().speed,
             publishers=ingest.publishers.names(),
             all_events=ingest.events,
-            is_cut_off=hearing.is_cut_off,
-            unsettled=hearing.unsettled(now_s, self.store),
+            is_cut_off=link_health.is_cut_off,
+            unsettled=link_health.unsettled(now_s, self.store),
         )
 
     def _usual_period_s(self) -> float:

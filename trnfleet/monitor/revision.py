@@ -33,7 +33,7 @@ class MonitorRevision(NamedTuple):
     findings: int
     """Their number."""
     events: int
-    """Events that have come."""
+    """Events that have come, those of alerts among them."""
     alerts: int
     """Evaluations that have changed any."""
     silences: int
@@ -55,7 +55,7 @@ class MonitorRevision(NamedTuple):
             ingest.jobs_revision,
             ingest.reservations.revision,
             findings.total,
-            ingest.events.received,
+            ingest.events.received + ingest.alert_events.received,
             alerts.revision,
             alerts.silences.revision,
             (link.connected, link.connects),

@@ -10,6 +10,9 @@ import numpy as np
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import Level
+from trnfleet.domain.alerts.watches import receiver_errors
+from trnfleet.domain.layout import Node
+from trnfleet.domain.metrics import BY_NAME
 from trnfleet.domain.power import Racks, facility_w
 from trnfleet.domain.quantities import counted
 from trnfleet.domain.reservations.states import ENDED, BlockState
@@ -19,19 +22,54 @@ from trnfleet.monitor.store.store import Freshness
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trnfleet.monitor.hearing import Hearing
+    from trnfleet.domain.alerts.watches import ReceiverError
     from trnfleet.monitor.ingest.ingest import Ingest
+    from trnfleet.monitor.link_health import LinkHealth
+    from trnfleet.monitor.message_rate import MessageRate
     from trnfleet.monitor.pipeline import PipelineCounts
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.monitor.sources.clocks import Moment
+    from trnfleet.monitor.store.averages import Averages
     from trnfleet.monitor.store.findings import Findings
-    from trnfleet.monitor.store.rollup import Rollups
+    from trnfleet.monitor.store.rollup import RollupReader, Rollups
     from trnfleet.monitor.store.store import Store
+
+_TEMPERATURE = BY_NAME["temperature_c"]
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """A fleet's figures as means over the last seconds; sums over live chips. None where nothing is known."""
+
+    seconds: float = 0.0
+    """Seconds of the fleet's time that they are over; 0 where they are of the last pass alone."""
+    nc_util_pct: float | None = None
+    mfu_pct: float | None = None
+    power_w: float | None = None
+    """Chips only."""
+    host_power_w: float | None = None
+    it_power_w: float | None = None
+    facility_power_w: float | None = None
+    tflops: float | None = None
+    tflops_per_w: float | None = None
+    hbm_traffic_bytes_per_s: float | None = None
+    hbm_bw_util_pct: float | None = None
+    link_tx_bytes_per_s: float | None = None
+    temperature_max_c: float | None = None
+    """The highest of any chip in those seconds."""
+    hottest_chip: str | None = None
+    """Address of the hottest chip at present of the instance that had the highest temperature."""
+    power_cap_w: float | None = None
+    """Sum of the highest power by the hardware catalogue, of the chips that the power is of."""
+    headroom_w: float | None = None
+    """What is left below the cap; negative above it."""
+    headroom_pct: float | None = None
+    """The same as a share of the cap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A fleet in a few figures; sums over live chips. None where nothing is known."""
+    """A fleet in a few figures, of the last pass; sums over live chips. None where nothing is known."""
 
     fleet: str
     chips: int
@@ -118,6 +156,16 @@ class Summary:
     """Undecodable, misplaced and rejected messages by the class of their topic."""
     last_problem: str = ""
     """The last refused message or failure: its topic and the reason, as they came from the wire."""
+    receiver_error_count: int = 0
+    """Alerts, silences and acknowledgements that receivers of the watch that leads do not take, such as Alertmanager."""
+    receiver_errors: tuple[ReceiverError, ...] = ()
+    """The first of them."""
+    messages_per_s: float | None = None
+    """Telemetry messages a second over at least 10 s and several messages; 0 for a dead feed, None where none has come twice."""
+    quiet_s: float | None = None
+    """Seconds for which no telemetry has come; None where none ever has."""
+    mean: Means = field(default_factory=Means)
+    """The same figures as means over the last seconds."""
 
 
 class RackPower(NamedTuple):
@@ -129,67 +177,67 @@ class RackPower(NamedTuple):
 
 def summarize(
     ingest: Ingest,
-    rollups: Rollups,
+    averages: Averages,
     findings: Findings,
     counts: PipelineCounts,
     moment: Moment,
     *,
     pue: float,
     now_s: float,
-    hearing: Hearing,
+    link_health: LinkHealth,
+    rate: MessageRate,
 ) -> Summary:
     """Return the fleet in a few figures.
 
     Args:
         ingest: The messages that were applied.
-        rollups: Those of the last pass.
+        averages: Those of the last pass, with its roll-ups.
         findings: Those of the last pass.
         counts: Counts of the way to the store.
         moment: Monitor time.
         pue: Power usage effectiveness of the site.
         now_s: Monotonic seconds.
-        hearing: The times in which the sources could be heard.
+        link_health: The times in which the sources could be heard.
+        rate: The rate of messages.
     """
-    store, layout = ingest.store, ingest.store.layout
-    offline = store.count(Freshness.OFFLINE)
+    store, layout, rollups = ingest.store, ingest.store.layout, averages.rollups
     clients = ingest.publishers.clients()
     is_ready = rollups.ready and rollups.generation == store.generation and bool(len(store.chip_state))
-
-    def figure(key: str) -> float | None:
-        if not is_ready:
-            return None
-        return _or_none(fields.BY_KEY[key].values(store, rollups, Level.FLEET, None)[0])
-
-    chips_w = figure("power_w")
-    hosts_w = None if chips_w is None else _or_none(rollups.value("host_power_w", Level.FLEET)[0])
-    known_w = [each for each in (chips_w, hosts_w) if each is not None]
-    it_w = sum(known_w) if known_w else None
+    # Rows of a tree show those of the pass, too.
+    chips = (
+        rollups.states(Level.FLEET)[0].tolist() if is_ready else [store.count(state) for state in Freshness]
+    )
+    offline = chips[Freshness.OFFLINE]
+    now = _figures(store, rollups, pue) if is_ready else {}
+    mean = _figures(store, averages, pue) if is_ready else {}
+    hottest_c = mean.pop("temperature_c", None)
+    errors = receiver_errors(ingest.watches.present(now_s))
     undescribed_chips, undescribed_paths = ingest.topics.undescribed.counts(now_s)
     return Summary(
         fleet=ingest.fleet_name,
         chips=layout.chips,
         instances=len(layout.instances),
         ultraservers=layout.ultraserver_count,
-        live_chips=store.count(Freshness.LIVE),
-        stale_chips=store.count(Freshness.STALE) + offline,
+        live_chips=chips[Freshness.LIVE],
+        stale_chips=chips[Freshness.STALE] + offline,
         offline_chips=offline,
-        unknown_chips=store.count(Freshness.UNKNOWN),
+        unknown_chips=chips[Freshness.UNKNOWN],
         jobs=len(ingest.jobs),
         publishers_online=sum(clients.values()),
         publishers=len(clients),
-        nc_util_pct=figure("nc_util_pct"),
-        mfu_pct=figure("mfu_pct"),
-        power_w=chips_w,
-        host_power_w=hosts_w,
-        it_power_w=it_w,
-        facility_power_w=None if it_w is None else facility_w(it_w, pue),
+        nc_util_pct=now.get("nc_util_pct"),
+        mfu_pct=now.get("mfu_pct"),
+        power_w=now.get("power_w"),
+        host_power_w=now.get("host_power_w"),
+        it_power_w=now.get("it_power_w"),
+        facility_power_w=now.get("facility_power_w"),
         pue=pue,
-        tflops=figure("tflops"),
-        tflops_per_w=figure("tflops_per_w"),
-        hbm_traffic_bytes_per_s=figure("hbm_traffic_bytes_per_s"),
-        hbm_bw_util_pct=figure("hbm_bw_util_pct"),
-        link_tx_bytes_per_s=figure("link_tx_bytes_per_s"),
-        temperature_c=figure("temperature_c"),
+        tflops=now.get("tflops"),
+        tflops_per_w=now.get("tflops_per_w"),
+        hbm_traffic_bytes_per_s=now.get("hbm_traffic_bytes_per_s"),
+        hbm_bw_util_pct=now.get("hbm_bw_util_pct"),
+        link_tx_bytes_per_s=now.get("link_tx_bytes_per_s"),
+        temperature_c=now.get("temperature_c"),
         findings=findings.total,
         messages=counts.messages,
         lost=counts.lost,
@@ -213,14 +261,79 @@ def summarize(
         old=counts.old,
         late_s=ingest.timebase.late_s(now_s),
         contested=ingest.contests.pairs(now_s),
-        unheard_s=hearing.unheard_s(now_s),
-        overloaded_s=hearing.overloaded_s(now_s),
+        unheard_s=link_health.unheard_s(now_s),
+        overloaded_s=link_health.overloaded_s(now_s),
         internal_errors=counts.internal_errors,
         layouts_held=counts.layouts_held,
         refused=dict(counts.refused),
         last_problem=counts.last_problem,
+        receiver_error_count=errors.total,
+        receiver_errors=errors.first,
+        messages_per_s=_or_none(rate.per_s),
+        quiet_s=rate.quiet_s if math.isfinite(rate.quiet_s) else None,
+        mean=Means(
+            averages.seconds,
+            temperature_max_c=hottest_c,
+            hottest_chip=_hottest_chip(store, averages) if is_ready else None,
+            **_headroom(store, averages, mean.get("power_w")) if is_ready else {},
+            **mean,
+        ),
         **reserved(ingest.reservations.table()),
     )
+
+
+def _figures(store: Store, rollups: RollupReader, pue: float) -> dict[str, float | None]:
+    """Return the fleet's figures, by their names in the summary."""
+    found = {
+        key: _or_none(fields.BY_KEY[key].values(store, rollups, Level.FLEET, None)[0])
+        for key in (
+            "nc_util_pct",
+            "mfu_pct",
+            "power_w",
+            "tflops",
+            "tflops_per_w",
+            "hbm_traffic_bytes_per_s",
+            "hbm_bw_util_pct",
+            "link_tx_bytes_per_s",
+            "temperature_c",
+        )
+    }
+    chips_w = found["power_w"]
+    hosts_w = None if chips_w is None else _or_none(rollups.value("host_power_w", Level.FLEET)[0])
+    known_w = [each for each in (chips_w, hosts_w) if each is not None]
+    it_w = sum(known_w) if known_w else None
+    facility = None if it_w is None else facility_w(it_w, pue)
+    return {**found, "host_power_w": hosts_w, "it_power_w": it_w, "facility_power_w": facility}
+
+
+def _headroom(store: Store, averages: Averages, power_w: float | None) -> dict[str, float | None]:
+    """Return the chips' power cap and what is left below it, by their names among the means.
+
+    Chips whose power is not known have no part in either: what they draw is not free.
+    """
+    layout = store.layout
+    of_types_w = np.array([kind.chip.power_max_w.value for kind in layout.types])
+    chips = averages.covered("power_w", Level.INSTANCE)
+    cap_w = float((of_types_w[layout.instance_type] * chips).sum()) if len(of_types_w) else 0.0
+    if power_w is None or not cap_w:
+        return {}
+    left_w = cap_w - power_w
+    return {"power_cap_w": cap_w, "headroom_w": left_w, "headroom_pct": 100.0 * left_w / cap_w}
+
+
+def _hottest_chip(store: Store, averages: Averages) -> str | None:
+    """Return the address of the hottest live chip of the instance that had the highest temperature; None for none."""
+    instance = averages.highest(_TEMPERATURE.name, Level.INSTANCE)
+    if instance is None:
+        return None
+    layout = store.layout
+    chips = slice(int(layout.chip_start[instance]), int(layout.chip_start[instance + 1]))
+    values = np.where(
+        store.chip_state[chips] == Freshness.LIVE, store.chip_values(_TEMPERATURE, chips), np.nan
+    )
+    if np.isnan(values).all():
+        return None
+    return layout.path(Node(Level.CHIP, chips.start + int(np.nanargmax(values))))
 
 
 def rack_powers(store: Store, rollups: Rollups) -> list[RackPower]:

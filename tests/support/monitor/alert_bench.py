@@ -63,6 +63,7 @@ class AlertBench:
         """Figures of targets with names, by scope, target and figure."""
         self.now_s = 0.0
         self.flow_s = 0.0
+        self.is_cut_off = False
         self._news: list[News] = []
         self._told: list[Any] = []
         self.arrange(instances)
@@ -140,7 +141,15 @@ class AlertBench:
         tables |= {scope: _table(targets) for scope, targets in self.named.items()}
         told, self._told = self._told, []
         instant = Instant(self.now_ns, START_NS + round(self.flow_s * NS_PER_S))
-        return Readings(self.store, self.rollups, instant, tables, told, all_events=self.events)
+        return Readings(
+            self.store,
+            self.rollups,
+            instant,
+            tables,
+            told,
+            all_events=self.events,
+            is_cut_off=self.is_cut_off,
+        )
 
     def tick(self, seconds: float = 1.0, *, flow: float | None = None) -> list[News]:
         """Let time pass and evaluate; return what happened."""

@@ -11,6 +11,7 @@ from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
 from trnfleet.domain.alerts.rules import Rule
 from trnfleet.domain.alerts.status import AlertState
+from trnfleet.domain.alerts.watches import NO_ERRORS
 from trnfleet.export.election import Election
 from trnfleet.export.notification_log import NotificationLog
 from trnfleet.monitor.alerting.engine import Alerts
@@ -27,8 +28,10 @@ from trnfleet.wire.messages import WatchMessage, decode_message, encode_message
 from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from trnfleet.domain.alerts.watches import ReceiverErrors
+    from trnfleet.export.receiver import Receiver
     from trnfleet.wire.ports import Envelope, PublishResult
 
 RULE = Rule.model_validate(
@@ -69,8 +72,13 @@ class Bench:
         client: str = "watch-m",
         beside: Bench | None = None,
         since_ns: int = BEGIN_NS,
+        clock: ManualClock | None = None,
+        receivers: Sequence[Receiver] = (),
+        receiver_errors: Callable[[], ReceiverErrors] = lambda: NO_ERRORS,
     ) -> None:
-        self.clock: ManualClock = ManualClock(BEGIN_NS, 100.0) if beside is None else beside.clock
+        if beside is not None:
+            clock = beside.clock
+        self.clock: ManualClock = clock or ManualClock(BEGIN_NS, 100.0)
         self.bus: MemoryBus = MemoryBus(self.clock) if beside is None else beside.bus
         store = AlertStore("demo")
         self.active = store.active
@@ -97,12 +105,13 @@ class Bench:
             self.identity,
             monitor,
             Connections(*cast("tuple[Any, Any, Any]", (source, self.peers, self.publisher))),
-            NotificationLog("demo", client),
+            NotificationLog("demo", client, receivers),
             self.election,
             clock=self.clock,
             exit_on=exit_on,
             ending=self.ending,
             report=self.lines.append,
+            receiver_errors=receiver_errors,
         )
 
     async def pass_by(self, seconds: float, *firing: str) -> None:

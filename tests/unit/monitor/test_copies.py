@@ -22,7 +22,7 @@ from trnfleet.monitor.ingest.topics import TopicState
 from trnfleet.monitor.reservations.table import Reservation
 from trnfleet.monitor.sources.descriptors import CompactDescriptor
 from trnfleet.monitor.store.events import Event
-from trnfleet.monitor.store.history import _Ring
+from trnfleet.monitor.store.rings import Ring
 from trnfleet.wire.frames import FrameDecoder
 from trnfleet.wire.limits import Limits
 from trnfleet.wire.messages import ColumnSpec, Message
@@ -158,7 +158,7 @@ def test_a_copy_of_alerts_has_every_attribute() -> None:
 
 def test_samples_that_are_left_out_are_as_if_nothing_had_been_pushed_one_by_one() -> None:
     for skipped in (0, 1, 3, 5, 9):
-        one, other = _Ring(5, 2), _Ring(5, 2)
+        one, other = Ring(5, 8, 2), Ring(5, 8, 2)
         for ring in (one, other):
             for value in (1.0, 2.0, 3.0):
                 ring.push([np.full(2, value)] * one.values.shape[1])

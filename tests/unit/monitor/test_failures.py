@@ -17,12 +17,13 @@ from trnfleet.monitor.ingest.ingest import Ingest
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.pipeline import PipelineCounts
 from trnfleet.monitor.reservations.table import Reservations
+from trnfleet.monitor.slices import LayoutChanged
 from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.history import History
 from trnfleet.monitor.store.rollup import Rollups
 from trnfleet.monitor.store.store import Freshness, Store
 from trnfleet.tasks import background
-from trnfleet.tui.status import status
+from trnfleet.tui.bars.status import status
 from trnfleet.tui.widgets.cells import text_of
 
 if TYPE_CHECKING:
@@ -119,10 +120,10 @@ async def test_a_stage_that_fails_stops_no_other(
     if stage != "alerts":
         assert monitor.alerts.evaluations > evaluations
     if stage != "history":
-        assert monitor.message_rate > 0
+        assert monitor.message_rate.per_s > 0
     summary = monitor.summary()
     assert summary.internal_errors == counts.internal_errors
-    line = text_of(status(summary, monitor.link, 1.0, "", (), 240))
+    line = text_of(status(summary, monitor.link, "", (), 240))
     assert f"internal errors {counts.internal_errors}" in line
     assert monitor.store.count(Freshness.LIVE) == 80
 
@@ -216,4 +217,32 @@ def test_a_cancellation_is_no_failure() -> None:
         list(guarded(counts, "findings", raising(asyncio.CancelledError())))
     with pytest.raises(ValueError, match="a trial"):
         list(guarded(None, "findings", raising(ValueError("a trial"))))
+    assert counts.internal_errors == 0
+
+
+def test_kinds_are_bounded(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond a number of kinds the rest is counted together, and logged seldom."""
+    monkeypatch.setattr(failures, "MOST_KINDS", 3)
+    counts = PipelineCounts()
+    for number in range(LOGGED_EACH):
+        fail(counts, f"stage {number}", ValueError("x"))
+    assert len(counts.failed_kinds) == 3
+    assert [line["stage"] for line in log.lines] == [
+        "stage 0",
+        "stage 1",
+        "stage 2",
+        f"stage {LOGGED_EACH - 1}",
+    ]
+
+
+def test_a_layout_that_changes_is_no_failure() -> None:
+    """It ends the stage that it interrupts, which begins again with the next pass."""
+    counts = PipelineCounts()
+
+    def interrupted() -> Iterator[None]:
+        yield
+        raise LayoutChanged
+
+    with pytest.raises(LayoutChanged):
+        list(guarded(counts, "findings", interrupted()))
     assert counts.internal_errors == 0

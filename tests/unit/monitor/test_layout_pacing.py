@@ -79,3 +79,11 @@ def test_budgets_are_bounded() -> None:
     for number in range(3 * MOST_BUDGETS):
         pacing.done({f"p{number}"}, number, number)
     assert len(pacing._budgets) <= MOST_BUDGETS + 1
+
+
+def test_a_budget_does_not_grow() -> None:
+    """However long a publisher was quiet, it may cause a few rebuilds in a row and no more."""
+    loop = Loop()
+    loop.run(REFILL_S, "a")
+    loop.now_s += 1_000 * REFILL_S
+    assert loop.run(20 * REBUILD_EVERY_S, "a") <= BURST + 20 * REBUILD_EVERY_S / REFILL_S + 1

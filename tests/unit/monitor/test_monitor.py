@@ -130,11 +130,11 @@ def test_a_replaced_instance_costs_no_layout() -> None:
     assert found[1].ec2_id == f"i-{7:017x}"
 
 
-@pytest.mark.parametrize(("comes", "turns"), [(True, LET_IN), (False, 1)])
+@pytest.mark.parametrize(("comes", "turns"), [(1, LET_IN), (64, LET_IN // 64), (10_000, 1), (0, 1)])
 async def test_what_comes_is_let_in_before_more_is_applied(
-    monkeypatch: pytest.MonkeyPatch, *, comes: bool, turns: int
+    monkeypatch: pytest.MonkeyPatch, comes: int, turns: int
 ) -> None:
-    """Between two slices the transport has turns for as long as messages come, and a bounded number of them."""
+    """Between two slices the transport has turns for as long as messages come, until a bounded number has."""
     feed, source, clock = Feed(standalone(40)), QueueSource(), ManualClock(monotonic_s=50.0)
     feed.scatter()
     monitor = Monitor(source, "demo", clock=clock)
@@ -145,7 +145,7 @@ async def test_what_comes_is_let_in_before_more_is_applied(
     async def sleep(seconds: float) -> None:
         nonlocal taken
         taken += seconds == 0
-        source.status.received += comes
+        source.status.received += comes if seconds == 0 else 0
         await wait(seconds)
 
     monkeypatch.setattr(clock, "sleep", sleep)

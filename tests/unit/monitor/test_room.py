@@ -126,6 +126,9 @@ def test_one_owner_leaves_room_for_others() -> None:
     assert room.refusal("a", 1, "jobs") == "a has 1500 of 1600 jobs already, and the rest is for others"
     assert room.refusal("a", 0, "jobs") is None
     assert fill("b") > 70
+    full = Room(100)
+    full.change("a", 100)
+    assert full.refusal("a", 0, "jobs") is None
     assert fill("c") > 0
     room.change("a", -1_500)
     assert fill("b") > 700
@@ -141,6 +144,10 @@ def test_a_ledger_follows_its_messages() -> None:
     assert "bytes of acks" in str(ledger.refusal("x", "a", 10_001, "acks"))
     ledger.put("x", "b", 1_000)
     assert ledger.size_bytes == 1_000
+    # What another owner replaces is new for it: its former bytes are not its own.
+    ledger.put("y", "b", 6_500)
+    assert ledger.refusal("x", "c", 2_600, "acks") is not None
+    ledger.remove("y")
     ledger.remove("x")
     ledger.remove("x")
     assert ledger.size_bytes == 0

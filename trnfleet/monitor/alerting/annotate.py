@@ -14,7 +14,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.grouping import row_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.layout import Layout
@@ -64,10 +64,32 @@ def describe(
             row_name(scope, int(groups.last[number]), layout),
         ]
         alert.place = common_place(ends)
+        alert.rack = rack_at(layout, alert.place, ends)
         alert.worst = row_name(scope, int(groups.worst[number]), layout)
         alert.job = _job_at(readings, alert.place)
     elif scope is Scope.JOB:
         _follow_job(alert, jobs.get(alert.target), readings, others)
+
+
+def rack_at(layout: Layout, place: str, ends: Sequence[str]) -> str:
+    """Return the name of the rack that has all of an UltraServer's members; empty where they are elsewhere or in several.
+
+    Args:
+        layout: Where they are.
+        place: The deepest address that has all of them.
+        ends: Addresses of the first and the last of them.
+    """
+    node = layout.find(place) if place else None
+    if node is None or node.level is not Level.ULTRASERVER:
+        return ""
+    kind = layout.ultraserver_type(node.number)
+    nodes = [layout.find(each.partition(":")[0]) for each in ends]
+    if kind is None or any(each is None or each.level < Level.INSTANCE for each in nodes):
+        return ""
+    first = layout.instance_range(node).start
+    racks = {kind.rack_of(layout.instance_range(each).start - first) for each in nodes if each is not None}
+    number = racks.pop()
+    return "" if racks or number >= len(kind.racks) else kind.racks[number]
 
 
 def _follow_job(

@@ -186,6 +186,15 @@ class Alerts:
             return []
         return state.members(alert, self._layout, most)
 
+    def usual(self, figure: str, name: str) -> float | None:
+        """Return what is usual of a figure for a job, reservation or publisher, where a rule compares with its past."""
+        for state in self._rule_states:
+            if state.rule.figure == figure and state.rule.window is None:
+                usual = state.usual(name)
+                if usual is not None:
+                    return usual
+        return None
+
     # Published alerts
 
     def remember(self, message: AlertMessage) -> None:
@@ -217,8 +226,7 @@ class Alerts:
         if generation != self._generation:
             self._take_layout(readings.layout)
             self._generation = generation
-        self._note_gap(readings.instant)
-        before, self.instant = self.instant, readings.instant
+        before, self.instant = self._note_step(readings.instant), readings.instant
         self._counters.update(readings)
         yield from readings.checkpoint()
         for state in self._rule_states:
@@ -244,7 +252,7 @@ class Alerts:
     def _settle(self, readings: Readings) -> Slices[None]:
         """End the alerts of another watch that could be seen here, and were not."""
         for alert in self._published.settle(self._rule_states, readings):
-            if not self._lifecycle.end(alert, readings.instant.now_ns):
+            if not self._lifecycle.end(alert, readings.instant):
                 # It flaps: it goes on until it has been quiet for long enough, still without being seen.
                 self._published.hold(alert.fingerprint)
         yield from readings.checkpoint()
@@ -279,40 +287,43 @@ class Alerts:
         self._mono_s = mono_s
         return Instant(whole_ns, min(before.flow_ns + max(passed_ns, 0), LATEST_FLOW_NS))
 
-    def _note_gap(self, instant: Instant) -> None:
-        """Leave out a time without evaluations, such as a jump of a simulator's time."""
+    def _note_step(self, instant: Instant) -> Instant:
+        """Leave out a step of monitor time, forth or back, such as a jump of a simulator's; return the last instant as if after it."""
+        before = self.instant
         if not self.evaluations:
-            return
+            return before
         if instant.now_ns < self.instant.now_ns:
             # Nothing has begun later than now.
             for alert in self._store.active.values():
                 alert.since_ns = min(alert.since_ns, instant.now_ns)
                 alert.fired_ns = None if alert.fired_ns is None else min(alert.fired_ns, instant.now_ns)
-        passed_ns = instant.flow_ns - self.instant.flow_ns
-        excess_ns = instant.now_ns - self.instant.now_ns - passed_ns
-        if excess_ns > UNWATCHED_S * NS_PER_S + passed_ns:
-            for state in self._rule_states:
-                if not state.is_flowing:
-                    state.track.shift(excess_ns)
+        passed_ns = instant.flow_ns - before.flow_ns
+        step_ns = instant.now_ns - before.now_ns - passed_ns
+        if instant.now_ns >= before.now_ns and step_ns <= UNWATCHED_S * NS_PER_S + passed_ns:
+            return before
+        for state in self._rule_states:
+            if not state.is_flowing:
+                state.track.shift(step_ns)
+        return Instant(before.now_ns + step_ns, before.flow_ns)
 
     def _take_layout(self, layout: Layout) -> None:
         """Give every target its number in a new layout; alerts keep their identity, which is an address."""
         old, self._layout = self._layout, layout
-        index = old.instance_index
-        pairs = [(new, index[path]) for new, path in enumerate(layout.instances) if path in index]
-        pairs = [(new, was) for new, was in pairs if old.type_of(was) is layout.type_of(new)]
-        to = np.array([new for new, _ in pairs], np.int64)
-        source = np.array([was for _, was in pairs], np.int64)
-        self._counters.move(layout.chip_rows(to), old.chip_rows(source), layout.chips)
+        numbers = layout.same_instances(old)
+        to = np.flatnonzero(numbers >= 0)
+        self._counters.move(layout.chip_rows(to), old.chip_rows(numbers[to]), layout.chips)
         for state in self._rule_states:
             for alert in state.move(old, layout):
                 # `_take_groups` does not see it any more, so it ends here.
-                self._lifecycle.end(alert, self.instant.now_ns, is_gone=True)
+                self._lifecycle.end(alert, self.instant, is_gone=True)
 
     def _take_groups(
         self, state: RuleState, groups: AlertGroups, readings: Readings, jobs: Mapping[str, JobMessage]
     ) -> Iterator[None]:
         """Bring a rule's alerts up to date with its groups; yield after each alert."""
+        if not len(groups) and not state.alerts:
+            state.before = groups
+            return
         instant = readings.instant
         lag_ns = instant.now_ns - state.now_ns(instant)
         present = set(groups.ids.tolist())
@@ -322,7 +333,7 @@ class Alerts:
                 # It was taken over, and ends before it was seen for long enough to fire here.
                 self._published.lose(alert.fingerprint, instant.flow_ns)
                 del state.alerts[number]
-            elif self._lifecycle.end(alert, instant.now_ns):
+            elif self._lifecycle.end(alert, instant):
                 del state.alerts[number]
             yield
         for place in changed(state.before, groups):
@@ -334,9 +345,9 @@ class Alerts:
                 self._store.relabel(alert)
             if groups.firing[place]:
                 fired_ns = min(int(groups.fired_ns[place]) + lag_ns, instant.now_ns)
-                self._lifecycle.fire(alert, since_ns, fired_ns)
+                self._lifecycle.fire(alert, since_ns, fired_ns, instant)
             else:
-                self._lifecycle.wait(alert, instant.now_ns)
+                self._lifecycle.wait(alert, instant)
             alert.revision += 1
             yield
         state.before = groups

@@ -51,6 +51,11 @@ class AlertGroups(NamedTuple):
         return len(self.ids)
 
 
+_NONE, _FLAGS = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+NO_GROUPS = AlertGroups(_NONE, _FLAGS, _NONE, _NONE, _NONE, _NONE, np.zeros(0), _NONE, _NONE, _NONE, _FLAGS)
+"""The alerts of most rules at most instants."""
+
+
 def group(rule: Rule, track: Track, layout: Layout, ultraserver_of: NDArray[np.int64]) -> AlertGroups:
     """Return the alerts that a rule's active targets make.
 
@@ -61,11 +66,10 @@ def group(rule: Rule, track: Track, layout: Layout, ultraserver_of: NDArray[np.i
         ultraserver_of: UltraServer of each instance.
     """
     rows = track.rows
+    if not len(rows):
+        return NO_GROUPS
     ids = group_ids(rule, rows, layout, ultraserver_of)
-    starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]]) if len(ids) else np.zeros(0, np.intp)
-    if not len(starts):
-        none, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
-        return AlertGroups(none, flags, none, none, none, none, np.zeros(0), none, none, none, flags)
+    starts = np.flatnonzero(np.r_[True, ids[1:] != ids[:-1]])
     fires = track.firing
     sizes = np.diff(np.r_[starts, len(ids)])
     firing_members = np.add.reduceat(fires, starts, dtype=np.int64)
@@ -237,6 +241,8 @@ def ultraserver_of(layout: Layout) -> NDArray[np.int64]:
 
 def each_alone(track: Track) -> AlertGroups:
     """Return the alerts of targets with names: each its own."""
+    if not len(track):
+        return NO_GROUPS
     ones = np.ones(len(track), np.int64)
     return AlertGroups(
         track.rows.copy(), track.firing, ones, ones * 0, track.since_ns.copy(), track.fired_ns.copy(), track.values.copy(),

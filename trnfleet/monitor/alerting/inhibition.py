@@ -13,7 +13,7 @@ from trnfleet.monitor.alerting.grouping import covered_chips, group_ids
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -70,13 +70,24 @@ def inhibit(
                 yield from readings.checkpoint()
                 by = _covered(state, over[name], flags, readings) | by
                 yield from readings.checkpoint()
-        for place, (number, alert) in enumerate(list(state.alerts.items())):
-            if place % ALERTS_A_SLICE == ALERTS_A_SLICE - 1:
-                yield from readings.checkpoint()
-            inhibitor = by.get(number) or published.get(alert.fingerprint, "")
-            if inhibitor != alert.inhibited_by:
-                alert.inhibited_by = inhibitor
-                alert.revision += 1
+        yield from _set(state, by, published, readings)
+
+
+def _set(
+    state: RuleState, by: Mapping[int, str], published: Mapping[str, str], readings: Readings
+) -> Slices[None]:
+    """Set the inhibitors of a rule's alerts, by group."""
+    held = _unheard_groups(state, readings)
+    for place, (number, alert) in enumerate(list(state.alerts.items())):
+        if place % ALERTS_A_SLICE == ALERTS_A_SLICE - 1:
+            yield from readings.checkpoint()
+        inhibitor = by.get(number) or published.get(alert.fingerprint, "")
+        if not inhibitor and number in held:
+            # Its inhibitor has ended, and it could not be heard yet whether it has, too.
+            continue
+        if inhibitor != alert.inhibited_by:
+            alert.inhibited_by = inhibitor
+            alert.revision += 1
 
 
 def _covered(state: RuleState, over: _Over, flags: NDArray[np.bool_], readings: Readings) -> dict[int, str]:
@@ -99,6 +110,12 @@ def _of_publishers(state: RuleState, source: RuleState, readings: Readings) -> d
         if client in by_client:
             found[number] = by_client[client]
     return found
+
+
+def _unheard_groups(state: RuleState, readings: Readings) -> Collection[int]:
+    """Return the groups of a rule none of whose members can have been heard yet."""
+    is_known = readings.unsettled is None or not state.has_rows
+    return () if is_known else _covered_groups(state, readings.unheard(Level.CHIP), readings)
 
 
 def _covered_groups(state: RuleState, flags: NDArray[np.bool_], readings: Readings) -> dict[int, int]:

@@ -15,6 +15,7 @@ from trnfleet.domain.alerts.status import AlertState
 
 if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.monitor.alerting.inputs import Instant
     from trnfleet.monitor.alerting.published import PublishedAlerts
     from trnfleet.monitor.alerting.silences import Silences
     from trnfleet.monitor.alerting.store import AlertStore
@@ -40,15 +41,16 @@ class AlertLifecycle:
         self._detects_flapping = detects_flapping
         self._flaps = Flaps()
         self._quiet_since: dict[str, int] = {}
-        """Flapping alerts that are held although nothing is wrong at present, and since when."""
+        """Flapping alerts that are held although nothing is wrong at present, and since when, in time that passed."""
 
-    def fire(self, alert: Alert, since_ns: int, fired_ns: int) -> None:
+    def fire(self, alert: Alert, since_ns: int, fired_ns: int, instant: Instant) -> None:
         """Take an active alert that is seen firing.
 
         Args:
             alert: The alert.
             since_ns: Since when its condition holds.
             fired_ns: When it fired; not later than now.
+            instant: Now.
         """
         self._quiet_since.pop(alert.fingerprint, None)
         self._published.confirm(alert.fingerprint)
@@ -59,18 +61,19 @@ class AlertLifecycle:
             since_ns, fired_ns = published
         alert.state, alert.resolved_ns = AlertState.FIRING, None
         alert.since_ns, alert.fired_ns = since_ns, fired_ns
-        alert.times = self._flaps.begin(alert.fingerprint, fired_ns)
+        alert.times = self._flaps.begin(alert.fingerprint, instant.flow_ns - (instant.now_ns - fired_ns))
         self._store.record("firing", alert, fired_ns)
         was = alert.is_flapping
         alert.is_flapping = self._detects_flapping and flapping.is_flapping(alert.times, was=was)
         if alert.is_flapping and not was:
             self._store.record("flapping", alert, fired_ns)
 
-    def wait(self, alert: Alert, now_ns: int) -> None:
+    def wait(self, alert: Alert, instant: Instant) -> None:
         """Take an active alert that has only pending members: one that has fired resolves, and is pending again."""
         self._quiet_since.pop(alert.fingerprint, None)
+        now_ns = instant.now_ns
         if alert.state is AlertState.FIRING:
-            if self._is_held(alert, now_ns):
+            if self._is_held(alert, instant):
                 return
             self._resolve(alert, now_ns)
             self._store.resolved.append(replace(alert))
@@ -85,31 +88,37 @@ class AlertLifecycle:
             alert.since_ns, alert.fired_ns = published
             self._published.hold(alert.fingerprint)
 
-    def end(self, alert: Alert, now_ns: int, *, is_gone: bool = False) -> bool:
+    def end(self, alert: Alert, instant: Instant, *, is_gone: bool = False) -> bool:
         """Take an active alert of which nothing is seen any more; return whether that ended it.
 
         Args:
             alert: The alert.
-            now_ns: Monitor time.
+            instant: Now.
             is_gone: Whether what it is about is gone: then nothing holds it.
         """
         if alert.state is AlertState.FIRING:
-            if not is_gone and self._is_held(alert, now_ns):
+            if not is_gone and self._is_held(alert, instant):
                 return False
-            self._resolve(alert, now_ns)
+            self._resolve(alert, instant.now_ns)
             self._store.resolved.append(alert)
         self._forget(alert)
         self._store.active.pop(alert.fingerprint, None)
         return True
 
-    def _is_held(self, alert: Alert, now_ns: int) -> bool:
-        """Return whether a firing alert goes on although nothing is wrong; a flapping one does until it has been quiet."""
+    def _is_held(self, alert: Alert, instant: Instant) -> bool:
+        """Return whether a firing alert goes on although nothing is wrong; a flapping one does until it has been quiet.
+
+        One that ends while it is inhibited does not count towards flapping.
+        """
         if self._published.holds(alert.fingerprint):
             return True
+        if alert.inhibited_by:
+            # Nobody was told that it came and goes: a wider alert did.
+            self._flaps.retract(alert.fingerprint)
+            return False
         if alert.is_flapping:
-            quiet_ns = min(self._quiet_since.get(alert.fingerprint, now_ns), now_ns)
-            self._quiet_since[alert.fingerprint] = quiet_ns
-            alert.is_flapping = now_ns - quiet_ns < flapping.QUIET_NS
+            quiet_ns = self._quiet_since.setdefault(alert.fingerprint, instant.flow_ns)
+            alert.is_flapping = instant.flow_ns - quiet_ns < flapping.QUIET_NS
         return alert.is_flapping
 
     def _resolve(self, alert: Alert, now_ns: int) -> None:

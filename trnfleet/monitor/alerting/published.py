@@ -84,6 +84,7 @@ class PublishedAlerts:
         alert.state, alert.fired_ns, alert.is_silent = AlertState.FIRING, fired_ns, True
         alert.value, alert.members, alert.chips = message.value, message.members, message.chips
         alert.place, alert.cause, alert.times = message.place, message.cause, message.times
+        alert.rack, alert.worst = message.rack, message.worst
         alert.is_flapping = message.flapping
         alert.inhibited_by = self._inhibitors.get(fingerprint, "")
         self.hold(fingerprint)

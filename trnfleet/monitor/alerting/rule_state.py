@@ -95,9 +95,13 @@ class RuleState:
             self._step_names(self._named, table, readings)
         return each_alone(self.track)
 
+    def usual(self, name: str) -> float | None:
+        """Return what is usual for a target with a name, where the rule compares with that; None while it is not known."""
+        return None if self._named is None else self._named.usual(name)
+
     def stand_still(self, before: Instant, instant: Instant) -> None:
         """Leave out the time between two instants: its alerts stay as they are, and what is pending has that much longer to go."""
-        self.track.shift(max(0, self.now_ns(instant) - self.now_ns(before)))
+        self.track.shift(self.now_ns(instant) - self.now_ns(before))
 
     def target_of(self, number: int, layout: Layout) -> str:
         """Return what a group is about: an address or a name."""
@@ -172,16 +176,19 @@ class RuleState:
     def _step_names(self, condition: NamedCondition, table: NamedTable, readings: Readings) -> None:
         track = self.track
         column = dict(zip(table.names, table.column(str(self.rule.figure)), strict=True))
-        gone = np.array([self._names[row] not in column for row in track.rows.tolist()], np.bool_)
-        if gone.any():
-            track.move(np.where(gone, -1, track.rows))
+        if len(track):
+            gone = np.array([self._names[row] not in column for row in track.rows.tolist()], np.bool_)
+            if gone.any():
+                track.move(np.where(gone, -1, track.rows))
         self._forget_names(set(column))
         active = {self._names[row] for row in track.rows.tolist()}
         hits = condition.search(readings, table, active)
+        if not hits and not len(track):
+            return
         numbered = sorted((self._row_of(name), name) for name in hits)
         rows = np.array([row for row, _ in numbered], np.int64)
         values = np.array([hits[name][0] for _, name in numbered])
-        now_ns = readings.instant.now_ns
+        now_ns = readings.instant.flow_ns
 
         def look(others: Rows) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
             names = [self._names[row] for row in others.tolist()]

@@ -6,7 +6,8 @@ would have had, and a message from before that changes nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trnfleet.clock import parse_rfc3339
 from trnfleet.domain.alerts.matchers import parse_matchers
@@ -22,10 +23,22 @@ if TYPE_CHECKING:
     from trnfleet.wire.alerts import AckMessage
 
 _ACK, _SILENCE = "ack", "silence"
+KEPT_CHANGES = 1_000
 MOST_COVERING = 50_000
 """Alerts whose silences are remembered."""
 MOST_WITHDRAWN = 10_000
 """Withdrawn ones that are remembered; those that would have ended first go first, a tenth at once."""
+
+
+class SilencesChange(NamedTuple):
+    """A change of the silences and acknowledgements."""
+
+    kind: Literal["set", "withdrawn", "cleared"]
+    """Cleared is what was removed from the broker without a word."""
+    subject: Ack | Silence
+    who: str
+    about: str = ""
+    """The alert's rule and target, where an acknowledgement says so."""
 
 
 class Silences:
@@ -34,6 +47,10 @@ class Silences:
     def __init__(self) -> None:
         self.revision = 0
         """Goes up with every change."""
+        self.changes: deque[SilencesChange] = deque(maxlen=KEPT_CHANGES)
+        """Changes that nobody has taken yet, oldest first."""
+        self.happened = 0
+        """Number of all changes so far, also of those that made room before they were taken."""
         self._acks: dict[str, Ack] = {}
         self._silences: dict[str, Silence] = {}
         self._withdrawn: dict[tuple[str, str], Edition] = {}
@@ -77,6 +94,12 @@ class Silences:
         """Return whether the acknowledgement of an alert was withdrawn, and its tombstone is remembered."""
         return (_ACK, fingerprint) in self._withdrawn
 
+    def take_changes(self) -> list[SilencesChange]:
+        """Return what has changed since the last call, oldest first."""
+        taken = list(self.changes)
+        self.changes.clear()
+        return taken
+
     def next_ack_revision(self, fingerprint: str) -> int:
         """Return the revision of the next message about the acknowledgement of an alert."""
         return _following(self._acks.get(fingerprint), self._withdrawn.get((_ACK, fingerprint)))
@@ -93,18 +116,20 @@ class Silences:
         if not self._takes((_ACK, ack.fingerprint), None if known is None else _edition(known), edition):
             return
         if edition.withdrawn_until_ns is not None:
-            if self._acks.pop(ack.fingerprint, None) is not None:
-                self.revision += 1
+            former = self._acks.pop(ack.fingerprint, None)
+            if former is not None:
+                self._changed(SilencesChange("withdrawn", former, message.owner, message.alert))
             return
         if self._acks.get(ack.fingerprint) != ack:
             self._acks[ack.fingerprint] = ack
-            self.revision += 1
+            self._changed(SilencesChange("set", ack, ack.owner, message.alert))
 
     def remove_ack(self, fingerprint: str) -> None:
         """Forget an acknowledgement that was cleared."""
         self._withdrawn.pop((_ACK, fingerprint), None)
-        if self._acks.pop(fingerprint, None) is not None:
-            self.revision += 1
+        former = self._acks.pop(fingerprint, None)
+        if former is not None:
+            self._changed(SilencesChange("cleared", former, former.owner))
 
     def put_silence(self, message: SilenceMessage) -> None:
         """Take a silence, or its withdrawal; nothing happens where a later message is known.
@@ -132,27 +157,33 @@ class Silences:
         if not self._takes((_SILENCE, silence.id), None if known is None else _edition(known), edition):
             return
         if edition.withdrawn_until_ns is not None:
-            self._forget_silence(silence.id)
+            self._forget_silence(silence.id, "withdrawn", message.who)
             return
         if self._silences.get(silence.id) != silence:
             self._silences[silence.id] = silence
             self._covering.clear()
-            self.revision += 1
+            self._changed(SilencesChange("set", silence, silence.whose))
 
     def remove_silence(self, silence_id: str) -> None:
         """Forget a silence that was cleared."""
         self._withdrawn.pop((_SILENCE, silence_id), None)
-        self._forget_silence(silence_id)
+        self._forget_silence(silence_id, "cleared")
 
-    def _forget_silence(self, silence_id: str) -> None:
-        if self._silences.pop(silence_id, None) is not None:
+    def _forget_silence(self, silence_id: str, kind: Literal["withdrawn", "cleared"], who: str = "") -> None:
+        former = self._silences.pop(silence_id, None)
+        if former is not None:
             self._covering.clear()
-            self.revision += 1
+            self._changed(SilencesChange(kind, former, who or former.whose))
+
+    def _changed(self, change: SilencesChange) -> None:
+        self.changes.append(change)
+        self.happened += 1
+        self.revision += 1
 
     def _takes(self, name: tuple[str, str], known: Edition | None, edition: Edition) -> bool:
         """Return whether a message counts, and remember it where it is a withdrawal."""
         former = self._withdrawn.get(name) or known
-        if former is not None and not former.gives_way_to(edition):
+        if former is not None and not former.is_replaced_by(edition):
             return False
         self._withdrawn.pop(name, None)
         if edition.withdrawn_until_ns is not None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
+from trnfleet.domain.alerts.subsystems import subsystem_of
 from trnfleet.domain.alerts.templates import summary
 
 if TYPE_CHECKING:
@@ -100,7 +101,9 @@ class AlertStore:
         alert = self.active.get(fingerprint)
         if alert is None:
             labels = labels_of(self.fleet, rule, target)
-            alert = Alert(rule, target, fingerprint, since_ns=since_ns, labels=labels)
+            alert = Alert(
+                rule, target, fingerprint, since_ns=since_ns, labels=labels, subsystem=subsystem_of(rule)
+            )
             self.active[fingerprint] = alert
         return alert
 

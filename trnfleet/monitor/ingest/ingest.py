@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trnfleet.errors import WireError
 from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.monitor.alerting.events import AlertEvents
 from trnfleet.monitor.copies import copied
 from trnfleet.monitor.failures import guard
 from trnfleet.monitor.ingest.layout import rebuild_layout, write_descriptor
@@ -40,6 +42,11 @@ if TYPE_CHECKING:
     from trnfleet.wire.messages import JobMessage
     from trnfleet.wire.ports import Envelope
 
+OF_SOURCES = frozenset(
+    {TopicClass.NODE, TopicClass.TELEMETRY, TopicClass.EVENT, TopicClass.JOB, TopicClass.RESERVATION}
+)
+"""Classes of what sources publish, besides their presence."""
+
 
 class Ingest:
     """Applies batches of envelopes of one fleet to a store."""
@@ -61,12 +68,14 @@ class Ingest:
         self.store = Store()
         self.counts = PipelineCounts()
         self.descriptors = Descriptors(limits)
-        self.publishers = Publishers()
-        self.watches = Watches()
+        self.publishers = Publishers(limits)
+        self.watches = Watches(limits.watches)
         self.timebase = Timebase()
         self.contests = Contests()
-        self.topics = Topics(self.descriptors, self.publishers, self.timebase)
+        self.topics = Topics(self.descriptors, self.publishers, self.timebase, limits)
         self.events = Events()
+        self.alert_events = AlertEvents()
+        """What happened to alerts; a pass adds to it."""
         self.job_table = Jobs()
         self.reservations = Reservations()
         self.lag_s = 0.0
@@ -124,6 +133,7 @@ class Ingest:
             contests=self.contests.copy(),
             topics=self.topics.copy(descriptors, publishers, timebase, clocks),
             events=self.events.copy(),
+            alert_events=self.alert_events.copy(),
             reservations=self.reservations.copy(),
             job_table=self.job_table.copy(),
             _pending=self._pending.copy(),
@@ -152,10 +162,7 @@ class Ingest:
                     if topic is None:
                         continue
                 if topic.descriptor is None:
-                    # Held back only while a layout is due: without one there is nothing that it could wait for.
-                    if not (self._layout_due and self._pending.hold(envelope)):
-                        self.counts.undescribed += 1
-                        self.topics.undescribed.hear(topic, now_s)
+                    self._take_undescribed(envelope, topic.path, now_s)
                     continue
                 head = telemetry.take(topic, envelope)
                 if head is not None and topic.clock is not None:
@@ -172,6 +179,21 @@ class Ingest:
         if lags_s:
             self.lag_s = max(lags_s)
         self.store.revision += 1
+
+    def newest_of_sources_s(self, batch: list[Envelope], else_s: float) -> float:
+        """Return when the newest message of a batch came that is of a source: not a watch's, nor an operator's."""
+        return next((each.received_s for each in reversed(batch) if self._is_of_source(each)), else_s)
+
+    def _is_of_source(self, envelope: Envelope) -> bool:
+        if envelope.topic in self.topics.states:
+            return True
+        try:
+            topic = parse_topic(envelope.topic, self._root)
+        except WireError:
+            return False
+        if topic.topic_class is TopicClass.PUBLISHER:
+            return self.publishers.has_announced(topic.path)
+        return topic.fleet == self.fleet_name and topic.topic_class in OF_SOURCES
 
     def rebuild(self, now_s: float, wall_ns: int, *, layout: bool = True, at_once: bool = False) -> None:
         """Bring layout and job placement up to date with descriptors and jobs; apply the telemetry that was pending.
@@ -199,13 +221,14 @@ class Ingest:
             RejectedError: its publisher is one too many. Its instances are shown all the same; only whether their
                 publisher is there is not known.
         """
-        limits, layout, path = self.limits, self.store.layout, descriptor.path
+        layout, path = self.store.layout, descriptor.path
         known = self.descriptors.get(path)
         descriptor = self.descriptors.put(descriptor)
-        former = known.boot if known is not None and known.publisher == descriptor.publisher else None
-        publisher = self.publishers.number(
-            descriptor.publisher, descriptor.boot, limit=limits.publishers, former_boot=former
-        )
+        client, boot = descriptor.publisher, descriptor.boot
+        former = known.boot if known is not None and known.publisher == client else ""
+        why = self.publishers.refusal(client, boot, described=True, former_boot=former)
+        if why is None:
+            self.publishers.number(client, boot, described=True, former_boot=former)
         if descriptor.same_hardware(known) and all(
             each in layout.instance_index for each in descriptor.instances
         ):
@@ -213,8 +236,8 @@ class Ingest:
             self.topics.bind(layout, below=path)
         else:
             self._note_layout_due(descriptor.publisher, is_change=known is not None)
-        if publisher is None:
-            raise RejectedError(f"more than {limits.publishers} publishers")
+        if why is not None:
+            raise RejectedError(why)
 
     def remove_descriptor(self, path: str) -> None:
         """Remove a path's descriptor; its instances go with the next layout."""
@@ -235,27 +258,30 @@ class Ingest:
         if topic.fleet != self.fleet_name:
             return None
         if topic.topic_class is TopicClass.TELEMETRY:
-            if len(self.topics.states) >= self.limits.topics:
-                raise RejectedError(f"more than {self.limits.topics} telemetry topics")
-            return self.topics.add(envelope.topic, topic.path, self.store.layout)
+            state = self.topics.add(envelope.topic, topic.path, self.store.layout)
+            if state is None:
+                self._take_undescribed(envelope, topic.path, now_s)
+            return state
         MESSAGE_HANDLERS[topic.topic_class](self, topic.path, envelope, now_s)
         return None
+
+    def _take_undescribed(self, envelope: Envelope, path: str, now_s: float) -> None:
+        """Hold telemetry for the layout that is due, or count it: without one there is nothing that it could wait for."""
+        if self._layout_due and self._pending.hold(envelope, is_described=self.topics.is_described(path)):
+            return
+        self.counts.undescribed += 1
+        self.topics.undescribed.hear(path, now_s)
 
     def _rebuild_layout(self, now_s: float) -> None:
         """Forget what no descriptor needs any more, then show all that is described."""
         descriptors = self.descriptors
-        self.topics.forget_undescribed()
         self.publishers.keep({(each.publisher, each.boot) for each in descriptors})
         self.timebase.keep({each.clock for each in descriptors})
         rebuild_layout(self.store, descriptors, self.publishers, now_s)
-        self.topics.bind(self.store.layout)
+        self.topics.follow(self.store.layout)
 
     def _apply_pending(self, now_s: float, wall_ns: int) -> None:
-        """Apply pending telemetry, as far as it is described now."""
-        pending, topics = self._pending.release(), self.topics.states
-        ready = [
-            each for each in pending if each.topic in topics and topics[each.topic].descriptor is not None
-        ]
-        self.counts.undescribed += len(pending) - len(ready)
-        if ready:
-            self.apply(ready, now_s, wall_ns)
+        """Apply pending telemetry; what is still not described is counted."""
+        pending = self._pending.release()
+        if pending:
+            self.apply(pending, now_s, wall_ns)

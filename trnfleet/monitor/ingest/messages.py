@@ -223,11 +223,12 @@ def handle_publisher(receiver: Receiver, path: str, envelope: Envelope, now_s: f
         raise MisplacedError("the publisher's name is not its topic's")
     if message.role == "watch":
         # It publishes no telemetry: no chip is offline because of it.
-        receiver.watches.put(message, now_s, is_retained=envelope.retain)
+        if not receiver.watches.put(message, now_s, is_retained=envelope.retain):
+            raise RejectedError(f"more than {limits.watches} watches")
         return
-    state = publishers.number(path, message.boot, limit=limits.publishers)
-    if state is None:
-        raise RejectedError(f"more than {limits.publishers} publishers")
+    if why := publishers.refusal(path, message.boot):
+        raise RejectedError(why)
+    state = publishers.number(path, message.boot)
     if publishers.announce(state, online=message.state == "online"):
         # A new boot may have begun its time again.
         receiver.timebase.restart(path)

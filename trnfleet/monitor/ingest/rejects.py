@@ -96,10 +96,17 @@ class PendingTelemetry:
             _messages=self._messages.copy(),
         )
 
-    def hold(self, envelope: Envelope) -> bool:
-        """Append a message; return False, and leave it out, where there is no room."""
-        size = len(envelope.payload)
-        if self._bytes + size > self._most_bytes or len(self._messages) >= self._most_messages:
+    def hold(self, envelope: Envelope, *, is_described: bool = True) -> bool:
+        """Append a message; return False, and leave it out, where there is no room.
+
+        Args:
+            envelope: The message.
+            is_described: Whether its descriptor has come. A half of the room is for such alone.
+        """
+        size, parts = len(envelope.payload), 1 if is_described else 2
+        if (self._bytes + size) * parts > self._most_bytes or (
+            len(self._messages) + 1
+        ) * parts > self._most_messages:
             return False
         self._messages.append(envelope)
         self._bytes += size

@@ -1,31 +1,36 @@
 """Telemetry topics: the descriptor of each, its rows in the present layout, and its sequence.
 
-A `TopicState` begins with the first message of its topic and outlives what it refers to:
+A `TopicState` begins with the first message of its topic that a descriptor covers, and outlives what it refers to:
 
-descriptor  None until one covers the path and all its instances are in the layout; messages before that are pending or count
-            as undescribed. A new revision of the descriptor replaces it, with decoder and columns; the sequence goes on.
+descriptor  It covers the path, and all its instances are in the layout; messages before that are pending or count as undescribed,
+            and nothing is kept of them. A new revision of the descriptor replaces it, with decoder and columns; the sequence goes on.
 boot        The publisher's boot in the descriptor. Another one begins the sequence again, and the last boot is kept, so that
             its stragglers count as late. A message of a boot that no descriptor has named yet is undescribed.
 layout      `chips` and `instances` are rows of one generation. With the next one, `Topics.bind` finds them again for every
             topic, before anything is written; where an instance is gone, the topic has no descriptor.
 clock       Shared by all topics of a publisher's epoch and speed; it belongs to the `Timebase`.
 
-A topic without a descriptor is forgotten with the next layout.
+A topic without a descriptor is forgotten with the next layout. So there are never more topics than what is described has, and each
+counts for the publisher of its descriptor.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS, Scope
+from trnfleet.monitor.copies import copied
+from trnfleet.monitor.ingest.rejects import RejectedError
 from trnfleet.monitor.ingest.sequence import SequenceTracker, Verdict
+from trnfleet.monitor.room import Room
 from trnfleet.wire.frames import FrameDecoder, is_known
+from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.messages import STANDARD_COLUMNS, ColumnSpec
 
 if TYPE_CHECKING:
@@ -52,7 +57,7 @@ class TopicState:
     path: str
     tracker: SequenceTracker = field(default_factory=SequenceTracker)
     descriptor: CompactDescriptor | None = None
-    """None until a descriptor covers the topic."""
+    """None where nothing covers the topic any more."""
     former_boot: str = ""
     """The publisher's boot before the present one."""
     former_client: str = ""
@@ -113,7 +118,9 @@ class Undescribed:
     HEARD_WITHIN_S = 30.0
     """Silence after which it is no longer counted: several periods of any usual publisher."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = DEFAULT_LIMITS.undescribed_paths) -> None:
+        """Begin empty; of more paths than `most` no further ones are told apart."""
+        self._most = most
         self.chips: set[str] = set()
         """Paths of chips."""
         self.others: set[str] = set()
@@ -122,20 +129,19 @@ class Undescribed:
 
     def copy(self) -> Undescribed:
         """Return a copy."""
-        twin = Undescribed()
-        twin.chips, twin.others, twin._heard_s = self.chips.copy(), self.others.copy(), self._heard_s
-        return twin
+        return copied(self, chips=self.chips.copy(), others=self.others.copy())
 
-    def hear(self, topic: TopicState, now_s: float) -> None:
+    def hear(self, path: str, now_s: float) -> None:
         """Add what has just published."""
         if now_s - self._heard_s > self.HEARD_WITHIN_S:
             self.chips.clear()
             self.others.clear()
-        (self.chips if topic.is_chip else self.others).add(topic.path)
+        if len(self.chips) + len(self.others) < self._most:
+            (self.chips if address.level_of(path) is Level.CHIP else self.others).add(path)
         self._heard_s = now_s
 
     def counts(self, now_s: float) -> tuple[int, int]:
-        """Return the numbers of chips, and of other paths that are not the instances of these chips."""
+        """Return the numbers of chips, and of other paths that are not the instances of these chips, as far as they are told apart."""
         if now_s - self._heard_s > self.HEARD_WITHIN_S:
             return 0, 0
         if not self.chips:
@@ -146,10 +152,18 @@ class Undescribed:
 class Topics:
     """The telemetry topics of one fleet, each bound to what describes it."""
 
-    def __init__(self, descriptors: Descriptors, publishers: Publishers, timebase: Timebase) -> None:
+    def __init__(
+        self,
+        descriptors: Descriptors,
+        publishers: Publishers,
+        timebase: Timebase,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
         self.states: dict[str, TopicState] = {}
         """By topic."""
-        self.undescribed = Undescribed()
+        self.undescribed = Undescribed(limits.undescribed_paths)
+        self._limits = limits
+        self._room = Room(limits.topics)
         self._descriptors = descriptors
         self._publishers = publishers
         self._timebase = timebase
@@ -173,8 +187,9 @@ class Topics:
             timebase: Copy of the clocks.
             clocks: The copies in it by the identity of the clock.
         """
-        twin = Topics(descriptors, publishers, timebase)
+        twin = Topics(descriptors, publishers, timebase, self._limits)
         twin.undescribed = self.undescribed.copy()
+        twin._room = self._room.copy()
         copies = {id(state): state.copy(clocks) for state in self.states.values()}
         twin.states = {topic: copies[id(state)] for topic, state in self.states.items()}
         twin._covered_by = {
@@ -183,33 +198,53 @@ class Topics:
         twin._decoders = self._decoders.copy()
         return twin
 
-    def add(self, topic: str, path: str, layout: Layout) -> TopicState:
-        """Add a topic about an address."""
-        state = self.states[topic] = TopicState(path, is_chip=address.level_of(path) is Level.CHIP)
-        self._covered_by.setdefault(_covering(path), []).append(state)
+    def add(self, topic: str, path: str, layout: Layout) -> TopicState | None:
+        """Add a topic about an address; return None, and keep nothing, where no descriptor of the layout covers it.
+
+        Raises:
+            RejectedError: there are too many, or its publisher has too many.
+        """
+        covering = _covering(path)
+        if self._descriptors.get(covering) is None:
+            return None
+        state = TopicState(path, is_chip=address.level_of(path) is Level.CHIP)
         self._bind(state, layout)
+        if state.descriptor is None:
+            return None
+        owner = state.descriptor.publisher
+        if why := self._room.refusal(owner, 1, "telemetry topics"):
+            raise RejectedError(why)
+        self._room.change(owner, 1)
+        self.states[topic] = state
+        self._covered_by.setdefault(covering, []).append(state)
         return state
 
-    def bind(self, layout: Layout, below: str | None = None) -> None:
-        """Find the descriptors and rows of topics.
+    def is_described(self, path: str) -> bool:
+        """Return whether there is a descriptor for an address, be it in the layout or not."""
+        return self._descriptors.get(_covering(path)) is not None
 
-        Args:
-            layout: The present layout.
-            below: Path of a descriptor, where only the topics that it covers may have moved.
-        """
-        for state in self.states.values() if below is None else self._covered_by.get(below, ()):
+    def bind(self, layout: Layout, below: str) -> None:
+        """Find the descriptors and rows of the topics that a descriptor covers."""
+        for state in self._covered_by.get(below, ()):
             self._bind(state, layout)
 
-    def forget_undescribed(self) -> None:
-        """Drop topics without a descriptor; those that still have none are heard again."""
-        self.undescribed = Undescribed()
-        self._covered_by = {
-            path: states for path, states in self._covered_by.items() if self._descriptors.get(path)
-        }
-        kept = {id(state) for states in self._covered_by.values() for state in states}
-        self.states = {topic: state for topic, state in self.states.items() if id(state) in kept}
+    def follow(self, layout: Layout) -> None:
+        """Find the descriptors and rows of all topics in a new layout, and drop the topics that have none any more.
+
+        What is undescribed is heard again.
+        """
+        self.undescribed = Undescribed(self._limits.undescribed_paths)
         described = {id(descriptor.columns) for descriptor in self._descriptors}
         self._decoders = {key: each for key, each in self._decoders.items() if key[0] in described}
+        for state in self.states.values():
+            self._bind(state, layout)
+        self.states = {topic: state for topic, state in self.states.items() if state.descriptor is not None}
+        self._covered_by = {}
+        self._room = Room(self._limits.topics)
+        for state in self.states.values():
+            if state.descriptor is not None:
+                self._covered_by.setdefault(state.descriptor.path, []).append(state)
+                self._room.change(state.descriptor.publisher, 1)
 
     def _bind(self, state: TopicState, layout: Layout) -> None:
         """Find the descriptor that covers a topic, and its rows."""
@@ -227,7 +262,8 @@ class Topics:
         publisher = self._publishers.find(descriptor.publisher, descriptor.boot)
         state.clock = self._timebase.clock(descriptor.clock, descriptor.period_s)
         state.publisher = -1 if publisher is None else publisher.number
-        rows = [layout.instance_index.get(path, -1) for path in descriptor.instances]
+        index = layout.instance_index
+        rows = [index.get(path, -1) for path in descriptor.instances]
         if min(rows) < 0:
             return
         if state.is_chip:
@@ -236,12 +272,16 @@ class Topics:
                 return
             state.chips, state.chip_count = slice(node.number, node.number + 1), 1
         else:
-            state.instances = _as_slice(np.array(rows))
-            chips = np.concatenate(
-                [np.arange(layout.chip_start[row], layout.chip_start[row + 1]) for row in rows]
-            )
-            state.chips, state.chip_count = _as_slice(chips), len(chips)
-            state.decoder = self._decoder(descriptor.columns, len(chips), len(rows))
+            if rows == list(range(rows[0], rows[0] + len(rows))):
+                # Slices write without a copy of the index.
+                first, stop = int(layout.chip_start[rows[0]]), int(layout.chip_start[rows[-1] + 1])
+                state.instances, state.chips = slice(rows[0], rows[-1] + 1), slice(first, stop)
+                state.chip_count = stop - first
+            else:
+                state.instances = np.array(rows)
+                state.chips = layout.chip_rows(state.instances)
+                state.chip_count = len(state.chips)
+            state.decoder = self._decoder(descriptor.columns, state.chip_count, len(rows))
             if before is not descriptor:
                 _sort_columns(state, descriptor.columns)
         state.descriptor = descriptor
@@ -274,10 +314,3 @@ def _sort_columns(state: TopicState, columns: tuple[ColumnSpec, ...]) -> None:
 def _covering(path: str) -> str:
     """Return the path of the descriptor that covers a telemetry topic's path: a chip's is its instance's."""
     return address.parent(path) if address.level_of(path) is Level.CHIP else path
-
-
-def _as_slice(rows: NDArray[Any]) -> slice | NDArray[np.int64]:
-    """Return consecutive rows as a slice, which writes without a copy of the index."""
-    if len(rows) and bool((np.diff(rows) == 1).all()):
-        return slice(int(rows[0]), int(rows[-1]) + 1)
-    return rows.astype(np.int64)

@@ -5,10 +5,10 @@ It is filled pass by pass by a monitor that follows the recording from its begin
 
 from __future__ import annotations
 
+import array
 import bisect
 import math
 import operator
-from collections import deque
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trnfleet.clock import NS_PER_S
@@ -24,7 +24,8 @@ Kind = Literal["alert", "resolved", "event"]
 
 MOST_MARKS = 20_000
 """Marks that are kept; the oldest make room."""
-MOST_SNAPSHOTS = 128
+MOST_SNAPSHOTS = 48
+"""16 MB for a fleet of 192 chips, reached after a quarter of an hour; between 48 and 128 a seek gains little."""
 SNAPSHOT_BYTES = 64 * 2**20
 """Memory for all snapshots, as far as it can be estimated; a fleet that does not fit has none."""
 SNAPSHOT_BASE_BYTES = 200_000
@@ -33,8 +34,12 @@ SNAPSHOT_EVENT_BYTES = 70
 """Memory of a snapshot beside the store's columns, measured at 192 and 10,240 chips with the shipped rules, rounded up."""
 SNAPSHOT_SHARE = 0.001
 """Share of time that snapshots may take: a snapshot is taken in one go, and no key is served meanwhile."""
+CLOSE = 2.5
+"""Of the shortest distance: two such distances, and what a pass comes late."""
 MOST_TIMES = 200_000
-"""Two days, at one a second."""
+"""Two days, at one a second, of 16 bytes each."""
+TIMES_DROPPED = 4_096
+"""Of those the oldest that make room at once."""
 _TIME_OF = operator.attrgetter("time_ns")
 
 
@@ -79,8 +84,9 @@ class RecordingIndex:
         """Place from which on the next snapshot is taken."""
         self._happened = 0
         self._events = 0
-        self._times: deque[tuple[int, int]] = deque(maxlen=MOST_TIMES)
-        """Fleet time and the recording's, at most a pair a second."""
+        self._fleet_ns = array.array("q")
+        self._recorded_ns = array.array("q")
+        """Fleet time, and the recording's at that moment, at most a pair a second."""
 
     def take(self, monitor: Monitor, now_ns: int) -> None:
         """Add what a pass has found; to be called after every pass, or after the last of a few.
@@ -90,8 +96,8 @@ class RecordingIndex:
             now_ns: The recording's time.
         """
         self.surveyed_ns = max(self.surveyed_ns, now_ns)
-        if not self._times or now_ns - self._times[-1][1] >= NS_PER_S:
-            self._times.append((monitor.moment().time_ns, now_ns))
+        if not self._recorded_ns or now_ns - self._recorded_ns[-1] >= NS_PER_S:
+            self._note_time(monitor.moment().time_ns, now_ns)
         marks = [*self._alert_marks(monitor, now_ns), *self._event_marks(monitor)]
         if marks:
             # Readers tell a new list from the old one.
@@ -110,8 +116,7 @@ class RecordingIndex:
             self.revision += 1
         if self.snapshots and self.snapshots[0][0] < time_ns:
             self.snapshots = [each for each in self.snapshots if each[0] >= time_ns]
-        while self._times and self._times[0][1] < time_ns:
-            self._times.popleft()
+        self._drop_times(bisect.bisect_left(self._recorded_ns, time_ns))
 
     def snapshot(self, at_ns: int) -> tuple[int, Snapshot] | None:
         """Return the newest snapshot at or before a time."""
@@ -120,20 +125,30 @@ class RecordingIndex:
 
     def moment_of(self, fleet_ns: int) -> int | None:
         """Return the recording's time at which the fleet's clock showed a time; None where that is not known."""
-        times = self._times
-        if not times or not times[0][0] - NS_PER_S <= fleet_ns <= times[-1][0] + NS_PER_S:
+        fleet, recorded = self._fleet_ns, self._recorded_ns
+        if not fleet or not fleet[0] - NS_PER_S <= fleet_ns <= fleet[-1] + NS_PER_S:
             return None
         # A fleet's time may jump back; the last such moment is meant.
-        for fleet, recorded in reversed(times):
-            if fleet <= fleet_ns:
-                return recorded
-        return times[0][1]
+        for number in range(len(fleet) - 1, -1, -1):
+            if fleet[number] <= fleet_ns:
+                return recorded[number]
+        return recorded[0]
 
     def next_mark(self, from_ns: int, direction: int, kinds: Container[str]) -> Mark | None:
         """Return the nearest mark of some kinds after a time, or before it where the direction is negative."""
         if direction >= 0:
             return next((m for m in self.marks if m.time_ns > from_ns and m.kind in kinds), None)
         return next((m for m in reversed(self.marks) if m.time_ns < from_ns and m.kind in kinds), None)
+
+    def _note_time(self, fleet_ns: int, recorded_ns: int) -> None:
+        if len(self._fleet_ns) >= MOST_TIMES + TIMES_DROPPED:
+            self._drop_times(TIMES_DROPPED)
+        self._fleet_ns.append(fleet_ns)
+        self._recorded_ns.append(recorded_ns)
+
+    def _drop_times(self, number: int) -> None:
+        if number:
+            del self._fleet_ns[:number], self._recorded_ns[:number]
 
     def _alert_marks(self, monitor: Monitor, now_ns: int) -> list[Mark]:
         alerts = monitor.alerts
@@ -166,19 +181,31 @@ class RecordingIndex:
             + SNAPSHOT_INSTANCE_BYTES * len(monitor.store.layout.instances)
             + SNAPSHOT_EVENT_BYTES * len(monitor.events)
             + monitor.store.nbytes
+            + monitor.averages.nbytes
         )
         most = min(MOST_SNAPSHOTS, SNAPSHOT_BYTES // size)
         if most < 2:
             return
-        if len(self.snapshots) >= most:
-            # Every other one goes, so that a long recording has them farther apart and none only near its end.
-            self.snapshots = self.snapshots[::2]
-            self._every_ns *= 2
-            self._due_ns = self.snapshots[-1][0] + self._every_ns
-            if self._due_ns > place_ns:
-                return
+        while len(self.snapshots) >= most:
+            self._drop_one()
         begun_s = self._real_s()
         snapshot = monitor.snapshot()
         spent_s = self._real_s() - begun_s
         self._due_ns = place_ns + max(self._every_ns, round(spent_s / SNAPSHOT_SHARE * NS_PER_S))
         self.snapshots.append((place_ns, snapshot))
+
+    def _drop_one(self) -> None:
+        """Drop the oldest snapshot, but the first, that lies between two close ones.
+
+        One at a time, so that memory stays level; when none are close, the next ones are taken twice as far apart. A long
+        recording has them farther apart, but none only near its end.
+        """
+        times = [time_ns for time_ns, _ in self.snapshots]
+        for i in range(1, len(times) - 1):
+            if times[i + 1] - times[i - 1] <= CLOSE * self._every_ns:
+                del self.snapshots[i]
+                return
+        if len(times) < 3:
+            del self.snapshots[0]
+        else:
+            self._every_ns *= 2

@@ -6,6 +6,7 @@ rules at every whole second, however fast it is played. It is driven from outsid
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +15,7 @@ from trnfleet.clock import NS_PER_S, Clock
 from trnfleet.monitor.pipeline import PipelineCounts
 from trnfleet.monitor.slices import batch_slices
 from trnfleet.monitor.store.history import History
+from trnfleet.monitor.store.rings import Track
 from trnfleet.wire.ports import RECORDING, LinkStatus
 from trnfleet.wire.topics import TopicClass, build_topic
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout, Node
     from trnfleet.monitor.monitor import Monitor, Snapshot
     from trnfleet.monitor.slices import Slices
+    from trnfleet.monitor.store.gaps import Gap
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store
     from trnfleet.wire.ports import Envelope, Keyframe, RecordedMessages, Stored
@@ -110,11 +113,15 @@ class PastHistory(History):
         super().watch(path)
         self._other.history.watch(path)
 
+    @property
+    def end(self) -> int:
+        """Samples of the other one up to the past's time."""
+        return max(0, self._other.history.samples - self._cut())
+
     def series(self, layout: Layout, node: Node, key: str) -> NDArray[np.float32]:
         """Return the samples of a field for a node up to the past's time, oldest first, one a second."""
         own = super().series(layout, node, key)
-        there = self._other.history.layout
-        same = node if there is layout else there.find(layout.path(node)) if there is not None else None
+        there, same = self._place(layout, node)
         if there is None or same is None:
             return own
         series = self._other.history.series(there, same, key)
@@ -125,9 +132,45 @@ class PastHistory(History):
             return np.concatenate([series, np.full(gap, np.nan, np.float32), own[cut:]])
         return series[: max(0, len(series) - cut)]
 
+    def track(self, layout: Layout, node: Node, key: str, span_s: int, ago: int = 0) -> Track:
+        """Return the past of a field for a node over a span that ends `ago` samples before the past's time."""
+        there, same = self._place(layout, node)
+        cut = self._cut()
+        if there is None or same is None or cut < 0:
+            series = self.series(layout, node, key)
+            return Track.of(series[: max(0, len(series) - ago)], self.end - ago)
+        return self._other.history.track(there, same, key, span_s, ago + cut)
+
+    def job_track(self, job: str, key: str, span_s: int, ago: int = 0) -> Track:
+        """Return the past of a job's figure over a span that ends `ago` samples before the past's time."""
+        cut = self._cut()
+        track = self._other.history.job_track(job, key, span_s, ago + max(0, cut))
+        if cut >= 0:
+            return track
+        own = super().job_track(job, key, -cut)
+        lacking = np.full(max(0, -cut - len(own.mean)), np.nan, np.float32)
+        series = np.concatenate([track.mean, lacking, own.mean[cut:]])
+        # Roll-ups of the other one and samples of its own have no common step.
+        return track if track.step_s > 1 else Track.of(series[: max(0, len(series) - ago)], self.end - ago)
+
+    def job_names(self) -> list[str]:
+        """Return the jobs of which something is kept."""
+        return sorted({*self._other.history.job_names(), *super().job_names()})
+
+    def gaps_since(self, first: int) -> list[Gap]:
+        """Return the times without values of the other one."""
+        return self._other.history.gaps_since(first)
+
+    def _place(self, layout: Layout, node: Node) -> tuple[Layout | None, Node | None]:
+        """Return the other one's layout, and the same node in it; None where it has none."""
+        there = self._other.history.layout
+        if there is None or there is layout:
+            return there, node
+        return there, there.find(layout.path(node))
+
     def _cut(self) -> int:
         """Return how many of the other's samples are later than the past; negative where it is behind the past."""
-        return round(self._other.history_s - self._now_s())
+        return math.ceil(self._other.history_s - self._now_s() - 1e-6)
 
 
 class PastSource:
@@ -233,7 +276,8 @@ class PastMonitor:
 
     def settle(self) -> Slices[None]:
         """Make a pass at the present place, so that it shows what has been applied."""
-        return self.monitor.passing()
+        # Samples are taken at whole seconds, so that means do not depend on the way to a place.
+        return self.monitor.passing(may_sample=False)
 
     def _next_due(self, time_ns: int) -> int:
         every_ns, quiet_ns = EVERY_NS, QUIET_NS

@@ -54,6 +54,8 @@ REFINED_SHARE = 2 / 3
 """Share of a step's work for the exact past while it is on its way: it must be faster than what is played meanwhile."""
 AGAIN_S = 1.5
 """Within this time after a mark, the mark before it is meant by the previous one."""
+AT_END = "the recording ends here; Space plays it again"
+"""Note at the end of a file."""
 CAUGHT_UP_S = 1.0
 """Playback that is faster than time and comes this close to the present shows the present."""
 
@@ -361,6 +363,7 @@ class RecordingPlayback:
     def play(self) -> None:
         if self.mode is not Mode.PAUSED:
             return
+        self.note = ""
         if not self.is_live_possible and self.position_ns >= self.end_ns:
             self._request(self._first_ns())
         self._set_mode(Mode.PLAYING)
@@ -426,6 +429,7 @@ class RecordingPlayback:
     def go_live_or_end(self) -> None:
         self.note = ""
         if self.live is None:
+            self.note = AT_END
             self._request(self.end_ns)
             return
         self._requested_ns = self._base = None
@@ -561,6 +565,7 @@ class RecordingPlayback:
             if self.loops:
                 self._request(self._first_ns())
             else:
+                self.note = AT_END
                 self.pause()
 
     async def _run_survey(self) -> None:

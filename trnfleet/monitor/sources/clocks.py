@@ -257,21 +257,41 @@ class Timebase:
         return Moment(time_ns, chosen.key.speed, is_wall=False)
 
     def worst_skew_s(self, now_s: float) -> float:
-        """Return the largest error of the wall clocks that are heard: seconds ahead (behind: negative), 0 for none.
+        """Return the largest error of the wall clocks that are heard: seconds ahead of ours (behind: negative), 0 for none.
 
-        What is behind by more than `LATE_FROM_S` is late, be it by its clock or on its way.
+        What is behind by more than `LATE_FROM_S` is late, be it by its clock or on its way; but not by a step of our clock, from which
+        all sources are off.
         """
-        skews_s = (
+        skews_s = [
             clock.skew_s
             for clock in self._clocks.values()
-            if clock.skew_s and clock.late_s <= LATE_FROM_S and clock.is_heard(now_s)
-        )
-        return max(skews_s, key=abs, default=0.0)
+            if clock.skew_s and self._late_of_s(clock) <= LATE_FROM_S and clock.is_heard(now_s)
+        ]
+        return max([*skews_s, self._correction_ns / NS_PER_S], key=abs)
 
     def late_s(self, now_s: float) -> float:
         """Return by how much the latest telemetry that comes is behind the wall clock; 0 where none is late."""
-        late = (clock for clock in self._clocks.values() if clock.late_s > LATE_FROM_S)
-        return max((clock.late_s for clock in late if clock.is_heard(now_s)), default=0.0)
+        late_s = [self._late_of_s(clock) for clock in self._clocks.values() if clock.is_heard(now_s)]
+        return max((each for each in late_s if each > LATE_FROM_S), default=0.0)
+
+    def _late_of_s(self, clock: SourceClock) -> float:
+        """Return by how much a source's newest message is late, without what our clock was set ahead by."""
+        return clock.late_s + min(0.0, self._correction_ns / NS_PER_S)
+
+    def late_by_s(self, key: ClockKey, ts_ns: int, seen_s: float) -> float:
+        """Return by how much telemetry of a source was behind the wall clock when it came; 0 where it is not late.
+
+        Args:
+            key: The source's clock.
+            ts_ns: Source time of the telemetry.
+            seen_s: Monotonic seconds at which it came.
+        """
+        clock = self._clocks.get(key)
+        if clock is None or not clock.is_wall or self._wall is None:
+            return 0.0
+        now_s, wall_ns = self._wall
+        late_s = (wall_ns + self._correction_ns - ts_ns) / NS_PER_S - (now_s - seen_s)
+        return late_s if late_s > LATE_FROM_S else 0.0
 
     def _right_wall_ns(self, now_s: float, wall_ns: int, instances: Mapping[ClockKey, int]) -> int:
         """Return our wall clock, or what it would show without its steps where most sources go on by that."""

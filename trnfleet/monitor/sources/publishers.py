@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnfleet.monitor.copies import copied
+from trnfleet.monitor.room import Room
+from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -22,6 +26,8 @@ class PublisherState:
     """The state in its own last message."""
     announced: bool = False
     """Whether the publisher has announced this boot; else only a descriptor names it."""
+    described: bool = False
+    """Whether a descriptor has named it."""
 
 
 class Publishers:
@@ -29,14 +35,22 @@ class Publishers:
 
     A publisher of many instances gives one that boots again a boot id of its own, and announces only its own boot. A boot
     that is not announced is therefore online while its client is.
+
+    Boots that no descriptor has named have a small room of their own: one that makes up names and describes nothing leaves room for
+    publishers that describe instances, which are few because their instances are counted.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._most, self._most_undescribed = limits.publishers, limits.undescribed_publishers
         self._boots: dict[tuple[str, str], PublisherState] = {}
         self._announced: dict[str, list[PublisherState]] = {}
         """Each client's announced boots."""
-        self._online: dict[str, bool] = {}
-        """Whether each client that has announced itself is online in any of its announced boots."""
+        self._online: dict[str, list[PublisherState]] = {}
+        """Those of them that are online, as a rule one or none, for each client that has announced itself."""
+        self._room = Room(self._most)
+        self._undescribed = Room(self._most_undescribed)
+        self._presence: NDArray[np.bool_] | None = None
+        self._clients: dict[str, bool] | None = None
 
     def __len__(self) -> int:
         """Return the number of boots."""
@@ -46,63 +60,98 @@ class Publishers:
         """Return a boot that is known."""
         return self._boots.get((client, boot))
 
-    def number(
-        self, client: str, boot: str, *, limit: int, former_boot: str | None = None
-    ) -> PublisherState | None:
-        """Return a boot, known or new; None for a new one beyond the limit.
+    def refusal(
+        self, client: str, boot: str, *, described: bool = False, former_boot: str = ""
+    ) -> str | None:
+        """Return why there is no room for a boot, or None where there is.
 
         Args:
             client: The publisher's name.
             boot: Id of the boot.
-            limit: Boots that are kept at most.
+            described: Whether a descriptor names it.
+            former_boot: The boot that the new one follows.
+        """
+        if (client, boot) in self._boots or self._replaced(client, former_boot) is not None:
+            return None
+        why = self._room.refusal(client, 1, "publishers")
+        if why is None and not described:
+            why = self._undescribed.refusal(client, 1, "publishers that describe nothing")
+        return why
+
+    def number(
+        self, client: str, boot: str, *, described: bool = False, former_boot: str = ""
+    ) -> PublisherState:
+        """Return a boot, known or new, for which there is room.
+
+        Args:
+            client: The publisher's name.
+            boot: Id of the boot.
+            described: Whether a descriptor names it.
             former_boot: The boot that the new one follows; it is forgotten unless it was announced.
         """
         state = self._boots.get((client, boot))
-        if state is not None:
-            return state
-        former = None if former_boot is None else self._boots.get((client, former_boot))
-        if former is not None and not former.announced:
-            # Instances that boot again and again must not use numbers up.
-            del self._boots[client, former_boot or ""]
-            state = former
-        elif len(self._boots) >= limit:
-            return None
-        else:
-            state = PublisherState(len(self._boots), client)
-        self._boots[client, boot] = state
+        if state is None:
+            state = self._replaced(client, former_boot)
+            if state is not None:
+                # Instances that boot again and again must not use numbers up.
+                del self._boots[client, former_boot]
+            else:
+                state = PublisherState(len(self._boots), client)
+                self._room.change(client, 1)
+                self._undescribed.change(client, 1)
+            self._boots[client, boot] = state
+            self._forget_figures()
+        if described and not state.described:
+            state.described = True
+            self._undescribed.change(client, -1)
         return state
+
+    def _replaced(self, client: str, former_boot: str) -> PublisherState | None:
+        """Return the boot whose number the next one takes; None where it was announced."""
+        former = self._boots.get((client, former_boot)) if former_boot else None
+        return None if former is None or former.announced else former
 
     def announce(self, state: PublisherState, *, online: bool) -> bool:
         """Set the announced presence of a boot; return whether it is its first announcement."""
         is_first = not state.announced
-        state.online, state.announced = online, True
-        same = self._announced.setdefault(state.client, [])
         if is_first:
-            same.append(state)
+            state.announced = True
+            self._announced.setdefault(state.client, []).append(state)
+        others = [each for each in self._online.get(state.client, ()) if each is not state]
         if online:
             # A client id is connected once at a broker: where a new boot is online, the former ones are gone.
-            for other in same:
-                other.online = other is state
-        self._online[state.client] = any(other.online for other in same)
+            for other in others:
+                other.online = False
+            others = [state]
+        state.online = online
+        self._online[state.client] = others
+        self._forget_figures()
         return is_first
+
+    def has_announced(self, client: str) -> bool:
+        """Return whether a client has announced a boot: a publisher of telemetry, not a watch."""
+        return client in self._announced
 
     def clear(self, client: str) -> None:
         """Forget the presence of a client: nothing is offline because of it."""
-        for state in self._boots.values():
-            if state.client == client:
-                state.online = True
-        self._online.pop(client, None)
+        announced = self._announced.get(client, ())
+        for state in announced:
+            state.online = True
+        if announced:
+            self._online[client] = list(announced)
+        self._forget_figures()
 
     def is_online(self, state: PublisherState) -> bool:
         """Return whether a boot is online."""
-        return state.online if state.announced else self._online.get(state.client, True)
+        return state.online if state.announced else bool(self._online.get(state.client, True))
 
     def online(self) -> NDArray[np.bool_]:
-        """Return whether each numbered boot is online, and True at the end for an unknown one."""
-        online = np.ones(len(self._boots) + 1, np.bool_)
-        for state in self._boots.values():
-            online[state.number] = self.is_online(state)
-        return online
+        """Return whether each numbered boot is online, and True at the end for an unknown one; not to be changed."""
+        if self._presence is None:
+            self._presence = np.ones(len(self._boots) + 1, np.bool_)
+            for state in self._boots.values():
+                self._presence[state.number] = self.is_online(state)
+        return self._presence
 
     def boots_online(self) -> set[str]:
         """Return the ids of the boots that are online."""
@@ -113,35 +162,63 @@ class Publishers:
         return {state.number: client for (client, _), state in self._boots.items()}
 
     def clients(self) -> dict[str, bool]:
-        """Return for each client whether it is online in any of its boots."""
-        found: dict[str, bool] = {}
-        for state in self._boots.values():
-            found[state.client] = found.get(state.client, False) or self.is_online(state)
-        return found
+        """Return for each client whether it is online in any of its boots; not to be changed."""
+        if self._clients is None:
+            found: dict[str, bool] = {}
+            for state in self._boots.values():
+                found[state.client] = found.get(state.client, False) or self.is_online(state)
+            self._clients = found
+        return self._clients
+
+    def _forget_figures(self) -> None:
+        self._presence = self._clients = None
 
     def copy(self) -> Publishers:
         """Return a copy."""
-        twin = Publishers()
         states = {id(state): copy.copy(state) for state in self._boots.values()}
-        twin._boots = {key: states[id(state)] for key, state in self._boots.items()}
-        twin._announced = {
-            client: [states.get(id(state)) or copy.copy(state) for state in announced]
-            for client, announced in self._announced.items()
-        }
-        twin._online = self._online.copy()
-        return twin
+
+        def copied_states(by_client: dict[str, list[PublisherState]]) -> dict[str, list[PublisherState]]:
+            return {
+                client: [
+                    states.get(id(state)) or states.setdefault(id(state), copy.copy(state)) for state in same
+                ]
+                for client, same in by_client.items()
+            }
+
+        return copied(
+            self,
+            _boots={key: states[id(state)] for key, state in self._boots.items()},
+            _announced=copied_states(self._announced),
+            _online=copied_states(self._online),
+            _room=self._room.copy(),
+            _undescribed=self._undescribed.copy(),
+            _presence=None,
+            _clients=None,
+        )
 
     def keep(self, described: set[tuple[str, str]]) -> None:
         """Forget boots that are gone and that no descriptor names, and number the rest again."""
-        self._boots = {
-            key: state
-            for key, state in self._boots.items()
-            if key in described or (state.announced and state.online)
-        }
+        boots, self._boots = self._boots, {}
+        self._room, self._undescribed = Room(self._most), Room(self._most_undescribed)
         self._announced = {}
-        for number, state in enumerate(self._boots.values()):
-            state.number = number
+        for key, state in boots.items():
+            client = state.client
+            state.described = key in described
+            if not state.described and (
+                not (state.announced and state.online) or self._undescribed.refusal(client, 1, "")
+            ):
+                continue
+            self._room.change(client, 1)
+            self._undescribed.change(client, not state.described)
+            state.number = len(self._boots)
+            self._boots[key] = state
             if state.announced:
-                self._announced.setdefault(state.client, []).append(state)
+                self._announced.setdefault(client, []).append(state)
         clients = {state.client for state in self._boots.values()}
-        self._online = {client: online for client, online in self._online.items() if client in clients}
+        kept = {id(state) for state in self._boots.values()}
+        self._online = {
+            client: [each for each in online if id(each) in kept]
+            for client, online in self._online.items()
+            if client in clients
+        }
+        self._forget_figures()

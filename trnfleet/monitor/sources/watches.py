@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import parse_rfc3339
-from trnfleet.domain.alerts.watches import DOUBT_S, GONE_S, WatchPresence
+from trnfleet.domain.alerts.watches import DOUBT_S, GONE_S, ReceiverError, ReceiverErrors, WatchPresence
+from trnfleet.wire.limits import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
     from trnfleet.wire.messages import WatchMessage
-
-MOST = 1_000
-"""Watches that are kept."""
 
 
 class _Watch(NamedTuple):
@@ -21,21 +19,47 @@ class _Watch(NamedTuple):
     """Monotonic seconds of its last heartbeat; None where only a retained message has come."""
 
 
+def presence_of(message: WatchMessage, heard_s: float | None) -> WatchPresence:
+    """Return a watch as its message describes it, `heard_s` after its last heartbeat; None where none has come."""
+    return WatchPresence(
+        message.client,
+        parse_rfc3339(message.since) if message.since else None,
+        heard_s,
+        message.leads,
+        message.firing,
+        ReceiverErrors.of(
+            max(message.errors or 0, len(message.receiver_errors)),
+            (
+                ReceiverError(each.receiver, each.kind, each.id, each.reason)
+                for each in message.receiver_errors
+            ),
+        ),
+    )
+
+
 class Watches:
     """The watches of one fleet."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = DEFAULT_LIMITS.watches) -> None:
+        self._most = most
         self._known: dict[str, _Watch] = {}
 
-    def put(self, message: WatchMessage, now_s: float, *, is_retained: bool) -> None:
-        """Take a presence message; one that the broker had retained is no heartbeat."""
+    def put(self, message: WatchMessage, now_s: float, *, is_retained: bool) -> bool:
+        """Take a presence message, and return whether there was room; one that the broker had retained is no heartbeat."""
         client = message.client
         if message.state == "offline":
             self._known.pop(client, None)
-        elif client in self._known or len(self._known) < MOST:
-            known = self._known.get(client)
-            heard_s = now_s if not is_retained else known.heard_s if known is not None else None
-            self._known[client] = _Watch(message, now_s, heard_s)
+            return True
+        known = self._known.pop(client, None)
+        if known is None and len(self._known) >= self._most:
+            # Each message puts its watch last.
+            oldest = next(iter(self._known))
+            if _is_present(self._known[oldest], now_s):
+                return False
+            del self._known[oldest]
+        heard_s = now_s if not is_retained else known.heard_s if known is not None else None
+        self._known[client] = _Watch(message, now_s, heard_s)
+        return True
 
     def clear(self, client: str) -> None:
         """Forget a watch whose message was cleared."""
@@ -44,19 +68,17 @@ class Watches:
     def present(self, now_s: float) -> list[WatchPresence]:
         """Return the watches that are present."""
         return [
-            WatchPresence(
-                client,
-                parse_rfc3339(each.message.since) if each.message.since else None,
-                None if each.heard_s is None else now_s - each.heard_s,
-                each.message.leads,
-                each.message.firing,
-            )
-            for client, each in self._known.items()
-            if (now_s - each.came_s < DOUBT_S if each.heard_s is None else now_s - each.heard_s < GONE_S)
+            presence_of(each.message, None if each.heard_s is None else now_s - each.heard_s)
+            for each in self._known.values()
+            if _is_present(each, now_s)
         ]
 
     def copy(self) -> Watches:
         """Return a copy; messages never change."""
-        twin = Watches()
+        twin = Watches(self._most)
         twin._known = self._known.copy()
         return twin
+
+
+def _is_present(watch: _Watch, now_s: float) -> bool:
+    return now_s - watch.came_s < DOUBT_S if watch.heard_s is None else now_s - watch.heard_s < GONE_S

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.hardware.catalogue import ChipType
     from trnfleet.domain.layout import Layout
     from trnfleet.domain.metrics import Metric
-    from trnfleet.monitor.store.rollup import Rollups
+    from trnfleet.monitor.store.rollup import RollupReader
     from trnfleet.monitor.store.store import Store
 
 BYTES_PER_S = "bytes/s"
@@ -53,14 +53,19 @@ class Field:
     has_history: bool = False
     """Whether history keeps it."""
 
+    @property
+    def is_max(self) -> bool:
+        """Whether a node's value is the highest of its chips'."""
+        return len(self.parts) == 1 and BY_NAME[self.parts[0]].aggregate is Aggregate.MAX
+
     def values(
-        self, store: Store, rollups: Rollups, level: Level, nodes: NDArray[np.int64] | None
+        self, store: Store, rollups: RollupReader, level: Level, nodes: NDArray[np.int64] | None
     ) -> NDArray[np.float64]:
         """Return the field's value for nodes of a level (all of them for None): totals, or means for ratios."""
         return self._values(store, rollups, level, nodes, per_chip=False)
 
     def per_chip(
-        self, store: Store, rollups: Rollups, level: Level, nodes: NDArray[np.int64] | None
+        self, store: Store, rollups: RollupReader, level: Level, nodes: NDArray[np.int64] | None
     ) -> NDArray[np.float64]:
         """Return the field's value for one covered chip, for nodes of a level."""
         return self._values(store, rollups, level, nodes, per_chip=True)
@@ -71,20 +76,26 @@ class Field:
         return self.low, top
 
     def _values(
-        self, store: Store, rollups: Rollups, level: Level, nodes: NDArray[np.int64] | None, *, per_chip: bool
+        self,
+        store: Store,
+        rollups: RollupReader,
+        level: Level,
+        nodes: NDArray[np.int64] | None,
+        *,
+        per_chip: bool,
     ) -> NDArray[np.float64]:
         pick: NDArray[np.int64] | slice = slice(None) if nodes is None else nodes
         if level is Level.CHIP:
             parts = [store.chip_values(BY_NAME[name], pick) for name in self.parts]
         elif per_chip or self.is_ratio:
-            parts = [rollups.mean(name, level)[pick] for name in self.parts]
+            parts = [rollups.mean(name, level, pick) for name in self.parts]
         else:
-            parts = [rollups.value(name, level)[pick] for name in self.parts]
+            parts = [rollups.value(name, level, pick) for name in self.parts]
         figure = np.ones(1) if self.hardware is None else self._figure(store, rollups, level, pick)
         return self.join(parts, figure)
 
     def _figure(
-        self, store: Store, rollups: Rollups, level: Level, pick: NDArray[np.int64] | slice
+        self, store: Store, rollups: RollupReader, level: Level, pick: NDArray[np.int64] | slice
     ) -> NDArray[np.float64]:
         """Return the hardware figure of one chip for each node (a mean where a node has several types)."""
         layout = store.layout
@@ -163,7 +174,7 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "mfu_pct", "MFU", "%", "Achieved FLOP/s as a share of the catalogue's dense BF16 peak",
         ("tflops",), _flops_share, is_ratio=True,
-        hardware=lambda chip: chip.bf16_dense_flops.value, peak=lambda _chip: 100.0,
+        hardware=lambda chip: chip.bf16_dense_flops.value, peak=lambda _chip: 100.0, has_history=True,
     ),
     Field(
         "tflops_per_w", "TFLOPS/W", "TFLOP/s/W", "Achieved FLOP/s for each watt of the chips",

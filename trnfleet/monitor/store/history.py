@@ -1,8 +1,8 @@
-"""History: the last minutes of the figures that charts show, at every level that fits into memory.
+"""History: the past of the figures that charts show, at every level that fits into memory, and of the jobs.
 
-A ring a level, one sample a second, in float32. The budget is shared out level by level from the fleet down; a level
-whose ring would be shorter than `MIN_SAMPLES` is left out, and single nodes of it are kept from the moment that
-they are looked at (`watch`).
+A record a level, in float32: one sample a second, and their least, mean and largest over longer steps, which reach farther back. The
+budgets are shared out level by level from the fleet down; a level whose ring would be shorter than `MIN_SAMPLES` is left out, and
+single nodes of it are kept from the moment that they are looked at (`watch`). Time in which no sample says anything has a reason.
 """
 
 from __future__ import annotations
@@ -14,15 +14,22 @@ import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.monitor.store import fields
+from trnfleet.monitor.store.gaps import Gaps, Reason
+from trnfleet.monitor.store.job_history import JobHistory
+from trnfleet.monitor.store.rings import TIERS, Record, TierSpec, Track
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from trnfleet.domain.layout import Layout, Node
     from trnfleet.monitor.store.fields import Field
+    from trnfleet.monitor.store.gaps import Gap
     from trnfleet.monitor.store.rollup import Rollups
     from trnfleet.monitor.store.store import Store
+    from trnfleet.wire.messages import JobMessage
 
 KEPT: tuple[Field, ...] = tuple(field for field in fields.FIELDS if field.has_history)
 """The fields that history keeps."""
@@ -31,57 +38,43 @@ MAX_SAMPLES = 900
 """Seconds that a ring holds at most: 15 minutes."""
 MIN_SAMPLES = 120
 BUDGET_BYTES = 64 * 2**20
-"""Memory for all rings together; no level gets more than half of it."""
+"""Memory for the samples of all levels together; no level gets more than half of it."""
+TIER_BUDGET_BYTES = 16 * 2**20
+"""The same for the roll-ups of each step."""
+MIN_ROLLUPS = 60
+"""Roll-ups below which a level has none of a step: ten minutes of the shortest one."""
 MAX_WATCHED = 64
-"""Single nodes that are kept beside the rings; the one looked at longest ago goes first."""
+"""Single nodes that are kept beside the levels; the one looked at longest ago goes first."""
 
 _LEVELS = (Level.FLEET, Level.CLUSTER, Level.ULTRASERVER, Level.INSTANCE, Level.CHIP)
 
 
-class _Ring:
-    """Samples x fields x nodes."""
-
-    def __init__(self, samples: int, nodes: int) -> None:
-        self.values: NDArray[np.float32] = np.full((samples, len(KEPT), nodes), np.nan, np.float32)
-        self.filled = 0
-        self.next = 0
-
-    def push(self, rows: list[NDArray[np.float64]]) -> None:
-        for number, row in enumerate(rows):
-            self.values[self.next, number] = row
-        self.next = (self.next + 1) % len(self.values)
-        self.filled = min(self.filled + 1, len(self.values))
-
-    def skip(self, samples: int) -> None:
-        """Leave samples out."""
-        samples = min(samples, len(self.values))
-        self.values[(self.next + np.arange(samples)) % len(self.values)] = np.nan
-        self.next = (self.next + samples) % len(self.values)
-        self.filled = min(self.filled + samples, len(self.values))
-
-    def series(self, field: int, node: int) -> NDArray[np.float32]:
-        column = self.values[:, field, node]
-        if self.filled < len(column):
-            return column[: self.filled].copy()
-        return np.concatenate([column[self.next :], column[: self.next]])
-
-
 class History:
-    """The rings of one store."""
+    """The records of one store."""
 
     def __init__(self, budget_bytes: int = BUDGET_BYTES, most_samples: int = MAX_SAMPLES) -> None:
         self._budget = budget_bytes
         self._most = most_samples
         self._layout: Layout | None = None
-        self._rings: dict[Level, _Ring] = {}
-        self._watched: OrderedDict[str, _Ring] = OrderedDict()
+        self._levels: dict[Level, Record] = {}
+        self._watched: OrderedDict[str, Record | None] = OrderedDict()
+        """None until a first sample is taken."""
+        self._is_cut_off = False
+        self.jobs = JobHistory(most_samples)
+        """The jobs' own figures."""
+        self._gaps = Gaps()
         self.samples = 0
         """Samples taken since the start."""
 
     def seconds(self, level: Level) -> int:
-        """Return how many seconds the ring of a level can hold; 0 where the level does not fit."""
-        ring = self._rings.get(level)
-        return len(ring.values) if ring else 0
+        """Return how many seconds the samples of a level can hold; 0 where the level does not fit."""
+        record = self._levels.get(level)
+        return len(record.ring.values) if record else 0
+
+    @property
+    def end(self) -> int:
+        """Samples up to the moment that is shown: all of them, unless that is before the newest one."""
+        return self.samples
 
     @property
     def layout(self) -> Layout | None:
@@ -90,17 +83,29 @@ class History:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that all rings take."""
-        return sum(ring.values.nbytes for ring in (*self._rings.values(), *self._watched.values()))
+        """Bytes that all records take."""
+        watched = (each for each in self._watched.values() if each)
+        return sum(record.nbytes for record in (*self._levels.values(), *watched)) + self.jobs.nbytes
 
     def watch(self, path: str) -> None:
-        """Keep the node at `path` from now on, where its level has no ring of its own."""
+        """Keep the node at `path` from now on, where its level has no record of its own."""
         if path in self._watched:
             self._watched.move_to_end(path)
             return
         while len(self._watched) >= MAX_WATCHED:
             self._watched.popitem(last=False)
-        self._watched[path] = _Ring(self._most, 1)
+        self._watched[path] = None
+
+    def attend(self, jobs: Mapping[str, JobMessage], placed: tuple[str, ...], *, is_cut_off: bool) -> None:
+        """Note what goes with the samples that follow.
+
+        Args:
+            jobs: The fleet's jobs by name.
+            placed: Names of jobs by the numbers that the store has for them.
+            is_cut_off: Whether nothing can be heard at present.
+        """
+        self.jobs.attend(jobs, placed)
+        self._is_cut_off = is_cut_off
 
     def push(self, store: Store, rollups: Rollups) -> None:
         """Take one sample of everything that is kept; called once a second."""
@@ -109,52 +114,108 @@ class History:
         layout = store.layout
         if layout is not self._layout:
             self._take_layout(layout)
-        for level, ring in self._rings.items():
+        for level, record in self._levels.items():
             silent = ~_live(store, rollups, level)
-            ring.push([_with_gaps(field.values(store, rollups, level, None), silent) for field in KEPT])
-        for path, ring in self._watched.items():
+            record.push([_with_gaps(field.values(store, rollups, level, None), silent) for field in KEPT])
+        for path, known in self._watched.items():
             node = layout.find(path)
-            if node is None or node.level in self._rings:
+            if node is None or node.level in self._levels:
                 continue
+            watched = known or Record(self._most, len(KEPT), 1, total=self.samples)
+            self._watched[path] = watched
             numbers = np.array([node.number])
             silent = ~_live(store, rollups, node.level)[numbers]
-            ring.push(
+            watched.push(
                 [_with_gaps(field.values(store, rollups, node.level, numbers), silent) for field in KEPT]
             )
+        self.jobs.push(store, rollups, self.samples)
         self.samples += 1
+        if self._is_cut_off:
+            self._gaps.add(self.samples - 1, self.samples, Reason.LINK_DOWN)
 
     def skip(self, seconds: int) -> None:
         """Leave a gap for seconds in which no sample was taken."""
-        for ring in (*self._rings.values(), *self._watched.values()):
-            ring.skip(seconds)
+        for record in (*self._levels.values(), *self._watched.values()):
+            if record is not None:
+                record.skip(seconds)
+        self.jobs.skip(seconds)
+        self._gaps.add(self.samples, self.samples + seconds, Reason.NOT_OBSERVED)
         self.samples += seconds
 
     def series(self, layout: Layout, node: Node, key: str) -> NDArray[np.float32]:
         """Return the samples of a field for a node, oldest first, one a second; empty where nothing is kept."""
+        found = self._find(layout, node, key)
+        return np.zeros(0, np.float32) if found is None else found[0].ring.series(*found[1:])
+
+    def track(self, layout: Layout, node: Node, key: str, span_s: int, ago: int = 0) -> Track:
+        """Return the past of a field for a node over a span, as fine as it is kept so far back.
+
+        Args:
+            layout: What the node is a number of.
+            node: The node.
+            key: The field's.
+            span_s: Wall seconds that are wanted.
+            ago: Samples before the newest one, from which on the past is looked at.
+        """
+        found = self._find(layout, node, key)
+        if found is None:
+            return Track.of(np.zeros(0, np.float32), self.samples - ago)
+        record, field, number = found
+        return record.track(field, number, span_s, ago)
+
+    def job_track(self, job: str, key: str, span_s: int, ago: int = 0) -> Track:
+        """Return the past of a job's figure over a span, as `track` does."""
+        return self.jobs.track(job, key, span_s, self.samples, ago)
+
+    def job_names(self) -> list[str]:
+        """Return the jobs of which something is kept, in the order of their names."""
+        return self.jobs.names
+
+    def gaps_since(self, first: int) -> list[Gap]:
+        """Return the times without values that do not end before a sample, oldest first."""
+        return self._gaps.since(first)
+
+    def _find(self, layout: Layout, node: Node, key: str) -> tuple[Record, int, int] | None:
+        """Return the record that has a field of a node, with the numbers of both in it."""
         field = next((number for number, each in enumerate(KEPT) if each.key == key), None)
         if field is None:
-            return np.zeros(0, np.float32)
-        ring = self._rings.get(node.level)
-        if ring is not None and layout is self._layout:
-            return ring.series(field, node.number)
+            return None
+        record = self._levels.get(node.level)
+        if record is not None and layout is self._layout:
+            return record, field, node.number
         watched = self._watched.get(layout.path(node))
-        return watched.series(field, 0) if watched else np.zeros(0, np.float32)
+        return (watched, field, 0) if watched else None
 
     def _take_layout(self, layout: Layout) -> None:
-        """Make rings for a new layout; nodes that stay keep their past."""
-        old_layout, old_rings = self._layout, self._rings
-        self._layout, self._rings = layout, {}
+        """Make records for a new layout; nodes that stay keep their past."""
+        old_layout, old_levels = self._layout, self._levels
+        self._layout, self._levels = layout, {}
         left = self._budget
+        left_of_tiers = [TIER_BUDGET_BYTES] * len(TIERS)
         for level in _LEVELS:
             sample_bytes = layout.count(level) * len(KEPT) * 4
             samples = min(self._most, min(left, self._budget // 2) // max(1, sample_bytes))
             if not sample_bytes or samples < MIN_SAMPLES:
                 break
-            ring = self._rings[level] = _Ring(samples, layout.count(level))
-            left -= ring.values.nbytes
-            before = old_rings.get(level)
+            tiers = [
+                TierSpec(spec.step, _rollups(spec, room, 3 * sample_bytes))
+                for spec, room in zip(TIERS, left_of_tiers, strict=True)
+            ]
+            record = Record(samples, len(KEPT), layout.count(level), tiers=tiers, total=self.samples)
+            self._levels[level] = record
+            left -= record.ring.values.nbytes
+            left_of_tiers = [
+                room - each.length * 3 * sample_bytes for room, each in zip(left_of_tiers, tiers, strict=True)
+            ]
+            before = old_levels.get(level)
             if before is not None and old_layout is not None:
-                _carry_over(before, old_layout, ring, layout, level)
+                record.carry_over(before, layout.numbers_in(old_layout, level))
+
+
+def _rollups(spec: TierSpec, room_bytes: int, rollup_bytes: int) -> int:
+    """Return how many roll-ups of a step a level gets; 0 where they would be too few."""
+    number = min(spec.length, min(room_bytes, TIER_BUDGET_BYTES // 2) // rollup_bytes)
+    return number if number >= MIN_ROLLUPS else 0
 
 
 def _live(store: Store, rollups: Rollups, level: Level) -> NDArray[np.bool_]:
@@ -169,33 +230,3 @@ def _live(store: Store, rollups: Rollups, level: Level) -> NDArray[np.bool_]:
 
 def _with_gaps(values: NDArray[np.float64], silent: NDArray[np.bool_]) -> NDArray[np.float64]:
     return np.where(silent, np.nan, values) if silent.any() else values
-
-
-def _carry_over(before: _Ring, old: Layout, ring: _Ring, new: Layout, level: Level) -> None:
-    """Copy the past of the nodes that both layouts have."""
-    places = {path: number for number, path in enumerate(_paths(old, level))}
-    pairs = [(number, places[path]) for number, path in enumerate(_paths(new, level)) if path in places]
-    if not pairs or not before.filled:
-        return
-    to, source = (np.array(side) for side in zip(*pairs, strict=True))
-    kept = min(before.filled, len(ring.values))
-    order = (np.arange(before.next - kept, before.next)) % len(before.values)
-    ring.values[:kept, :, to] = before.values[order][:, :, source]
-    ring.filled, ring.next = kept, kept % len(ring.values)
-
-
-def _paths(layout: Layout, level: Level) -> tuple[str, ...]:
-    if level is Level.FLEET:
-        return ("",)
-    if level is Level.CLUSTER:
-        return layout.clusters
-    if level is Level.ULTRASERVER:
-        return layout.ultraservers
-    if level is Level.INSTANCE:
-        return layout.instances
-    starts = layout.chip_start
-    return tuple(
-        f"{path}/{number}"
-        for instance, path in enumerate(layout.instances)
-        for number in range(int(starts[instance + 1] - starts[instance]))
-    )

@@ -21,6 +21,8 @@ class Jobs(RetainedCollection[JobMessage]):
         super().__init__(lambda message: message.job)
         self.placements = 0
         """Goes up whenever jobs are placed."""
+        self.placed: tuple[str, ...] = ()
+        """Names of the jobs by the numbers that the store has for them, as of the last placement."""
         self._places = 0
         """Addresses and ranges that all jobs name."""
         self._have_moved = False
@@ -64,6 +66,7 @@ class Jobs(RetainedCollection[JobMessage]):
             return False
         self._have_moved, self._generation, self._placed_s = False, store.generation, now_s
         store.job_of[:] = -1
+        self.placed = tuple(self.by_key)
         # Where two jobs claim an instance, the one dated last has it: a former run's may still be retained.
         for number, job in sorted(enumerate(self.by_key.values()), key=lambda pair: pair[1].ts):
             for target in job.on:

@@ -11,7 +11,8 @@ store's before they join rows of both; views read the old roll-ups with `layout`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import copy
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -28,10 +29,31 @@ if TYPE_CHECKING:
 
     from trnfleet.monitor.slices import Slices
 
+    Pick = NDArray[np.int64] | slice
+    """Numbers of nodes, or a range of them."""
+
+ALL = slice(None)
+"""All nodes of a level."""
 LEVELS = (Level.FLEET, Level.CLUSTER, Level.ULTRASERVER, Level.INSTANCE)
 
 _SLICE_LANES = 1_500_000
 """Lanes (chips x width) that one slice of work takes: about 5 ms."""
+
+
+class RollupReader(Protocol):
+    """Roll-ups as fields read them: those of the last pass, or means."""
+
+    def value(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
+        """Return a metric's aggregate for nodes of a level."""
+
+    def mean(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
+        """Return a metric for one covered chip (or instance)."""
+
+    def covered(self, name: str, level: Level) -> NDArray[np.float64]:
+        """Return how many chips (or instances) went into a metric."""
+
+    def takes(self, level: Level) -> NDArray[np.bool_]:
+        """Return which nodes of the level below went into `level`."""
 
 
 class Rollups:
@@ -43,26 +65,36 @@ class Rollups:
         self.revision = 0
         """Goes up with every finished pass."""
         self.layout: Layout = EMPTY_LAYOUT
+        self._of: int | None = None
+        """The store's revision when the last pass began; None where its owner does not tell."""
         self._total: dict[tuple[str, Level], NDArray[np.float64]] = {}
         self._count: dict[tuple[str, Level], NDArray[np.float64]] = {}
         self._states: dict[Level, NDArray[np.int64]] = {}
         self._takes: dict[Level, NDArray[np.bool_]] = {}
 
-    def value(self, name: str, level: Level) -> NDArray[np.float64]:
-        """Return a metric's aggregate (sum, mean, maximum or bits, as its row says) for all nodes of a level.
+    def value(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
+        """Return a metric's aggregate (sum, mean, maximum or bits, as its row says) for nodes of a level.
 
         NaN where nothing below is available. For bit masks, the bits as a number.
         """
-        total = self._total[name, level]
+        total, count = self._total[name, level][pick], self._count[name, level][pick]
         if BY_NAME[name].aggregate is Aggregate.MEAN:
-            return total / _positive(self._count[name, level])
-        return np.where(self._count[name, level] > 0, total, np.nan)
+            return total / _positive(count)
+        return np.where(count > 0, total, np.nan)
 
-    def mean(self, name: str, level: Level) -> NDArray[np.float64]:
+    def mean(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
         """Return a summed or averaged metric for one covered chip (or instance), so that levels compare."""
         if BY_NAME[name].aggregate is Aggregate.MAX:
-            return self.value(name, level)
-        return self._total[name, level] / _positive(self._count[name, level])
+            return self.value(name, level, pick)
+        return self._total[name, level][pick] / _positive(self._count[name, level][pick])
+
+    def parts(self, name: str, level: Level) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return a metric's total (or maximum, or bits) and how many chips or instances went into it, for all nodes of a level."""
+        return self._total[name, level], self._count[name, level]
+
+    def frozen(self) -> Rollups:
+        """Return the same roll-ups, which later passes do not change."""
+        return copy.copy(self)
 
     def covered(self, name: str, level: Level) -> NDArray[np.float64]:
         """Return how many chips (or instances) went into a metric's roll-up for all nodes of a level."""
@@ -81,13 +113,21 @@ class Rollups:
         """Whether a pass has been finished."""
         return self.generation >= 0
 
-    def passes(self, store: Store) -> Slices[None]:
+    def passes(self, store: Store, revision: int | None = None) -> Slices[None]:
         """Compute every roll-up in slices; results change all at once at the end.
+
+        Args:
+            store: The values.
+            revision: The store's revision, of an owner that raises it with every change: of the same values the roll-ups are the
+                same, and are not computed again. Without it they are computed.
 
         Raises:
             LayoutChanged: the store has another layout now; the roll-ups are as before.
         """
         layout, generation = store.layout, store.generation
+        if revision is not None and (generation, revision) == (self.generation, self._of):
+            self.revision += 1
+            return
         totals: dict[tuple[str, Level], NDArray[np.float64]] = {}
         counts: dict[tuple[str, Level], NDArray[np.float64]] = {}
         states = _count_states(store)
@@ -109,7 +149,7 @@ class Rollups:
             _roll_up(layout, metric, total, count, takes, totals, counts)
         self._total, self._count, self._states = totals, counts, states
         self._takes = takes
-        self.layout, self.generation = layout, generation
+        self.layout, self.generation, self._of = layout, generation, revision
         self.revision += 1
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
+from trnfleet.domain.layout import EMPTY_LAYOUT, Layout, moves
 from trnfleet.domain.metrics import METRICS, Aggregate, Metric, Scope
 
 if TYPE_CHECKING:
@@ -78,18 +78,13 @@ class Store:
         kept = {key: getattr(self, key) for key in (*_CHIP_ARRAYS, *_INSTANCE_ARRAYS)}
         columns = self.columns
         self._allocate(layout)
-        old_index = old.instance_index
-        same = [(new, old_index.get(path, -1)) for new, path in enumerate(layout.instances)]
-        pairs = [(new, was) for new, was in same if was >= 0 and old.type_of(was) is layout.type_of(new)]
-        if pairs:
-            to = np.array([new for new, _ in pairs], dtype=np.int64)
-            source = np.array([was for _, was in pairs], dtype=np.int64)
-            to_chips, source_chips = layout.chip_rows(to), old.chip_rows(source)
+        for to, source in moves(layout.same_instances(old)):
+            chips, former = layout.chips_of(to), old.chips_of(source)
             for metric in METRICS:
-                rows, before = (to_chips, source_chips) if metric.scope is Scope.CHIP else (to, source)
+                rows, before = (chips, former) if metric.scope is Scope.CHIP else (to, source)
                 self.columns[metric.name][rows] = columns[metric.name][before]
             for key in _CHIP_ARRAYS:
-                getattr(self, key)[to_chips] = kept[key][source_chips]
+                getattr(self, key)[chips] = kept[key][former]
             for key in _INSTANCE_ARRAYS:
                 getattr(self, key)[to] = kept[key][source]
         self.generation += 1

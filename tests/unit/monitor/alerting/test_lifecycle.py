@@ -10,6 +10,7 @@ from support.monitor.rules import rule_of
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.flapping import FLAPS_FROM, QUIET_NS
 from trnfleet.domain.alerts.status import AlertState
+from trnfleet.monitor.alerting.inputs import Instant
 from trnfleet.monitor.alerting.lifecycle import AlertLifecycle
 from trnfleet.monitor.alerting.published import PublishedAlerts
 from trnfleet.monitor.alerting.silences import Silences
@@ -72,6 +73,10 @@ def begin(*, detects_flapping: bool = True) -> tuple[AlertStore, PublishedAlerts
     return store, published, AlertLifecycle(store, published, Silences(), detects_flapping=detects_flapping)
 
 
+def at(now_ns: int) -> Instant:
+    return Instant(now_ns, now_ns)
+
+
 def told(store: AlertStore) -> list[tuple[str, int]]:
     return [(each.kind, each.at_ns) for each in store.history]
 
@@ -84,10 +89,10 @@ def test_what_fires_ends_in_the_book() -> None:
     """It is told once that it fires, however often that is seen, and once that it is over."""
     store, _, lifecycle = begin()
     alert = store.open(QUICK, CHIP, 1)
-    lifecycle.fire(alert, 1, 2)
-    lifecycle.fire(alert, 1, 3)
+    lifecycle.fire(alert, 1, 2, at(2))
+    lifecycle.fire(alert, 1, 3, at(3))
     assert (alert.state, times(alert)) == (AlertState.FIRING, (1, 2, None))
-    assert lifecycle.end(alert, 5)
+    assert lifecycle.end(alert, at(5))
     assert (alert.state, times(alert)) == (AlertState.RESOLVED, (1, 2, 5))
     assert told(store) == [("firing", 2), ("resolved", 5)]
     assert (store.active, list(store.resolved)) == ({}, [alert])
@@ -96,9 +101,9 @@ def test_what_fires_ends_in_the_book() -> None:
 def test_what_is_pending_ends_without_a_word() -> None:
     store, _, lifecycle = begin()
     alert = store.open(QUICK, CHIP, 1)
-    lifecycle.wait(alert, 2)
+    lifecycle.wait(alert, at(2))
     assert alert.state is AlertState.PENDING
-    assert lifecycle.end(alert, 3)
+    assert lifecycle.end(alert, at(3))
     assert (store.active, list(store.resolved), told(store)) == ({}, [], [])
 
 
@@ -106,8 +111,8 @@ def test_what_has_only_pending_members_left_resolves_and_goes_on() -> None:
     """What is remembered of it is as it was when it resolved; the alert itself is pending since then."""
     store, _, lifecycle = begin()
     alert = store.open(QUICK, CHIP, 1)
-    lifecycle.fire(alert, 1, 2)
-    lifecycle.wait(alert, 5)
+    lifecycle.fire(alert, 1, 2, at(2))
+    lifecycle.wait(alert, at(5))
     assert (alert.state, times(alert)) == (AlertState.PENDING, (5, None, None))
     assert store.active == {alert.fingerprint: alert}
     (was,) = store.resolved
@@ -119,9 +124,9 @@ def test_what_has_only_pending_members_left_resolves_and_goes_on() -> None:
 def test_what_fires_on_a_word_is_held_unless_its_target_is_gone(is_gone: bool) -> None:
     store, published, lifecycle = begin()
     alert = store.open(QUICK, CHIP, 1)
-    lifecycle.fire(alert, 1, 2)
+    lifecycle.fire(alert, 1, 2, at(2))
     published.hold(alert.fingerprint)
-    assert lifecycle.end(alert, 3, is_gone=is_gone) == is_gone
+    assert lifecycle.end(alert, at(3), is_gone=is_gone) == is_gone
     assert published.holds(alert.fingerprint) == (not is_gone)
     assert (alert.state is AlertState.RESOLVED) == is_gone
 
@@ -131,8 +136,8 @@ def test_what_begins_often_flaps_where_that_is_looked_for(*, detects_flapping: b
     store, _, lifecycle = begin(detects_flapping=detects_flapping)
     for second in range(FLAPS_FROM):
         alert = store.open(QUICK, CHIP, 10 * second)
-        lifecycle.fire(alert, 10 * second, 10 * second)
-        ended = lifecycle.end(alert, 10 * second + 5)
+        lifecycle.fire(alert, 10 * second, 10 * second, at(10 * second))
+        ended = lifecycle.end(alert, at(10 * second + 5))
     assert ended == (not detects_flapping)
     assert alert.is_flapping == detects_flapping
     assert ("flapping" in dict(told(store))) == detects_flapping

@@ -116,13 +116,16 @@ def test_last_will() -> None:
 
 def test_limits_hold() -> None:
     """More instances, jobs, publishers or topics than allowed are refused and counted."""
-    feed = Feed(DEMO, limits=Limits(fleet_instances=3, jobs=2, topics=4))
+    feed = Feed(DEMO, limits=Limits(fleet_instances=3, jobs=2, topics=2))
     feed.jobs = {f"job-{number}": ("uc1",) for number in range(5)}
     feed.monitor.apply([*feed.announcements(), *feed.telemetry()])
     feed.monitor.compute()
     assert len(feed.monitor.store.layout.instances) == 3
     assert len(feed.monitor.ingest.jobs) == 2
-    assert feed.monitor.counts.rejected == 9 + 3 + 8
+    assert feed.monitor.counts.rejected == 9 + 3 + 1
+    # Of what nothing describes nothing is kept.
+    assert feed.monitor.counts.undescribed == 9
+    assert len(feed.monitor.ingest.topics.states) == 2
 
 
 def test_lag_is_wall_clock_less_source_time() -> None:

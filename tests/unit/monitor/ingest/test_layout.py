@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from support.monitor.feed import DEMO, Feed, ready
+from support.monitor.feed import DEMO, Feed, ready, standalone
 
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.store.store import Freshness
@@ -127,3 +127,29 @@ def test_the_narrower_descriptor_knows_better() -> None:
     assert feed.monitor.store.layout.chips == 192
     assert feed.monitor.store.count(Freshness.LIVE) == 192
     assert set(feed.monitor.store.period_s) == {1.0}
+
+
+def test_of_several_publishers_the_last_that_is_there_has_an_instance() -> None:
+    """Those that are gone have it only where none is there, however the descriptors follow each other."""
+    for states, wanted in (
+        (("online", "offline", "online", "offline"), 2),
+        (("offline", "offline"), 0),
+        (("offline", "online"), 1),
+    ):
+        feed = Feed(standalone(1))
+        path = feed.layout.instances[0]
+        cluster, _, _ = path.partition("/")
+        for number, state in enumerate(states):
+            feed.publisher, feed.boot = f"p{number}", f"b{number}"
+            _, descriptor = feed.announcements()
+            block = f"{cluster}/block-{number}"
+            payload = descriptor.payload.replace(f'"path":"{path}"'.encode(), f'"path":"{block}"'.encode(), 1)
+            feed.monitor.apply(
+                [
+                    feed.publisher_envelope(state),
+                    Envelope(build_topic("demo", TopicClass.NODE, block), payload, 1, retain=True),
+                ]
+            )
+        feed.monitor.compute()
+        publisher = feed.monitor.ingest.publishers.names()[int(feed.monitor.store.publisher_of[0])]
+        assert publisher == f"p{wanted}", states

@@ -83,6 +83,16 @@ def test_room_is_bounded_by_number_and_by_bytes() -> None:
     assert held.hold(Envelope("t", b"x" * 10))
 
 
+def test_a_half_of_the_room_is_for_what_is_described() -> None:
+    """Telemetry that nothing describes leaves room for what waits for its layout."""
+    held = PendingTelemetry(most_messages=4, most_bytes=100)
+    assert [held.hold(Envelope("t", b"x"), is_described=False) for _ in range(3)] == [True, True, False]
+    assert [held.hold(Envelope("t", b"x")) for _ in range(3)] == [True, True, False]
+    held.release()
+    assert not held.hold(Envelope("t", b"x" * 51), is_described=False)
+    assert held.hold(Envelope("t", b"x" * 51))
+
+
 def test_refused_messages_are_counted_by_class() -> None:
     """Whatever is wrong with them, a descriptor is told from an alert; a topic of no class is another."""
     counts = PipelineCounts()

@@ -10,14 +10,16 @@ import pytest
 from support.monitor.feed import Feed, ready, ultraservers
 from support.monitor.state import stored_difference
 
-from trnfleet.domain.metrics import BY_NAME
+from trnfleet.domain.metrics import BY_NAME, METRICS, Scope
 from trnfleet.monitor.ingest.telemetry import reporting_rows
 from trnfleet.monitor.store.store import Freshness
+from trnfleet.wire.messages import Descriptor, decode_message, encode_message
+from trnfleet.wire.ports import Envelope
+from trnfleet.wire.telemetry import Head
+from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from trnfleet.wire.ports import Envelope
 
 BOOTING = "uc1/us-0001/trn2u-0001-2"
 ROWS = slice(32, 48)
@@ -69,6 +71,33 @@ def test_shuffled_and_doubled_messages_end_in_the_same_state(json: bool) -> None
     assert counts.lost == 0
     assert counts.late > 0
     assert counts.duplicates == len(messages[len(messages) // 8 :][::3])
+
+
+def test_a_frame_of_instances_that_do_not_follow_each_other() -> None:
+    """A block whose instances have others between them is written to its own rows."""
+    whole = ultraservers(3)
+    parts = {"uc1/block-1": Feed([*whole[:4], *whole[8:]]), "uc1/block-2": Feed(whole[4:8])}
+    feed = Feed(whole)
+    for number, (path, part) in enumerate(parts.items()):
+        part.scatter(number + 1)
+        descriptor = decode_message(part.announcements()[1].payload, Descriptor)
+        specs = tuple(
+            descriptor.instances[0].model_copy(update={"path": each}) for each in part.layout.instances
+        )
+        payload = encode_message(descriptor.model_copy(update={"path": path, "instances": specs}))
+        feed.monitor.apply([Envelope(build_topic("demo", TopicClass.NODE, path), payload, 1, retain=True)])
+    feed.monitor.compute()
+    layout, columns = feed.monitor.store.layout, feed.monitor.store.columns
+    for path, part in parts.items():
+        count = len(part.layout.instances)
+        feed.monitor.apply([part._frame(path, slice(0, count), Head(part.boot, 0, feed.clock.wall_ns()))])
+        rows = np.array([layout.instance_index[each] for each in part.layout.instances])
+        chips = layout.chip_rows(rows)
+        for metric in METRICS:
+            where = chips if metric.scope is Scope.CHIP else rows
+            assert np.array_equal(columns[metric.name][where], part.columns[metric.name])
+    feed.monitor.compute()
+    assert feed.monitor.store.count(Freshness.LIVE) == 192
 
 
 @pytest.mark.parametrize("json", [False, True])

@@ -81,14 +81,27 @@ def test_snapshots_are_so_far_apart_and_thin_out_when_memory_is_short(
         monitor.applied_s = float(second)
         timeline.take(monitor, BEGIN_NS + second * NS_PER_S)
     seconds = [(time_ns - BEGIN_NS) // NS_PER_S for time_ns, _ in timeline.snapshots]
-    assert len(seconds) <= 4
+    assert len(seconds) == 4
     assert seconds == sorted(seconds)
     assert seconds[0] == 0
-    assert seconds[-1] >= 100
+    assert seconds[-1] >= 150
+    gaps = [after - before for before, after in itertools.pairwise(seconds)]
+    assert max(gaps) <= 4 * min(gaps)
     assert timeline.snapshot(BEGIN_NS - 1) is None
     found = timeline.snapshot(BEGIN_NS + 1_000 * NS_PER_S)
     assert found is not None
     assert found[0] == timeline.snapshots[-1][0]
+
+
+def test_snapshots_reach_their_number_and_stay_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline_module, "MOST_SNAPSHOTS", 8)
+    timeline, monitor = make(10.0), fed()
+    numbers = []
+    for second in range(0, 3_000, 5):
+        monitor.applied_s = float(second)
+        timeline.take(monitor, BEGIN_NS + second * NS_PER_S)
+        numbers.append(len(timeline.snapshots))
+    assert set(numbers[30:]) == {8}
 
 
 def test_a_fleet_that_does_not_fit_into_memory_has_no_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,9 +169,9 @@ def test_times_are_kept_once_a_second_and_as_long_as_the_recording() -> None:
     timeline, monitor = make(), fed()
     for tenth in range(600):
         timeline.take(monitor, BEGIN_NS + tenth * NS_PER_S // 10)
-    assert len(timeline._times) == 60
+    assert len(timeline._fleet_ns) == 60
     timeline.drop_before(BEGIN_NS + 50 * NS_PER_S)
-    assert len(timeline._times) == 10
+    assert len(timeline._fleet_ns) == 10
     timeline.drop_before(BEGIN_NS + 100 * NS_PER_S)
     assert timeline.moment_of(monitor.moment().time_ns) is None
 

@@ -392,3 +392,44 @@ async def test_two_publishers_of_the_same_paths_are_named() -> None:
     assert monitor.counts.late == 0
     await first.clock.advance(40.0)
     assert monitor.summary().contested == {}
+
+
+@pytest.mark.parametrize(("right", "wrong", "holds"), [(12, 4, True), (4, 12, False)])
+def test_most_instances_say_whose_clock_is_right(right: int, wrong: int, holds: bool) -> None:
+    """Sources that go by our clock as it was set vote against those that go on; after they have won, ours is right for good."""
+    fleet = Sources()
+    before, after = fleet.add("before", right), fleet.add("after", wrong)
+    for each in (before, after):
+        fleet.hear(each, 1.0)
+
+    def off_s(at_s: float) -> float:
+        moment = fleet.timebase.now(at_s, START_NS + round((at_s + 3_600.0) * NS_PER_S), fleet.instances)
+        return (moment.time_ns - START_NS) / NS_PER_S - at_s
+
+    fleet.timebase.now(1.0, START_NS + NS_PER_S, fleet.instances)
+    fleet.timebase.restart("after")
+    ahead_ns = START_NS + round(3_602.0 * NS_PER_S)
+    fleet.timebase.clock(before, 1.0).take(START_NS + 2 * NS_PER_S, 2.0, ahead_ns)
+    fleet.timebase.clock(after, 1.0).take(ahead_ns, 2.0, ahead_ns)
+    assert off_s(2.0) == pytest.approx(0.0 if holds else 3_600.0, abs=0.1)
+    del fleet.instances[after]
+    fleet.timebase.keep({before})
+    assert off_s(2.5) == pytest.approx(0.0 if holds else 3_600.0, abs=0.1)
+
+
+def test_a_window_of_long_ago_says_nothing_of_the_present() -> None:
+    """After an hour of silence the shortest way is that of the messages that come now."""
+    source = Source(epoch_ns=DATE_NS)
+    source.hear(0)
+    assert source.hear(3_600.0, delay_s=50.0) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_clock_that_was_heard_longest_ago_makes_room() -> None:
+    """A publisher that goes back to an earlier epoch keeps that clock, although it was the first."""
+    timebase = Timebase()
+    keys = [ClockKey("sim", DATE_NS + number * 86_400 * NS_PER_S, 60.0, True) for number in range(9)]
+    for number, key in enumerate(keys[:8]):
+        timebase.clock(key, 1.0).take(key.epoch_ns, float(number), START_NS)
+    timebase.clock(keys[0], 1.0).take(keys[0].epoch_ns, 9.0, START_NS)
+    timebase.clock(keys[8], 1.0)
+    assert set(timebase._clocks) == {keys[0], *keys[2:]}

@@ -4,6 +4,7 @@ from support.monitor.feed import Feed, ultraservers
 
 from trnfleet.monitor.sources.publishers import Publishers
 from trnfleet.monitor.store.store import Freshness
+from trnfleet.wire.limits import Limits
 
 REBOOTED = "uc1/us-0001/trn2u-0001-1"
 
@@ -31,13 +32,11 @@ def test_an_instance_that_booted_again_goes_with_its_publisher() -> None:
 def test_booting_again_and_again_uses_no_numbers_up() -> None:
     """Of starts that follow each other and are not announced, one is kept."""
     publishers = Publishers()
-    run = publishers.number("sim", "run", limit=9)
-    assert run is not None
+    run = publishers.number("sim", "run")
     publishers.announce(run, online=True)
     former = "run"
     for boot in map(str, range(50)):
-        state = publishers.number("sim", boot, limit=9, former_boot=former)
-        assert state is not None
+        state = publishers.number("sim", boot, described=True, former_boot=former)
         assert state.number == 1
         former = boot
     assert len(publishers) == 2
@@ -48,24 +47,75 @@ def test_booting_again_and_again_uses_no_numbers_up() -> None:
 
 
 def test_starts_are_limited() -> None:
-    """Beyond the limit there is none, and what is known stays known."""
+    """Beyond the limit there is none, what is known stays known, and no client leaves nothing to the others."""
+    publishers = Publishers(Limits(publishers=1))
+    publishers.number("a", "1", described=True)
+    assert publishers.refusal("b", "1", described=True) == "more than 1 publishers"
+    assert publishers.refusal("a", "1", described=True) is None
+    many = Publishers(Limits(publishers=320))
+    boots = 0
+    while many.refusal("a", str(boots), described=True) is None:
+        many.number("a", str(boots), described=True)
+        boots += 1
+    assert boots == 300
+    assert many.refusal("b", "1", described=True) is None
+
+
+def test_made_up_publishers_leave_room_for_those_that_describe_something() -> None:
+    """Who describes nothing has a small room; one that a descriptor names counts elsewhere from then on, until nothing names it."""
+    publishers = Publishers(Limits(publishers=1_000, undescribed_publishers=2))
+
+    def come(client: str) -> str | None:
+        why = publishers.refusal(client, "1")
+        if why is None:
+            publishers.announce(publishers.number(client, "1"), online=True)
+        return why
+
+    assert [come(client) for client in "ab"] == [None, None]
+    assert come("c") == "more than 2 publishers that describe nothing"
+    assert publishers.refusal("c", "1", described=True) is None
+    state = publishers.number("c", "1", described=True)
+    # Its announcement was refused: its last will is heard all the same.
+    publishers.announce(state, online=False)
+    assert publishers.clients() == {"a": True, "b": True, "c": False}
+    publishers.number("a", "1", described=True)
+    assert come("d") is None
+    assert come("e") is not None
+    publishers.keep({("c", "1")})
+    assert publishers.clients() == {"a": True, "b": True, "c": False}
+
+
+def test_a_new_start_takes_the_place_of_the_former_ones() -> None:
+    """A client is online in one boot, its newest; after its presence was cleared all of its boots are, until it speaks again."""
     publishers = Publishers()
-    assert publishers.number("a", "1", limit=1) is not None
-    assert publishers.number("b", "1", limit=1) is None
-    assert publishers.number("a", "1", limit=1) is not None
+    states = [publishers.number("sim", str(boot)) for boot in range(3)]
+    for state in states:
+        assert publishers.announce(state, online=True)
+        assert not publishers.announce(state, online=True)
+    assert [publishers.is_online(state) for state in states] == [False, False, True]
+    publishers.announce(states[0], online=False)
+    assert publishers.clients() == {"sim": True}
+    publishers.announce(states[2], online=False)
+    assert publishers.clients() == {"sim": False}
+    publishers.clear("sim")
+    assert publishers.online().tolist() == [True] * 4
+    publishers.announce(states[1], online=False)
+    assert publishers.online().tolist() == [True, False, True, True]
+    publishers.announce(states[1], online=True)
+    assert publishers.online().tolist() == [False, True, False, True]
 
 
 def test_a_forgotten_publisher_gets_a_new_number() -> None:
     """Starts that are gone and that nobody describes go; the rest follow each other."""
     publishers = Publishers()
     for client in "abc":
-        state = publishers.number(client, "1", limit=9)
-        assert state is not None
+        state = publishers.number(client, "1")
         publishers.announce(state, online=client != "a")
     publishers.keep({("b", "1")})
     assert publishers.clients() == {"b": True, "c": True}
     assert publishers.online().tolist() == [True] * 3
-    state = publishers.find("b", "1")
-    assert state is not None
-    publishers.announce(state, online=False)
+    kept = publishers.find("b", "1")
+    assert kept is not None
+    publishers.announce(kept, online=False)
     assert publishers.online().tolist() == [False, True, True]
+    assert publishers.clients() == {"b": False, "c": True}

@@ -58,6 +58,38 @@ def test_the_ring_keeps_the_newest() -> None:
     assert len(events._ids) == 3
 
 
+def test_an_instance_that_reports_without_end_replaces_its_own() -> None:
+    """Whatever one instance reports, the events of others stay; numbers and order are as they came."""
+    events = Events(kept=64)
+    number = 0
+
+    def report(path: str, count: int) -> None:
+        nonlocal number
+        for _ in range(count):
+            number += 1
+            events.add(message(number).model_copy(update={"path": path}), float(number))
+
+    report("uc1/us-0001/trn2u-0001-1", 4)
+    report("", 3)
+    report(CHIP, 500)
+    report("uc1/us-0001/trn2u-0001-0/chip06", 500)
+    assert len(events) == 64
+    paths = [event.path for event in events.newest_first()]
+    assert (paths.count("uc1/us-0001/trn2u-0001-1"), paths.count("")) == (4, 3)
+    assert [event.number for event in events.newest_first()] == [*range(1_007, 950, -1), *range(7, 0, -1)]
+    assert [event.number for event in events.since(1_005)] == [1_006, 1_007]
+    # Another one that does the same takes half of the first one's room, and none of the others'.
+    report("uc1/us-0002/trn2u-0002-0", 500)
+    paths = [event.path for event in events.newest_first()]
+    assert (paths.count("uc1/us-0001/trn2u-0001-1"), paths.count("")) == (4, 3)
+    assert paths.count("uc1/us-0002/trn2u-0002-0") in {28, 29}
+    # Where none has more than its share the oldest goes.
+    for place in range(70):
+        report(f"uc1/standalone/trn2-{place:04}", 1)
+    assert min(event.number for event in events.newest_first()) > 7
+    assert sum(map(len, events._numbers_of.values())) == len(events._ids) == len(events) == 64
+
+
 def test_what_is_no_event_is_counted() -> None:
     """Another path than the topic's, a time that is none, and what a broker kept are refused, and nothing stops."""
     feed = Feed(ultraservers(1))

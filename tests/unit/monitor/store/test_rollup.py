@@ -7,7 +7,7 @@ from support.monitor.feed import Feed, standalone, ultraservers
 from trnfleet.domain.address import Level
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import CHIP_METRICS, Aggregate, Kind
-from trnfleet.monitor.slices import LayoutChanged
+from trnfleet.monitor.slices import LayoutChanged, finish
 from trnfleet.monitor.store import fields
 from trnfleet.monitor.store.rollup import LEVELS
 from trnfleet.monitor.store.store import Freshness
@@ -98,7 +98,7 @@ async def test_stale_chips_take_no_part_while_others_live() -> None:
     assert states[Freshness.STALE] == feed.layout.chips - 32
 
 
-def test_a_pass_gives_way_and_notices_a_new_layout() -> None:
+def test_a_pass_yields_and_notices_a_new_layout() -> None:
     """A pass is cut into slices, and one whose layout was replaced leaves the former results."""
     feed = ready()
     rollups = feed.monitor.rollups
@@ -110,6 +110,33 @@ def test_a_pass_gives_way_and_notices_a_new_layout() -> None:
     with pytest.raises(LayoutChanged):
         next(going)
     assert rollups.revision == revision + 1
+
+
+def test_values_of_one_revision_are_rolled_up_once() -> None:
+    """A pass computes again if the store's revision is another than when the last one began, and for an owner that tells none."""
+    feed = ready()
+    store, rollups = feed.monitor.store, feed.monitor.rollups
+
+    def warmest() -> float:
+        return float(rollups.value("temperature_c", Level.FLEET)[0])
+
+    feed.monitor.compute()
+    before, revision = warmest(), rollups.revision
+    store.columns["temperature_c"][0] += 500
+    feed.monitor.compute()
+    assert (warmest(), rollups.revision) == (before, revision + 1)
+    finish(rollups.passes(store))
+    after = warmest()
+    assert after > before
+    store.columns["temperature_c"][0] -= 500
+    going = rollups.passes(store, store.revision)
+    next(going)
+    store.revision += 1
+    finish(going)
+    assert warmest() == before
+    store.columns["temperature_c"][0] += 500
+    feed.monitor.compute()
+    assert warmest() == after
 
 
 @pytest.mark.parametrize("field", fields.FIELDS, ids=lambda field: field.key)

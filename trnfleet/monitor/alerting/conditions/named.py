@@ -42,6 +42,10 @@ class NamedValue:
     def learn(self, name: str, raw: Value, now_ns: int) -> None:
         """Take the value of the moment as a usual one."""
 
+    def usual(self, name: str) -> float | None:  # noqa: ARG002  for the kind that has a past
+        """Return a target's usual value; None while that is not known."""
+        return None
+
     def keep(self, names: set[str]) -> None:
         """Forget all other targets."""
 
@@ -128,8 +132,11 @@ class PastShareValue(NamedValue):
     def value(self, name: str, raw: Value, now_ns: int) -> Value:
         """Return the share; None while too little is known of the past."""
         value = self._of.value(name, raw, now_ns)
-        usual = self._past[name].usual() if name in self._past else None
+        usual = self.usual(name)
         return value / usual if isinstance(value, float) and usual else None
+
+    def usual(self, name: str) -> float | None:
+        return self._past[name].usual() if name in self._past else None
 
     def learn(self, name: str, raw: Value, now_ns: int) -> None:
         value = self._of.value(name, raw, now_ns)
@@ -180,7 +187,7 @@ class NamedCondition:
             table: The targets.
             active: Those that are pending or firing: what they do at present is not usual.
         """
-        rule, now_ns = self.rule, readings.instant.now_ns
+        rule, now_ns = self.rule, readings.instant.flow_ns
         self._value.keep(set(table.names))
         found: dict[str, tuple[float, str]] = {}
         for place, (name, raw) in enumerate(zip(table.names, table.column(str(rule.figure)), strict=True)):
@@ -194,6 +201,10 @@ class NamedCondition:
             if is_hit and value is not None:
                 found[name] = (math.nan, value) if isinstance(value, str) else (float(value), "")
         return found
+
+    def usual(self, name: str) -> float | None:
+        """Return what is usual for a target, where the rule compares with that; None while it is not known."""
+        return self._value.usual(name)
 
     def number(self, name: str, raw: Value, now_ns: int) -> float | None:
         """Return the number that is compared, for a target that is looked at again in the same evaluation."""

@@ -200,17 +200,17 @@ class EventRows(CounterRows):
     def __init__(self, scope: Scope, condition: Condition, counters: Counters) -> None:
         super().__init__(scope, condition, counters)
         self._events: deque[tuple[int, str]] = deque()
-        """When events came, and the targets that they count for."""
+        """When events came, in time that passed, and the targets that they count for."""
 
     def update(self, readings: Readings) -> None:
         """Take the events since the last evaluation, and drop those that have left the window."""
-        now_ns, depth = readings.instant.now_ns, int(self.level)
+        flow_ns, depth = readings.instant.flow_ns, int(self.level)
         for event in readings.events:
             segments = event.path.split("/") if event.path else []
             if event.name in self.condition.named and len(segments) >= depth:
-                self._events.append((now_ns, "/".join(segments[:depth])))
-        begin_ns = now_ns - round(self.window_s * 1e9)
-        while self._events and not begin_ns < self._events[0][0] <= now_ns:
+                self._events.append((flow_ns, "/".join(segments[:depth])))
+        begin_ns = flow_ns - round(self.window_s * 1e9)
+        while self._events and self._events[0][0] <= begin_ns:
             self._events.popleft()
 
     def _follow(self) -> None:

@@ -1,7 +1,7 @@
 """Windows: the increase of a counter, or the samples of a figure, within `(now - window, now]`.
 
 Counters of chips are state in columns: only what changed is kept, and each window has a running total. Figures of
-jobs, reservations and the like are few, so each has its own samples.
+jobs, reservations and the like are few, so each has its own samples. All are timed by `Instant.flow_ns`, which no step of a clock moves.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Counters:
             window = self._windows.get((figure, window_s))
             if window is None:
                 window = self._windows[figure, window_s] = CounterWindow(window_s, readings.layout.chips)
-            window.add(readings.instant.now_ns, increases[figure])
+            window.add(readings.instant.flow_ns, increases[figure])
 
     def totals(self, figure: str, window_s: float) -> NDArray[np.int64]:
         """Return the increase of every chip's counter within the window."""

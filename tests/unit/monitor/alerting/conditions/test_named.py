@@ -28,6 +28,7 @@ def series(rule: Any, looks: Sequence[float | str | None], every_s: float = 1.0)
     held: list[bool] = []
     for value in looks:
         bench.now_s += every_s
+        bench.flow_s += every_s
         table = NamedColumns(["train"], partial(_column, value))
         held.append(
             "train" in watch.search(bench.readings(), table, {"train"} if held and held[-1] else set())

@@ -14,6 +14,9 @@ from trnfleet.clock import ManualClock
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.services.files.rules import load_rules
+from trnfleet.wire.messages import WatchMessage, encode_message
+from trnfleet.wire.ports import Envelope
+from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -142,6 +145,101 @@ async def test_a_fleet_that_is_silent_on_a_whole_connection() -> None:
     assert "publisher-offline" in told.firing
 
 
+def _watch_message(fleet: Feed) -> list[Envelope]:
+    """Return the heartbeat of a watch, and an alert that it publishes."""
+    heartbeat = WatchMessage(client="watch-1", state="online", boot="1", role="watch", leads=True)
+    topics = (TopicClass.PUBLISHER, "watch-1"), (TopicClass.ALERT, "f" * 16)
+    return [
+        Envelope(build_topic("demo", topic_class, name), payload, received_s=fleet.clock.monotonic_s())
+        for (topic_class, name), payload in zip(topics, (encode_message(heartbeat), b""), strict=True)
+    ]
+
+
+async def test_a_watch_is_not_the_fleet() -> None:
+    """Heartbeats and alerts of watches prove no source: the only publisher is cut off until its last will says that it is offline."""
+    fleet = Outage()
+    await fleet.live(5)
+    for _ in range(18):
+        await fleet.quiet(1)
+        fleet.monitor.apply(_watch_message(fleet))
+    assert fleet.news == [("firing", "connection-lost")]
+    fleet.monitor.apply([fleet.publisher_envelope("offline")])
+    await fleet.quiet(20)
+    assert fleet.news[1:] == [("resolved", "connection-lost"), ("firing", "publisher-offline")]
+    assert fleet.firing == {"publisher-offline"}
+
+
+def _beside(fleet: Outage, instances: list[tuple[str, str]], *, json: bool = False) -> Feed:
+    """Return a second publisher of the same fleet."""
+    other = Feed(instances, json=json)
+    other.publisher, other.clock, other.monitor = "other", fleet.clock, fleet.monitor
+    other.scatter()
+    other.describe()
+    return other
+
+
+async def _both(fleet: Outage, other: Feed, seconds: int) -> None:
+    for _ in range(seconds):
+        fleet.monitor.apply(other.telemetry())
+        await fleet.live(1)
+
+
+@pytest.mark.parametrize("comes_back_after_s", [1, 30])
+async def test_a_publisher_of_several_that_stops_is_one_alert(comes_back_after_s: int) -> None:
+    """Of two publishers one is cut off: its will says so before any of its instances is silent, and none is while it comes back."""
+    fleet = Outage()
+    other = _beside(fleet, ultraservers(2, "uc2") + standalone(2, cluster="uc2"), json=True)
+    await _both(fleet, other, 5)
+    await fleet.live(20)
+    assert fleet.monitor.store.count(Freshness.STALE) == other.layout.chips
+    assert fleet.news == []
+    assert fleet.monitor.findings.total == 0
+    fleet.monitor.apply([other.publisher_envelope("offline")])
+    await fleet.live(comes_back_after_s)
+    fleet.monitor.apply([other.publisher_envelope("online")])
+    await fleet.live(1)
+    messages = other.telemetry()
+    # Between the two parts the rules are evaluated: an UltraServer is half heard, and a host, too.
+    for part in (messages[:40], messages[40:]):
+        fleet.monitor.apply(part)
+        await fleet.live(1)
+        assert fleet.firing == set()
+    await _both(fleet, other, 10)
+    assert [name for kind, name in fleet.news if kind == "firing"] == ["publisher-offline"] * (
+        comes_back_after_s > 1
+    )
+    assert fleet.firing == set()
+
+
+async def test_a_publisher_that_goes_again_and_again_does_not_flap_its_hosts() -> None:
+    """Five restarts of a publisher leave its own alert at most: those that it inhibited count no beginnings."""
+    fleet = Outage()
+    other = _beside(fleet, ultraservers(1, "uc2"))
+    for _ in range(5):
+        await _both(fleet, other, 3)
+        fleet.monitor.apply([other.publisher_envelope("offline")])
+        await fleet.live(12)
+        fleet.monitor.apply([other.publisher_envelope("online")])
+        assert fleet.firing == {"publisher-offline"}
+    await _both(fleet, other, 3)
+    assert fleet.firing == {"publisher-offline"}
+    assert {name for kind, name in fleet.news if kind == "firing"} == {"publisher-offline"}
+
+
+async def test_a_publisher_that_goes_on_saying_nothing() -> None:
+    """Without a will the silence of several is that of the hosts after a while; that of a host's own agent is at once."""
+    fleet = Outage()
+    other, agent = _beside(fleet, ultraservers(1, "uc2")), _beside(fleet, standalone(1, cluster="uc3"))
+    agent.publisher = "agent"
+    agent.describe()
+    await _both(fleet, other, 5)
+    agent.tick()
+    await fleet.live(9)
+    assert fleet.firing == {"instance-silent"}
+    await fleet.live(21)
+    assert fleet.firing == {"instance-silent", "ultraserver-silent"}
+
+
 async def test_repeated_outages_do_not_flap() -> None:
     """Five outages within half an hour leave no alert behind but the one about the connection."""
     fleet = Outage()
@@ -229,6 +327,20 @@ async def test_a_queue_that_is_behind_is_overload_and_no_silence() -> None:
         firing = {each.name for each in monitor.alerts.active() if each.fired_ns is not None}
         assert firing == {"monitor-overloaded"}
         assert monitor.findings.total == 0
+
+
+async def test_late_messages_far_apart_are_a_slow_way_and_no_silence() -> None:
+    """Where messages come seconds late and in pieces, and passes are rare, what has not come yet is not silent."""
+    fleet = Outage()
+    await fleet.live(5)
+    half = list(fleet.layout.instances[:4])
+    for _ in range(12):
+        now_ns = fleet.clock.wall_ns()
+        fleet.monitor.apply(fleet.telemetry(half, ts_ns=now_ns - 10_000_000_000))
+        await fleet.clock.advance(1.5)
+        fleet.monitor.compute()
+    assert not fleet.firing & HARDWARE
+    assert fleet.monitor.findings.total == 0
 
 
 @pytest.mark.parametrize(("lossy", "is_live"), [(True, True), (False, False)])

@@ -1,8 +1,9 @@
-"""Time in which a monitor can hear its sources: what it does not hear in any other time is no silence of theirs.
+"""Health of the link to the sources: what a monitor does not hear while the link, or it itself, fails is no silence of theirs.
 
 Three things of our own keep messages away: no connection, or one over which nothing comes at all; a pause of this process, such as
 SIGSTOP; and a queue that is behind, here or at the broker. In the first the rules about the fleet stand still. After each of them
-every source has its three periods afresh, and the time that it may take to connect again. It reads no clock.
+every source has its three periods afresh, and the time that it may take to connect again. Breaks of single publishers are followed
+in `publisher_breaks.py`. It reads no clock.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trnfleet.monitor.copies import copied
+from trnfleet.monitor.publisher_breaks import QUIET_FROM_PERIODS, QUIET_FROM_S, PublisherBreaks
 from trnfleet.monitor.store.store import STALE_AFTER_PERIODS, Freshness
 
 if TYPE_CHECKING:
@@ -23,10 +26,6 @@ if TYPE_CHECKING:
 
 RECONNECT_S = 10.0
 """Time that sources get to connect again after an outage, and at most as long as the outage was: publishers are back within it."""
-QUIET_FROM_S = 0.5
-QUIET_FROM_PERIODS = 2.0
-"""Periods of the quickest live source, and at least `QUIET_FROM_S`, without any message at all, after which the connection itself is
-in doubt: less than the three after which a source is stale, so that none is called silent before."""
 PAUSE_FROM_S = 1.0
 """Delay of the loop that counts as a pause of the process; the longest slice of work is far shorter."""
 BEHIND_FROM_S = 2.0
@@ -44,15 +43,16 @@ MOST_PERIODS = 9.0
 """Periods after which values are stale even while most messages are lost, so that they are not drawn as live for long."""
 
 
-class Hearing:
-    """The times in which one monitor can hear."""
+class LinkHealth:
+    """The times in which the messages of the sources reach one monitor."""
 
     def __init__(self, proof_s: float = 0.0) -> None:
         """Start without having heard anything.
 
         Args:
-            proof_s: Time without any message after which a connection that stands is known to be whole, and the silence the
-                sources' own; 0 where a connection cannot fail unnoticed.
+            proof_s: Time without any message of the fleet after which a connection that stands is known to be whole, and the
+                silence the sources' own, because the broker has sent the last wills of those that have lost theirs; 0 where a
+                connection cannot fail unnoticed.
         """
         self.since_s = -math.inf
         """Monotonic seconds since which it hears without a break."""
@@ -76,16 +76,21 @@ class Hearing:
         self._overloaded = (math.inf, -math.inf)
         """Since when the monitor has been overloaded, and when it was last."""
         self._shed = 0
+        self.heard_s = -math.inf
+        """Monotonic seconds at which the last message of a source came. What a watch says, such as the alert about this very outage, is
+        not heard of the fleet."""
+        self._breaks = PublisherBreaks(proof_s)
 
-    def update(
-        self, now_s: float, link: LinkStatus, heard_s: float, store: Store, counts: PipelineCounts
-    ) -> None:
+    def copy(self) -> LinkHealth:
+        """Return a copy, for a link of its own."""
+        return copied(self, _breaks=self._breaks.copy(), _connects=None)
+
+    def update(self, now_s: float, link: LinkStatus, store: Store, counts: PipelineCounts) -> None:
         """Bring it up to date, before freshness is judged.
 
         Args:
             now_s: Monotonic seconds.
             link: The connection.
-            heard_s: Monotonic seconds at which the last message came; -inf for none.
             store: For the periods of what is live.
             counts: For the share of messages that were lost.
         """
@@ -103,10 +108,14 @@ class Hearing:
             # It was lost and made between two passes.
             self.resume(now_s, KNOWN_FOR_S)
         else:
-            self._doubt(now_s, heard_s, store)
+            self._doubt(now_s, store)
         if self.is_behind(now_s):
             self.resume(now_s, 0.0)
         self._note_load(now_s, counts.shed)
+
+    def follow(self, now_s: float, store: Store) -> None:
+        """Follow the breaks of publishers, once freshness has been judged."""
+        self._breaks.update(now_s, self.since_s, store)
 
     def resume(self, now_s: float, missed_s: float) -> None:
         """Begin to hear again after a break of some length."""
@@ -134,6 +143,9 @@ class Hearing:
     def note_lag(self, lag_s: float, now_s: float) -> None:
         """Note how late the messages of a batch typically were, by their sources' clocks."""
         self._lag = lag_s, now_s
+        if lag_s >= BEHIND_FROM_S and not self.is_cut_off:
+            # At once: the next pass may come when this is not known any more.
+            self.resume(now_s, 0.0)
 
     def behind_s(self, now_s: float) -> float:
         """Return by how many seconds what is applied is behind what has come here, or what was sent to here."""
@@ -168,21 +180,23 @@ class Hearing:
         """Return of which instances silence says nothing yet, because too little time was heard; None for none."""
         if self.is_cut_off:
             return np.ones(len(store.period_s), np.bool_)
+        broken = self._breaks.unsettled(now_s, store)
         if self._is_settled:
-            return None
+            return broken
         found: NDArray[np.bool_] = now_s < self.since_s + self._more_s + STALE_AFTER_PERIODS * store.period_s
         if not found.any():
             self._is_settled = True
-            return None
-        return found
+            return broken
+        return found if broken is None else found | broken
 
     def _begin(self, since_s: float) -> None:
         self.is_cut_off, self._cut_off_since_s = True, since_s
 
-    def _doubt(self, now_s: float, heard_s: float, store: Store) -> None:
+    def _doubt(self, now_s: float, store: Store) -> None:
         """Doubt a connection over which nothing comes at all, until it is heard again or proven to be whole."""
         if not self._proof_s:
             return
+        heard_s = self.heard_s
         # What came before a pause of ours says nothing of the time after it.
         quiet_s = now_s - max(heard_s, self.since_s)
         if self._is_in_doubt:

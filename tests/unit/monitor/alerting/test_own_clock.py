@@ -1,0 +1,90 @@
+"""Steps of the wall clock of the monitor's own host, with all shipped rules."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+from support.monitor.feed import START_NS, Feed, ultraservers
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.services.files.rules import load_rules
+
+HOUR_S = 3_600.0
+
+
+class Stepped:
+    """A fleet with two Capacity Blocks, whose clock is right while the monitor's is set."""
+
+    def __init__(self, origin: Literal["simulated", "neuron"]) -> None:
+        self.feed = Feed(ultraservers(1), grouped=True)
+        self.feed.origin, self.feed.epoch = origin, format_rfc3339(START_NS)
+        self.alerts = Alerts("demo", load_rules())
+        monitor = self.feed.monitor
+        monitor.ingest.alerts = self.alerts
+        monitor.link.connected = True
+        self._begun_s = self.feed.clock.monotonic_s()
+        self.feed.describe()
+        for name, ends_h in (("cb-far", 12.0), ("cb-near", 4.0)):
+            times = {"ts": -9.0, "created": -20.0, "start": -10.0, "terminates": ends_h, "end": ends_h + 0.5}
+            fields: dict[str, Any] = {key: self._time(hours) for key, hours in times.items()}
+            monitor.apply([self.feed.reservation(name, "uc1/us-0001", **fields)])
+
+    @staticmethod
+    def _time(hours: float) -> str:
+        return format_rfc3339(START_NS + round(hours * HOUR_S * NS_PER_S))
+
+    async def play(self, seconds: int) -> None:
+        """Let telemetry come every second, with the right time."""
+        for _ in range(seconds):
+            await self.feed.clock.advance(1.0)
+            passed_s = self.feed.clock.monotonic_s() - self._begun_s
+            self.feed.monitor.apply(self.feed.telemetry(ts_ns=START_NS + round(passed_s * NS_PER_S)))
+            self.feed.monitor.compute()
+
+    @property
+    def happened(self) -> list[tuple[str, str]]:
+        return [(each.kind, f"{each.alert.name} {each.alert.target}") for each in self.alerts.history]
+
+
+@pytest.mark.parametrize("step_h", [-8.0, -1.0, 1.0, 8.0])
+async def test_a_step_of_hours_fires_nothing_but_the_skew(step_h: float) -> None:
+    """No block that lasts is near its end, none that ends is far from it, no telemetry is late: our clock is off, and says so."""
+    fleet = Stepped("neuron")
+    await fleet.play(5)
+    before = [("firing", "block-near-end cb-near")]
+    assert fleet.happened == before
+    fleet.feed.clock.step_wall(step_h * HOUR_S)
+    await fleet.play(15)
+    assert fleet.happened == [*before, ("firing", "clock-skew pipeline")]
+    summary = fleet.feed.monitor.summary()
+    assert summary.clock_skew_s == pytest.approx(-step_h * HOUR_S, abs=1.0)
+    assert summary.late_s == 0
+    # Set right again.
+    fleet.feed.clock.step_wall(-step_h * HOUR_S)
+    await fleet.play(5)
+    assert fleet.happened[2:] == [("resolved", "clock-skew pipeline")]
+    assert fleet.feed.monitor.summary().clock_skew_s == 0
+
+
+async def test_late_telemetry_is_late_beside_a_step() -> None:
+    """What is behind by more than our clock was set ahead by is late, by what is left."""
+    fleet = Stepped("neuron")
+    await fleet.play(5)
+    fleet.feed.clock.step_wall(HOUR_S)
+    await fleet.play(2)
+    monitor, clock = fleet.feed.monitor, fleet.feed.clock
+    late_ns = START_NS + round((clock.monotonic_s() - 1_000.0 - 600.0) * NS_PER_S)
+    monitor.apply(fleet.feed.telemetry(ts_ns=late_ns))
+    monitor.compute()
+    assert monitor.summary().late_s == pytest.approx(600.0, abs=1.0)
+
+
+async def test_a_simulator_goes_on_by_its_own_time() -> None:
+    """One whose time is then hours ahead of our clock is taken to be dated: nothing fires, and its blocks end as before."""
+    fleet = Stepped("simulated")
+    await fleet.play(5)
+    fleet.feed.clock.step_wall(-8.0 * HOUR_S)
+    await fleet.play(15)
+    assert fleet.happened == [("firing", "block-near-end cb-near")]

@@ -1,0 +1,94 @@
+"""Problems of the shipped scenarios: one for each cause, with its place, its alerts and the jobs that it hurts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from support.monitor.alert_run import AlertRun
+
+from trnfleet.monitor.alerting.store import AlertWithStatus
+from trnfleet.monitor.problems import texts
+from trnfleet.monitor.problems.state import problems_of
+
+if TYPE_CHECKING:
+    from trnfleet.monitor.problems.problem import Problem, Problems
+
+
+async def problems_at(
+    scenario: str, period_s: float, *instants_s: float
+) -> tuple[list[Problems], list[Problems]]:
+    """Play a scenario and return its problems at some instants, and what they would be without rules."""
+    run = AlertRun(scenario, period_s=period_s)
+    found: list[Problems] = []
+    without: list[Problems] = []
+
+    def note() -> None:
+        passed_s = run.monitor.clock.monotonic_s() - 100.0
+        if any(abs(passed_s - each) < period_s / 2 for each in instants_s):
+            alerts = run.monitor.alerts
+            active = [AlertWithStatus(each, alerts.status(each)) for each in alerts.active()]
+            found.append(problems_of(run.monitor, active))
+            without.append(problems_of(run.monitor, (), rules=()))
+
+    run.on_tick = note
+    await run.play(max(instants_s) + period_s)
+    return found, without
+
+
+def brief(problem: Problem) -> tuple[str, str, str]:
+    """Return place, text and impact of a problem."""
+    return texts.place_text(problem.place), texts.text_of(problem), texts.impact_text(problem)
+
+
+def about_hardware(problems: Problems) -> list[tuple[str, str, str]]:
+    return [brief(each) for each in problems.all if each.place.address]
+
+
+async def test_a_hot_rack_is_one_problem_and_its_job_is_hurt() -> None:
+    (early, late), _ = await problems_at("rack-overheat", 10.0, 60, 160)
+    assert [place for place, _, _ in about_hardware(early)] == ["trn2u-0001-2"]
+    ((place, text, impact),) = about_hardware(late)
+    assert place == "us-0001 rack B"
+    assert text.startswith("overheated: 32 chips, 8")
+    assert impact.startswith("hits pretrain-70b step +")
+    (early_key, late_key) = ({each.key for each in at.all if each.place.address} for at in (early, late))
+    assert early_key == late_key
+    hot = next(each for each in late.all if each.place.address)
+    names = {each.alert.name for each in hot.alerts}
+    assert {"overheated", "rack-throttled", "cooling-or-power-event", "straggler"} <= names
+
+
+async def test_each_link_is_one_problem_and_a_split_is_one() -> None:
+    (slow, both, split), without = await problems_at("neuronlink-split", 4.0, 68, 172, 272)
+    ((place, text, impact),) = about_hardware(slow)
+    assert place == "trn2u-0001-1/chip06:south ↔ chip10:north"
+    assert text.endswith(" % of its peers")
+    assert impact.startswith("hits pretrain-70b step +")
+    assert [place for place, _, _ in about_hardware(both)] == [
+        "trn2u-0001-0/chip12:z_next ↔ trn2u-0001-1/chip12:z_prev",
+        "trn2u-0001-2/chip09:east ↔ chip10:west",
+    ]
+    partitioned = [("us-0001", "33 Z links down: UltraServer partitioned", "hits pretrain-70b waiting")]
+    assert about_hardware(split) == partitioned
+    # Without rules findings say the same.
+    assert [place for place, _, _ in about_hardware(without[1])] == [
+        place for place, _, _ in about_hardware(both)
+    ]
+    assert about_hardware(without[2]) == partitioned
+    assert not without[2].all[0].alerts
+    assert len(without[2].all[0].findings) > 100
+
+
+async def test_game_day_has_one_problem_a_cause() -> None:
+    (straggler, two, silent, crash), _ = await problems_at("game-day", 10.0, 60, 130, 260, 400)
+    assert [place for place, _, _ in about_hardware(straggler)] == ["trn2u-0001-3/chip10"]
+    assert {place for place, _, _ in about_hardware(two)} == {
+        "trn2u-0001-0/chip02:east ↔ chip03:west",
+        "trn2u-0002-1/chip04",
+    }
+    assert [place for place, _, _ in about_hardware(silent)] == ["trn2u-0002-1"]
+    impacts = {place: impact for place, _, impact in about_hardware(crash)}
+    assert set(impacts) == {"trn2-0001/chip02", "trn2u-0002-1", "us-0001 rack B"}
+    assert impacts["trn2-0001/chip02"] == "hits finetune-8b failed"
+    assert impacts["us-0001 rack B"].startswith("hits pretrain-70b step +")
+    assert crash.all[0].place.address == "uc1/standalone/trn2-0001/chip02"

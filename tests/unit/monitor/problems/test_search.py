@@ -1,0 +1,174 @@
+"""The search for problems: keys, places, owners, jobs, findings, and what it costs in a storm of alerts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from support.monitor.feed import Feed, standalone, ultraservers
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
+from trnfleet.domain.alerts.status import AlertState, AlertStatus
+from trnfleet.domain.alerts.subsystems import subsystem_of
+from trnfleet.domain.severity import Severity
+from trnfleet.monitor.alerting.store import AlertWithStatus
+from trnfleet.monitor.problems import texts
+from trnfleet.monitor.problems.search import MOST_ALERTS
+from trnfleet.monitor.problems.state import problems_of
+from trnfleet.services.files.rules import load_rules
+from trnfleet.wire.alerts import AckMessage, SilenceMessage
+
+if TYPE_CHECKING:
+    from trnfleet.monitor.problems.problem import Problems
+
+NOW_NS = 1_767_600_000 * NS_PER_S
+RULES = {rule.name: rule for rule in load_rules()}
+
+
+def firing(name: str, target: str, place: str = "", *, ago_s: float = 60.0, **changed: Any) -> Alert:
+    """Return an alert of a shipped rule."""
+    rule = RULES[name]
+    alert = Alert(
+        rule,
+        target,
+        fingerprint_of("demo", name, target),
+        state=AlertState.FIRING,
+        since_ns=NOW_NS - round(ago_s * NS_PER_S),
+        fired_ns=NOW_NS - round(ago_s * NS_PER_S),
+        chips=1,
+        place=place or target,
+        subsystem=subsystem_of(rule),
+        labels=labels_of("demo", rule, target),
+    )
+    for field, value in changed.items():
+        setattr(alert, field, value)
+    return alert
+
+
+def fleet() -> Feed:
+    feed = Feed(ultraservers(2) + standalone(2))
+    feed.jobs = {"pretrain": ("uc1/us-0001",), "finetune": ("uc1/standalone/trn2-0001..trn2-0002",)}
+    feed.describe()
+    feed.tick()
+    return feed
+
+
+def found(feed: Feed, *alerts: Alert, rules: Any = None) -> Problems:
+    silences = feed.monitor.alerts.silences
+    active = [AlertWithStatus(each, silences.status(each, NOW_NS)) for each in alerts]
+    return problems_of(
+        feed.monitor, active, rules=tuple(RULES.values()) if rules is None else rules, now_ns=NOW_NS
+    )
+
+
+def test_a_slow_job_is_at_its_cause() -> None:
+    """The cause that its alert names is where the job's problem is, though nothing fires there."""
+    chip = "uc1/standalone/trn2-0002/chip11"
+    slow = firing(
+        "job-slow", "finetune", "uc1/standalone/trn2-0001", cause=f"{chip} (throttled 18 %)", value=1.15
+    )
+    problems = found(fleet(), slow)
+    assert [each.place.address for each in problems.all] == [chip]
+    assert texts.impact_text(problems.all[0]) == "hits finetune step +15 %"
+    straggler = firing("straggler", "uc1/standalone/trn2-0002", chip, worst=chip)
+    joined = found(fleet(), slow, straggler)
+    assert [each.key for each in joined.all] == ["power-cooling uc1/standalone/trn2-0002"]
+    assert joined.all[0].alerts[0].alert is straggler
+
+
+def test_subsystems_at_one_place_are_problems_of_their_own() -> None:
+    """A memory error in a hot rack is not hidden by the heat."""
+    hot = firing("overheated", "uc1/us-0001", rack="rack-b", chips=32)
+    errors = firing("hbm-uncorrectable", "uc1/us-0001/trn2u-0001-2", "uc1/us-0001/trn2u-0001-2/chip03")
+    cold_rack = firing("straggler", "uc1/us-0001/trn2u-0001-0", "uc1/us-0001/trn2u-0001-0/chip01")
+    problems = found(fleet(), hot, errors, cold_rack)
+    assert [(each.severity, texts.place_text(each.place)) for each in problems.all] == [
+        (Severity.CRITICAL, "trn2u-0001-2/chip03"),
+        (Severity.WARNING, "us-0001 rack B"),
+        (Severity.WARNING, "trn2u-0001-0/chip01"),
+    ]
+
+
+def test_both_ends_of_a_link_are_one_place() -> None:
+    near = firing("link-down", "uc1/us-0001/trn2u-0001-0", worst="uc1/us-0001/trn2u-0001-0/chip12:z_next")
+    far = firing("link-down", "uc1/us-0001/trn2u-0001-1", worst="uc1/us-0001/trn2u-0001-1/chip12:z_prev")
+    other = firing("link-down", "uc1/us-0001/trn2u-0001-2", worst="uc1/us-0001/trn2u-0001-2/chip09:east")
+    problems = found(fleet(), near, far, other)
+    first = problems.find(near.fingerprint)
+    assert first is not None
+    assert first is problems.find(far.fingerprint)
+    assert first.place.lane == "z_next"
+    assert first.place.other_end == "uc1/us-0001/trn2u-0001-1/chip12:z_prev"
+    assert len(problems.all) == 2
+    silent = firing("instance-silent", "uc1/us-0001/trn2u-0001-1")
+    assert len(found(fleet(), near, silent).all) == 1
+
+
+def test_acknowledged_and_silenced_ones_have_an_owner() -> None:
+    feed = fleet()
+    silences = feed.monitor.alerts.silences
+    hot = firing("overheated", "uc1/us-0001")
+    errors = firing("ecc-rate", "uc1/us-0002/trn2u-0002-1")
+    slow = firing("job-slow", "pretrain", cause="uc1/us-0001/trn2u-0001-0/chip00 (overheated)", value=1.21)
+    until = format_rfc3339(NOW_NS + 7_200 * NS_PER_S)
+    at = format_rfc3339(NOW_NS - NS_PER_S)
+    silences.put_ack(AckMessage(fingerprint=hot.fingerprint, owner="ana", at=at, until=until))
+    silences.put_silence(
+        SilenceMessage(
+            id="s1", matchers=('alertname="ecc-rate"',), starts=at, until=until, who="bo", why="known"
+        )
+    )
+    problems = found(feed, hot, errors)
+    assert [each.status for each in problems.all] == [AlertStatus.ACKED, AlertStatus.SILENCED]
+    assert [texts.owner_text(each, NOW_NS) for each in problems.all] == [
+        "acknowledged ana 2h00 left",
+        "silenced bo 2h00 left",
+    ]
+    assert [each.key for each in problems.listed] == ["power-cooling uc1/us-0001"]
+    counts = problems.counts()
+    assert (counts.firing, counts.acknowledged, counts.silenced) == (0, 1, 1)
+    # A new alert of the same cause is nobody's yet; the owner of the cause stays named.
+    again = found(feed, hot, errors, slow)
+    assert again.all[0].is_loud
+    assert again.all[0].owner == "ana"
+
+
+def test_findings_fill_in_where_no_rule_looks() -> None:
+    feed = fleet()
+    feed.set("temperature_c", 96.0, slice(0, 16))
+    feed.set("mem_ecc_uncorrected", 1, 70)
+    feed.tick()
+    without = found(feed, rules=())
+    assert {(texts.place_text(each.place), each.text) for each in without.all} == {
+        ("trn2-0001", "16 chips hot"),
+        ("trn2u-0001-2/chip06", "1 uncorrected HBM errors"),
+    }
+    # A rule about temperature decides; nothing fires about the error, so it stays.
+    assert [each.text for each in found(feed).all] == ["1 uncorrected HBM errors"]
+    alert = firing("hbm-uncorrectable", "uc1/us-0001/trn2u-0001-2", "uc1/us-0001/trn2u-0001-2/chip06")
+    (problem,) = found(feed, alert).all
+    assert problem.alerts
+
+
+def test_pending_alerts_are_apart() -> None:
+    waiting = firing("overheated", "uc1/us-0001", state=AlertState.PENDING, fired_ns=None)
+    problems = found(fleet(), waiting)
+    assert not problems.all
+    assert [each.alert for each in problems.pending] == [waiting]
+
+
+def test_a_storm_of_alerts_is_bounded() -> None:
+    """Of 5,000 alerts the first are grouped, the rest is counted."""
+    feed = fleet()
+    names = [f"uc1/us-{number:05d}" for number in range(5_000)]
+    storm = [firing("overheated", name) for name in names]
+    active = [AlertWithStatus(each, AlertStatus.FIRING) for each in storm]
+    problems = problems_of(feed.monitor, active, rules=tuple(RULES.values()), now_ns=NOW_NS)
+    assert len(problems.all) == MOST_ALERTS
+    assert problems.left_out == 5_000 - MOST_ALERTS
+
+
+def test_texts_of_the_wire_are_printable() -> None:
+    strange = firing("job-failed", "a\x1b[31mb", cause="", job="a\x1b[31mb", text="fail\x07ed")
+    (problem,) = found(fleet(), strange).all
+    assert texts.line(problem, NOW_NS).isprintable()

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trnfleet.monitor.store.gaps import MOST_GAPS, Gap, Gaps, Reason
+from trnfleet.monitor.store.rings import Record, TierSpec, Track, trailing_mean
+
+TIERS = (TierSpec(5, 6), TierSpec(20, 8))
+NAN = float("nan")
+
+
+def record_of(values: list[float], *, samples: int = 20, skips: bool = False) -> Record:
+    """Return a record of two nodes with the values in the second; gaps are skipped as a whole, or pushed."""
+    record = Record(samples, 2, 2, tiers=TIERS)
+    missing = 0
+    for value in values:
+        if skips and np.isnan(value):
+            missing += 1
+            continue
+        if missing:
+            record.skip(missing)
+            missing = 0
+        record.push([np.array([0.0, 0.0]), np.array([-1.0, value])])
+    if missing:
+        record.skip(missing)
+    return record
+
+
+def expected(values: list[float], step: int) -> list[tuple[float, float, float]]:
+    """Return the least, mean and largest of each step of values, the last one begun or not."""
+    found = []
+    for first in range(0, len(values), step):
+        known = [each for each in values[first : first + step] if not np.isnan(each)]
+        found.append((min(known), sum(known) / len(known), max(known)) if known else (NAN, NAN, NAN))
+    return found
+
+
+def as_rows(track: Track) -> list[tuple[float, ...]]:
+    return list(zip(*(part.tolist() for part in track[:3]), strict=True))
+
+
+WAVE = [float(second % 7) for second in range(97)]
+
+
+@pytest.mark.parametrize(
+    ("span", "step", "kept"),
+    [(10, 1, 20), (20, 1, 20), (21, 5, 32), (30, 5, 32), (60, 20, 97), (900, 20, 97)],
+)
+def test_a_span_is_as_fine_as_it_is_kept_so_far_back(span: int, step: int, kept: int) -> None:
+    """Samples first, then the finest roll-ups that reach so far; the last one is of what has come of it."""
+    track = record_of(WAVE).track(1, 1, span)
+    assert (track.step_s, track.end) == (step, len(WAVE))
+    whole = expected(WAVE, step)
+    assert track.total == len(whole)
+    assert as_rows(track) == [pytest.approx(each) for each in whole[-len(track.mean) :]]
+    assert track.kept_s == kept
+
+
+def test_roll_ups_are_of_their_own_node_and_field() -> None:
+    record = record_of(WAVE)
+    assert set(record.track(1, 0, 60).mean.tolist()) == {-1.0}
+    assert set(record.track(0, 1, 60).high.tolist()) == {0.0}
+
+
+@given(
+    st.lists(st.one_of(st.just(NAN), st.floats(-9, 9, width=32)), max_size=90),
+    st.integers(1, 200),
+)
+def test_gaps_that_are_skipped_are_as_if_they_had_been_sampled(values: list[float], span: int) -> None:
+    """Whatever is left out, wherever it begins and ends, rolls up as samples that are not available."""
+    one, other = record_of(values), record_of(values, skips=True)
+    for mine, theirs in zip(one.track(1, 1, span)[:3], other.track(1, 1, span)[:3], strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6)
+    assert one.total == other.total == len(values)
+
+
+@given(st.integers(0, 96), st.sampled_from([5, 25, 60, 900]))
+def test_the_past_is_what_was_there_then(ago: int, span: int) -> None:
+    """From a moment before the newest sample on, nothing of what came later is there."""
+    record = record_of(WAVE)
+    track = record.track(1, 1, span, ago)
+    then = WAVE[: len(WAVE) - ago]
+    assert track.end <= len(then)
+    assert len(then) - track.end < max(track.step_s, 2)
+    whole = expected(WAVE[: track.end], track.step_s)
+    assert as_rows(track) == [pytest.approx(each) for each in whole[len(whole) - len(track.mean) :]]
+
+
+def test_a_record_that_begins_later_has_the_same_steps() -> None:
+    """Roll-ups begin at multiples of all samples, so that those of several records stand below each other."""
+    record = Record(20, 1, 1, tiers=TIERS, total=3)
+    for value in range(9):
+        record.push([np.array([float(value)])])
+    track = record.track(0, 0, 60)
+    assert (track.step_s, track.total, track.end) == (1, 12, 12)
+    for value in range(20):
+        record.push([np.array([float(value)])])
+    assert as_rows(record.track(0, 0, 60))[0] == (0.0, 0.5, 1.0)
+
+
+def test_a_long_gap_is_no_work() -> None:
+    record = record_of(WAVE)
+    record.skip(10**9)
+    assert np.isnan(record.track(1, 1, 900).mean).all()
+    assert record.total == len(WAVE) + 10**9
+
+
+def test_a_trailing_mean_leaves_gaps_and_what_is_not_available_out() -> None:
+    found = trailing_mean(np.array([1, 3, NAN, 5, 7], np.float32), 3)
+    np.testing.assert_allclose(found, [1, 2, NAN, 4, 6])
+    track = Track.of(np.arange(30, dtype=np.float32))
+    assert track.smoothed(10).mean[-1] == pytest.approx(24.5)
+    assert track.smoothed(10).high[-1] == 29
+    assert track.last(10).mean.tolist() == list(range(19, 30))
+    assert track.distance_pct(20).mean[[0, 20, 22]].tolist() == pytest.approx([-100, 0, 10])
+
+
+def test_gaps_follow_on_each_other_and_are_bounded() -> None:
+    gaps = Gaps()
+    gaps.add(5, 6, Reason.LINK_DOWN)
+    gaps.add(6, 9, Reason.LINK_DOWN)
+    gaps.add(9, 9, Reason.NOT_OBSERVED)
+    gaps.add(9, 12, Reason.NOT_OBSERVED)
+    assert gaps.since(0) == [Gap(5, 9, Reason.LINK_DOWN), Gap(9, 12, Reason.NOT_OBSERVED)]
+    assert gaps.since(9) == [Gap(9, 12, Reason.NOT_OBSERVED)]
+    for number in range(MOST_GAPS + 7):
+        gaps.add(100 + 2 * number, 101 + 2 * number, Reason.LINK_DOWN)
+    assert len(gaps.since(0)) == MOST_GAPS

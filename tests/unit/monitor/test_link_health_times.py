@@ -1,0 +1,150 @@
+"""Times of the health of a link, step by step: how long sources get after an outage, and what counts as doubt, pause and loss."""
+
+from __future__ import annotations
+
+import pytest
+from support.monitor.feed import Feed, ultraservers
+
+from trnfleet.monitor.link_health import (
+    LEAST_MESSAGES,
+    LOSS_WINDOW_S,
+    MOST_PERIODS,
+    OVERLOAD_GAP_S,
+    PAUSE_FROM_S,
+    RECONNECT_S,
+    LinkHealth,
+)
+from trnfleet.monitor.pipeline import PipelineCounts
+from trnfleet.monitor.store.store import STALE_AFTER_PERIODS, Store
+from trnfleet.wire.ports import LinkStatus
+
+PROOF_S = 23.0
+
+
+@pytest.fixture(scope="module")
+def store() -> Store:
+    """A store whose chips are live, with a period of 1 s."""
+    feed = Feed(ultraservers(1))
+    feed.describe()
+    feed.tick()
+    return feed.monitor.store
+
+
+class Driven:
+    """The health of a link whose times are set by hand."""
+
+    def __init__(self, store: Store) -> None:
+        self.health = LinkHealth(PROOF_S)
+        self.link = LinkStatus(connected=True, connects=1)
+        self.counts = PipelineCounts()
+        self.health.heard_s = 0.0
+        self._store = store
+
+    def update(self, now_s: float, *, heard: bool = True) -> None:
+        if heard:
+            self.health.heard_s = now_s
+        self.health.update(now_s, self.link, self._store, self.counts)
+
+    def connect(self, now_s: float, *, up: bool) -> None:
+        self.link.connected, self.link.changed_s = up, now_s
+        self.link.connects += up
+
+    def unsettled_until_s(self, from_s: float) -> float:
+        """Return when all instances have had their time, to a tenth of a second."""
+        now_s = from_s
+        while self.health.unsettled(now_s, self._store) is not None:
+            now_s = round(now_s + 0.1, 1)
+        return now_s
+
+
+def test_a_short_break_does_not_cut_the_time_to_connect_again_short(store: Store) -> None:
+    """After an outage of 20 s all get 10 s and their three periods, also where the connection is made again meanwhile."""
+    driven = Driven(store)
+    driven.update(100.0)
+    driven.connect(101.0, up=False)
+    driven.update(101.5)
+    assert driven.health.unheard_s(103.0) == pytest.approx(2.0)
+    driven.connect(121.0, up=True)
+    driven.update(121.0)
+    # Lost and made again between two passes.
+    driven.link.connects += 1
+    driven.update(122.0)
+    assert driven.health.heard_for_s(123.0) == pytest.approx(1.0)
+    assert driven.unsettled_until_s(122.0) == pytest.approx(
+        121.0 + RECONNECT_S + STALE_AFTER_PERIODS, abs=0.11
+    )
+
+
+def test_a_connection_that_is_made_again_between_two_passes_is_a_break(store: Store) -> None:
+    """What came before it says nothing of who is there now."""
+    driven = Driven(store)
+    driven.update(100.0)
+    assert driven.health.heard_for_s(100.0) == 1e9
+    driven.link.connects += 1
+    driven.update(200.0)
+    assert driven.health.heard_for_s(201.0) == pytest.approx(1.0)
+    assert driven.unsettled_until_s(200.0) == pytest.approx(201.0 + STALE_AFTER_PERIODS, abs=0.11)
+
+
+def test_a_pause_without_a_connection_ends_no_outage(store: Store) -> None:
+    """The link is as it was; a pause with one is a break."""
+    driven = Driven(store)
+    driven.update(100.0)
+    driven.health.wake(100.0)
+    driven.connect(101.0, up=False)
+    driven.update(101.0)
+    driven.health.wake(102.0 + PAUSE_FROM_S)
+    assert driven.health.is_cut_off
+    driven.connect(104.0, up=True)
+    driven.update(104.0)
+    driven.health.wake(104.0)
+    driven.health.wake(105.0 + PAUSE_FROM_S, slept_s=1.0)
+    assert driven.health.heard_for_s(107.0) == pytest.approx(3.0)
+    driven.health.wake(112.0, slept_s=1.0)
+    assert driven.health.heard_for_s(113.0) == pytest.approx(1.0)
+
+
+def test_silence_before_a_pause_of_ours_is_no_doubt(store: Store) -> None:
+    """A connection is in doubt by the time that was listened; after its proof the same silence is no doubt again."""
+    driven = Driven(store)
+    driven.update(100.0)
+    driven.health.resume(110.0, 10.0)
+    driven.update(111.0, heard=False)
+    assert not driven.health.is_cut_off
+    driven.update(112.5, heard=False)
+    assert driven.health.unheard_s(112.5) == pytest.approx(2.5)
+    driven.update(110.0 + PROOF_S, heard=False)
+    driven.update(111.0 + PROOF_S, heard=False)
+    assert not driven.health.is_cut_off
+
+
+def test_values_are_stale_at_last_however_much_is_lost(store: Store) -> None:
+    """Periods grow with the share that is lost, to nine; of a few messages no share is known."""
+    driven = Driven(store)
+    driven.update(100.0)
+
+    def lose(messages: int, gaps: int, window: int) -> float:
+        driven.counts.messages += messages
+        driven.counts.gaps += gaps
+        driven.update(100.0 + LOSS_WINDOW_S * window)
+        return driven.health.stale_periods()
+
+    assert lose(100, 60, 1) == pytest.approx(STALE_AFTER_PERIODS / 0.4)
+    assert lose(1_000, 990, 2) == MOST_PERIODS
+    assert lose(LEAST_MESSAGES - 1, LEAST_MESSAGES - 1, 3) == STALE_AFTER_PERIODS
+
+
+def test_overload_is_one_while_it_comes_back_soon(store: Store) -> None:
+    """Its time counts from the first message that was left out, and from the next one after a gap."""
+    driven = Driven(store)
+    for at_s in (100.0, 103.0, 106.0):
+        driven.counts.shed += 1
+        driven.update(at_s)
+    assert driven.health.overloaded_s(106.0) == pytest.approx(6.0)
+    driven.update(106.0 + OVERLOAD_GAP_S)
+    assert driven.health.overloaded_s(106.0 + OVERLOAD_GAP_S) == 0
+    driven.counts.shed += 1
+    driven.update(107.0 + OVERLOAD_GAP_S)
+    driven.counts.shed += 1
+    driven.update(108.0 + OVERLOAD_GAP_S)
+    assert driven.health.overloaded_s(108.0 + OVERLOAD_GAP_S) == pytest.approx(1.0)

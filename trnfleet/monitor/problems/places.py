@@ -1,0 +1,129 @@
+"""Places of problems: what two alerts have in common, racks, and links with both of their ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnfleet.domain.address import Level, level_of
+from trnfleet.domain.alerts.alert import address_of, common_place, is_below
+from trnfleet.domain.alerts.subsystems import LINK
+from trnfleet.domain.layout import Node
+from trnfleet.monitor.problems.problem import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.domain.layout import Layout
+
+Link = tuple[str, str]
+"""The two ends of a link as `address:lane`, in the order of their addresses; a lone end twice."""
+MOST_ENDS = 2
+"""Ends of one link: an alert with more of them is about several."""
+
+
+def place_of(alert: Alert) -> Place:
+    """Return the place of one alert about hardware."""
+    return Place(address_of(alert), alert.rack)
+
+
+def has(one: Place, other: Place, layout: Layout) -> bool:
+    """Return whether two places have something in common: one is the other, above it, or the rack that has it."""
+    wide, deep = (one, other) if level_of(one.address) <= level_of(other.address) else (other, one)
+    if not is_below(deep.address, wide.address):
+        return False
+    if not wide.rack:
+        return True
+    return rack_of(deep, layout) in {"", wide.rack}
+
+
+def rack_of(place: Place, layout: Layout) -> str:
+    """Return the name of the rack that has a place of an UltraServer; empty where several do, or none."""
+    if place.rack or level_of(place.address) < Level.INSTANCE:
+        return place.rack
+    node = layout.find(place.address)
+    if node is None:
+        return ""
+    instance = layout.instance_range(node).start
+    above = layout.parent(Node(Level.INSTANCE, instance))
+    kind = layout.ultraserver_type(above.number)
+    if kind is None:
+        return ""
+    number = kind.rack_of(instance - int(layout.ultraserver_start[above.number]))
+    return kind.racks[number] if number < len(kind.racks) else ""
+
+
+def joined(places: Sequence[Place], layout: Layout) -> Place:
+    """Return the deepest place that has all of some: an address, or a rack where all are in it."""
+    address = common_place([each.address for each in places]) if all(each.address for each in places) else ""
+    if level_of(address) is not Level.ULTRASERVER:
+        return Place(address)
+    racks = {rack_of(each, layout) for each in places}
+    return Place(address, racks.pop() if len(racks) == 1 else "")
+
+
+def link_of(alert: Alert, layout: Layout) -> Link | None:
+    """Return the link that an alert is about; None where it is about several, or no link."""
+    if alert.subsystem != LINK or ":" not in alert.worst or alert.members > MOST_ENDS:
+        return None
+    return link_at(alert.worst, layout)
+
+
+def link_at(end: str, layout: Layout) -> Link:
+    """Return the link of which one end is given as `address:lane`."""
+    other = other_end(end, layout)
+    first, last = sorted((end, other or end))
+    return first, last
+
+
+def other_end(end: str, layout: Layout) -> str:
+    """Return the other end of a link; empty where it is not known, or behind a switch."""
+    address, _, lane = end.rpartition(":")
+    node = layout.find(address)
+    if node is None or node.level is not Level.CHIP:
+        return ""
+    instance = int(layout.instance_of_chip[node.number])
+    names = layout.lane_names_of(instance)
+    if lane not in names or layout.type_of(instance).is_port(names.index(lane)):
+        return ""
+    far = layout.link_end(node.number, names.index(lane))
+    if far is None:
+        return ""
+    owner = int(layout.instance_of_chip[far.member])
+    return f"{layout.path(Node(Level.CHIP, far.member))}:{layout.lane_names_of(owner)[far.lane]}"
+
+
+def is_between(end: str, layout: Layout) -> bool:
+    """Return whether a link, given as `address:lane`, leads to another instance."""
+    address, _, lane = end.rpartition(":")
+    node = layout.find(address)
+    if node is None or node.level is not Level.CHIP:
+        return False
+    instance = int(layout.instance_of_chip[node.number])
+    names = layout.lane_names_of(instance)
+    return lane in names and layout.type_of(instance).is_between(names.index(lane))
+
+
+def link_place(end: str, layout: Layout) -> Place:
+    """Return the place of a link by one of its ends: the chip there, and the other end."""
+    first, last = link_at(end, layout)
+    address, _, lane = first.rpartition(":")
+    return Place(address, lane=lane, other_end="" if last == first else last)
+
+
+def instances_of(place: Place, layout: Layout) -> Iterable[int]:
+    """Return the numbers of the instances at a place."""
+    node = layout.find(place.address) if place.address else None
+    if node is None:
+        return ()
+    covered = layout.instance_range(node)
+    if not place.rack:
+        return covered
+    kind = layout.ultraserver_type(node.number)
+    if kind is None:
+        return covered
+    return [
+        each
+        for each in covered
+        if kind.racks[min(kind.rack_of(each - covered.start), len(kind.racks) - 1)] == place.rack
+    ]

@@ -1,0 +1,96 @@
+"""Findings that no rule looks at: they are problems without an alert."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from trnfleet.domain.alerts.alert import address_of
+from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
+from trnfleet.domain.alerts.subsystems import CHIP_HEALTH, LINK, MEMORY, POWER_COOLING, SILENCE, of_health
+from trnfleet.monitor.problems.places import has
+from trnfleet.monitor.problems.problem import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.alerting.store import AlertWithStatus
+    from trnfleet.monitor.store.findings import Finding
+
+SUBSYSTEM_OF: Mapping[str, str] = MappingProxyType(
+    {
+        "silent": SILENCE,
+        "job": "job",
+        "unhealthy": CHIP_HEALTH,
+        "uncorrected": CHIP_HEALTH,
+        "link down": LINK,
+        "link slow": LINK,
+        "throttled": POWER_COOLING,
+        "hot": POWER_COOLING,
+        "HBM full": MEMORY,
+    }
+)
+"""The subsystem of each kind of finding."""
+_FIGURES: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "link down": frozenset({"link_up", "links_down", "links_up"}),
+        "link health": frozenset({"link_up", "links_down", "links_up"}),
+        "link slow": frozenset({"link_tx_bytes_per_s"}),
+        "throttled": frozenset({"throttle_pct"}),
+        "hot": frozenset({"temperature_c"}),
+        "HBM full": frozenset({"hbm_used_pct", "hbm_used_bytes"}),
+    }
+)
+"""Figures that rules may look at for a kind: such a rule decides, with its own limit and time."""
+
+
+def subsystem_of(finding: Finding) -> str:
+    """Return the subsystem of a finding."""
+    if finding.kind == "unhealthy":
+        return of_health(_bits(finding))
+    return SUBSYSTEM_OF.get(finding.kind, finding.kind)
+
+
+def uncovered(
+    findings: Iterable[Finding], rules: Iterable[Rule], active: Sequence[AlertWithStatus], layout: Layout
+) -> list[Finding]:
+    """Return the findings that no rule looks at, and of the rest of a chip's health those without an alert there.
+
+    Args:
+        findings: What was found.
+        rules: The rules that are evaluated.
+        active: Alerts, also those that do not fire yet.
+        layout: The hierarchy.
+    """
+    rules = tuple(rules)
+    scopes = {rule.scope for rule in rules if rule.absent}
+    figures = {rule.figure for rule in rules}
+    watched = {kind for kind, looked_at in _FIGURES.items() if looked_at & figures}
+    if scopes & {Scope.INSTANCE, Scope.CHIP}:
+        watched.add("silent")
+    if any(rule.scope is Scope.JOB and rule.figure == "state" for rule in rules):
+        watched.add("job")
+    left = [each for each in findings if _kind(each) not in watched]
+    if not left:
+        return []
+    placed = [each.alert for each in active if each.alert.rule.scope in LEVEL_OF]
+    return [
+        finding
+        for finding in left
+        if not any(
+            alert.subsystem == subsystem_of(finding)
+            and has(Place(address_of(alert)), Place(finding.path), layout)
+            for alert in placed
+        )
+    ]
+
+
+def _kind(finding: Finding) -> str:
+    """Return a finding's kind; health bits that only say what links say are a kind of their own."""
+    return "link health" if finding.kind == "unhealthy" and subsystem_of(finding) == LINK else finding.kind
+
+
+def _bits(finding: Finding) -> frozenset[str]:
+    return frozenset(finding.what.partition(": ")[2].split(", "))

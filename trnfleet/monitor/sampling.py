@@ -1,0 +1,133 @@
+"""What is sampled once a second: history for charts, means for headlines, and the rate of messages.
+
+A tick's messages come within some milliseconds, at any place of a second, and a pass may fall between them. A second is
+therefore the pass that stood longest in it: each tick is in the means once and whole, wherever the seconds begin.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.monitor.message_rate import MessageRate
+from trnfleet.monitor.store.averages import Averages
+
+if TYPE_CHECKING:
+    from trnfleet.monitor.store.history import History
+    from trnfleet.monitor.store.rollup import Rollups
+    from trnfleet.monitor.store.store import Store
+
+
+MOST_AT_ONCE = 2
+"""Seconds that one pass may be sampled for: passes are up to a second apart, and a little late on a busy machine."""
+
+
+class _Stood(NamedTuple):
+    """A pass, and for how long nothing newer has been there."""
+
+    rollups: Rollups
+    since_s: float
+    """Monotonic seconds of its pass, or of the second's begin if that is later."""
+
+
+class _Longest(NamedTuple):
+    """The pass that stood longest in the second so far."""
+
+    rollups: Rollups
+    stood_s: float
+
+
+class Sampling:
+    """The samples of one monitor, but for history, which may be another's."""
+
+    def __init__(self) -> None:
+        self.history_s = -1.0
+        """Monotonic seconds of the last sample; negative before the first."""
+        self.averages = Averages()
+        """Means over the last seconds, as of the last pass."""
+        self.rate = MessageRate()
+        self._newest: _Stood | None = None
+        self._longest: _Longest | None = None
+
+    def copy(self) -> Sampling:
+        """Return a copy."""
+        made = Sampling()
+        made.history_s, made.averages, made.rate = self.history_s, self.averages, self.rate.copy()
+        made._newest, made._longest = self._newest, self._longest
+        return made
+
+    def follow(
+        self,
+        history: History,
+        store: Store,
+        rollups: Rollups,
+        *,
+        now_s: float,
+        messages: int,
+        speed: float,
+        may_sample: bool,
+    ) -> bool:
+        """Take what a pass has made; return whether a sample was taken.
+
+        Args:
+            history: Takes the sample, too.
+            store: The newest values.
+            rollups: Those of the pass.
+            now_s: Monotonic seconds.
+            messages: Telemetry messages so far; before the first there is nothing to sample.
+            speed: Seconds of the fleet's time a wall second.
+            may_sample: Whether a sample that is due may be taken; the first one may in any case.
+        """
+        # A pass on the very second must not miss it by what a difference of large numbers is wrong by.
+        passed_s = now_s - self.history_s + 1e-6
+        is_due = passed_s >= 1.0 and messages > 0 and (may_sample or self.history_s < 0)
+        is_first = self.history_s < 0
+        ends_s: list[float] = []
+        if is_due:
+            # On the second, so that a late pass does not stretch the charts' time. One that comes just after the next second
+            # has begun stands for both; a long pause leaves a gap.
+            seconds = 1 if is_first else int(passed_s)
+            missed = seconds - 1 if seconds > MOST_AT_ONCE else 0
+            if missed:
+                history.skip(missed)
+            self.history_s = now_s if is_first else self.history_s + seconds
+            ends_s = [self.history_s - ago for ago in reversed(range(seconds - missed))]
+            for _ in ends_s:
+                history.push(store, rollups)
+            self.rate.read(now_s, messages)
+        if rollups.ready and rollups.generation == store.generation:
+            frozen = rollups.frozen()
+            is_new = frozen.layout is not self.averages.layout
+            self.averages = self.averages.followed(frozen, speed)
+            if is_new or is_first:
+                # Nothing older has values, or the nodes of this layout.
+                at_s = now_s if self.history_s < 0 else self.history_s
+                self.averages = self.averages.sampled(frozen, at_s, is_first=is_first)
+                self._newest, self._longest = _Stood(frozen, now_s), None
+            elif may_sample:
+                self._average(frozen, now_s, ends_s)
+        return is_due
+
+    def _average(self, rollups: Rollups, now_s: float, ends_s: list[float]) -> None:
+        """Take a pass into account, and sample the seconds that are over.
+
+        Args:
+            rollups: Those of the pass. One at the place of a seek does not count, or the way there would show.
+            now_s: Monotonic seconds of the pass.
+            ends_s: The ends of the seconds that are over.
+        """
+        for end_s in ends_s:
+            self._stand_until(end_s)
+            sampled = rollups if self._longest is None else self._longest.rollups
+            self.averages = self.averages.sampled(sampled, end_s)
+            self._longest = None
+        self._stand_until(now_s)
+        self._newest = _Stood(rollups, now_s)
+
+    def _stand_until(self, until_s: float) -> None:
+        """Let the pass that stands have stood until then."""
+        if self._newest is None:
+            return
+        rollups, since_s = self._newest
+        if self._longest is None or until_s - since_s > self._longest.stood_s:
+            self._longest = _Longest(rollups, until_s - since_s)
+        self._newest = _Stood(rollups, until_s)

@@ -1,0 +1,205 @@
+"""Means of the roll-ups over the last seconds of the fleet's time: what headlines, titles and rows of the tree show.
+
+Steps of training swing a fleet's power by a third within seconds, so that the newest value says little. One sample a second
+is kept by reference; nothing changes once it is made, so that a reader that keeps an `Averages` keeps one moment. It has the
+methods of `Rollups` by which fields are read. Which pass stands for a second is `trnfleet.monitor.sampling`'s to say.
+
+Gauges are means over the window; a metric whose aggregate is a maximum is the maximum of the window; counters are the newest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.layout import moves
+from trnfleet.domain.metrics import BY_NAME, METRICS, Aggregate, Kind
+from trnfleet.monitor.store.fields import FIELDS
+from trnfleet.monitor.store.rollup import ALL, LEVELS, Rollups
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.address import Level
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.store.rollup import Pick
+
+WINDOW_S = 10.0
+"""Seconds of the fleet's time: two steps of training, within which a person does not wait for a figure to follow."""
+MOST_SAMPLES = 10
+"""Samples of one second each; of a fleet whose time is slower than the wall's, the window is shorter."""
+_WIDE = 64
+"""Nodes of a level from which on samples are kept in half of the bytes: nobody sees the ninth digit."""
+
+AVERAGED = tuple(
+    metric.name
+    for metric in METRICS
+    if metric.kind is Kind.GAUGE
+    and (metric.name == "host_power_w" or any(metric.name in each.parts for each in FIELDS))
+)
+"""Metrics of which means are kept: those that fields are made of, and the power of hosts."""
+_ROWS = {name: row for row, name in enumerate(AVERAGED)}
+
+
+class Sample(NamedTuple):
+    """The roll-ups of one second."""
+
+    at_s: float
+    """Monotonic seconds."""
+    totals: dict[Level, NDArray[Any]]
+    """Metrics x nodes."""
+    counts: dict[Level, NDArray[Any]]
+    """Chips or instances that went into each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Averages:
+    """Means over the last samples, and the newest pass for what has no mean."""
+
+    rollups: Rollups = field(default_factory=Rollups)
+    """The newest pass; never changed."""
+    samples: tuple[Sample, ...] = ()
+    """Oldest first."""
+    speed: float = 1.0
+    """Seconds of the fleet's time a wall second."""
+    is_first: bool = False
+    """Whether the one sample is of the first pass, amid the first messages; that of the first whole second replaces it."""
+
+    @property
+    def layout(self) -> Layout:
+        """The layout that nodes are numbers of."""
+        return self.rollups.layout
+
+    @property
+    def generation(self) -> int:
+        """The store's layout generation."""
+        return self.rollups.generation
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the fleet's time that the means are over; 0 where they are of the newest pass alone."""
+        if not self.samples or self.speed > WINDOW_S:
+            return 0.0
+        span_s = self.samples[-1].at_s - self.samples[0].at_s + 1.0
+        return min(WINDOW_S, round(span_s) * self.speed)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all samples."""
+        return sum(
+            array.nbytes
+            for each in self.samples
+            for part in (each.totals, each.counts)
+            for array in part.values()
+        )
+
+    def followed(self, rollups: Rollups, speed: float) -> Averages:
+        """Return what it is after another pass, which shows what has no mean; the samples stay.
+
+        Args:
+            rollups: Those of the pass, frozen.
+            speed: Seconds of the fleet's time a wall second.
+        """
+        samples = self.samples
+        if rollups.layout is not self.layout:
+            samples = _carried_over(samples, self.layout, rollups.layout)
+        return replace(self, rollups=rollups, samples=samples, speed=speed)
+
+    def sampled(self, rollups: Rollups, at_s: float, *, is_first: bool = False) -> Averages:
+        """Return what it is with another sample.
+
+        Args:
+            rollups: What the sample is of, with today's layout.
+            at_s: Monotonic seconds of the end of the second that it stands for; one of the same second is replaced.
+            is_first: Whether it is of a pass amid the first messages.
+        """
+        window_s = WINDOW_S / max(self.speed, 1e-3) - 1e-3
+        former = () if self.is_first else self.samples
+        kept = [each for each in former if 0.5 < at_s - each.at_s < window_s]
+        samples = (*kept, _sample(rollups, at_s))[-MOST_SAMPLES:]
+        return replace(self, samples=samples, is_first=is_first)
+
+    def value(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
+        """Return the mean of a metric's aggregate for nodes of a level; NaN where nothing was available."""
+        if name not in _ROWS or not self.samples:
+            return self.rollups.value(name, level, pick)
+        aggregate = BY_NAME[name].aggregate
+        totals, counts = self._window(name, level, pick)
+        known = counts > 0
+        if aggregate is Aggregate.MAX:
+            return np.where(known.any(axis=0), np.where(known, totals, -np.inf).max(axis=0), np.nan)
+        if aggregate is Aggregate.MEAN:
+            return _quotient(totals.sum(axis=0), counts.sum(axis=0))
+        return _quotient(np.where(known, totals, 0.0).sum(axis=0), known.sum(axis=0))
+
+    def mean(self, name: str, level: Level, pick: Pick = ALL) -> NDArray[np.float64]:
+        """Return the mean of a metric for one covered chip (or instance), so that levels compare."""
+        if name not in _ROWS or not self.samples:
+            return self.rollups.mean(name, level, pick)
+        if BY_NAME[name].aggregate is Aggregate.MAX:
+            return self.value(name, level, pick)
+        totals, counts = self._window(name, level, pick)
+        return _quotient(np.where(counts > 0, totals, 0.0).sum(axis=0), counts.sum(axis=0))
+
+    def highest(self, name: str, level: Level) -> int | None:
+        """Return the node of a level with the highest value of the window, for a metric whose aggregate is a maximum.
+
+        None where nothing was available, and before the first sample.
+        """
+        row, found, peak = _ROWS[name], None, -np.inf
+        for each in self.samples:
+            totals = np.where(each.counts[level][row] > 0, each.totals[level][row], -np.inf)
+            node = int(totals.argmax()) if len(totals) else 0
+            if len(totals) and totals[node] > peak:
+                found, peak = node, float(totals[node])
+        return found
+
+    def covered(self, name: str, level: Level) -> NDArray[np.float64]:
+        """Return how many chips (or instances) went into a metric's newest roll-up."""
+        return self.rollups.covered(name, level)
+
+    def takes(self, level: Level) -> NDArray[np.bool_]:
+        """Return which nodes of the level below went into the newest roll-up of `level`."""
+        return self.rollups.takes(level)
+
+    def _window(self, name: str, level: Level, pick: Pick) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return samples x nodes: totals, and counts."""
+        row = _ROWS[name]
+        return (
+            np.stack([each.totals[level][row][pick] for each in self.samples]).astype(np.float64),
+            np.stack([each.counts[level][row][pick] for each in self.samples]).astype(np.float64),
+        )
+
+
+def _quotient(total: NDArray[np.float64], count: NDArray[np.number]) -> NDArray[np.float64]:
+    return total / np.where(count > 0, count, np.nan)
+
+
+def _sample(rollups: Rollups, at_s: float) -> Sample:
+    totals: dict[Level, NDArray[Any]] = {}
+    counts: dict[Level, NDArray[Any]] = {}
+    for level in LEVELS:
+        parts = [rollups.parts(name, level) for name in AVERAGED]
+        total, count = np.stack([each for each, _ in parts]), np.stack([each for _, each in parts])
+        totals[level] = total.astype(np.float32) if total.shape[1] > _WIDE else total
+        counts[level] = count.astype(np.min_scalar_type(int(count.max(initial=0))))
+    return Sample(at_s, totals, counts)
+
+
+def _carried_over(samples: tuple[Sample, ...], old: Layout, new: Layout) -> tuple[Sample, ...]:
+    """Return samples for the nodes of a new layout; those that the old one has not are left out of the means."""
+    if not samples or not old.instances:
+        return ()
+    moved = {level: tuple(moves(new.numbers_in(old, level))) for level in LEVELS}
+
+    def take(arrays: dict[Level, NDArray[Any]]) -> dict[Level, NDArray[Any]]:
+        taken = {}
+        for level, array in arrays.items():
+            taken[level] = np.zeros((len(array), new.count(level)), array.dtype)
+            for to, source in moved[level]:
+                taken[level][:, to] = array[:, source]
+        return taken
+
+    return tuple(Sample(each.at_s, take(each.totals), take(each.counts)) for each in samples)

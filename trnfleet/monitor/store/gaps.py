@@ -1,0 +1,52 @@
+"""Reasons why samples say nothing, by the numbers of the samples."""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import NamedTuple
+
+MOST_GAPS = 512
+"""Gaps that are kept; the oldest go first."""
+
+
+class Reason(enum.Enum):
+    """A reason why a time has no values."""
+
+    LINK_DOWN = "link down"
+    """Nothing could be heard."""
+    NOT_OBSERVED = "not observed"
+    """No sample was taken: the monitor was stopped, or late."""
+    BEFORE_START = "before start"
+    """Nothing was kept yet, or it is not kept any more."""
+    SILENT = "no telemetry"
+    """Sampled, and nothing live was there."""
+
+
+class Gap(NamedTuple):
+    """Samples without values."""
+
+    first: int
+    """Number of its first sample."""
+    after: int
+    """Number of the first sample after it."""
+    reason: Reason
+
+
+class Gaps:
+    """The gaps of one history, oldest first."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Gap] = deque(maxlen=MOST_GAPS)
+
+    def add(self, first: int, after: int, reason: Reason) -> None:
+        """Add samples without values; those that follow on a gap for the same reason are one with it."""
+        last = self._kept[-1] if self._kept else None
+        if last is not None and last.after == first and last.reason is reason:
+            self._kept[-1] = last._replace(after=after)
+        elif after > first:
+            self._kept.append(Gap(first, after, reason))
+
+    def since(self, first: int) -> list[Gap]:
+        """Return the gaps that do not end before a sample."""
+        return [each for each in self._kept if each.after > first]
