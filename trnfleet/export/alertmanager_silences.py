@@ -1,6 +1,7 @@
 """Silences of an Alertmanager, by its API v2: listed, written and expired.
 
-What is listed is bounded in bytes and in number, and an entry that cannot be read is counted and left out.
+What is listed is bounded in bytes and in number, and an entry that cannot be read is counted and left out. Alertmanager compares times
+with its own clock: where that differs from ours, what is read is in ours, and what is written in that of Alertmanager.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from trnfleet.clock import format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.matchers import Matcher
 from trnfleet.export.http import Answer, Outcome, make_client, request_json
+from trnfleet.export.other_clock import OtherClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +34,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,50}")
 
 
 class AlertmanagerSilence(NamedTuple):
-    """A silence as Alertmanager has it. Times are the wall clock's."""
+    """A silence as Alertmanager has it. Times are our wall clock's."""
 
     id: str
     matchers: tuple[Matcher, ...]
@@ -64,7 +66,7 @@ class Listing(NamedTuple):
 
 
 class SilenceDraft(NamedTuple):
-    """A silence to write there. Times are the wall clock's."""
+    """A silence to write there. Times are our wall clock's."""
 
     matchers: tuple[Matcher, ...]
     starts_ns: int
@@ -91,6 +93,7 @@ class AlertmanagerSilences:
         self.target = target
         self._url = target.url.rstrip("/") + "/api/v2"
         self._clock = clock
+        self._there = OtherClock(clock)
         self._client = make_client(target, transport)
 
     async def __aenter__(self) -> Self:
@@ -111,10 +114,12 @@ class AlertmanagerSilences:
             return Listing((), why=answer.why)
         if not isinstance(answer.content, list):
             return Listing((), why="the answer is no list of silences")
-        return read_listing(answer.content)
+        self._there.learn(answer.date_ns)
+        return read_listing(answer.content, -self._there.ahead_ns)
 
     async def write(self, draft: SilenceDraft, replaced: str = "") -> Answer:
         """Write a silence; where `replaced` is the id of one, in its place."""
+        ahead_ns = self._there.ahead_ns
         content: dict[str, Any] = {
             "matchers": [
                 {
@@ -125,8 +130,8 @@ class AlertmanagerSilences:
                 }
                 for each in draft.matchers
             ],
-            "startsAt": format_rfc3339(draft.starts_ns),
-            "endsAt": format_rfc3339(draft.ends_ns),
+            "startsAt": format_rfc3339(draft.starts_ns + ahead_ns),
+            "endsAt": format_rfc3339(draft.ends_ns + ahead_ns),
             "createdBy": draft.who,
             "comment": draft.comment,
         }
@@ -139,12 +144,17 @@ class AlertmanagerSilences:
         return await request_json(self._client, "DELETE", f"{self._url}/silence/{silence_id}", self._clock)
 
 
-def read_listing(content: Sequence[Any]) -> Listing:
-    """Return the silences of an answer: those that have not expired in front, then the last to end."""
+def read_listing(content: Sequence[Any], shift_ns: int = 0) -> Listing:
+    """Return the silences of an answer: those that have not expired in front, then the last to end.
+
+    Args:
+        content: The entries.
+        shift_ns: What to add to their times for our clock.
+    """
     found, invalid = [], 0
     for each in content:
         try:
-            found.append(_read(each))
+            found.append(_read(each, shift_ns))
         except (KeyError, TypeError, ValueError, OverflowError):
             invalid += 1
     found.sort(
@@ -153,7 +163,7 @@ def read_listing(content: Sequence[Any]) -> Listing:
     return Listing(tuple(found[:MOST]), invalid, max(0, len(found) - MOST))
 
 
-def _read(entry: Any) -> AlertmanagerSilence:
+def _read(entry: Any, shift_ns: int) -> AlertmanagerSilence:
     """Return a silence of an answer.
 
     Raises:
@@ -164,13 +174,13 @@ def _read(entry: Any) -> AlertmanagerSilence:
         raise ValueError("matchers")
     if not _ID.fullmatch(entry["id"]):
         raise ValueError("id")
-    ends_ns = parse_rfc3339(entry["endsAt"])
+    ends_ns = parse_rfc3339(entry["endsAt"]) + shift_ns
     return AlertmanagerSilence(
         entry["id"],
         tuple(_read_matcher(each) for each in matchers),
-        parse_rfc3339(entry["startsAt"]),
+        parse_rfc3339(entry["startsAt"]) + shift_ns,
         ends_ns,
-        parse_rfc3339(entry["updatedAt"]) if "updatedAt" in entry else 0,
+        parse_rfc3339(entry["updatedAt"]) + shift_ns if "updatedAt" in entry else 0,
         entry["status"]["state"] == "expired",
         _text(entry.get("createdBy", "")),
         _text(entry.get("comment", "")),

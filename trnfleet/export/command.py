@@ -142,8 +142,9 @@ async def run_program(argv: Sequence[str], notification: Notification, clock: Cl
         if not is_over:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
+            # Also where this task is cancelled: a process that nobody waits for stays as a zombie.
+            await process.wait()
     if not is_over:
-        await process.wait()
         return f"not over within {LIMIT_S:g} s"
     return "" if process.returncode == 0 else f"exit status {process.returncode}"
 

@@ -4,7 +4,8 @@ A watch is present while its heartbeats come in. A retained message is none: it 
 which an online watch has answered a newcomer's first heartbeat with its own. Times of others are their own word, so that
 
 - a watch that was not there while this one listened ranks by when it was first heard;
-- a watch that finds a leader ranks behind all that it hears, whatever their clocks say;
+- a watch that finds a leader ranks behind all that it hears, whatever their clocks say; also where that leader's first heartbeat comes
+  after it stopped listening, but before the leader's retained message was out of doubt;
 - a leader that does not publish what fires here is distrusted, and leads nobody here until it publishes that.
 """
 
@@ -62,7 +63,8 @@ class Election:
             is_retained: Whether the broker had retained it: then it is no heartbeat.
 
         Returns:
-            Whether it is the first heartbeat of a watch, which a heartbeat of this one answers.
+            Whether a heartbeat of this one answers it: the first one of a watch, and those of one that still listens, which may have
+            missed the answer to its first.
 
         Raises:
             WireError: the message is invalid.
@@ -98,8 +100,18 @@ class Election:
         until_s = now_s + (DOUBT_S if is_retained else GONE_S)
         if known is not None:
             until_s = max(until_s, known.until_s)
-        self._others[client] = _Watch(since_ns, client, message.boot, until_s, is_heard, message.leads)
-        return not is_retained and (known is None or not known.is_heard)
+        is_first = not is_retained and (known is None or not known.is_heard)
+        found = _Watch(since_ns, client, message.boot, until_s, is_heard, message.leads)
+        if is_first and known is not None and now_s < known.until_s and not self._is_listening:
+            self._rank_behind(found)
+        self._others[client] = found
+        listens = not is_retained and message.leads is False and message.firing is None
+        return is_first or (listens and not self._is_listening)
+
+    def _rank_behind(self, late: _Watch) -> None:
+        """Rank behind a leader that was in doubt when this watch took part: it led already then."""
+        if late.leads and self._trusts(late):
+            self.since_ns = max(self.since_ns, late.since_ns + _TICK_NS)
 
     def listen(self, now_s: float) -> None:
         """Begin to listen: without a connection no heartbeat could be received, so that all are in doubt again."""

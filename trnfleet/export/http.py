@@ -8,11 +8,13 @@ from __future__ import annotations
 import enum
 import json
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import httpx
 
+from trnfleet.clock import NS_PER_S
 from trnfleet.errors import ConfigError
 from trnfleet.export.receiver import finished_within
 
@@ -46,6 +48,8 @@ class Answer(NamedTuple):
     why: str = ""
     content: Any = None
     """What was answered, where that was to be read."""
+    date_ns: int | None = None
+    """Wall clock of the other side, in whole seconds, where it said so (`Date`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +134,19 @@ async def request_json(
             headers["Content-Type"] = "application/json"
         async with client.stream(method, url, content=body, headers=headers) as response:
             status, said = response.status_code, ""
+            date_ns = _date_ns(response.headers.get("Date", ""))
             if status < 300 and most_bytes:
-                answers.append(await _read_json(response, most_bytes))
+                read = await _read_json(response, most_bytes)
+                answers.append(read._replace(date_ns=date_ns))
                 return
             if status >= 300:
                 async for chunk in response.aiter_bytes():
                     said = ascii(chunk[:SHOWN_CHARACTERS].decode("utf-8", "replace"))
                     break
         if status < 300:
-            answers.append(Answer(Outcome.DONE))
+            answers.append(Answer(Outcome.DONE, date_ns=date_ns))
         elif status < 500 and status not in _RETRIED:
-            answers.append(Answer(Outcome.REFUSED, f"HTTP {status} {said}".rstrip()))
+            answers.append(Answer(Outcome.REFUSED, f"HTTP {status} {said}".rstrip(), date_ns=date_ns))
         else:
             answers.append(Answer(Outcome.FAILED, f"HTTP {status} {said}".rstrip()))
 
@@ -151,6 +157,13 @@ async def request_json(
         # The text of some of these quotes the URL.
         return Answer(Outcome.FAILED, type(error).__name__)
     return answers[0]
+
+
+def _date_ns(text: str) -> int | None:
+    try:
+        return round(parsedate_to_datetime(text).timestamp()) * NS_PER_S
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 async def _read_json(response: httpx.Response, most_bytes: int) -> Answer:

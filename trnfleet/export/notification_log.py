@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet import logs
-from trnfleet.clock import format_rfc3339, parse_rfc3339
+from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.export.notification import Notification, mark_of
+from trnfleet.export.other_clock import SKEW_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Hashable, Iterable, Sequence
@@ -39,15 +40,21 @@ class Now(NamedTuple):
     speed: float
     """Its seconds a wall second."""
     is_wall: bool
-    """Whether it is the wall clock's."""
+    """Whether it is the wall clock's, which is ours but where that was set wrong."""
     wall_ns: int
     mono_s: float
 
     def to_wall(self, fleet_ns: int) -> int:
-        """Return the wall clock at an instant of the fleet's, which is not after now."""
-        if self.is_wall:
+        """Return our wall clock at an instant of the fleet's, which is not after now."""
+        if self.is_wall and abs(self.wall_ns - self.fleet_ns) <= SKEW_NS:
             return min(fleet_ns, self.wall_ns)
         return self.wall_ns - max(0, round((self.fleet_ns - fleet_ns) / self.speed))
+
+    def stepped_ns(self, since: Now) -> int:
+        """Return how far our wall clock was set since an earlier instant; 0 where it was not."""
+        passed_ns = round((self.mono_s - since.mono_s) * NS_PER_S)
+        step_ns = self.wall_ns - since.wall_ns - passed_ns
+        return step_ns if abs(step_ns) > SKEW_NS else 0
 
 
 class FiringAlert(NamedTuple):
@@ -74,7 +81,7 @@ class _Entry:
     message: AlertMessage
     """As it was published last, but for `told`."""
     starts_ns: int
-    """Wall clock."""
+    """Our wall clock."""
     ends_ns: int | None = None
     is_quiet: bool = False
     confirmed: dict[str, str] = field(default_factory=dict)
@@ -90,6 +97,8 @@ class _Entry:
     """Monotonic seconds at which it was found to have resolved."""
     is_dirty: bool = True
     """Whether it has changed since it was published."""
+    may_be_told: bool = False
+    """Whether it fired when it was taken over: who led may have notified a receiver and not have come to record that."""
 
     @property
     def mark(self) -> str:
@@ -112,6 +121,8 @@ class NotificationLog:
         self.receivers = tuple(receivers)
         self.ended: list[str] = []
         """Alerts that have resolved since this list was last taken."""
+        self._now: Now | None = None
+        """The instant of the last step."""
         self._entries: dict[str, _Entry] = {}
         self._cleared: list[str] = []
         for receiver in self.receivers:
@@ -125,8 +136,16 @@ class NotificationLog:
         """Whether there is anything to publish."""
         return bool(self._cleared) or any(entry.is_dirty for entry in self._entries.values())
 
+    def publishes(self, fingerprint: str) -> bool:
+        """Return whether an alert is in the log as firing."""
+        entry = self._entries.get(fingerprint)
+        return entry is not None and entry.message.state == "firing"
+
     def take_over(self, retained: Iterable[AlertMessage], now: Now) -> None:
         """Become the leader, from what is retained; of messages of this watch the log itself knows more."""
+        self._note_step(now)
+        for receiver in self.receivers:
+            receiver.set_sure(True)
         for message in retained:
             if message.fingerprint not in self._entries or message.watch != self.client:
                 self._load(message, now)
@@ -146,6 +165,11 @@ class NotificationLog:
             entry = self._entries.get(fingerprint)
             if entry is not None and entry.message.state == "firing":
                 entry.is_dirty = True
+
+    def lose_connection(self) -> None:
+        """Go on without the broker: another watch may lead, and end alerts."""
+        for receiver in self.receivers:
+            receiver.set_sure(False)
 
     def end_leadership(self) -> None:
         """Go to standby: another watch leads."""
@@ -167,6 +191,7 @@ class NotificationLog:
             now: The instant.
             only: Names of the rules whose alerts these are all of, while those of others stay as they are; None for all.
         """
+        self._note_step(now)
         present: set[str] = set()
         for each in firing:
             present.add(each.fingerprint)
@@ -200,7 +225,7 @@ class NotificationLog:
                         receiver.refresh(self._notification(entry))
                         entry.offered[receiver.name] = have
                         continue
-                if self._is_due(entry, have):
+                if self._is_due(entry, have, receiver):
                     due.append((entry, self._notification(entry)))
             taken = receiver.notify([notification for _, notification in due]) if due else 0
             for entry, notification in due[:taken]:
@@ -220,11 +245,11 @@ class NotificationLog:
         return changes
 
     @staticmethod
-    def _is_due(entry: _Entry, have: str) -> bool:
+    def _is_due(entry: _Entry, have: str, receiver: Receiver) -> bool:
         if entry.message.state == "firing":
             return have != entry.mark and not entry.is_quiet
-        # An end is for those that know of the beginning.
-        return have.startswith("firing@")
+        # An end is for those that know of the beginning, or may: who keeps alerts ignores the end of one that it does not have.
+        return have.startswith("firing@") or (not have and receiver.repeats and entry.may_be_told)
 
     @staticmethod
     def _turn_away(receiver: Receiver, left: Sequence[tuple[_Entry, Notification]]) -> None:
@@ -236,6 +261,21 @@ class NotificationLog:
                 receiver.tally.dropped += 1
         if receiver.tally.dropped > before:
             log.warning("receiver_full", receiver=receiver.name, dropped=receiver.tally.dropped)
+
+    def _note_step(self, now: Now) -> None:
+        """Keep the instants of alerts by our wall clock where that was set since the last step."""
+        before, self._now = self._now, now
+        step_ns = 0 if before is None else now.stepped_ns(before)
+        if not step_ns:
+            return
+        for entry in self._entries.values():
+            message = entry.message
+            if now.is_wall:
+                entry.starts_ns = now.to_wall(parse_rfc3339(message.fired))
+            else:
+                entry.starts_ns += step_ns
+            if entry.ends_ns is not None:
+                entry.ends_ns = max(entry.starts_ns, entry.ends_ns + step_ns)
 
     def _load(self, message: AlertMessage, now: Now) -> None:
         fired_ns = parse_rfc3339(message.fired)
@@ -250,6 +290,7 @@ class NotificationLog:
             is_quiet=not is_over,
             confirmed=dict(message.told),
             resolved_s=now.mono_s if is_over else None,
+            may_be_told=not is_over,
         )
 
     def _notification(self, entry: _Entry) -> Notification:

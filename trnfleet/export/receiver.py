@@ -10,6 +10,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trnfleet.domain.alerts.watches import NO_ERRORS, ReceiverError, ReceiverErrors
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from typing import Any
@@ -59,6 +61,15 @@ class Receiver(abc.ABC):
 
     def refresh(self, notification: Notification) -> None:  # noqa: B027  only those that repeat need it
         """Replace a delivered notification of an alert that goes on by a newer one; of use where it repeats."""
+
+    def errors(self) -> ReceiverErrors:
+        """Return what it does not take at present."""
+        if not self.tally.last_error:
+            return NO_ERRORS
+        return ReceiverErrors.of(1, [ReceiverError(self.name, "alerts", "", self.tally.last_error)])
+
+    def set_sure(self, is_sure: bool) -> None:  # noqa: B027  only those that repeat need it
+        """Take whether this watch knows that it leads: while the broker is away, another may, and end alerts."""
 
     def end_leadership(self) -> None:  # noqa: B027  only those that repeat need it
         """Stop repeating: another watch is the leader from here on."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections import defaultdict
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from support.processes.programs import COMMAND, environment
+from support.processes.programs import run
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import METRICS, Scope
@@ -30,7 +29,7 @@ _METRICS = {metric.name: metric for metric in METRICS}
 class ScenarioRun:
     """The messages of one run."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, **variables: str) -> None:
         self.jobs: dict[str, list[dict[str, Any]]] = defaultdict(list)
         """By job, its message of each tick."""
         self.events: list[dict[str, Any]] = []
@@ -39,11 +38,12 @@ class ScenarioRun:
         """By instance and source time."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "run.mcap"
-            command = [*COMMAND, "simulate", "--record", str(file), *arguments]
-            command += ["--format", "cbor", "--granularity", "instance"]
-            subprocess.run(
-                command, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, check=True
-            )
+            run(
+                *("simulate", "--record", str(file), *arguments),
+                *("--format", "cbor", "--granularity", "instance"),
+                timeout_s=300,
+                **variables,
+            ).check_returncode()
             recording = Recording.open([file])
             try:
                 for stored in recording.all():

@@ -69,6 +69,21 @@ async def test_a_program_that_fails_or_never_ends(tmp_path: Path) -> None:
     assert said == [f"not over within {LIMIT_S:g} s"]
 
 
+async def test_a_program_ends_with_the_watch(tmp_path: Path) -> None:
+    """Cancelled, it leaves neither the program nor a zombie of it."""
+    started = tmp_path / "started"
+
+    async def hang() -> None:
+        await run_program(
+            ("sh", "-c", f"echo $$ > {started}; exec sleep 1000"), notification(), ManualClock()
+        )
+
+    async with running(hang()):
+        await eventually(lambda: started.exists() and started.read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)
+
+
 async def test_one_after_the_other_for_one_alert_and_four_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Notifications of an alert keep their order, at most four programs run, and a failure is repeated three times."""
     clock = ManualClock()

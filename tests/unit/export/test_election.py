@@ -135,6 +135,21 @@ def test_a_leader_that_is_only_retained_is_not_found() -> None:
     assert (election.since_ns, election.rivals(2)) == (10 * SECOND, [])
 
 
+def test_a_leader_that_was_in_doubt_is_found_late() -> None:
+    """Its first heartbeat moves a watch back that took part before it came; one after the doubt, or of a standby, does not."""
+    for at_s, leads, is_found in ((10, True, True), (1 + DOUBT_S, True, False), (10, False, False)):
+        election = Election("watch-m", 10 * SECOND)
+        take(election, "watch-a", presence("watch-a", 50 * SECOND, leads=True), 1, is_retained=True)
+        election.take_part(2)
+        assert election.leader(2) == "watch-m"
+        take(election, "watch-a", presence("watch-a", 50 * SECOND, leads=leads), at_s)
+        assert election.leader(at_s) == ("watch-a" if is_found else "watch-m")
+        assert (election.since_ns > 50 * SECOND) == is_found
+        # What comes later is no news.
+        take(election, "watch-a", presence("watch-a", 50 * SECOND, leads=True), at_s + 1)
+        assert (election.since_ns > 50 * SECOND) == is_found
+
+
 def test_a_distrusted_watch_leads_nobody() -> None:
     """It is present and does not lead until it is trusted again."""
     election = Election("watch-m", 5 * SECOND)
@@ -152,3 +167,60 @@ def test_a_beginning_counts_as_it_is_written() -> None:
     take(first, "watch-m", presence("watch-m", 1_200_000), 0)
     take(second, "watch-a", presence("watch-a", 1_700_000), 0)
     assert first.leader(0) == second.leader(0) == "watch-a"
+
+
+def test_only_a_trusted_leader_moves_others_back() -> None:
+    """Standbys alone, a leader that is distrusted, and one that began a tick before leave a newcomer where it is."""
+    tick_ns = SECOND // 1_000
+    alone, distrusting, next_tick = (
+        Election("watch-m", begun_ns) for begun_ns in (10 * SECOND, 10 * SECOND, 50 * SECOND + tick_ns)
+    )
+    take(alone, "watch-b", presence("watch-b", 50 * SECOND, leads=False), 1)
+    for each in (distrusting, next_tick):
+        take(each, "watch-a", presence("watch-a", 50 * SECOND, leads=True), 1)
+    distrusting.distrust("watch-a")
+    for each in (alone, distrusting, next_tick):
+        before_ns = each.since_ns
+        assert not each.take_part(2)
+        assert each.since_ns == before_ns
+    distrusting.trust("watch-a")
+    assert distrusting.take_part(2)
+    assert distrusting.since_ns == 50 * SECOND + tick_ns
+
+
+def test_a_retained_message_takes_no_time_from_a_heartbeat() -> None:
+    """A watch that was heard counts for as long as after its heartbeat, whatever the broker gives out after a reconnect."""
+    election = Election("watch-m", 5 * SECOND)
+    take(election, "watch-a", presence("watch-a", SECOND), 0)
+    take(election, "watch-a", presence("watch-a", SECOND), 1, is_retained=True)
+    assert election.leader(GONE_S - 0.001) == "watch-a"
+    assert election.leader(GONE_S) == "watch-m"
+
+
+def test_another_boot_of_the_same_name_is_another_watch() -> None:
+    """Its first heartbeat is answered, and it ranks by when it came and not as the one before it."""
+    election = Election("watch-m", NOW_NS)
+    election.take_part(0)
+    early = presence("watch-a", SECOND)
+    election.listen(0)
+    take(election, "watch-a", early, 0)
+    election.take_part(1)
+    assert election.leader(1) == "watch-a"
+    assert not take(election, "watch-a", early, 2)
+    assert take(election, "watch-a", presence("watch-a", SECOND, boot="c"), 3)
+    assert election.leader(3) == "watch-m"
+
+
+def test_only_one_that_listens_is_answered_again() -> None:
+    """It says that it does not lead, and not yet what fires; a standby says that, and has heard the answer."""
+    election = Election("watch-m", SECOND)
+    election.take_part(0)
+    for firing, is_answered in ((None, True), (0, False)):
+        beat = WatchMessage.model_validate(
+            {
+                "client": "watch-a", "state": "online", "boot": "b", "role": "watch", "leads": False, "firing": firing,
+                "since": format_rfc3339(5 * SECOND),
+            }
+        )  # fmt: skip  # a message read as rows
+        take(election, "watch-a", encode_message(beat), 1)
+        assert take(election, "watch-a", encode_message(beat), 2) == is_answered

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
+from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -10,15 +12,29 @@ import pytest
 from support.monitor.alert_messages import BEGIN_NS, fingerprint, notification
 from support.processes.waiting import running
 
-from trnfleet.clock import ManualClock, format_rfc3339
+from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
+from trnfleet.domain.alerts.watches import NO_ERRORS, ReceiverError
 from trnfleet.errors import ConfigError
-from trnfleet.export.alertmanager import REPEATED_EVERY_S, RESOLVED_FOR_S, AlertmanagerReceiver
+from trnfleet.export.alertmanager import REPEATED_EVERY_S, RESOLVED_FOR_S, SETTLES_S, AlertmanagerReceiver
 from trnfleet.export.http import WHOLE_LIMIT_S, Outcome, Target, make_client, parse_target, post_json
+from trnfleet.export.notification import labels_of
+from trnfleet.export.other_clock import OtherClock
 from trnfleet.export.receiver import MOST_WAITING
 from trnfleet.export.webhook import WebhookReceiver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+class StoppedClock(ManualClock):
+    """A clock that goes on while the process is stopped."""
+
+    def stop(self, seconds: float) -> None:
+        self._move_to(self.monotonic_s() + seconds)
+
+    def _move_to(self, monotonic_s: float) -> None:
+        # Who slept until a moment of the stop wakes after it.
+        super()._move_to(max(monotonic_s, self.monotonic_s()))
 
 
 class Other:
@@ -28,19 +44,40 @@ class Other:
         self.requests: list[httpx.Request] = []
         self.status: int | Callable[[list[dict[str, Any]]], int] = 200
         self.error: Exception | None = None
-        self.clock = ManualClock(BEGIN_NS, 100.0)
+        self.clock = StoppedClock(BEGIN_NS, 100.0)
+        self.ahead_s: float | None = None
+        """How far its clock is ahead of the wall clock of `BEGIN_NS` and on; None where it tells none."""
+        self.active: list[dict[str, str]] = []
+        """Labels of the alerts that it has, where it is asked."""
+        self.begun_s = -1.0
+        """When it began, in seconds after ours."""
         self.transport = httpx.MockTransport(self._answer)
 
     @property
     def bodies(self) -> list[Any]:
-        return [json.loads(each.content) for each in self.requests]
+        return [json.loads(each.content) for each in self.requests if each.content]
 
     async def _answer(self, request: httpx.Request) -> httpx.Response:
         self.requests.append(request)
         if self.error is not None:
             raise self.error
-        status = self.status if isinstance(self.status, int) else self.status(json.loads(request.content))
-        return httpx.Response(status, text="no\n\x1b[31m")
+        if request.method == "GET" and request.url.path.endswith("/alerts"):
+            return httpx.Response(200, json=[{"labels": each} for each in self.active])
+        if request.method == "GET" and self.active:
+            begun = format_rfc3339(BEGIN_NS + round(self.begun_s * NS_PER_S))
+            return httpx.Response(200, json={"uptime": begun})
+        status = (
+            self.status
+            if isinstance(self.status, int)
+            else self.status(json.loads(request.content or b"null"))
+        )
+        date = {} if self.ahead_s is None else {"Date": formatdate(self.now_s, usegmt=True)}
+        return httpx.Response(status, text="no\n\x1b[31m", headers=date)
+
+    @property
+    def now_s(self) -> float:
+        """Its clock."""
+        return BEGIN_NS / 1e9 + (self.clock.monotonic_s() - 100.0) + (self.ahead_s or 0.0)
 
 
 TARGET = Target("http://am:9093/", "ann", "secret")
@@ -72,6 +109,89 @@ async def test_alertmanager_is_told_at_once_and_again_every_minute() -> None:
     assert first["annotations"] == {"summary": "number 1", "runbook": "look", "value": "40"}
     assert told == ["firing@2026-01-05T08:00:00.000Z"] * 2
     assert receiver.tally.delivered == 2
+
+
+def seconds(text: str) -> float:
+    """Return an instant of a request in seconds after the begin."""
+    return datetime.fromisoformat(text).timestamp() - BEGIN_NS / 1e9
+
+
+@pytest.mark.parametrize("ahead_s", [3_600.0, -3_600.0])
+async def test_alertmanager_with_another_clock_is_told_its_own_times(ahead_s: float) -> None:
+    """A firing alert ends in 4 min by Alertmanager's clock and a resolved one is over, whichever of the clocks is wrong."""
+    other = Other()
+    other.ahead_s = ahead_s
+    receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
+    async with running(receiver.run()):
+        receiver.notify([notification(1)])
+        await other.clock.advance(1)
+        assert len(other.bodies) == 2, "the first one has the wrong times"
+        told = other.bodies[1][0]
+        assert seconds(told["startsAt"]) == pytest.approx(ahead_s, abs=2)
+        assert seconds(told["endsAt"]) == pytest.approx(ahead_s + 240, abs=2)
+        await other.clock.advance(3)
+        receiver.notify([notification(1, resolved_s=4)])
+        await other.clock.advance(1)
+        assert seconds(other.bodies[2][0]["endsAt"]) == pytest.approx(ahead_s + 4, abs=2)
+
+
+@pytest.mark.parametrize("step_s", [3_600.0, -3_600.0])
+async def test_alertmanager_is_told_no_step_of_our_clock(step_s: float) -> None:
+    """A wall clock that is set wrong while an alert fires, and right again, moves no time that Alertmanager is told."""
+    other = Other()
+    other.ahead_s = 0.0
+    receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
+    async with running(receiver.run()):
+        receiver.notify([notification(1)])
+        await other.clock.advance(1)
+        for step in (step_s, -step_s):
+            other.clock.step_wall(step)
+            await other.clock.advance(REPEATED_EVERY_S)
+            told = other.bodies[-1][0]
+            assert seconds(told["startsAt"]) == pytest.approx(0, abs=2)
+            assert seconds(told["endsAt"]) == pytest.approx(other.now_s - BEGIN_NS / 1e9 + 240, abs=3)
+    # Not once with an end that is over there: Alertmanager would tell that it resolved.
+    assert all(0 < seconds(each[0]["endsAt"]) < 400 for each in other.bodies)
+
+
+async def test_alertmanager_is_told_nothing_again_that_another_watch_has_ended() -> None:
+    """While the broker is away only what it has is repeated, and no end; all that fires where it has forgotten, or this watch leads."""
+    other = Other()
+    receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
+    async with running(receiver.run()):
+        receiver.notify([notification(1), notification(2), notification(3, resolved_s=0)])
+        await other.clock.advance(1)
+        receiver.set_sure(False)
+        other.active = [labels_of(notification(2).message)]
+        await other.clock.advance(REPEATED_EVERY_S)
+        assert starts(other) == [["1", "2", "3"], ["2"]]
+        assert other.requests[-2].url.params["filter"] == 'fleet="demo"'
+        other.error = httpx.ConnectError("away")
+        await other.clock.advance(REPEATED_EVERY_S)
+        assert starts(other) == [["1", "2", "3"], ["2"]]
+        other.error, other.begun_s = None, other.now_s - BEGIN_NS / 1e9
+        await other.clock.advance(REPEATED_EVERY_S)
+        assert sorted(starts(other)[-1] + starts(other)[-2])[:2] == ["1", "2"]
+        receiver.set_sure(True)
+        before = len(other.bodies)
+        await other.clock.advance(REPEATED_EVERY_S + 1)
+        assert {each for body in starts(other)[before:] for each in body} == {"1", "2", "3"}
+
+
+async def test_alertmanager_is_told_nothing_at_once_after_a_stop() -> None:
+    """A watch that was stopped for longer than a repeat looks first what is still true."""
+    other = Other()
+    receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
+    async with running(receiver.run()):
+        receiver.notify([notification(1)])
+        await other.clock.advance(1)
+        other.clock.stop(2 * REPEATED_EVERY_S)
+        await other.clock.advance(1)
+        assert len(other.bodies) == 1
+        receiver.notify([notification(1, resolved_s=2)])
+        await other.clock.advance(SETTLES_S)
+        assert [len(body) for body in other.bodies] == [1, 1]
+        assert seconds(other.bodies[1][0]["endsAt"]) < 10
 
 
 async def test_links_go_where_receivers_look_for_them() -> None:
@@ -121,11 +241,12 @@ async def test_alertmanager_that_is_away_gets_everything_later() -> None:
         await other.clock.advance(8)
         assert len(other.requests) == 4  # at 0, 1, 3 and 7 s
         assert told == []
-        assert receiver.tally.last_error == "ConnectError"
+        assert receiver.errors() == (1, (ReceiverError("alertmanager", "alerts", "", "ConnectError"),))
         receiver.notify([notification(2)])
         other.error = None
         await other.clock.advance(30)
         assert len(told) == 2
+        assert receiver.errors() == NO_ERRORS
 
 
 async def test_alertmanager_refuses_one_and_takes_the_others() -> None:
@@ -142,11 +263,38 @@ async def test_alertmanager_refuses_one_and_takes_the_others() -> None:
         await other.clock.advance(1)
         assert sorted(told) == [fingerprint(number) for number in (1, 2, 4, 5)]
         assert receiver.tally.refused == 1
-        assert receiver.tally.last_error == "" or "400" in receiver.tally.last_error
+        refused = ReceiverError("alertmanager", "alert", fingerprint(3), "HTTP 400 'no\\n\\x1b[31m'")
+        assert receiver.errors() == (1, (refused,))
         other.requests.clear()
         await other.clock.advance(3 * REPEATED_EVERY_S)
         assert starts(other)
         assert all("3" not in body for body in starts(other))
+        assert receiver.errors().first == (refused,)
+        # Its end is refused, too: there is nothing to end, and no more to say.
+        receiver.notify([notification(3, resolved_s=2)])
+        await other.clock.advance(1)
+        assert receiver.errors() == NO_ERRORS
+        other.requests.clear()
+        await other.clock.advance(3 * REPEATED_EVERY_S)
+        assert all("3" not in body for body in starts(other))
+
+
+async def test_an_alert_that_is_taken_later_is_repeated() -> None:
+    """One that was refused is sent with its next change, and is no error from then on."""
+    other = Other()
+    other.status = 400
+    receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
+    async with running(receiver.run()):
+        receiver.notify([notification(1)])
+        await other.clock.advance(1)
+        assert receiver.errors().total == 1
+        other.status = 200
+        receiver.notify([notification(1, fired_s=5)])
+        await other.clock.advance(1)
+        assert receiver.errors() == NO_ERRORS
+        other.requests.clear()
+        await other.clock.advance(REPEATED_EVERY_S + 1)
+        assert len(other.requests) == 1
 
 
 async def test_alertmanager_gets_batches_and_forgets_when_another_speaks() -> None:
@@ -259,3 +407,40 @@ def test_urls_and_their_passwords() -> None:
     for bad in ("h:9093", "ftp://h", "http://", "http://h:0", "http://h:x", "http://h/\n", "http://[h"):
         with pytest.raises(ConfigError, match="--webhook: not a URL"):
             parse_target("--webhook", bad)
+
+
+async def test_a_change_during_a_refused_request_is_sent_and_repeated() -> None:
+    """The refusal was about what the alert was before: what it is now counts for itself."""
+    other = Other()
+    receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
+
+    def refuse_once(_body: list[dict[str, Any]]) -> int:
+        if len(other.requests) > 1:
+            return 200
+        # It changes while the answer is on its way.
+        receiver._kept[fingerprint(1)].notification = notification(1, fired_s=5)
+        return 400
+
+    other.status = refuse_once
+    async with running(receiver.run()):
+        receiver.notify([notification(1)])
+        await other.clock.advance(1)
+        assert len(other.requests) == 2
+        assert receiver.errors() == NO_ERRORS
+        await other.clock.advance(REPEATED_EVERY_S + 1)
+        assert len(other.requests) == 3
+
+
+def test_another_clock_that_drifts_is_not_learned_again() -> None:
+    """A difference that changes within the seconds of `Date` is the same one; an answer makes earlier steps of ours known."""
+    clock = StoppedClock(BEGIN_NS, 100.0)
+    there = OtherClock(clock)
+    assert there.learn(BEGIN_NS + 60 * NS_PER_S)
+    assert not there.learn(BEGIN_NS + 62 * NS_PER_S)
+    assert there.ahead_ns == 60 * NS_PER_S
+    assert there.learn(BEGIN_NS + 70 * NS_PER_S)
+    clock.step_wall(3_600)
+    assert there.has_stepped
+    assert there.learn(BEGIN_NS + 3_600 * NS_PER_S)
+    assert (there.ahead_ns, there.has_stepped) == (0, False)
+    assert not there.learn(None)

@@ -61,11 +61,14 @@ class LogBench:
 
     def __init__(self, *ears: Ear, client: str = "watch-1") -> None:
         self.notification_log = NotificationLog("demo", client, ears)
+        self.wall_ahead_s = 0
+        """How far our wall clock is ahead of the fleet's time, which is right."""
         self.resolved: dict[str, int] = {}
 
     def now(self, at_s: float) -> Now:
         at_ns = BEGIN_NS + round(at_s * NS_PER_S)
-        return Now(at_ns, 1.0, is_wall=True, wall_ns=at_ns, mono_s=at_s)
+        wall_ns = at_ns + self.wall_ahead_s * NS_PER_S
+        return Now(at_ns, 1.0, is_wall=True, wall_ns=wall_ns, mono_s=at_s)
 
     def step(self, at_s: float, *numbers: int, fired_s: float = 0.0, **how: Any) -> None:
         given = {"is_quiet": False, "is_unseen": False, "urgent": "", "figures": 0, **how}
@@ -254,7 +257,31 @@ def test_wall_clock_of_a_simulated_fleet() -> None:
     now = Now(1_000 * NS_PER_S, 10.0, is_wall=False, wall_ns=BEGIN_NS, mono_s=0.0)
     assert now.to_wall(900 * NS_PER_S) == BEGIN_NS - 10 * NS_PER_S
     assert now.to_wall(1_100 * NS_PER_S) == BEGIN_NS
-    assert now._replace(is_wall=True).to_wall(parse_rfc3339("2100-01-01T00:00:00Z")) == BEGIN_NS
+    wall = now._replace(fleet_ns=BEGIN_NS, speed=1.0, is_wall=True)
+    assert wall.to_wall(parse_rfc3339("2100-01-01T00:00:00Z")) == BEGIN_NS
+
+
+@pytest.mark.parametrize("step_s", [3_600, -3_600])
+def test_a_wall_clock_that_is_set_moves_no_alert(step_s: int) -> None:
+    """Receivers are told times of our clock, by which they find out how wrong it is: of alerts before and after it was set alike."""
+    ear = Ear()
+    bench = LogBench(ear)
+    bench.step(1, 1)
+    bench.wall_ahead_s = step_s
+    bench.step(10, 1, 2, fired_s=5)
+    bench.resolved = {fingerprint(each): BEGIN_NS + 20 * NS_PER_S for each in (1, 2)}
+    bench.step(21)
+    bench.wall_ahead_s = 0
+    bench.step(22, 3, fired_s=22)
+    bench.step(31)
+    told = [(each.fingerprint[-1], each.starts_ns, each.ends_ns) for each in ear.heard]
+    at = [
+        None if each is None else BEGIN_NS + each * NS_PER_S
+        for each in (0, 5 + step_s, step_s, 20 + step_s, 22, 31, None)
+    ]
+    assert told == [
+        ("1", at[0], None), ("2", at[1], None), ("1", at[2], at[3]), ("2", at[1], at[3]), ("3", at[4], None), ("3", at[4], at[5]),
+    ]  # fmt: skip  # a table
 
 
 def test_what_others_left_may_come_late() -> None:
@@ -271,6 +298,19 @@ def test_what_others_left_may_come_late() -> None:
     assert ear.states() == [("resolved", "1")]
 
 
+def test_an_end_is_for_who_may_know_of_the_beginning() -> None:
+    """A leader that notified Alertmanager and was gone before it recorded that leaves no alert there: the next one ends it once."""
+    keeps, ear = Ear("alertmanager", repeats=True), Ear()
+    bench = LogBench(keeps, ear)
+    bench.notification_log.take_over([alert_message(1, watch="watch-9")], bench.now(1))
+    bench.step(2)
+    bench.step(3)
+    assert (keeps.states(), ear.states()) == ([("resolved", "1")], [])
+    keeps.confirm_all()
+    bench.step(4)
+    assert len(keeps.heard) == 1
+
+
 def test_rules_that_are_not_looked_at_stay_as_they_are() -> None:
     """A step that is only about some rules begins and ends their alerts, and touches no other."""
     ear = Ear()
@@ -283,3 +323,68 @@ def test_rules_that_are_not_looked_at_stay_as_they_are() -> None:
     ear.confirm_all()
     log.notify_receivers()
     assert ear.states()[-1] == ("resolved", "1")
+
+
+def test_a_leader_again_offers_what_was_not_confirmed() -> None:
+    """What a receiver was given before another watch led may be lost; what it has confirmed is not repeated."""
+    ear = Ear()
+    bench = LogBench(ear)
+    bench.step(1, 1, 2)
+    ear.confirm(ear.heard[0])
+    ear.heard.clear()
+    bench.notification_log.end_leadership()
+    bench.notification_log.take_over([], bench.now(2))
+    bench.step(3, 1, 2)
+    assert ear.states() == [("firing", "2")]
+
+
+def test_what_is_in_the_log_is_not_taken_late() -> None:
+    """A message of another watch about an alert that is known here changes nothing of what is known of it."""
+    ear = Ear()
+    bench = LogBench(ear)
+    bench.step(1, 1)
+    ear.confirm_all()
+    bench.notification_log.take_late([alert_message(1, told={}, watch="watch-9")], bench.now(2))
+    bench.step(3, 1)
+    assert len(ear.heard) == 1
+
+
+@pytest.mark.parametrize("resolved_s", [-5, 60])
+def test_an_end_lies_between_the_beginning_and_now(resolved_s: int) -> None:
+    """Where the time of an end is neither, as after a step of a clock, it is the present."""
+    ear = Ear()
+    bench = LogBench(ear)
+    bench.step(1, 1)
+    bench.resolved = {fingerprint(1): BEGIN_NS + resolved_s * NS_PER_S}
+    bench.step(21)
+    assert (ear.heard[-1].message.state, ear.heard[-1].ends_ns) == ("resolved", BEGIN_NS + 21 * NS_PER_S)
+
+
+def test_an_end_moves_with_the_wall_clock() -> None:
+    """What resolved before our clock was set, and is told after it, ends by the new one."""
+    ear = Ear(room=0)
+    bench = LogBench(ear)
+    bench.notification_log.take_over(
+        [alert_message(1, told={"webhook": "firing@2026-01-05T08:00:00.000Z"})], bench.now(1)
+    )
+    bench.resolved = {fingerprint(1): BEGIN_NS + 2 * NS_PER_S}
+    bench.step(3)
+    bench.wall_ahead_s, ear.room = 3_600, 10
+    bench.step(4)
+    assert [(each.starts_ns, each.ends_ns) for each in ear.heard] == [
+        (BEGIN_NS + 3_600 * NS_PER_S, BEGIN_NS + 3_602 * NS_PER_S)
+    ]
+
+
+def test_an_end_that_was_missed_is_made_up_for() -> None:
+    """What a receiver knows of an alert stays known where it fires again, silenced: the next end is for it, too."""
+    ear = Ear()
+    bench = LogBench(ear)
+    bench.step(1, 1)
+    ear.confirm_all()
+    ear.room = 0
+    bench.step(2)
+    ear.room = 10
+    bench.step(3, 1, fired_s=3, is_quiet=True)
+    bench.step(4)
+    assert ear.states() == [("firing", "1"), ("resolved", "1")]

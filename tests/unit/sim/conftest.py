@@ -2,62 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from support.sim.fleets import inference, make_engine, make_fleet, shipped, training
 
-import pytest
-
-from trnfleet.config import find_file, load_model, validate
-from trnfleet.domain.fleet import FleetFile
-from trnfleet.sim.engine import Engine, to_ns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-TRAINING: dict[str, Any] = {"kind": "training", "name": "train", "on": ["c/standalone/trn2-0001"]}
-INFERENCE: dict[str, Any] = {"kind": "inference", "name": "serve", "on": ["c/standalone/trn2-0001"]}
-
-
-@pytest.fixture
-def make_fleet() -> Callable[..., FleetFile]:
-    """Return a maker of fleets `f` with a cluster `c`: instances of trn2.48xlarge, UltraServers, and what is given."""
-
-    def make(*jobs: dict[str, Any], instances: int = 2, ultraservers: int = 0, **rest: Any) -> FleetFile:
-        cluster: dict[str, Any] = {"name": "c"}
-        if instances:
-            cluster["instances"] = [{"type": "trn2.48xlarge", "count": instances}]
-        if ultraservers:
-            cluster["ultraservers"] = [{"count": ultraservers}]
-        return validate(
-            {"name": "f", "clusters": [cluster], "jobs": list(jobs)} | rest, FleetFile, "fleet.toml"
-        )
-
-    return make
-
-
-@pytest.fixture
-def make_engine(make_fleet: Callable[..., FleetFile]) -> Callable[..., Engine]:
-    """Return a maker of engines of such fleets."""
-
-    def make(*jobs: dict[str, Any], seed: int = 7, period_s: float = 1.0, **rest: Any) -> Engine:
-        fleet = make_fleet(*jobs, **rest)
-        return Engine(fleet, seed, period_s, to_ns(fleet.start))
-
-    return make
-
-
-@pytest.fixture
-def training() -> Callable[..., dict[str, Any]]:
-    """Return a maker of training jobs."""
-    return lambda **rest: TRAINING | rest
-
-
-@pytest.fixture
-def inference() -> Callable[..., dict[str, Any]]:
-    """Return a maker of inference jobs."""
-    return lambda **rest: INFERENCE | rest
-
-
-@pytest.fixture
-def shipped() -> Callable[[str], FleetFile]:
-    """Return a loader of the shipped fleet files."""
-    return lambda name: load_model(find_file("fleets", name), FleetFile)
+__all__ = ["inference", "make_engine", "make_fleet", "shipped", "training"]

@@ -14,6 +14,7 @@ from mcap.records import Channel, Header
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.errors import ConfigError, WireError
+from trnfleet.record.format.chunk_entries import ChunkEntries
 from trnfleet.record.format.decoding import Messages, read_messages
 from trnfleet.record.format.envelopes import KEYFRAME, OTHER
 from trnfleet.record.format.limits import DEFAULT_RECORD_LIMITS, RecordLimits
@@ -90,7 +91,7 @@ class PartReader:
         self.limits = limits
         self.about = About()
         self.channels: dict[int, str] = {}
-        self.entries: list[ChunkEntry] = []
+        self.entries = ChunkEntries()
         """In the order in which they stand in the file."""
         self.recovery: Recovery | None = None
         self.is_finished = False
@@ -222,9 +223,10 @@ class PartReader:
         walker = Scanner(self._file, self.limits)
         walker.walk(begin, size)
         found = walker.found
-        self.channels, self.entries, self.skipped = found.channels, found.entries, found.skipped
+        self.channels, self.skipped = found.channels, found.skipped
         self._take_about(found.metadata)
         self._learn_last(found)
+        self.entries = ChunkEntries(found.entries)
         known = all(entry.channels is not None for entry in found.entries)
         self._known_counts = found.counts if known else None
         repeats = {number for number, name in found.channels.items() if name == KEYFRAME}
@@ -267,7 +269,7 @@ class PartReader:
                 self.skipped += found.skipped + found.is_torn
             if entry is not None:
                 entries.append(entry)
-        self.entries = entries
+        self.entries = ChunkEntries(entries)
         self._take_about(metadata)
         if summary.statistics is not None:
             self._known_counts = dict(summary.statistics.channel_message_counts)

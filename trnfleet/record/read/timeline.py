@@ -10,10 +10,11 @@ import bisect
 import heapq
 import threading
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trnfleet.errors import WireError
 from trnfleet.record.format.envelopes import KEYFRAME, KeyframeBound, unpack, unpack_repeat
+from trnfleet.record.read.slots import Slot, Slots, slot_of
 from trnfleet.wire.ports import Keyframe, Stored
 
 if TYPE_CHECKING:
@@ -29,17 +30,6 @@ _ITEM_BYTES = 200
 """Memory of a message's place, in bytes."""
 
 
-class Slot(NamedTuple):
-    """A chunk of a file."""
-
-    part: PartReader
-    entry: ChunkEntry
-    has_data: bool
-    """Whether it may hold anything but repeats."""
-    has_repeats: bool
-    """Whether it may hold repeats."""
-
-
 class Timeline:
     """Chunks of one or several files."""
 
@@ -48,10 +38,7 @@ class Timeline:
         self._lock = threading.Lock()
         self._parts: dict[PartReader, None] = {}
         """Files whose chunks are there, in the order in which they came."""
-        self._slots: list[Slot] = []
-        """With data, by begin."""
-        self._latest: list[int] = []
-        """For each slot the latest end of it and all before."""
+        self._slots = Slots()
         self._repeats: list[list[Slot]] = []
         """Runs of chunks that follow one another in a file and hold repeats."""
         self._run_begins: list[int] = []
@@ -69,13 +56,13 @@ class Timeline:
     def start_ns(self) -> int:
         """Time of the first message; 0 where there is none."""
         with self._lock:
-            return self._slots[0].entry.start_ns if self._slots else 0
+            return self._slots.start_ns
 
     @property
     def end_ns(self) -> int:
         """Time of the last message; 0 where there is none."""
         with self._lock:
-            return self._latest[-1] if self._latest else 0
+            return self._slots.end_ns
 
     @property
     def is_empty(self) -> bool:
@@ -85,14 +72,14 @@ class Timeline:
     def fill(self, parts: Iterable[PartReader]) -> None:
         """Take in all chunks of files."""
         taken = dict.fromkeys(parts)
-        slots: list[Slot] = []
+        slots: list[tuple[Slot, int]] = []
         runs: list[list[Slot]] = []
         for part in taken:
             was_repeat = False
-            for entry in part.entries:
-                slot = _slot(part, entry)
+            for number, entry in enumerate(part.entries):
+                slot = slot_of(part, entry)
                 if slot.has_data:
-                    slots.append(slot)
+                    slots.append((slot, number))
                 if slot.has_repeats:
                     if was_repeat and _goes_on(runs[-1][-1], slot):
                         runs[-1].append(slot)
@@ -102,22 +89,17 @@ class Timeline:
         slots.sort(key=_start_of)
         runs.sort(key=_run_start)
         with self._lock:
-            self._parts, self._slots, self._repeats = taken, slots, runs
+            self._parts, self._slots, self._repeats = taken, Slots(slots), runs
             self._run_begins = [_run_start(run) for run in runs]
-            latest, self._latest = 0, []
-            for slot in slots:
-                latest = max(latest, slot.entry.end_ns)
-                self._latest.append(latest)
 
     def append(self, part: PartReader, entry: ChunkEntry) -> None:
         """Take in a chunk that is later than all that are there."""
-        slot = _slot(part, entry)
+        slot = slot_of(part, entry)
         with self._lock:
             part.entries.append(entry)
             self._parts[part] = None
             if slot.has_data:
-                self._slots.append(slot)
-                self._latest.append(max(entry.end_ns, self._latest[-1] if self._latest else 0))
+                self._slots.append(slot, len(part.entries) - 1)
             if slot.has_repeats:
                 last = self._repeats[-1] if self._repeats else None
                 if last is not None and last[-1].part is part and _goes_on(last[-1], slot):
@@ -130,9 +112,7 @@ class Timeline:
         """Remove the oldest file's chunks; a reading that has begun goes on."""
         with self._lock:
             self._parts.pop(part, None)
-            count = next((n for n, slot in enumerate(self._slots) if slot.part is not part), len(self._slots))
-            del self._slots[:count]
-            del self._latest[:count]
+            self._slots.drop(part)
             count = next(
                 (n for n, run in enumerate(self._repeats) if run[0].part is not part), len(self._repeats)
             )
@@ -145,9 +125,7 @@ class Timeline:
     def read(self, after_ns: int, until_ns: int) -> Iterator[Stored]:
         """Yield the messages of `after_ns < time_ns <= until_ns` in order; what is damaged is left out and counted."""
         with self._lock:
-            begin = bisect.bisect_right(self._latest, after_ns)
-            end = bisect.bisect_right(self._slots, until_ns, begin, key=_start_of)
-            slots = self._slots[begin:end]
+            slots = self._slots.between(after_ns, until_ns)
         for group in _overlapping(slots):
             if len(group) == 1:
                 yield from self._read_one(group[0], after_ns, until_ns)
@@ -169,7 +147,7 @@ class Timeline:
     def chunks(self) -> list[Slot]:
         """Return all chunks of a timeline that was appended to, in the order in which they came."""
         with self._lock:
-            return [_slot(part, entry) for part in self._parts for entry in part.entries]
+            return [slot_of(part, entry) for part in self._parts for entry in part.entries]
 
     def messages(self, slot: Slot) -> Messages | None:
         """Return a chunk's messages; None for a damaged one, which is counted."""
@@ -299,23 +277,13 @@ def _cost(messages: Messages) -> int:
     return len(messages.data) + _ITEM_BYTES * len(messages.items)
 
 
-def _slot(part: PartReader, entry: ChunkEntry) -> Slot:
-    if entry.channels is None:
-        return Slot(part, entry, has_data=True, has_repeats=True)
-    names = {part.channels.get(channel) for channel in entry.channels}
-    has_unknown = None in names
-    return Slot(
-        part, entry, has_data=has_unknown or names != {KEYFRAME}, has_repeats=has_unknown or KEYFRAME in names
-    )
-
-
 def _goes_on(former: Slot, slot: Slot) -> bool:
     """Return whether a chunk of repeats belongs to the run before it: not if both are complete by themselves."""
     return former.has_data or slot.has_data or former.entry.end_ns == slot.entry.start_ns
 
 
-def _start_of(slot: Slot) -> int:
-    return slot.entry.start_ns
+def _start_of(place: tuple[Slot, int]) -> int:
+    return place[0].entry.start_ns
 
 
 def _run_start(run: Sequence[Slot]) -> int:

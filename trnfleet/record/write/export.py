@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trnfleet.record.format.metadata import About
-    from trnfleet.record.read.timeline import Slot
+    from trnfleet.record.read.slots import Slot
 
 _KEYFRAME_ID = CHANNEL_IDS[KEYFRAME]
 

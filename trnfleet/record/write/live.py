@@ -36,7 +36,7 @@ log = logs.get_logger(__name__)
 PARTS = 32
 """Approximate number of files; the oldest is deleted at a time."""
 _SMALLEST_PART_BYTES = 2**20
-_CHUNK_BYTES_IN_MEMORY = 500
+_CHUNK_BYTES_IN_MEMORY = 100
 """Memory of a chunk's place, in bytes."""
 _FLUSH_WITHIN_S = 2.0
 QUIET_S = 2 * FLUSHED_AFTER_S

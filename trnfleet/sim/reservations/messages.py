@@ -40,12 +40,13 @@ _EVENTS: dict[ChangeKind, tuple[Severity, str]] = {
 
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "reserve_offerings": ("days", "instance_type", "instances", "ultraservers", "zone", "starts_from", "ends_by"),
+    "reserve_offering": ("offering",),
     "reserve_buy": ("offering",),
     "reserve_extension_offerings": ("block", "days"),
     "reserve_extend": ("offering",),
 }  # fmt: skip  # an action a row
 """Requests about reservations with their arguments."""
-READING = frozenset({"reserve_offerings", "reserve_extension_offerings"})
+READING = frozenset({"reserve_offerings", "reserve_offering", "reserve_extension_offerings"})
 """Those that buy nothing."""
 
 
@@ -146,6 +147,9 @@ def answer(
     if action == "reserve_offerings":
         offerings = ledger.offerings(_search_request(args))
         return f"{len(offerings)} offerings", {"offerings": [_spec(each, each) for each in offerings]}
+    if action == "reserve_offering":
+        offered = ledger.offering(_text(args, "offering", action))
+        return f"{offered.id} is on offer", {"offerings": [_spec(offered, offered)]}
     if action == "reserve_extension_offerings":
         block_id = _text(args, "block", action)
         extensions = ledger.extension_offerings(block_id, _whole(args, "days", action))

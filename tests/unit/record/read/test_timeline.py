@@ -24,7 +24,7 @@ def test_a_reader_that_reads_on_leaves_nothing_of_a_dropped_file(tmp_path: Path)
     timeline = Timeline(DEFAULT_RECORD_LIMITS)
     for entry in whole.entries:
         timeline.append(part, entry)
-    assert [slot.entry for slot in timeline.chunks()] == whole.entries
+    assert [slot.entry for slot in timeline.chunks()] == list(whole.entries)
     assert len(whole.entries) > 4
 
     reading = timeline.read(at(-1), at(1_000))

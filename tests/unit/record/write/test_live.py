@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -114,21 +113,22 @@ async def test_a_silence_is_kept_too(tmp_path: Path) -> None:
 def test_reading_asks_for_the_present(buffer: LiveBuffer) -> None:
     """Who reads beyond the end makes the thread write what it has; the next call finds it."""
     buffer.take(batch(0, 2))
-    began = time.monotonic()
-    while not list(buffer.read(0, moment(1_000))):
-        time.sleep(0.002)
-        assert time.monotonic() < began + 0.4
-
+    assert not list(buffer.read(0, moment(1_000)))
+    thread = buffer._thread
+    with thread._wake:
+        assert thread._wake.wait_for(lambda: thread._flushed == thread._taken, 5)
+    assert numbers(buffer.read(0, moment(1_000))) == [0, 1]
     assert buffer.end_ns == moment(1)
 
 
 def test_reading_piece_by_piece_up_to_the_end_misses_nothing(buffer: LiveBuffer) -> None:
     """A player that follows the end of a buffer while it grows gets every message once."""
+    looks = threading.Semaphore(0)
 
     def feed() -> None:
         for begin in range(0, 2_000, 20):
             buffer.take(batch(begin, 20, 200))
-            time.sleep(0.002)
+            looks.acquire()
 
     feeding = threading.Thread(target=feed)
     feeding.start()
@@ -139,6 +139,7 @@ def test_reading_piece_by_piece_up_to_the_end_misses_nothing(buffer: LiveBuffer)
         list(buffer.read(until, until + 1))
         seen += numbers(buffer.read(position, until))
         position = until
+        looks.release()
     feeding.join()
 
     assert seen == list(range(2_000))

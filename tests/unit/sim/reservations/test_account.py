@@ -13,6 +13,7 @@ from support.sim.tick_lines import stdout_lines
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.config import find_file, load_model, validate
 from trnfleet.domain.fleet import FleetFile
+from trnfleet.domain.reservations.rules import RuleViolation
 from trnfleet.domain.reservations.search_request import SearchRequest
 from trnfleet.domain.reservations.states import BlockState, InterconnectStatus
 from trnfleet.errors import ConfigError
@@ -177,6 +178,11 @@ def test_what_is_bought_is_delivered_to_idle_instances() -> None:
     engine.step()
     ledger = engine.account.ledger
     offering = ledger.offerings(SearchRequest(1, ultraservers=1))[0]
+    with pytest.raises(RuleViolation, match=f"not on offer; did you mean '{offering.id}'"):
+        answer(engine.account, "reserve_offering", {"offering": offering.id[:-1]}, "boot-1")
+    _, found = answer(engine.account, "reserve_offering", {"offering": offering.id}, "boot-1")
+    assert [each["id"] for each in found["offerings"]] == [offering.id]
+    assert len(ledger.blocks) == 1
     said, result = answer(engine.account, "reserve_buy", {"offering": offering.id}, "boot-1")
     assert result["reservation"]["id"] in said
     assert result["reservation"]["state"] == "payment-pending"
@@ -345,6 +351,8 @@ def test_messages_say_what_a_block_is() -> None:
         ("reserve_offerings", {"days": 1.0, "instance_type": 3.0}, "instance_type must be text"),
         ("reserve_offerings", {"days": 1.0, "starts_from": "soon"}, "starts_from must be a time"),
         ("reserve_offerings", {"days": 1.0, "starts_from": "2026-01-06T00:00:00"}, "starts_from must be a time"),
+        ("reserve_offering", {}, "needs the argument 'offering'"),
+        ("reserve_offering", {"offering": "cbo-1"}, "not on offer; look for offerings first"),
         ("reserve_buy", {}, "needs the argument 'offering'"),
         ("reserve_buy", {"offering": "cbo-1"}, "not on offer"),
         ("reserve_extend", {"offering": "cbo-1"}, "not on offer"),

@@ -1,0 +1,106 @@
+"""The places of chunks with messages, by their begin, in 24 bytes each beside the entries of their files."""
+
+from __future__ import annotations
+
+import bisect
+from array import array
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.record.format.envelopes import KEYFRAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trnfleet.record.format.records import ChunkEntry
+    from trnfleet.record.read.reader import PartReader
+
+
+class Slot(NamedTuple):
+    """A chunk of a file."""
+
+    part: PartReader
+    entry: ChunkEntry
+    has_data: bool
+    """Whether it may hold anything but repeats."""
+    has_repeats: bool
+    """Whether it may hold repeats."""
+
+
+class Slots:
+    """Slots with data in the order of their begins."""
+
+    def __init__(self, slots: Iterable[tuple[Slot, int]] = ()) -> None:
+        """Take slots in order, each with the number of its entry in the file."""
+        self._parts: dict[int, PartReader] = {}
+        """Files by a number that goes up."""
+        self._newest = -1
+        """Number of the file that was last appended."""
+        self._file_numbers: dict[PartReader, int] = {}
+        self._starts_ns = array("Q")
+        self._latest_ns = array("Q")
+        """For each slot the latest end of it and all before."""
+        self._in_part = array("I")
+        self._entry_numbers = array("I")
+        for slot, number in slots:
+            self.append(slot, number)
+
+    def __len__(self) -> int:
+        return len(self._starts_ns)
+
+    @property
+    def start_ns(self) -> int:
+        """Begin of the first; 0 where there is none."""
+        return self._starts_ns[0] if self._starts_ns else 0
+
+    @property
+    def end_ns(self) -> int:
+        """Latest end of all; 0 where there is none."""
+        return self._latest_ns[-1] if self._latest_ns else 0
+
+    def append(self, slot: Slot, number: int) -> None:
+        """Take one that begins no earlier than all that are there.
+
+        Args:
+            slot: The slot.
+            number: Of its entry in its file.
+        """
+        part = self._file_numbers.get(slot.part)
+        if part is None:
+            self._newest += 1
+            part = self._file_numbers[slot.part] = self._newest
+            self._parts[part] = slot.part
+        self._starts_ns.append(slot.entry.start_ns)
+        self._latest_ns.append(max(slot.entry.end_ns, self.end_ns))
+        self._in_part.append(part)
+        self._entry_numbers.append(number)
+
+    def between(self, after_ns: int, until_ns: int) -> list[Slot]:
+        """Return those that may have messages of `after_ns < time_ns <= until_ns`."""
+        begin = bisect.bisect_right(self._latest_ns, after_ns)
+        end = bisect.bisect_right(self._starts_ns, until_ns, begin)
+        return [
+            slot_of(part, part.entries[self._entry_numbers[place]])
+            for place in range(begin, end)
+            for part in (self._parts[self._in_part[place]],)
+        ]
+
+    def drop(self, part: PartReader) -> None:
+        """Remove those of the oldest file."""
+        number = self._file_numbers.pop(part, None)
+        if number is None:
+            return
+        del self._parts[number]
+        count = next((n for n, other in enumerate(self._in_part) if other != number), len(self))
+        for column in (self._starts_ns, self._latest_ns, self._in_part, self._entry_numbers):
+            del column[:count]
+
+
+def slot_of(part: PartReader, entry: ChunkEntry) -> Slot:
+    """Return a chunk of a file with what is known of its messages."""
+    if entry.channels is None:
+        return Slot(part, entry, has_data=True, has_repeats=True)
+    names = {part.channels.get(channel) for channel in entry.channels}
+    has_unknown = None in names
+    return Slot(
+        part, entry, has_data=has_unknown or names != {KEYFRAME}, has_repeats=has_unknown or KEYFRAME in names
+    )
