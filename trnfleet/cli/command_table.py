@@ -29,7 +29,7 @@ COMMANDS = {
     "status": CommandRow(
         "status", "One shot: a fleet's summary as text or JSON; exit status 3 if unhealthy."
     ),
-    "inject": CommandRow("inject", "Cause a fault in a running simulator, or list the faults."),
+    "inject": CommandRow("inject", "Inject a fault into a running simulator, or list the faults."),
     "jump": CommandRow("jump", "Let a running simulator's time jump ahead."),
     "reserve": CommandRow("reserve", "Look for, buy, extend and list Capacity Blocks."),
     "usage": CommandRow("usage", "Use of the reserved capacity over a period, as CSV."),

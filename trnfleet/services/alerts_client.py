@@ -10,12 +10,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.alert import Alert, fingerprint_of
 from trnfleet.domain.alerts.rules import Rule
+from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.alerts.silences import Span, preview
-from trnfleet.domain.alerts.status import AlertState
-from trnfleet.domain.alerts.watches import GONE_S, WatchPresence, Word, word_of, word_text
+from trnfleet.domain.alerts.status import AlertState, AlertStatus
+from trnfleet.domain.alerts.watches import (
+    GONE_S,
+    WatchPresence,
+    Word,
+    receiver_errors,
+    word_of,
+    word_text,
+)
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import BrokerError, WireError, nearest
+from trnfleet.monitor.alerting.store import AlertWithStatus
+from trnfleet.monitor.problems.problem import NO_PROBLEMS
+from trnfleet.monitor.problems.state import problems_of
+from trnfleet.monitor.sources.watches import presence_of
+from trnfleet.monitor.store.findings import NOTHING
 from trnfleet.services.discovery import find_fleet
+from trnfleet.services.files.rules import load_rules
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.operator import connect_operator
 from trnfleet.services.session import CONNECT_LIMIT_S, QUIET_S, BatchReader
@@ -25,14 +39,16 @@ from trnfleet.wire.messages import WatchMessage, decode_message
 from trnfleet.wire.topics import TopicClass, build_filter, parse_topic
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.matchers import Matcher
     from trnfleet.domain.alerts.silences import Ack, Preview, Silence
-    from trnfleet.domain.alerts.status import AlertStatus
+    from trnfleet.domain.alerts.watches import ReceiverErrors
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.alerting.silences import Silences
+    from trnfleet.monitor.monitor import Monitor
+    from trnfleet.monitor.problems.problem import Problems
     from trnfleet.services.session import BrokerSession
     from trnfleet.wire.alerts import AlertMessage
     from trnfleet.wire.ports import Envelope, Source
@@ -62,11 +78,23 @@ class FleetAlerts(NamedTuple):
     """Client ids of those that left a message and are not online: ended by their last will, or without heartbeat."""
     present: tuple[WatchPresence, ...] = ()
     """The watches that are online, in detail."""
+    problems: Problems = NO_PROBLEMS
+    """The problems that the published alerts make."""
 
     @property
     def word(self) -> Word:
         """Whose word the published alerts are, and what speaks against it."""
         return word_of(self.present, sum(each.state == "firing" for each in self.alerts.values()))
+
+    @property
+    def receiver_errors(self) -> ReceiverErrors:
+        """What receivers of the watch that leads do not take."""
+        return receiver_errors(self.present)
+
+    def name_of(self, fingerprint: str) -> str:
+        """Return rule and target of a published alert; empty where there is none."""
+        message = self.alerts.get(fingerprint)
+        return "" if message is None else f"{message.rule} {message.target}".rstrip()
 
     @property
     def word_text(self) -> str:
@@ -100,7 +128,7 @@ class FleetAlerts(NamedTuple):
         return self.silences.silences_of(alert_of(message), self.now_ns)
 
     def preview(self, matchers: tuple[Matcher, ...]) -> Preview:
-        """Return the alerts that a silence would hide now."""
+        """Return the alerts that a silence matches now."""
         return preview(matchers, [alert_of(each) for each in self.alerts.values()])
 
 
@@ -130,14 +158,18 @@ async def read_alerts(session: BrokerSession, name: str | None, *, wait_s: float
             await clock.sleep(CHECK_EVERY_S)
         # A watch that has just begun has not published anything yet.
         await clock.sleep(max(0.0, FIRST_PUBLISH_S - publishers.watched_s))
+        alerts, silences = dict(monitor.ingest.alert_messages), monitor.alerts.silences
+        now_ns = monitor.moment().time_ns
+        active = active_of(alerts.values(), silences, now_ns)
         return FleetAlerts(
             fleet,
-            dict(monitor.ingest.alert_messages),
-            monitor.alerts.silences,
-            monitor.moment().time_ns,
+            alerts,
+            silences,
+            now_ns,
             publishers.watches,
             publishers.gone,
             publishers.present,
+            problems_of(monitor, active, findings=NOTHING, now_ns=now_ns),
         )
 
 
@@ -181,7 +213,7 @@ def alert_of(message: AlertMessage) -> Alert:
     """Return a published alert, with a stand-in for its rule that has only name and severity."""
     is_firing = message.state == "firing"
     return Alert(
-        unknown_rule(message.rule, message.severity),
+        unknown_rule(message.rule, message.severity, message.labels.get("scope", "")),
         message.target,
         message.fingerprint,
         state=AlertState.FIRING if is_firing else AlertState.RESOLVED,
@@ -190,16 +222,57 @@ def alert_of(message: AlertMessage) -> Alert:
         members=message.members,
         chips=message.chips,
         place=message.place,
+        rack=message.rack,
+        worst=message.worst,
         value=message.value,
         inhibited_by=message.inhibited_by or "",
         cause=message.cause,
+        job=message.labels.get("job", ""),
+        subsystem=message.subsystem or message.rule,
+        published_title=message.title or message.summary,
+        times=message.times,
+        is_flapping=message.flapping,
         labels=dict(message.labels),
     )
 
 
-def unknown_rule(name: str, severity: Severity = Severity.INFO) -> Any:
+def active_of(messages: Iterable[AlertMessage], silences: Silences, now_ns: int) -> list[AlertWithStatus]:
+    """Return the published alerts that fire: the worst first, inhibited ones last."""
+    alerts = [alert_of(message) for message in messages if message.state == "firing"]
+    active = [AlertWithStatus(alert, silences.status(alert, now_ns)) for alert in alerts]
+    return sorted(active, key=_urgency)
+
+
+def _urgency(held: AlertWithStatus) -> tuple[bool, int, int, str, str]:
+    alert = held.alert
+    is_inhibited = held.status is AlertStatus.INHIBITED
+    return is_inhibited, alert.severity.rank, -(alert.fired_ns or 0), alert.name, alert.target
+
+
+class PublishedProblems(NamedTuple):
+    """Problems, and whether a watch keeps their alerts up to date."""
+
+    problems: Problems
+    is_watched: bool
+    now_ns: int
+    """Monitor time."""
+
+
+def published_problems(monitor: Monitor) -> PublishedProblems:
+    """Return the problems of a fleet that a monitor has observed."""
+    now_ns = monitor.moment().time_ns
+    is_watched = bool(monitor.ingest.watches.present(monitor.clock.monotonic_s()))
+    silences = monitor.alerts.silences
+    # Without a watch nobody knows whether a published alert still fires: thresholds of the moment say more.
+    messages = monitor.ingest.alert_messages.values() if is_watched else ()
+    active = active_of(messages, silences, now_ns)
+    rules = load_rules() if is_watched else ()
+    return PublishedProblems(problems_of(monitor, active, rules=rules, now_ns=now_ns), is_watched, now_ns)
+
+
+def unknown_rule(name: str, severity: Severity = Severity.INFO, scope: str = "") -> Rule:
     """Return a stand-in for a rule that only a watch knows; it is never evaluated."""
-    return Rule.model_validate(
+    stand_in = Rule.model_validate(
         {
             "name": name,
             "scope": "publisher",
@@ -209,6 +282,7 @@ def unknown_rule(name: str, severity: Severity = Severity.INFO) -> Any:
             "summary": name,
         }
     )
+    return stand_in.model_copy(update={"scope": Scope(scope)}) if scope in set(Scope) else stand_in
 
 
 def silence_facts(fleet: FleetAlerts) -> list[dict[str, Any]]:
@@ -224,6 +298,11 @@ def silence_facts(fleet: FleetAlerts) -> list[dict[str, Any]]:
             "why": silence.why,
             "source": silence.source,
             "not_applied": silence.not_applied,
+            "refused": {
+                each.receiver: each.reason
+                for each in fleet.receiver_errors.first
+                if (each.kind, each.id) == ("silence", silence.id)
+            },
             "hides": sum(
                 message.state == "firing" and silence.covers(message.labels)
                 for message in fleet.alerts.values()
@@ -286,7 +365,7 @@ def _presence(message: WatchMessage, heard_s: float | None, clock: Clock) -> Wat
     age_s = None if ts_ns is None else abs(clock.wall_ns() - ts_ns) / NS_PER_S
     if heard_s is not None:
         age_s = clock.monotonic_s() - heard_s
-    return WatchPresence(message.client, _time_ns(message.since), age_s, message.leads, message.firing)
+    return presence_of(message, age_s)
 
 
 def _note_presence(

@@ -100,8 +100,9 @@ class Ec2Bridge:
                     once=request.once,
                 )
                 await run_until(ending, work)
+                await check.finish(ending)
         raise_if_refused(publisher.status)
-        await check.finish(ending)
+        check.raise_if_lost()
 
     async def write(self, output: BinaryIO, clock: Clock) -> None:
         """Write readings as NDJSON until a signal, or once.

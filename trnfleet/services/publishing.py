@@ -1,10 +1,11 @@
-"""Messages that a broker refuses to a program that publishes: a failure, at once where nothing is taken, else at its end."""
+"""Messages that a broker refuses or does not acknowledge: a failure, at once where nothing is taken, else at the end."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from trnfleet.errors import BrokerError
+from trnfleet.transport.connection import UNACKNOWLEDGED
 
 if TYPE_CHECKING:
     from trnfleet.clock import Clock
@@ -20,10 +21,12 @@ async def fail_if_all_refused(status: LinkStatus, clock: Clock) -> None:
     """Wait until cancelled, or until it shows that the broker takes nothing. What it refuses is in the log at once.
 
     Raises:
-        BrokerError: the broker has refused messages and acknowledged none.
+        BrokerError: the broker has acknowledged nothing, and refused messages or let the time for an answer pass.
     """
-    while status.acknowledged or status.refused < ALL_REFUSED:
+    while status.acknowledged or (status.refused < ALL_REFUSED and not status.unacknowledged):
         await clock.sleep(CHECK_EVERY_S)
+    if status.refused < ALL_REFUSED:
+        raise BrokerError(f"{status.broker}: nothing is published: {UNACKNOWLEDGED}")
     raise BrokerError(f"{status.broker}: nothing is published: {status.last_refusal}")
 
 

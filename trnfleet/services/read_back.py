@@ -5,34 +5,43 @@ Such a broker acknowledges what its access list forbids, and drops it.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import dataclasses
+from collections import deque
 from typing import TYPE_CHECKING
 
-from trnfleet.errors import BrokerError, NotConfirmedError
-from trnfleet.services.session import CONNECT_LIMIT_S, QUIET_S, BatchReader
+from trnfleet.errors import BrokerError, NotConfirmedError, WireError
+from trnfleet.services.session import CONNECT_LIMIT_S, BatchReader
 from trnfleet.tasks import background
 from trnfleet.text import plain
-from trnfleet.transport.mqtt import FIRST_RETAINED
+from trnfleet.wire.ports import PublishResult
+from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 
     from trnfleet.services.session import BrokerSession
     from trnfleet.tasks import Ending
     from trnfleet.transport.connection import ProtocolName
     from trnfleet.transport.mqtt import MqttPublisher
-    from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
+    from trnfleet.wire.ports import Envelope, LinkStatus, Source
 
 READ_BACK_S = 2.0
 """Longest wait for a message that the broker keeps; it sends such at once."""
-CHECK_EVERY_S = 0.1
-"""Time between two looks whether anything was acknowledged."""
+MOST_OWN = 8
+"""Messages of ours on a topic that may come back."""
+READABLE = frozenset({TopicClass.NODE, TopicClass.RESERVATION})
+"""State that those who publish it may read."""
 SILENT: ProtocolName = "3.1.1"
 """The version of MQTT whose acknowledgements have no reason."""
 
 
 class ReadBackPublisher:
-    """A publisher of retained messages that reads each back where the broker cannot refuse it; the port `Publisher`."""
+    """A publisher of retained messages that reads each back where the broker cannot refuse it; the port `Publisher`.
+
+    It listens before it writes: what another publisher writes to the same topic at the same time then hides nothing.
+    """
 
     def __init__(self, session: BrokerSession, publisher: MqttPublisher) -> None:
         self._session = session
@@ -54,19 +63,28 @@ class ReadBackPublisher:
             NotConfirmedError: it does not.
         """
         messages = list(batch)
-        result = await self._publisher.publish(messages)
-        if not result.unsent and self.status.protocol == SILENT:
-            for message in messages:
-                if message.retain:
-                    await confirm(self._session, message)
+        retained = [each for each in messages if each.retain]
+        if self.status.protocol != SILENT or not retained:
+            return await self._publisher.publish(messages)
+        result, why = PublishResult(0), ""
+        async with _listening(self._session, [each.topic for each in retained]) as given_back:
+            result = await self._publisher.publish(messages)
+            for message in retained if not result.unsent else ():
+                why = await given_back.reason_against(message.topic, [message.payload])
+                if why:
+                    raise _not_confirmed(self._session, message.topic, why)
         return result
 
 
 class StateCheck:
-    """The check, once, that a broker keeps the state of a program that publishes for long."""
+    """The check, once, that a broker keeps the state of a program that publishes for long.
+
+    One descriptor or reservation is read back, which publishers may read. Where another publisher writes that topic, too, ours is
+    sent once more while the topic is listened to: what the broker takes comes back then.
+    """
 
     def __init__(
-        self, session: BrokerSession, publisher: MqttPublisher, report: Callable[[str], None]
+        self, session: BrokerSession, publisher: MqttPublisher, report: Callable[[str], None], root: str = ""
     ) -> None:
         """Prepare the check.
 
@@ -74,71 +92,130 @@ class StateCheck:
             session: The broker.
             publisher: The connection.
             report: Receives the line that says that it does not.
+            root: Root of the topics; empty for the session's.
         """
         self._session = session
         self._publisher = publisher
         self._report = report
+        self._root = root or session.root
+        self._topic = ""
+        self._own: deque[Envelope] = deque(maxlen=MOST_OWN)
+        """The newest messages of that topic that the broker has acknowledged."""
+        self._has_own = asyncio.Event()
         self._is_over = False
         self._error: NotConfirmedError | None = None
+        publisher.on_retained = self._note
+
+    def _note(self, message: Envelope) -> None:
+        if message.topic == self._topic and not message.payload:
+            # What is withdrawn cannot be read back; there will be another.
+            self._topic = ""
+            self._own.clear()
+            self._has_own.clear()
+        elif message.topic == self._topic or (
+            not self._topic and message.payload and self._is_state(message)
+        ):
+            self._topic = message.topic
+            self._own.append(message)
+            self._has_own.set()
+
+    def _is_state(self, message: Envelope) -> bool:
+        try:
+            return parse_topic(message.topic, self._root).topic_class in READABLE
+        except WireError:
+            return False
 
     async def run(self) -> None:
-        """Wait until the first state has been published, and read one message of it back."""
-        while len(self._publisher.first_retained) < FIRST_RETAINED:
-            await self._session.clock.sleep(CHECK_EVERY_S)
+        """Wait until the first state has been acknowledged, and read it back."""
+        await self._has_own.wait()
         await self._check()
 
     async def finish(self, ending: Ending) -> None:
-        """Raise what was found; where there was no time for the check and no signal asks for the end, check first.
+        """Check where there was no time for it and no signal asks for the end; while the connection is still up."""
+        if not ending.asked:
+            await self._check()
+
+    def raise_if_lost(self) -> None:
+        """Raise what was found.
 
         Raises:
             NotConfirmedError: the broker does not give back what it was sent.
         """
-        if not ending.asked:
-            await self._check()
         if self._error is not None:
             raise self._error
 
     async def _check(self) -> None:
-        # Of the two the presence message changes at the end.
-        retained = self._publisher.first_retained[1:]
-        if self._is_over or not retained or self._publisher.status.protocol != SILENT:
+        if self._is_over or not self._own or self._publisher.status.protocol != SILENT:
             return
-        try:
-            await confirm(self._session, retained[0])
-        except NotConfirmedError as error:
-            self._error = error
-            self._report(str(error))
+        topic = self._topic
+        async with _listening(self._session, [topic]) as given_back:
+            why = await given_back.reason_against(topic, self._payloads())
+            if why and given_back.has_any and topic == self._topic:
+                # Taken at its turn, so that nothing newer of ours is replaced.
+                await self._publisher.publish(self._newest())
+                why = await given_back.reason_against(topic, self._payloads())
+        if why and topic == self._topic:
+            self._error = _not_confirmed(self._session, topic, why)
+            self._report(str(self._error))
         self._is_over = True
 
+    def _newest(self) -> Iterator[Envelope]:
+        """Yield the newest of ours, as of when it is asked for."""
+        yield from list(self._own)[-1:]
 
-async def confirm(session: BrokerSession, message: Envelope) -> None:
-    """Return once a broker gives a retained message back, or has none where the message clears the topic.
-
-    Raises:
-        NotConfirmedError: it does not.
-    """
-    why = await _reason_against(dataclasses.replace(session, protocol=SILENT), message)
-    if why:
-        raise NotConfirmedError(f"not confirmed: {plain(message.topic)} at {session.url}: {why}")
+    def _payloads(self) -> list[bytes]:
+        return [each.payload for each in self._own]
 
 
-async def _reason_against(session: BrokerSession, message: Envelope) -> str:
-    source = session.source([(message.topic, 1)])
+class _GivenBack:
+    """What a broker gives of some topics to a listener."""
+
+    def __init__(self, session: BrokerSession, source: Source) -> None:
+        self._session = session
+        self._source = source
+        self._given: dict[str, set[int]] = {}
+        """Hashes of payloads by topic."""
+        self.failure = ""
+        """Reason why nothing can be read."""
+
+    @property
+    def has_any(self) -> bool:
+        """Whether anything has come."""
+        return any(self._given.values())
+
+    async def reason_against(self, topic: str, payloads: Collection[bytes]) -> str:
+        """Return why none of the payloads has come back on a topic; empty where one has."""
+        if self.failure:
+            return self.failure
+        wanted, given = {hash(each) for each in payloads}, self._given.setdefault(topic, set())
+        reader = BatchReader(self._source, self._session.clock, limit_s=READ_BACK_S)
+        while given.isdisjoint(wanted) and (batch := await reader.next()):
+            for each in batch:
+                self._given.setdefault(each.topic, set()).add(hash(each.payload))
+        if not given.isdisjoint(wanted) or (b"" in payloads and not given):
+            # Where there was nothing to clear, some brokers pass that on to nobody.
+            return ""
+        if given:
+            return "another message is there, and stays there; in MQTT 3.1.1 brokers do not report what they refuse"
+        return (
+            f"not given back within {READ_BACK_S:g} s; in MQTT 3.1.1 brokers do not report what they refuse: "
+            "may this user write it, and read it?"
+        )
+
+
+@contextlib.asynccontextmanager
+async def _listening(session: BrokerSession, topics: Iterable[str]) -> AsyncIterator[_GivenBack]:
+    """Yield what a broker gives of some topics from now on, and what it retains of them."""
+    session = dataclasses.replace(session, protocol=SILENT)
+    source = session.source([(each, 1) for each in dict.fromkeys(topics)])
+    given_back = _GivenBack(session, source)
     async with background(read_back=source.run()):
         try:
             await source.wait_connected(CONNECT_LIMIT_S)
         except BrokerError as error:
-            return str(error)
-        limit_s = READ_BACK_S if message.payload else QUIET_S
-        reader = BatchReader(source, session.clock, limit_s=limit_s)
-        received: list[bytes] = []
-        while message.payload not in received and (batch := await reader.next()):
-            received += [each.payload for each in batch if each.topic == message.topic]
-    if message.payload in received or not (received or message.payload):
-        return ""
-    if received:
-        return "another message is there"
-    return (
-        f"not given back within {limit_s:g} s; in MQTT 3.1.1 brokers do not report what they refuse: "
-        "may this user write it, and read it?"
-    )
+            given_back.failure = str(error)
+        yield given_back
+
+
+def _not_confirmed(session: BrokerSession, topic: str, why: str) -> NotConfirmedError:
+    return NotConfirmedError(f"not confirmed: {plain(topic)} at {session.url}: {why}")

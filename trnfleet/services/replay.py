@@ -14,6 +14,7 @@ from trnfleet.record.read.player import Player
 from trnfleet.services.discovery import live_fleets
 from trnfleet.services.files.recordings import fleet_of, fleets_of, part_of
 from trnfleet.services.publishing import fail_if_all_refused, raise_if_refused
+from trnfleet.services.read_back import StateCheck
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.tasks import Ending, background, run_until
 from trnfleet.text import plain
@@ -64,6 +65,7 @@ async def publish_recording(
 
     Raises:
         BrokerError: the broker cannot be reached, or refused messages: at once where it refused all, else at the end.
+        NotConfirmedError: in MQTT 3.1.1, at the end: the broker does not give back what it was sent.
         ConfigError: the broker has a live fleet of that name, or the recording lacks the requested fleet or part.
     """
     # The cyclic collector would hold messages up, for cycles that hardly exist.
@@ -98,7 +100,10 @@ async def publish_recording(
         publisher = session.publisher(f"trnfleet-replay-{secrets.token_hex(4)}", will=player.will())
         player.attach(publisher)
         status = publisher.status
-        async with background(publisher=publisher.run(), refused=fail_if_all_refused(status, clock)):
+        check = StateCheck(session, publisher, report, request.root or recording.root)
+        async with background(
+            publisher=publisher.run(), refused=fail_if_all_refused(status, clock), check=check.run()
+        ):
             await publisher.wait_connected(CONNECT_LIMIT_S)
             names = ", ".join(fleets) or "topics of no fleet"
             renamed = f" as {request.new_name}" if request.new_name else ""
@@ -109,11 +114,13 @@ async def publish_recording(
                 f"{duration_text(player.length_s)}{speed}{again}"
             )
             await run_until(ending, player.run())
+            await check.finish(ending)
     report(
         f"replayed {player.published:,} messages; dropped {status.dropped:,} without a connection; "
         f"the latest was late by {duration_text(player.latest_s)}"
     )
     raise_if_refused(status)
+    check.raise_if_lost()
 
 
 class _ReplayedTopics:

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.clock import NS_PER_S
+from trnfleet.errors import ConfigError, nearest
 from trnfleet.monitor.reservations.usage import GAP_S
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.services.discovery import find_fleet
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.monitor.sources.clocks import Moment
     from trnfleet.services.session import BrokerSession
-    from trnfleet.transport.mqtt import MqttSource
 
 CHECK_EVERY_S = 0.25
 """Wall time between two readings of the reservations; a monitor's figures are no newer."""
@@ -61,40 +61,46 @@ async def watch_usage(
         session: The broker.
         name: The fleet's name; None for the broker's only one.
         report: The report to fill.
-        begin: Called once the fleet is found.
+        begin: Called once the broker is connected.
         write: Receives the rows of each interval that has ended.
 
     Raises:
         BrokerError: the broker cannot be reached or has no fleet.
-        ConfigError: the broker has several fleets and none is named.
+        ConfigError: the broker has several fleets and none is named, or the fleet has no reservation that is named.
     """
     ending = Ending()
     fleet = await find_fleet(session, name)
     source, monitor = monitor_fleet(session, fleet)
-    begin()
     with ending.on_signals():
         async with background(source=source.run(), monitor=monitor.run()):
-            await run_until(ending, _fill(session, source, monitor, report, write))
+            await source.wait_connected(CONNECT_LIMIT_S)
+            begin()
+            await run_until(ending, _fill(session, monitor, report, write))
     write(report.finish())
 
 
 async def _fill(
     session: BrokerSession,
-    source: MqttSource,
     monitor: Monitor,
     report: UsageReport,
     write: Callable[[Sequence[UsageRow]], None],
 ) -> None:
     clock = session.clock
-    await source.wait_connected(CONNECT_LIMIT_S)
-    begins_s = clock.monotonic_s() + TELEMETRY_S
+    known_by_s = begins_s = clock.monotonic_s() + TELEMETRY_S
     while not report.is_over:
         await clock.sleep(CHECK_EVERY_S)
         is_live = monitor.rollups.ready and monitor.store.count(Freshness.LIVE) > 0
         if not is_live and clock.monotonic_s() < begins_s:
             continue
+        table = monitor.reservations.table()
+        if begins_s:
+            missing = report.missing({each.message.id for each in table})
+            if missing and clock.monotonic_s() < known_by_s:
+                continue
+            if missing:
+                raise ConfigError(missing)
         begins_s = 0.0
-        rows = report.add(monitor.moment(), monitor.reservations.table())
+        rows = report.add(monitor.moment(), table)
         if rows:
             write(rows)
 
@@ -139,6 +145,11 @@ class UsageReport:
     def is_over(self) -> bool:
         """Whether all of its time has passed."""
         return self._left_ns <= 0
+
+    def missing(self, known: Collection[str]) -> str:
+        """Return what is wrong with the reservations to include, by those that are there; empty for nothing."""
+        unknown = sorted(set(self._ids) - set(known))
+        return f"--id {unknown[0]}: no such reservation: {nearest(unknown[0], known)}" if unknown else ""
 
     def add(self, moment: Moment, table: list[Reservation]) -> list[UsageRow]:
         """Add the present use of reservations, and return the rows of intervals that have ended.

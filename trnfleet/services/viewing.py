@@ -18,6 +18,8 @@ from trnfleet.folders import cache_folder
 from trnfleet.monitor.alerting.operator import OperatorActions
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.playback import RecordingPlayback
+from trnfleet.monitor.replay.seeker import PastMonitors
+from trnfleet.monitor.store.history import History
 from trnfleet.record.format.metadata import About
 from trnfleet.record.write.live import LiveBuffer
 from trnfleet.record.write.orphaned_buffers import delete_orphaned_buffers
@@ -25,14 +27,13 @@ from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.operator import connect_operator, operator_name
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Coroutine, Iterable, Iterator
     from pathlib import Path
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.replay.seeker import Maker
-    from trnfleet.monitor.store.history import History
     from trnfleet.record.read.recording import Recording
     from trnfleet.services.live_monitor import LiveMonitor
     from trnfleet.services.session import BrokerSession
@@ -134,6 +135,42 @@ def view_recording(
         until_ns=to_ns,
     )
     return Viewing(playback.state, {"playback": playback.run()}, playback)
+
+
+def monitors_at(
+    recording: Recording,
+    fleet: str,
+    instants_ns: Iterable[int],
+    *,
+    rules: tuple[Rule, ...],
+    pue: float | None,
+    clock: Clock,
+) -> Iterator[Monitor]:
+    """Yield one monitor at each of some instants of a recording, played from its beginning.
+
+    Args:
+        recording: The recording; the caller closes it.
+        fleet: The fleet to read.
+        instants_ns: Times of the recording, in order.
+        rules: The alert rules to evaluate.
+        pue: Power usage effectiveness of the site; by default AWS's published one.
+        clock: The real clock.
+    """
+    monitors = PastMonitors(
+        recording,
+        monitor_maker(fleet, root=recording.root, pue=PUE if pue is None else pue, rules=rules),
+        clock,
+        name="a recording",
+        anchor=(recording.start_ns, 0.0),
+        charted=None,
+    )
+    past = monitors.make(History())
+    for _ in past.begin():
+        pass
+    for instant_ns in instants_ns:
+        for _ in past.reach(instant_ns):
+            pass
+        yield past.monitor
 
 
 def past_folder() -> Path:

@@ -21,6 +21,7 @@ from trnfleet.cli.params import Duration
 from trnfleet.cli.streams import report
 from trnfleet.cli.tables import table_lines
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
+from trnfleet.domain.alerts.watches import receiver_error_text
 from trnfleet.domain.quantities import duration
 from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
@@ -65,9 +66,9 @@ def alerts_options(command: CommandT) -> CommandT:
 def command(
     ctx: click.Context, session: BrokerSession, name: str | None, wait: float, everything: bool, as_json: bool
 ) -> None:
-    """List firing alerts as `trnfleet watch` publishes them, with acknowledgements and silences.
+    """List firing alerts as `trnfleet watch` publishes them, grouped by cause, with acknowledgements and silences.
 
-    Without a watch the state of alerts is unknown: the exit status is 1, and alerts that an earlier watch published are shown
+    Each group begins with its problem: where the cause is, for how long, and the jobs that it hurts (`problems` in --json). Without a watch the state of alerts is unknown: the exit status is 1, and alerts that an earlier watch published are shown
     as last known. In --json, `watched` is false then. Stderr says which watch leads and when it was heard, and warns where watches
     contradict or the leader does not publish what another sees: `doubts` in --json, with exit status 1, too.
 
@@ -81,6 +82,7 @@ def command(
     1 a failure explained in one line, also where no watch publishes alerts or the leader is in doubt, 2 wrong use.
     """
     from trnfleet.domain.alerts.status import AlertStatus
+    from trnfleet.monitor.problems.facts import problem_facts
     from trnfleet.services.alerts_client import read_alerts, silence_facts
 
     fleet = asyncio.run(read_alerts(session, name, wait_s=wait))
@@ -99,6 +101,9 @@ def command(
             "gone": list(fleet.gone),
             "leader": None if fleet.word.leader is None else _watch_facts(fleet.word.leader),
             "doubts": list(fleet.word.doubts),
+            "receiver_error_count": fleet.receiver_errors.total,
+            "receiver_errors": [each._asdict() for each in fleet.receiver_errors.first],
+            "problems": [problem_facts(each, fleet.now_ns) for each in fleet.problems.all],
             "alerts": [_alert_facts(message, status, fleet) for message, status in found],
             "silences": silence_facts(fleet),
         }
@@ -121,9 +126,9 @@ def text_lines(found: Sequence[tuple[AlertMessage, AlertStatus]], fleet: FleetAl
     """Return the table of alerts; without a watch as last known, with the age of each and the reason above."""
     rows = [_row(message, status, fleet) for message, status in found]
     if fleet.watches and not rows:
-        return ["no alert is published, which is in doubt" if fleet.word.doubts else "nothing fires"]
+        return ["no alert is published, which is in doubt" if fleet.word.doubts else "0 firing"]
     if fleet.watches:
-        return table_lines([("ALERT", "SEVERITY", "STATE", "FOR", "WHAT"), *rows])
+        return _by_cause(found, table_lines([("ALERT", "SEVERITY", "STATE", "FOR", "WHAT"), *rows]), fleet)
     if not rows:
         return [plain(fleet.unwatched_reason, 400)]
     known = [(row[0], row[1], f"{row[2]} (last known)", *row[3:]) for row in rows]
@@ -133,11 +138,32 @@ def text_lines(found: Sequence[tuple[AlertMessage, AlertStatus]], fleet: FleetAl
     ]
 
 
+def _by_cause(
+    found: Sequence[tuple[AlertMessage, AlertStatus]], lines: list[str], fleet: FleetAlerts
+) -> list[str]:
+    """Return a table's lines below the problem that each alert belongs to; what belongs to none stands at the end."""
+    from trnfleet.monitor.problems import texts
+
+    head, *rest = lines
+    by_fingerprint = {message.fingerprint: line for (message, _), line in zip(found, rest, strict=True)}
+    made = [head]
+    for problem in fleet.problems.all:
+        mine = [each.alert.fingerprint for each in problem.alerts]
+        below = [by_fingerprint.pop(each) for each in mine if each in by_fingerprint]
+        if below:
+            made += [f"# {problem.severity.value}: {texts.line(problem, fleet.now_ns)}", *below]
+    return [*made, *(["# no problem"] if by_fingerprint and len(made) > 1 else []), *by_fingerprint.values()]
+
+
 def report_word(fleet: FleetAlerts) -> None:
     """Report on stderr whose word the alerts are and what speaks against it, or that no watch keeps them up to date."""
-    for line in (fleet.unwatched_reason, *fleet.word.doubts, fleet.word_text):
+    errors = fleet.receiver_errors
+    more = f" and {errors.total - len(errors.first):,} more" if errors.total > len(errors.first) else ""
+    texts = [receiver_error_text(each, fleet.name_of(each.id)) for each in errors.first]
+    not_taken = f"receivers do not take {errors.total:,}: {'; '.join(texts)}{more}" if texts else ""
+    for line in (fleet.unwatched_reason, *fleet.word.doubts, not_taken, fleet.word_text):
         if line:
-            report(plain(line, 400))
+            report(plain(line, 1_000))
 
 
 def _watch_facts(watch: WatchPresence) -> dict[str, Any]:

@@ -15,6 +15,8 @@ import click
 
 import trnfleet.transport
 from trnfleet.cli.alert_options import app_alert_options
+from trnfleet.cli.first_run import is_first_run
+from trnfleet.cli.look_options import look_options
 from trnfleet.cli.options import (
     PASSWORD_VARIABLE,
     app_log_options,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trnfleet.cli.alert_options import AlertOptions
+    from trnfleet.cli.look_options import LookOptions
     from trnfleet.cli.options import LogOptions
     from trnfleet.cli.run_options import RunOptions
     from trnfleet.clock import Clock
@@ -56,6 +59,7 @@ KEPT_VARIABLES = (PASSWORD_VARIABLE,)
     "lets the app write acknowledgements and silences, which it may on the demo's own.",
 )
 @app_alert_options
+@look_options
 @past_option
 @broker_options(required=False, with_root=True)
 @log_file_option
@@ -68,6 +72,7 @@ def command(
     run: RunOptions,
     allow_commands: bool,
     alerts: AlertOptions,
+    looks: LookOptions,
     past: int,
     log_file: str | None,
     log: LogOptions,
@@ -93,6 +98,7 @@ def command(
         run,
         simulate,
         alerts,
+        looks=looks,
         may_write=allow_commands or session is None,
         past_bytes=past,
         log_file=file,
@@ -125,6 +131,7 @@ async def _run(
     simulate: list[str],
     alerts: AlertOptions,
     *,
+    looks: LookOptions,
     may_write: bool,
     past_bytes: int,
     log_file: Path,
@@ -189,7 +196,10 @@ async def _run(
             playback=viewing.playback,
             bell=alerts.bell,
             notify=alerts.notify,
+            theme_name=looks.theme,
+            ascii_only=looks.ascii_only,
             processes=children,
+            is_first_run=is_first_run(),
         )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from trnfleet.cli.alert_options import app_alert_options
+from trnfleet.cli.look_options import look_options
 from trnfleet.cli.options import (
     app_log_options,
     broker_options,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from trnfleet.cli.alert_options import AlertOptions
+    from trnfleet.cli.look_options import LookOptions
     from trnfleet.cli.options import LogOptions
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.services.session import BrokerSession
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 )
 @pue_option
 @app_alert_options
+@look_options
 @past_option
 @setting(
     "--allow-commands",
@@ -53,6 +56,7 @@ def command(
     name: str | None,
     pue: float | None,
     alerts: AlertOptions,
+    looks: LookOptions,
     past: int,
     allow_commands: bool,
     log_file: str | None,
@@ -74,7 +78,7 @@ def command(
 
     rules = load_rules(alerts.rules)
     app = _run(
-        session, name, alerts, rules, may_write=allow_commands, pue=pue, past_bytes=past, log_file=file
+        session, name, alerts, looks, rules, may_write=allow_commands, pue=pue, past_bytes=past, log_file=file
     )
     ctx.exit(asyncio.run(app))
 
@@ -83,6 +87,7 @@ async def _run(
     session: BrokerSession,
     name: str | None,
     alerts: AlertOptions,
+    looks: LookOptions,
     rules: tuple[Rule, ...],
     *,
     may_write: bool,
@@ -113,4 +118,6 @@ async def _run(
             playback=viewing.playback,
             bell=alerts.bell,
             notify=alerts.notify,
+            theme_name=looks.theme,
+            ascii_only=looks.ascii_only,
         )

@@ -9,6 +9,7 @@ import click
 
 from trnfleet.cli.alert_options import rules_option
 from trnfleet.cli.files import open_recording
+from trnfleet.cli.look_options import look_options
 from trnfleet.cli.options import (
     app_log_options,
     given_on_command_line,
@@ -26,6 +27,7 @@ from trnfleet.text import plain
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from trnfleet.cli.look_options import LookOptions
     from trnfleet.cli.options import LogOptions
     from trnfleet.record.read.recording import Recording
     from trnfleet.transport.url import BrokerUrl
@@ -73,6 +75,7 @@ if TYPE_CHECKING:
 )
 @pue_option
 @rules_option
+@look_options
 @setting(
     "--log-file", metavar="FILE", help="Log file of the app; by default trnfleet/app.log in the state folder."
 )
@@ -97,6 +100,7 @@ def command(
     include: tuple[str, ...],
     pue: float | None,
     rules: tuple[str, ...],
+    looks: LookOptions,
     log_file: str | None,
     log: LogOptions,
 ) -> None:
@@ -133,7 +137,7 @@ def command(
         file = log_file_for_app(log_file)
         log.set_up(file)
         from trnfleet.monitor.replay.playback import RATES
-        from trnfleet.services.files.recordings import fleet_of, part_of
+        from trnfleet.services.files.recordings import fleet_of, shown_part_of
         from trnfleet.services.files.rules import load_rules
         from trnfleet.services.viewing import view_recording
         from trnfleet.tui.run import run_app
@@ -141,7 +145,7 @@ def command(
         clock = SystemClock()
         with open_recording(files, name=name) as recording:
             fleet = fleet_of(recording, name, files[0])
-            from_ns, to_ns = part_of(recording, begin, end)
+            from_ns, to_ns = shown_part_of(recording, fleet, begin, end)
             viewing = view_recording(
                 recording,
                 fleet,
@@ -154,7 +158,13 @@ def command(
                 clock=clock,
             )
             app = run_app(
-                viewing.state, viewing.running, clock=clock, log_file=file, playback=viewing.playback
+                viewing.state,
+                viewing.running,
+                clock=clock,
+                log_file=file,
+                playback=viewing.playback,
+                theme_name=looks.theme,
+                ascii_only=looks.ascii_only,
             )
             ctx.exit(asyncio.run(app))
 

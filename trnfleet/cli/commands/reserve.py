@@ -142,7 +142,8 @@ def buy(
             return
         offering = found[0].id
     elif not yes:
-        click.echo(f"would buy {offering}, with --yes")
+        found = _offerings_of(_ask(options, "reserve_offering", {"offering": offering}))
+        _print_offerings(options, found, "would buy, with --yes:")
         return
     _print_reply(options, _ask(options, "reserve_buy", {"offering": offering}))
 
@@ -282,7 +283,7 @@ def _print_offerings(options: ReserveOptions, found: Sequence[OfferingSpec], tit
         )
         for each in found
     ]
-    for line in table_lines([("OFFERING", "WHAT", "ZONE", "START", "END", "LASTS", "FEE"), *rows]):
+    for line in table_lines([("OFFERING", "WHAT", "ZONE", "START", "END", "TERM", "FEE"), *rows]):
         click.echo(line)
 
 

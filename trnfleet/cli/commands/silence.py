@@ -47,7 +47,7 @@ def command() -> None:
 @setting("--for", "lasts_s", type=Duration(), required=True, help="Duration, in the fleet's own time.")
 @setting("--why", required=True, metavar="TEXT", help="The reason, for others.")
 @setting("--owner", metavar="NAME", help="Name for the silence; by default the user's.")
-@click.option("--yes", is_flag=True, help="Add it; else only list the alerts that it would hide now.")
+@click.option("--yes", is_flag=True, help="Add it; else only list the alerts that it matches now.")
 @alerts_options
 def add(
     session: BrokerSession,
@@ -59,7 +59,7 @@ def add(
     owner: str | None,
     yes: bool,
 ) -> None:
-    """Silence alerts that match every MATCHER; without --yes only list those that it would hide now."""
+    """Silence alerts that match every MATCHER; without --yes only list those that match now."""
     from trnfleet.domain.alerts.matchers import parse_matchers
     from trnfleet.services.alerts_client import read_alerts
 
@@ -73,7 +73,7 @@ def add(
         until = format_rfc3339(fleet.now_ns + round(lasts_s * NS_PER_S))
         head = f"silence {silence} until {until} hides {hidden[0]}"
     else:
-        head = f"would hide, with --yes: {hidden[0]}"
+        head = f"matches, with --yes: {hidden[0]}"
     for line in (head, *hidden[1:]):
         click.echo(line)
 
@@ -110,10 +110,11 @@ def list_all(session: BrokerSession, name: str | None, wait: float, as_json: boo
 
 
 def _what(facts: dict[str, Any]) -> str:
-    """Return what a silence is for, why, and why it hides nothing where its matchers have no equivalent."""
+    """Return what a silence is for, why, why it hides nothing where its matchers have no equivalent, and who refuses it."""
     words = [" ".join(facts["matchers"]), facts["why"]]
     if facts["not_applied"]:
         words[0] = f"not applied ({facts['not_applied']})"
+    words += [f"refused by {receiver} ({reason})" for receiver, reason in facts["refused"].items()]
     return ": ".join(each for each in words if each)
 
 
@@ -156,7 +157,7 @@ async def _expire(session: BrokerSession, fleet: FleetAlerts, silence: Silence) 
 
 
 def _preview(fleet: FleetAlerts, matchers: tuple[Matcher, ...]) -> list[str]:
-    """Return the alerts that a silence would hide now: a count, and the first of them."""
+    """Return the alerts that a silence matches now: a count, and the first of them."""
     summaries = {each.fingerprint: each.summary for each in fleet.alerts.values()}
     found = fleet.preview(matchers)
     lines = [f"{found.firing:,} that fire, {found.critical:,} of them critical"]

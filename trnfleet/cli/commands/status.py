@@ -11,11 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trnfleet.cli.options import broker_options, fleet_option, json_option, log_options, pue_option, setting
-from trnfleet.cli.params import Duration
+from trnfleet.cli.alert_options import rules_option
+from trnfleet.cli.options import (
+    broker_options,
+    fleet_option,
+    given_on_command_line,
+    json_option,
+    log_options,
+    pue_option,
+    setting,
+)
+from trnfleet.cli.params import Duration, Moment
 from trnfleet.cli.tables import table_lines
 from trnfleet.clock import format_rfc3339
-from trnfleet.domain.quantities import counted
+from trnfleet.domain.alerts.watches import receiver_error_text
+from trnfleet.domain.quantities import NOT_AVAILABLE, counted, mean_label, with_unit
 from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
 
@@ -25,11 +35,14 @@ if TYPE_CHECKING:
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.reservations.table import Reservation
     from trnfleet.monitor.store.events import Event
-    from trnfleet.monitor.summary import Summary
+    from trnfleet.monitor.summary import Means, Summary
+    from trnfleet.services.alerts_client import PublishedProblems
     from trnfleet.services.session import BrokerSession
     from trnfleet.wire.messages import JobMessage
 
 UNHEALTHY = 3
+MOST_PROBLEMS = 10
+"""Problems that are printed; --json has all."""
 MOST_EVENTS = 5
 """The newest events that are printed, of those that arrived meanwhile."""
 HEADS = (
@@ -54,38 +67,71 @@ WHAT_TO_DO = (
 
 
 @click.command("status")
-@broker_options(required=True)
+@broker_options(required=False)
+@click.option(
+    "--recording",
+    "files",
+    metavar="FILE",
+    multiple=True,
+    help="Instead of a broker: a recording, or each of its parts.",
+)
+@click.option(
+    "--at",
+    type=Moment(),
+    help="With --recording: an instant, 14:03, +90s after its begin, or -90s before its end; by default its end.",
+)
 @fleet_option
 @setting(
     "--wait", type=Duration(), default="5s", help="Longest wait until every described chip has reported."
 )
 @pue_option
+@rules_option
 @click.option("--reservations", is_flag=True, help="Capacity Blocks and their use, instead of the summary.")
 @json_option
 @log_options
 @click.pass_context
 def command(
     ctx: click.Context,
-    session: BrokerSession,
+    session: BrokerSession | None,
+    files: tuple[str, ...],
+    at: str | None,
     name: str | None,
     wait: float,
     pue: float | None,
+    rules: tuple[str, ...],
     reservations: bool,
     as_json: bool,
 ) -> None:
-    """Print a fleet's summary and exit: 0 healthy, 3 unhealthy (chips that are not live or not described, or critical findings).
+    """Print a fleet's summary and exit: 0 healthy, 3 unhealthy (chips that are not live or not described, or critical problems).
 
     \b
     Examples:
       trnfleet status --broker mqtt://127.0.0.1:1883
       trnfleet status --broker mqtt://ops@broker.example:1883 --name prod --json | jq .power_w
       trnfleet status --broker mqtt://127.0.0.1:1883 --reservations
+      trnfleet status --recording night.mcap --at 03:10 --json
     """
-    from trnfleet.services.live_monitor import observe_fleet
+    from trnfleet.services.alerts_client import published_problems
 
-    monitor = asyncio.run(observe_fleet(session, name, wait_s=wait, pue=pue, needs_chips=not reservations))
+    if files:
+        if "broker" in given_on_command_line(ctx):
+            raise click.UsageError("--broker and --recording do not go together: choose one of them")
+        monitor = _recorded(files, name, at, pue, rules)
+        source: dict[str, Any] = {"recording": list(files)}
+    else:
+        if at is not None:
+            raise click.UsageError("--at goes with --recording")
+        if session is None:
+            raise click.UsageError("Missing option '--broker' (or '--recording').")
+        from trnfleet.services.live_monitor import observe_fleet
+
+        monitor = asyncio.run(
+            observe_fleet(session, name, wait_s=wait, pue=pue, needs_chips=not reservations)
+        )
+        source = {"broker": str(session.url)}
     summary = monitor.summary()
-    healthy = is_healthy(monitor, summary)
+    found = published_problems(monitor)
+    healthy = is_healthy(monitor, summary, found)
     if reservations:
         table = monitor.reservations.table()
         if as_json:
@@ -93,23 +139,44 @@ def command(
         else:
             click.echo("\n".join(reservation_lines(table, monitor.moment().time_ns)))
     elif as_json:
-        status = {**facts(monitor, summary, healthy=healthy), "broker": str(session.url)}
+        status = {**facts(monitor, summary, found, healthy=healthy), **source}
         click.echo(json.dumps(status, indent=2))
     else:
-        click.echo(text(summary, monitor, healthy=healthy))
+        click.echo(text(summary, monitor, found, healthy=healthy))
     ctx.exit(0 if healthy else UNHEALTHY)
 
 
-def is_healthy(monitor: Monitor, summary: Summary) -> bool:
-    """Return whether all chips are described and live, and no finding is critical."""
+def _recorded(
+    files: tuple[str, ...], name: str | None, at: str | None, pue: float | None, rules: tuple[str, ...]
+) -> Monitor:
+    """Return a monitor at an instant of a recording; by default at the last one with the fleet."""
+    from trnfleet.cli.files import open_recording
+    from trnfleet.clock import SystemClock
+    from trnfleet.services.files.recordings import fleet_of, shown_part_of
+    from trnfleet.services.files.rules import load_rules
+    from trnfleet.services.viewing import monitors_at
+
+    with open_recording(files, name=name) as recording:
+        fleet = fleet_of(recording, name, files[0])
+        _, at_ns = shown_part_of(recording, fleet, None, at)
+        return next(
+            monitors_at(recording, fleet, [at_ns], rules=load_rules(rules), pue=pue, clock=SystemClock())
+        )
+
+
+def is_healthy(monitor: Monitor, summary: Summary, found: PublishedProblems) -> bool:
+    """Return whether all chips are described and live, and no problem or finding is critical, acknowledged or not."""
     if summary.undescribed_chips or summary.undescribed_paths:
         return False
-    critical = any(finding.severity is Severity.CRITICAL for finding in monitor.findings.shown)
+    severities = {each.severity for each in monitor.findings.shown}
+    critical = Severity.CRITICAL in severities | {each.severity for each in found.problems.all}
     return summary.live_chips == summary.chips > 0 and not critical
 
 
-def facts(monitor: Monitor, summary: Summary, *, healthy: bool) -> dict[str, Any]:
-    """Return the summary as JSON values, with racks, jobs and events."""
+def facts(monitor: Monitor, summary: Summary, found: PublishedProblems, *, healthy: bool) -> dict[str, Any]:
+    """Return the summary as JSON values, with racks, problems, jobs and events."""
+    from trnfleet.monitor.problems.facts import problem_facts
+
     racks = sorted(monitor.racks(), key=lambda rack: rack.power_w)
     return {
         **dataclasses.asdict(summary),
@@ -117,6 +184,10 @@ def facts(monitor: Monitor, summary: Summary, *, healthy: bool) -> dict[str, Any
             "highest": racks[-1]._asdict() if racks else None,
             "lowest": racks[0]._asdict() if racks else None,
         },
+        "receiver_errors": [each._asdict() for each in summary.receiver_errors],
+        "watched": found.is_watched,
+        "problems": [problem_facts(each, found.now_ns) for each in found.problems.all],
+        "problem_counts": found.problems.counts()._asdict(),
         # `jobs` is their number.
         "job_list": [_job_facts(job) for _, job in sorted(monitor.ingest.jobs.items())],
         "last_events": [_event_facts(event) for event in _last_events(monitor)],
@@ -148,31 +219,24 @@ def _last_events(monitor: Monitor) -> list[Event]:
     return list(itertools.islice(monitor.events.newest_first(), MOST_EVENTS))
 
 
-def text(summary: Summary, monitor: Monitor, *, healthy: bool) -> str:
+def text(summary: Summary, monitor: Monitor, found: PublishedProblems, *, healthy: bool) -> str:
     """Return the summary as text."""
     from trnfleet.monitor.summary import undescribed_text
 
-    def figure(value: float | None, scale: float, unit: str, digits: int = 1) -> str:
-        return "n/a" if value is None else f"{value / scale:,.{digits}f} {unit}"
-
-    state = f"{summary.live_chips:,} of {counted(summary.chips, 'chip')} live"
-    if summary.stale_chips:
-        state += f", {summary.stale_chips:,} stale or offline"
-    hbm = (summary.hbm_traffic_bytes_per_s, summary.hbm_bw_util_pct)
     amounts = (
         (summary.chips, "chip"),
         (summary.instances, "instance"),
         (summary.ultraservers, "UltraServer"),
     )
     hardware = ", ".join(counted(number, noun) for number, noun in amounts)
-    chips_kw, hosts_kw = figure(summary.power_w, 1e3, "kW"), figure(summary.host_power_w, 1e3, "kW")
-    it_kw, facility_kw = figure(summary.it_power_w, 1e3, "kW"), figure(summary.facility_power_w, 1e3, "kW")
     lost = f"{summary.lost:,} lost, {summary.late:,} late, {summary.dropped:,} dropped"
     for what in ("shed", "undescribed", "duplicates", "misplaced", "rejected"):
         if number := getattr(summary, what):
             lost += f", {number:,} {what}"
     if summary.internal_errors:
         lost += f", {summary.internal_errors:,} INTERNAL ERRORS (see the log)"
+    if summary.messages_per_s is not None:
+        lost = f"{summary.messages_per_s:.3g} msg/s, {lost}"
     lag = f"lag {summary.lag_s * 1e3:.0f} ms"
     if summary.clock_skew_s:
         lag += f", clock off by {abs(summary.clock_skew_s):,.0f} s"
@@ -187,16 +251,11 @@ def text(summary: Summary, monitor: Monitor, *, healthy: bool) -> str:
     undescribed = undescribed_text(summary)
     time = [] if summary.is_wall_time else [("time", f"{summary.monitor_time} x{summary.speed:g}")]
     rows = [
-        ("fleet", f"{summary.fleet} ({'healthy' if healthy else 'UNHEALTHY'}: {state})"),
+        ("fleet", f"{summary.fleet} ({_state(summary, found, healthy=healthy)})"),
         *([("not described", f"{undescribed}: {WHAT_TO_DO}")] if undescribed else []),
         *time,
         ("hardware", hardware),
-        ("NC utilisation", figure(summary.nc_util_pct, 1, "%")),
-        ("compute", f"{figure(summary.tflops, 1e3, 'PFLOP/s', 2)}, MFU {figure(summary.mfu_pct, 1, '%')}"),
-        ("HBM traffic", f"{figure(hbm[0], 1e12, 'TB/s', 2)}, {figure(hbm[1], 1, '% of peak')}"),
-        ("NeuronLink tx", figure(summary.link_tx_bytes_per_s, 1e12, "TB/s", 2)),
-        ("power", f"{chips_kw} chips, {hosts_kw} hosts, {figure(summary.tflops_per_w, 1, 'TFLOPS/W', 2)}"),
-        ("facility", f"{it_kw} IT, {facility_kw} with PUE {summary.pue:.2f}"),
+        *figure_rows(summary),
         ("jobs", f"{summary.jobs:,}" + (f": {jobs}" if jobs else "")),
         ("pipeline", f"{lost}, {summary.undecodable:,} undecodable, {lag}"),
     ]
@@ -205,18 +264,83 @@ def text(summary: Summary, monitor: Monitor, *, healthy: bool) -> str:
         rows.append(
             ("refused", f"{refused or 'nothing'}; the last problem: {plain(summary.last_problem, 300)}")
         )
+    if summary.receiver_errors:
+        first = receiver_error_text(summary.receiver_errors[0])
+        rows.append(("receivers", f"{counted(summary.receiver_error_count, 'error')}: {plain(first, 400)}"))
     lines = [f"{name:<16}{value}" for name, value in rows]
-    shown = monitor.findings.shown[:10]
-    lines.extend(
-        f"{finding.severity.value:<16}{finding.path or 'fleet'}: {finding.what}" for finding in shown
-    )
-    if monitor.findings.total > len(shown):
-        lines.append(f"{'':<16}and {monitor.findings.total - len(shown):,} more")
+    lines.extend(_problem_lines(found))
     for event in _last_events(monitor):
         where = plain(event.path or event.job) or "fleet"
         line = f"{format_rfc3339(event.ts_ns)} {event.severity.value} {where}: {plain(event.text, 256)}"
         lines.append(f"{'event':<16}{line}")
     return "\n".join(lines)
+
+
+def figure_rows(summary: Summary) -> list[tuple[str, str]]:
+    """Return the fleet's figures as the app's header has them: means, with what they are over, and their names."""
+    mean, of_peak = summary.mean, "% of peak"
+    hbm_share = with_unit(mean.hbm_bw_util_pct, "%").replace(" %", f" {of_peak}")
+    watts = {
+        name: with_unit(value, "W")
+        for name, value in (
+            ("chips", mean.power_w),
+            ("hosts", mean.host_power_w),
+            ("it", mean.it_power_w),
+            ("facility", mean.facility_power_w),
+        )
+    }
+    efficiency = with_unit(mean.tflops_per_w, "TFLOP/s/W")
+    temp = with_unit(mean.temperature_max_c, "degC")
+    return [
+        ("figures", mean_label(mean.seconds)),
+        ("NC util", with_unit(mean.nc_util_pct, "%")),
+        ("compute", f"{with_unit(mean.tflops, 'TFLOP/s')}, MFU {with_unit(mean.mfu_pct, '%')}"),
+        ("HBM bw", f"{with_unit(mean.hbm_traffic_bytes_per_s, 'bytes/s')}, {hbm_share}"),
+        ("link tx", with_unit(mean.link_tx_bytes_per_s, "bytes/s")),
+        ("power", f"{watts['chips']}, host power {watts['hosts']}, {efficiency}"),
+        ("facility", f"{watts['facility']} with PUE {summary.pue:.2f}, of that IT {watts['it']}"),
+        ("headroom", _headroom_text(mean)),
+        ("temp max", temp + (f" at {plain(mean.hottest_chip)}" if mean.hottest_chip else "")),
+    ]
+
+
+def _headroom_text(mean: Means) -> str:
+    """Return what is left below the chips' power cap, the cap, and the share."""
+    if mean.headroom_w is None or mean.headroom_pct is None:
+        return NOT_AVAILABLE
+    return (
+        f"{with_unit(mean.headroom_w, 'W')} of {with_unit(mean.power_cap_w, 'W')}, {mean.headroom_pct:.0f} %"
+    )
+
+
+def _state(summary: Summary, found: PublishedProblems, *, healthy: bool) -> str:
+    """Return how many chips are live and how many problems there are."""
+    from trnfleet.monitor.problems import texts
+
+    state = f"{summary.live_chips:,} of {counted(summary.chips, 'chip')} live"
+    if summary.stale_chips:
+        state += f", {summary.stale_chips:,} stale or offline"
+    problems = found.problems
+    if problems.all:
+        state += f", {texts.counts_text(problems.counts())}"
+    if not healthy:
+        return f"UNHEALTHY: {state}"
+    # Beside warnings the word would say too much.
+    return state if problems.all else f"healthy: {state}"
+
+
+def _problem_lines(found: PublishedProblems) -> list[str]:
+    """Return the first problems, a line each, and whether a watch evaluates alerts."""
+    from trnfleet.monitor.problems import texts
+
+    listed = found.problems.listed
+    shown = listed[:MOST_PROBLEMS]
+    lines = [f"{each.severity.value:<16}{texts.line(each, found.now_ns)}" for each in shown]
+    if len(listed) > len(shown):
+        lines.append(f"{'':<16}and {len(listed) - len(shown):,} more")
+    if not found.is_watched:
+        lines.append(f"{'alerts':<16}unknown: no watch is online; problems are by thresholds of the moment")
+    return lines
 
 
 def reservation_facts(reservation: Reservation) -> dict[str, Any]:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.moments import find_moment, is_move
 from trnfleet.errors import ConfigError, WireError, nearest
-from trnfleet.wire.topics import parse_topic
+from trnfleet.wire.messages import PublisherMessage, decode_message
+from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from trnfleet.record.read.recording import Recording
+    from trnfleet.wire.ports import RecordedMessages
+
+FAREWELL_S = 5.0
+"""Seconds at the end of a recording in which publishers say goodbye: shards of one simulator take a second or two."""
 
 
 def part_of(recording: Recording, begin: str | None, end: str | None) -> tuple[int, int]:
@@ -35,6 +41,47 @@ def part_of(recording: Recording, begin: str | None, end: str | None) -> tuple[i
     from_ns, to_ns = min(max(from_ns, first), last), min(max(to_ns, first), last)
     if from_ns > to_ns:
         raise ConfigError(f"--from {begin} is after --to {end}; {span}")
+    return from_ns, to_ns
+
+
+def last_alive_ns(recording: RecordedMessages, root: str, fleet: str) -> int:
+    """Return the last instant (ns) at which a fleet was there: before the farewell of its publishers, or the end.
+
+    A recorder outlives the fleet by a moment, and would leave nothing but offline chips as the last picture. A farewell after
+    which another publisher goes on, or the recording does, is part of the story.
+    """
+    end_ns = recording.end_ns
+    keyframe = recording.keyframe(end_ns)
+    after_ns = recording.start_ns - 1 if keyframe is None else keyframe.time_ns
+    states: dict[str, tuple[bool, int]] = {}
+    for stored in itertools.chain(
+        () if keyframe is None else keyframe.state, recording.read(after_ns, end_ns)
+    ):
+        envelope = stored.envelope
+        try:
+            topic = parse_topic(envelope.topic, root)
+            if topic.topic_class is not TopicClass.PUBLISHER or topic.fleet != fleet or not envelope.payload:
+                continue
+            message = decode_message(envelope.payload, PublisherMessage)
+        except WireError:
+            continue
+        if message.role == "telemetry":
+            states[message.client] = message.state == "online", stored.time_ns
+    farewells = [time_ns for _, time_ns in states.values() if time_ns >= end_ns - FAREWELL_S * NS_PER_S]
+    if not farewells or any(is_online for is_online, _ in states.values()):
+        return end_ns
+    return max(recording.start_ns, min(farewells) - 1)
+
+
+def shown_part_of(recording: Recording, fleet: str, begin: str | None, end: str | None) -> tuple[int, int]:
+    """Return the first and the last instant (ns) of the part that the app shows, which ends with the fleet unless `end` is given.
+
+    Raises:
+        ConfigError: it lies outside the recording, or ends before it begins.
+    """
+    from_ns, to_ns = part_of(recording, begin, end)
+    if end is None:
+        to_ns = max(from_ns, min(to_ns, last_alive_ns(recording, recording.root, fleet)))
     return from_ns, to_ns
 
 

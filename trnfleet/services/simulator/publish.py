@@ -102,10 +102,11 @@ async def publish(
                 f"{simulation.messages_per_tick:,} messages every {run.period_s:g} s{speed}"
             )
             await run_until(ending, simulation.run(ticks=options.ticks, duration_s=options.duration_s))
+            await check.finish(ending)
             status = mqtt.status
     report(
         f"published {simulation.published:,} ticks, {status.sent:,} messages; "
         f"dropped {status.dropped:,} without a connection, left out {simulation.overruns:,} ticks for want of time"
     )
     raise_if_refused(status)
-    await check.finish(ending)
+    check.raise_if_lost()

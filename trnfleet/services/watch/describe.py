@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.alerts.links import generator_url
-from trnfleet.domain.alerts.templates import fill, summary
+from trnfleet.domain.alerts.templates import fill, summary, title
 from trnfleet.wire.alerts import AlertMessage
 
 if TYPE_CHECKING:
@@ -27,8 +27,12 @@ def describe(alert: Alert, client: str, external_url: str = "") -> AlertMessage:
         state="firing",
         target=alert.target,
         place=alert.place,
+        rack=alert.rack,
+        worst=alert.worst,
+        subsystem=alert.subsystem,
         labels=dict(alert.labels),
         summary=summary(alert)[:LONGEST_LINE],
+        title=title(alert)[:LONGEST_LINE],
         description=fill(rule.description, alert)[:LONGEST_LINE] if rule.description else "",
         runbook=rule.runbook or "",
         runbook_url=rule.runbook_url or "",

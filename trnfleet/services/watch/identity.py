@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from trnfleet.clock import format_rfc3339
-from trnfleet.wire.messages import WatchMessage, encode_message
+from trnfleet.text import plain
+from trnfleet.wire.limits import DEFAULT_LIMITS
+from trnfleet.wire.messages import ReceiverErrorSpec, WatchMessage, encode_message
 from trnfleet.wire.ports import CONTENT_TYPE_JSON, Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
 
 if TYPE_CHECKING:
+    from trnfleet.domain.alerts.watches import ReceiverError, ReceiverErrors
     from trnfleet.transport.mqtt import MqttPublisher, MqttSource
     from trnfleet.wire.messages import Message
 
@@ -35,6 +38,7 @@ class Identity:
         *,
         leads: bool = False,
         firing: int | None = None,
+        errors: ReceiverErrors | None = None,
     ) -> Envelope:
         """Return the presence message; a heartbeat has its time in `wall_ns`, a last will has none."""
         message = WatchMessage(
@@ -46,6 +50,8 @@ class Identity:
             ts=None if wall_ns is None else format_rfc3339(wall_ns),
             leads=leads,
             firing=firing,
+            errors=None if errors is None else errors.total,
+            receiver_errors=() if errors is None else tuple(map(_spec, errors.first)),
         )
         return self.envelope(TopicClass.PUBLISHER, self.client, message)
 
@@ -54,6 +60,17 @@ class Identity:
         payload = b"" if message is None else encode_message(message)
         topic = build_topic(self.fleet, topic_class, path, self.root)
         return Envelope(topic, payload, qos=1, retain=True, content_type=CONTENT_TYPE_JSON)
+
+
+def _spec(error: ReceiverError) -> ReceiverErrorSpec:
+    """Return an error as the wire has it: what a receiver answers may be long."""
+    receiver, kind = plain(error.receiver, 64), plain(error.kind, 32)
+    return ReceiverErrorSpec(
+        receiver=receiver,
+        kind=kind,
+        id=plain(error.id, 64),
+        reason=plain(error.reason, DEFAULT_LIMITS.text_chars),
+    )
 
 
 class Connections(NamedTuple):

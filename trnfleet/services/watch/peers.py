@@ -43,7 +43,7 @@ class Peers:
         """Whether all that the broker retains has come in: messages of a connection come in order, and a heartbeat of this
         watch, which is not retained then, has come in after them."""
         self.owes_answer = False
-        """Whether a watch has been heard for the first time, which a heartbeat of this one answers."""
+        """Whether a watch has been heard that a heartbeat of this one answers: a new one, or one that listens."""
         self._identity = identity
         self._source = source
         self._election = election
@@ -96,8 +96,16 @@ class Peers:
         else:
             self._gone.pop(client, None)
 
-    def forgotten(self, now_s: float) -> Iterator[str]:
-        """Yield watches that have been gone for long, and whose message is still there."""
+    def tidied(self, now_s: float, fleet_ns: int) -> Iterator[Envelope]:
+        """Yield messages that clear outdated acknowledgements and silences, and presence of watches that have died.
+
+        Args:
+            now_s: Monotonic seconds.
+            fleet_ns: The fleet's time.
+        """
+        envelope = self._identity.envelope
+        for key in self.operators.outdated(fleet_ns):
+            yield envelope(key.topic_class, key.name, None)
         for client, since_s in self._gone.items():
             if now_s - since_s >= FORGOTTEN_AFTER_S:
-                yield client
+                yield envelope(TopicClass.PUBLISHER, client, None)

@@ -7,16 +7,20 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trnfleet.domain.alerts.watches import ReceiverErrors
 from trnfleet.errors import BrokerError
 from trnfleet.export.election import Election
 from trnfleet.export.notification_log import NotificationLog
+from trnfleet.garbage import collect_garbage
 from trnfleet.services.discovery import find_fleet
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.session import CONNECT_LIMIT_S
+from trnfleet.services.watch.describe import LONGEST_LINE
 from trnfleet.services.watch.identity import Connections, Identity
 from trnfleet.services.watch.service import WatchService
 from trnfleet.services.watch.silence_exchange import SilenceExchange, SilenceMode
 from trnfleet.tasks import Ending, background, run_until
+from trnfleet.text import plain
 from trnfleet.wire.topics import TopicClass, build_filter
 
 if TYPE_CHECKING:
@@ -106,6 +110,9 @@ async def watch_fleet(
             exit_on=request.exit_on,
             ending=ending,
             report=report,
+            receiver_errors=lambda: ReceiverErrors.sum(
+                [exchange.errors(), *(receiver.errors() for receiver in receivers)]
+            ),
         )
         connections.publisher.on_connect(lambda: [identity.presence("online", clock.wall_ns())])
         exchange = SilenceExchange(
@@ -116,6 +123,7 @@ async def watch_fleet(
             clock=clock,
             leads=lambda: service.leads,
             publish=service.publish,
+            report=lambda line: report(plain(line, LONGEST_LINE)),
         )
         works = {receiver.name: receiver.run() for receiver in receivers}
         async with background(
@@ -124,6 +132,7 @@ async def watch_fleet(
             peers=connections.peers.run(),
             publisher=connections.publisher.run(),
             exchange=exchange.run(),
+            garbage=collect_garbage(clock),
             **works,
         ):
             for each in (connections.publisher, connections.peers, connections.source):

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 from trnfleet import logs
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import summary
-from trnfleet.domain.alerts.watches import HEARTBEAT_S, MUTED_S
+from trnfleet.domain.alerts.watches import HEARTBEAT_S, MUTED_S, NO_ERRORS
 from trnfleet.domain.severity import Severity
 from trnfleet.export.notification_log import REFRESHED_EVERY_S, FiringAlert, Now
 from trnfleet.export.receiver import finished_within
 from trnfleet.monitor.alerting.unpublished import Unpublished, notifying
+from trnfleet.services.watch.carried import own_alerts, taken_over
 from trnfleet.services.watch.describe import LONGEST_LINE, describe
 from trnfleet.services.watch.distrust import Distrust
 from trnfleet.services.watch.peers import Peers
@@ -28,17 +29,17 @@ from trnfleet.wire.alerts import AckMessage
 from trnfleet.wire.topics import TopicClass, build_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.domain.alerts.watches import ReceiverErrors
     from trnfleet.export.election import Election
     from trnfleet.export.notification_log import NotificationLog
     from trnfleet.monitor.monitor import Monitor
     from trnfleet.services.watch.identity import Connections, Identity
     from trnfleet.services.watch.operator_state import OperatorMessage
     from trnfleet.tasks import Ending
-    from trnfleet.wire.alerts import AlertMessage
     from trnfleet.wire.messages import Message
     from trnfleet.wire.ports import Envelope
 
@@ -82,6 +83,7 @@ class WatchService:
         exit_on: str | None,
         ending: Ending,
         report: Callable[[str], None],
+        receiver_errors: Callable[[], ReceiverErrors] = lambda: NO_ERRORS,
     ) -> None:
         """Prepare a watch; the caller runs connections, monitor and receivers.
 
@@ -95,6 +97,7 @@ class WatchService:
             exit_on: Severity of an alert at which it ends; None for never.
             ending: The request to end.
             report: Receives a line for each change of role and for the alert that ends the watch.
+            receiver_errors: Returns what receivers do not take at present.
         """
         self.found = False
         """Whether an alert as severe as `exit_on` fires."""
@@ -115,7 +118,7 @@ class WatchService:
         self._clock = clock
         self._exit_on = None if exit_on is None else Severity(exit_on)
         self._ending = ending
-        self._report = report
+        self._report, self._receiver_errors = report, receiver_errors
         self._listening_since_s: float | None = None
         self._connects = 0
         self._leader = ""
@@ -125,6 +128,7 @@ class WatchService:
         self._beat_due = False
         """Whether others have to hear something before the next heartbeat."""
         self._firing = 0
+        self._errors = NO_ERRORS
         self._outgoing: list[Envelope] = []
         self._monitor.alerts.listener = lambda _news: self.step()
 
@@ -153,14 +157,16 @@ class WatchService:
         own = [alert.fingerprint for alert in notifying(alerts)]
         self._beat_due = self._beat_due or bool(own) != bool(self._firing)
         self._firing = len(own)
-        for client in self._distrust.regained(published, own):
+        for client in self._distrust.regained(published, own, now_s):
             self._election.trust(client)
             self._say(f"{client} publishes again what fires here: its word counts")
         if self.role is Role.LEADER:
             notification_log, now = self._notification_log, self._now()
+            others = {*self._rivals, *self._election.others(now_s)}
             # Retained alerts may arrive late, behind a large fleet's descriptors.
-            notification_log.take_late(self._taken_over(published.values()), now)
-            notification_log.step(map(self._firing_alert, firing), self._resolved_ns, now)
+            notification_log.take_late(taken_over(published, others, alerts), now)
+            own_firing = own_alerts(firing, published, others, alerts, notification_log)
+            notification_log.step(map(self._firing_alert, own_firing), self._resolved_ns, now)
             overwritten = self._unpublished.missing(alerts, now_s, REFRESHED_EVERY_S).alerts
             notification_log.publish_again(alert.fingerprint for alert in overwritten)
         if self._exit_on is not None and not self.found:
@@ -239,6 +245,7 @@ class WatchService:
             self._listening_since_s = None
             if self.role is not Role.DISCONNECTED:
                 self.role = Role.DISCONNECTED
+                self._notification_log.lose_connection()
                 status = connections.source.status
                 log.warning("watch_disconnected", broker=status.broker, reason=status.last_error)
                 self._say(f"no connection to {status.broker}: only that is notified until it is back")
@@ -260,8 +267,8 @@ class WatchService:
         if self.role is Role.DISCONNECTED:
             self._has_taken_part = True
             self._unpublished.reset()
-            if election.take_part(now_s):
-                self._identity.since_ns = election.since_ns
+            election.take_part(now_s)
+        self._identity.since_ns = election.since_ns
         reason = self._distrust_leader(now_s)
         leader, own = election.leader(now_s), self._identity.client
         role = Role.LEADER if leader == own else Role.STANDBY
@@ -292,8 +299,7 @@ class WatchService:
     def _take_role(self, role: Role, leader: str, now_s: float, reason: str) -> None:
         self._rivals = set(self._election.rivals(now_s))
         if role is Role.LEADER:
-            published = self._monitor.ingest.alert_messages
-            self._notification_log.take_over(self._taken_over(published.values()), self._now())
+            self._take_over()
         else:
             self._notification_log.end_leadership()
         self.role, self._leader, self._beat_due = role, leader, True
@@ -331,25 +337,26 @@ class WatchService:
             return
         names = ", ".join(sorted(rivals - self._rivals)[:3])
         self._rivals = rivals
-        published = self._monitor.ingest.alert_messages
-        self._notification_log.take_over(self._taken_over(published.values()), self._now())
+        self._take_over()
         log.warning("watch_rival", client=self._identity.client, rivals=names)
         self._say(
             f"{names} leads {self._identity.fleet}, too, by its own word; it began later or is distrusted"
         )
 
-    def _taken_over(self, published: Iterable[AlertMessage]) -> Iterator[AlertMessage]:
-        """Yield the published alerts to carry on: of another that leads, only what fires here, too, because it ends its own."""
-        active = self._monitor.alerts.fires
-        for message in published:
-            if message.watch not in self._rivals or active(message.fingerprint):
-                yield message
+    def _take_over(self) -> None:
+        """Carry on what is published; what another that leads publishes, only where it fires here."""
+        monitor = self._monitor
+        messages = taken_over(monitor.ingest.alert_messages, self._rivals, monitor.alerts)
+        self._notification_log.take_over(messages, self._now())
 
     # Messages
 
     def _beat(self, now_s: float) -> None:
         """Add a heartbeat where one is due, with it corrections, and as leader what clears outdated messages."""
         passed_s = now_s - self._beat_s
+        if self.role is Role.LEADER and passed_s >= ANSWER_EVERY_S:
+            former, self._errors = self._errors, self._receiver_errors()
+            self._beat_due = self._beat_due or self._errors != former
         is_regular = passed_s >= HEARTBEAT_S
         if not is_regular and not (
             (self._beat_due or self._peers.owes_answer) and passed_s >= ANSWER_EVERY_S
@@ -359,8 +366,9 @@ class WatchService:
         self._beat_due = self._peers.owes_answer = False
         leads = self.role is Role.LEADER
         firing = None if self.role is Role.DISCONNECTED else self._firing
+        presence, wall_ns = self._identity.presence, self._clock.wall_ns()
         self._outgoing.append(
-            self._identity.presence("online", self._clock.wall_ns(), leads=leads, firing=firing)
+            presence("online", wall_ns, leads=leads, firing=firing, errors=self._errors if leads else None)
         )
         if is_regular and self.role is not Role.DISCONNECTED:
             envelope = self._identity.envelope
@@ -368,15 +376,7 @@ class WatchService:
                 self._outgoing.append(envelope(key.topic_class, key.name, message))
                 self._peers.operators.restored(key)
             if leads:
-                self._outgoing += self._tidy(now_s)
-
-    def _tidy(self, now_s: float) -> Iterator[Envelope]:
-        """Yield messages that clear outdated acknowledgements, silences and presence of dead watches."""
-        envelope = self._identity.envelope
-        for key in self._peers.operators.outdated(self._monitor.moment().time_ns):
-            yield envelope(key.topic_class, key.name, None)
-        for client in self._peers.forgotten(now_s):
-            yield envelope(TopicClass.PUBLISHER, client, None)
+                self._outgoing += self._peers.tidied(now_s, self._monitor.moment().time_ns)
 
     def _restore(self) -> None:
         """Publish again the acknowledgements and silences that the broker has lost; a leader has read all that it retains."""

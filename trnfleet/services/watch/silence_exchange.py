@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import itertools
 import math
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.matchers import Matcher
 from trnfleet.domain.alerts.rules import RESERVED_LABELS
 from trnfleet.domain.alerts.silences import Span
+from trnfleet.domain.alerts.watches import ReceiverError, ReceiverErrors
 from trnfleet.export.http import Outcome
+from trnfleet.export.other_clock import SKEW_NS
 from trnfleet.export.silence_plan import MOST_TAKEN, PREFIX, Key, OwnSilence, differs, plan, take
 from trnfleet.monitor.alerting.operator import LEAST_NS, withdrawn_ack, withdrawn_silence
 from trnfleet.wire.alerts import SilenceMessage
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.domain.alerts.silences import Silence
-    from trnfleet.export.alertmanager_silences import AlertmanagerSilences, Listing
+    from trnfleet.export.alertmanager_silences import AlertmanagerSilences, Listing, SilenceDraft
     from trnfleet.export.http import Answer
     from trnfleet.export.silence_plan import Plan, TakenSilence
     from trnfleet.monitor.monitor import Monitor
@@ -49,8 +52,19 @@ MOST_WRITES = 100
 """Requests to one Alertmanager after one look; the rest follows with the next."""
 LONGEST_NS = 366 * 86_400 * NS_PER_S
 """Longest that a silence lasts there: one of a fleet whose time is slow could end in centuries."""
+UNREAD, UNWRITTEN = "alertmanager_silences_unread", "alertmanager_silences_unwritten"
+_OF_ALL = {UNREAD, UNWRITTEN}
 OWNER = "alertmanager"
 """Owner of withdrawals here of what was ended there."""
+
+
+class _Subject(NamedTuple):
+    """What is written to an Alertmanager."""
+
+    receiver: str
+    kind: str
+    """`silence` or `acknowledgement` of ours, or `end of silence` of one that is there."""
+    id: str
 
 
 class SilenceMode(enum.StrEnum):
@@ -74,6 +88,7 @@ class SilenceExchange:
         clock: Clock,
         leads: Callable[[], bool],
         publish: Callable[[TopicClass, str, Message | None], None],
+        report: Callable[[str], None] = lambda _line: None,
     ) -> None:
         """Prepare the exchange.
 
@@ -85,6 +100,7 @@ class SilenceExchange:
             clock: The time to go by.
             leads: Returns whether this watch leads and knows all that the broker retains.
             publish: Publishes a retained message of a topic, or clears it.
+            report: Receives a line for each silence or acknowledgement that an Alertmanager refuses.
         """
         self._fleet = fleet
         self._alertmanagers = alertmanagers if mode is not SilenceMode.OFF else ()
@@ -93,9 +109,13 @@ class SilenceExchange:
         self._clock = clock
         self._leads = leads
         self._publish = publish
+        self._report = report
+        self._refused: dict[_Subject, str] = {}
+        """Reasons of what is refused at present."""
         self._listings: dict[str, Listing] = {}
         """What each said last."""
-        self._last_errors: dict[str, str] = {}
+        self._last_errors: dict[tuple[str, str], str] = {}
+        """Reasons by Alertmanager and event."""
         self._unknown_since_s: dict[Key, float] = {}
         self._labels = RESERVED_LABELS | {label for rule in monitor.alerts.rules for label in rule.labels}
 
@@ -117,18 +137,28 @@ class SilenceExchange:
                     self._take()
                 await self._clock.sleep(CHECK_EVERY_S)
 
+    def errors(self) -> ReceiverErrors:
+        """Return the silences and acknowledgements that an Alertmanager does not take, and why one takes or shows none."""
+        of_all = [
+            ReceiverError(name, "silences", "", why)
+            for (name, event), why in self._last_errors.items()
+            if why and event in _OF_ALL
+        ]
+        of_one = (ReceiverError(*subject, why) for subject, why in self._refused.items())
+        return ReceiverErrors.of(len(of_all) + len(self._refused), itertools.chain(of_all, of_one))
+
     async def look(self, alertmanager: AlertmanagerSilences) -> None:
         """Read an Alertmanager's silences, and write what it has to have."""
         name, listing = alertmanager.name, await alertmanager.list()
         if listing.why:
-            self._note_error(alertmanager, "alertmanager_silences_unread", listing.why)
+            self._note_error(alertmanager, UNREAD, listing.why)
             return
         taken = take(self._fleet, listing.silences, self._labels)
         left = [f"{listing.invalid} entries cannot be read"] if listing.invalid else []
         left += [f"{listing.left_out} silences beyond {len(listing.silences)}"] if listing.left_out else []
         left += [f"only the first {MOST_TAKEN} are shown"] if len(taken) >= MOST_TAKEN else []
         self._note_error(alertmanager, "alertmanager_silences_left_out", ", ".join(left))
-        self._note_error(alertmanager, "alertmanager_silences_unread", "")
+        self._note_error(alertmanager, UNREAD, "")
         self._listings[name] = listing
         if not self._writes or not self._leads():
             return
@@ -143,21 +173,46 @@ class SilenceExchange:
 
     async def _write(self, alertmanager: AlertmanagerSilences, made: Plan, expire: Sequence[str]) -> None:
         """Write and end silences there; what is left out or fails comes with the next look."""
-        works: list[Callable[[], Awaitable[Answer]]] = [
-            *(partial(alertmanager.expire, each) for each in expire),
-            *(partial(alertmanager.write, draft, replaced) for draft, replaced in made.write),
-        ]
-        refused = ""
-        for work in works[:MOST_WRITES]:
+        name = alertmanager.name
+        ends = {_Subject(name, "end of silence", each): partial(alertmanager.expire, each) for each in expire}
+        drafts = {
+            _copied(name, draft): partial(alertmanager.write, draft, replaced)
+            for draft, replaced in made.write
+        }
+        works: dict[_Subject, Callable[[], Awaitable[Answer]]] = {**ends, **drafts}
+        self._refused = {
+            subject: why
+            for subject, why in self._refused.items()
+            if subject.receiver != name or subject in works
+        }
+        unwritten = ""
+        # Others first, so that many that are refused keep none back.
+        ordered = sorted(works.items(), key=lambda each: each[0] in self._refused)
+        for subject, work in ordered[:MOST_WRITES]:
             if not self._leads():
                 return
             answer = await work()
+            self._note_answer(subject, answer)
             if answer.outcome is Outcome.FAILED:
-                refused = answer.why
+                unwritten = answer.why
                 break
-            if answer.outcome is Outcome.REFUSED:
-                refused = answer.why
-        self._note_error(alertmanager, "alertmanager_silence_refused", refused)
+        self._note_error(alertmanager, UNWRITTEN, unwritten)
+
+    def _note_answer(self, subject: _Subject, answer: Answer) -> None:
+        """Name what is refused: once for each reason."""
+        if answer.outcome is not Outcome.REFUSED:
+            self._refused.pop(subject, None)
+        elif self._refused.get(subject) != answer.why:
+            self._refused[subject] = answer.why
+            what, count = f"{subject.kind} {subject.id}", len(self._refused)
+            log.warning(
+                "alertmanager_refused",
+                receiver=subject.receiver,
+                what=what,
+                reason=answer.why,
+                refused_now=count,
+            )
+            self._report(f"{subject.receiver} refuses {what}, {count} in all: {answer.why}")
 
     # Ours
 
@@ -242,10 +297,16 @@ class SilenceExchange:
 
     def _note_error(self, alertmanager: AlertmanagerSilences, event: str, why: str) -> None:
         """Log a problem once, and not with every look."""
-        key = f"{alertmanager.name} {event}"
+        key = (alertmanager.name, event)
         if why and self._last_errors.get(key) != why:
             log.warning(event, receiver=alertmanager.name, to=str(alertmanager.target), reason=why)
         self._last_errors[key] = why
+
+
+def _copied(receiver: str, draft: SilenceDraft) -> _Subject:
+    """Return what a silence there is a copy of."""
+    kind, name = draft.comment.rpartition("[")[2].split()[2:4]
+    return _Subject(receiver, "acknowledgement" if kind == "ack" else kind, name)
 
 
 def _message(taken: TakenSilence, source: str, moment: Moment, wall_ns: int, revision: int) -> SilenceMessage:
@@ -275,15 +336,20 @@ def _is_same(known: Silence, message: SilenceMessage, moment: Moment) -> bool:
     )
 
 
+def _agrees(moment: Moment, wall_ns: int) -> bool:
+    """Return whether the fleet's time is our wall clock's; a clock of ours that was set wrong is not the fleet's."""
+    return moment.is_wall and abs(moment.time_ns - wall_ns) < SKEW_NS
+
+
 def _to_wall(fleet_ns: int, moment: Moment, wall_ns: int) -> int:
-    """Return the wall clock at an instant of the fleet's, if its time goes on as now."""
-    if moment.is_wall:
+    """Return our wall clock at an instant of the fleet's, if its time goes on as now."""
+    if _agrees(moment, wall_ns):
         return min(fleet_ns, wall_ns + LONGEST_NS)
     return wall_ns + round(min((fleet_ns - moment.time_ns) / moment.speed, LONGEST_NS))
 
 
 def _to_fleet(instant_ns: int, moment: Moment, wall_ns: int) -> int:
-    """Return the fleet's time at an instant of the wall clock, if it goes on as now."""
-    if not moment.is_wall:
+    """Return the fleet's time at an instant of our wall clock, if it goes on as now."""
+    if not _agrees(moment, wall_ns):
         instant_ns = moment.time_ns + round((instant_ns - wall_ns) * moment.speed)
     return min(max(instant_ns, 0), LATEST_NS - LEAST_NS)

@@ -12,7 +12,7 @@ from trnfleet.cli.commands import alerts
 from trnfleet.cli.commands.silence import list_all
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
-from trnfleet.domain.alerts.watches import WatchPresence
+from trnfleet.domain.alerts.watches import NO_ERRORS, ReceiverError, ReceiverErrors, WatchPresence
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.silences import Silences
 from trnfleet.services.alerts_client import FleetAlerts
@@ -80,7 +80,7 @@ def test_whose_word_it_shows(asked: Any) -> None:
     """Stderr names the watch that leads, since when, and when it was heard; so does --json."""
     leader = WatchPresence("w", BEGIN_NS, 3.0, leads=True, firing=0)
     status, out, err = asked(watches=("w",), present=(leader,))
-    assert (status, out) == (0, "nothing fires\n")
+    assert (status, out) == (0, "0 firing\n")
     assert err == "w leads, which began 2023-11-14T22:13:20.000Z; heard 3 s ago\n"
     facts = json.loads(asked("--json", watches=("w",), present=(leader,))[1])
     assert facts["leader"] == {
@@ -133,7 +133,7 @@ def test_json_says_whether_it_is_watched(asked: Any) -> None:
 
 def test_with_a_watch_nothing_fires_or_something_does(asked: Any) -> None:
     """The status is 0 where nothing critical fires and 3 where something does."""
-    assert asked(watches=("w",)) == (0, "nothing fires\n", "")
+    assert asked(watches=("w",)) == (0, "0 firing\n", "")
     assert asked(watches=("w",), told=(alert("warning"),))[0] == 0
     assert asked(watches=("w",), told=(alert("critical"),))[0] == 3
 
@@ -183,3 +183,39 @@ def test_silences_of_alertmanager_have_owner_and_origin(asked: Any) -> None:
         ("alertmanager", "", 1),
         ("alertmanager", "no label pod", 0),
     ]
+
+
+def test_what_receivers_do_not_take(asked: Any) -> None:
+    """Stderr names it with the reason, an alert by its name; --json has it, and the list of silences beside the silence."""
+    fingerprint = fingerprint_of("demo", "hot", "a")
+    errors = (
+        ReceiverError("alertmanager", "silence", "s-1", "HTTP 400 'bad\x1b[2J'"),
+        ReceiverError("alertmanager", "acknowledgement", fingerprint, "HTTP 400"),
+    )
+    leader = WatchPresence("w", BEGIN_NS, 3.0, leads=True, firing=1, errors=ReceiverErrors(3, errors))
+    standby = leader._replace(client="z", leads=False, errors=NO_ERRORS)
+    silence = SilenceMessage(
+        id="s-1",
+        matchers=('alertname="hot"',),
+        starts=format_rfc3339(BEGIN_NS - NS_PER_S),
+        until=format_rfc3339(BEGIN_NS + 60 * NS_PER_S),
+        who="ann",
+        why="swap",
+    )
+    seen: dict[str, Any] = {
+        "watches": ("w", "z"), "present": (standby, leader), "told": (alert("warning"),), "silenced": (silence,)
+    }  # fmt: skip
+    status, _, err = asked(**seen)
+    assert status == 0
+    assert err.startswith(
+        "receivers do not take 3: alertmanager: silence s-1: HTTP 400 'bad\\u001b[2J'; "
+        "alertmanager: acknowledgement hot a: HTTP 400 and 1 more\nw leads"
+    )
+    facts = json.loads(asked("--json", **seen)[1])
+    assert facts["receiver_error_count"] == 3
+    assert facts["receiver_errors"][1] == {
+        "receiver": "alertmanager", "kind": "acknowledgement", "id": fingerprint, "reason": "HTTP 400"
+    }  # fmt: skip
+    assert facts["silences"][0]["refused"] == {"alertmanager": "HTTP 400 'bad\x1b[2J'"}
+    out = asked(command=list_all, **seen)[1]
+    assert "swap: refused by alertmanager (HTTP 400 'bad\\u001b[2J')" in out

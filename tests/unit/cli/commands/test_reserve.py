@@ -70,11 +70,16 @@ def test_buying_takes_the_earliest_offering(asked: list[Command]) -> None:
 
 
 def test_a_named_offering_is_bought_as_it_is(asked: list[Command]) -> None:
-    """An offering's id is bought without looking for offerings again, and only with --yes."""
-    assert "would buy cbo-9" in call("buy", "cbo-9").output
-    assert asked == []
+    """An offering is looked up by its id, and bought only with --yes."""
+    shown = call("buy", "cbo-9").output
+    assert "would buy" in shown
+    assert "1,716.48 USD" in shown
+    assert [request.action for request in asked] == ["reserve_offering"]
     assert call("buy", "cbo-9", "--yes").exit_code == 0
-    assert [request.args for request in asked] == [{"offering": "cbo-9"}]
+    assert [(request.action, request.args) for request in asked] == [
+        ("reserve_offering", {"offering": "cbo-9"}),
+        ("reserve_buy", {"offering": "cbo-9"}),
+    ]
 
 
 def test_extending(asked: list[Command]) -> None:
@@ -107,6 +112,17 @@ def test_a_refusal_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     result = call("buy", "--ultraserver", "--days", "15", "--yes")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "trnfleet: duration-in-days-then-weeks: not 15\n"
+
+
+@pytest.mark.parametrize("more", [(), ("--yes",)])
+def test_what_is_not_on_offer_is_no_success(monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]) -> None:
+    """With and without --yes the simulator's reason is told, and the exit status is 1."""
+    answer_with(monkeypatch, Reply("sim-1", False, "'nope' is not on offer; did you mean 'cbo-1'?", {}))
+    refused = call("buy", "nope", *more)
+    assert (refused.exit_code, refused.output) == (
+        1,
+        "trnfleet: 'nope' is not on offer; did you mean 'cbo-1'?\n",
+    )
 
 
 @pytest.mark.parametrize("result", [{}, {"offerings": []}, {"offerings": [{}]}, {"offerings": 3}])

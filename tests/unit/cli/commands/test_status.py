@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
@@ -20,6 +21,9 @@ from trnfleet.cli.commands.status import (
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.metrics import JOB_FIGURES
 from trnfleet.domain.power import PUE
+from trnfleet.services.alerts_client import published_problems
+from trnfleet.wire.messages import WatchMessage, encode_message
+from trnfleet.wire.ports import Envelope
 
 
 def fed() -> Feed:
@@ -35,11 +39,11 @@ def fed() -> Feed:
 
 
 def said(feed: Feed) -> str:
-    return text(feed.monitor.summary(), feed.monitor, healthy=False)
+    return text(feed.monitor.summary(), feed.monitor, published_problems(feed.monitor), healthy=False)
 
 
 def asked(feed: Feed) -> dict[str, object]:
-    found = facts(feed.monitor, feed.monitor.summary(), healthy=False)
+    found = facts(feed.monitor, feed.monitor.summary(), published_problems(feed.monitor), healthy=False)
     again: dict[str, object] = json.loads(json.dumps(found, allow_nan=False))
     return again
 
@@ -51,11 +55,11 @@ def test_chips_that_are_not_described() -> None:
     feed.tick()
     assert asked(feed)["undescribed_chips"] == 64
     assert "not described   64 chips: they publish, and no descriptor of them has come; " in said(feed)
-    assert not is_healthy(feed.monitor, feed.monitor.summary())
+    assert not is_healthy(feed.monitor, feed.monitor.summary(), published_problems(feed.monitor))
     feed.describe()
     feed.tick()
     assert "not described" not in said(feed)
-    assert is_healthy(feed.monitor, feed.monitor.summary())
+    assert is_healthy(feed.monitor, feed.monitor.summary(), published_problems(feed.monitor))
 
 
 def test_power_down_to_racks() -> None:
@@ -69,7 +73,25 @@ def test_power_down_to_racks() -> None:
         "highest": {"rack": "uc1/us-0001/rack-a", "power_w": 11_600},
         "lowest": {"rack": "uc1/standalone/trn2-0001", "power_w": 2_600},
     }
-    assert "19.4 kW IT, 22.1 kW with PUE 1.14" in said(feed)
+    assert "facility        22.1 kW with PUE 1.14, of that IT 19.4 kW" in said(feed)
+
+
+async def test_figures_are_means_and_say_over_what() -> None:
+    """Text has the header's means; JSON has the present at the top, and the means with their seconds under `mean`."""
+    feed = fed()
+    for watts in (100.0, 200.0, 300.0):
+        feed.set("power_w", watts)
+        feed.set("temperature_c", watts / 4)
+        feed.monitor.apply(feed.telemetry())
+        await feed.advance(1.0)
+    found = asked(feed)
+    mean = found["mean"]
+    assert isinstance(mean, dict)
+    # The first sample is that of `fed`; what came last has not stood for its second.
+    assert (found["power_w"], mean["power_w"], mean["seconds"]) == (80 * 300.0, 80 * (180.0 + 300.0) / 3, 3.0)
+    assert (found["temperature_c"], mean["temperature_max_c"]) == (75.0, 50.0)
+    assert "figures         3 s mean" in said(feed)
+    assert "power           12.8 kW, host power 5.00 kW" in said(feed)
 
 
 def test_jobs_with_every_figure() -> None:
@@ -84,7 +106,7 @@ def test_jobs_with_every_figure() -> None:
     assert set(JOB_FIGURES) <= set(jobs[0])
     assert (jobs[0]["mfu"], jobs[0]["steps_lost"]) == (0.4, None)
     assert "2: 1 hung, 1 running" in said(feed)
-    assert "critical        uc1/us-0001: llama: job hung" in said(feed)
+    assert "critical        llama: job hung" in said(feed)
 
 
 def test_the_last_events() -> None:
@@ -145,3 +167,36 @@ def test_lines_for_people() -> None:
     assert "100.00 USD" in shown[2]
     assert "ends 2d 00h" in shown[2]
     assert reservation_lines([], 0) == ["no reservations"]
+
+
+def test_problems_are_listed_with_place_and_impact() -> None:
+    """Text and JSON have the problems; without a watch they say that alerts are unknown."""
+    feed = fed()
+    assert "1 critical" in said(feed).splitlines()[0]
+    assert "; hits llama hung" in said(feed)
+    assert "unknown: no watch is online" in said(feed)
+    found: Any = asked(feed)
+    (problem,) = found["problems"]
+    assert problem["name"] == "llama"
+    assert problem["address"] == "uc1/us-0001"
+    assert problem["jobs"] == [{"job": "llama", "state": "hung", "slowdown_pct": None}]
+    assert found["problem_counts"]["critical"] == 1
+    assert found["watched"] is False
+
+
+def test_what_receivers_of_the_watch_do_not_take() -> None:
+    """A line with the first of them, and all that its heartbeat has in --json; what a standby says does not count."""
+    feed = fed()
+    assert "receivers" not in said(feed)
+    assert (asked(feed)["receiver_error_count"], asked(feed)["receiver_errors"]) == (0, [])
+    error = {"receiver": "alertmanager", "kind": "silence", "id": "s-1", "reason": "HTTP 400 'no'\x1b[2J"}
+    for client, leads, count in (("a", False, 7), ("w", True, 2)):
+        message = WatchMessage.model_validate(
+            {
+                "client": client, "state": "online", "boot": "b", "role": "watch", "since": f"2026-01-0{count}T00:00:00Z",
+                "leads": leads, "errors": count, "receiver_errors": (error,),
+            }
+        )  # fmt: skip
+        feed.monitor.apply([Envelope(f"trnfleet/v1/demo/publisher/{client}", encode_message(message), 1)])
+    assert (asked(feed)["receiver_error_count"], asked(feed)["receiver_errors"]) == (2, [error])
+    assert "receivers       2 errors: alertmanager: silence s-1: HTTP 400 'no'\\u001b[2J" in said(feed)

@@ -161,3 +161,14 @@ def test_an_interval_is_a_second_at_least(every: str) -> None:
     result = CliRunner().invoke(command, ["--broker", "mqtt://127.0.0.1:1", "--every", every])
     assert result.exit_code == 2
     assert "shorter than 1 s" in result.stderr
+
+
+def test_a_reservation_that_is_not_there_is_named_with_the_nearest() -> None:
+    """Only what is asked for and not there is wrong."""
+    report = report_of(600, ids={"cb-1", "cb-0abc12"})
+    assert (
+        report.missing({"cb-1", "cb-0abc13"})
+        == "--id cb-0abc12: no such reservation: did you mean 'cb-0abc13'?"
+    )
+    assert report.missing({"cb-1", "cb-0abc12", "cb-2"}) == ""
+    assert report_of(600).missing(()) == ""

@@ -7,6 +7,7 @@ from support.processes.waiting import running
 
 from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
+from trnfleet.domain.alerts.watches import MOST_ERRORS, NO_ERRORS, ReceiverError, ReceiverErrors
 from trnfleet.errors import ConfigError
 from trnfleet.services.receivers import make_receivers
 from trnfleet.services.watch.service import LISTEN_S, Role
@@ -133,6 +134,30 @@ async def test_its_heartbeat_has_a_time() -> None:
     beats = [decode_message(each.payload, WatchMessage).ts for each in bench.sent(TopicClass.PUBLISHER)]
     assert beats == [format_rfc3339(BEGIN_NS + at_ms * 1_000_000) for at_ms in (0, 2_100, 12_200)]
     assert decode_message(bench.identity.presence("offline").payload, WatchMessage).ts is None
+
+
+async def test_the_leader_says_what_receivers_do_not_take() -> None:
+    """With a heartbeat at once where it changes, cut to what the wire takes; a standby says nothing of it."""
+    errors = [ReceiverErrors.of(9, [ReceiverError("am", "silence", "s-1", "no\n" * 500)] * 9)]
+    leader = Bench(receiver_errors=lambda: errors[0])
+    standby = Bench(
+        client="watch-z", beside=leader, since_ns=BEGIN_NS + NS_PER_S, receiver_errors=lambda: errors[0]
+    )
+    async with running(leader.watch.run()), running(standby.watch.run()):
+        await leader.pass_by(4)
+        told = decode_message(leader.sent(TopicClass.PUBLISHER)[-1].payload, WatchMessage)
+        assert (told.leads, told.errors, len(told.receiver_errors)) == (True, 9, MOST_ERRORS)
+        assert told.receiver_errors[0].reason.startswith("no\\u000ano")
+        assert len(told.receiver_errors[0].reason) == 256
+        assert (told.receiver_errors[0].kind, told.receiver_errors[0].id) == ("silence", "s-1")
+        count = len(leader.sent(TopicClass.PUBLISHER))
+        errors[0] = NO_ERRORS
+        await leader.clock.advance(1.5)
+        told = decode_message(leader.sent(TopicClass.PUBLISHER)[count].payload, WatchMessage)
+        assert (told.errors, told.receiver_errors) == (0, ())
+        assert len(leader.sent(TopicClass.PUBLISHER)) == count + 1
+    for beat in standby.sent(TopicClass.PUBLISHER):
+        assert decode_message(beat.payload, WatchMessage).errors is None
 
 
 async def test_it_leaves_nothing_of_its_presence() -> None:

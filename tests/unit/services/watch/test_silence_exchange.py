@@ -2,161 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
 from support.monitor.alert_messages import BEGIN_NS
+from support.monitor.silence_bench import FINGERPRINT, Bench
 from support.processes.waiting import running
 
-from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339, parse_rfc3339
-from trnfleet.domain.alerts.alert import Alert, fingerprint_of, labels_of
-from trnfleet.domain.alerts.rules import Rule
+from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.status import AlertState, AlertStatus
-from trnfleet.export.alertmanager_silences import AlertmanagerSilences
-from trnfleet.export.http import Target
-from trnfleet.monitor.alerting.engine import Alerts
 from trnfleet.monitor.alerting.operator import withdrawn_silence
-from trnfleet.monitor.alerting.store import AlertStore
-from trnfleet.monitor.sources.clocks import Moment
-from trnfleet.services.watch.silence_exchange import POLLED_EVERY_S, SilenceExchange, SilenceMode
-from trnfleet.wire.alerts import AckMessage, SilenceMessage
-from trnfleet.wire.topics import TopicClass
-
-RULE = Rule.model_validate(
-    {"name": "down", "scope": "publisher", "severity": "warning", "figure": "state", "equals": "x", "summary": "{target}"}
-)  # fmt: skip  # one line is the rule
-FINGERPRINT = fingerprint_of("demo", "down", "a")
-
-
-class Alertmanager:
-    """An Alertmanager in memory, with what it does to silences."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        self.silences: dict[str, dict[str, Any]] = {}
-        self.answer: bytes | Exception | None = None
-        self.refused = 0
-        self.requests: list[str] = []
-        self._clock = clock
-        self.transport = httpx.MockTransport(self._handle)
-
-    def add(
-        self, name: str = "alertname", value: str = "down", *, lasts_s: float = 3_600, **change: Any
-    ) -> str:
-        """Let somebody make a silence there; return its id."""
-        now_ns = self._clock.wall_ns()
-        given = {
-            "matchers": [{"name": name, "value": value, "isRegex": False, "isEqual": True}],
-            "startsAt": format_rfc3339(now_ns),
-            "endsAt": format_rfc3339(now_ns + round(lasts_s * NS_PER_S)),
-            "createdBy": "bob",
-            "comment": "known",
-        }
-        return self._put({**given, **change})
-
-    def expire(self, silence_id: str) -> None:
-        silence = self.silences[silence_id]
-        silence["endsAt"] = silence["updatedAt"] = format_rfc3339(self._clock.wall_ns())
-
-    def alive(self) -> dict[str, dict[str, Any]]:
-        return {name: each for name, each in self.silences.items() if self._state(each) != "expired"}
-
-    def _put(self, content: dict[str, Any]) -> str:
-        old = content.pop("id", None)
-        former = self.silences.get(old or "")
-        if former is not None and former["matchers"] != content["matchers"]:
-            self.expire(str(old))
-            old = None
-        silence_id = old or f"00000000-0000-4000-8000-{len(self.silences):012d}"
-        self.silences[silence_id] = {
-            **content, "id": silence_id, "updatedAt": format_rfc3339(self._clock.wall_ns())
-        }  # fmt: skip  # one line is the entry
-        return silence_id
-
-    def _state(self, silence: dict[str, Any]) -> str:
-        now_ns = self._clock.wall_ns()
-        if parse_rfc3339(silence["endsAt"]) <= now_ns:
-            return "expired"
-        return "pending" if parse_rfc3339(silence["startsAt"]) > now_ns else "active"
-
-    async def _handle(self, request: httpx.Request) -> httpx.Response:
-        self.requests.append(request.method)
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        if request.method == "GET":
-            listed = [{**each, "status": {"state": self._state(each)}} for each in self.silences.values()]
-            return httpx.Response(200, content=self.answer or json.dumps(listed).encode())
-        if self.refused:
-            return httpx.Response(self.refused, text="no")
-        if request.method == "POST":
-            return httpx.Response(200, json={"silenceID": self._put(json.loads(request.content))})
-        self.expire(request.url.path.rpartition("/")[2])
-        return httpx.Response(200)
-
-
-class Bench:
-    """The leading watch's side: a monitor whose alerts and time are set by hand, and an Alertmanager in memory."""
-
-    def __init__(
-        self, *, speed: float | None = None, mode: SilenceMode = SilenceMode.BOTH, count: int = 1
-    ) -> None:
-        self.clock = ManualClock(BEGIN_NS, 100.0)
-        self.speed = speed
-        store = AlertStore("demo")
-        self.alerts = Alerts("demo", [RULE], store=store)
-        alert = Alert(RULE, "a", FINGERPRINT, state=AlertState.FIRING, fired_ns=BEGIN_NS)
-        alert.labels = labels_of("demo", RULE, "a")
-        self.alert = store.active[FINGERPRINT] = alert
-        self.leads = True
-        self.published: list[tuple[str, Any]] = []
-        self.there = Alertmanager(self.clock)
-        self._monitor: Any = SimpleNamespace(alerts=self.alerts, moment=self.moment)
-        self._mode, self._names = mode, ("alertmanager", "alertmanager-2")[:count]
-        self.exchange = self.made()
-
-    def made(self) -> SilenceExchange:
-        """Return an exchange as a watch that begins has it."""
-        target, transport = Target("http://am:9093"), self.there.transport
-        return SilenceExchange(
-            "demo",
-            [AlertmanagerSilences(name, target, self.clock, transport=transport) for name in self._names],
-            self._mode,
-            self._monitor,
-            clock=self.clock,
-            leads=lambda: self.leads,
-            publish=self._publish,
-        )
-
-    @property
-    def silences(self) -> Any:
-        return self.alerts.silences
-
-    def moment(self) -> Moment:
-        wall_ns = self.clock.wall_ns()
-        if self.speed is None:
-            return Moment(wall_ns, 1.0, is_wall=True)
-        return Moment(BEGIN_NS // 2 + round((wall_ns - BEGIN_NS) * self.speed), self.speed, is_wall=False)
-
-    def _publish(self, topic_class: TopicClass, name: str, message: Any) -> None:
-        self.published.append((name, message))
-        silences = self.alerts.silences
-        if topic_class is TopicClass.ACK:
-            silences.put_ack(message) if message else silences.remove_ack(name)
-        else:
-            silences.put_silence(message) if message else silences.remove_silence(name)
-
-    def silence(self, lasts_s: float = 3_600, **change: Any) -> None:
-        now_ns = self.moment().time_ns
-        known: dict[str, Any] = {
-            "id": "s-1", "matchers": ('publisher=~"a|b"',), "starts": format_rfc3339(now_ns),
-            "until": format_rfc3339(now_ns + round(lasts_s * NS_PER_S)), "who": "ann", "why": "swap", "revision": 1,
-        }  # fmt: skip  # a table of keys
-        self.silences.put_silence(SilenceMessage(**known | change))
-
-    def status(self) -> AlertStatus:
-        return self.alerts.silences.status(self.alert, self.moment().time_ns)
+from trnfleet.services.watch.silence_exchange import POLLED_EVERY_S, SilenceMode
+from trnfleet.wire.alerts import AckMessage
 
 
 async def test_ours_is_there_and_ends_there() -> None:
@@ -197,6 +55,35 @@ async def test_the_end_is_the_fleets_time_on_the_wall_clock() -> None:
         await bench.clock.advance(3 * POLLED_EVERY_S)
         assert len(bench.published) == before
         assert bench.there.requests.count("POST") == 1
+
+
+@pytest.mark.parametrize("skew_s", [3_600.0, -3_600.0])
+async def test_silences_go_by_alertmanagers_own_clock(skew_s: float) -> None:
+    """Of two clocks that differ by an hour neither shortens nor ends a silence, on either side, and nothing is written again."""
+    bench = Bench()
+    bench.there.ahead_s = skew_s
+    async with running(bench.exchange.run()):
+        bench.silence(600)
+        theirs = bench.there.add(value="other", lasts_s=600)
+        await bench.clock.advance(2 * POLLED_EVERY_S + 1)
+        ours = next(each for name, each in bench.there.silences.items() if name != theirs)
+        assert abs(parse_rfc3339(ours["endsAt"]) - BEGIN_NS - (600 + skew_s) * NS_PER_S) <= 2 * NS_PER_S
+        taken = bench.silences.silence(f"alertmanager-{theirs}")
+        assert abs(taken.ends_ns - BEGIN_NS - 600 * NS_PER_S) <= 2 * NS_PER_S
+        # Our clock is set wrong, and right again: the fleet's time goes on.
+        for step_s in (skew_s, -skew_s):
+            bench.clock.step_wall(step_s)
+            bench.wall_ahead_s += step_s
+            await bench.clock.advance(2 * POLLED_EVERY_S)
+            assert bench.silences.silence("s-1") is not None
+            assert bench.silences.silence(f"alertmanager-{theirs}") is not None
+        assert bench.there.requests.count("POST") == 1
+        bench.there.expire(theirs)
+        await bench.clock.advance(POLLED_EVERY_S + 1)
+        assert bench.silences.silence(f"alertmanager-{theirs}") is None
+        bench.there.expire(next(iter(bench.there.alive())))
+        await bench.clock.advance(POLLED_EVERY_S + 1)
+        assert bench.status() is AlertStatus.FIRING
 
 
 async def test_an_acknowledgement_is_a_silence_of_its_alert() -> None:
@@ -366,17 +253,3 @@ async def test_a_standby_asks_for_nothing() -> None:
     async with running(bench.exchange.run()):
         await bench.clock.advance(20)
     assert bench.there.requests == []
-
-
-async def test_what_alertmanager_refuses_is_tried_again_later() -> None:
-    """A refusal keeps nothing else back, and what is refused comes with the next look."""
-    bench = Bench()
-    bench.there.refused = 400
-    bench.silence()
-    bench.silence(id="s-2")
-    async with running(bench.exchange.run()):
-        await bench.clock.advance(2)
-        assert bench.there.requests.count("POST") == 2
-        bench.there.refused = 0
-        await bench.clock.advance(POLLED_EVERY_S)
-    assert len(bench.there.alive()) == 2

@@ -2,18 +2,56 @@
 
 from __future__ import annotations
 
+import json
+
+import httpx
 import pytest
 from support.monitor.alert_messages import BEGIN_NS
 from support.monitor.watch_bench import Bench
 from support.processes.waiting import running
 
-from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.clock import NS_PER_S, ManualClock, format_rfc3339, parse_rfc3339
 from trnfleet.domain.alerts.alert import fingerprint_of
+from trnfleet.export.alertmanager import AlertmanagerReceiver
+from trnfleet.export.http import Target
 from trnfleet.services.watch.service import Role
 from trnfleet.wire.alerts import SilenceMessage
 from trnfleet.wire.messages import WatchMessage, decode_message
 from trnfleet.wire.ports import RefusedMessage
 from trnfleet.wire.topics import TopicClass
+
+
+class AlertmanagerInMemory:
+    """An Alertmanager with what it does to alerts."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.clock = clock
+        self.receivers: list[AlertmanagerReceiver] = []
+        self._ends: dict[str, tuple[dict[str, str], int]] = {}
+
+    def receiver(self) -> AlertmanagerReceiver:
+        """Return a new receiver that sends to it."""
+        transport = httpx.MockTransport(self._handle)
+        self.receivers.append(
+            AlertmanagerReceiver("alertmanager", Target("http://am:9093"), self.clock, transport=transport)
+        )
+        return self.receivers[-1]
+
+    def firing(self) -> set[str]:
+        return {each["target"] for each in self._active()}
+
+    def _active(self) -> list[dict[str, str]]:
+        return [labels for labels, ends_ns in self._ends.values() if ends_ns > self.clock.wall_ns()]
+
+    async def _handle(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            for each in json.loads(request.content):
+                self._ends[str(each["labels"])] = each["labels"], parse_rfc3339(each["endsAt"])
+            return httpx.Response(200)
+        if request.url.path.endswith("/alerts"):
+            return httpx.Response(200, json=[{"labels": each} for each in self._active()])
+        return httpx.Response(200, json={"uptime": format_rfc3339(BEGIN_NS - NS_PER_S)})
+
 
 YEARS_S = 35 * 365 * 86_400.0
 
@@ -71,8 +109,47 @@ async def test_a_leader_that_publishes_again_leads_again() -> None:
             await other.pass_by(2, "a")
             await bench.pass_by(2, "a")
         assert (bench.role(), other.role()) == (Role.STANDBY, Role.LEADER)
+        for _ in range(40):
+            await other.pass_by(2, "a")
+            await bench.pass_by(2, "a")
+            assert (bench.role(), other.role()) == (Role.STANDBY, Role.LEADER)
     assert "watch-a publishes again what fires here: its word counts" in bench.lines
     assert {*bench.states(), *other.states()} == {"firing"}
+
+
+async def test_a_leader_that_repeats_another_watchs_word_is_not_believed() -> None:
+    """What it only knows from the watch that took over it leaves to that one, which stays the leader."""
+    bench = Bench()
+    other = Bench(client="watch-a", beside=bench, since_ns=BEGIN_NS - NS_PER_S)
+    name = fingerprint_of("demo", "down", "a")
+    async with running(bench.watch.run(), other.watch.run()):
+        for _ in range(12):
+            await other.pass_by(2)
+            await bench.pass_by(2, "a")
+        assert (bench.role(), other.role()) == (Role.LEADER, Role.LEADER)
+        for number in range(60):
+            # It adopts the alert, does not see it for some seconds, and ends it.
+            if number % 4 == 0:
+                other.alerts.remember(other.told[name])
+            await other.pass_by(2, *("a" if number % 4 < 2 else ""))
+            await bench.pass_by(2, "a")
+            assert (bench.role(), other.role()) == (Role.LEADER, Role.LEADER)
+    assert other.states() == []
+    assert set(bench.states()) == {"firing"}
+
+
+async def test_a_leader_that_ends_again_what_fires_here_is_not_believed() -> None:
+    """A word that lasts for less than half a minute does not count, however often it is given."""
+    bench = Bench()
+    other = Bench(client="watch-a", beside=bench, since_ns=BEGIN_NS - NS_PER_S)
+    async with running(bench.watch.run(), other.watch.run()):
+        for _ in range(12):
+            await other.pass_by(2)
+            await bench.pass_by(2, "a")
+        for number in range(40):
+            await other.pass_by(2, *("a" if number % 4 < 2 else ""))
+            await bench.pass_by(2, "a")
+            assert (bench.role(), other.role()) == (Role.LEADER, Role.LEADER)
 
 
 async def test_nobody_gets_old_in_a_moment() -> None:
@@ -144,6 +221,57 @@ async def test_who_was_away_ranks_behind_who_leads_now(age_s: int) -> None:
             await bench.pass_by(15, "a")
             assert (bench.role(), old.role()) == (Role.LEADER, Role.STANDBY)
             assert old.states() == []
+
+
+@pytest.mark.parametrize("answers", [True, False])
+async def test_who_was_away_hears_the_leader_also_where_it_missed_an_answer(answers: bool) -> None:
+    """A watch whose presence goes out before it reads others' is answered again; without any answer it yields at the next heartbeat."""
+    old = Bench(client="watch-a", since_ns=BEGIN_NS - 20 * NS_PER_S)
+    bench = Bench(beside=old)
+    async with running(bench.watch.run()):
+        await bench.pass_by(4, "a")
+        assert bench.role() is Role.LEADER
+        old.peers.disconnect()
+        await old.publisher.publish([old.identity.presence("online", old.clock.wall_ns())])
+        await bench.pass_by(1, "a")
+        old.peers.connect()
+        await bench.clock.advance(1)
+        bench.publisher.is_heard = answers
+        async with running(old.watch.run()):
+            await old.pass_by(4, "a")
+            bench.publisher.is_heard = True
+            assert old.role() is (Role.STANDBY if answers else Role.LEADER)
+            await bench.pass_by(10, "a")
+            await old.pass_by(1, "a")
+            assert (bench.role(), old.role()) == (Role.LEADER, Role.STANDBY)
+
+
+async def test_what_ends_while_its_leader_is_away_stays_ended() -> None:
+    """A leader that is cut off over an alert's end keeps nothing firing at Alertmanager, there or published, nor when it comes back."""
+    there = AlertmanagerInMemory(ManualClock(BEGIN_NS, 100.0))
+    old = Bench(since_ns=BEGIN_NS - NS_PER_S, clock=there.clock, receivers=[there.receiver()])
+    bench = Bench(client="watch-z", beside=old, receivers=[there.receiver()])
+    async with running(*(each.run() for each in there.receivers), old.watch.run(), bench.watch.run()):
+        for _ in range(3):
+            await old.pass_by(1, "a", "b")
+            await bench.pass_by(1, "a", "b")
+        assert (old.role(), bench.role()) == (Role.LEADER, Role.STANDBY)
+        assert there.firing() == {"a", "b"}
+        old.publisher.is_heard = old.source.status.connected = False
+        old.peers.disconnect()
+        await bench.say("watch-m", -1, "offline")
+        for second in range(200):
+            await bench.pass_by(1, *("ab" if second < 20 else "b"))
+            assert bench.role() is Role.LEADER
+            assert there.firing() == ({"a", "b"} if second < 20 else {"b"}), second
+        old.publisher.is_heard = old.source.status.connected = True
+        old.reconnect()
+        for _ in range(20):
+            await old.pass_by(1, "b")
+            await bench.pass_by(1, "b")
+            assert there.firing() == {"b"}
+        assert (old.role(), bench.role()) == (Role.STANDBY, Role.LEADER)
+        assert {each.labels["target"] for each in old.told.values() if each.state == "firing"} == {"b"}
 
 
 async def test_alerts_that_somebody_clears_are_published_again() -> None:

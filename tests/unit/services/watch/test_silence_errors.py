@@ -1,0 +1,113 @@
+"""Silences and acknowledgements that an Alertmanager does not take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import httpx
+from support.monitor.alert_messages import BEGIN_NS
+from support.monitor.silence_bench import FINGERPRINT, Bench
+from support.processes.waiting import running
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.alerts.watches import NO_ERRORS, ReceiverError
+from trnfleet.monitor.alerting.operator import withdrawn_silence
+from trnfleet.services.watch import silence_exchange
+from trnfleet.services.watch.silence_exchange import POLLED_EVERY_S
+from trnfleet.wire.alerts import AckMessage
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def ack(**change: Any) -> AckMessage:
+    """Return an acknowledgement of the alert that fires."""
+    known: dict[str, Any] = {
+        "fingerprint": FINGERPRINT,
+        "owner": "ann",
+        "at": format_rfc3339(BEGIN_NS),
+        "until": format_rfc3339(BEGIN_NS + 3_600 * NS_PER_S),
+    }
+    return AckMessage(**known | change)
+
+
+async def test_what_alertmanager_refuses_is_named_once_with_its_reason() -> None:
+    """A line for each silence or acknowledgement that is refused, and none again for the same; none is left once it is taken."""
+    bench = Bench()
+    said: list[str] = []
+    bench.exchange._report = said.append
+    bench.there.refused = 400
+    bench.silence()
+    async with running(bench.exchange.run()):
+        await bench.clock.advance(2 * POLLED_EVERY_S + 1)
+        assert bench.there.requests.count("POST") == 3
+        assert said == ["alertmanager refuses silence s-1, 1 in all: HTTP 400 'no'"]
+        error = ReceiverError("alertmanager", "silence", "s-1", "HTTP 400 'no'")
+        assert bench.exchange.errors() == (1, (error,))
+        bench.there.refused = 0
+        await bench.clock.advance(POLLED_EVERY_S)
+    assert bench.exchange.errors() == NO_ERRORS
+
+
+async def test_what_alertmanager_does_not_end_is_an_error() -> None:
+    """So is an acknowledgement that it refuses, and why it shows no silences; the reasons go when it does again."""
+    bench = Bench()
+    bench.silence()
+    bench.silences.put_ack(ack(revision=1))
+    async with running(bench.exchange.run()):
+        await bench.clock.advance(2)
+        first, second = bench.there.alive()
+        bench.there.refused = 403
+        bench.silences.put_silence(withdrawn_silence(bench.silences.silence("s-1"), "ann"))
+        bench.silences.put_ack(ack(revision=2, owner="bob"))
+        await bench.clock.advance(POLLED_EVERY_S)
+        refusal = "HTTP 403 'no'"
+        assert bench.exchange.errors() == (
+            2,
+            (
+                ReceiverError("alertmanager", "end of silence", first, refusal),
+                ReceiverError("alertmanager", "acknowledgement", FINGERPRINT, refusal),
+            ),
+        )
+        bench.there.answer = httpx.ConnectError("no")
+        await bench.clock.advance(POLLED_EVERY_S)
+        assert bench.exchange.errors().first[0] == ("alertmanager", "silences", "", "ConnectError")
+        assert bench.exchange.errors().total == 3
+        bench.there.answer, bench.there.refused = None, 503
+        await bench.clock.advance(POLLED_EVERY_S)
+        assert bench.exchange.errors().first[0] == ("alertmanager", "silences", "", "HTTP 503 'no'")
+        bench.there.refused = 0
+        await bench.clock.advance(POLLED_EVERY_S)
+    assert bench.exchange.errors() == NO_ERRORS
+    assert list(bench.there.alive()) == [second]
+
+
+async def test_many_that_are_refused_keep_none_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than are written after one look: those that were refused last time come after the others."""
+    monkeypatch.setattr(silence_exchange, "MOST_WRITES", 2)
+    bench = Bench()
+    bench.there.refused = 400
+    for number in range(2):
+        bench.silence(id=f"s-{number}")
+    async with running(bench.exchange.run()):
+        await bench.clock.advance(2)
+        assert bench.exchange.errors().total == 2
+        bench.there.refused = 0
+        bench.silence(id="s-2")
+        bench.silence(id="s-3")
+        await bench.clock.advance(2)
+        assert sorted(each["comment"].split()[-2] for each in bench.there.alive().values()) == ["s-2", "s-3"]
+
+
+async def test_what_alertmanager_refuses_is_tried_again_later() -> None:
+    """A refusal keeps nothing else back, and what is refused comes with the next look."""
+    bench = Bench()
+    bench.there.refused = 400
+    bench.silence()
+    bench.silence(id="s-2")
+    async with running(bench.exchange.run()):
+        await bench.clock.advance(2)
+        assert bench.there.requests.count("POST") == 2
+        bench.there.refused = 0
+        await bench.clock.advance(POLLED_EVERY_S)
+    assert len(bench.there.alive()) == 2
