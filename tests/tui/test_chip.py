@@ -7,6 +7,7 @@ import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 from support.tui.pilot import ViewHost
 
+from trnfleet.clock import NS_PER_S
 from trnfleet.tui.chip.reading import CounterRates, neighbour
 from trnfleet.tui.chip.view import ChipView
 from trnfleet.tui.state.context import UiContext
@@ -127,6 +128,25 @@ async def test_stale_is_dim_and_tells_its_age() -> None:
         assert not any(each.style is not None and each.style.bold for each in values)
 
 
+async def test_late_telemetry_is_said_to_be_late() -> None:
+    """Values whose source time is an hour behind when they come are live, and marked; those of another chip are not."""
+    feed = Feed(ultraservers(1))
+    feed.origin = "neuron"
+    feed.describe()
+    feed.scatter()
+    late, on_time = "uc1/us-0001/trn2u-0001-0", "uc1/us-0001/trn2u-0001-1"
+    for _ in range(3):
+        await feed.clock.advance(1.0)
+        feed.monitor.apply(feed.telemetry([late], ts_ns=feed.clock.wall_ns() - 3_600 * NS_PER_S))
+        feed.monitor.apply(feed.telemetry([on_time]))
+        feed.monitor.compute()
+    app = Host(feed)
+    async with app.run_test(size=(80, 24)):
+        assert "● live, 1 h late" in app.shown()
+        app.view.show_place(f"{on_time}/chip03")
+        assert "late" not in app.shown()
+
+
 async def test_keys_walk_over_chips_and_show_provenance() -> None:
     """Right and left go over chips and round; `p` says where values come from, on a real host too."""
     feed = fed()
@@ -168,7 +188,8 @@ async def test_counters_have_rates_and_charts_their_history() -> None:
         await pilot.pause()
         text = app.shown()
         assert "7.0/s" in text
-        assert any(block in text.splitlines()[-2] for block in "▁▂▃▄▅▆▇█")
+        assert any(dots in text for dots in "⣀⠤⠒⠉")
+        assert " now ─" in text
 
 
 def test_rates_restart() -> None:

@@ -89,7 +89,7 @@ async def test_every_zoom_of_the_map(name: str) -> None:
                 generation.chip().rpartition("/")[0],
                 generation.groups[0],
             } | set(generation.instances)
-            await pilot.press("right", "down", "left", "up", "minus")
+            await pilot.press("right", "down", "left", "up", "underscore")
         assert {"1 chip", "an instance", "an UltraServer", "2x2 UltraServers"} <= seen
 
 

@@ -9,7 +9,9 @@ from support.monitor.feed import Feed, standalone, ultraservers
 from support.tui.pilot import ViewHost
 
 from trnfleet.domain.layout import Layout
-from trnfleet.domain.quantities import bare
+from trnfleet.domain.quantities import with_unit
+from trnfleet.monitor.store.store import Freshness
+from trnfleet.tui import theme
 from trnfleet.tui.hierarchy.view import HierarchyView
 from trnfleet.tui.state.context import UiContext
 from trnfleet.wire.messages import Descriptor, InstanceSpec, decode_message, encode_message
@@ -81,9 +83,9 @@ async def test_rows_show_the_stores_values(width: int, height: int) -> None:
         assert chip is not None
         codes = store.columns["nc_util_pct"][chip.number]
         assert f" {codes.mean() / 2:.1f}" in app.row("chip05")
-        assert f" {bare(float(store.columns['power_w'][chip.number]) / 10, 'W')}" in app.row("chip05")
+        assert f" {with_unit(float(store.columns['power_w'][chip.number]) / 10, 'W')}" in app.row("chip05")
         instance = feed.monitor.store.columns["power_w"][6 * 16 : 7 * 16].sum() / 10
-        assert f" {bare(float(instance), 'W')}" in app.row("trn2u-0001-2")
+        assert f" {with_unit(float(instance), 'W')}" in app.row("trn2u-0001-2")
         if width == 240:
             assert "llama" in app.row("trn2u-0001-2")
             assert "64/64" in app.row("us-0001")
@@ -154,8 +156,9 @@ async def test_sorting_stays_within_parents_and_follows_the_cursor() -> None:
         assert values == sorted(values)
         feed.set("nc_util_pct", 100.0, 5 * 16 + 32 + 3)
         feed.set("nc_util_pct", np.nan, slice(0, 16))
-        await feed.advance(1.0)
-        feed.tick()
+        for _ in range(11):
+            await feed.advance(1.0)
+            feed.tick()
         app.view.tick(99)
         assert app.view.place == "uc1/us-0002/trn2u-0002-1/chip03"
         assert "n/a" in [text for text in app.shown() if " trn2-" in text][-1]
@@ -204,7 +207,8 @@ async def test_stale_and_offline_are_said_and_dimmed() -> None:
         assert "◐ 48/64 live" in app.row("us-0001")
         line = app.shown().index(app.row("trn2u-0001-1"))
         styles = [segment.style for segment in app.view.table.render_line(line) if segment.text.strip()]
-        assert all(style is not None and style.dim for style in styles)
+        assert set(styles) == {theme.STATE_STYLE[Freshness.STALE]}
+        assert theme.STATE_STYLE[Freshness.STALE] != theme.BASE
         feed.monitor.apply([feed.publisher_envelope("offline")])
         feed.monitor.compute()
         app.view.tick(99)
@@ -261,6 +265,7 @@ async def test_idle_ticks_paint_nothing() -> None:
         assert app.view.tick(99) == 0
         feed.scatter(seed=9)
         feed.tick()
+        await feed.advance(1.0)
         assert app.view.tick(5) <= 5
         assert app.view.tick(99) > 0
         assert app.view.tick(99) == 0

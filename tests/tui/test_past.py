@@ -238,14 +238,14 @@ async def test_the_cursor_waits_for_its_alert() -> None:
 
 
 async def test_from_an_event_to_its_moment() -> None:
-    """`o` goes to a little before it, and never before the begin."""
+    """`o` goes to just after it, so that the list there has it."""
     feed = fed()
     feed.monitor.apply([feed.event("uc1/us-0001", "it broke")])
     app, playback = made(feed)
     playback.moments[feed.clock.wall_ns()] = START_NS + NS_PER_S
     async with running(app, size=(120, 40)) as pilot:
         await pilot.press("9", "o")
-        assert playback.wishes == [("seek", START_NS)]
+        assert playback.wishes == [("seek", START_NS + 2 * NS_PER_S)]
 
 
 async def test_without_playback_o_says_so() -> None:

@@ -19,7 +19,21 @@ if TYPE_CHECKING:
 SIZES = [
     (1, 1), (1, 3), (2, 1), (2, 2), (3, 1), (3, 3), (1, 40), (5, 1), (5, 5), (10, 2), (20, 5), (200, 1),
 ]  # fmt: skip  # a table
-KEYS = ("down", "up", "right", "left", "plus", "minus", "m", "end", "home", "tab", "w", "enter", "escape")
+KEYS = (
+    "down",
+    "up",
+    "right",
+    "left",
+    "plus",
+    "underscore",
+    "m",
+    "end",
+    "home",
+    "tab",
+    "w",
+    "enter",
+    "escape",
+)
 """Keys that move or zoom in most views."""
 
 

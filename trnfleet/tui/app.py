@@ -1,4 +1,4 @@
-"""The app: header, breadcrumbs, one view at a time, status line; which place is shown, and when anything is painted.
+"""The app: header, tabs, breadcrumbs, one view at a time, status line; which place is shown, and when anything is painted.
 
 It reads a monitor and owns neither monitor, broker nor simulator. The caller runs `monitor.run()` in the same loop,
 awaits `run_async()`, takes the signals and passes them to `end`, and afterwards ends with `return_code`: 0 for `quit`, 143 after SIGTERM, 129 after SIGHUP,
@@ -8,7 +8,6 @@ awaits `run_async()`, takes the signals and passes them to `end`, and afterwards
 
 from __future__ import annotations
 
-import gc
 import signal
 from collections import deque
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
@@ -17,35 +16,40 @@ import numpy as np
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.drivers.linux_driver import LinuxDriver
-from textual.filter import ANSIToTruecolor
 from textual.worker import WorkerFailed
 
 from trnfleet import logs
 from trnfleet.domain.address import Level, level_of
+from trnfleet.garbage import collect_garbage, spare_collector
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.actions.command_keys import CommandKeys
+from trnfleet.tui.actions.cursor_keys import CursorKeys
+from trnfleet.tui.alerts.actions import AlertActions
 from trnfleet.tui.alerts.view import AlertsView
-from trnfleet.tui.breadcrumbs import breadcrumbs
-from trnfleet.tui.header import header
+from trnfleet.tui.bars.news import News
+from trnfleet.tui.bars.tour import Tour
 from trnfleet.tui.help import HelpScreen, Key, Section, help_title, sections, sign_section
 from trnfleet.tui.notifications import AlertWatch
 from trnfleet.tui.pacing import Pacer
 from trnfleet.tui.playback.keys import NOTE_S, TimeKeys
-from trnfleet.tui.playback.past_banner import kept_text, past_banner, past_hints, present_text
-from trnfleet.tui.playback.seek_bar_format import SIGNS, Seek
+from trnfleet.tui.playback.seek_bar_format import SIGNS
 from trnfleet.tui.reservations.table import ReservationTable
 from trnfleet.tui.reservations.view import ReservationsView
+from trnfleet.tui.screen_bars import Note, ScreenBars
 from trnfleet.tui.state.context import UiContext
 from trnfleet.tui.state.highlight import holders
-from trnfleet.tui.status import Hints, OwnProcess, banner, note_line, own_banner, status
-from trnfleet.tui.terminal import TerminalDriver
-from trnfleet.tui.view import CHIP, HIERARCHY, View
-from trnfleet.tui.views import VIEWS, ViewEntry
+from trnfleet.tui.terminal import NoColors, TerminalDriver
+from trnfleet.tui.view import CHIP, FLEET, HIERARCHY, View
+from trnfleet.tui.views import TABS, VIEWS, ViewEntry
 from trnfleet.tui.widgets.bar import Bar
+from trnfleet.tui.widgets.line_view import LineView
+from trnfleet.tui.widgets.targets import Pressed, TargetKind
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
+    from textual import events
     from textual.app import ComposeResult
     from textual.dom import DOMNode
     from textual.driver import Driver
@@ -55,34 +59,22 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.replay.playback import Playback
-    from trnfleet.monitor.store.events import Event
-    from trnfleet.tui.notifications import Notice
+    from trnfleet.tui.bars.status import OwnProcess
 
 log = logs.get_logger(__name__)
 
 V = TypeVar("V", bound=View)
 TICK_S = 0.1
-BARS_EVERY_S = 0.4
-"""Seconds between two readings of the fleet's figures, faster than they can be read."""
 SETTLE_S = 0.5
-"""Seconds after the last news for which the view is ticked on, because it may not have painted all at once."""
-NOTICE_S = 20.0
-"""Seconds for which every view shows a new alert, or an event above information."""
+"""Seconds after the last news for which the view is ticked on, because what was painted may change the sizes of its parts."""
+THEME_NOTE_S = 2.0
+"""Seconds for which the name of a theme is shown, which the next press follows."""
 MOST_HISTORY = 100
 MOST_LINES = 1_000
 """More than any screen has."""
 SIGNALS = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
 """Signals that end the app, with the status to end with; the terminal is restored first."""
 _GC_THRESHOLDS = (50_000, 50, 100)
-_HINTS: Hints = (
-    ("?", "help"),
-    ("q", "quit"),
-    ("Enter", "deeper"),
-    ("Esc", "back"),
-    ("A", "alerts"),
-)
-"""Of every view; its own come after these."""
-_LIVE_HINTS: Hints = (*_HINTS[:4], ("[ ]", "in time"), *_HINTS[4:])
 _PLAYED_NS = 500_000_000
 """Played time that counts as news."""
 
@@ -94,17 +86,19 @@ class Stop(NamedTuple):
     address: str
 
 
-class FleetApp(TimeKeys):
+class FleetApp(CommandKeys):
     """The whole screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back to where you were"),
         Binding("r", "reservation", "the reservation that holds what you are looking at"),
-        Binding("u", "unpick", "show all alike: pick no reservation out"),
+        Binding("u", "unpick", "clear the highlight of a reservation"),
         Binding("A", "alerts", "the alerts of what you are looking at"),
         Binding("question_mark", "help", "this help"),
         Binding("q", "quit", "quit"),
-        Binding("ctrl+c,ctrl+q", "quit", "quit", priority=True, system=True),
+        Binding("ctrl+t", "theme", "next theme"),
+        Binding("v", "chart_window(1)", "charts: longer window"),
+        Binding("V", "chart_window(-1)", "charts: shorter window"),
         Binding("ctrl+z", "suspend_process", "suspend; the shell's fg brings it back", priority=True),
     ]
     ENABLE_COMMAND_PALETTE = False
@@ -130,6 +124,9 @@ class FleetApp(TimeKeys):
         notify: bool = False,
         playback: Playback | None = None,
         processes: Sequence[OwnProcess] = (),
+        theme_name: str | None = None,
+        ascii_only: bool = False,
+        is_first_run: bool = False,
     ) -> None:
         """Make the app for a monitor.
 
@@ -143,24 +140,23 @@ class FleetApp(TimeKeys):
             notify: Whether the terminal is asked for a desktop notification of new alerts.
             playback: What goes back in time; the caller runs it. None where nothing is kept.
             processes: Processes of the app's own, whose end is told.
+            theme_name: One of `theme.NAMES`; None for the one that fits the terminal.
+            ascii_only: Whether the terminal gets ASCII only.
+            is_first_run: Whether the tour is shown.
         """
         super().__init__(playback)
+        self._take_theme(theme_name, ascii_only=ascii_only)
         self.context = UiContext.of(monitor, clock, playback=playback, operator=operator)
+        self.actions = AlertActions(self.context)
         self.monitor = monitor
         self.clock = clock
-        self.broker_kind = broker_kind
-        self.processes = processes
         self.title = title
         self.animation_level = "none"
         self.place = ""
         """Address of what one is looking at; the empty one is the fleet."""
         self._been: deque[Stop] = deque(maxlen=MOST_HISTORY)
         self._pacer = Pacer(self)
-        self._header = Bar(fill=theme.HEAD, id="header")
-        self._crumbs = Bar(id="crumbs")
-        self._banner = Bar(fill=theme.BAR_DOWN, id="banner")
-        self._past_banner = Bar(fill=theme.BAR_PAST, id="past")
-        self._status = Bar(fill=theme.BAR, id="status")
+        self._bars = ScreenBars(self.context, broker_kind=broker_kind, processes=processes)
         self._pages: dict[str, View] = {entry.title: entry.kind(self.context) for entry in VIEWS}
         self._watch = AlertWatch(self, self.context, rings=bell, notifies=notify)
         self._source = monitor.revision.source
@@ -168,34 +164,29 @@ class FleetApp(TimeKeys):
         self._time_drawn: Hashable = None
         """The playback's state that the seek bar shows."""
         self._note_until_s = -np.inf
-        self._replay_of: tuple[int, int] | None = None
-        self._replay = False
         self._entry = VIEWS[0]
         """The view on the screen."""
-        self._event: Event | Notice | None = None
-        """The notice that stands for a while between breadcrumbs and views."""
+        self._beside = News(monitor, self._watch, Tour(is_first_run=is_first_run))
         self._news: Hashable = None
         self._news_s = -np.inf
+        self._is_due = False
+        """Whether there is news that is not, or not all, on the screen."""
         self._second = 0
-        self._bars_s = -BARS_EVERY_S
-        self._bars_turn: tuple[object, ...] = (None, None, None, None)
-        """Freshness, findings, connection and alerts that header and status line show."""
 
     def compose(self) -> ComposeResult:
-        yield self._header
-        yield self._crumbs
-        yield self._past_banner
-        yield self._banner
+        yield from self._bars.above
         yield from self._pages.values()
         yield self.seek_bar
         yield self.ask_line
-        yield self._status
+        yield self.actions
+        yield self._bars.status
 
     def on_mount(self) -> None:
         """Start: the first view and the one timer."""
-        for entry in VIEWS:
-            self.bind(entry.key, f"view('{entry.title}')", show=False)
+        for tab in TABS:
+            self.bind(tab.key, f"view('{tab.title}')", show=False)
         self.page.add_class("-shown")
+        self.context.frame.take()
         self._write_bars()
         self._write_crumbs()
         self.page.take_focus()
@@ -203,15 +194,64 @@ class FleetApp(TimeKeys):
         self.run_worker(self._keep_ticking(), name="ticks", exit_on_error=True)
         self.app_resume_signal.subscribe(self, self._return_to_terminal)
         if not self.is_headless:
-            self.call_after_refresh(_spare_the_collector)
+            self.call_after_refresh(spare_collector, _GC_THRESHOLDS)
+            self.run_worker(collect_garbage(self.clock), name="garbage", exit_on_error=True)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Return the colours of the style sheets."""
         return theme.VARIABLES
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return Textual's filters without the one for ANSI colours, of which we have none: a third of a frame."""
-        return [each for each in super().get_line_filters() if not isinstance(each, ANSIToTruecolor)]
+        """Return none of Textual's: that for ANSI colours is a third of a frame, that for NO_COLOR sends greys."""
+        return () if theme.HAS_COLOR else (self._no_colors,)
+
+    # Themes
+
+    def _take_theme(self, name: str | None, *, ascii_only: bool) -> None:
+        """Register our themes in place of Textual's, and begin with one of them."""
+        self._no_colors = NoColors()
+        for each in theme.textual_themes():
+            self.register_theme(each)
+        if name is None or self.no_color:
+            name = theme.default_for(self.console.color_system, no_color=self.no_color)
+        theme.use(name, ascii_only=ascii_only)
+        self.theme = name
+        for other in set(self.available_themes).difference(theme.NAMES):
+            self.unregister_theme(other)
+
+    def action_theme(self) -> None:
+        """Go on to the next theme, and say its name."""
+        if self.no_color:
+            self.tell("NO_COLOR is set: no theme has colours")
+        else:
+            self.theme = theme.following(self.theme)
+            self.tell(f"theme {self.theme}")
+        self._note_until_s = self.clock.monotonic_s() + THEME_NOTE_S
+        self._write_bars()
+
+    def action_chart_window(self, by: int) -> None:
+        """Show a longer or shorter span in all charts, and say which."""
+        window = self.context.window
+        window.step(by)
+        self.tell(f"charts show {window.title(self.monitor.history.end)}")
+        self._note_until_s = self.clock.monotonic_s() + THEME_NOTE_S
+        self._write_bars()
+        for view in self.page.query(LineView):
+            view.tick()
+
+    def watch_theme(self, name: str) -> None:
+        """Draw everything in another theme."""
+        if name == theme.NAME:
+            return
+        theme.use(name)
+        for screen in self.screen_stack:
+            for widget in screen.query("*"):
+                if isinstance(widget, (Bar, LineView)):
+                    widget.restyle()
+        self._news = None
+        self._write_bars()
+        self._write_crumbs()
+        self.page.tick(MOST_LINES)
 
     # Places and views
 
@@ -240,9 +280,34 @@ class FleetApp(TimeKeys):
         if self._been:
             self._show(self._been.pop())
 
+    def action_last_view(self) -> None:
+        """Go back to the view that was on the screen before this one; once more, to this one."""
+        before = next((stop for stop in reversed(self._been) if stop.view != self._entry.title), None)
+        if before is None:
+            self.tell("there is no view before this one")
+            self._write_bars()
+        else:
+            self.go(before.address, before.view)
+
     def action_view(self, title: str) -> None:
-        if title != self._entry.title:
+        if title not in self._pages:
+            key = next(tab.key for tab in TABS if tab.title == title)
+            self.tell(f"{key} {title} is not built yet")
+            self._write_bars()
+        elif title != self._entry.title:
             self.go(self.place, title)
+
+    @on(Pressed)
+    def _pressed(self, message: Pressed) -> None:
+        """Do what a text stands for that was clicked."""
+        message.stop()
+        kind, value = message.target
+        if kind is TargetKind.VIEW:
+            self.action_view(value)
+        elif kind is TargetKind.PLACE:
+            self.go(value, None if value else FLEET)
+        else:
+            self.simulate_key(value)
 
     def action_help(self) -> None:
         parts: list[tuple[str, type[DOMNode]]] = []
@@ -251,12 +316,22 @@ class FleetApp(TimeKeys):
             parts.append((entry.title, entry.kind))
             parts.extend((help_title(type(widget), entry.title), type(widget)) for widget in widgets)
         views = Section("Views", [Key(entry.key, entry.title) for entry in VIEWS])
-        everywhere: list[tuple[str, type[DOMNode]]] = [("Everywhere", type(self))]
+        everywhere: list[tuple[str, type[DOMNode]]] = [
+            ("Everywhere", type(self)),
+            ("Everywhere", CommandKeys),
+            ("Everywhere", CursorKeys),
+        ]
         signs: list[Section] = []
         if self.playback is not None:
             everywhere.append((TimeKeys.HELP_TITLE, TimeKeys))
             signs.append(sign_section("On the time bar", SIGNS))
-        self.push_screen(HelpScreen([views, *sections([*everywhere, *parts]), *signs]))
+        found = sections([*parts, *everywhere])
+        here = sum(section.title.startswith(self._entry.title) for section in found)
+        ordered = sorted(found, key=lambda section: not section.title.startswith(self._entry.title))
+        rest = sorted(
+            ordered[here:], key=lambda section: section.title not in {"Everywhere", TimeKeys.HELP_TITLE}
+        )
+        self.push_screen(HelpScreen([*ordered[:here], *rest[:1], views, *rest[1:], *signs]))
 
     def action_reservation(self) -> None:
         """Go to the reservation that holds the present place; from the fleet, to the one that is picked out."""
@@ -276,8 +351,8 @@ class FleetApp(TimeKeys):
         place = self.place
         self._open(AlertsView).show_at(place)
 
-    @on(AlertsView.OpenReservation)
-    def _reservation_asked(self, message: AlertsView.OpenReservation) -> None:
+    @on(View.OpenReservation)
+    def _reservation_asked(self, message: View.OpenReservation) -> None:
         message.stop()
         self._open(ReservationsView).show_reservation(message.reservation_id)
 
@@ -304,6 +379,11 @@ class FleetApp(TimeKeys):
         highlight = self.context.highlight
         highlight.reservation_id = message.reservation_id
         self.go(highlight.place(), VIEWS[0].title)
+
+    def on_key(self, _event: events.Key) -> None:
+        """Count keys for the tour; Textual calls the base class's method, too."""
+        if self._beside.tour.count_key():
+            self._news = None
 
     def _handle_exception(self, error: Exception) -> None:
         """Write what ends the app to its log, too: the terminal's scrollback is all that Textual leaves it in."""
@@ -359,10 +439,14 @@ class FleetApp(TimeKeys):
         view = self._pages[stop.view]
         self.place = stop.address
         if view is not self.page:
+            self._beside.tour.end()
             self.page.remove_class("-shown")
             view.add_class("-shown")
             self._entry = next(entry for entry in VIEWS if entry.title == stop.view)
         view.show_place(stop.address)
+        if stop.view == CHIP:
+            # It shows one chip, whatever was asked for.
+            self.place = view.place
         view.take_focus()
         # Its widgets know their size only after the layout; then it paints, not at the next tick.
         self.call_after_refresh(view.show_place, stop.address)
@@ -396,10 +480,12 @@ class FleetApp(TimeKeys):
         reactive attributes would cost a message for each change, and would reach what is not on the screen, too. Comparing a dozen
         integers costs microseconds, however much came in, and views read the newest columns once for all that changed since.
 
+        News of values are passes: what is on the screen is of one pass (`Frame`), and bars and view are painted in one tick.
+
         Without news a tick is over after that comparison, but for one tick a second, by which ages go on. With news it may take some
         milliseconds: views make only the lines in the window, in one pass over columns, and remake only those that changed; the pacer
-        leaves ticks out while the terminal is behind. `SETTLE_S` after the last news ticks go on, because a view may put off what it
-        was not allowed to paint.
+        leaves ticks out while the terminal is behind. Ticks go on as long as the view has put off what it was not allowed to paint, and
+        for `SETTLE_S` after the last news, because what has been painted may change the sizes of parts and what is noticed.
         """
         now_s = self.clock.monotonic_s()
         monitor, playback = self.monitor, self.playback
@@ -412,41 +498,26 @@ class FleetApp(TimeKeys):
         news = (
             None if playback is None else (playback.revision, playback.mode),
             playback.position_ns // _PLAYED_NS if playback is not None and playback.shows_past else 0,
-            revision,
+            # Values come with the next pass, together with all that is made of them.
+            revision._replace(store=0),
             self._watch.revision,
         )
         if news != self._news:
-            self._news, self._news_s = news, now_s
+            self._news, self._is_due, self._news_s = news, True, now_s
         # Ages go on once a second without any news.
         second = int(now_s)
-        if now_s - self._news_s > SETTLE_S and second == self._second:
+        if not self._is_due and now_s - self._news_s > SETTLE_S and second == self._second:
             return
         self._watch.look(now_s)
         allowance = self._pacer.allowance()
         if not allowance:
             return
         self._second = second
-        event = self._watch.notice(now_s, NOTICE_S) or monitor.events.notable(
-            monitor.clock.monotonic_s(), NOTICE_S
-        )
-        if event is not self._event:
-            self._event = event
+        if self._beside.look(now_s):
             self._write_crumbs()
-        # The bars name silent chips and findings no later than the view draws them.
-        turn = (
-            monitor.store.chip_state,
-            monitor.findings.total,
-            monitor.link.connected,
-            self.context.alerts.counts,
-        )
-        before = self._bars_turn
-        has_turned = turn[0] is not before[0] or turn[1:] != before[1:]
-        if has_turned or now_s - self._bars_s >= BARS_EVERY_S:
-            self._bars_turn = turn
-            self._write_bars()
-        elif playback is not None and (playback.revision, playback.mode) != self._time_drawn:
-            self._write_time()
-        self.page.tick(allowance)
+        self.context.frame.take()
+        self._write_bars()
+        self._is_due = self.page.tick(allowance) >= allowance
 
     def _renew(self) -> None:
         """Drop caches of the monitor that was shown before: nothing of it may stay on the screen."""
@@ -454,8 +525,8 @@ class FleetApp(TimeKeys):
         self._watch.renew()
         for page in self._pages.values():
             page.renew()
-        self._event = None
-        self._news, self._bars_turn = None, (None, None, None, None)
+        self._beside.renew()
+        self._news = None
         self._write_crumbs()
 
     def repaint_time(self) -> None:
@@ -476,79 +547,21 @@ class FleetApp(TimeKeys):
         return self.monitor.fleet_name
 
     def _write_bars(self) -> None:
-        monitor, link = self.monitor, self.monitor.link
-        self._bars_s = now_s = self.clock.monotonic_s()
-        playback = self.playback
-        summary = monitor.summary()
-        alerts = self.context.alerts
-        counts = alerts.counts if alerts.has_rules else None
-        is_replay = self._is_replay()
-        self._header.show(
-            lambda width: header(summary, link, width, counts, is_replay=is_replay), fill=theme.HEAD
-        )
-        kind, rate = self.broker_kind, monitor.message_rate
-        hints = (*(_HINTS if playback is None else _LIVE_HINTS), *self._entry.hints)
-        if playback is not None and playback.shows_past:
-            hints = past_hints(playback)
-        kept = ("", False) if playback is None else kept_text(playback)
-        if self.note and now_s < self._note_until_s:
-            note, is_problem = self.note, self.is_problem
-            self._status.show(lambda width: [note_line(note, width, is_problem=is_problem)])
-        else:
-            own = self.processes
-            self._status.show(lambda width: [status(summary, link, rate, kind, hints, width, kept, own)])
+        note = None
+        if self.note and self.clock.monotonic_s() < self._note_until_s:
+            note = Note(self.note, self.is_problem)
+        self._bars.write(self._entry, note)
         self._write_time()
-        is_silent = not link.connected or not summary.live_chips
-        shown_s = monitor.clock.monotonic_s()
-        line = own_banner(self.processes)
-        if line is None and is_silent:
-            line = banner(summary, link, shown_s, self._newest_s())
-        self._banner.set_class(line is not None, "-shown")
-        if line is not None:
-            self._banner.show(lambda _width: [[(line.text, line.style)]], fill=line.style)
 
     def _write_time(self) -> None:
         """Write the seek bar and, in the past of a live fleet, the banner that marks it."""
         playback = self.playback
         if playback is None:
             return
-        self._time_drawn = playback.revision, playback.mode
-        in_past = playback.shows_past
-        self.seek_bar.set_class(in_past, "-shown")
-        if in_past:
+        self.seek_bar.set_class(playback.shows_past, "-shown")
+        if playback.shows_past:
             self.seek_bar.follow()
-        live = playback.live
-        self._past_banner.set_class(in_past and live is not None, "-shown")
-        if in_past and live is not None:
-            seek, (before, now) = Seek.of(playback), self._watch.present()
-            present = present_text(is_recording=playback.is_recording, is_connected=live.link.connected)
-            self._past_banner.show(lambda width: [past_banner(seek, before, now, present, width)])
-
-    def _is_replay(self) -> bool:
-        """Return whether the publishers shown declare a replay; read again when descriptors change."""
-        descriptors = self.monitor.ingest.descriptors
-        of = (self._source, descriptors.changes)
-        if of != self._replay_of:
-            first = next((each.instances[0] for each in descriptors if each.instances), "")
-            whole = descriptors.whole(first)
-            self._replay_of, self._replay = of, whole is not None and whole[0].replay
-        return self._replay
-
-    def _newest_s(self) -> float:
-        """Return when the newest telemetry came."""
-        seen = self.monitor.store.chip_seen_s
-        return float(seen.max()) if len(seen) else -np.inf
+        self._bars.write_past(playback, *self._watch.present())
 
     def _write_crumbs(self) -> None:
-        views = [(entry.key, entry.title) for entry in VIEWS]
-        active = self._entry.title
-        event = self._event
-        picked = self.context.highlight.words()
-        self._crumbs.show(lambda width: [breadcrumbs(self.place, views, active, width, event, picked)])
-
-
-def _spare_the_collector() -> None:
-    """Keep what lives as long as the app out of garbage collections, which would cost a frame each."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
+        self._bars.write_crumbs(self.place, self._beside.item)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from textual import on
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.screen import ModalScreen
+from textual.widgets import Input
 
 from trnfleet.tui import theme
-from trnfleet.tui.widgets.cells import fit
+from trnfleet.tui.widgets.cells import fit, wrapped
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
@@ -29,6 +32,8 @@ _KEY_NAMES = {
     "tab": "Tab",
     "plus": "+",
     "minus": "-",
+    "underscore": "_",
+    "colon": ":",
     "equals_sign": "=",
     "question_mark": "?",
     "slash": "/",
@@ -53,6 +58,9 @@ _KEY_NAMES = {
 }
 
 
+_KEYS = {name: key for key, name in _KEY_NAMES.items()}
+
+
 class Key(NamedTuple):
     """A line of the help."""
 
@@ -75,6 +83,11 @@ def sign_section(title: str, signs: Iterable[tuple[str, str]]) -> Section:
 def key_text(keys: str) -> str:
     """Return a binding's keys as they stand on a keyboard, such as `↑ k` for `up,k`."""
     return " ".join(map(_key_name, keys.split(",")))
+
+
+def key_of(name: str) -> str:
+    """Return the key of a name that stands on a keyboard, such as `escape` for `Esc`: what Textual calls it."""
+    return _KEYS.get(name, name)
 
 
 def keys_of(kind: type[DOMNode]) -> list[Key]:
@@ -109,7 +122,16 @@ def sections(parts: Iterable[tuple[str, type[DOMNode]]]) -> list[Section]:
     return [Section(title, keys) for title, keys in made.items() if keys]
 
 
-class HelpText(LineView):
+_KEY_CELLS = 17
+_MOST_LINES = 6
+
+
+def _has(section: Section, key: Key, text: str, wanted: str) -> bool:
+    """Return whether a key is left by what is searched: in its name with the case, in words without."""
+    return text in key.keys or wanted in key.what.lower() or wanted in section.title.lower()
+
+
+class HelpText(LineView, can_focus=False):
     """The sections, in as many columns as fit."""
 
     COLUMN = 52
@@ -117,13 +139,27 @@ class HelpText(LineView):
 
     def __init__(self, shown: list[Section]) -> None:
         super().__init__()
-        self._sections = shown
+        self._all = self._sections = shown
+
+    def search(self, text: str) -> None:
+        """Leave the keys whose name or words have a text; everything for an empty one."""
+        wanted = text.strip().lower()
+        self._sections = [
+            Section(section.title, keys)
+            for section in self._all
+            if (keys := [key for key in section.keys if _has(section, key, text.strip(), wanted)])
+        ]
+        self.resized()
+        self.scroll_to(y=0, animate=False, force=True, immediate=True)
+        self.invalidate()
 
     def resized(self) -> None:
         self.set_extent(0, max((len(column) for column in self._columns()), default=0))
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         columns = self._columns()
+        if not columns:
+            return [text_line([(" No key and no words have that", theme.QUIET)], width)]
         room = width // len(columns)
         nothing: Parts = [("", theme.BASE)]
         made: list[Line] = []
@@ -138,14 +174,18 @@ class HelpText(LineView):
 
     def _columns(self) -> list[list[Parts]]:
         """Return columns of lines, filled section by section where there is most room."""
+        if not self._sections:
+            return []
         amount = max(1, min(len(self._sections), self.size.width // self.COLUMN))
         columns: list[list[Parts]] = [[] for _ in range(amount)]
+        room = max(20, self._visible_size().width // amount - _KEY_CELLS - 1)
         for section in self._sections:
             column = min(columns, key=len)
             column.append([(f" {section.title}", theme.LINK)])
-            column.extend(
-                [(f"   {key.keys:14}", theme.STRONG), (key.what, theme.BASE)] for key in section.keys
-            )
+            for key in section.keys:
+                first, *more = [text for text in wrapped(key.what, room, _MOST_LINES) if text.strip()] or [""]
+                column.append([(f"   {key.keys:14}", theme.STRONG), (first, theme.BASE)])
+                column.extend([(" " * _KEY_CELLS, theme.BASE), (text, theme.BASE)] for text in more)
             column.append([("", theme.BASE)])
         return columns
 
@@ -154,25 +194,49 @@ class HelpScreen(ModalScreen[None]):
     """The help over whatever was on the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,question_mark,q", "dismiss", "close the help", show=False),
+        Binding("escape", "dismiss", "close the help", show=False),
+        Binding("down", "scroll(1)", "down", show=False, priority=True),
+        Binding("up", "scroll(-1)", "up", show=False, priority=True),
+        Binding("pagedown", "scroll(10)", "page down", show=False, priority=True),
+        Binding("pageup", "scroll(-10)", "page up", show=False, priority=True),
     ]
     DEFAULT_CSS = """
     HelpScreen { align: center middle; background: $bg 60%; }
-    HelpScreen > HelpText {
-        width: 90%; max-width: 156; height: 90%; max-height: 40; padding: 1 1;
+    HelpScreen > Vertical {
+        width: 90%; max-width: 156; height: 90%; max-height: 40; padding: 0 1; background: $bg;
         border: round $fg-faint; border-title-color: $fg-bright; border-subtitle-color: $fg-muted;
     }
+    HelpScreen HelpText { height: 1fr; }
+    HelpScreen Input { height: 1; padding: 0 1; border: none; background: $bg-raised; color: $fg-bright; }
     """
 
     def __init__(self, shown: list[Section]) -> None:
         super().__init__()
-        self._sections = shown
+        self._text = HelpText(shown)
+        self._field = Input(placeholder="type to search keys and words", max_length=60, compact=True)
 
     def compose(self) -> ComposeResult:
-        text = HelpText(self._sections)
-        text.border_title = " Keys "
-        text.border_subtitle = " Esc closes "
-        yield text
+        frame = Vertical(self._field, self._text)
+        frame.border_title = " Keys "
+        frame.border_subtitle = " Esc closes "
+        yield frame
+
+    def on_mount(self) -> None:
+        """Let what is typed be searched."""
+        self._field.focus(scroll_visible=False)
+
+    def action_scroll(self, by: int) -> None:
+        """Scroll by lines."""
+        self._text.scroll_relative(y=by, animate=False)
+
+    @on(Input.Changed)
+    def _searched(self, event: Input.Changed) -> None:
+        event.stop()
+        if "?" in event.value:
+            # The field takes every printable key, also the one that opened the help.
+            self.dismiss()
+            return
+        self._text.search(event.value)
 
 
 def _key_name(key: str) -> str:

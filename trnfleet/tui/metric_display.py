@@ -58,7 +58,7 @@ class MetricDisplay:
     selection: int | None = None
     """Place beside the address under the heat map."""
     fleet_chart: int | None = None
-    """Place among the fleet's charts."""
+    """Place among the fleet's charts, which begin with power and NeuronCores in charts of their own."""
     chip_chart: int | None = None
     """Place among the chip's charts; only for what has a history."""
     warning_from: float = math.inf
@@ -92,24 +92,24 @@ _ROWS = (
     ),
     MetricDisplay("mfu_pct", tree=7, heat_map=6, selection=6),
     MetricDisplay(
-        "tflops", ChipPanel.ENGINES, tree=8, tree_title="compute", heat_map=7, fleet_chart=5, chip_chart=2,
+        "tflops", ChipPanel.ENGINES, tree=8, heat_map=7, fleet_chart=6, chip_chart=2,
     ),
     MetricDisplay("engine_util_pct", ChipPanel.ENGINES),
     MetricDisplay("hbm_bw_util_pct", tree=2, heat_map=3),
-    MetricDisplay("hbm_traffic_bytes_per_s", tree=19, fleet_chart=3, chip_chart=3),
+    MetricDisplay("hbm_traffic_bytes_per_s", tree=19, fleet_chart=4, chip_chart=3),
     MetricDisplay("hbm_used_bytes", ChipPanel.HBM, "used", tree=10, heat_map=9, selection=4),
     MetricDisplay("hbm_read_bytes_per_s", ChipPanel.HBM, "read"),
     MetricDisplay("hbm_write_bytes_per_s", ChipPanel.HBM, "write"),
     MetricDisplay(
-        "link_tx_bytes_per_s", ChipPanel.LINKS, tree=3, heat_map=4, selection=5, fleet_chart=4, chip_chart=4,
+        "link_tx_bytes_per_s", ChipPanel.LINKS, tree=3, heat_map=4, selection=5, fleet_chart=5, chip_chart=4,
     ),
     MetricDisplay("link_rx_bytes_per_s", ChipPanel.LINKS, tree=17),
     MetricDisplay("links_up", ChipPanel.LINKS),
     MetricDisplay("power_w", ChipPanel.POWER, tree=4, heat_map=2, selection=2, fleet_chart=2, chip_chart=5),
-    MetricDisplay("power_util_pct", ChipPanel.POWER, "above bg", tree=20),
+    MetricDisplay("power_util_pct", ChipPanel.POWER, "above idle", tree=20),
     MetricDisplay("tflops_per_w", tree=11, heat_map=8),
     MetricDisplay(
-        "temperature_c", ChipPanel.POWER, tree=5, heat_map=5, selection=3, fleet_chart=6, chip_chart=6,
+        "temperature_c", ChipPanel.POWER, tree=5, heat_map=5, selection=3, fleet_chart=3, chip_chart=6,
         warning_from=HOT_C,
     ),
     MetricDisplay("throttle_pct", ChipPanel.POWER, tree=12, heat_map=10, warning_from=THROTTLE_PCT),
@@ -159,6 +159,12 @@ SELECTION = _fields(lambda row: row.selection)
 """Fields shown of the selected address beside the field on the map, as far as there is room."""
 FLEET_CHARTS = _fields(lambda row: row.fleet_chart)
 CHIP_CHARTS = _fields(lambda row: row.chip_chart)
+
+
+def fleet_name(field: Field) -> str:
+    """Return the name of a field for more than one chip: `temp max` for what is the highest of them."""
+    return f"{field.title} max" if field.is_max else field.title
+
 
 _METRICS = {metric.name: metric for metric in METRICS}
 PANELS: dict[ChipPanel, tuple[ShownMetric, ...]] = {

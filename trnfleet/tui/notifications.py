@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from textual.app import App
 
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.monitor.alerting.engine import AlertCounts
     from trnfleet.monitor.alerting.store import AlertWithStatus
+    from trnfleet.monitor.problems.problem import ProblemCounts
     from trnfleet.tui.state.context import UiContext
 
 ALARM_EVERY_S = 10.0
@@ -132,8 +132,10 @@ class AlertWatch:
         self._past_news = AlertNews()
         self._knows_past = False
         """Whether the alerts with which a shown moment began are known, so that others are new."""
+        self._seen: dict[AlertSnapshot, int] = {}
+        """Revision at which each was looked at last: the widget that paints first reads the alerts again."""
         self._is_past = False
-        self._left: AlertCounts | None = None
+        self._left: ProblemCounts | None = None
         """Alerts of the present when one left it."""
 
     @property
@@ -146,7 +148,7 @@ class AlertWatch:
         """Keep the counts of the present when it is left, before the monitor is exchanged."""
         before, self._is_past = self._is_past, self._context.shows_past
         if self._is_past and not before:
-            self._left = self._board.counts if self._live_board is not None else None
+            self._left = self._board.problem_counts if self._live_board is not None else None
 
     def renew(self) -> None:
         """Take the alerts of the moment that is shown now as known."""
@@ -159,7 +161,7 @@ class AlertWatch:
             now_s: Real monotonic seconds.
         """
         present: AlertSnapshot | None = self._board
-        has_changed = self._board.refresh(now_s)
+        has_changed = self._refresh(self._board, now_s)
         if self._is_past:
             if has_changed and self._knows_past:
                 self._past_news.take(self._board.active, now_s)
@@ -167,7 +169,7 @@ class AlertWatch:
                 self._past_news.know(self._board.active)
                 self._knows_past = True
             present = self._live_board
-            has_changed = present is not None and present.refresh(now_s)
+            has_changed = present is not None and self._refresh(present, now_s)
         if present is not None and has_changed:
             self._news.take(present.active, now_s)
         alarm = self._news.alarm(now_s)
@@ -176,13 +178,19 @@ class AlertWatch:
         if alarm and self._notifies:
             send_notification(self._app, alarm)
 
+    def _refresh(self, board: AlertSnapshot, now_s: float) -> bool:
+        """Bring alerts up to date; return whether they are others than at the last look."""
+        board.refresh(now_s)
+        before, self._seen[board] = self._seen.get(board), board.revision
+        return before != board.revision
+
     def notice(self, now_s: float, within_s: float) -> Notice | None:
         """Return what was new within the last seconds, at the moment that is shown."""
         return (self._past_news if self._is_past else self._news).notice(now_s, within_s)
 
-    def present(self) -> tuple[AlertCounts | None, AlertCounts | None]:
+    def present(self) -> tuple[ProblemCounts | None, ProblemCounts | None]:
         """Return the alerts of the present when one left it and now; None where that is not known."""
         board = self._live_board
         if board is None or not board.has_rules or not board.revision:
             return None, None
-        return self._left, board.counts
+        return self._left, board.problem_counts

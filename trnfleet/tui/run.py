@@ -17,6 +17,7 @@ from trnfleet.errors import TrnfleetError
 from trnfleet.tasks import background
 from trnfleet.tui.app import FleetApp
 from trnfleet.tui.terminal import RESET
+from trnfleet.tui.theme import has_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.alerting.operator import OperatorActions
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.replay.playback import Playback
-    from trnfleet.tui.status import OwnProcess
+    from trnfleet.tui.bars.status import OwnProcess
 
 log = logs.get_logger(__name__)
 
@@ -48,6 +49,9 @@ async def run_app(
     bell: bool = False,
     notify: bool = False,
     processes: Sequence[OwnProcess] = (),
+    theme_name: str | None = None,
+    ascii_only: bool = False,
+    is_first_run: bool = False,
 ) -> int:
     """Show a fleet until the app ends, and return its exit status.
 
@@ -62,6 +66,9 @@ async def run_app(
         bell: Whether to ring the terminal's bell when an alert fires.
         notify: Whether to ask the terminal for a desktop notification when an alert fires.
         processes: Processes of the app's own, whose end is told.
+        theme_name: One of the themes; None for the one that fits the terminal.
+        ascii_only: Whether the terminal gets ASCII only, even where it has UTF-8.
+        is_first_run: Whether the tour is shown.
 
     Raises:
         TrnfleetError: the app crashed; the message names the log.
@@ -75,6 +82,9 @@ async def run_app(
         notify=notify,
         playback=playback,
         processes=processes,
+        theme_name=theme_name,
+        ascii_only=ascii_only or not has_utf8(sys.__stdout__.encoding if sys.__stdout__ else None),
+        is_first_run=is_first_run,
     )
     try:
         with _ended_by_signals(app), _stacks_into(log_file):

@@ -14,10 +14,17 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from rich.segment import Segment
 from textual.drivers.linux_driver import LinuxDriver
+from textual.filter import LineFilter
+
+from trnfleet.tui import theme
+from trnfleet.tui.theme.glyphs import ERRORS
 
 if TYPE_CHECKING:
     from io import TextIOWrapper
+
+    from textual.color import Color
 
 RESET = (
     b"\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?2004l\x1b[?1004l\x1b[?7h\x1b[<u\x1b[?25h\x1b[?1049l"
@@ -32,7 +39,7 @@ class TerminalDriver(LinuxDriver):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._file = _terminal_stream() or self._file
+        self._file = _terminal_stream(ascii_only=theme.is_ascii) or self._file
         self.is_ending = False
         """Whether a signal has asked for the end: the terminal is not taken again then."""
         self._has_terminal = False
@@ -136,9 +143,21 @@ class TerminalDriver(LinuxDriver):
         return self._was_continued
 
 
-def _terminal_stream() -> TextIOWrapper | None:
-    """Return a stream to the terminal of stdout that shows what its encoding lacks as `?`; None where stdout is closed."""
+class NoColors(LineFilter):
+    """Leaves styles their attributes and takes the colours, so that no colour code at all is sent."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002  Textual's argument
+        """Return segments without colours."""
+        return [
+            Segment(text, None if style is None else style.without_color, control)
+            for text, style, control in segments
+        ]
+
+
+def _terminal_stream(*, ascii_only: bool) -> TextIOWrapper | None:
+    """Return a stream to the terminal of stdout that shows what its encoding lacks in ASCII; None where stdout is closed."""
     stdout = sys.__stdout__
     if stdout is None:
         return None
-    return open(stdout.fileno(), "w", encoding=stdout.encoding, errors="replace", newline="", closefd=False)
+    encoding = "ascii" if ascii_only else stdout.encoding
+    return open(stdout.fileno(), "w", encoding=encoding, errors=ERRORS, newline="", closefd=False)

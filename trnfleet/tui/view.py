@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.message import Message
 from textual.widget import Widget
-from textual.widgets import Input
+
+from trnfleet.domain.filters.language import EVERYTHING, parse
+from trnfleet.errors import ConfigError
+from trnfleet.text import plain
+from trnfleet.tui.state.subjects import of_place
+from trnfleet.tui.widgets.filter_prompt import FilterPrompt
 
 if TYPE_CHECKING:
+    from trnfleet.domain.filters.columns import Columns
+    from trnfleet.domain.filters.language import Filter
     from trnfleet.tui.state.context import UiContext
+    from trnfleet.tui.state.subjects import Subject
 
 
 FLEET, HIERARCHY, CHIP = "Fleet", "Hierarchy", "Chip"
@@ -41,13 +49,22 @@ class View(Widget):
             self.view = view
             """Title of the view to go to; None for the usual way deeper (chips and cores: Chip; else Hierarchy)."""
 
+    class OpenReservation(Message):
+        """A request to the app to go to a reservation."""
+
+        def __init__(self, reservation_id: str) -> None:
+            super().__init__()
+            self.reservation_id = reservation_id
+
     class GoTo(Message):
         """A request to the app to go to the moment at which something happened."""
 
-        def __init__(self, fleet_ns: int) -> None:
+        def __init__(self, fleet_ns: int, *, is_after: bool = False) -> None:
             super().__init__()
             self.fleet_ns = fleet_ns
             """When that was by the fleet's own time, ns since 1970."""
+            self.is_after = is_after
+            """Whether to go to just after it, so that it is there; else a little before it, to see it happen."""
 
     class Moved(Message):
         """The address under the cursor has changed, for breadcrumbs."""
@@ -66,6 +83,20 @@ class View(Widget):
     def place(self) -> str:
         """The address under the cursor; the fleet's own (empty) where there is none."""
         return ""
+
+    @property
+    def subject(self) -> Subject:
+        """What `a` and `z` act on: what is at the cursor's address, where a view has nothing else there."""
+        return of_place(self.context.alerts, self.place)
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """Names of the orders that its rows can have; empty for a view with one order."""
+        return ()
+
+    def put_in_order(self, order: str) -> None:
+        """Put the rows in one of `orders`, and paint them."""
+        raise TypeError(f"{type(self).__name__} does not implement put_in_order({order!r})")
 
     def show_place(self, address: str) -> None:
         """Put the cursor on an address, or on the nearest thing above it that this view shows.
@@ -100,27 +131,48 @@ class View(Widget):
 
 
 class FilteredView(View):
-    """A view whose `prompt` asks for a pattern; subclasses yield it last, bind `ask` and `clear`, and know the pattern."""
+    """A view whose `prompt` asks for a filter; subclasses yield it last, bind `ask` and `clear`, and take the filter."""
 
-    DEFAULT_CSS = """
-    FilteredView Input {
-        display: none; height: 1; padding: 0 1; border: none; background: $bg-raised; color: $fg-bright;
-    }
-    FilteredView.asking Input { display: block; }
-    """
+    DEFAULT_CSS = "FilteredView.asking FilterPrompt { display: block; }"
 
-    def __init__(self, context: UiContext, *, placeholder: str) -> None:
+    def __init__(self, context: UiContext) -> None:
         super().__init__(context)
-        self.prompt = Input(placeholder=placeholder, max_length=120, select_on_focus=False, compact=True)
+        self.prompt = FilterPrompt()
+        self.wanted = EVERYTHING
+        """The filter; the last one without a mistake."""
+        self.problem = ""
+        """The mistake in what was typed, in a line; empty for none."""
 
     @property
     def pattern(self) -> str:
-        """The filter; empty where everything is shown."""
-        raise TypeError(f"{type(self).__name__} does not implement pattern")
+        """The filter as it was typed; empty where everything is shown."""
+        return self.wanted.typed
+
+    def columns(self) -> Columns:
+        """Return the columns that rows can be compared by."""
+        raise TypeError(f"{type(self).__name__} does not implement columns()")
+
+    def take_filter(self, wanted: Filter) -> None:
+        """Leave what a filter leaves, and paint it."""
+        raise TypeError(f"{type(self).__name__} does not implement take_filter({wanted})")
+
+    def found_text(self) -> str:
+        """Return how many the filter leaves, in words."""
+        raise TypeError(f"{type(self).__name__} does not implement found_text()")
 
     def filter(self, pattern: str) -> None:
-        """Leave what matches a pattern, and paint it."""
-        raise TypeError(f"{type(self).__name__} does not implement filter({pattern!r})")
+        """Leave what a typed filter leaves; one with a mistake leaves what was left before, and says what is wrong."""
+        columns = self.columns()
+        try:
+            wanted = parse(pattern, columns)
+        except ConfigError as error:
+            self.problem = plain(str(error))
+        else:
+            self.problem = ""
+            if wanted != self.wanted or wanted.typed != self.wanted.typed:
+                self.wanted = wanted
+                self.take_filter(wanted)
+        self.prompt.say(self.problem, self.found_text() if self.wanted else "", columns.names)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Refuse to clear without a filter, so that Escape is the app's."""
@@ -129,26 +181,28 @@ class FilteredView(View):
 
     def action_ask(self) -> None:
         self.add_class("asking")
-        self.prompt.value = self.pattern
-        self.prompt.cursor_position = len(self.prompt.value)
-        self.prompt.focus(scroll_visible=False)
+        self.problem = ""
+        self.prompt.open(self.pattern)
+        self.prompt.say("", self.found_text() if self.wanted else "", self.columns().names)
 
     def action_clear(self) -> None:
         self.close_prompt("")
 
     def close_prompt(self, pattern: str) -> None:
-        """Take a pattern, and give the keys back to the view."""
-        self.remove_class("asking")
+        """Take a filter, and give the keys back to the view; one with a mistake keeps the prompt open."""
         self.filter(pattern)
+        if self.problem and self.has_class("asking"):
+            return
+        self.remove_class("asking")
         self.take_focus()
 
-    @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
+    @on(FilterPrompt.Changed)
+    def _typed(self, event: FilterPrompt.Changed) -> None:
         event.stop()
         if self.has_class("asking"):
-            self.filter(event.value.strip())
+            self.filter(event.text)
 
-    @on(Input.Submitted)
-    def _accepted(self, event: Input.Submitted) -> None:
+    @on(FilterPrompt.Submitted)
+    def _accepted(self, event: FilterPrompt.Submitted) -> None:
         event.stop()
-        self.close_prompt(event.value.strip())
+        self.close_prompt(event.text)

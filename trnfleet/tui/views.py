@@ -1,4 +1,4 @@
-"""The table of views: the key and the hints of each; the app makes a view of every row.
+"""The tables of views and of tabs: the key and the hints of each; the app makes a view of every row of `VIEWS`.
 
 CONTRIBUTING.md lists what else belongs to a new view.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trnfleet.tui.alerts.view import AlertsView
+from trnfleet.tui.bars.tabs import Tab
 from trnfleet.tui.chip.view import ChipView
 from trnfleet.tui.events.view import EventsView
 from trnfleet.tui.fleet.view import FleetView
@@ -29,13 +30,27 @@ class ViewEntry(NamedTuple):
 
 
 VIEWS = (
-    ViewEntry("1", FLEET, FleetView, (("m", "metric"), ("+ -", "zoom"), ("w", "findings"))),
+    ViewEntry("1", FLEET, FleetView, (("m", "metric"), ("+ _", "zoom"), ("w", "problems"))),
     ViewEntry("2", HIERARCHY, HierarchyView, (("/", "filter"), ("s", "sort"), ("x", "open all"))),
     ViewEntry("4", CHIP, ChipView, (("← →", "chips"), ("p", "provenance"))),
-    ViewEntry("7", RESERVATIONS, ReservationsView, (("/", "filter"), ("s", "sort"), ("+ -", "zoom"))),
+    ViewEntry("7", RESERVATIONS, ReservationsView, (("/", "filter"), ("s", "sort"), ("+ _", "zoom"))),
     ViewEntry(
         "8", ALERTS, AlertsView, (("t", "tabs"), ("a", "acknowledge"), ("z", "silence"), ("/", "filter"))
     ),
     ViewEntry("9", EVENTS, EventsView, (("/", "filter"), ("o", "moment"))),
 )
 """In the order of their keys; the app begins with the first."""
+
+TOPOLOGY, JOBS, POWER = "Topology", "Jobs", "Power"
+TABS = (
+    Tab("1", FLEET, "Fleet"),
+    Tab("2", HIERARCHY, "Tree"),
+    Tab("3", TOPOLOGY, "Topo", is_built=False),
+    Tab("4", CHIP, "Chip"),
+    Tab("5", JOBS, "Jobs", has_count=True, is_built=False),
+    Tab("6", POWER, "Power", is_built=False),
+    Tab("7", RESERVATIONS, "Resv", has_count=True),
+    Tab("8", ALERTS, "Alert", has_count=True),
+    Tab("9", EVENTS, "Event"),
+)
+"""The tabs of all views, also of those that are not built yet, whose keys say so."""

@@ -7,10 +7,12 @@ from typing import NamedTuple
 from support.monitor.feed import Feed, ultraservers
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import BY_NAME, Scope
+from trnfleet.tui.chip.marks import PartMarks
 from trnfleet.tui.chip.reading import CounterRates, read_chip
 from trnfleet.tui.chip.view import arrange
 from trnfleet.tui.hierarchy.columns import plan
 from trnfleet.tui.metric_display import HEAT_MAP
+from trnfleet.tui.state.context import UiContext
 from trnfleet.tui.state.descriptors import Descriptions
 
 WIDE = 420
@@ -41,7 +43,10 @@ def probe(name: str, value: float, *, json: bool) -> Probe:
     feed.describe()
     feed.tick()
     monitor, metric = feed.monitor, BY_NAME[name]
-    facts = read_chip(monitor, Descriptions(monitor), 5, feed.clock.monotonic_s(), CounterRates())
+    context = UiContext.of(monitor, feed.clock)
+    facts = read_chip(
+        context, Descriptions(monitor), 5, feed.clock.monotonic_s(), CounterRates(), PartMarks(context.alerts)
+    )
     texts = (
         "\n".join(line.make().text for line in arrange(facts, width, 60, provenance=False))
         for width in (240, 80)

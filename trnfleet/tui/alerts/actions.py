@@ -19,7 +19,8 @@ from trnfleet.domain.quantities import DurationStyle, count, duration
 from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.text import plain
 from trnfleet.tui.alerts.query import split_matchers
-from trnfleet.tui.format.alerts import matchers_of, preview_text, where_text
+from trnfleet.tui.format.alerts import preview_text, where_text
+from trnfleet.tui.state.subjects import of_alerts
 from trnfleet.tui.widgets.form import FieldSpec, Form
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ ACK_FOR, SILENCE_FOR = "2h", "4h"
 """Default durations."""
 MOST_AT_ONCE = 200
 """Alerts that one acknowledgement is for, at most: each is a message."""
-PAST = "this is the past: End returns to the present, where alerts can be acknowledged"
+PAST = "this is the past: End returns to live, where alerts can be acknowledged"
 RECORDED = "this is a recording: its alerts cannot be acknowledged or silenced"
 READ_ONLY = "this screen only reads; --allow-commands lets it acknowledge and silence"
 
@@ -64,20 +65,20 @@ class AlertActions(Vertical):
         self.context = context
         self._monitor = context.monitor
         self.ack_form = Form(
-            [[FieldSpec("for", "for", ACK_FOR, 8), FieldSpec("note", "note", "what others should know")]]
+            [[FieldSpec("note", "note", "for others (optional)"), FieldSpec("for", "for", ACK_FOR, 8)]]
         )
         self.silence_form = Form(
             [
                 [
                     FieldSpec(
                         "matchers",
-                        "what",
+                        "matchers",
                         'alertname="hbm-uncorrectable" instance="uc1/us-0001/trn2u-0001-0"',
                     )
                 ],
                 [
+                    FieldSpec("why", "comment", "the reason (required)"),
                     FieldSpec("for", "for", SILENCE_FOR, 8),
-                    FieldSpec("why", "why", "the reason (required)"),
                 ],
             ]
         )
@@ -108,21 +109,23 @@ class AlertActions(Vertical):
             return f"{count(len(firing))} alerts: at most {MOST_AT_ONCE} at once; z silences them all"
         self._subjects = firing
         self.silence_form.close()
-        self.ack_form.open(f"Acknowledge {named(firing)}", {"for": ACK_FOR}, "for")
+        self.ack_form.open(f"Acknowledge {named(firing)}", {"for": ACK_FOR}, "note")
         return ""
 
-    def silence(self, alerts: list[Alert]) -> str:
+    def silence(self, alerts: list[Alert], matchers: str = "") -> str:
         """Open the form that makes a silence; return the reason why not, empty where it is open.
 
         Args:
             alerts: What the silence is offered for; none for nothing in particular.
+            matchers: What it begins with where there are no alerts.
         """
         refusal = self._refusal()
         if refusal:
             return refusal
-        values = {"matchers": shared_matchers(alerts), "for": SILENCE_FOR}
+        matchers = shared_matchers(alerts) or matchers
+        values = {"matchers": matchers, "for": SILENCE_FOR}
         self.ack_form.close()
-        self.silence_form.open("Silence", values, "why" if alerts else "matchers")
+        self.silence_form.open("Silence", values, "why" if matchers else "matchers")
         self._preview()
         return ""
 
@@ -136,16 +139,14 @@ class AlertActions(Vertical):
         acked = [ack for ack in found if ack is not None]
         if not acked:
             return "not acknowledged"
-        self._write(
-            _each(operator.withdraw_ack(each) for each in acked[:MOST_AT_ONCE]), "acknowledgement removed"
-        )
+        self._write(_each(operator.withdraw_ack(each) for each in acked[:MOST_AT_ONCE]), "unacknowledged")
         return ""
 
     def end(self, silence: Silence | None) -> str:
         """End a silence, if there is one; return the reason why not, empty where that has begun."""
         refusal, operator = self._refusal(), self.context.operator
         if not refusal and operator is not None and silence is not None:
-            self._write(operator.expire(silence), "silence ended")
+            self._write(operator.expire(silence), "silence expired")
         return refusal
 
     def _refusal(self) -> str:
@@ -216,12 +217,12 @@ class AlertActions(Vertical):
         matchers = split_matchers(values["matchers"])
         parse_matchers(matchers)
         if not why:
-            raise ConfigError("give a reason: others want to know it before they end the silence")
+            raise ConfigError("comment: it is required, others read it before they expire the silence")
         writing = operator.silence(matchers, now_ns=now_ns, lasts_s=lasts_s, why=why)
         return writing, f"silenced for {duration(lasts_s, DurationStyle.NARROW)}"
 
     def _preview(self) -> None:
-        """Show what the silence in the form would hide."""
+        """Show what the silence in the form matches."""
         form = self.silence_form
         try:
             matchers = parse_matchers(split_matchers(form.values["matchers"]))
@@ -264,12 +265,8 @@ def named(alerts: list[Alert]) -> str:
 
 def shared_matchers(alerts: list[Alert]) -> str:
     """Return matchers for alerts: of many, what their labels have in common; nothing for none."""
-    if not alerts:
-        return ""
-    shared = dict(alerts[0].labels)
-    for alert in alerts[1:]:
-        shared = {name: value for name, value in shared.items() if alert.labels.get(name) == value}
-    return matchers_of(shared)
+    subject = of_alerts(alerts)
+    return "" if subject is None else subject.matchers
 
 
 async def _each(writings: Iterable[Awaitable[object]]) -> None:

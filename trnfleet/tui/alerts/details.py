@@ -9,7 +9,8 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import address_of
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import fill, summary, value_text
-from trnfleet.domain.quantities import count, duration
+from trnfleet.domain.quantities import count, counted, duration
+from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.alerts import chart
@@ -29,13 +30,14 @@ from trnfleet.tui.widgets.cells import Column, FixedParts, beside, fit, wrapped
 from trnfleet.tui.widgets.line_view import Line, LineView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from rich.style import Style
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.alerts.silences import Silence
+    from trnfleet.domain.alerts.watches import ReceiverError
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.alerting.store import AlertWithStatus
     from trnfleet.tui.alerts.chart import Past
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 
     Subject = Row | HistoryEntry | Silence | None
 
-NAME = 10
+NAME = 12
 """Cells of a fact's name."""
 BESIDE_FROM = 110
 """Width from which the chart stands beside the words."""
@@ -62,18 +64,29 @@ class Fact(NamedTuple):
 
     name: str
     words: str
-    style: Style = theme.BASE
+    style: Style | None = None
+    """None for that of text."""
 
 
-def alert_facts(item: AlertWithStatus, alerts: Alerts, link: str = "") -> list[Fact]:
-    """Return everything of an alert, the most important first; its summary names its cause, and `link` leads to it."""
+def alert_facts(
+    item: AlertWithStatus, alerts: Alerts, link: str = "", errors: Sequence[ReceiverError] = ()
+) -> list[Fact]:
+    """Return everything of an alert, the most important first; its summary names its cause.
+
+    Args:
+        item: The alert.
+        alerts: All of them.
+        link: Where it leads to; empty for none.
+        errors: What receivers do not take.
+    """
     alert, rule, now_ns = item.alert, item.alert.rule, alerts.instant.now_ns
     sign = severity_text(item.severity)
     facts = [Fact(sign, plain(summary(alert), _LONGEST), theme.STRONG)]
     value = value_text(rule, alert.value, plain(alert.text))
     facts.append(Fact("value", f"{value};  rule: {plain(condition_words(rule), _LONGEST)}"))
     facts += _handling(item, alerts, now_ns)
-    facts += _to_do(rule)
+    facts += _error_facts(errors, alert.fingerprint, ("alert", "acknowledgement"))
+    facts += _runbook(rule)
     facts += _times(alert, now_ns)
     place = [plain(address_of(alert)) or where_text(alert), amount_text(alert)]
     place.append(f"job {plain(alert.job)}" if alert.job else "")
@@ -82,7 +95,7 @@ def alert_facts(item: AlertWithStatus, alerts: Alerts, link: str = "") -> list[F
     if len(members) > 1:
         facts.append(Fact("members", _members_text(alert, members)))
     if rule.description:
-        facts.append(Fact("about", plain(fill(rule.description, alert), _LONGEST)))
+        facts.append(Fact("description", plain(fill(rule.description, alert), _LONGEST)))
     labels = " ".join(f'{name}="{plain(value, 400)}"' for name, value in sorted(alert.labels.items()))
     if link:
         facts.append(Fact("link", plain(link, _LONGEST), theme.QUIET))
@@ -101,27 +114,30 @@ def group_facts(group: Group, now_ns: int) -> list[Fact]:
     newest, oldest = ((now_ns - instant_ns) / NS_PER_S for instant_ns in (begun[-1], begun[0]))
     facts.append(Fact("since", f"the newest {duration(newest)}, the oldest {duration(oldest)}"))
     facts.append(Fact("rule", plain(condition_words(rule), _LONGEST)))
-    facts += _to_do(rule)
+    facts += _runbook(rule)
     facts.append(Fact("keys", "Enter or e opens it; z silences all of them; a acknowledges them"))
     if rule.description:
-        facts.append(Fact("about", plain(rule.description, _LONGEST)))
+        facts.append(Fact("description", plain(rule.description, _LONGEST)))
     return facts
 
 
-def silence_facts(silence: Silence, hidden: Iterable[Alert], now_ns: int) -> list[Fact]:
-    """Return everything of a silence, and what it hides."""
+def silence_facts(
+    silence: Silence, hidden: Iterable[Alert], now_ns: int, errors: Sequence[ReceiverError] = ()
+) -> list[Fact]:
+    """Return everything of a silence, what it hides, and why a receiver does not take it."""
     names = [f"{plain(each.name)} {where_text(each)}" for each in hidden]
     words = ", ".join(names[:_MOST_MEMBERS]) + (" …" if len(names) > _MOST_MEMBERS else "")
     return [
         Fact("silence", silence_text(silence), theme.STRONG),
-        Fact("why", plain(silence.why, _LONGEST) or "no reason given"),
-        Fact("who", plain(silence.whose)),
+        Fact("comment", plain(silence.why, _LONGEST) or "none"),
+        Fact("owner", plain(silence.whose)),
         Fact(
-            "lasts",
+            "period",
             f"{_minute(silence.starts_ns)} to {_minute(silence.ends_ns)} UTC, {silence_state(silence, now_ns)}",
         ),
-        Fact("hides", f"{count(len(names))} now" + (f": {words}" if words else "")),
-        Fact("keys", "x ends it", theme.QUIET),
+        *_error_facts(errors, silence.id, ("silence",)),
+        Fact("matches", counted(len(names), "active alert") + (f": {words}" if words else "")),
+        Fact("keys", "x expires it", theme.QUIET),
         Fact("id", plain(silence.id), theme.QUIET),
     ]
 
@@ -130,7 +146,7 @@ def history_facts(entry: HistoryEntry, alerts: Alerts) -> list[Fact]:
     """Return a transition of an alert, and its status now."""
     happened, alert, now_ns = entry.transition, entry.transition.alert, alerts.instant.now_ns
     ago = duration((now_ns - happened.at_ns) / NS_PER_S)
-    word = {"firing": "began to fire", "resolved": "resolved", "flapping": "flaps"}.get(
+    word = {"firing": "fired", "resolved": "resolved", "flapping": "flapping"}.get(
         happened.kind, happened.kind
     )
     facts = [
@@ -142,7 +158,7 @@ def history_facts(entry: HistoryEntry, alerts: Alerts) -> list[Fact]:
         lasted = duration((alert.resolved_ns - alert.fired_ns) / NS_PER_S)
         facts.append(
             Fact(
-                "lasted",
+                "duration",
                 f"{lasted}, from {time_text(alert.fired_ns, now_ns)} to {time_text(alert.resolved_ns, now_ns)}",
             )
         )
@@ -151,14 +167,27 @@ def history_facts(entry: HistoryEntry, alerts: Alerts) -> list[Fact]:
     facts.append(Fact("where", "  ".join(each for each in where if each)))
     if alert.cause:
         facts.append(Fact("cause", plain(alert.cause, _LONGEST)))
-    return facts + _to_do(alert.rule)
+    return facts + _runbook(alert.rule)
 
 
-def _to_do(rule: Rule) -> list[Fact]:
-    """Return what a rule says is to be done, and the page of its runbook."""
-    facts = [Fact("to do", plain(rule.runbook, _LONGEST))] if rule.runbook else []
+def _error_facts(errors: Sequence[ReceiverError], subject: str, kinds: Collection[str]) -> list[Fact]:
+    """Return why receivers do not take something of one alert or silence."""
+    return [
+        Fact(
+            "refused",
+            f"{each.kind} by {plain(each.receiver)}: {plain(each.reason, _LONGEST)}",
+            theme.SEVERITY_STYLE[Severity.WARNING],
+        )
+        for each in errors
+        if each.id == subject and each.kind in kinds
+    ]
+
+
+def _runbook(rule: Rule) -> list[Fact]:
+    """Return a rule's runbook, and its address."""
+    facts = [Fact("runbook", plain(rule.runbook, _LONGEST))] if rule.runbook else []
     if rule.runbook_url:
-        facts.append(Fact("runbook", plain(rule.runbook_url, _LONGEST)))
+        facts.append(Fact("runbook url", plain(rule.runbook_url, _LONGEST)))
     return facts
 
 
@@ -181,7 +210,10 @@ def fact_lines(facts: list[Fact], width: int, height: int) -> list[FixedParts]:
             is_sign = fact.name[:1] in theme.SEVERITY_GLYPH.values()
             name_style = _sign_style(fact.name) if is_sign else theme.QUIET
             made.append(
-                ((f" {fit('' if number else fact.name, name_cells)} ", name_style), (text, fact.style))
+                (
+                    (f" {fit('' if number else fact.name, name_cells)} ", name_style),
+                    (text, fact.style or theme.BASE),
+                )
             )
         if len(made) >= height:
             break
@@ -218,6 +250,7 @@ class AlertDetails(LineView, can_focus=False):
 
     def __init__(self, context: UiContext, subject: Callable[[], Subject]) -> None:
         super().__init__()
+        self._ui = context
         self._monitor = context.monitor
         self._snapshot = context.alerts
         self._subject = subject
@@ -229,22 +262,25 @@ class AlertDetails(LineView, can_focus=False):
         del top
         subject = self._subject()
         snapshot = self._snapshot
+        errors = snapshot.receiver_errors.first
         made_of = (
             subject,
+            errors,
             snapshot.revision,
             snapshot.alerts.silences.revision,
-            self._monitor.history.samples,
+            self._monitor.history.end,
+            self._ui.window.span_s(self._monitor.history.end),
             width,
             height,
         )
         if made_of != self._made_of:
             self._made_of = made_of
-            facts, alert = self._read(subject)
-            past = None if alert is None else chart.read_past(self._monitor, alert)
+            facts, alert = self._read(subject, errors)
+            past = None if alert is None else chart.read_past(self._ui, alert)
             self._content = about_lines(facts, past, width, height) if facts else []
         return self._content
 
-    def _read(self, subject: Subject) -> tuple[list[Fact], Alert | None]:
+    def _read(self, subject: Subject, errors: Sequence[ReceiverError]) -> tuple[list[Fact], Alert | None]:
         alerts = self._snapshot.alerts
         if subject is None:
             return [], None
@@ -257,9 +293,10 @@ class AlertDetails(LineView, can_focus=False):
                 return [], None
             alert = subject.single.alert
             message = self._monitor.ingest.alert_messages.get(alert.fingerprint)
-            return alert_facts(subject.single, alerts, message.generator_url if message else ""), alert
+            link = message.generator_url if message else ""
+            return alert_facts(subject.single, alerts, link, errors), alert
         hidden = [each.alert for each in self._snapshot.active if subject.covers(each.alert.labels)]
-        return silence_facts(subject, hidden, self._snapshot.now_ns), None
+        return silence_facts(subject, hidden, self._snapshot.now_ns, errors), None
 
 
 def _handling(item: AlertWithStatus, alerts: Alerts, now_ns: int) -> list[Fact]:
@@ -270,7 +307,11 @@ def _handling(item: AlertWithStatus, alerts: Alerts, now_ns: int) -> list[Fact]:
     if ack is not None:
         note = f": {plain(ack.note, _LONGEST)}" if ack.note else ""
         facts.append(
-            Fact("acked by", f"{plain(ack.owner)} until {time_text(ack.ends_ns, now_ns)}{note}", theme.LINK)
+            Fact(
+                "owner",
+                f"{plain(ack.owner)}, acknowledged until {time_text(ack.ends_ns, now_ns)}{note}",
+                theme.LINK,
+            )
         )
     for silence in silences.silences_of(alert, now_ns)[:2]:
         why = f": {plain(silence.why, _LONGEST)}" if silence.why else ""
@@ -289,12 +330,12 @@ def _handling(item: AlertWithStatus, alerts: Alerts, now_ns: int) -> list[Fact]:
 
 
 def _times(alert: Alert, now_ns: int) -> list[Fact]:
-    since = f"wrong since {time_text(alert.since_ns, now_ns)}"
+    since = f"pending since {time_text(alert.since_ns, now_ns)}"
     if alert.fired_ns is None:
         left = alert.rule.for_s - age_s(alert, now_ns)
-        return [Fact("since", f"{since}, fires in {duration(max(0.0, left))} if that lasts")]
+        return [Fact("since", f"{since}, fires in {duration(max(0.0, left))} unless it ends")]
     words = [
-        f"{since}, fires since {time_text(alert.fired_ns, now_ns)}, for {duration(age_s(alert, now_ns))}"
+        f"{since}, firing since {time_text(alert.fired_ns, now_ns)}, duration {duration(age_s(alert, now_ns))}"
     ]
     if alert.times > 1:
         words.append(f"{alert.times} times within 30 min")

@@ -8,13 +8,14 @@ from textual.binding import Binding, BindingType
 
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import value_text
-from trnfleet.domain.quantities import DurationStyle, count
+from trnfleet.domain.quantities import DurationStyle, count, counted
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import shortened
 from trnfleet.tui.format.alerts import (
     age_text,
     amount_text,
+    said_text,
     severity_text,
     silence_state,
     silence_text,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 MEDIUM, WIDE = 100, 130
 """Widths from which words are whole and the job has a column, and from which there is room for longer names."""
+WHERE_MAX, TEXT_FROM = 34, 24
+"""Cells for a place in full, and those beyond it from which what is wrong stands beside it."""
 AGE = 4
 
 
@@ -53,6 +56,8 @@ class AlertPlan(NamedTuple):
     job: int
     status: int
     is_short: bool
+    text: int = 0
+    """What is wrong in a few words, and its cause; only on wide screens."""
 
     @staticmethod
     def of(width: int, *, shows_status: bool) -> AlertPlan:
@@ -71,15 +76,19 @@ class AlertPlan(NamedTuple):
         cells = (severity, AGE, 2 + rule, value, amount, job, status)
         # The last column has no space behind it, unless it is empty.
         used = 1 + sum(each + 1 for each in cells if each) + (not status)
-        return AlertPlan(severity, rule, max(1, width - used), value, amount, job, status, not medium)
+        where, text = max(1, width - used), 0
+        if where > WHERE_MAX + TEXT_FROM:
+            where, text = WHERE_MAX, where - WHERE_MAX - 1
+        return AlertPlan(severity, rule, where, value, amount, job, status, not medium, text)
 
 
 def alert_head(plan: AlertPlan) -> Parts:
     """Return the columns' titles."""
     severity = "sev" if plan.is_short else "severity"
     text = f" {fit(severity, plan.severity)} {'age':>{AGE}}   {fit('rule', plan.rule)} {fit('where', plan.where)} "
+    text += f"{fit('summary', plan.text)} " if plan.text else ""
     text += f"{right('value', plan.value)} "
-    text += f"{right('how many', plan.amount)} " if plan.amount else ""
+    text += f"{right('affected', plan.amount)} " if plan.amount else ""
     text += f"{fit('job', plan.job)} " if plan.job else ""
     return [(text + fit("status", plan.status), theme.HEAD)]
 
@@ -118,6 +127,7 @@ def alert_parts(row: Row, plan: AlertPlan, snapshot: AlertSnapshot, *, selected:
         (f"{'│' if row.is_inside else ' '} ", ink.quiet),
         (f"{fit(plain(alert.name), plan.rule)} ", ink.quiet if row.is_inside else ink.strong),
         (f"{fit(where_text(alert, plan.where), plan.where)} ", ink.body),
+        (f"{fit(said_text(alert), plan.text)} " if plan.text else "", ink.quiet),
         (f"{right('' if value == 'n/a' else value, plan.value)} ", ink.body),
     ]
     if plan.amount:
@@ -139,6 +149,7 @@ def _group_parts(group: Group, plan: AlertPlan, now_ns: int, *, selected: bool) 
         (f"{'▾' if group.is_open else '▸'} ", ink.body),
         (f"{fit(plain(group.name), plan.rule)} ", ink.strong),
         (f"{fit(shortened(plain(group.place), plan.where) or 'fleet', plan.where)} ", ink.body),
+        (f"{fit(said_text(group.newest.alert), plan.text)} " if plan.text else "", ink.quiet),
         (f"{right(amount, room)} ", ink.strong),
     ]
     if plan.job:
@@ -177,7 +188,7 @@ class AlertList(TabList[str, "Row"]):
 
     HELP_TITLE = "Alerts"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "enter", "go to the alert's place; open what is collapsed"),
+        Binding("enter", "enter", "go to the alert's cause; open what is collapsed"),
     ]
 
     def __init__(self, snapshot: AlertSnapshot) -> None:
@@ -205,7 +216,7 @@ class SilenceList(TabList[str, "Silence"]):
 
     def __init__(self, snapshot: AlertSnapshot) -> None:
         super().__init__(snapshot)
-        self.words = ["No silence. z silences what is like the alert under the cursor."]
+        self.words = ["No silences. z silences alerts like the one under the cursor."]
         self.hidden: dict[str, int] = {}
         """The number of alerts that each silence hides now."""
 
@@ -213,7 +224,7 @@ class SilenceList(TabList[str, "Silence"]):
         return row.id
 
     def parts_of(self, row: Silence, width: int, *, selected: bool) -> Parts:
-        """Return the line: until when, how many it hides, whose it is, why, and what it is for."""
+        """Return the line: until when, how many alerts it matches, its owner, comment and matchers."""
         body = theme.SELECTED if selected else theme.BASE
         quiet = theme.SELECTED_QUIET if selected else theme.QUIET
         hidden = self.hidden.get(row.id, 0)
@@ -221,7 +232,7 @@ class SilenceList(TabList[str, "Silence"]):
         return [
             (">" if selected else " ", body),
             (f"{fit(silence_state(row, self._snapshot.now_ns), 9)} ", body),
-            (f"{right(f'hides {count(hidden)}', 11)}  ", body if hidden else quiet),
+            (f"{right(counted(hidden, 'alert'), 11)}  ", body if hidden else quiet),
             (f"{fit(plain(row.whose), who)} ", quiet),
             (f"{fit(plain(row.why), why)} ", body),
             (silence_text(row), quiet),
@@ -236,7 +247,9 @@ def silence_columns(width: int) -> tuple[int, int]:
 def silence_head(width: int) -> Parts:
     """Return the titles of the silences' columns."""
     who, why = silence_columns(width)
-    return [(f" {'lasts':9} {'now':>11}  {fit('who', who)} {fit('why', why)} matchers", theme.HEAD)]
+    return [
+        (f" {'time left':9} {'matches':>11}  {fit('owner', who)} {fit('comment', why)} matchers", theme.HEAD)
+    ]
 
 
 class HistoryEntry(NamedTuple):
@@ -291,7 +304,7 @@ def history_head(width: int) -> Parts:
     severity, cells = ("severity", 10) if width >= MEDIUM else ("", 1)
     return [
         (
-            f" {'time':8} {'what':8} {fit(severity, cells)} {fit('rule', rule)} {fit('where', where)} summary",
+            f" {'time':8} {'change':8} {fit(severity, cells)} {fit('rule', rule)} {fit('where', where)} summary",
             theme.HEAD,
         )
     ]

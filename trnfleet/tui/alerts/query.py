@@ -1,7 +1,6 @@
 """The filter of the Alerts view, and what each tab lists by it: alerts, silences and history, in order.
 
-`at=ADDRESS` leaves what is at, below or above an address; `severity=critical` and the like are matchers as in a silence; anything else is
-part of an alert's texts. Texts are cached and the history is followed, so that a filter costs little while nothing changes.
+Columns are those of the list, and every label. Texts are cached and the history is followed, so that a filter costs little while nothing changes.
 """
 
 from __future__ import annotations
@@ -10,69 +9,100 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.alerts.alert import address_of
-from trnfleet.domain.alerts.matchers import Matcher, all_match
 from trnfleet.domain.alerts.silences import Span
 from trnfleet.domain.alerts.status import AlertStatus
 from trnfleet.domain.alerts.templates import summary
+from trnfleet.domain.filters.columns import SEVERITY, Column, Columns, Kind, severity_number
+from trnfleet.domain.filters.language import EVERYTHING
 from trnfleet.errors import ConfigError
 from trnfleet.tui.alerts.lists import HistoryEntry
-from trnfleet.tui.format.alerts import status_text
-from trnfleet.tui.state.alerts import touches
-from trnfleet.tui.widgets.text_filter import TextFilter
+from trnfleet.tui.format.alerts import age_s, status_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.alerts.silences import Silence
+    from trnfleet.domain.filters.language import Filter
     from trnfleet.monitor.alerting.store import AlertTransition, AlertWithStatus
     from trnfleet.tui.state.alerts import AlertSnapshot
 
 
 AT = "at"
-"""What stands before `=` and an address."""
+"""The column of addresses."""
 _TOKEN = re.compile(r"""[A-Za-z_]\w*(?:=~|!~|!=|=)(?:"(?:[^"\\]|\\.)*"|[^\s,]+)""")
 _BETWEEN = re.compile(r"[\s,]*")
+_OWN = (
+    SEVERITY,
+    Column("rule", aliases=("alertname", "name")),
+    Column("job"),
+    Column("status"),
+    Column("age", Kind.DURATION),
+    Column(AT, Kind.PLACE, aliases=("where",)),
+    Column("count", Kind.NUMBER, aliases=("chips", "affected")),
+    Column("value", Kind.NUMBER),
+    Column("owner", aliases=("who",)),
+)
+_LABELS = (
+    "chip",
+    "instance",
+    "ultraserver",
+    "cluster",
+    "reservation",
+    "publisher",
+    "scope",
+    "target",
+    "fleet",
+)
 
 
-class AlertFilter(NamedTuple):
-    """What is left of alerts; everything for an empty one."""
-
-    matchers: tuple[Matcher, ...] = ()
-    place: str = ""
-    text: TextFilter = TextFilter()
-    problem: str = ""
-    """The error in it, in a line; such a filter leaves what the rest of it leaves."""
-
-    def keeps(self, alert: Alert, text: Callable[[], str]) -> bool:
-        """Return whether an alert is left.
-
-        Args:
-            alert: The alert.
-            text: Returns its whole text, in lower case.
-        """
-        if self.place and not touches(address_of(alert), self.place):
-            return False
-        if self.matchers and not all_match(self.matchers, alert.labels):
-            return False
-        return self.text.is_empty or self.text.keeps_lower(text())
+def columns_of(rules: Iterable[Rule]) -> Columns:
+    """Return what alerts can be filtered by: their columns and labels, those of rules too."""
+    names = {column.name for column in _OWN}
+    labels = dict.fromkeys((*_LABELS, *(label for rule in rules for label in rule.labels)))
+    return Columns((*_OWN, *(Column(label) for label in labels if label not in names)))
 
 
-def read_filter(pattern: str) -> AlertFilter:
-    """Return the filter that was typed."""
-    tokens, place, problem = [], "", ""
-    rest = pattern
-    while found := _TOKEN.match(rest):
-        token, rest = found[0], rest[found.end() :].lstrip()
-        label, equals, value = token.partition("=")
-        if label == AT and equals:
-            place = value.strip('"')
-            continue
-        try:
-            tokens.append(Matcher.parse(token))
-        except ConfigError as error:
-            problem = str(error)
-    return AlertFilter(tuple(tokens), place, TextFilter.of(rest.strip()), problem)
+class AlertRow(NamedTuple):
+    """An alert as a filter sees it."""
+
+    alert: Alert
+    words: Callable[[], str]
+    """Returns its whole text, in lower case."""
+    now_ns: int = 0
+    status: str = ""
+    owner: str = ""
+
+    def value(self, column: str) -> str | float | None:
+        alert = self.alert
+        if column == SEVERITY.name:
+            return severity_number(alert.severity)
+        if column == AT:
+            return address_of(alert)
+        if column == "age":
+            return age_s(alert, self.now_ns)
+        if column == "count":
+            return float(alert.chips or alert.members)
+        if column == "value":
+            return alert.value
+        named = {"rule": alert.name, "job": alert.job, "status": self.status, "owner": self.owner}
+        return named.get(column) or alert.labels.get(column, "")
+
+    def text(self) -> str:
+        return self.words()
+
+
+class SilenceRow(NamedTuple):
+    """A silence as a filter sees it: of the columns of alerts it has its author as the owner."""
+
+    silence: Silence
+
+    def value(self, column: str) -> str | float | None:
+        return self.silence.whose if column == "owner" else None
+
+    def text(self) -> str:
+        return silence_text_of(self.silence)
 
 
 def split_matchers(text: str) -> list[str]:
@@ -109,8 +139,7 @@ class AlertQuery:
 
     def __init__(self, snapshot: AlertSnapshot) -> None:
         self._snapshot = snapshot
-        self._pattern = ""
-        self._filter = AlertFilter()
+        self._wanted = EVERYTHING
         self._texts: dict[str, tuple[tuple[int, int, AlertStatus, int], str]] = {}
         """By fingerprint: what an alert says, and what of it that was made of."""
         self._entries: list[HistoryEntry] = []
@@ -118,20 +147,9 @@ class AlertQuery:
         self._seen = 0
         """Number of the newest transition that has been looked at."""
 
-    @property
-    def pattern(self) -> str:
-        """The filter as it was typed; empty where everything is left."""
-        return self._pattern
-
-    @property
-    def problem(self) -> str:
-        """The error in it, in a line; empty for none."""
-        return self._filter.problem
-
-    def filter(self, pattern: str) -> None:
-        if pattern != self._pattern:
-            self._pattern, self._filter = pattern, read_filter(pattern)
-            self._entries, self._seen = [], 0
+    def filter(self, wanted: Filter) -> None:
+        self._wanted = wanted
+        self._entries, self._seen = [], 0
 
     def renew(self) -> None:
         """Drop caches: another monitor is shown; the filter stays."""
@@ -147,17 +165,15 @@ class AlertQuery:
         left = self._snapshot.active
         if only_unhandled:
             left = [each for each in left if each.status is AlertStatus.FIRING]
-        if self._pattern:
+        if self._wanted:
             left = [each for each in left if self._keeps(each)]
         return left
 
     def silences(self) -> list[Silence]:
         """Return the silences that are left: active ones first, and of these what ends first."""
         now_ns = self._snapshot.now_ns
-        text = TextFilter.of(self._pattern)
-        left = [
-            each for each in self._snapshot.alerts.silences.known if text.keeps_lower(silence_text_of(each))
-        ]
+        known = self._snapshot.alerts.silences.known
+        left = [each for each in known if self._wanted.keeps(SilenceRow(each))]
         return sorted(left, key=lambda each: (_RANK[each.span(now_ns)], each.ends_ns, each.id))
 
     def hidden(self) -> dict[str, int]:
@@ -187,12 +203,22 @@ class AlertQuery:
         return self._entries
 
     def _keeps(self, item: AlertWithStatus) -> bool:
-        return self._filter.keeps(item.alert, lambda: self._text_of(item))
+        alert, alerts, now_ns = item.alert, self._snapshot.alerts, self._snapshot.now_ns
+        owner = ""
+        if "owner" in self._wanted.columns:
+            ack = alerts.silences.ack_of(alert, now_ns)
+            hiding = alerts.silences.silences_of(alert, now_ns)
+            owner = ack.owner if ack is not None else hiding[0].who if hiding else ""
+        return self._wanted.keeps(
+            AlertRow(alert, lambda: self._text_of(item), now_ns, item.status.value, owner)
+        )
 
     def _keeps_transition(self, transition: AlertTransition) -> bool:
-        return self._filter.keeps(
-            transition.alert, lambda: alert_text(transition.alert, transition.kind, transition.summary)
-        )
+        if not self._wanted:
+            return True
+        alert = transition.alert
+        words = lambda: alert_text(alert, transition.kind, transition.summary)  # noqa: E731  a text that is made when it is asked for
+        return self._wanted.keeps(AlertRow(alert, words, self._snapshot.now_ns, transition.kind))
 
     def _text_of(self, item: AlertWithStatus) -> str:
         """Return the whole text of an alert, cached until it changes."""

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 ACTIVE, ALL, SILENCES, HISTORY = TABS = ("active", "all", "silences", "history")
 _LEAST_PROBLEM = 20
 """Least cells of the error in a filter."""
-_AMBER = theme.SEVERITY_STYLE[Severity.WARNING]
 
 
 def tab_parts(snapshot: AlertSnapshot, tab: str) -> Parts:
@@ -40,14 +39,8 @@ def tab_parts(snapshot: AlertSnapshot, tab: str) -> Parts:
 def with_note(tabs: Parts, note: str, width: int) -> Parts:
     """Return the line with a note, in place of the tabs where there is no room beside them."""
     if width_of(tabs) + len(note) + 2 > width:
-        return [(f" {fit(note, width - 2)}", _AMBER)]
-    return justified(tabs, [(f"{note} ", _AMBER)], width, theme.BASE)
-
-
-def with_problem(tabs: Parts, problem: str, width: int) -> Parts:
-    """Return the line with the error in the filter."""
-    room = max(_LEAST_PROBLEM, width - width_of(tabs) - 2)
-    return justified(tabs, [(fit(f"▲ {plain(problem)}", room), _AMBER)], width, theme.BASE)
+        return [(f" {fit(note, width - 2)}", theme.SEVERITY_STYLE[Severity.WARNING])]
+    return justified(tabs, [(f"{note} ", theme.SEVERITY_STYLE[Severity.WARNING])], width, theme.BASE)
 
 
 def with_found(tabs: Parts, pattern: str, found: int, width: int) -> Parts:
@@ -61,12 +54,14 @@ def with_found(tabs: Parts, pattern: str, found: int, width: int) -> Parts:
 def with_doubt(tabs: Parts, doubt: str, width: int) -> Parts:
     """Return the line with what speaks against the watch that leads."""
     room = max(_LEAST_PROBLEM, width - width_of(tabs) - 2)
-    return justified(tabs, [(fit(f"▲ {plain(doubt)}", room), _AMBER)], width, theme.BASE)
+    return justified(
+        tabs, [(fit(f"▲ {plain(doubt)}", room), theme.SEVERITY_STYLE[Severity.WARNING])], width, theme.BASE
+    )
 
 
 def with_order(tabs: Parts, tab: str, sort: str, width: int, word: str = "") -> Parts:
     """Return the line with the order, for the tabs that can have another, and where there is room the watch that leads."""
-    right: Parts = [(f"by {sort} ", theme.QUIET)] if tab in {ACTIVE, ALL} else []
+    right: Parts = [(f"sort: {sort} ", theme.QUIET)] if tab in {ACTIVE, ALL} else []
     led: Parts = [(f"{plain(word)}  ", theme.QUIET)] if word else []
     if led and width_of(tabs) + width_of(led) + width_of(right) < width:
         right = led + right
@@ -92,5 +87,5 @@ def nothing_words(snapshot: AlertSnapshot, tab: str, pattern: str) -> list[str]:
         )
         if number
     ]
-    calm = f"No unhandled alert is firing. {count(len(snapshot.alerts.rules))} rules are loaded."
+    calm = f"No unacknowledged alerts. {count(len(snapshot.alerts.rules))} rules loaded."
     return [calm, f"{', '.join(others)}: t shows them." if others else ""]

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.message import Message
 
-from trnfleet.domain.alerts.alert import address_of
+from trnfleet.domain.alerts.alert import cause_address
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.alerts.watches import word_text
+from trnfleet.domain.filters.language import hint
+from trnfleet.domain.quantities import counted
 from trnfleet.tui import theme
 from trnfleet.tui.alerts.actions import AlertActions
 from trnfleet.tui.alerts.details import AlertDetails
@@ -27,7 +28,7 @@ from trnfleet.tui.alerts.lists import (
     history_head,
     silence_head,
 )
-from trnfleet.tui.alerts.query import AT, AlertQuery
+from trnfleet.tui.alerts.query import AT, AlertQuery, columns_of
 from trnfleet.tui.alerts.rows import SORTS, Row, arrange, in_order
 from trnfleet.tui.alerts.tabs import (
     ACTIVE,
@@ -41,7 +42,6 @@ from trnfleet.tui.alerts.tabs import (
     with_found,
     with_note,
     with_order,
-    with_problem,
 )
 from trnfleet.tui.format.alerts import where_text
 from trnfleet.tui.view import FilteredView, View
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.domain.filters.columns import Columns
+    from trnfleet.domain.filters.language import Filter
     from trnfleet.tui.alerts.rows import Group
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
@@ -79,30 +81,25 @@ class AlertsView(FilteredView):
         Binding("T,shift+tab", "tab(-1)", "previous of these"),
         Binding("e", "expand", "open or collapse alerts of one rule"),
         Binding("E", "expand_all", "open or collapse all of them"),
-        Binding("s", "sort", "next order: severity, age, place"),
-        Binding("a", "acknowledge", "acknowledge, for all who watch the fleet"),
-        Binding("z", "silence", "silence alerts like it, after a preview"),
-        Binding("x", "take_back", "take an acknowledgement back, or end a silence"),
+        Binding("s", "sort", "sort: severity, age, place"),
+        Binding("a", "acknowledge", "acknowledge"),
+        Binding("z", "silence", "silence (preview of matches)"),
+        Binding("x", "take_back", "unacknowledge, or expire a silence"),
         Binding("o", "moment", "go to the moment when it fired"),
         Binding("d", "details", "more or less room for the details"),
         Binding(
-            "slash", "ask", "filter by part of anything, severity=critical, at=address; !part for all others"
+            "slash",
+            "ask",
+            "filter: part of anything, sev>=warning & job=name, age<10m, at=uc1/us-0001, !text",
         ),
         Binding("escape", "clear", "clear the filter"),
+        Binding("S", "sort_by('severity')", "sort by severity"),
+        Binding("D", "sort_by('age')", "sort by duration: the newest first"),
+        Binding("P", "sort_by('place')", "sort by place"),
     ]
 
-    class OpenReservation(Message):
-        """A request to the app to go to a reservation."""
-
-        def __init__(self, reservation_id: str) -> None:
-            super().__init__()
-            self.reservation_id = reservation_id
-
     def __init__(self, context: UiContext) -> None:
-        super().__init__(
-            context,
-            placeholder="part of anything, severity=critical, job=~pre.*, at=uc1/us-0001; !part for all others",
-        )
+        super().__init__(context)
         self.tab = ACTIVE
         self.sort = SORTS[0]
         self.note = ""
@@ -114,7 +111,7 @@ class AlertsView(FilteredView):
         self._listed: tuple[object, ...] = ()
         """What the tab's rows were read of."""
         self._tabs = Bar()
-        self._head = Bar(fill=theme.HEAD)
+        self._head = Bar(fill=lambda: theme.HEAD)
         self._is_large = False
         """Whether the details have most of the space."""
         self._shared: tuple[int, int, bool] = (0, 0, False)
@@ -160,12 +157,12 @@ class AlertsView(FilteredView):
 
     @property
     def place(self) -> str:
-        """The address of what is under the cursor; empty for the fleet, and for what has none."""
+        """The address of the cause of what is under the cursor; empty for the fleet, and for what has none."""
         picked = self.current.picked
         if isinstance(picked, Row) and picked.group is not None:
             return picked.group.place
         alerts = self.picked_alerts
-        return address_of(alerts[0]) if alerts else ""
+        return cause_address(alerts[0]).partition(":")[0] if alerts else ""
 
     def show_place(self, address: str) -> None:
         """Paint: alerts are in their own order, so there is no place to go to."""
@@ -267,13 +264,13 @@ class AlertsView(FilteredView):
         tabs = tab_parts(self.context.alerts, self.tab)
         if self.note:
             return with_note(tabs, self.note, width)
-        if self._query.problem:
-            return with_problem(tabs, self._query.problem, width)
         if self.pattern:
             return with_found(tabs, self.pattern, self._found(), width)
         word = self.context.alerts.word(self.clock.monotonic_s())
         if word.doubts:
             return with_doubt(tabs, word.doubts[0], width)
+        if error := self.context.alerts.receiver_error():
+            return with_doubt(tabs, error, width)
         return with_order(tabs, self.tab, self.sort, width, word_text(word, ""))
 
     def _found(self) -> int:
@@ -298,6 +295,19 @@ class AlertsView(FilteredView):
         self._show_tab()
         self.tick(MOST_LINES)
         self.take_focus()
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """The orders that `s` goes through."""
+        return SORTS
+
+    def put_in_order(self, order: str) -> None:
+        self.sort = order
+        self.tick(MOST_LINES)
+
+    def action_sort_by(self, order: str) -> None:
+        """Sort by one of the orders."""
+        self.put_in_order(order)
 
     def action_sort(self) -> None:
         self.sort = SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)]
@@ -350,7 +360,7 @@ class AlertsView(FilteredView):
         self._write()
 
     def action_take_back(self) -> None:
-        """Take an acknowledgement back, or end a silence."""
+        """Withdraw an acknowledgement, or expire a silence."""
         if self.tab == SILENCES:
             refusal = self.actions.end(self.silences.picked)
         else:
@@ -415,13 +425,17 @@ class AlertsView(FilteredView):
 
     # The filter
 
-    @property
-    def pattern(self) -> str:
-        return self._query.pattern
+    def columns(self) -> Columns:
+        return columns_of(self.context.alerts.alerts.rules)
 
-    def filter(self, pattern: str) -> None:
-        self._query.filter(pattern)
+    def take_filter(self, wanted: Filter) -> None:
+        self._query.filter(wanted)
         self.tick(MOST_LINES)
+
+    def found_text(self) -> str:
+        found = self._found()
+        noun = "silence" if self.tab == SILENCES else "alert"
+        return counted(found, noun) if found else hint(self.pattern, self.columns()) or f"no {noun} matches"
 
     def _show_tab(self) -> None:
         for each in (self.list, self.silences, self.history):

@@ -12,18 +12,27 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.address import Level
+from trnfleet.domain.alerts.alert import address_of, is_below
 from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, HEALTH_BITS, METRICS, Kind, Metric, Origin, Scope
 from trnfleet.monitor.store.store import Freshness, join_lanes
+from trnfleet.tui import theme
 from trnfleet.tui.metric_display import CHIP_CHARTS
+from trnfleet.tui.state.chart_window import chart_inputs, fired_marks, thresholds
+from trnfleet.tui.widgets.charts import Chart, Limit, Series
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from trnfleet.domain.hardware.catalogue import ChipType, InstanceType
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.store import Store
+    from trnfleet.tui.chip.marks import Part, PartMark, PartMarks
+    from trnfleet.tui.state.chart_window import ChartInputs
+    from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.descriptors import Descriptions
     from trnfleet.wire.messages import Descriptor
 
@@ -71,6 +80,8 @@ class ChipFacts:
     """Seconds since its values came; infinite where none has."""
     ts_ns: int
     """Source time of its values; 0 where none has come."""
+    late_s: float
+    """Seconds that they were behind the wall clock when they came; 0 where they were not late."""
     origin: str
     """What its publisher is: `simulated`, `neuron`, or empty where no publisher says."""
     values: dict[str, NDArray[np.float64]]
@@ -82,13 +93,19 @@ class ChipFacts:
     """Names of unhealthy components; None where no publisher says."""
     rates: dict[str, float]
     """Events a second of every counter; NaN where that is not known yet."""
+    charts: dict[str, Chart]
+    """Of the fields that are charted, by key."""
     series: dict[str, NDArray[np.float32]]
-    """History of the fields that are charted, oldest first, one sample a second."""
+    """The newest samples of the same fields, oldest first, one a second."""
     samples: int
     """Samples that history has taken since the start; a full ring stays as long as it is."""
+    window: str
+    """The span of the charts, in words."""
     provenance: tuple[Provenance, ...]
     speed: float
     """Seconds of its time a wall second; history and ages go by the wall clock."""
+    marks: Mapping[Part, PartMark]
+    """Of the parts that alerts are about."""
 
     @property
     def chip(self) -> ChipType:
@@ -136,9 +153,16 @@ class CounterRates:
 
 
 def read_chip(
-    monitor: FleetState, descriptions: Descriptions, chip: int, now_s: float, rates: CounterRates
+    context: UiContext,
+    descriptions: Descriptions,
+    chip: int,
+    now_s: float,
+    rates: CounterRates,
+    marks: PartMarks,
 ) -> ChipFacts:
     """Return what is known of a chip row of the store's present layout, at monotonic `now_s`."""
+    monitor = context.monitor
+    inputs = chart_inputs(monitor, context.window, shows_past=context.shows_past)
     store, layout = monitor.store, monitor.store.layout
     node = Node(Level.CHIP, chip)
     path = layout.path(node)
@@ -158,6 +182,7 @@ def read_chip(
         freshness=Freshness(int(store.chip_state[chip])),
         age_s=now_s - float(store.chip_seen_s[chip]),
         ts_ns=ts_ns,
+        late_s=_late_s(monitor, described.descriptor.path, chip) if described and ts_ns else 0.0,
         origin=descriptor.origin if descriptor else "",
         values=values,
         host={
@@ -168,11 +193,42 @@ def read_chip(
         links=_links(layout, chip, values),
         unhealthy=_unhealthy(store, chip),
         rates=rates.take(path, ts_ns, np.array([values[name][0] for name in COUNTERS])),
+        charts=_charts(monitor, inputs, node, path),
         series={field.key: monitor.history.series(layout, node, field.key) for field in CHIP_CHARTS},
         samples=monitor.history.samples,
+        window=inputs.line_note,
         provenance=tuple(_provenance(metric, descriptor) for metric in METRICS),
         speed=descriptor.clock.speed if descriptor else 1.0,
+        marks=marks.of(path, layout, layout.lane_names_of(instance)),
     )
+
+
+def _late_s(monitor: FleetState, described_by: str, chip: int) -> float:
+    short, store = monitor.ingest.descriptors.get(described_by), monitor.store
+    if short is None:
+        return 0.0
+    timebase, ts_ns = monitor.ingest.timebase, int(store.chip_ts_ns[chip])
+    return timebase.late_by_s(short.clock, ts_ns, float(store.chip_seen_s[chip]))
+
+
+def _charts(monitor: FleetState, inputs: ChartInputs, node: Node, path: str) -> dict[str, Chart]:
+    """Return the charts of a chip: what it does, with the limits of rules and hardware, and its own alerts."""
+    layout, times = monitor.store.layout, inputs.times
+    kind = layout.type_of(int(layout.instance_of_chip[node.number]))
+    marks = fired_marks(
+        monitor, times.span_s, lambda alert: is_below(path, address_of(alert).partition(":")[0])
+    )
+    found: dict[str, Chart] = {}
+    for field in CHIP_CHARTS:
+        track = monitor.history.track(layout, node, field.key, times.span_s)
+        limits = list(thresholds(monitor, field, Level.CHIP))
+        peak = field.peak(kind.chip) if field.peak else None
+        if peak and not field.is_ratio:
+            limits.append(Limit(peak, "cap" if field.unit == "W" else "peak", theme.CHART_CAP))
+        ceiling = 100.0 if field.unit == "%" else np.inf
+        series = Series(track.smoothed(inputs.mean_s), theme.CHART)
+        found[field.key] = Chart([series], field.unit, times, field.low, ceiling, limits, marks, inputs.gaps)
+    return found
 
 
 def neighbour(layout: Layout, chip: int, lane: int) -> int | None:

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+from rich.segment import Segment
 from textual.binding import Binding
+from textual.strip import Strip
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.address import Level
+from trnfleet.domain.filters.language import EVERYTHING, hint
 from trnfleet.domain.layout import Node
-from trnfleet.domain.quantities import DurationStyle, duration
+from trnfleet.domain.quantities import DurationStyle, count, counted, duration
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
 from trnfleet.tui.chip import panels
+from trnfleet.tui.chip.marks import PartMarks
 from trnfleet.tui.chip.reading import CounterRates, chip_at, read_chip
 from trnfleet.tui.format.alerts import alerts_line
 from trnfleet.tui.format.freshness import describe
 from trnfleet.tui.metric_display import CHIP_CHARTS
+from trnfleet.tui.state.chip_table import CHIP_COLUMNS, ChipTable
 from trnfleet.tui.state.descriptors import Descriptions
-from trnfleet.tui.view import View
+from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets.cells import Column, beside, width_of
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from rich.style import Style
     from textual.app import ComposeResult
 
+    from trnfleet.domain.filters.columns import Columns
+    from trnfleet.domain.filters.language import Filter
     from trnfleet.tui.chip.panels import Panel
     from trnfleet.tui.chip.reading import ChipFacts
     from trnfleet.tui.state.context import UiContext
@@ -37,15 +47,19 @@ _HEAD_ROWS = 2
 """Which chip it is, and what it is part of."""
 
 
-class ChipView(View):
+class ChipView(FilteredView):
     """One chip."""
 
     BINDINGS: ClassVar = [
         Binding("right,n", "step(1)", "Next chip"),
         Binding("left,N", "step(-1)", "Previous chip"),
-        Binding("p", "provenance", "Where each value comes from"),
+        Binding("p", "provenance", "Data sources"),
         Binding("down,j", "scroll(1)", "Down", show=False),
         Binding("up,k", "scroll(-1)", "Up", show=False),
+        Binding(
+            "slash", "ask", "Filter the chips that ← → go through, or find a part: power>450 & job=name, hbm"
+        ),
+        Binding("escape", "clear", "Clear the filter"),
     ]
 
     def __init__(self, context: UiContext) -> None:
@@ -54,6 +68,7 @@ class ChipView(View):
 
     def compose(self) -> ComposeResult:
         yield self.board
+        yield self.prompt
 
     @property
     def place(self) -> str:
@@ -75,6 +90,31 @@ class ChipView(View):
         self.board.step(by)
         self.post_message(View.Moved(self.place))
 
+    def columns(self) -> Columns:
+        return CHIP_COLUMNS
+
+    def take_filter(self, wanted: Filter) -> None:
+        self.board.take_filter(wanted)
+        self.board.tick()
+
+    def found_text(self) -> str:
+        """Return how many chips the filter leaves, or how many lines of this one have its text."""
+        chips, lines = self.board.chips_found, self.board.lines_found
+        if chips:
+            return counted(chips, "chip")
+        return (
+            counted(lines, "line")
+            if lines
+            else hint(self.pattern, CHIP_COLUMNS) or "no chip and no line matches"
+        )
+
+    def close_prompt(self, pattern: str) -> None:
+        """Take the filter; go to the first chip that it leaves, where this is none, or to the first line with its text."""
+        super().close_prompt(pattern)
+        if self.wanted and not self.problem:
+            self.board.go_to_found()
+            self.post_message(View.Moved(self.place))
+
     def action_provenance(self) -> None:
         """Show where each value comes from, or the panels again."""
         self.board.toggle_provenance()
@@ -91,12 +131,16 @@ class ChipBoard(LineView):
 
     def __init__(self, context: UiContext) -> None:
         super().__init__()
+        self._ui = context
         self._monitor = context.monitor
         self._alerts = context.alerts
         self._descriptions = Descriptions(context.monitor)
         self._rates = CounterRates()
+        self._marks = PartMarks(context.alerts)
         self._shows_provenance = False
         self._wanted = ""
+        self._table = ChipTable(context.monitor, context.alerts)
+        self._filter = EVERYTHING
         self._made_of: tuple[object, ...] = ()
         self._content: list[Line] = []
 
@@ -120,10 +164,54 @@ class ChipBoard(LineView):
             self._monitor.history.watch(self.place)
 
     def step(self, by: int) -> None:
-        """Go on by chips in the order of addresses."""
+        """Go on by chips in the order of addresses, by those alone that the filter leaves, if there are any."""
         chip, layout = self._chip(), self._monitor.store.layout
-        if chip is not None:
-            self.show_address(layout.path(Node(Level.CHIP, (chip + by) % layout.chips)))
+        if chip is None:
+            return
+        found = self._found()
+        if len(found):
+            after = int(np.searchsorted(found, chip, side="right" if by > 0 else "left"))
+            number = int(found[(after if by > 0 else after - 1) % len(found)])
+        else:
+            number = (chip + by) % layout.chips
+        self.show_address(layout.path(Node(Level.CHIP, number)))
+
+    def take_filter(self, wanted: Filter) -> None:
+        """Mark the lines that have the text of a filter, and step by the chips that it leaves."""
+        self._filter = wanted
+        self._signatures.clear()
+
+    def _found(self) -> NDArray[np.int64]:
+        """Return the chips that the filter leaves; none without a filter."""
+        mask = self._filter.mask(self._table)
+        return np.zeros(0, np.int64) if mask is None else np.flatnonzero(mask)
+
+    @property
+    def chips_found(self) -> int:
+        """How many chips the filter leaves; 0 for none, and without a filter."""
+        return len(self._found())
+
+    @property
+    def lines_found(self) -> int:
+        """How many lines have a text that the filter looks for."""
+        return len(self._lines_with())
+
+    def _lines_with(self) -> list[int]:
+        parts = self._filter.parts
+        return [
+            number
+            for number, line in enumerate(self._content)
+            if any(part in line.make().text.lower() for part in parts)
+        ]
+
+    def go_to_found(self) -> None:
+        """Go to the first chip that the filter leaves, unless this is one, or to the first line with its text."""
+        found, chip = self._found(), self._chip()
+        if len(found) and chip is not None and chip not in found:
+            self.show_address(self._monitor.store.layout.path(Node(Level.CHIP, int(found[0]))))
+        elif not len(found) and (lines := self._lines_with()):
+            self.scroll_to(y=max(0, lines[0] - 2), animate=False, force=True, immediate=True)
+        self.tick()
 
     def toggle_provenance(self) -> None:
         """Show provenance instead of the panels, or the panels again."""
@@ -142,7 +230,9 @@ class ChipBoard(LineView):
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         if not self._content or self._made_of != (width, self.size.height):
             self._read(width, height)
-        return self._content[top : top + height]
+        shown = self._content[top : top + height]
+        parts = self._filter.parts
+        return [marked(line, parts) for line in shown] if parts else shown
 
     def _chip(self) -> int | None:
         return chip_at(self._monitor.store.layout, self._wanted)
@@ -153,20 +243,34 @@ class ChipBoard(LineView):
         if chip is None:
             self._content = _unknown(self._wanted, width)
             return
-        facts = read_chip(
-            self._monitor, self._descriptions, chip, self._monitor.clock.monotonic_s(), self._rates
-        )
+        now_s = self._monitor.clock.monotonic_s()
+        facts = read_chip(self._ui, self._descriptions, chip, now_s, self._rates, self._marks)
         alerts = self._alert_lines(facts.address, width)
         made = arrange(facts, width, height - len(alerts), provenance=self._shows_provenance)
         self._content = [*made[:_HEAD_ROWS], *alerts, *made[_HEAD_ROWS:]]
 
     def _alert_lines(self, address: str, width: int) -> list[Line]:
         """Return a line with the alerts of the chip and of what it is part of; none where there are none."""
-        alerts = self._alerts.touching(address)
-        if not alerts:
+        alerts, handled = self._alerts.touching(address), self._alerts.handled_touching(address)
+        if not alerts and not handled:
             return []
-        words = alerts_line(alerts, self._alerts.now_ns, width - 10)
-        return [text_line([(" alerts: ", theme.QUIET), *words], width)]
+        quiet = ", ".join(f"{count(number)} {status.value}" for status, number in handled.items())
+        words = alerts_line(alerts, self._alerts.now_ns, width - 10 - len(quiet))
+        return [text_line([(" alerts: ", theme.QUIET), *words, (quiet, theme.QUIET)], width)]
+
+
+def marked(line: Line, parts: tuple[str, ...]) -> Line:
+    """Return a line with the texts in it marked that have one of some parts, which are in lower case."""
+
+    def make() -> Strip:
+        made: list[Segment] = []
+        strip = line.make()
+        for text, style, _ in strip:
+            has = any(part in text.lower() for part in parts)
+            made.append(Segment(text, (style or theme.BASE) + theme.SELECTED if has else style))
+        return Strip(made, strip.cell_length)
+
+    return Line((line.signature, parts), make)
 
 
 def arrange(facts: ChipFacts, width: int, height: int, *, provenance: bool) -> list[Line]:
@@ -263,7 +367,10 @@ def _head(facts: ChipFacts, width: int) -> list[Line]:
     state = describe(counts, facts.age_s)
     when = f"{format_rfc3339(facts.ts_ns)[:19]}Z".replace("T", " ") if facts.ts_ns else ""
     right: list[tuple[str, Style]] = [(state.text, state.style)]
-    if facts.freshness is Freshness.LIVE:
+    if facts.late_s:
+        late = f", {duration(facts.late_s, DurationStyle.COARSE)} late"
+        right.append((late, theme.SEVERITY_STYLE[Severity.WARNING]))
+    elif facts.freshness is Freshness.LIVE:
         right.append((f" {duration(facts.age_s, DurationStyle.COARSE)} ago", theme.QUIET))
     right.append((f"  {when} ", theme.QUIET))
     left = ((" " + facts.address, theme.STRONG),)

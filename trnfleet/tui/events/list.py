@@ -10,22 +10,26 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
 
-from trnfleet.clock import format_rfc3339
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.filters.columns import SEVERITY, Column, Columns, Kind, severity_number
+from trnfleet.domain.filters.language import EVERYTHING
+from trnfleet.domain.quantities import count
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import shortened
 from trnfleet.tui.view import View
 from trnfleet.tui.widgets.cells import fit
 from trnfleet.tui.widgets.cursor_list import CursorList
-from trnfleet.tui.widgets.text_filter import TextFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.style import Style
 
+    from trnfleet.domain.filters.language import Filter
+    from trnfleet.monitor.alerting.events import AlertEvents
     from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.monitor.store.events import Event
+    from trnfleet.monitor.store.events import Event, Events
     from trnfleet.tui.widgets.cells import Parts
 
 
@@ -95,7 +99,51 @@ def texts_of(event: Event) -> tuple[str, ...]:
     return event.severity.value, event.source, event.name, event.path, event.job, event.text
 
 
-_NONE_RECEIVED = " No events yet; the broker keeps none from before this program subscribed"
+EVENT_COLUMNS = Columns(
+    (
+        SEVERITY,
+        Column("source"),
+        Column("name"),
+        Column("at", Kind.PLACE, aliases=("where",)),
+        Column("job"),
+        Column("age", Kind.DURATION),
+        Column("nrt", Kind.NUMBER),
+    )
+)
+"""What events can be filtered by; their age is that of the moment at which the filter saw them."""
+NO_MATCH = "No event matches"
+
+
+class EventRow(NamedTuple):
+    """An event as a filter sees it."""
+
+    event: Event
+    now_ns: int
+
+    def value(self, column: str) -> str | float | None:
+        event = self.event
+        found: dict[str, str | float | None] = {
+            "sev": severity_number(event.severity),
+            "source": event.source,
+            "name": event.name,
+            "at": event.path,
+            "job": event.job,
+            "age": (self.now_ns - event.ts_ns) / NS_PER_S,
+            "nrt": event.nrt,
+        }
+        return found[column]
+
+    def text(self) -> str:
+        return "\n".join(texts_of(self.event)).lower()
+
+
+def _order(event: Event) -> tuple[float, bool, int]:
+    """Return the place of an event among all: by arrival, those of alerts after what they may follow from."""
+    return event.received_s, event.is_own, event.number
+
+
+_NONE_RECEIVED = " No events since {start} UTC (start); the broker keeps none from before"
+_NONE_SO_FAR = " No events up to this moment"
 _NONE_RECORDED = " No events up to this moment of the recording"
 
 
@@ -108,17 +156,29 @@ class EventList(CursorList["Event"]):
         Binding("enter", "enter", "go to the event's place, or its job's"),
     ]
 
-    def __init__(self, monitor: FleetState, *, is_recording: bool = False) -> None:
+    def __init__(
+        self,
+        monitor: FleetState,
+        *,
+        is_recording: bool = False,
+        shows_past: Callable[[], bool] = lambda: False,
+    ) -> None:
         super().__init__()
+        self._shows_past = shows_past
         self._monitor = monitor
-        self._none_yet = _NONE_RECORDED if is_recording else _NONE_RECEIVED
+        start = format_rfc3339(monitor.clock.wall_ns())[11:19]
+        self._none_yet = _NONE_RECORDED if is_recording else _NONE_RECEIVED.format(start=start)
         self._found: list[Event] = []
-        """What the filter leaves, oldest first."""
-        self._looked_at = 0
-        """Number of the newest event that the filter has seen."""
-        self._filter = TextFilter()
-        self.pattern = ""
-        """The filter as it was typed."""
+        """What the filter leaves of publishers' events and of those of alerts, oldest first."""
+        self._looked_at = [0, 0]
+        """Numbers of the newest events of either kind that the filter has seen."""
+        self.wanted = EVERYTHING
+        """The filter."""
+
+    @property
+    def pattern(self) -> str:
+        """The filter as it was typed; empty for none."""
+        return self.wanted.typed
 
     @property
     def picked(self) -> Event | None:
@@ -130,21 +190,26 @@ class EventList(CursorList["Event"]):
         """How many events the filter leaves."""
         return len(self._found)
 
+    @property
+    def rings(self) -> tuple[Events | AlertEvents, Events | AlertEvents]:
+        """The events of publishers, and those of alerts and operators."""
+        ingest = self._monitor.ingest
+        return ingest.events, ingest.alert_events
+
     def row_key(self, number: int) -> Event:
         return self._found[-1 - number]
 
     def find(self, key: Event) -> int | None:
         """Return the row of an event of this monitor, or of the next newer one where it is gone."""
-        newer = bisect.bisect_left(self._found, key.number, key=lambda event: event.number)
+        newer = bisect.bisect_left(self._found, _order(key), key=_order)
         return max(0, len(self._found) - 1 - newer)
 
-    def filter(self, pattern: str) -> None:
-        """Leave what matches a pattern; an empty one leaves everything."""
-        if pattern != self.pattern:
-            self.pattern, self._filter = pattern, TextFilter.of(pattern)
-            self._found.clear()
-            self._looked_at = 0
-            self.tick()
+    def filter(self, wanted: Filter) -> None:
+        """Leave what a filter leaves."""
+        self.wanted = wanted
+        self._found.clear()
+        self._looked_at = [0, 0]
+        self.tick()
 
     def renew(self) -> None:
         """Read all events again, because another monitor is shown.
@@ -153,7 +218,7 @@ class EventList(CursorList["Event"]):
         """
         self.hold()
         self._found.clear()
-        self._looked_at = 0
+        self._looked_at = [0, 0]
 
     def tick(self, limit: int | None = None) -> int:
         """Follow what came, then paint what changed."""
@@ -164,27 +229,36 @@ class EventList(CursorList["Event"]):
         return row(self.row_key(number), EventPlan.of(width), selected=selected)
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
-        text = self._none_yet
-        if self.pattern and len(self._monitor.events):
-            text = f" Nothing matches {plain(self.pattern, 60)}"
+        text = _NONE_SO_FAR if self._shows_past() else self._none_yet
+        kept = sum(len(ring) for ring in self.rings)
+        if self.wanted and kept:
+            until = " up to this moment" if self._shows_past() else ""
+            text = f" {NO_MATCH} {plain(self.pattern, 60)}{until}; Esc shows all {count(kept)}"
         return [("", theme.QUIET), (text, theme.QUIET)]
 
     def _follow(self) -> None:
         """Take on new events that match, and let go of those that made room."""
-        ring = self._monitor.events
-        if ring.received != self._looked_at:
+        changed = False
+        for kind, ring in enumerate(self.rings):
+            if ring.received == self._looked_at[kind]:
+                continue
+            changed = True
             fresh: list[Event] = []
+            now_ns = self._monitor.moment().time_ns
             for event in ring.newest_first():
-                if event.number <= self._looked_at:
+                if event.number <= self._looked_at[kind]:
                     break
-                if self._filter.keeps(*texts_of(event)):
+                if self.wanted.keeps(EventRow(event, now_ns)):
                     fresh.append(event)
-            self._looked_at = ring.received
-            gone = 0
-            while gone < len(self._found) and self._found[gone].number <= ring.dropped:
-                gone += 1
-            self._found[:gone] = []
+            self._looked_at[kind] = ring.received
             self._found.extend(reversed(fresh))
+        if changed:
+            rings = self.rings
+            if any(ring.dropped for ring in rings):
+                # Not always the oldest: an instance that reports without end replaces its own.
+                self._found = [each for each in self._found if each.number in rings[each.is_own]]
+            # Nearly in order: events come in turns of their kinds.
+            self._found.sort(key=_order)
             self._look_for_awaited()
         self.sync()
 

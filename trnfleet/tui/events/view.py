@@ -1,4 +1,4 @@
-"""The Events view: publishers' events, newest first, with a filter and the one under the cursor in full."""
+"""The Events view: events of publishers, alerts and operators, newest first, with a filter and the one under the cursor in full."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from textual import on
 from textual.binding import Binding
 
 from trnfleet.clock import format_rfc3339
-from trnfleet.domain.quantities import count
+from trnfleet.domain.filters.language import hint
+from trnfleet.domain.quantities import count, counted
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.events.list import EventList, head
+from trnfleet.tui.events.list import EVENT_COLUMNS, NO_MATCH, EventList, head
+from trnfleet.tui.state.subjects import of_job
 from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets.bar import Bar, justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped
@@ -20,9 +22,12 @@ from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
+    from trnfleet.domain.filters.columns import Columns
+    from trnfleet.domain.filters.language import Filter
     from trnfleet.monitor.fleet_state import FleetState
     from trnfleet.monitor.store.events import Event
     from trnfleet.tui.state.context import UiContext
+    from trnfleet.tui.state.subjects import Subject
 
 
 class EventsView(FilteredView):
@@ -33,18 +38,23 @@ class EventsView(FilteredView):
     """
     BINDINGS: ClassVar = [
         Binding("o", "moment", "Go to the moment when it happened"),
-        Binding("slash", "ask", "Filter by part of what an event says, ! for all others"),
+        Binding(
+            "slash",
+            "ask",
+            "Filter: part of anything, sev>=warning & job=name, at=uc1/us-0001, age<10m, !text",
+        ),
         Binding("escape", "clear", "Clear the filter"),
     ]
 
     def __init__(self, context: UiContext) -> None:
-        super().__init__(
-            context,
-            placeholder="part of an event, such as critical, us-0003 or EFA; !part for all others",
-        )
+        super().__init__(context)
         playback = context.playback
-        self.list = EventList(self.monitor, is_recording=playback is not None and playback.live is None)
-        self._head = Bar(fill=theme.HEAD)
+        self.list = EventList(
+            self.monitor,
+            is_recording=playback is not None and playback.live is None,
+            shows_past=lambda: context.shows_past,
+        )
+        self._head = Bar(fill=lambda: theme.HEAD)
         self.foot = EventFoot(self.monitor, self.list)
 
     def compose(self) -> ComposeResult:
@@ -63,6 +73,14 @@ class EventsView(FilteredView):
         event = self.list.picked
         return self.list.address_of(event) if event else ""
 
+    @property
+    def subject(self) -> Subject:
+        """The job of the event under the cursor where it has no address, else what is there."""
+        event = self.list.picked
+        if event is not None and event.job and not event.path:
+            return of_job(self.context.alerts, event.job)
+        return super().subject
+
     def show_place(self, address: str) -> None:
         """Paint: events are in the order of time, so there is no place to go to."""
         del address
@@ -75,9 +93,9 @@ class EventsView(FilteredView):
         """Ask the app to go to the moment of the event under the cursor."""
         event = self.list.picked
         if event is not None:
-            # A little before that moment it has not happened yet.
+            # Another monitor shows that moment; the cursor goes to the event there.
             self.list.hold(is_asked=True)
-            self.post_message(View.GoTo(event.ts_ns))
+            self.post_message(View.GoTo(event.ts_ns, is_after=True))
 
     def tick(self, allowance: int) -> int:
         painted = self.list.tick(max(1, allowance))
@@ -92,13 +110,19 @@ class EventsView(FilteredView):
         self.foot.tick()
         self.post_message(View.Moved(self.place))
 
-    @property
-    def pattern(self) -> str:
-        return self.list.pattern
+    def columns(self) -> Columns:
+        return EVENT_COLUMNS
 
-    def filter(self, pattern: str) -> None:
-        self.list.filter(pattern)
+    def take_filter(self, wanted: Filter) -> None:
+        self.list.filter(wanted)
         self.foot.tick()
+
+    def found_text(self) -> str:
+        return (
+            counted(self.list.count, "event")
+            if self.list.count
+            else hint(self.pattern, EVENT_COLUMNS) or NO_MATCH
+        )
 
 
 class EventFoot(LineView, can_focus=False):
@@ -123,12 +147,12 @@ class EventFoot(LineView, can_focus=False):
         ]
 
     def _counts(self) -> Parts:
-        events, ring = self._events, self._monitor.events
+        events, dropped = self._events, sum(ring.dropped for ring in self._events.rings)
         parts: Parts = []
         if events.pattern:
             parts.append((f"/{plain(events.pattern, 30)} ", theme.HEAD_ACCENT))
-        if ring.dropped:
-            parts.append((f"{count(ring.dropped)} older ones dropped  ", theme.HEAD))
+        if dropped:
+            parts.append((f"{count(dropped)} older ones dropped  ", theme.HEAD))
         parts.append((f"{count(min(events.row + 1, events.count))}/{count(events.count)} ", theme.HEAD))
         return parts
 

@@ -15,21 +15,31 @@ from textual.strip import Strip
 from trnfleet.domain.address import Level, level_of
 from trnfleet.domain.quantities import in_three
 from trnfleet.domain.severity import BY_RANK
+from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap_cursor import Cursor
 from trnfleet.tui.fleet.heatmap_grid import MARGIN, Rect
+from trnfleet.tui.fleet.heatmap_health import HEALTH, Health, HealthValues
+from trnfleet.tui.fleet.heatmap_labels import GroupDetails
 from trnfleet.tui.fleet.heatmap_pixels import (
     CODES,
     CURSOR_CODE,
     GAP_CODE,
+    HEALTH_CODE,
+    HIGH_CODE,
+    LOW_CODE,
     OUTSIDE_CODE,
+    PLAIN_CODE,
     HeatValues,
     Image,
+    Trust,
     codes_of,
+    health_codes,
     is_count,
 )
-from trnfleet.tui.fleet.heatmap_style import CURSOR_STYLE, RAMP_TEXT, Ink, bracket
+from trnfleet.tui.fleet.heatmap_scale import UTIL, Scale, Scales
+from trnfleet.tui.fleet.heatmap_style import Ink, bracket, tile_of
 from trnfleet.tui.fleet.heatmap_zoom import Zoom, fitting, zooms_of
 from trnfleet.tui.format.addresses import without_start
 from trnfleet.tui.metric_display import HEAT_MAP
@@ -48,6 +58,8 @@ if TYPE_CHECKING:
     from trnfleet.tui.fleet.heatmap_style import Span
     from trnfleet.tui.state.context import UiContext
 
+FIELDS = (HEALTH, *HEAT_MAP)
+"""What `m` walks through."""
 VALUE_CELLS = 4
 """Cells of a chip from which on its value is written into it."""
 
@@ -61,12 +73,13 @@ class HeatMap(LineView):
         Binding("right,l", "move(1, 0)", "right"),
         Binding("up,k", "move(0, -1)", "up"),
         Binding("down,j", "move(0, 1)", "down"),
-        Binding("enter", "enter", "open; from afar, zoom in"),
+        Binding("enter", "enter", "open, or zoom in"),
         Binding("plus,equals_sign", "zoom(-1)", "zoom in"),
-        Binding("minus", "zoom(1)", "zoom out"),
+        Binding("underscore", "zoom(1)", "zoom out"),
         Binding("0", "fit", "show the whole fleet"),
         Binding("m", "field(1)", "next metric"),
         Binding("M", "field(-1)", "previous metric"),
+        Binding("F", "full_scale", "colours over the full range, or where busy chips are"),
     ]
 
     def __init__(self, context: UiContext, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
@@ -74,9 +87,15 @@ class HeatMap(LineView):
         self.monitor = monitor = context.monitor
         self._alerts = context.alerts
         self._highlight = context.highlight
+        self._frame = context.frame
         self.values = HeatValues(monitor)
+        self.healths = HealthValues(monitor, context.alerts)
+        self.scales = Scales(monitor, self.values)
+        self.filtered: NDArray[np.bool_] | None = None
+        """Which chips the filter leaves; None for all."""
+        self.details = GroupDetails(context)
         self.ink = Ink()
-        self.field = HEAT_MAP[0]
+        self.field = HEALTH
         self.cursor = Cursor(monitor)
         self._layout = monitor.store.layout
         """The layout that the zoom level was chosen for."""
@@ -116,15 +135,29 @@ class HeatMap(LineView):
         return self.cursor.address(self.zoom)
 
     def reading(self, field: Field) -> tuple[float, int]:
-        """Return a field's value and its `Trust` for what is selected."""
+        """Return a field's value and its `Trust` for what is selected: a chip's own, or what its row in the tree shows."""
         x, y = self.cursor.unit(self.zoom)
         side = self.zoom.unit_chips
         image = self.values.window(self.grid, field, side, np.array([x // side]), np.array([y // side]))
-        return float(image.values[0, 0]), int(image.trust[0, 0])
+        value, trust = float(image.values[0, 0]), int(image.trust[0, 0])
+        store, averages = self.monitor.store, self._frame.averages
+        node = store.layout.find(self.place)
+        if self.zoom.unit in {Level.INSTANCE, Level.ULTRASERVER} and node is not None:
+            is_ready = averages.rollups.ready and averages.generation == store.generation
+            number = np.array([node.number])
+            value = float(field.values(store, averages, node.level, number)[0]) if is_ready else value
+        return value, trust
 
-    def scale(self) -> tuple[float, float]:
+    def health(self) -> Health:
+        """Return the worst health of what is selected."""
+        x, y = self.cursor.unit(self.zoom)
+        side = self.zoom.unit_chips
+        found = self.healths.window(self.grid, side, np.array([x // side]), np.array([y // side]))
+        return Health(int(found[0, 0]))
+
+    def scale(self) -> Scale:
         """Return the values at the ends of the colour ramp."""
-        return self.values.scale(self.grid, self.field, self.zoom.chips)
+        return self.scales.of(self.grid, self.field, self.zoom.chips)
 
     def show_place(self, address: str) -> None:
         """Put the cursor on an address and bring it into the window."""
@@ -149,7 +182,10 @@ class HeatMap(LineView):
         across, down = zoom.pixels(grid, left, top, width, height)
         codes, image = self.codes(across, down)
         spans = self._labels(left, top, width, height)
-        if zoom.width >= VALUE_CELLS:
+        is_health = self.field is HEALTH
+        if is_health:
+            self._put_glyphs(codes, left, top)
+        elif zoom.width >= VALUE_CELLS:
             self._write_values(spans, codes, image, across, down)
             if self.ink.digits:
                 # The value is enough; its step's digits around it would be read as numbers.
@@ -157,23 +193,74 @@ class HeatMap(LineView):
         self._mark_cursor(codes, left, top)
         cells = codes[0::2] * CODES + codes[1::2]
         self._put_brackets(cells, left, top)
+        if is_health and zoom.width >= VALUE_CELLS:
+            self._write_health(spans, left, top)
         return [self._line(row, spans.get(number, [])) for number, row in enumerate(cells)]
 
     def codes(self, across: NDArray[np.int64], down: NDArray[np.int64]) -> tuple[NDArray[np.int16], Image]:
         """Return the code of every half cell of the window, and the pixels that it shows."""
         columns, rows = _reach(across), _reach(down)
-        image = self.values.window(self.grid, self.field, self.zoom.chips, columns, rows)
+        side = self.zoom.chips
         codes = np.full((len(down), len(across)), GAP_CODE, np.int16)
         if not len(columns) or not len(rows):
-            return codes, image
-        pixels = codes_of(image, self.scale(), counts=is_count(self.field))
-        mask = self._highlight.mask()
-        if mask is not None:
-            inside = self.values.inside(self.grid, mask, self.zoom.chips, columns, rows)
-            # What is silent stays to be seen wherever it is.
-            pixels[~inside & (pixels < RAMP_STEPS)] += OUTSIDE_CODE
+            return codes, _NO_IMAGE
+        mask = self._picked()
+        inside = None if mask is None else self.values.inside(self.grid, mask, side, columns, rows)
+        image = _NO_IMAGE
+        if self.field is HEALTH:
+            pixels = health_codes(self.healths.window(self.grid, side, columns, rows), inside)
+        else:
+            image = self.values.window(self.grid, self.field, side, columns, rows)
+            scale = self.scale()
+            pixels = codes_of(image, scale.ends, counts=is_count(self.field))
+            if scale.is_automatic:
+                self._mark_outliers(pixels, image, scale, columns, rows)
+            if inside is not None:
+                # What is silent stays to be seen wherever it is.
+                pixels[~inside & (pixels < RAMP_STEPS)] += OUTSIDE_CODE
         picked = pixels[np.ix_(np.maximum(down - rows[0], 0), np.maximum(across - columns[0], 0))]
         return np.where((down >= 0)[:, None] & (across >= 0)[None, :], picked, codes), image
+
+    def _picked(self) -> NDArray[np.bool_] | None:
+        """Return which chips stand out: those of the reservation that is picked out, of these what the filter leaves."""
+        instances, layout = self._highlight.mask(), self.monitor.store.layout
+        mask = self.filtered if self.filtered is not None and len(self.filtered) == layout.chips else None
+        if instances is None:
+            return mask
+        chips: NDArray[np.bool_] = instances[layout.instance_of_chip]
+        return chips if mask is None else chips & mask
+
+    def _mark_outliers(
+        self,
+        pixels: NDArray[np.int16],
+        image: Image,
+        scale: Scale,
+        columns: NDArray[np.int64],
+        rows: NDArray[np.int64],
+    ) -> None:
+        """Mark live values far beyond the scale; a low one only of a chip that works, and where low is no good news."""
+        below, above = scale.outside
+        live = image.trust == Trust.LIVE
+        pixels[live & (image.values > above)] = HIGH_CODE
+        low = live & (image.values < below)
+        if low.any() and not self.field.is_max:
+            util = self.values.window(self.grid, UTIL, self.zoom.chips, columns, rows)
+            pixels[low & (util.values > IDLE_BELOW_PCT)] = LOW_CODE
+
+    def _put_glyphs(self, codes: NDArray[np.int16], left: int, top: int) -> None:
+        """Let the worse half of each cell stand for both, and keep a pixel's glyph in its middle only."""
+        worst = np.maximum(codes[0::2], codes[1::2])
+        columns, rows = self.zoom.centres(left, top, codes.shape[1], len(worst))
+        worst[(worst >= HEALTH_CODE) & ~(rows[:, None] & columns[None, :])] += PLAIN_CODE - HEALTH_CODE
+        codes[0::2] = codes[1::2] = worst
+
+    def _write_health(self, spans: dict[int, list[Span]], left: int, top: int) -> None:
+        """Write the glyph of the selected chip upon the cursor."""
+        rect, health = self._rect(), self.health()
+        row = rect.top // 2 + ((rect.bottom - rect.top) // 2 - 1) // 2 - top
+        column = rect.left + (self.zoom.width - 1) // 2 - left
+        if health is not Health.NOTHING and column >= 0:
+            spans.setdefault(row, []).append((column, tile_of(health)[0], theme.MAP_CURSOR))
 
     def _line(self, cells: NDArray[np.int16], spans: list[Span]) -> Line:
         ink, width = self.ink, len(cells)
@@ -207,6 +294,11 @@ class HeatMap(LineView):
                         severity = BY_RANK[worst]
                         sign = f" {theme.SEVERITY_GLYPH[severity]}"
                         spans.append((at + len(name), sign, theme.SEVERITY_STYLE[severity]))
+                    used = len(name) + (0 if worst == NONE else 2)
+                    spans.extend(
+                        (at + used + before, text, theme.QUIET)
+                        for before, text in self.details.of(group, grid, room - used)
+                    )
         return found
 
     def _group_marks(self) -> NDArray[np.int8]:
@@ -268,11 +360,13 @@ class HeatMap(LineView):
                 glyph, style = self._value_look(code)
                 # A value that is not live stands in the glyph of its state.
                 shown = f"{text or glyph:{glyph}^{wide}}"[:wide]
-                spans.setdefault(row, []).append((at, shown, CURSOR_STYLE if chosen else style))
+                spans.setdefault(row, []).append((at, shown, theme.MAP_CURSOR if chosen else style))
 
     def _value_look(self, code: int) -> tuple[str, Style]:
-        if code < len(RAMP_TEXT):
-            return " ", theme.BASE if self.ink.digits else RAMP_TEXT[code]
+        if code in {LOW_CODE, HIGH_CODE}:
+            return self.ink.look(code * CODES + code)
+        if code < RAMP_STEPS:
+            return " ", theme.BASE if self.ink.digits else theme.RAMP_TEXT[code]
         if code >= OUTSIDE_CODE:
             return " ", theme.GHOST
         glyph, _ = self.ink.look(code * CODES + code)
@@ -342,8 +436,12 @@ class HeatMap(LineView):
 
     def on_mount(self) -> None:
         """See what the terminal can show."""
+        self.restyled()
+
+    def restyled(self) -> None:
+        """Draw in other colours, or in digits where there are too few."""
         colours = self.app.console.color_system
-        self.ink = Ink(digits=self.app.no_color or colours not in {"256", "truecolor"})
+        self.ink = Ink(digits=theme.is_ascii or not theme.HAS_RAMP or colours not in {"256", "truecolor"})
         self._fit()
 
     def give_room(self, rows: int) -> None:
@@ -353,9 +451,16 @@ class HeatMap(LineView):
             self._fit()
 
     def _fit(self) -> None:
-        if not self._chosen:
-            self._level = fitting(self.zooms, self.grid, self.size.width, self.room_rows or self.size.height)
-        self._set_level(self._level)
+        fits = self._arrange()
+        self._set_level(self._level if self._chosen else fits)
+
+    def _arrange(self) -> int:
+        """Arrange the groups for the level that fits, and return it."""
+        width, height = self.size.width, self.room_rows or self.size.height
+        level, columns = fitting(self.zooms, self.grid, self.monitor.store.layout, width, height)
+        if width and height:
+            self.cursor.arrange(columns)
+        return level
 
     def _set_level(self, level: int) -> None:
         self._level = level
@@ -385,11 +490,21 @@ class HeatMap(LineView):
     def action_fit(self) -> None:
         """Go back to the level at which the whole fleet fits."""
         self._chosen = False
-        self._rezoom(fitting(self.zooms, self.grid, self.size.width, self.room_rows or self.size.height))
+        self._rezoom(self._arrange())
 
     def action_field(self, step: int) -> None:
         """Show the next (1) or previous (-1) field."""
-        self.field = HEAT_MAP[(HEAT_MAP.index(self.field) + step) % len(HEAT_MAP)]
+        self.show_field(FIELDS[(FIELDS.index(self.field) + step) % len(FIELDS)])
+
+    def show_field(self, field: Field) -> None:
+        """Show a field."""
+        self.field = field
+        self.tick()
+        self.post_message(View.Moved(self.place))
+
+    def action_full_scale(self) -> None:
+        """Spread the colours over a field's whole range, or over what busy chips do."""
+        self.scales.is_full = not self.scales.is_full
         self.tick()
         self.post_message(View.Moved(self.place))
 
@@ -428,6 +543,9 @@ class HeatMap(LineView):
         )
         self.invalidate()
         self.post_message(View.Moved(self.place))
+
+
+_NO_IMAGE = Image(np.zeros((0, 0)), np.zeros((0, 0), np.uint8))
 
 
 def _reach(pixels: NDArray[np.int64]) -> NDArray[np.int64]:

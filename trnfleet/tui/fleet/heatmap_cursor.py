@@ -40,6 +40,10 @@ class Cursor:
             self._layout, self._grid = layout, Grid.of(layout)
         return self._grid
 
+    def arrange(self, columns: int) -> None:
+        """Let that many groups of the map stand beside each other."""
+        self._grid = self.grid.arranged(self._layout, columns)
+
     def point(self, address: str) -> None:
         """Go to an address, known or not yet; a core's means its chip's."""
         self._address = parent(address) if address and level_of(address) > Level.CHIP else address

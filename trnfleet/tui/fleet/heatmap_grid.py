@@ -3,7 +3,8 @@
 The map is a lattice of chips. An instance is a square tile, in which its chips lie as its topology is drawn; the side is the
 longest of the fleet's topologies, such as 4. A group is 2 x 2 tiles (an UltraServer, or standalone instances by the four; a
 larger UltraServer takes several), and groups stand in a grid whose shape depends on the fleet alone. A zoom
-level says how many chips a pixel is wide and how many cells a pixel takes; no zoom level moves anything. Heights are
+level says how many chips a pixel is wide and how many cells a pixel takes; only the level that is to show the whole fleet
+chooses how many groups stand beside each other. Heights are
 counted in half rows, because a terminal's cell can show two pixels. This module knows numbers only: no values, no
 colours, no Textual.
 """
@@ -11,7 +12,7 @@ colours, no Textual.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -82,8 +83,7 @@ class Grid:
         first_group = np.cumsum(groups_of_us) - groups_of_us
         rank = np.arange(len(tile_us)) - (np.cumsum(tiles_of_us) - tiles_of_us)[tile_us]
         group_us = np.repeat(np.arange(len(layout.ultraservers)), groups_of_us)
-        cluster = np.repeat(np.arange(len(layout.clusters)), np.diff(layout.cluster_start))[group_us]
-        columns, cells = _arrange(cluster)
+        columns, cells = _arrange(_clusters(layout, group_us))
         pieces = _instances_in_tiles(layout, tile_owner, tile_chip)
         return Grid(
             tile=tile,
@@ -98,6 +98,19 @@ class Grid:
             piece_tile=np.repeat(np.arange(len(tile_owner)), pieces),
             piece_instance=np.repeat(tile_owner, pieces) + _count_up(pieces),
         )
+
+    def arranged(self, layout: Layout, columns: int) -> Grid:
+        """Return the same grid with another number of groups beside each other.
+
+        Args:
+            layout: The fleet that the grid is of.
+            columns: Groups beside each other, at most.
+        """
+        columns = max(1, min(columns, self.groups))
+        if columns == self.columns or not self.groups:
+            return self
+        _, cells = _arrange(_clusters(layout, self.group_ultraserver), columns)
+        return replace(self, columns=columns, rows=int(cells[-1]) // columns + 1, group_cell=cells)
 
     @property
     def group(self) -> int:
@@ -170,14 +183,25 @@ def _tiles_begun(chips: NDArray[np.int64], owner: NDArray[np.int64], tile_chips:
     return begun
 
 
-def _arrange(cluster: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
-    """Return the columns of the grid and each group's cell; clusters begin on a new row where that wastes little."""
+def _clusters(layout: Layout, ultraservers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the clusters of some UltraServers."""
+    of_all: NDArray[np.int64] = np.repeat(np.arange(len(layout.clusters)), np.diff(layout.cluster_start))
+    return of_all[ultraservers]
+
+
+def _arrange(cluster: NDArray[np.int64], beside: int = 0) -> tuple[int, NDArray[np.int64]]:
+    """Return the columns of the grid and each group's cell; clusters begin on a new row where that wastes little.
+
+    Args:
+        cluster: The cluster of each group.
+        beside: Columns; 0 for as many as suit the fleet.
+    """
     groups = len(cluster)
     if not groups:
         return 1, np.zeros(0, np.int64)
-    columns = min(groups, math.ceil(math.sqrt(groups * WIDER)))
+    columns = beside or min(groups, math.ceil(math.sqrt(groups * WIDER)))
     rows = -(-groups // columns)
-    columns = -(-groups // rows)
+    columns = beside or -(-groups // rows)
     sizes = np.bincount(cluster)
     rows_of = -(-sizes // columns)
     if int(rows_of.sum()) > 1.5 * rows + 1:

@@ -15,6 +15,7 @@ import numpy as np
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import BY_NAME, Aggregate
 from trnfleet.monitor.store.store import Freshness
+from trnfleet.tui.fleet.heatmap_health import Health
 from trnfleet.tui.theme import RAMP_STEPS
 
 if TYPE_CHECKING:
@@ -52,14 +53,28 @@ class Image(NamedTuple):
 PARTLY_CODE, STALE_CODE = RAMP_STEPS, 2 * RAMP_STEPS
 OFFLINE_CODE, MISSING_CODE, GAP_CODE, CURSOR_CODE = range(3 * RAMP_STEPS, 3 * RAMP_STEPS + 4)
 OUTSIDE_CODE = 3 * RAMP_STEPS + 4
-CODES = 4 * RAMP_STEPS + 4
-"""Codes of a pixel's look: live steps of the ramp, then partly, stale ones, the four without a value, and live steps of what
-lies outside of what is picked out."""
+LOW_CODE, HIGH_CODE = 4 * RAMP_STEPS + 4, 4 * RAMP_STEPS + 5
+HEALTH_OUTSIDE_CODE = HIGH_CODE + 1
+HEALTH_CODE = HEALTH_OUTSIDE_CODE + 1
+PLAIN_CODE = HEALTH_CODE + len(Health)
+CODES = PLAIN_CODE + len(Health)
+"""Codes of a pixel's look: live steps of the ramp, then partly, stale ones, the four without a value, live steps of what lies
+outside of what is picked out, values far beyond both ends of the scale, what is neither picked out nor in trouble, and each
+`Health` with its glyph and without; of two halves of a cell the higher one of these stands for both."""
 
 
 def is_count(field: Field) -> bool:
     """Return whether a field counts events: its pixels are totals, so that one error among many chips is seen."""
     return field.unit == "events"
+
+
+def health_codes(health: NDArray[np.int8], inside: NDArray[np.bool_] | None = None) -> NDArray[np.int16]:
+    """Return the code of each pixel's health; what is silent or in trouble stays to be seen outside of what is picked out."""
+    codes = health.astype(np.int16) + HEALTH_CODE
+    if inside is not None:
+        codes[~inside & (health < Health.STALE)] = HEALTH_OUTSIDE_CODE
+    codes[health == Health.NOTHING] = GAP_CODE
+    return codes
 
 
 def codes_of(image: Image, scale: tuple[float, float], *, counts: bool = False) -> NDArray[np.int16]:
@@ -106,21 +121,22 @@ class HeatValues:
     def inside(
         self, grid: Grid, mask: NDArray[np.bool_], side: int, x: NDArray[np.int64], y: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Return which pixels, as in `window`, hold any chip of the instances that `mask` marks; rows by columns."""
+        """Return which pixels, as in `window`, hold any chip that `mask` marks, of shape (chips,); rows by columns."""
         layout = self._monitor.store.layout
-        if len(mask) != len(layout.instances) or not grid.groups:
+        if len(mask) != layout.chips or not grid.groups:
             return np.ones((len(y), len(x)), np.bool_)
         if side < grid.tile:
             found = np.zeros((len(y), len(x)), np.bool_)
             for below in range(side):
                 for right in range(side):
                     chips = grid.chips_at(side * x + right, side * y + below)
-                    found |= (chips >= 0) & mask[layout.instance_of_chip[np.maximum(chips, 0)]]
+                    found |= (chips >= 0) & mask[np.maximum(chips, 0)]
             return found
         columns = -(-grid.columns * grid.group // side)
         rows = -(-grid.rows * grid.group // side)
         place = (grid.tile_y // side * columns + grid.tile_x // side)[grid.piece_tile]
-        marked = np.bincount(place, mask[grid.piece_instance], rows * columns) > 0
+        of_instances = np.logical_or.reduceat(mask, layout.chip_start[:-1])
+        marked = np.bincount(place, of_instances[grid.piece_instance], rows * columns) > 0
         return marked.reshape(rows, columns)[np.ix_(y, x)]
 
     def scale(self, grid: Grid, field: Field, side: int) -> tuple[float, float]:

@@ -13,34 +13,40 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 
+from trnfleet.domain.severity import Severity
+from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
+from trnfleet.tui.fleet.heatmap_health import Health
 from trnfleet.tui.fleet.heatmap_pixels import (
     CODES,
     CURSOR_CODE,
     GAP_CODE,
+    HEALTH_CODE,
+    HEALTH_OUTSIDE_CODE,
+    HIGH_CODE,
+    LOW_CODE,
     MISSING_CODE,
     OFFLINE_CODE,
     OUTSIDE_CODE,
     PARTLY_CODE,
+    PLAIN_CODE,
     STALE_CODE,
 )
-from trnfleet.tui.theme import RAMP, RAMP_STEPS
+from trnfleet.tui.theme import RAMP_STEPS, Tile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Span = tuple[int, str, Style]
 
-CURSOR_STYLE = Style(color=theme.BACKGROUND, bgcolor=theme.BRIGHT, bold=True)
-"""White is not on the ramp, so the cursor stands out everywhere."""
 BRACKETS = "[]┌┐└┘│"
 _MOST_RUNS = 20_000
 PAIRS = CODES * CODES
 """Codes from here on are brackets."""
 
+LOW_GLYPH, HIGH_GLYPH = "↓", "↑"
 STALE_GLYPH, PARTLY_GLYPH, OFFLINE_GLYPH, MISSING_GLYPH = "░", "▓", "✖", "·"
 
-_BACKGROUND = Color.parse(theme.BACKGROUND)
 _DIMMED = 0.45
 """Share of its colour that a stale value keeps."""
 _OUTSIDE = 0.18
@@ -48,21 +54,55 @@ _OUTSIDE = 0.18
 OUTSIDE_DIGIT = "-"
 
 
+_TILES = {
+    Health.MISSING: Tile.MISSING,
+    Health.IDLE: Tile.IDLE,
+    Health.RESERVED_IDLE: Tile.RESERVED_IDLE,
+    Health.NORMAL: Tile.NORMAL,
+    Health.HANDLED_WARNING: Tile.NORMAL,
+    Health.HANDLED_CRITICAL: Tile.NORMAL,
+    Health.STALE: Tile.STALE,
+    Health.OFFLINE: Tile.OFFLINE,
+    Health.WARNING: Tile.WARNING,
+    Health.STALE_WARNING: Tile.WARNING,
+    Health.OFFLINE_WARNING: Tile.WARNING,
+    Health.CRITICAL: Tile.CRITICAL,
+    Health.STALE_CRITICAL: Tile.CRITICAL,
+    Health.OFFLINE_CRITICAL: Tile.CRITICAL,
+}
+"""The tile whose colours each health has."""
+_GLYPH_OF = {
+    Health.HANDLED_WARNING: Tile.WARNING,
+    Health.HANDLED_CRITICAL: Tile.CRITICAL,
+    Health.STALE_WARNING: Tile.STALE,
+    Health.OFFLINE_WARNING: Tile.OFFLINE,
+    Health.STALE_CRITICAL: Tile.STALE,
+    Health.OFFLINE_CRITICAL: Tile.OFFLINE,
+}
+"""The tile whose glyph is that of a health, where it is another one."""
+
+
+def tile_of(health: Health) -> tuple[str, Style]:
+    """Return glyph and style of a health."""
+    tile = _TILES[health]
+    return theme.TILE_GLYPH[_GLYPH_OF.get(health, tile)], theme.TILE_STYLE[tile]
+
+
+def health_style(health: Health) -> Style:
+    """Return the style of words about a health, as on any other line."""
+    tile = _TILES.get(health)
+    if tile is Tile.CRITICAL or tile is Tile.WARNING:
+        return theme.SEVERITY_STYLE[Severity.CRITICAL if tile is Tile.CRITICAL else Severity.WARNING]
+    return theme.STATE_STYLE[Freshness.OFFLINE] if tile is Tile.OFFLINE else theme.QUIET
+
+
 def bracket(glyph: str) -> int:
     """Return the cell code of a bracket."""
     return PAIRS + BRACKETS.index(glyph)
 
 
-def ramp_style(step: int) -> Style:
-    """Return the style of text on a step of the ramp: dark on light steps, light on dark ones."""
-    return Style(color=theme.BACKGROUND if step >= RAMP_STEPS // 2 else theme.BRIGHT, bgcolor=RAMP[step])
-
-
-RAMP_TEXT = tuple(ramp_style(step) for step in range(RAMP_STEPS))
-
-
 class Ink:
-    """Glyphs and styles of cells; made when first asked for, kept for good."""
+    """Glyphs and styles of cells; made when first asked for, kept as long as the theme is."""
 
     def __init__(self, *, digits: bool = False) -> None:
         self.digits = digits
@@ -75,10 +115,11 @@ class Ink:
         look = self._looks.get(cell)
         if look is None:
             if cell >= PAIRS:
-                look = BRACKETS[cell - PAIRS], CURSOR_STYLE
+                look = BRACKETS[cell - PAIRS], theme.MAP_CURSOR
             else:
                 upper, lower = divmod(cell, CODES)
-                look = _digit(upper) if self.digits else _mixed(upper, lower)
+                look = _marked(upper) if upper == lower else None
+                look = look or (_digit(upper) if self.digits else _mixed(upper, lower))
             self._looks[cell] = look
         return look
 
@@ -115,16 +156,37 @@ class Ink:
         return made
 
 
+def _marked(code: int) -> tuple[str, Style] | None:
+    """Return the look of a cell that says one thing in words of its own: a health, or a value far off; None for any other."""
+    if code == LOW_CODE:
+        return LOW_GLYPH, theme.SEVERITY_STYLE[Severity.WARNING]
+    if code == HIGH_CODE:
+        return HIGH_GLYPH, theme.TILE_STYLE[Tile.WARNING]
+    if code < HEALTH_OUTSIDE_CODE:
+        return None
+    if code == HEALTH_OUTSIDE_CODE:
+        return theme.TILE_GLYPH[Tile.OUTSIDE], theme.TILE_STYLE[Tile.OUTSIDE]
+    is_plain = code >= PLAIN_CODE
+    health = Health(code - (PLAIN_CODE if is_plain else HEALTH_CODE))
+    if health is Health.NOTHING:
+        return " ", theme.BASE
+    glyph, style = tile_of(health)
+    return (" " if is_plain else glyph), style
+
+
 def _mixed(upper: int, lower: int) -> tuple[str, Style]:
     both = (upper, lower)
     if OFFLINE_CODE in both:
-        return OFFLINE_GLYPH, _style(Color.parse(theme.RED), _under(both))
+        return OFFLINE_GLYPH, _style(theme.RED, _under(both))
     if any(STALE_CODE <= code < OFFLINE_CODE for code in both):
         silent = next(code for code in both if STALE_CODE <= code < OFFLINE_CODE)
         return STALE_GLYPH, _style(_color(silent), _under(both))
     if any(PARTLY_CODE <= code < STALE_CODE for code in both):
         partly = next(code for code in both if PARTLY_CODE <= code < STALE_CODE)
         return PARTLY_GLYPH, _style(_color(partly), _under(both))
+    for code in (HIGH_CODE, LOW_CODE):
+        if code in both:
+            return (HIGH_GLYPH if code == HIGH_CODE else LOW_GLYPH), _style(_color(code), theme.BACKGROUND)
     if upper == lower:
         if upper == MISSING_CODE:
             return MISSING_GLYPH, theme.GHOST
@@ -139,11 +201,11 @@ def _under(both: tuple[int, int]) -> Color:
     for code in both:
         if code < RAMP_STEPS or code >= CURSOR_CODE:
             return _color(code)
-    return _BACKGROUND
+    return theme.BACKGROUND
 
 
 def _digit(code: int) -> tuple[str, Style]:
-    if code >= OUTSIDE_CODE:
+    if OUTSIDE_CODE <= code < LOW_CODE:
         return OUTSIDE_DIGIT, theme.GHOST
     if code < RAMP_STEPS:
         return str(code), theme.BASE
@@ -156,20 +218,27 @@ def _digit(code: int) -> tuple[str, Style]:
 
 
 def _color(code: int) -> Color:
+    if code >= HEALTH_OUTSIDE_CODE:
+        health = (code - HEALTH_CODE) % len(Health)
+        if code == HEALTH_OUTSIDE_CODE or health == Health.NOTHING:
+            return theme.BACKGROUND
+        return theme.TILE_COLOR[_TILES[Health(health)]]
+    if code >= LOW_CODE:
+        return theme.TILE_COLOR[Tile.WARNING]
     if code < STALE_CODE:
-        return RAMP[code % RAMP_STEPS]
+        return theme.RAMP[code % RAMP_STEPS]
     if code < OFFLINE_CODE:
-        return _dim(RAMP[code - STALE_CODE])
+        return _dim(theme.RAMP[code - STALE_CODE])
     if code >= OUTSIDE_CODE:
-        return _towards(RAMP[code - OUTSIDE_CODE], _BACKGROUND, _OUTSIDE)
+        return _towards(theme.RAMP[code - OUTSIDE_CODE], theme.BACKGROUND, _OUTSIDE)
     if code == MISSING_CODE:
         return theme.MISSING_COLOR
-    return Color.parse(theme.BRIGHT) if code == CURSOR_CODE else _BACKGROUND
+    return theme.BRIGHT if code == CURSOR_CODE else theme.BACKGROUND
 
 
 def _dim(color: Color) -> Color:
     # A stale value of the lowest step would vanish in the background, so some grey goes in.
-    return _towards(color, Color.parse(theme.MUTED), _DIMMED)
+    return _towards(color, theme.MUTED, _DIMMED)
 
 
 def _towards(color: Color, other: Color, share: float) -> Color:

@@ -7,6 +7,7 @@ and no colours; `heatgrid` knows which chip lies where on the lattice.
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ from trnfleet.tui.fleet.heatmap_grid import MARGIN, SHARED_TILE, Grid, Rect
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from trnfleet.domain.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,12 @@ class Zoom:
         half_rows = below * len(self.down) - 2 * max(0, self.gap - self.label)
         return width, -(-half_rows // 2)
 
+    def least_rows(self, groups: int, columns: int) -> int:
+        """Return how many rows of cells that many groups take at least."""
+        step = self.block // self.group
+        below = math.ceil(math.ceil(groups / columns) / step)
+        return -(-(below * len(self.down) - 2 * max(0, self.gap - self.label)) // 2)
+
     def pixels(
         self, grid: Grid, left: int, top: int, width: int, height: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -105,6 +114,19 @@ class Zoom:
             _spread(np.arange(left - MARGIN, left - MARGIN + width), self.across, per_block, beside),
             _spread(np.arange(2 * top, 2 * (top + height)), self.down, per_block, below),
         )
+
+    def centres(
+        self, left: int, top: int, width: int, height: int
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which columns and rows of a window of cells go through the middle of pixels, where glyphs stand."""
+        columns = np.arange(left - MARGIN, left - MARGIN + width) % len(self.across)
+        if self.height < 2:
+            rows = np.ones(height, np.bool_)
+        else:
+            rows = (_places(self.down) // 2 == (self.height // 2 - 1) // 2)[
+                np.arange(2 * top, 2 * (top + height), 2) % len(self.down)
+            ]
+        return (_places(self.across) == (self.width - 1) // 2)[columns], rows
 
     def unit_at(self, grid: Grid, x: int, y: int) -> tuple[int, int]:
         """Return lattice column and row of the upper left chip of the unit that a chip's place belongs to."""
@@ -157,13 +179,23 @@ def zooms_of(tile: int, *, whole_cells: bool = False) -> tuple[Zoom, ...]:
     return tuple(replace(zoom, height=2) if zoom.height == 1 else zoom for zoom in levels)
 
 
-def fitting(zooms: tuple[Zoom, ...], grid: Grid, width: int, height: int) -> int:
-    """Return the nearest zoom level at which the whole fleet fits `width` x `height` cells; the farthest if none."""
+def fitting(zooms: tuple[Zoom, ...], grid: Grid, layout: Layout, width: int, height: int) -> tuple[int, int]:
+    """Return the nearest zoom level at which the whole fleet fits `width` x `height` cells, and its groups beside each other.
+
+    As many groups stand beside each other as the width holds, so that large fleets fill it. Where none fits, the farthest level.
+    """
+    number, columns = 0, 1
     for number, zoom in enumerate(zooms):
-        wide, high = zoom.extent(grid)
+        step = zoom.block // zoom.group
+        room = (width - 2 * MARGIN + zoom.gap) // len(zoom.across)
+        columns = max(1, room) * step
+        if room < 1 or zoom.least_rows(grid.groups, columns) > height:
+            continue
+        arranged = grid.arranged(layout, columns)
+        wide, high = zoom.extent(arranged)
         if wide <= width and high <= height:
-            return number
-    return len(zooms) - 1
+            return number, arranged.columns
+    return number, max(1, min(columns, grid.groups))
 
 
 def _template(pixels: int, size: int, lead: int, tile_gap: int, gap: int) -> NDArray[np.int64]:
@@ -173,6 +205,14 @@ def _template(pixels: int, size: int, lead: int, tile_gap: int, gap: int) -> NDA
     if tile_gap:
         template = np.insert(template, lead + pixels // 2 * size, [-1] * tile_gap)
     return template.astype(np.int64)
+
+
+def _places(template: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many cells before each its pixel begins."""
+    starts = np.r_[True, template[1:] != template[:-1]]
+    cells = np.arange(len(template))
+    places: NDArray[np.int64] = cells - np.maximum.accumulate(np.where(starts, cells, 0))
+    return places
 
 
 def _spread(

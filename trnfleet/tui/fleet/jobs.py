@@ -11,6 +11,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.format.alerts import worst_of
 from trnfleet.tui.widgets.cells import width_of
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
+from trnfleet.tui.widgets.targets import Target, TargetKind, linked
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -31,18 +32,18 @@ class StateLook(NamedTuple):
     style: Style
 
 
-_CRITICAL, _WARNING, _INFO = (theme.SEVERITY_STYLE[each] for each in Severity)
-_LOOKS = {
-    "running": StateLook("●", theme.BASE),
-    "checkpointing": StateLook("▼", _INFO),
-    "starting": StateLook("▷", _INFO),
-    "stalled": StateLook("▲", _WARNING),
-    "waiting": StateLook("◌", _CRITICAL),
-    "hung": StateLook("‖", _CRITICAL),
-    "failed": StateLook("✖", _CRITICAL),
-    "idle": StateLook("○", theme.QUIET),
+_LOOKS: dict[str, tuple[str, Severity | None]] = {
+    "running": ("●", None),
+    "checkpointing": ("▼", Severity.INFO),
+    "starting": ("▷", Severity.INFO),
+    "stalled": ("▲", Severity.WARNING),
+    "waiting": ("◌", Severity.CRITICAL),
+    "hung": ("‖", Severity.CRITICAL),
+    "failed": ("✖", Severity.CRITICAL),
 }
-_OTHER = StateLook("·", theme.QUIET)
+"""Sign of a state, and the severity whose colour it has; None for that of text."""
+_QUIET_LOOKS = {"idle": "○"}
+_OTHER = "·"
 """Of states that are not known here: only the word tells them apart."""
 
 STATE_NARROW, STATE_WIDE = 8, 13
@@ -54,7 +55,10 @@ NAME_LEAST, NAME_MOST = 9, 24
 
 def look(state: str) -> StateLook:
     """Return the look of a state."""
-    return _LOOKS.get(state, _OTHER)
+    if state not in _LOOKS:
+        return StateLook(_QUIET_LOOKS.get(state, _OTHER), theme.QUIET)
+    glyph, severity = _LOOKS[state]
+    return StateLook(glyph, theme.BASE if severity is None else theme.SEVERITY_STYLE[severity])
 
 
 def pace(job: JobMessage) -> str:
@@ -105,7 +109,7 @@ def head(jobs: int, plan: JobPlan) -> Parts:
 
 
 class JobList(LineView, can_focus=False):
-    """Jobs, one a line, in the order of their names."""
+    """Jobs, one a line, in the order of their names; a click leads to the cause of a job's trouble, or to its place."""
 
     def __init__(self, context: UiContext, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
@@ -142,10 +146,19 @@ class JobList(LineView, can_focus=False):
         if not names:
             return [text_line([(" no jobs", theme.GHOST)], width)]
         plan = self.plan(width)
-        return [
-            text_line([*row(jobs[name], plan), *self._alert_parts(name, width, plan)], width)
-            for name in names
-        ]
+        made = []
+        for name in names:
+            target = Target(TargetKind.PLACE, self._place(name))
+            parts = [*row(jobs[name], plan), *self._alert_parts(name, width, plan)]
+            made.append(text_line([(text, linked(style, target)) for text, style in parts], width))
+        return made
+
+    def _place(self, name: str) -> str:
+        """Return where a click on a job leads: to the cause of the worst problem that hurts it, else to where it begins."""
+        for problem in self._alerts.problems.listed:
+            if problem.place.address and any(impact.job == name for impact in problem.jobs):
+                return problem.place.address
+        return next(iter(self.monitor.ingest.jobs[name].on), "")
 
     def _alert_parts(self, name: str, width: int, plan: JobPlan) -> Parts:
         """Return the alerts of a job, at the end of its line: the worst one's sign, and how many there are."""
@@ -170,9 +183,19 @@ def row(job: JobMessage, plan: JobPlan) -> Parts:
     if plan.has_mfu:
         parts.append((f" {with_unit(None if job.mfu is None else 100 * job.mfu, '%'):>7}", theme.QUIET))
     if plan.has_lost:
-        parts.append((f" {_steps(job.steps_lost):>8}", _WARNING if job.steps_lost else theme.QUIET))
+        parts.append(
+            (
+                f" {_steps(job.steps_lost):>8}",
+                theme.SEVERITY_STYLE[Severity.WARNING] if job.steps_lost else theme.QUIET,
+            )
+        )
     if plan.has_restarts:
-        parts.append((f" {_steps(job.restarts):>9}", _WARNING if job.restarts else theme.QUIET))
+        parts.append(
+            (
+                f" {_steps(job.restarts):>9}",
+                theme.SEVERITY_STYLE[Severity.WARNING] if job.restarts else theme.QUIET,
+            )
+        )
     if plan.has_kind:
         parts.append((f" {_cut(plain(job.kind), 9):9}", theme.QUIET))
     return parts

@@ -1,77 +1,115 @@
-"""The fleet's last minutes: area charts for the space that a small fleet's heat map leaves.
+"""The fleet's past: charts for the space that a small fleet's heat map leaves.
 
-It shows the whole fleet, whatever the cursor is on; a chip's own history is the Chip view's.
+It shows the whole fleet, whatever the cursor is on; a chip's own past is the Chip view's.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.domain.layout import FLEET_NODE
+from trnfleet.domain.address import Level
 from trnfleet.domain.quantities import with_unit
-from trnfleet.tui import theme
-from trnfleet.tui.metric_display import FLEET_CHARTS
+from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.tui.fleet.trend_charts import fleet_trends
 from trnfleet.tui.widgets import charts
-from trnfleet.tui.widgets.cells import CHART, Column, FixedParts, beside
+from trnfleet.tui.widgets.cells import Column, FixedParts, beside
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.fleet_state import FleetState
-    from trnfleet.monitor.store.fields import Field
+    from collections.abc import Hashable
 
-LEAST_ROWS = 6
-"""Below this a chart says no more than a number."""
-MOST_ROWS = 36
-_CHART_WIDTH = 30
-_CHART_ROWS = 5
-_GAP = 3
+    from trnfleet.tui.fleet.trend_charts import Trend
+    from trnfleet.tui.state.context import UiContext
+
+LEAST_ROWS = 7
+"""Title, four rows, time axis and a blank line: below this a chart says no more than a number."""
+MOST_ROWS = 40
+_CHART_WIDTH = 42
+_COMFORTABLE_ROWS = 9
+_MOST_COLUMNS = 3
+_GAP = 2
+
+
+class Plan(NamedTuple):
+    """How charts share the space."""
+
+    columns: int
+    rows: int
+    width: int
+    """Cells of each."""
+
+    @staticmethod
+    def of(number: int, width: int, height: int) -> Plan:
+        """Return how as many of a number of charts as there is room for stand beside and below each other, in whole rows."""
+        columns = max(1, min(_MOST_COLUMNS, number, (width + _GAP) // (_CHART_WIDTH + _GAP)))
+        rows = max(1, min(number // columns, height // _COMFORTABLE_ROWS))
+        return Plan(columns, rows, (width - _GAP * (columns - 1)) // columns)
 
 
 class Trends(LineView, can_focus=False):
     """Charts of the fleet beside and below each other."""
 
-    def __init__(self, monitor: FleetState, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+    def __init__(self, context: UiContext, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
-        self.monitor = monitor
+        self._ui = context
+        self._drawn_of: Hashable = None
+        self._drawn: list[tuple[Trend, list[FixedParts]]] = []
+        self._plan, self._heights = Plan(1, 1, 1), [1]
 
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         """Return the charts, divided evenly over the space."""
-        inner = width - 2
-        columns = max(1, min(3, (inner + _GAP) // (_CHART_WIDTH + _GAP)))
-        rows = max(1, min(-(-len(FLEET_CHARTS) // columns), height // _CHART_ROWS))
-        each = (inner - _GAP * (columns - 1)) // columns
-        high = height // rows
+        drawn, plan, heights = self._charts(width - 2, height)
         made: list[Line] = []
-        for row in range(rows):
-            shown = FLEET_CHARTS[row * columns : (row + 1) * columns]
+        for row in range(plan.rows):
             cells: list[Column] = []
-            for field in shown:
-                cells += [
-                    Column((), 1 if not cells else _GAP),
-                    Column(self._chart(field, each, high - 2), each),
-                ]
-            made += [blank_line(width), *beside(cells, width)]
+            for trend, body in drawn[row * plan.columns : (row + 1) * plan.columns]:
+                head = charts.head(trend.title(self._figures, plan.width), trend.note, plan.width)
+                cells += [Column((), _GAP if cells else 1), Column([head, *body], plan.width)]
+            lines = beside(cells, width)
+            made += [blank_line(width)] * (heights[row] - len(lines)) + lines
         return made[top:height]
 
-    def _chart(self, field: Field, width: int, height: int) -> list[FixedParts]:
-        """Return a title line and an area chart of one field over the last seconds, one column a second."""
-        store = self.monitor.store
-        series = self.monitor.history.series(store.layout, FLEET_NODE, field.key)
-        low, high = field.scale(store.layout)
-        if not field.is_ratio:
-            high *= max(1, store.layout.chips)
-        values = charts.bucket(series, width, 1)
-        now = with_unit(float(series[-1]) if len(series) else None, field.unit)
-        # History has a sample for each second of the wall clock, whatever the fleet's own time does.
-        span = f"last {width} s" + (" wall" if self.monitor.moment().speed != 1.0 else "")
-        scale = f"of {with_unit(high, field.unit)}" if field.unit not in {"%", "degC"} else span
-        room = width - len(field.title) - len(now) - len(scale) - 3
-        if room < 2:
-            scale, room = "", room + len(scale)
-        title: FixedParts = (
-            (field.title + " ", theme.QUIET),
-            (now + " ", theme.STRONG),
-            ("─" * max(0, room) + " ", theme.GHOST),
-            (scale, theme.GHOST),
+    def restyled(self) -> None:
+        """Draw again in another theme."""
+        self._drawn_of = None
+
+    def _charts(
+        self, width: int, height: int
+    ) -> tuple[list[tuple[Trend, list[FixedParts]]], Plan, list[int]]:
+        """Return the charts as they were drawn last, unless a sample, an alert or the space is new."""
+        context = self._ui
+        monitor = context.monitor
+        drawn_of = (
+            monitor.revision.source,
+            monitor.history.end,
+            monitor.store.generation,
+            context.alerts.revision,
+            context.window.span_s(monitor.history.end),
+            context.shows_past,
+            width,
+            height,
         )
-        return [title, *(((text, CHART),) for text in charts.area(values, low, high, max(1, height)))]
+        if drawn_of != self._drawn_of:
+            self._drawn_of = drawn_of
+            trends = fleet_trends(context)
+            plan = Plan.of(len(trends), width, height)
+            heights = _shared(height, plan.rows)
+            self._drawn = [
+                (trend, charts.draw(trend.chart, plan.width, heights[number // plan.columns] - 2))
+                for number, trend in enumerate(trends[: plan.columns * plan.rows])
+            ]
+            self._plan, self._heights = plan, heights
+        return self._drawn, self._plan, self._heights
+
+    def _figures(self, key: str) -> str:
+        """Return the header's mean of a field: what is now is a chart's last column."""
+        store, averages = self._ui.monitor.store, self._ui.frame.averages
+        is_ready = averages.rollups.ready and averages.generation == store.generation
+        field = BY_KEY[key]
+        value = float(field.values(store, averages, Level.FLEET, None)[0]) if is_ready else None
+        return with_unit(value, field.unit)
+
+
+def _shared(height: int, rows: int) -> list[int]:
+    """Return the height of each row of charts."""
+    return [height // rows + (row < height % rows) for row in range(rows)]

@@ -1,46 +1,63 @@
-"""The Fleet view: heat map, legend, what is selected, the worst things and the jobs beside it.
+"""The Fleet view: heat map, legend, what is selected, the problems and the jobs beside it.
 
 It says in words what the map shows in colours, and shares lines of output out among its widgets.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 from rich.style import Style
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 
-from trnfleet.domain.quantities import with_unit
+from trnfleet.domain.address import Level
+from trnfleet.domain.filters.language import hint
+from trnfleet.domain.layout import Node
+from trnfleet.domain.quantities import counted, with_unit
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.fleet.findings import FindingsList, title
 from trnfleet.tui.fleet.heatmap import HeatMap
+from trnfleet.tui.fleet.heatmap_health import HEALTH, WORDS, Health
 from trnfleet.tui.fleet.heatmap_pixels import Trust, is_count
-from trnfleet.tui.fleet.heatmap_style import MISSING_GLYPH, OFFLINE_GLYPH, PARTLY_GLYPH, STALE_GLYPH
+from trnfleet.tui.fleet.heatmap_style import (
+    HIGH_GLYPH,
+    LOW_GLYPH,
+    MISSING_GLYPH,
+    OFFLINE_GLYPH,
+    PARTLY_GLYPH,
+    STALE_GLYPH,
+    health_style,
+    tile_of,
+)
 from trnfleet.tui.fleet.jobs import JobList
+from trnfleet.tui.fleet.problems import ProblemList, title
 from trnfleet.tui.fleet.trends import LEAST_ROWS, MOST_ROWS, Trends
 from trnfleet.tui.format.alerts import tally_text, worst_of
-from trnfleet.tui.metric_display import SELECTION
-from trnfleet.tui.view import View
+from trnfleet.tui.metric_display import SELECTION, fleet_name
+from trnfleet.tui.state.chip_table import CHIP_COLUMNS
+from trnfleet.tui.state.subjects import of_alerts
+from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets.bar import Bar, justified
-from trnfleet.tui.widgets.cells import Parts, width_of
+from trnfleet.tui.widgets.cells import Parts, fit, width_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from textual.app import ComposeResult
 
+    from trnfleet.domain.filters.columns import Columns
+    from trnfleet.domain.filters.language import Filter
     from trnfleet.monitor.alerting.store import AlertWithStatus
+    from trnfleet.monitor.store.fields import Field
     from trnfleet.tui.state.context import UiContext
+    from trnfleet.tui.state.subjects import Subject
 
-MAP_EVERY_S = 0.25
-"""Seconds between two repaints of the map for new values; keys repaint it at once."""
 TRUST_WORDS = {
     Trust.LIVE: "live",
-    Trust.PARTLY: "partly silent",
+    Trust.PARTLY: "partial",
     Trust.STALE: "stale: last known value",
     Trust.OFFLINE: "offline",
     Trust.UNKNOWN: "not heard yet",
@@ -48,28 +65,32 @@ TRUST_WORDS = {
 }
 
 
-class FleetView(View):
+class FleetView(FilteredView):
     """The first thing the eye meets."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("w,tab", "switch", "between heat map and findings"),
+        Binding("w,tab", "switch", "Between heat map and problems"),
+        Binding("S", "silenced", "Show or hide silenced problems"),
+        Binding(
+            "slash", "ask", "Filter map and problems: part of an address, power>450 & job=name, sev>=warning"
+        ),
+        Binding("escape", "clear", "Clear the filter"),
     ]
 
     def __init__(self, context: UiContext) -> None:
         super().__init__(context)
         self.map = HeatMap(context, id="map")
-        self.findings = FindingsList(self.monitor, id="findings")
+        self.problems = ProblemList(context, id="problems")
         self.jobs = JobList(context, id="jobs")
-        self.trends = Trends(self.monitor, id="trends")
+        self.trends = Trends(context, id="trends")
         self._map_side = Container(id="map-side")
         self._lent_rows = 0
         self._legend = Bar(id="legend")
         self._selection = Bar(id="selection")
-        self._findings_head = Bar(id="findings-head")
+        self._problems_head = Bar(id="problems-head")
         self._jobs_head = Bar(id="jobs-head")
-        self._mapped_s = -math.inf
-        self._mapped = (-1, -1, -1)
-        """Revisions of store, roll-ups and alerts that the map shows."""
+        self._shown: Hashable = None
+        """The pass that is on the screen, and the revision of alerts."""
 
     def compose(self) -> ComposeResult:
         with self._map_side:
@@ -78,19 +99,27 @@ class FleetView(View):
             yield self.trends
             yield self._selection
         with Container(id="list-side"):
-            yield self._findings_head
-            yield self.findings
+            yield self._problems_head
+            yield self.problems
             yield self._jobs_head
             yield self.jobs
+        yield self.prompt
 
     def on_mount(self) -> None:
         self._write()
 
     @property
     def place(self) -> str:
-        """What the map's cursor is on, or the finding that it follows, which may be deeper than the map shows."""
-        finding = self.findings.picked if self.findings.has_focus else None
-        return self.map.place if finding is None else finding.path
+        """What the map's cursor is on, or the problem that it follows, which may be deeper than the map shows."""
+        problem = self.problems.picked if self.problems.has_focus else None
+        return problem.place.address if problem is not None and problem.place.address else self.map.place
+
+    @property
+    def subject(self) -> Subject:
+        """The problem under the cursor, while the list has the keys; else what the map's cursor is on."""
+        problem = self.problems.picked if self.problems.has_focus else None
+        alerts = () if problem is None else (each.alert for each in problem.alerts)
+        return of_alerts(alerts) or super().subject
 
     def show_place(self, address: str) -> None:
         self.map.show_place(address)
@@ -100,31 +129,70 @@ class FleetView(View):
         """The keys are the map's."""
         self.map.focus(scroll_visible=False)
 
+    def columns(self) -> Columns:
+        return CHIP_COLUMNS
+
+    def take_filter(self, wanted: Filter) -> None:
+        """Let what a filter leaves stand out on the map, and leave its problems."""
+        self.problems.filter.take(wanted)
+        self.problems.filter.follow()
+        self.map.filtered = self.problems.filter.mask
+        self._shown = None
+        self.tick(1_000)
+
+    def found_text(self) -> str:
+        mask = self.map.filtered
+        chips = 0 if mask is None else int(np.count_nonzero(mask))
+        said = f"{counted(chips, 'chip')}, {counted(self.problems.count, 'problem')}"
+        return said if chips or self.problems.count else hint(self.pattern, CHIP_COLUMNS) or said
+
+    def close_prompt(self, pattern: str) -> None:
+        """Take the filter; the cursor goes to the first chip that it leaves, where its own is none."""
+        super().close_prompt(pattern)
+        mask, layout = self.map.filtered, self.monitor.store.layout
+        node = layout.find(self.map.place)
+        if mask is None or len(mask) != layout.chips or not mask.any() or node is None:
+            return
+        rows = layout.chip_range(node)
+        if not mask[rows.start : rows.stop].any():
+            self.map.show_place(layout.path(Node(Level.CHIP, int(mask.argmax()))))
+            self._write()
+            self.post_message(View.Moved(self.map.place))
+
     def renew(self) -> None:
-        """Paint the map at the next tick: another monitor is shown."""
-        self._mapped, self._mapped_s = (-1, -1, -1), -math.inf
+        """Paint everything at the next tick: another monitor is shown."""
+        self._shown = None
 
     def tick(self, allowance: int) -> int:
-        """Paint what changed: lists first, which are short, then the map, which is not painted every time."""
+        """Paint what changed, all of it of one pass: what says most in the fewest lines first."""
         self._share_space()
-        store, rollups = self.monitor.store, self.monitor.rollups
-        mark = store.revision, rollups.revision, self.context.alerts.revision
-        if mark == self._mapped:
+        if self.problems.filter.follow():
+            self.map.filtered = self.problems.filter.mask
+        rollups = self.context.frame.rollups
+        shown = rollups.generation, rollups.revision, self.context.alerts.revision
+        if shown == self._shown:
             # Nothing here shows an age.
             return 0
-        painted = self.findings.tick(allowance) + self.jobs.tick(allowance)
-        now_s = self.clock.monotonic_s()
-        if allowance > painted and now_s - self._mapped_s >= MAP_EVERY_S:
-            self._mapped_s, self._mapped = now_s, mark
+        self._write()
+        painted = self.problems.tick(allowance) + self.jobs.tick(allowance)
+        if self._lent_rows and allowance > painted:
+            painted += self.trends.tick(allowance - painted)
+        if allowance > painted:
             painted += self.map.tick(allowance - painted)
-            if self._lent_rows and allowance > painted:
-                painted += self.trends.tick(allowance - painted)
-            self._write()
+            # The map of another fleet may have another zoom level.
+            self._legend.show(lambda width: [legend(self.map, width)])
+        if painted < allowance:
+            self._shown = shown
         return painted
 
     def on_resize(self) -> None:
         """Divide the space again, once the map knows its size."""
-        self.call_after_refresh(self._share_space)
+        self.call_after_refresh(self._resized)
+
+    def _resized(self) -> None:
+        self._share_space()
+        # Another zoom level may fit, and the map's head says what a cell stands for.
+        self._write()
 
     def _share_space(self) -> None:
         """Lend the rows that the map leaves empty to the trends, or take them back."""
@@ -141,52 +209,120 @@ class FleetView(View):
             self.trends.display = lent > 0
 
     def action_switch(self) -> None:
-        """Move the focus between map and findings."""
-        if self.map.has_focus and self.findings.region.height:
-            self.findings.focus(scroll_visible=False)
+        """Move the focus between map and problems."""
+        if self.map.has_focus and self.problems.region.height:
+            self.problems.focus(scroll_visible=False)
         else:
             self.map.focus(scroll_visible=False)
+
+    def action_silenced(self) -> None:
+        """Show silenced problems, too, or hide them again."""
+        self.problems.toggle_silenced()
+        self._write()
 
     @on(View.Moved)
     def _moved(self) -> None:
         self._share_space()
         self._write()
 
-    @on(FindingsList.Changed)
-    def _pointed(self, message: FindingsList.Changed) -> None:
+    @on(ProblemList.Changed)
+    def _pointed(self, message: ProblemList.Changed) -> None:
         message.stop()
-        finding = self.findings.picked
-        if finding is not None:
-            self.map.show_place(finding.path)
-            self._write()
-            self.post_message(View.Moved(finding.path))
+        problem = self.problems.picked
+        if problem is not None and problem.place.address:
+            self.map.show_place(problem.place.address)
+            self.post_message(View.Moved(problem.place.address))
+        self._write()
 
     def _write(self) -> None:
         self._legend.show(lambda width: [legend(self.map, width)])
         alerts = self.context.alerts.touching(self.map.place)
         self._selection.show(lambda width: [selection(self.map, width, alerts)])
-        self._findings_head.show(lambda width: [title(self.monitor.findings, width - 15)])
+        problems, shows_silenced = self.context.alerts.problems, self.problems.shows_silenced
+        found = f"/{plain(self.pattern, 40)}  {self.found_text()}" if self.wanted else ""
+        self._problems_head.show(
+            lambda width: [
+                [(fit(f" {found}", width), theme.LINK)]
+                if found
+                else title(problems, width - 10, shows_silenced=shows_silenced)
+            ]
+        )
         jobs = len(self.monitor.ingest.jobs)
         # The head's columns are those of the lines below it, which a scroll bar may make narrower.
         self._jobs_head.show(lambda _width: [self.jobs.head(jobs)])
 
 
 def legend(heat: HeatMap, width: int) -> Parts:
-    """Return the map's head: the field, its scale from end to end, and what a pixel is."""
-    field, (low, high) = heat.field, heat.scale()
-    parts: Parts = [(f" {field.title} ", theme.STRONG), (f" {end_text(low, field.unit)} ", theme.QUIET)]
+    """Return the map's head: the field, what its colours or glyphs mean, and what a cell stands for."""
+    right: Parts = [(f"{count_text(heat)} ", theme.QUIET)]
+    if heat.field is HEALTH:
+        parts: Parts = [(f" {HEALTH.title} ", theme.STRONG)]
+        for health, word in _HEALTH_KEY:
+            glyph, style = tile_of(health)
+            entry: Parts = [
+                (" ", theme.BASE),
+                (glyph if glyph.strip() else " ", style),
+                (f" {word} ", theme.QUIET),
+            ]
+            if width_of([*parts, *entry, *right]) <= width:
+                parts.extend(entry)
+            else:
+                break
+        return justified(parts, right, width, theme.BASE)
+    field, scale = heat.field, heat.scale()
+    low, high = scale.ends
+    form = end_text if not scale.is_automatic else with_unit
+    parts = [(f" {field.title} ", theme.STRONG), (f" {form(low, field.unit)} ", theme.QUIET)]
     if heat.ink.digits:
         parts.append(("01234567", theme.BASE))
     else:
-        wide = 2 if width < 100 else 3
+        wide = 1 if width < 64 else 2 if width < 100 else 3
         parts.extend((" " * wide, Style(bgcolor=color)) for color in theme.RAMP)
-    parts.append((f" {end_text(high, field.unit)}", theme.QUIET))
-    total = ", events in all" if is_count(field) and heat.zoom.chips > 1 else ""
-    right: Parts = [(f"1 pixel = {heat.zoom.title}{total} ", theme.QUIET)]
-    marks = f"{STALE_GLYPH} stale  {PARTLY_GLYPH} partly  {OFFLINE_GLYPH} offline  {MISSING_GLYPH} n/a   "
-    if width_of(parts) + width_of(right) + len(marks) + 2 <= width:
-        right.insert(0, (marks, theme.GHOST))
+    parts.append((f" {form(high, field.unit)}", theme.QUIET))
+    said = (
+        (f" {'p5-p95 busy' if scale.is_automatic else 'full range'}", theme.QUIET),
+        (f"  {LOW_GLYPH}{HIGH_GLYPH} far off" if scale.is_automatic else "", theme.QUIET),
+        (
+            f"  {STALE_GLYPH} stale  {PARTLY_GLYPH} partial  {OFFLINE_GLYPH} offline  {MISSING_GLYPH} n/a",
+            theme.QUIET,
+        ),
+    )
+    for part in said:
+        if width_of([*parts, part, *right]) + 1 > width:
+            break
+        parts.append(part)
     return justified(parts, right, width, theme.BASE)
+
+
+_HEALTH_KEY = (
+    (Health.CRITICAL, "critical"),
+    (Health.WARNING, "warning"),
+    (Health.NORMAL, "normal"),
+    (Health.IDLE, "idle"),
+    (Health.STALE, "stale"),
+    (Health.OFFLINE, "offline"),
+    (Health.RESERVED_IDLE, "reserved, idle"),
+    (Health.MISSING, "n/a"),
+)
+"""The health map's key, what matters most first."""
+
+
+def count_text(heat: HeatMap) -> str:
+    """Return how many chips a cell stands for, and which statistic of them it shows."""
+    zoom, field = heat.zoom, heat.field
+    chips = zoom.chips**2
+    is_health = field is HEALTH
+    if zoom.height == 1:
+        # Two pixels share a cell; of health the worse one has it.
+        chips, what = (2 * chips, "1 cell") if is_health else (chips, "half a cell")
+    elif zoom.width * zoom.height > 2:
+        return f"1 chip = {zoom.width * zoom.height // 2} cells"
+    else:
+        what = "1 cell"
+    if chips == 1:
+        return f"{what} = 1 chip"
+    statistic = "worst" if is_health else "total" if is_count(field) else "max" if field.is_max else "mean"
+    return f"{what} = {chips:,} chips, {statistic}"
 
 
 def end_text(value: float, unit: str) -> str:
@@ -206,17 +342,17 @@ def selection(heat: HeatMap, width: int, alerts: Sequence[AlertWithStatus] = ())
     """
     if not heat.grid.groups:
         return []
-    value, trust = heat.reading(heat.field)
     place = plain(heat.place)
     if heat.zoom.unit is None:
         place += " and its neighbours"
-    shown = with_unit(value, heat.field.unit)
+    if heat.field is HEALTH:
+        health, trust = heat.health(), heat.reading(SELECTION[0])[1]
+        shown, style = WORDS[health], health_style(health)
+    else:
+        value, trust = heat.reading(heat.field)
+        shown, style = _figure(heat, heat.field, value), theme.LINK
     words = TRUST_WORDS[Trust(trust)]
-    parts: Parts = [
-        (" [ ] ", theme.QUIET),
-        (place, theme.STRONG),
-        (f"  {heat.field.title} {shown}", theme.LINK),
-    ]
+    parts: Parts = [(" [ ] ", theme.QUIET), (place, theme.STRONG), (f"  {shown}", style)]
     if width_of(parts) > width:
         parts[1] = (place.partition("/")[2] or place, theme.STRONG)
     parts.append((f"  {words}", theme.QUIET if trust == Trust.LIVE else theme.BAR_ALERT))
@@ -225,8 +361,17 @@ def selection(heat: HeatMap, width: int, alerts: Sequence[AlertWithStatus] = ())
     for field in SELECTION:
         if field is heat.field:
             continue
-        text = f"  {field.title} {with_unit(heat.reading(field)[0], field.unit)}"
+        text = f"  {_figure(heat, field, heat.reading(field)[0])}"
         if width_of(parts) + len(text) > width:
             break
         parts.append((text, theme.QUIET))
     return parts
+
+
+def _figure(heat: HeatMap, field: Field, value: float) -> str:
+    """Return a field's value for what is selected, named for what it is of more than one chip."""
+    if heat.zoom.unit is Level.CHIP:
+        return f"{field.title} {with_unit(value, field.unit)}"
+    # Several UltraServers have no row in the tree: what stands for them is of one chip.
+    a_chip = " a chip" if heat.zoom.unit is None and not field.is_ratio and not is_count(field) else ""
+    return f"{fleet_name(field)} {with_unit(value, field.unit)}{a_chip}"

@@ -13,8 +13,8 @@ from trnfleet.domain.alerts.matchers import Matcher
 from trnfleet.domain.alerts.signals import FIGURES, LANES, LEVEL_OF
 from trnfleet.domain.alerts.silences import Span
 from trnfleet.domain.alerts.status import AlertStatus
-from trnfleet.domain.alerts.templates import condition_text
-from trnfleet.domain.quantities import DurationStyle, count, duration
+from trnfleet.domain.alerts.templates import condition_text, title
+from trnfleet.domain.quantities import DurationStyle, count, counted, duration
 from trnfleet.domain.severity import Severity
 from trnfleet.text import plain
 from trnfleet.tui import theme
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.alerts.silences import Preview, Silence
-    from trnfleet.monitor.alerting.engine import AlertCounts, Alerts
+    from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.alerting.store import AlertWithStatus
     from trnfleet.tui.widgets.cells import Parts
 
@@ -34,6 +34,7 @@ _SHORT = {Severity.CRITICAL: "crit", Severity.WARNING: "warn", Severity.INFO: "i
 _PLACES = ("chip", "instance", "ultraserver", "cluster", "job", "reservation", "publisher")
 """Labels that locate an alert, the deepest first."""
 _MOST_NAMES = 3
+_LONGEST_TITLE = 60
 
 
 def severity_text(severity: Severity, *, short: bool = False) -> str:
@@ -103,6 +104,12 @@ def status_text(held: AlertWithStatus, alerts: Alerts, now_ns: int) -> str:
     return "last known" if alert.is_silent else ""
 
 
+def said_text(alert: Alert) -> str:
+    """Return what is wrong in a few words, and its cause where that is known."""
+    cause = f"; cause: {plain(alert.cause, _LONGEST_TITLE)}" if alert.cause else ""
+    return plain(title(alert), _LONGEST_TITLE) + cause
+
+
 def condition_words(rule: Rule) -> str:
     """Return a rule's conditions in words: `power_w above 400 W for 30 s`."""
     lasting = f" for {duration(rule.for_s)}" if rule.for_s else ""
@@ -114,47 +121,8 @@ def unit_of(rule: Rule) -> str:
     return "" if rule.figure is None else FIGURES[rule.scope][rule.figure].unit
 
 
-def counts_parts(
-    counts: AlertCounts, *, short: bool = False, tight: bool = False, with_quiet: bool = True
-) -> Parts:
-    """Return how many alerts fire, worst first, for the header: severity as sign, word and colour.
-
-    Args:
-        counts: How many there are.
-        short: Whether words are cut to four letters.
-        tight: Whether signs stand for the words.
-        with_quiet: Whether acknowledged, silenced and pending ones are counted, too.
-    """
-    looks = {
-        Severity.CRITICAL: (counts.critical, theme.BAR_DOWN),
-        Severity.WARNING: (counts.warning, theme.BAR_ALERT),
-        Severity.INFO: (counts.info, theme.HEAD_ACCENT),
-    }
-    parts: Parts = []
-    for severity, (number, style) in looks.items():
-        if not number or (severity is Severity.INFO and (tight or counts.critical or counts.warning)):
-            continue
-        glyph, word = theme.SEVERITY_GLYPH[severity], severity.value
-        word = "" if tight else f" {_SHORT[severity] if short else word}"
-        parts.append((f" {glyph} {count(number)}{word} ", style))
-    quiet = [
-        f"{count(number)} {word}"
-        for number, word in (
-            (counts.acked, "acked"),
-            (counts.silenced, "silenced"),
-            (counts.pending, "pending"),
-        )
-        if number
-    ]
-    if not parts:
-        parts.append((" all handled " if counts.acked or counts.silenced else " nothing fires ", theme.HEAD))
-    if quiet and with_quiet:
-        parts.append((f" {', '.join(quiet)} ", theme.HEAD))
-    return parts
-
-
 def alerts_line(held: list[AlertWithStatus], now_ns: int, room: int, *, most: int = 8) -> Parts:
-    """Return alerts beside each other, worst first, as far as there is room: sign, rule and age of each, then how many more.
+    """Return alerts beside each other, worst first, as far as there is room: sign, title and age of each, then how many more.
 
     Args:
         held: The alerts.
@@ -166,9 +134,8 @@ def alerts_line(held: list[AlertWithStatus], now_ns: int, room: int, *, most: in
     parts: Parts = []
     used = 0
     for number, each in enumerate(ordered):
-        text = (
-            f"{theme.SEVERITY_GLYPH[each.severity]} {plain(each.alert.name)} {age_text(each.alert, now_ns)}"
-        )
+        said = plain(title(each.alert), _LONGEST_TITLE)
+        text = f"{theme.SEVERITY_GLYPH[each.severity]} {said} {age_text(each.alert, now_ns)}"
         left = len(ordered) - number
         more = f"+{count(left)} more"
         if number >= most or used + len(text) + 2 + (len(more) + 2 if left > 1 else 0) > room:
@@ -208,15 +175,15 @@ def matchers_of(labels: Mapping[str, str]) -> str:
 
 
 def preview_text(preview: Preview) -> str:
-    """Return the alerts that a silence would hide, in a line."""
+    """Return the alerts that a silence matches, in a line."""
     critical = f" ({count(preview.critical)} critical)" if preview.critical else ""
     if not preview.firing and not preview.pending:
-        return "would hide nothing at present"
-    parts = [f"{count(preview.firing)} firing{critical}"]
+        return "matches no alert now"
+    parts = [counted(preview.firing, "firing alert") + critical]
     if preview.pending:
         parts.append(f"{count(preview.pending)} pending")
     names = _names(f"{plain(each.name)} {where_text(each, 24)}" for each in preview.examples)
-    return f"would hide {', '.join(parts)}: {names}" + (
+    return f"matches {', '.join(parts)}: {names}" + (
         ", …" if preview.firing + preview.pending > _MOST_NAMES else ""
     )
 
@@ -228,7 +195,7 @@ def silence_state(silence: Silence, now_ns: int) -> str:
         return _left(silence.ends_ns, now_ns)
     if span is Span.TO_COME:
         return f"in {_between(now_ns, silence.starts_ns)}"
-    return "over"
+    return "expired"
 
 
 def silence_text(silence: Silence) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from trnfleet.domain.quantities import bare
+from trnfleet.domain.quantities import bare, with_unit
 from trnfleet.tui.metric_display import LAST, TREE, TREE_CORE
 
 if TYPE_CHECKING:
@@ -22,7 +22,10 @@ SPARK_FIELD = "nc_util_pct"
 SPARK_CELL_S = 5
 """Seconds that a cell of the sparkline is the mean of."""
 
-NAME_MIN, NAME_MAX = 23, 36
+SPARK_MEAN_S = 10
+"""Seconds that its values are means of, as the figures beside it are."""
+
+NAME_MIN, NAME_MAX = 21, 36
 COMFORTABLE, RICH = 100, 180
 """Widths from which there is more air, and from which every field has room."""
 
@@ -69,14 +72,10 @@ class Plan:
         return None
 
 
-_UNITS = {
-    "bytes/s": "B/s",
-    "bytes": "B",
-    "degC": "°C",
-    "TFLOP/s": "FLOP/s",
-    "TFLOP/s/W": "",
-    "events": "total",
-}
+_UNITS = {"degC": "°C", "TFLOP/s/W": "", "events": "total"}
+_OTHER_CELLS = {"degC": 5}
+SCALED_CELLS = {"W": 7, "bytes/s": 9, "bytes": 8, "TFLOP/s": 12}
+"""Units that stand in the cells, with their prefix, and the cells that such a value takes."""
 _SPARK_RANK, _JOB_RANK, _CHIPS_RANK = 6, 9, 15
 """When these columns come in, among the ranks of `metric_display`."""
 _STATE_WIDTH = 17
@@ -159,10 +158,11 @@ def _column(key: str, gap: int, more: int = 0) -> TreeColumn:
     field, display = _SHOWN[key]
     # A mark of sorting, or of what needs attention, takes the cell before title or value.
     title = display.tree_title or field.title
-    unit = _UNITS.get(field.unit, field.unit)
-    return TreeColumn(key, title, unit, max(6, len(title)) + gap, field, display)
+    cells = SCALED_CELLS.get(field.unit) or _OTHER_CELLS.get(field.unit, 6)
+    unit = "" if field.unit in SCALED_CELLS else _UNITS.get(field.unit, field.unit)
+    return TreeColumn(key, title, unit, max(cells, len(title)) + gap, field, display)
 
 
 def cell(field: Field, value: float) -> str:
-    """Return a value as its cell shows it, without a unit; `n/a` for NaN."""
-    return bare(value, field.unit)
+    """Return a value as its cell shows it, with its unit where that has a prefix; `n/a` for NaN."""
+    return with_unit(value, field.unit) if field.unit in SCALED_CELLS else bare(value, field.unit)

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain import address
-from trnfleet.domain.address import Level, format_chip
+from trnfleet.domain.address import Level
 from trnfleet.domain.layout import FLEET_NODE, Layout, Node
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.tui.widgets.text_filter import TextFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -218,8 +217,8 @@ class TreeIndex:
             return numbers, np.ones(len(numbers), np.int64)
         numbers = np.arange(span.start, span.stop)
         if level is Level.CHIP:
-            if self._selection is not None and self._selection.some[node.number]:
-                numbers = span.start + self._selection.numbers[self._selection.numbers < len(span)]
+            if self._selection is not None:
+                numbers = span.start + np.flatnonzero(self._selection.mask[span.start : span.stop])
             rows = 1 + int(self._cores[node.number]) if depth >= Level.CORE else 1
             heights = np.full(len(numbers), rows, np.int64)
         else:
@@ -302,55 +301,26 @@ def find_node(layout: Layout, path: str) -> Node | None:
     return Node(Level.CORE, node.number * CORE_LANES + core)
 
 
-_CHIP = "chip"
-
-
 @dataclass(frozen=True)
 class Selection:
     """The instances and chips that a filter leaves."""
 
+    mask: NDArray[np.bool_]
+    """Which chips are left; shape (chips,)."""
     chips: NDArray[np.int64]
     """How many chips of each instance are left; an instance with none is hidden."""
-    some: NDArray[np.bool_]
-    """For each instance, whether only its chips `numbers` are left."""
-    numbers: NDArray[np.int64]
-    """Chip numbers within an instance, sorted."""
     depth: Level
     """The level that was searched."""
 
+    @staticmethod
+    def of(layout: Layout, mask: NDArray[np.bool_], depth: Level) -> Selection:
+        """Return the selection of the chips that `mask` marks in a layout."""
+        chips = np.zeros(len(layout.instances), np.int64)
+        if len(mask):
+            chips = np.add.reduceat(mask, layout.chip_start[:-1], dtype=np.int64)
+        return Selection(mask, chips, depth)
+
     @property
     def matches(self) -> int:
-        """How many instances (or chips, where the pattern names one) are left."""
+        """How many instances (or chips, where these were searched) are left."""
         return int(self.chips.sum() if self.depth is Level.CHIP else np.count_nonzero(self.chips))
-
-
-def select(layout: Layout, pattern: str) -> Selection | None:
-    """Return what a pattern leaves of a layout; None for an empty pattern, which leaves everything.
-
-    Case does not matter. Instances whose address has the pattern are left whole.
-    """
-    text, inverse = TextFilter.of(pattern)
-    if not text:
-        return None
-    sizes = np.diff(layout.chip_start)
-    whole = np.array([text in path.lower() for path in layout.instances], dtype=np.bool_)
-    before, chip, after = text.rpartition(_CHIP)
-    if not chip:
-        left = ~whole if inverse else whole
-        return Selection(
-            np.where(left, sizes, 0), np.zeros(len(sizes), np.bool_), np.zeros(0, np.int64), Level.INSTANCE
-        )
-    place, slash, _core = after.partition("/")
-    named = [
-        number
-        for number in range(int(sizes.max(initial=0)))
-        if (format_chip(number)[4:] == place if slash else format_chip(number)[4:].startswith(place))
-    ]
-    fits = np.array([f"{path.lower()}/".endswith(before) for path in layout.instances], dtype=np.bool_)
-    if inverse:
-        named = [number for number in range(int(sizes.max(initial=0))) if number not in named]
-    numbers = np.array(named, dtype=np.int64)
-    some = fits & ~whole
-    rest = ~whole if inverse else whole
-    chips = np.where(some, np.searchsorted(numbers, sizes), np.where(rest, sizes, 0))
-    return Selection(chips, some, numbers, Level.CHIP)

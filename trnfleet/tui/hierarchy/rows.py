@@ -8,26 +8,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.style import Style
 
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
 from trnfleet.domain.metrics import BY_NAME
 from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.monitor.store.rings import trailing_mean
 from trnfleet.monitor.store.store import Freshness
 from trnfleet.tui import theme
 from trnfleet.tui.format.freshness import describe
 from trnfleet.tui.format.reservations import PICKED
 from trnfleet.tui.hierarchy import columns
 from trnfleet.tui.hierarchy.index import CORE_LANES, parent_of
-from trnfleet.tui.widgets import charts
-from trnfleet.tui.widgets.cells import CHART, fit, right
+from trnfleet.tui.widgets import sparks
+from trnfleet.tui.widgets.cells import fit, right
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from rich.style import Style
 
     from trnfleet.domain.layout import Layout, Node
-    from trnfleet.domain.severity import Severity
     from trnfleet.monitor.store.fields import Field
     from trnfleet.tui.format.freshness import State
     from trnfleet.tui.hierarchy.columns import Plan, TreeColumn
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     """Places in the window, and numbers, of the nodes of one level."""
 
 _CORE_METRIC = BY_NAME["nc_util_pct"]
-_CURSOR = Style(bgcolor=theme.CURSOR)
 
 
 class TreeRows:
@@ -49,6 +48,7 @@ class TreeRows:
     def __init__(self, context: UiContext, descriptions: Descriptions) -> None:
         self._monitor = context.monitor
         self._alerts = context.alerts
+        self._frame = context.frame
         self._highlight = context.highlight
         self._descriptions = descriptions
         self._sparks: dict[Node, str] = {}
@@ -80,7 +80,7 @@ class TreeRows:
 
     def values(self, key: str, level: Level, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return a column's values of nodes of one level, as they are shown; NaN where there are none."""
-        store, rollups = self._monitor.store, self._monitor.rollups
+        store, averages = self._monitor.store, self._frame.averages
         if key == columns.STATE:
             counts = self._counts(level, numbers)
             # The worst are lowest: what is offline, then what has nothing live.
@@ -93,9 +93,9 @@ class TreeRows:
                 return np.full(len(numbers), np.nan)
             codes: NDArray[Any] = store.columns[_CORE_METRIC.name].reshape(-1)[numbers]
             return _CORE_METRIC.decode(codes)
-        if level is not Level.CHIP and rollups.generation != store.generation:
+        if level is not Level.CHIP and averages.generation != store.generation:
             return np.full(len(numbers), np.nan)
-        return field.values(store, rollups, level, numbers)
+        return field.values(store, averages, level, numbers)
 
     def _field(self, field: Field, rows: list[Row], groups: dict[Level, Group]) -> list[float]:
         """Return a field's value for each row."""
@@ -107,7 +107,7 @@ class TreeRows:
 
     def _counts(self, level: Level, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return nodes x 4: how many chips of each node are in each state."""
-        store, rollups = self._monitor.store, self._monitor.rollups
+        store, rollups = self._monitor.store, self._frame.rollups
         if level >= Level.CHIP:
             chips = numbers // CORE_LANES if level is Level.CORE else numbers
             return np.eye(len(Freshness), dtype=np.int64)[store.chip_state[chips]]
@@ -143,7 +143,7 @@ class TreeRows:
     ) -> FixedParts:
         """Return one row: neighbouring texts of one style are one part."""
         is_live = state.freshness is Freshness.LIVE
-        cursor = theme.SELECTED_QUIET if is_live else theme.STATE_STYLE[state.freshness] + _CURSOR
+        cursor = theme.SELECTED_QUIET if is_live else theme.STATE_STYLE[state.freshness] + theme.CURSOR_FILL
         base = cursor if is_selected else theme.STATE_STYLE[state.freshness]
         parts: list[tuple[str, Style]] = []
         for column, values in fields:
@@ -158,17 +158,23 @@ class TreeRows:
                 found = column.display.severity(value) if is_live else None
                 if found is not None:
                     text, style = theme.SEVERITY_GLYPH[found] + text, theme.SEVERITY_STYLE[found]
-                elif value != value:  # noqa: PLR0124  NaN is the one value unlike itself
+                elif is_live and value != value:  # noqa: PLR0124  NaN is the one value unlike itself
                     style = theme.GHOST
                 text = right(text, column.width)
             if is_selected:
-                style = style + _CURSOR if style else theme.SELECTED if column.key == columns.NAME else None
+                style = (
+                    style + theme.CURSOR_FILL
+                    if style
+                    else theme.SELECTED
+                    if column.key == columns.NAME
+                    else None
+                )
             style = style or base
-            if column.key == columns.NAME and (found := self._alert(row.node)) is not None:
-                sign = theme.SEVERITY_STYLE[found] + _CURSOR if is_selected else theme.SEVERITY_STYLE[found]
+            if column.key == columns.NAME and (sign := self._alert(row.node)) is not None:
+                glyph, ink = sign
                 parts += [
                     (fit(text.rstrip(), column.width - 2), style),
-                    (f" {theme.SEVERITY_GLYPH[found]}", sign),
+                    (f" {glyph}", ink + theme.CURSOR_FILL if is_selected else ink),
                 ]
                 continue
             if parts and parts[-1][1] == style:
@@ -186,7 +192,7 @@ class TreeRows:
             return " " + fit("" if node.level is Level.CORE else state.text, width - 1), state.style
         if column.key == columns.SPARK:
             return " " * (width - len(self._spark(node, width))) + self._spark(node, width), (
-                CHART if state.freshness is Freshness.LIVE else None
+                theme.CHART if state.freshness is Freshness.LIVE else None
             )
         if column.key == columns.CHIPS:
             return right(self._chips(node), width), None
@@ -211,9 +217,13 @@ class TreeRows:
         below = self._monitor.store.layout.instance_range(node)
         return PICKED if mask[below.start : below.stop].any() else " "
 
-    def _alert(self, node: Node) -> Severity | None:
-        """Return the worst severity of the unhandled alerts at or below a node."""
-        return self._alerts.marks.at(node)
+    def _alert(self, node: Node) -> tuple[str, Style] | None:
+        """Return the sign of the worst alert at or below a node, a quiet one where all are acknowledged or silenced."""
+        found = self._alerts.marks.at(node)
+        if found is not None:
+            return theme.SEVERITY_GLYPH[found], theme.SEVERITY_STYLE[found]
+        handled = self._alerts.handled_marks.at(node)
+        return None if handled is None else (theme.SEVERITY_GLYPH[handled], theme.QUIET)
 
     def _name_style(self, node: Node, state: State) -> Style | None:
         if state.freshness is not Freshness.LIVE:
@@ -235,8 +245,11 @@ class TreeRows:
         text = self._sparks.get(node)
         if text is None:
             series = history.series(layout, node, columns.SPARK_FIELD)
-            values = charts.bucket(series, width - 2, columns.SPARK_CELL_S, history.samples)
-            text = self._sparks[node] = charts.spark(values, 0.0, 100.0)
+            # Steps of training take about as long as a cell: without a longer mean, cells would be a saw.
+            steady = trailing_mean(series, columns.SPARK_MEAN_S)
+            values = sparks.bucket(steady, width - 2, columns.SPARK_CELL_S, history.samples)
+            # Without the highest block, so that rows below each other stay apart.
+            text = self._sparks[node] = sparks.spark(values, 0.0, 100.0, most=7)
         return text
 
     def _chips(self, node: Node) -> str:
@@ -274,7 +287,7 @@ def _core_name(core: int, lnc: int) -> str:
         return f"  {name}"
     first, last = core % lnc == 0, core % lnc == lnc - 1
     bracket = "╭" if first else "╰" if last else "│"
-    return f"{bracket} {name}  logical {core // lnc}" if first else f"{bracket} {name}"
+    return f"{bracket} {name}  LNC {core // lnc}" if first else f"{bracket} {name}"
 
 
 def _by_level(rows: list[Row]) -> dict[Level, Group]:

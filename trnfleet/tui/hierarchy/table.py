@@ -14,11 +14,14 @@ from textual.binding import Binding, BindingType
 
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
+from trnfleet.domain.filters.language import EVERYTHING, hint
 from trnfleet.domain.layout import EMPTY_LAYOUT
+from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.hierarchy import columns
-from trnfleet.tui.hierarchy.index import Expansion, TreeIndex, find_node, node_path, select
+from trnfleet.tui.hierarchy.index import Expansion, Selection, TreeIndex, find_node, node_path
 from trnfleet.tui.hierarchy.rows import TreeRows, triangle_at
+from trnfleet.tui.state.chip_table import CHIP_COLUMNS, ChipTable
 from trnfleet.tui.view import View
 from trnfleet.tui.widgets.cursor_list import CursorList
 from trnfleet.tui.widgets.line_view import Line, make_strip, text_line
@@ -30,8 +33,8 @@ if TYPE_CHECKING:
     from textual import events
     from textual.strip import Strip
 
+    from trnfleet.domain.filters.language import Filter
     from trnfleet.domain.layout import Layout
-    from trnfleet.tui.hierarchy.index import Selection
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.descriptors import Descriptions
     from trnfleet.tui.widgets.cells import FixedParts
@@ -63,14 +66,15 @@ class TreeTable(CursorList[str]):
         Binding("enter", "enter", "Open; the chip's own view on a chip"),
         Binding("x", "all", "Open or close everything below"),
         Binding("asterisk", "level", "Open one more level of everything below", show=False),
-        Binding("s", "sort(1)", "Sort by the next column"),
-        Binding("S", "reverse", "Reverse the order"),
+        Binding("s", "sort(1)", "Sort by next column"),
+        Binding("S", "reverse", "Reverse the sort"),
     ]
 
     def __init__(self, context: UiContext, descriptions: Descriptions) -> None:
         super().__init__()
         self._monitor = context.monitor
         self._clock = context.clock
+        self._frame = context.frame
         self._rows = TreeRows(context, descriptions)
         self._expansion = Expansion()
         self._found_expansion: Expansion | None = None
@@ -79,12 +83,28 @@ class TreeTable(CursorList[str]):
         self._sorted_s = 0.0
         self._reveal_due = False
         self.sorting = Sorting()
-        self.pattern = ""
+        self._chips = ChipTable(context.monitor, context.alerts)
+        self.wanted = EVERYTHING
         """The filter."""
+
+    @property
+    def pattern(self) -> str:
+        """The filter as it was typed; empty for none."""
+        return self.wanted.typed
+
+    @property
+    def searches_chips(self) -> bool:
+        """Whether the filter looks for chips, rather than instances."""
+        return self._selection is not None and self._selection.depth is Level.CHIP
 
     @property
     def plan(self) -> columns.Plan:
         return columns.plan(max(1, self._visible_size().width))
+
+    @property
+    def mean_s(self) -> float:
+        """Seconds of the fleet's time that the rows above chips are means over; 0 for none."""
+        return self._frame.averages.seconds
 
     @property
     def is_sped_up(self) -> bool:
@@ -136,8 +156,12 @@ class TreeTable(CursorList[str]):
             # The roll-ups of a new layout are not there yet; what is on the screen stands a moment longer.
             return 0
         self._follow_layout()
-        if self.sorting.key != columns.NAME and self._clock.monotonic_s() - self._sorted_s >= RESORT_EVERY_S:
-            self._resort()
+        if self._clock.monotonic_s() - self._sorted_s >= RESORT_EVERY_S:
+            if ChipTable.is_living(self.wanted):
+                # Values pass limits, jobs move on.
+                self._rebuild(self._monitor.store.layout)
+            elif self.sorting.key != columns.NAME:
+                self._resort()
         return super().tick(limit)
 
     def renew(self) -> None:
@@ -148,11 +172,16 @@ class TreeTable(CursorList[str]):
         self._sorted_s = -math.inf
 
     def _behind(self) -> bool:
-        store, rollups = self._monitor.store, self._monitor.rollups
+        store, rollups = self._monitor.store, self._frame.rollups
         return bool(store.layout.instances) and rollups.generation != store.generation
 
     def _nothing(self, width: int) -> list[Line]:
-        text = f" Nothing matches {self.pattern}" if self.pattern else " Waiting for descriptors of the fleet"
+        also = f"; {words}" if (words := hint(self.pattern, CHIP_COLUMNS)) else ""
+        text = (
+            f" Nothing matches {plain(self.pattern)}{also}"
+            if self.wanted
+            else " Waiting for descriptors of the fleet"
+        )
         return [text_line((("", theme.QUIET),), width), text_line(((text, theme.QUIET),), width)]
 
     # Following what changes
@@ -169,7 +198,7 @@ class TreeTable(CursorList[str]):
     def _rebuild(self, layout: Layout) -> None:
         """Index a layout, with the filter."""
         was_visible = self._is_visible()
-        self._selection = select(layout, self.pattern)
+        self._selection = self._select(layout)
         if self._selection is None:
             self._found_expansion = None
         elif self._found_expansion is None:
@@ -182,6 +211,10 @@ class TreeTable(CursorList[str]):
             self._reveal_due = False
             self._index.reveal(self.cursor)
         self._take_row(keep_visible=was_visible)
+
+    def _select(self, layout: Layout) -> Selection | None:
+        found = self._chips.select(self.wanted) if layout.chips else None
+        return None if found is None else Selection.of(layout, *found)
 
     def _resort(self) -> None:
         was_visible = self._is_visible()
@@ -262,14 +295,12 @@ class TreeTable(CursorList[str]):
 
     # What can be asked for
 
-    def filter(self, pattern: str) -> None:
-        """Show only what matches a pattern and what that is in; the empty pattern shows everything again."""
-        if pattern == self.pattern:
-            return
-        self.pattern = pattern
+    def filter(self, wanted: Filter) -> None:
+        """Show only what a filter leaves and what that is in; an empty filter shows everything again."""
+        self.wanted = wanted
         self._found_expansion = None
         self._rebuild(self._monitor.store.layout)
-        if not pattern:
+        if not wanted:
             self._index.reveal(self.cursor)
             self._take_row(keep_visible=True)
         elif self._index.rows:

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.style import Style
 from textual import on
 from textual.binding import Binding
 
 from trnfleet.domain import address
 from trnfleet.domain.address import LEVEL_NAMES, Level
-from trnfleet.domain.quantities import count, counted
+from trnfleet.domain.filters.language import hint
+from trnfleet.domain.quantities import count, counted, mean_label
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.alerts import tally_text, worst_of
 from trnfleet.tui.hierarchy import columns
 from trnfleet.tui.hierarchy.table import TreeTable
+from trnfleet.tui.state.chip_table import CHIP_COLUMNS
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.view import FilteredView
 from trnfleet.tui.widgets.cells import fit, width_of
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
+    from rich.style import Style
     from textual import events
     from textual.app import ComposeResult
 
+    from trnfleet.domain.filters.columns import Columns
+    from trnfleet.domain.filters.language import Filter
     from trnfleet.domain.layout import Node
     from trnfleet.tui.state.context import UiContext
-
-_ON_SURFACE = Style(bgcolor=theme.SURFACE)
 
 
 class HierarchyView(FilteredView):
@@ -39,15 +41,23 @@ class HierarchyView(FilteredView):
     HierarchyView.asking TreeFoot { display: none; }
     """
     BINDINGS: ClassVar = [
-        Binding("slash", "ask", "Filter by part of an address, ! for all others"),
+        Binding(
+            "slash", "ask", "Filter: part of an address or job, power>450 & job=name, sev>=warning, !text"
+        ),
         Binding("escape", "clear", "Clear the filter"),
+        Binding("N", "sort_by('name')", "Sort by name"),
+        Binding("O", "sort_by('state')", "Sort by state: offline and stale first"),
+        Binding("U", "sort_by('nc_util_pct')", "Sort by NC util; again: the other way round"),
+        Binding("B", "sort_by('hbm_bw_util_pct')", "Sort by HBM bandwidth"),
+        Binding("K", "sort_by('link_tx_bytes_per_s')", "Sort by link traffic"),
+        Binding("P", "sort_by('power_w')", "Sort by power"),
+        Binding("T", "sort_by('temperature_c')", "Sort by temperature: of more than one chip the highest"),
+        Binding("R", "sort_by('throttle_pct')", "Sort by throttling"),
+        Binding("M", "sort_by('mfu_pct')", "Sort by MFU"),
     ]
 
     def __init__(self, context: UiContext) -> None:
-        super().__init__(
-            context,
-            placeholder="part of an address, such as us-0003 or chip05; !part for all others",
-        )
+        super().__init__(context)
         self.descriptions = Descriptions(context.monitor)
         self.table = TreeTable(context, self.descriptions)
         self.head = TreeHead(self.table)
@@ -81,12 +91,29 @@ class HierarchyView(FilteredView):
         return painted + self.table.tick(max(1, allowance - painted))
 
     @property
-    def pattern(self) -> str:
-        return self.table.pattern
+    def orders(self) -> tuple[str, ...]:
+        """The columns that there is room for, by their keys."""
+        return self.table.plan.sortable
 
-    def filter(self, pattern: str) -> None:
-        self.table.filter(pattern)
+    def put_in_order(self, order: str) -> None:
+        self.table.sort_by(order)
+
+    def action_sort_by(self, order: str) -> None:
+        """Sort by a column; once more, the other way round."""
+        self.table.sort_by(order)
+
+    def columns(self) -> Columns:
+        return CHIP_COLUMNS
+
+    def take_filter(self, wanted: Filter) -> None:
+        self.table.filter(wanted)
         self._tell()
+
+    def found_text(self) -> str:
+        noun = "chip" if self.table.searches_chips else "instance"
+        return (
+            hint(self.pattern, CHIP_COLUMNS) if not self.table.matches else counted(self.table.matches, noun)
+        )
 
     def take_focus(self) -> None:
         self.table.focus(scroll_visible=False)
@@ -121,7 +148,9 @@ class TreeFoot(LineView, can_focus=False):
             right.append((f"{count(table.matches)} found  ", theme.HEAD))
         alerts = self._alerts.touching(table.cursor)
         if alerts:
-            right.append((f"{tally_text(alerts)}  ", theme.SEVERITY_STYLE[worst_of(alerts)] + _ON_SURFACE))
+            right.append(
+                (f"{tally_text(alerts)}  ", theme.SEVERITY_STYLE[worst_of(alerts)] + theme.SURFACE_FILL)
+            )
         rows = table.index.rows
         right.append((f"{count(min(table.row + 1, rows))}/{count(rows)} ", theme.HEAD))
         left = " " + "  ".join(self._words())
@@ -172,6 +201,10 @@ class TreeHead(LineView, can_focus=False):
             if column.key == self._table.sorting.key:
                 title = ("▼" if self._table.sorting.descending else "▲") + title
                 style = theme.HEAD_ACCENT
+            if column.key == columns.NAME and self._table.mean_s:
+                unit = f"{mean_label(self._table.mean_s)}; chips now"
+            if column.field is not None and column.field.is_max:
+                unit = f"max {unit}"
             if column.key == columns.SPARK and self._table.is_sped_up:
                 # History has a sample for each second of the wall clock.
                 unit += " wall"

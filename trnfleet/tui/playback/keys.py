@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from trnfleet.monitor.replay.playback import Playback
 
 LEAD_S = 5.0
+AFTER_S = 1.0
+"""Seconds after an event at which it has come: messages take less on their way."""
 """Seconds before an alert or event at which playback begins when it is opened."""
 NOTE_S = 8.0
 """Seconds for which a note stays in the status line."""
@@ -57,7 +59,7 @@ class TimeKeys(App[None]):
         Binding("ctrl+left", "time_mark(-1)", "previous alert, resolve or event"),
         Binding("ctrl+right", "time_mark(1)", "next alert, resolve or event"),
         Binding("at", "time_ask", "go to a time: 14:03, -5m, +30s"),
-        Binding("end", "time_end", "back to the present, or to a file's end", priority=True),
+        Binding("end", "time_end", "back to live, or to a file's end", priority=True),
         Binding("ctrl+home", "time_start", "start of the recording"),
         Binding("L", "time_loop", "toggle loop"),
         Binding("W", "time_save", "save the recorded past as a file"),
@@ -147,7 +149,7 @@ class TimeKeys(App[None]):
         if playback is None:
             return
         if not playback.shows_past:
-            self._say("the present has no rate; [ goes back 10 s")
+            self._say("live has no rate; [ goes back 10 s")
             return
         if direction < 0:
             playback.slower()
@@ -194,7 +196,7 @@ class TimeKeys(App[None]):
         if playback is None:
             return
         if playback.is_live_possible:
-            self._say("only a recording can loop; the recorded past ends with the present")
+            self._say("only a recording can loop; the recorded past ends with live")
             return
         playback.toggle_loop()
         self._show_request()
@@ -222,10 +224,17 @@ class TimeKeys(App[None]):
         self.ask_line.close()
         self.focus_page()
 
+    def answer(self, asked: str, text: str) -> bool:
+        """Take an answer to something that is not about time; return whether it was."""
+        del asked, text
+        return False
+
     @on(AskLine.Answered)
     def _answered(self, message: AskLine.Answered) -> None:
         message.stop()
         playback, text = self.playback, message.text
+        if self.answer(message.asked, text):
+            return
         if playback is None or not text:
             self._left()
             return
@@ -274,7 +283,8 @@ class TimeKeys(App[None]):
             where = "kept" if playback is not None and playback.is_live_possible else "in this recording"
             self._say(NO_PLAYBACK if playback is None else f"that moment is not {where}")
             return
-        playback.seek(max(playback.start_ns, place_ns - round(LEAD_S * NS_PER_S)))
+        offset_s = AFTER_S if message.is_after else -LEAD_S
+        playback.seek(max(playback.start_ns, place_ns + round(offset_s * NS_PER_S)))
         if playback.mode is Mode.PAUSED:
             playback.play()
         self._show_request()

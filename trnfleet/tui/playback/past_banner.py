@@ -11,12 +11,13 @@ from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.playback.seek_bar_format import clock_text
 from trnfleet.tui.widgets.cells import Parts, width_of
+from trnfleet.tui.widgets.targets import Target, TargetKind, linked
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.alerting.engine import AlertCounts
+    from trnfleet.monitor.problems.problem import ProblemCounts
     from trnfleet.monitor.replay.playback import Playback
+    from trnfleet.tui.bars.hints import Hints
     from trnfleet.tui.playback.seek_bar_format import Seek
-    from trnfleet.tui.status import Hints
 
 _HOUR_S = 3_600
 
@@ -25,9 +26,10 @@ def past_hints(playback: Playback) -> Hints:
     """Return the keys of playback for the status line."""
     return (
         ("?", "help"),
+        ("q", "quit"),
         ("Space", "resume" if playback.mode is Mode.PAUSED else "pause"),
         ("[ ]", "10 s"),
-        ("End", "the present" if playback.is_live_possible else "the end"),
+        ("End", "live" if playback.is_live_possible else "the end"),
         ("( )", "alert"),
         ("< >", "rate"),
         ("@", "time"),
@@ -35,7 +37,7 @@ def past_hints(playback: Playback) -> Hints:
 
 
 def past_banner(
-    seek: Seek, before: AlertCounts | None, now: AlertCounts | None, present: str, width: int
+    seek: Seek, before: ProblemCounts | None, now: ProblemCounts | None, present: str, width: int
 ) -> Parts:
     """Return the banner over the past: the time shown, and alerts that changed in the present.
 
@@ -50,12 +52,12 @@ def past_banner(
     ago = f", {duration(seek.behind_s)} ago" if seek.behind_s >= 1 else ""
     fires = _fires(before, now)
     for text in (
-        f" ◀ you are looking at {when}{ago}; {present}; End returns ",
-        f" ◀ you are looking at {when}{ago}; End returns ",
-        f" ◀ this is {when}{ago}; End returns ",
-        f" ◀ {when}; End returns ",
+        f" ◀ Viewing {when}{ago}. {present}. End = live ",
+        f" ◀ Viewing {when}{ago}. End = live ",
+        f" ◀ {when}{ago}. End = live ",
+        f" ◀ {when}. End = live ",
     ):
-        parts: Parts = [(text, theme.BAR_PAST), *fires]
+        parts: Parts = [(text, linked(theme.BAR_PAST, Target(TargetKind.KEY, "end"))), *fires]
         if width_of(parts) <= width:
             break
     return parts
@@ -64,11 +66,11 @@ def past_banner(
 def present_text(*, is_recording: bool, is_connected: bool) -> str:
     """Return the state of the present while the past is shown."""
     if not is_connected:
-        return "the present has no connection"
-    return "the present is recorded" if is_recording else "the present is no longer recorded"
+        return "LIVE has no connection"
+    return "LIVE continues" if is_recording else "LIVE is no longer recorded"
 
 
-def _fires(before: AlertCounts | None, now: AlertCounts | None) -> Parts:
+def _fires(before: ProblemCounts | None, now: ProblemCounts | None) -> Parts:
     """Return the alerts that fire in the present, if they changed since it was left."""
     if before is None or now is None:
         return []
@@ -83,7 +85,7 @@ def _fires(before: AlertCounts | None, now: AlertCounts | None) -> Parts:
         if number
     ]
     style = theme.BAR_DOWN if are[0] > were[0] else theme.BAR_ALERT if are[1] > were[1] else theme.BAR_PAST
-    return [(f" now firing: {' '.join(shown)} " if shown else " now nothing fires ", style)]
+    return [(f" now firing: {' '.join(shown)} " if shown else " now 0 firing ", style)]
 
 
 def kept_text(playback: Playback) -> tuple[str, bool]:
@@ -95,4 +97,4 @@ def kept_text(playback: Playback) -> tuple[str, bool]:
         return "", False
     # Seconds would change all the time.
     style = DurationStyle.COARSE if playback.window_s < _HOUR_S else DurationStyle.LONG
-    return f"kept {duration(playback.window_s, style)}", False
+    return f"history {duration(playback.window_s, style)}", False

@@ -36,7 +36,7 @@ class SeekBar(Bar):
             """Whether it is the end, which may have moved since."""
 
     def __init__(self, playback: Playback | None, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
-        super().__init__(fill=theme.BAR_SEEK, id=id)
+        super().__init__(fill=lambda: theme.BAR_SEEK, id=id)
         self._playback = playback
         self._track = range(0)
         self._drawn: Seek | None = None

@@ -42,7 +42,6 @@ _NEAR_SHARE = 0.015
 _LONG_NOTE, _SHORT_NOTE = 44, 20
 """Cells of that text."""
 _HOUR_NS = 3_600 * NS_PER_S
-_FLOOR, _QUIET, _STRONG = theme.BAR_SEEK, theme.BAR_SEEK_QUIET, theme.BAR_SEEK_STRONG
 HERE, KNOWN, UNKNOWN, NOT_YET = "┃", "─", "┄", " "
 """Position, scanned, not scanned yet, and the future: they differ by shape, not by colour alone."""
 ALERT_GLYPH = theme.SEVERITY_GLYPH
@@ -244,9 +243,9 @@ def seek_line(
     left, right = _side(words, _LEFT), _side(words, _RIGHT)
     parts: Parts = [
         *left,
-        ("├", _QUIET),
+        ("├", theme.BAR_SEEK_QUIET),
         *track(seek, cells, find(marks, seek, cells)),
-        ("┤", _QUIET),
+        ("┤", theme.BAR_SEEK_QUIET),
         *right,
     ]
     first = width_of(left) + 1
@@ -265,8 +264,8 @@ _SHRINKING = (
 def _shortened(name: str, room: int, seek: Seek, marks: Sequence[Mark]) -> tuple[str, Style]:
     """Return the short form of a text."""
     if name == "loop":
-        return "↻", _FLOOR
-    return (_short_back(seek), _FLOOR) if name == "back" else _note(seek, marks, room)
+        return "↻", theme.BAR_SEEK
+    return (_short_back(seek), theme.BAR_SEEK) if name == "back" else _note(seek, marks, room)
 
 
 def _words(seek: Seek, marks: Sequence[Mark]) -> dict[str, tuple[str, Style]]:
@@ -278,18 +277,18 @@ def _words(seek: Seek, marks: Sequence[Mark]) -> dict[str, tuple[str, Style]]:
         rate += f" (reaches x{float(f'{seek.reached_rate:.2g}'):g})".ljust(_REACHES)
     mode = "seeking" if seek.seeking else "playing" if is_playing else "paused "
     words = {
-        "sign": (PLAYING if is_playing else PAUSED, _STRONG),
-        "mode": (mode, _STRONG),
-        "rate": (rate, _FLOOR),
-        "date": (clock_text(seek.position_ns, with_date=True)[:10], _FLOOR),
-        "time": (clock_text(seek.position_ns), _STRONG),
-        "start": (_end_text(seek.start_ns, seek), _QUIET),
-        "end": (_end_text(seek.end_ns, seek), _QUIET),
-        "back": (back_text(seek).ljust(_longest_back(seek)), _FLOOR),
+        "sign": (PLAYING if is_playing else PAUSED, theme.BAR_SEEK_STRONG),
+        "mode": (mode, theme.BAR_SEEK_STRONG),
+        "rate": (rate, theme.BAR_SEEK),
+        "date": (clock_text(seek.position_ns, with_date=True)[:10], theme.BAR_SEEK),
+        "time": (clock_text(seek.position_ns), theme.BAR_SEEK_STRONG),
+        "start": (_end_text(seek.start_ns, seek), theme.BAR_SEEK_QUIET),
+        "end": (_end_text(seek.end_ns, seek), theme.BAR_SEEK_QUIET),
+        "back": (back_text(seek).ljust(_longest_back(seek)), theme.BAR_SEEK),
         "note": _note(seek, marks, _LONG_NOTE),
     }
     if seek.loops:
-        words["loop"] = ("↻ loop", _FLOOR)
+        words["loop"] = ("↻ loop", theme.BAR_SEEK)
     return words
 
 
@@ -321,7 +320,7 @@ def _note(seek: Seek, marks: Sequence[Mark], room: int) -> tuple[str, Style]:
     place = bisect.bisect_right(marks, seek.position_ns, key=lambda mark: mark.time_ns)
     last = marks[place - 1] if place else None
     if last is None or seek.position_ns - last.time_ns > near_ns or room < _SHORT_NOTE:
-        return " " * room, _FLOOR
+        return " " * room, theme.BAR_SEEK
     _, glyph, style = mark_look(last)
     where = last_segments(plain(last.target))
     return fit(f"{glyph} {where + ': ' if where else ''}{plain(last.text)}", room), style
@@ -333,8 +332,8 @@ def _used(words: dict[str, tuple[str, Style]]) -> int:
 
 
 def _side(words: dict[str, tuple[str, Style]], names: tuple[str, ...]) -> Parts:
-    parts: Parts = [(" ", _FLOOR)]
+    parts: Parts = [(" ", theme.BAR_SEEK)]
     for name in names:
         if name in words:
-            parts += [words[name], (" ", _FLOOR)]
+            parts += [words[name], (" ", theme.BAR_SEEK)]
     return parts

@@ -24,9 +24,9 @@ from trnfleet.tui.format.reservations import (
 )
 from trnfleet.tui.reservations.timeline import LABEL, used_by_cell
 from trnfleet.tui.state.highlight import places_text
-from trnfleet.tui.widgets import charts
+from trnfleet.tui.widgets import sparks
 from trnfleet.tui.widgets.bar import justified
-from trnfleet.tui.widgets.cells import CHART, Parts, fit, width_of
+from trnfleet.tui.widgets.cells import Parts, fit, width_of
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _NAME = LABEL + 1
 
 
 def summary(table: list[Reservation], shown: int, order: str, pattern: str, note: str, width: int) -> Parts:
-    """Return all reservations in a line: what needs a look and what idles away come first.
+    """Return all reservations in a line: states that need an action and idle cost come first.
 
     Args:
         table: All that are known.
@@ -77,7 +77,7 @@ def summary(table: list[Reservation], shown: int, order: str, pattern: str, note
     right: Parts = []
     if pattern:
         right = [(f"/{plain(pattern, 30)} ", theme.LINK), (f"{count(shown)} found  ", theme.QUIET)]
-    by: Parts = [(f"by {order} ", theme.QUIET)]
+    by: Parts = [(f"sort: {order} ", theme.QUIET)]
     has_room = width_of(parts) + width_of(right) + width_of(by) < width
     return justified(parts, [*right, *by] if has_room else right, width, theme.BASE)
 
@@ -158,7 +158,7 @@ def facts(reservation: Reservation, layout: Layout) -> list[tuple[str, str]]:
             "holds",
             f"{what_text(reservation)} in {plain(message.zone, 40)}: {places_text(reservation, layout)}",
         ),
-        ("lasts", _span_text(reservation)),
+        ("term", _span_text(reservation)),
     ]
     due = due_words(reservation)
     if due:
@@ -214,12 +214,12 @@ class ReservationDetails(LineView, can_focus=False):
     def _chart(self, chosen: Reservation, width: int) -> list[Line]:
         window = self._timeline.window()
         used_pct = used_by_cell(self._timeline.watched(chosen.message.id), window)
-        rows = charts.area(used_pct, 0.0, 100.0, _CHART_ROWS)
+        rows = sparks.area(used_pct, 0.0, 100.0, _CHART_ROWS)
         title = f" {'use of ' + plain(chosen.message.id, 64)}, % of its NeuronCores"
         made = [blank_line(width), text_line([(title, theme.QUIET)], width)]
         for number, text in enumerate(rows):
             scale = {0: "100 ", _CHART_ROWS - 1: "0 "}.get(number, "")
-            made.append(text_line([(scale.rjust(_NAME), theme.GHOST), (text, CHART)], width))
+            made.append(text_line([(scale.rjust(_NAME), theme.GHOST), (text, theme.CHART)], width))
         return made
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
+from trnfleet.domain.filters.columns import Column, Columns, Kind
+from trnfleet.domain.filters.language import EVERYTHING
 from trnfleet.tui import theme
 from trnfleet.tui.format.reservations import ReservationPlan, is_ended, state_text, what_text
 from trnfleet.tui.format.reservations import row as parts_of
 from trnfleet.tui.widgets.cells import fit
 from trnfleet.tui.widgets.cursor_list import RowList
-from trnfleet.tui.widgets.text_filter import TextFilter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
 
-SORTS = ("what is next", "idle cost", "utilisation", "id")
+SORTS = ("next event", "idle cost", "utilisation", "id")
 """Orders that `s` goes through; the first is the monitor's."""
 NOTHING = (
     " Nothing is reserved here. Reservations come from",
@@ -33,7 +34,48 @@ NOTHING = (
     "   a real AWS account           trnfleet bridge --help",
 )
 """What stands there while there is nothing."""
-_NOT_FOUND = (" Nothing that is reserved matches. Esc clears the filter.",)
+NOT_FOUND = "Nothing that is reserved matches. Esc clears the filter."
+RESERVATION_COLUMNS = Columns(
+    (
+        Column("id"),
+        Column("state"),
+        Column("idle", Kind.NUMBER, "$/h", ("idle_cost", "cost")),
+        Column("util", Kind.NUMBER, "%", ("utilisation",)),
+        Column("ends", Kind.DURATION),
+        Column("type", aliases=("instance_type",)),
+        Column("zone"),
+        Column("instances", Kind.NUMBER),
+        Column("used", Kind.NUMBER),
+        Column("at", Kind.PLACE),
+    )
+)
+"""What reservations can be filtered by; `ends` counts from now."""
+
+
+class ReservationRow(NamedTuple):
+    """A reservation as a filter sees it."""
+
+    reservation: Reservation
+
+    def value(self, column: str) -> str | float | None:
+        each = self.reservation
+        message = each.message
+        found: dict[str, str | float | None] = {
+            "id": message.id,
+            "state": message.state.value,
+            "idle": None if each.idle_per_h is None else float(each.idle_per_h),
+            "util": each.util_pct,
+            "ends": each.to_end_s,
+            "type": message.instance_type,
+            "zone": message.zone,
+            "instances": message.instances,
+            "used": each.used,
+            "at": message.on[0].partition("..")[0] if message.on else "",
+        }
+        return found[column]
+
+    def text(self) -> str:
+        return "\n".join(texts_of(self.reservation)).lower()
 
 
 class ReservationTable(RowList[str, "Reservation"]):
@@ -41,7 +83,7 @@ class ReservationTable(RowList[str, "Reservation"]):
 
     HELP_TITLE = "Reservations"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "enter", "pick its part of the fleet out in every view"),
+        Binding("enter", "enter", "highlight its part of the fleet in every view"),
     ]
 
     class Picked(Message):
@@ -55,7 +97,7 @@ class ReservationTable(RowList[str, "Reservation"]):
         super().__init__()
         self._monitor = context.monitor
         self._highlight = context.highlight
-        self.pattern = ""
+        self.wanted = EVERYTHING
         """The filter."""
         self.sort = 0
         """Index into `SORTS`."""
@@ -76,15 +118,15 @@ class ReservationTable(RowList[str, "Reservation"]):
     def sync(self) -> None:
         """Read the table, and keep the cursor on its reservation, from the first one on."""
         table = self._monitor.reservations.table()
-        shown = TextFilter.of(self.pattern)
-        left = table if shown.is_empty else [each for each in table if shown.keeps(*texts_of(each))]
+        wanted = self.wanted
+        left = [each for each in table if wanted.keeps(ReservationRow(each))] if wanted else table
         self.rows = ordered(left, self.sort)
         super().sync()
         if self._key is None:
             self._key = self._kept_key(self.row)
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
-        texts = _NOT_FOUND if self.pattern else NOTHING
+        texts = (f" {NOT_FOUND}",) if self.wanted else NOTHING
         return [(fit(text, self.line_width), theme.QUIET) for text in texts]
 
     def parts_of(self, row: Reservation, width: int, *, selected: bool) -> Parts:

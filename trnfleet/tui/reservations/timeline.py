@@ -18,7 +18,7 @@ from trnfleet.domain.reservations.states import BlockState, ExtensionState
 from trnfleet.monitor.reservations.usage import HOUR_NS
 from trnfleet.tui import theme
 from trnfleet.tui.format.reservations import is_ended, is_waiting, severity, short_id
-from trnfleet.tui.widgets.cells import CHART, fit
+from trnfleet.tui.widgets.cells import fit
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def line(reservation: Reservation, watched: Watched, window: Window, *, selected
     now = window.now_cell
     drawn = glyphs(reservation, watched, window)
     at, note = words(reservation, drawn, window)
-    chart = CHART if found is None and body is not theme.GHOST else body
+    chart = theme.CHART if found is None and body is not theme.GHOST else body
     quiet = theme.GHOST if body is theme.GHOST else theme.QUIET
     looks = {UNKNOWN: theme.GHOST, **dict.fromkeys(EIGHTHS, chart)}
     text, before = "", body

@@ -11,13 +11,22 @@ from textual import on
 from textual.binding import Binding, BindingType
 from textual.css.scalar import Unit
 
+from trnfleet.domain.filters.language import hint
+from trnfleet.domain.quantities import counted
 from trnfleet.tui import theme
 from trnfleet.tui.format.reservations import head
 from trnfleet.tui.reservations import timeline
 from trnfleet.tui.reservations.details import ReservationDetails, alerts_of, foot, summary
-from trnfleet.tui.reservations.table import NOTHING, SORTS, ReservationTable
+from trnfleet.tui.reservations.table import (
+    NOT_FOUND,
+    NOTHING,
+    RESERVATION_COLUMNS,
+    SORTS,
+    ReservationTable,
+)
 from trnfleet.tui.reservations.timeline import CELLS_S, LABEL, TimelineView
 from trnfleet.tui.state.highlight import place_of
+from trnfleet.tui.state.subjects import of_reservation
 from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.cells import fit
@@ -25,7 +34,10 @@ from trnfleet.tui.widgets.cells import fit
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
+    from trnfleet.domain.filters.columns import Columns
+    from trnfleet.domain.filters.language import Filter
     from trnfleet.tui.state.context import UiContext
+    from trnfleet.tui.state.subjects import Subject
     from trnfleet.tui.widgets.line_view import LineView
 
 MOST_LINES = 1_000
@@ -50,25 +62,28 @@ class ReservationsView(FilteredView):
         Binding("right,l", "pan(1)", "timeline: into the future"),
         Binding("n", "now", "timeline: back to now"),
         Binding("plus,equals_sign", "zoom(-1)", "timeline: zoom in"),
-        Binding("minus", "zoom(1)", "timeline: zoom out"),
-        Binding("s", "sort", "next order: what is next, idle cost, utilisation, id"),
-        Binding("slash", "ask", "filter by part of id, state, type, zone or place, ! for all others"),
+        Binding("underscore", "zoom(1)", "timeline: zoom out"),
+        Binding("s", "sort", "sort: next event, idle cost, utilisation, id"),
+        Binding(
+            "slash", "ask", "filter: part of anything, idle>40, util<10 & state=active, at=uc1/us-0001, !text"
+        ),
         Binding("escape", "clear", "clear the filter"),
+        Binding("N", "sort_by('next event')", "sort by next event"),
+        Binding("C", "sort_by('idle cost')", "sort by idle cost"),
+        Binding("U", "sort_by('utilisation')", "sort by utilisation"),
+        Binding("I", "sort_by('id')", "sort by id"),
     ]
 
     def __init__(self, context: UiContext) -> None:
-        super().__init__(
-            context,
-            placeholder="part of an id, state, type, zone or place, such as idle or us-0001; !part for all others",
-        )
+        super().__init__(context)
         self.table = ReservationTable(context)
         self.timeline = TimelineView(context, self.table)
         self.details = ReservationDetails(context, self.table, self.timeline)
         self._summary = Bar()
-        self._head = Bar(fill=theme.HEAD)
-        self._axis = Bar(fill=theme.HEAD)
+        self._head = Bar(fill=lambda: theme.HEAD)
+        self._axis = Bar(fill=lambda: theme.HEAD)
         self._axis.styles.height = 2
-        self._foot = Bar(fill=theme.HEAD)
+        self._foot = Bar(fill=lambda: theme.HEAD)
         self._foot.styles.height = 2
         self._note = ""
         """The note above the table, until the cursor moves."""
@@ -94,6 +109,14 @@ class ReservationsView(FilteredView):
         chosen = self.table.picked
         return "" if chosen is None else place_of(chosen, self.monitor.store.layout)
 
+    @property
+    def subject(self) -> Subject:
+        """The reservation under the cursor."""
+        chosen = self.table.picked
+        if chosen is None:
+            return super().subject
+        return of_reservation(self.context.alerts, chosen.message.id, chosen.rows)
+
     def show_place(self, address: str) -> None:
         """Paint: which reservation the cursor is on is chosen by its id."""
         del address
@@ -104,8 +127,8 @@ class ReservationsView(FilteredView):
         self._note = ""
         self.table.choose(reservation_id)
         chosen = self.table.picked
-        if self.table.pattern and (chosen is None or chosen.message.id != reservation_id):
-            self.table.pattern = ""
+        if self.table.wanted and (chosen is None or chosen.message.id != reservation_id):
+            self.filter("")
             self.table.choose(reservation_id)
         self.tick(MOST_LINES)
 
@@ -144,6 +167,19 @@ class ReservationsView(FilteredView):
         self.timeline.rezoom(min(max(self.timeline.zoom + step, 0), len(CELLS_S) - 1))
         self.tick(MOST_LINES)
 
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """The orders that `s` goes through."""
+        return SORTS
+
+    def put_in_order(self, order: str) -> None:
+        self.table.sort = SORTS.index(order)
+        self.tick(MOST_LINES)
+
+    def action_sort_by(self, order: str) -> None:
+        """Sort by one of the orders."""
+        self.put_in_order(order)
+
     def action_sort(self) -> None:
         self.table.sort = (self.table.sort + 1) % len(SORTS)
         self.tick(MOST_LINES)
@@ -155,17 +191,20 @@ class ReservationsView(FilteredView):
         self.tick(MOST_LINES)
         self.post_message(View.Moved(self.place))
 
-    @property
-    def pattern(self) -> str:
-        return self.table.pattern
+    def columns(self) -> Columns:
+        return RESERVATION_COLUMNS
 
-    def filter(self, pattern: str) -> None:
-        self.table.pattern = pattern
+    def take_filter(self, wanted: Filter) -> None:
+        self.table.wanted = wanted
         self.tick(MOST_LINES)
+
+    def found_text(self) -> str:
+        rows = len(self.table.rows)
+        return counted(rows, "reservation") if rows else hint(self.pattern, RESERVATION_COLUMNS) or NOT_FOUND
 
     def _share_space(self) -> None:
         """Give the table what it needs, up to half; the timeline takes the rest, of which it lends what it leaves empty."""
-        rows = self.size.height - _FIXED_ROWS - self.has_class("asking")
+        rows = self.size.height - _FIXED_ROWS - 2 * self.has_class("asking")
         if rows <= 0:
             return
         known = len(self.monitor.reservations)
@@ -194,7 +233,9 @@ class ReservationsView(FilteredView):
         order, chosen = SORTS[table.sort], table.picked
         layout = self.monitor.store.layout
         alerts = [] if chosen is None else alerts_of(self.context.alerts, chosen)
-        self._summary.show(lambda width: [summary(known, len(table.rows), order, table.pattern, note, width)])
+        self._summary.show(
+            lambda width: [summary(known, len(table.rows), order, table.wanted.typed, note, width)]
+        )
         self._foot.show(lambda width: foot(chosen, layout, width, alerts))
 
 

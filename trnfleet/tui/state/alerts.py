@@ -7,30 +7,36 @@ alert. It reads the monitor and draws nothing.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.alerts.alert import address_of, is_below
+from trnfleet.domain.alerts.signals import LEVEL_OF
 from trnfleet.domain.alerts.status import AlertStatus
-from trnfleet.domain.alerts.watches import MUTED_S, Word, word_of
+from trnfleet.domain.alerts.watches import MUTED_S, Word, receiver_error_text, receiver_errors, word_of
 from trnfleet.domain.layout import EMPTY_LAYOUT
 from trnfleet.domain.severity import BY_RANK, Severity
 from trnfleet.monitor.alerting.engine import AlertCounts
 from trnfleet.monitor.alerting.store import AlertWithStatus
 from trnfleet.monitor.alerting.unpublished import Unpublished
+from trnfleet.monitor.problems.problem import NO_PROBLEMS, ProblemCounts
+from trnfleet.monitor.problems.state import problems_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from trnfleet.domain.alerts.alert import Alert
-    from trnfleet.domain.alerts.watches import WatchPresence
+    from trnfleet.domain.alerts.watches import ReceiverErrors, WatchPresence
     from trnfleet.domain.layout import Layout, Node
     from trnfleet.monitor.alerting.engine import Alerts
     from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.problems.problem import Problems
+    from trnfleet.monitor.store.findings import Findings
 
 
 NONE = len(Severity)
@@ -110,6 +116,7 @@ NO_MARKS = mark(EMPTY_LAYOUT, ())
 
 EVERY_S = 0.5
 """Seconds between two readings: rules are evaluated at whole seconds."""
+_HANDLED = (AlertStatus.ACKED, AlertStatus.SILENCED)
 NO_WORD = Word(None)
 NO_COUNTS = AlertCounts(0, 0, 0, 0, 0, 0, 0)
 
@@ -122,8 +129,15 @@ class AlertSnapshot:
         self.active: list[AlertWithStatus] = []
         """Pending and firing alerts: firing ones first, then by severity, the newest first."""
         self.counts = NO_COUNTS
+        self.problems: Problems = NO_PROBLEMS
+        """The problems that these alerts make, with findings; read with them, so that everything shown agrees."""
+        self.problem_counts = ProblemCounts()
+        self._findings: Findings | None = None
+        self._found_s = -math.inf
         self.marks: Marks = NO_MARKS
         """Of unhandled alerts: firing, and neither acknowledged, silenced nor inhibited."""
+        self.handled_marks: Marks = NO_MARKS
+        """Of problems that are acknowledged or silenced."""
         self.revision = 0
         """Goes up with every reading."""
         self.source = 0
@@ -135,6 +149,7 @@ class AlertSnapshot:
         self._by_name: dict[tuple[str, str], list[AlertWithStatus]] = {}
         self._unpublished = Unpublished()
         self._touching: tuple[int, str, list[AlertWithStatus]] = (-1, "", [])
+        self._handled: tuple[int, str, dict[AlertStatus, int]] = (-1, "", {})
         self._on_instances: tuple[int, tuple[range, ...], list[AlertWithStatus]] = (-1, (), [])
 
     @property
@@ -156,19 +171,22 @@ class AlertSnapshot:
         Args:
             now_s: Monotonic seconds.
         """
-        alerts, store = self._monitor.alerts, self._monitor.store
+        alerts = self._monitor.alerts
         revision = self._monitor.revision
         of = (revision.source, revision.layout, revision.alerts, revision.silences)
         if of == self._of or now_s - self._read_s < EVERY_S:
-            return False
-        self._of, self._read_s = of, now_s
+            # Findings change with every pass, and alerts do not wait because of them.
+            if self._monitor.findings is self._findings or now_s - self._found_s < EVERY_S:
+                return False
+            self._found_s = now_s
+            changed = self._find_problems()
+            self.revision += changed
+            return changed
+        self._of, self._read_s, self._found_s = of, now_s, now_s
         self.active = [AlertWithStatus(alert, alerts.status(alert)) for alert in alerts.active()]
         self.counts = _counted(self.active)
         loud = [each for each in self.active if each.status is AlertStatus.FIRING]
-        layout = store.layout
-        if layout is not self._layout:
-            self._layout, self._nodes = layout, {}
-        self.marks = mark(layout, ((self._node(each.alert, layout), each.severity) for each in loud))
+        self._find_problems()
         self._by_name = {}
         for each in loud:
             labels = each.alert.labels
@@ -185,6 +203,32 @@ class AlertSnapshot:
         self.revision += 1
         return True
 
+    def _find_problems(self) -> bool:
+        """Find the problems again; return whether they are others."""
+        self._findings = self._monitor.findings
+        found = problems_of(self._monitor, self.active)
+        if found == self.problems and self._layout is self._monitor.store.layout:
+            return False
+        self.problems, self.problem_counts = found, found.counts()
+        layout = self._monitor.store.layout
+        if layout is not self._layout:
+            self._layout, self._nodes = layout, {}
+        self.marks = mark(layout, self._marked(layout, is_loud=True))
+        self.handled_marks = mark(layout, self._marked(layout, is_loud=False))
+        return True
+
+    def _marked(self, layout: Layout, *, is_loud: bool) -> Iterator[tuple[Node | None, Severity]]:
+        """Yield the nodes that are marked: causes of problems, and what alerts about hardware are about."""
+        for problem in self.problems.all:
+            if problem.is_loud is not is_loud:
+                continue
+            addresses = {problem.place.address, problem.place.other_end.partition(":")[0]}
+            for each in problem.alerts:
+                if (each.status is AlertStatus.FIRING) is is_loud and each.alert.rule.scope in LEVEL_OF:
+                    addresses.add(address_of(each.alert))
+            for address in addresses - {""}:
+                yield self._node_at(address, layout), problem.severity
+
     def word(self, now_s: float) -> Word:
         """Return which watch leads and what speaks against it: also alerts that fire here and that it does not publish.
 
@@ -198,6 +242,20 @@ class AlertSnapshot:
         missing = self._unpublished.missing(self._monitor.alerts, now_s, MUTED_S)
         published = sum(each.state == "firing" for each in ingest.alert_messages.values())
         return word_of(present, published, missing=len(missing.alerts), missing_s=missing.longest_s)
+
+    @property
+    def receiver_errors(self) -> ReceiverErrors:
+        """What receivers of the watch that leads do not take."""
+        return receiver_errors(self._present())
+
+    def receiver_error(self) -> str:
+        """Return the first of them in a line, with the number of others; empty for none."""
+        errors = self.receiver_errors
+        if not errors.first:
+            return ""
+        alert = self._monitor.alerts.find(errors.first[0].id)
+        text = receiver_error_text(errors.first[0], f"{alert.name} {alert.target}" if alert else "")
+        return text if errors.total == 1 else f"{errors.total:,} receiver errors; {text}"
 
     def _present(self) -> list[WatchPresence]:
         return self._monitor.ingest.watches.present(self._monitor.clock.monotonic_s())
@@ -216,6 +274,21 @@ class AlertSnapshot:
             ]
             self._touching = (self.revision, place, found)
         return self._touching[2]
+
+    def handled_touching(self, place: str) -> dict[AlertStatus, int]:
+        """Return how many alerts at, below or above an address are acknowledged or silenced, by status."""
+        if self._handled[:2] != (self.revision, place):
+            statuses = Counter(
+                each.status
+                for each in self.active
+                if each.status in _HANDLED and touches(address_of(each.alert), place)
+            )
+            self._handled = (
+                self.revision,
+                place,
+                {each: statuses[each] for each in _HANDLED if statuses[each]},
+            )
+        return self._handled[2]
 
     def of_job(self, job: str) -> list[AlertWithStatus]:
         """Return unhandled alerts of a job or of the place where it runs."""
@@ -246,7 +319,9 @@ class AlertSnapshot:
         return self._on_instances[2]
 
     def _node(self, alert: Alert, layout: Layout) -> Node | None:
-        place = address_of(alert)
+        return self._node_at(address_of(alert), layout)
+
+    def _node_at(self, place: str, layout: Layout) -> Node | None:
         if not place:
             return None
         if place not in self._nodes:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.tui.state.alerts import AlertSnapshot
+from trnfleet.tui.state.chart_window import ChartWindow
+from trnfleet.tui.state.frame import Frame
 from trnfleet.tui.state.highlight import Highlight
 
 if TYPE_CHECKING:
@@ -25,6 +27,10 @@ class UiContext(NamedTuple):
     """The alerts that are shown."""
     highlight: Highlight
     """The reservation that is picked out."""
+    frame: Frame
+    """The pass of which everything on the screen is."""
+    window: ChartWindow
+    """The span that charts show."""
     playback: Playback | None = None
     """What goes back in time; None where nothing is kept."""
     operator: OperatorActions | None = None
@@ -38,7 +44,16 @@ class UiContext(NamedTuple):
         playback: Playback | None = None,
         operator: OperatorActions | None = None,
     ) -> UiContext:
-        return UiContext(monitor, clock, AlertSnapshot(monitor), Highlight(monitor), playback, operator)
+        return UiContext(
+            monitor,
+            clock,
+            AlertSnapshot(monitor),
+            Highlight(monitor),
+            Frame(monitor),
+            ChartWindow(),
+            playback,
+            operator,
+        )
 
     @property
     def shows_past(self) -> bool:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from rich.cells import cell_len
 from textual.strip import Strip
 from textual.widget import Widget
 
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.tui.widgets.line_view import make_strip
+from trnfleet.tui.widgets.targets import Pressed, linked, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from textual import events
 
     from trnfleet.tui.widgets.cells import Parts
+    from trnfleet.tui.widgets.targets import Target
 
 
 def justified(left: Parts, right: Parts, width: int, fill: Style) -> Parts:
@@ -42,26 +45,56 @@ class Item(NamedTuple):
     """Cells that the value takes at most, so that the line does not jump about."""
     rank: int
     """Which go first where there is no room at all: the highest."""
+    brief: str = ""
+    """The value where room is scarce; empty for the same."""
+    brief_room: int = 0
+    target: Target | None = None
+    """What a click on the value asks for."""
 
 
-def fitted(items: list[Item], width: int, name_style: Style, value_style: Style) -> Parts:
-    """Return a line of figures that fits `width`: names shortened first, then the highest ranks left out."""
+def fitted(
+    items: list[Item], width: int, name_style: Style, value_style: Style, *, optional_from: int = 0
+) -> Parts:
+    """Return a line of figures that fits `width`: the highest ranks are left out, and names and values shortened.
+
+    Args:
+        items: The figures.
+        width: Cells.
+        name_style: Of names.
+        value_style: Of values.
+        optional_from: The rank from which on figures are left out before any is shortened.
+    """
+    needed = [item for item in items if item.rank < optional_from]
+    for gap in (3, 2):
+        if needed and width_of(_line(needed, gap, name_style, value_style, is_short=False)) <= width:
+            return _filled(items, width, gap, name_style, value_style, is_short=False)
+    return _filled(items, width, 2, name_style, value_style, is_short=True)
+
+
+def _filled(
+    items: list[Item], width: int, gap: int, name_style: Style, value_style: Style, *, is_short: bool
+) -> Parts:
+    """Return as many figures of one form as fit, without the highest ranks."""
     chosen = items
     while True:
-        for gap, short in ((3, False), (2, False), (2, True)):
-            parts: Parts = []
-            for item in chosen:
-                name = item.short if short else item.name
-                parts.append((" " if not parts else " " * gap, name_style))
-                if name:
-                    parts.append((name + " ", name_style))
-                parts.append((item.value.ljust(item.room), value_style))
-            if width_of(parts) <= width:
-                return parts
-        if len(chosen) <= 1:
+        parts = _line(chosen, gap, name_style, value_style, is_short=is_short)
+        if width_of(parts) <= width or len(chosen) <= 1:
             return parts
         last = max(item.rank for item in chosen)
         chosen = [item for item in chosen if item.rank != last]
+
+
+def _line(items: list[Item], gap: int, name_style: Style, value_style: Style, *, is_short: bool) -> Parts:
+    parts: Parts = []
+    for item in items:
+        name = item.short if is_short else item.name
+        value, room = (item.brief, item.brief_room) if is_short and item.brief else (item.value, item.room)
+        parts.append((" " if not parts else " " * gap, name_style))
+        if name:
+            parts.append((f"{name} " if room else name, name_style))
+        style = value_style if item.target is None else linked(value_style, item.target)
+        parts.append((value.ljust(room), style))
+    return parts
 
 
 class Bar(Widget):
@@ -69,13 +102,13 @@ class Bar(Widget):
 
     DEFAULT_CSS = "Bar { height: 1; background: $bg; }"
 
-    def __init__(self, *, fill: Style = theme.BASE, id: str | None = None) -> None:  # noqa: A002  Textual's name
+    def __init__(self, *, fill: Callable[[], Style] = lambda: theme.BASE, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
         self._fill = fill
         self._words: Callable[[int], list[Parts]] = lambda _width: []
         self._rows: list[Parts] = []
 
-    def show(self, compose: Callable[[int], list[Parts]], *, fill: Style | None = None) -> None:
+    def show(self, compose: Callable[[int], list[Parts]], *, fill: Callable[[], Style] | None = None) -> None:
         """Show the lines that `compose` makes for a width, now and after every change of size."""
         self._words = compose
         if fill is not None:
@@ -90,10 +123,30 @@ class Bar(Widget):
         """Return the picture of line `y`."""
         row = self._rows[y] if y < len(self._rows) else []
         width = self.size.width
-        return make_strip(row, width, self._fill) if width > 0 else Strip.blank(0)
+        return make_strip(row, width, self._fill()) if width > 0 else Strip.blank(0)
+
+    def target_at(self, x: int, y: int) -> Target | None:
+        """Return what the cell at column `x` of line `y` leads to; None for nowhere."""
+        for text, style in self._rows[y] if 0 <= y < len(self._rows) else []:
+            x -= cell_len(text)
+            if x < 0:
+                return target_of(style)
+        return None
+
+    def on_click(self, event: events.Click) -> None:
+        """Ask for what is under the pointer."""
+        target = self.target_at(event.x, event.y)
+        if target is not None:
+            event.stop()
+            self.post_message(Pressed(target))
 
     def on_resize(self, _event: events.Resize) -> None:
         self._paint()
+
+    def restyle(self) -> None:
+        """Paint again in another theme."""
+        self._paint()
+        self.refresh()
 
     def _paint(self) -> None:
         rows = self._words(self.size.width) if self.size.width > 0 else []

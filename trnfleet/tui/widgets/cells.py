@@ -23,13 +23,6 @@ Parts = list[tuple[str, Style]]
 FixedParts = tuple[tuple[str, Style], ...]
 """The same, finished: equal parts are equal pictures, so that a line may be compared by them."""
 
-CHART = Style(color=theme.CHART_BLUE, bgcolor=theme.BACKGROUND)
-"""Of charts and sparklines: quieter than text, because they cover more."""
-FILL = Style(color=theme.FILL_BLUE, bgcolor=theme.RAISED)
-"""Of a bar's filled part; the rest is its track."""
-FILL_WARNING = Style(color=theme.AMBER, bgcolor=theme.RAISED)
-FILL_DIM = Style(color=theme.FAINT, bgcolor=theme.RAISED)
-
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -49,14 +42,14 @@ def right(text: str, width: int) -> str:
     return fit(text, width) if len(text) > width else text.rjust(width)
 
 
-def bar(share: float, width: int, style: Style = FILL) -> FixedParts:
+def bar(share: float, width: int, style: Style | None = None) -> FixedParts:
     """Return a bar of `width` cells filled to a share of 0 to 1; an empty track where the share is NaN."""
     eighths = 0 if math.isnan(share) else round(min(1.0, max(0.0, share)) * width * 8)
     if not eighths and share > 0:
         eighths = 1
     whole, rest = divmod(eighths, 8)
     text = "█" * whole + (_EIGHTHS[rest] if rest else "")
-    return ((text.ljust(width), style),)
+    return ((text.ljust(width), theme.FILL if style is None else style),)
 
 
 def text_of(parts: Iterable[tuple[str, Style]]) -> str:

@@ -1,69 +1,376 @@
-"""Charts in block characters from NumPy series: pure functions to strings, and parts that make a line.
+"""Charts: lines and bands of samples with axes, limits, marks of alerts, and gaps that say why.
 
-A sample that is not available leaves a gap, which is not the same as the lowest block.
+`draw` makes lines of styled texts for any width and height; a view says what it shows. The dots come from `plot`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from rich.style import Style
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.quantities import with_unit
+from trnfleet.monitor.store.gaps import Reason
+from trnfleet.tui import theme
+from trnfleet.tui.widgets import plot
+from trnfleet.tui.widgets.cells import FixedParts, Parts, fit, width_of
+from trnfleet.tui.widgets.targets import Target, TargetKind, linked
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-_SPARK = np.array(list(" ▁▂▃▄▅▆▇█"))
-"""Index 0 is a gap; a sparkline's lowest value still shows a block."""
+    from trnfleet.domain.severity import Severity
+    from trnfleet.monitor.store.gaps import Gap
+    from trnfleet.monitor.store.rings import Track
+
+LEAST_WIDTH, LEAST_ROWS = 12, 3
+"""Below these a chart says no more than a number."""
+_NAMED_LIMITS_FROM = 56
+"""Cells from which the labels of limits have their names beside their values."""
+_NEAR_LIMIT = 1.6
+"""A limit is on the scale unless it is above this many times the largest value; then only the title has it."""
+_REASONS = tuple(Reason)
+_PRESENT = -1
 
 
-def bucket(series: NDArray[Any], cells: int, per_cell: int, total: int | None = None) -> NDArray[np.float64]:
-    """Return the last samples as means of `per_cell` each, right-aligned in `cells` cells; NaN for no sample.
+class Series(NamedTuple):
+    """One line."""
 
-    Cells begin at multiples of `per_cell` of all samples ever taken, so that a chart moves by whole cells and does
-    not shimmer in between.
+    track: Track
+    style: Style
+    name: str = ""
+    """Its name in the legend; empty for the only one."""
+    has_band: bool = True
+    """Whether least and largest samples are drawn as a band around the line."""
 
-    Args:
-        series: Samples, oldest first.
-        cells: Width of the chart.
-        per_cell: Samples that a cell is the mean of.
-        total: Samples taken since the start, of which `series` are the last ones; its length where there were no more.
+
+class Limit(NamedTuple):
+    """A dashed line across the chart: a cap of the hardware, or an alert's threshold."""
+
+    value: float
+    name: str
+    style: Style
+    is_always_shown: bool = False
+    """Whether the scale reaches up to it, however far above the values it is."""
+
+
+class Mark(NamedTuple):
+    """An alert that began to fire."""
+
+    back_s: float
+    """Wall seconds before the chart's end."""
+    severity: Severity
+
+
+class Times(NamedTuple):
+    """What a chart's columns stand for."""
+
+    span_s: int
+    end_s: int
+    """Where it ends: seconds since the first sample ever."""
+    end_ns: int | None = None
+    """The same by the fleet's clock, where ticks show times; None where they show how long ago that is."""
+    speed: float = 1.0
+    """Seconds of the fleet's time a wall second."""
+
+
+class Chart(NamedTuple):
+    """What is to be drawn."""
+
+    series: Sequence[Series]
+    unit: str
+    times: Times
+    floor: float = 0.0
+    """Lower end of the scale, unless a value is below it."""
+    ceiling: float = np.inf
+    """The scale never ends above this, unless a value does, such as 100 %."""
+    limits: Sequence[Limit] = ()
+    marks: Sequence[Mark] = ()
+    gaps: Sequence[Gap] = ()
+    is_signed: bool = False
+    """Whether values are distances, written with a sign."""
+
+
+def draw(chart: Chart, width: int, height: int) -> list[FixedParts]:
+    """Return a chart of `height` lines, the last one its time axis; all blank below the least size."""
+    if width < 1 or height < 1:
+        return []
+    if width < LEAST_WIDTH or height < LEAST_ROWS:
+        return [((" " * width, theme.BASE),)] * height
+    rows = height - 1
+    low, high = scale_of(chart)
+    labels = _labels(chart, low, high, rows, width)
+    gutter = max(len(text) for text, _ in labels.values()) + 1
+    cells = width - gutter
+    grid = plot.Grid(chart.times.span_s, cells * plot.COLUMNS, chart.times.end_s)
+    canvas = _Canvas(rows, cells)
+    bands = [grid.bands(each.track) for each in chart.series]
+    for limit in chart.limits:
+        if low <= limit.value <= high:
+            canvas.dash(limit, low, high)
+    for series, band in zip(chart.series, bands, strict=True):
+        canvas.line(series, band, low, high)
+    for first, after, reason in _gaps(chart, grid, bands):
+        canvas.gap(-(-first // plot.COLUMNS), after // plot.COLUMNS, reason.value)
+    made: list[FixedParts] = []
+    for row, parts in enumerate(canvas.lines()):
+        text, style = labels.get(row, ("", theme.CHART_AXIS))
+        made.append(((text.rjust(gutter - 1), style), ("┤", theme.CHART_AXIS), *parts))
+    return [*made, ((" " * gutter, theme.BASE), *_time_axis(chart, grid, cells))]
+
+
+def head(title: Parts, note: str, width: int) -> FixedParts:
+    """Return a chart's first line: its title with figures or a legend, a rule, and a note at the end where there is room.
+
+    A click on rule or note shows a longer span, as the key does.
     """
-    if cells <= 0:
-        # Beside its label nothing of a chart may be left.
-        return np.zeros(0)
-    values = np.asarray(series, dtype=np.float64)[-cells * per_cell :]
-    after = -(len(series) if total is None else total) % per_cell
-    before = -(len(values) + after) % per_cell
-    groups = np.concatenate([np.full(before, np.nan), values, np.full(after, np.nan)]).reshape(-1, per_cell)
-    known = ~np.isnan(groups)
-    counts = known.sum(axis=1)
-    means = np.where(known, groups, 0.0).sum(axis=1) / np.maximum(counts, 1)
-    means = np.where(counts > 0, means, np.nan)[-cells:]
-    return np.concatenate([np.full(cells - len(means), np.nan), means])
+    used = width_of(title)
+    if used >= width:
+        return tuple(title)
+    room = width - used - (len(note) + 1 if note else 0)
+    if room < 2:
+        note, room = "", width - used
+    rule = " " + "─" * max(0, room - (2 if note else 1)) + (" " if note else "")
+    longer = Target(TargetKind.KEY, "v")
+    return (
+        *title,
+        (rule, linked(theme.RULE, longer)),
+        (note + (" " if note else ""), linked(theme.CHART_AXIS, longer)),
+    )
 
 
-def spark(values: NDArray[np.float64], low: float, high: float) -> str:
-    """Return a sparkline, one character a value: eight heights from `low` to `high`, a space for NaN."""
-    share = _shares(values, low, high)
-    known = ~np.isnan(share)
-    heights = np.where(known, 1 + np.minimum(7, (np.nan_to_num(share) * 8).astype(np.int64)), 0)
-    return "".join(_SPARK[heights].tolist())
+def legend(series: Sequence[Series], figures: Sequence[str], width: int) -> Parts:
+    """Return the names of series in their styles, with figures.
 
-
-def area(values: NDArray[np.float64], low: float, high: float, height: int) -> list[str]:
-    """Return an area chart of `height` lines, top line first, one column a value; spaces for NaN.
-
-    A known value shows at least the lowest block, so that zero is unlike a gap.
+    Figures go first where there is not room for all, then ends of names, then the last ones are only counted.
     """
-    share = _shares(values, low, high)
-    known = ~np.isnan(share)
-    eighths = np.where(known, np.maximum(1, np.rint(np.nan_to_num(share) * 8 * height)), 0).astype(np.int64)
-    floors = 8 * np.arange(height - 1, -1, -1)
-    blocks = np.clip(eighths[np.newaxis, :] - floors[:, np.newaxis], 0, 8)
-    return ["".join(line) for line in _SPARK[blocks].tolist()]
+    names = [each.name for each in series]
+    with_figures = [f"{name} {figure}" for name, figure in zip(names, figures, strict=True)]
+    stems = stems_of(names)
+    for texts in (with_figures, names, stems):
+        if sum(len(text) + 2 for text in texts) <= width:
+            return [(f" {text} ", each.style) for text, each in zip(texts, series, strict=True)]
+    shown: Parts = []
+    left = width - 4
+    for stem, each in zip(stems, series, strict=True):
+        text = f" {fit(stem, 9).rstrip()} "
+        if len(text) > left:
+            break
+        shown.append((text, each.style))
+        left -= len(text)
+    rest = len(series) - len(shown)
+    return [*shown, (f" +{rest}", theme.QUIET)] if rest else shown
 
 
-def _shares(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.float64]:
-    """Return where values lie between `low` (0) and `high` (1); the ends take what lies beyond them."""
-    span = high - low
-    return np.clip((np.asarray(values, dtype=np.float64) - low) / (span if span > 0 else 1.0), 0.0, 1.0)
+def stems_of(names: Sequence[str]) -> list[str]:
+    """Return names without what follows their first hyphen, where that leaves them different from each other."""
+    stems = [name.partition("-")[0] for name in names]
+    return [stem if stems.count(stem) == 1 else name for stem, name in zip(stems, names, strict=True)]
+
+
+def scale_of(chart: Chart) -> tuple[float, float]:
+    """Return the ends of a chart's scale: round numbers around what there is, and around the limits that are near."""
+    lows, highs = [chart.floor], [chart.floor]
+    for each in chart.series:
+        track = each.track.last(chart.times.span_s)
+        least, most = (track.low, track.high) if each.has_band else (track.mean, track.mean)
+        if not np.isnan(least).all():
+            lows.append(float(np.nanmin(least)))
+            highs.append(float(np.nanmax(most)))
+    low, high = min(lows), max(highs)
+    if low < chart.floor:
+        low = chart.floor - plot.nice_ceiling(chart.floor - low)
+    over = high - chart.floor
+    near = [
+        limit.value - chart.floor
+        for limit in chart.limits
+        if limit.value > chart.floor
+        and (limit.is_always_shown or not over > 0 or limit.value - chart.floor <= _NEAR_LIMIT * over)
+    ]
+    # A line on the edge of the chart is hard to see.
+    top = 1.02 * max([over, *near])
+    if not top > 0:
+        return low, chart.ceiling if np.isfinite(chart.ceiling) else low + 1.0
+    top = chart.floor + plot.nice_ceiling(top)
+    return low, max(min(top, chart.ceiling), high, *(chart.floor + each for each in near), low + 1e-9)
+
+
+def axis_text(value: float, unit: str, *, is_signed: bool = False) -> str:
+    """Return a value as short as it is on an axis: `32kW`, `4.1TB/s`, `100%`, or `+10%` for a distance."""
+    text = with_unit(value, unit).replace(" ", "")
+    number = len(text) - len(text.lstrip("0123456789.,-"))
+    digits = text[:number]
+    if "." in digits:
+        digits = digits.rstrip("0").rstrip(".")
+    sign = "+" if is_signed and value > 0 else ""
+    return sign + digits + text[number:]
+
+
+class _Canvas:
+    """Cells of dots with the style of each, and texts over them."""
+
+    def __init__(self, rows: int, cells: int) -> None:
+        self._dots = rows * plot.ROWS
+        self._bits = np.zeros((rows, cells), np.int64)
+        self._under = np.zeros((rows, cells), np.int64)
+        """Bits of the limits, which show where there is nothing else."""
+        self._owner = np.zeros((rows, cells), np.int64)
+        self._styles: list[Style] = [theme.BASE]
+        self._texts: list[tuple[int, int, str]] = []
+
+    def dash(self, limit: Limit, low: float, high: float) -> None:
+        """Draw a limit: every other cell of its row."""
+        row = plot.row_of(np.full(self._bits.shape[1] * plot.COLUMNS, limit.value), low, high, self._dots)
+        bits = plot.cells_of(plot.picture(row, row, self._dots))
+        bits[:, 1::2] = 0
+        self._under |= bits
+        self._own(bits > 0, limit.style)
+
+    def line(self, series: Series, bands: plot.Bands, low: float, high: float) -> None:
+        """Draw a band, and over it the line of its means."""
+        if series.has_band:
+            rows = plot.reach(
+                plot.row_of(bands.low, low, high, self._dots), plot.row_of(bands.high, low, high, self._dots)
+            )
+            self._add(plot.cells_of(plot.picture(*rows, self._dots)), series.style + Style(dim=True))
+        mean = plot.row_of(bands.mean, low, high, self._dots)
+        self._add(plot.cells_of(plot.picture(*plot.reach(mean, mean), self._dots)), series.style)
+
+    def gap(self, first: int, after: int, text: str) -> None:
+        """Mark cells without values: a dotted line, with the reason where it has room."""
+        cells = after - first
+        if cells <= 0:
+            return
+        row = len(self._bits) // 2
+        words = f" {text} " if cells >= len(text) + 4 else text if cells >= len(text) else ""
+        self._texts.append((row, first, words.center(cells, "┄")))
+
+    def lines(self) -> list[FixedParts]:
+        """Return the rows as styled texts."""
+        bits = np.where(self._bits > 0, self._bits, self._under)
+        characters = plot.CHARACTERS[bits]
+        owner = np.where(bits > 0, self._owner, 0)
+        self._styles.append(theme.CHART_GAP)
+        for row, first, text in self._texts:
+            characters[row, first : first + len(text)] = list(text)
+            owner[row, first : first + len(text)] = len(self._styles) - 1
+        made: list[FixedParts] = []
+        for each, owners in zip(characters.tolist(), owner, strict=True):
+            text = "".join(each)
+            made.append(
+                tuple(
+                    (text[first:after], self._styles[number]) for first, after, number in plot.runs_of(owners)
+                )
+            )
+        return made
+
+    def _add(self, bits: NDArray[np.int64], style: Style) -> None:
+        self._bits |= bits
+        self._own(bits > 0, style)
+
+    def _own(self, where: NDArray[np.bool_], style: Style) -> None:
+        self._styles.append(style)
+        self._owner[where] = len(self._styles) - 1
+
+
+def _labels(chart: Chart, low: float, high: float, rows: int, width: int) -> dict[int, tuple[str, Style]]:
+    """Return the labels of the value axis by row: its ends, and the limits, which win where two are in one row."""
+    labels = {
+        0: (axis_text(high, chart.unit, is_signed=chart.is_signed), theme.CHART_AXIS),
+        rows - 1: (axis_text(low, chart.unit, is_signed=chart.is_signed), theme.CHART_AXIS),
+    }
+    for limit in chart.limits:
+        if not low <= limit.value <= high:
+            continue
+        dot = int(plot.row_of(np.array([limit.value]), low, high, rows * plot.ROWS)[0])
+        text = axis_text(limit.value, chart.unit, is_signed=chart.is_signed)
+        if width >= _NAMED_LIMITS_FROM:
+            text = f"{limit.name} {text}"
+        labels[rows - 1 - dot // plot.ROWS] = (text, limit.style)
+    return labels
+
+
+def _gaps(chart: Chart, grid: plot.Grid, bands: list[plot.Bands]) -> list[tuple[int, int, Reason]]:
+    """Return the columns in which no series has a value: the first, the one after the last, and why."""
+    missing = np.ones(grid.columns, np.bool_)
+    for each in bands:
+        missing &= np.isnan(each.mean)
+    if not missing.any():
+        return []
+    reasons = np.full(grid.columns, _REASONS.index(Reason.SILENT))
+    begins_s = min(
+        ((each.track.total - len(each.track.mean)) * each.track.step_s for each in chart.series),
+        default=chart.times.end_s,
+    )
+    for gap in chart.gaps:
+        first, last = grid.column_of(gap.first), grid.column_of(gap.after - 1)
+        reasons[max(0, first) : max(0, last + 1)] = _REASONS.index(gap.reason)
+    reasons[: max(0, grid.column_of(begins_s))] = _REASONS.index(Reason.BEFORE_START)
+    return [
+        (first, after, _REASONS[number])
+        for first, after, number in plot.runs_of(np.where(missing, reasons, _PRESENT))
+        if number != _PRESENT
+    ]
+
+
+def _time_axis(chart: Chart, grid: plot.Grid, cells: int) -> FixedParts:
+    """Return the line below a chart: ticks, and over them a sign where an alert began to fire."""
+    times = chart.times
+    line: list[tuple[str, Style]] = [(" ", theme.CHART_AXIS)] * cells
+    marked: set[int] = set()
+    for mark in sorted(chart.marks, key=lambda each: -each.severity.rank):
+        column = grid.column_of(times.end_s - max(0.0, mark.back_s))
+        if column >= 0:
+            cell = min(column, grid.columns - 1) // plot.COLUMNS
+            marked.add(cell)
+            line[cell] = (theme.SEVERITY_GLYPH[mark.severity], theme.SEVERITY_STYLE[mark.severity])
+    taken = cells
+    for back_s, text in _ticks(times, cells):
+        at = cells - 1 - int(back_s * cells / times.span_s)
+        first = min(max(0, at - len(text) // 2), cells - len(text))
+        room = range(first, first + len(text))
+        if at < 0 or first < 0 or room.stop > taken or not marked.isdisjoint(room):
+            continue
+        line[room.start : room.stop] = [(character, theme.CHART_AXIS) for character in text]
+        taken = first - 2
+    parts: list[tuple[str, Style]] = []
+    for character, style in line:
+        if parts and parts[-1][1] == style:
+            parts[-1] = (parts[-1][0] + character, style)
+        else:
+            parts.append((character, style))
+    return tuple(parts)
+
+
+def _ticks(times: Times, cells: int) -> list[tuple[float, str]]:
+    """Return the ticks from the last to the first: how many wall seconds back each is, and its label."""
+    if times.end_ns is None:
+        every_s = plot.tick_every(times.span_s, cells, 4)
+        ticks = [(0.0, "now")]
+        ticks += [
+            (float(back_s), f"-{_back(back_s)}") for back_s in range(every_s, times.span_s + 1, every_s)
+        ]
+        return ticks
+    speed = times.speed or 1.0
+    span_s = max(1, round(times.span_s * speed))
+    every_s = plot.tick_every(span_s, cells, 8 if span_s < 3_600 else 5)
+    size = 8 if every_s % 60 else 5
+    last_s = times.end_ns // NS_PER_S
+    first = last_s - last_s % every_s
+    return [
+        ((times.end_ns / NS_PER_S - at_s) / speed, format_rfc3339(at_s * NS_PER_S)[11 : 11 + size])
+        for at_s in range(first, last_s - span_s, -every_s)
+    ]
+
+
+def _back(seconds: int) -> str:
+    for size, unit in ((3_600, "h"), (60, "m")):
+        if seconds >= size and not seconds % size:
+            return f"{seconds // size}{unit}"
+    if seconds >= 3_600:
+        return f"{seconds / 3_600:g}h"
+    return f"{seconds / 60:g}m" if seconds >= 60 else f"{seconds}s"

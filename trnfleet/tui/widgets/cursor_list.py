@@ -58,6 +58,8 @@ class CursorList(LineView, Generic[K]):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
+        self.lines_per_row = 1
+        """Lines of each row."""
         self._row = 0
         self._key: K | None = None
         """Key of what the cursor is on; None for the first row, whatever that is."""
@@ -110,7 +112,12 @@ class CursorList(LineView, Generic[K]):
     @property
     def rows_visible(self) -> int:
         """Rows that the window has."""
-        return max(1, self.scrollable_content_region.height)
+        return max(1, self.scrollable_content_region.height // self.lines_per_row)
+
+    @property
+    def _top_row(self) -> int:
+        """The first row in the window, in part or whole."""
+        return self.top // self.lines_per_row
 
     @property
     def line_width(self) -> int:
@@ -119,7 +126,7 @@ class CursorList(LineView, Generic[K]):
 
     def sync(self) -> None:
         """Find the cursor's row again after rows have come or gone, or the nearest to it where its own is gone."""
-        self.set_extent(0, self.count)
+        self.set_extent(0, self.count * self.lines_per_row)
         before = self._row
         self._go_back()
         if self._key is None:
@@ -130,8 +137,9 @@ class CursorList(LineView, Generic[K]):
             found = max(0, min(before, self.count - 1))
             self._key = self._kept_key(found)
         self._row = found
-        if self.IS_FEED and found != before and 0 <= before - self.top < self.rows_visible:
-            self.scroll_to(y=max(0, self.top + found - before), animate=False, force=True)
+        if self.IS_FEED and found != before and 0 <= before - self._top_row < self.rows_visible:
+            moved = (found - before) * self.lines_per_row
+            self.scroll_to(y=max(0, self.top + moved), animate=False, force=True)
 
     def _go_back(self) -> None:
         """Put the cursor back on what it awaits, once that is there."""
@@ -166,11 +174,12 @@ class CursorList(LineView, Generic[K]):
 
     def reveal(self) -> None:
         """Move the window so that the cursor is in it."""
-        height = self.rows_visible
-        if self._row < self.top:
-            self.scroll_to(y=self._row, animate=False, force=True)
-        elif self._row >= self.top + height:
-            self.scroll_to(y=self._row - height + 1, animate=False, force=True)
+        height = self.scrollable_content_region.height
+        first, last = self._row * self.lines_per_row, (self._row + 1) * self.lines_per_row
+        if first < self.top:
+            self.scroll_to(y=first, animate=False, force=True)
+        elif last > self.top + height:
+            self.scroll_to(y=min(first, last - height), animate=False, force=True)
 
     def _kept_key(self, number: int) -> K | None:
         """Return the key that the cursor keeps to on a row."""
@@ -183,8 +192,11 @@ class CursorList(LineView, Generic[K]):
         if not count:
             return [text_line([part], width) for part in self.empty_lines()]
         # Until the list is laid out again it is scrolled to where a longer one ended.
-        top = max(0, min(top, count - height))
-        return self.row_lines(range(top, min(top + height, count)), width)
+        each = self.lines_per_row
+        top = max(0, min(top, count * each - height))
+        first = top // each
+        made = self.row_lines(range(first, min(-(-(top + height) // each), count)), width)
+        return made[top - first * each :]
 
     # Keys and pointer
 
@@ -202,7 +214,7 @@ class CursorList(LineView, Generic[K]):
         self.post_message(self.Entered())
 
     def on_click(self, event: events.Click) -> None:
-        number = self.top + event.y
+        number = (self.top + event.y) // self.lines_per_row
         if number < self.count:
             self.click_row(number, event)
 

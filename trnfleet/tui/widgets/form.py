@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
-KEYS = "Enter writes it   Tab next field   Esc leaves it"
+KEYS = "Enter save   Tab next field   Esc cancel"
 
 
 class FieldSpec(NamedTuple):
@@ -48,7 +48,7 @@ class Form(Vertical):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "leave the form", show=False),
+        Binding("escape", "leave", "cancel", show=False),
         Binding("tab,down", "step(1)", "next field", show=False),
         Binding("shift+tab,up", "step(-1)", "previous field", show=False),
     ]
@@ -82,12 +82,10 @@ class Form(Vertical):
         """
         super().__init__()
         self._rows = rows
-        self._title = Bar(fill=theme.BAR)
-        self._message = Bar(fill=theme.BAR)
+        self._title = Bar(fill=lambda: theme.BAR)
+        self._message = Bar(fill=lambda: theme.BAR)
         self._inputs = {
-            spec.name: Input(
-                placeholder=spec.placeholder, max_length=400, select_on_focus=False, compact=True
-            )
+            spec.name: Input(placeholder=spec.placeholder, max_length=400, select_on_focus=True, compact=True)
             for row in rows
             for spec in row
         }
@@ -98,7 +96,7 @@ class Form(Vertical):
         for row in self._rows:
             with Horizontal():
                 for spec in row:
-                    label = Bar(fill=theme.BAR)
+                    label = Bar(fill=lambda: theme.BAR)
                     label.styles.width = len(spec.label) + 2
                     label.show(_label(f" {spec.label} "))
                     yield label

@@ -14,6 +14,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from trnfleet.tui import theme
+from trnfleet.tui.widgets.targets import Pressed, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
@@ -31,15 +32,17 @@ class Line(NamedTuple):
     """Makes the picture; called only for lines that are repainted."""
 
 
-def text_line(parts: Iterable[tuple[str, Style]], width: int, fill: Style = theme.BASE) -> Line:
+def text_line(parts: Iterable[tuple[str, Style]], width: int, fill: Style | None = None) -> Line:
     """Return a line of styled texts, cut or filled to `width` cells; texts hold printable characters only."""
     fixed = tuple(parts)
+    fill = theme.BASE if fill is None else fill
     return Line((fixed, width, fill), lambda: make_strip(fixed, width, fill))
 
 
-def make_strip(parts: Iterable[tuple[str, Style]], width: int, fill: Style = theme.BASE) -> Strip:
+def make_strip(parts: Iterable[tuple[str, Style]], width: int, fill: Style | None = None) -> Strip:
     """Return a strip of styled texts, cut or filled to `width` cells."""
-    return Strip([Segment(text, style) for text, style in parts]).adjust_cell_length(width, fill)
+    strip = Strip([Segment(text, style) for text, style in parts])
+    return strip.adjust_cell_length(width, theme.BASE if fill is None else fill)
 
 
 def blank_line(width: int) -> Line:
@@ -106,6 +109,16 @@ class LineView(ScrollView, can_focus=True):
         self.refresh()
         self.tick()
 
+    def restyle(self) -> None:
+        """Paint again in another theme: what was made before is in the colours of the last one."""
+        self._signatures.clear()
+        self._strips.clear()
+        self.restyled()
+        self.refresh()
+
+    def restyled(self) -> None:
+        """Drop what was made in the colours of another theme, before lines are made; nothing to do here."""
+
     def render_line(self, y: int) -> Strip:
         strip = self._strips.get(y)
         width, height = self._visible_size()
@@ -127,6 +140,17 @@ class LineView(ScrollView, can_focus=True):
         super().watch_scroll_x(old_value, new_value)
         if round(old_value) != round(new_value):
             self.tick()
+
+    def on_click(self, event: events.Click) -> None:
+        """Ask for the target of the text under the pointer."""
+        x, strip = event.x, self._strips.get(event.y)
+        for segment in strip or ():
+            x -= segment.cell_length
+            if x < 0:
+                target = None if segment.style is None else target_of(segment.style)
+                if target is not None:
+                    self.post_message(Pressed(target))
+                return
 
     def on_resize(self, _event: events.Resize) -> None:
         """Make everything for the new size."""

@@ -14,7 +14,10 @@ from trnfleet.tui import theme
 from trnfleet.tui.widgets.bar import Bar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual.app import ComposeResult
+    from textual.suggester import Suggester
 
 
 class AskLine(Horizontal):
@@ -26,7 +29,10 @@ class AskLine(Horizontal):
     AskLine Input { width: 1fr; height: 1; padding: 0; border: none; background: $bg; color: $fg-bright; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "ask no more", show=False),
+        Binding("escape", "leave", "cancel", show=False),
+        Binding("tab", "complete", "take the completion", show=False),
+        Binding("up", "before(-1)", "what was typed before", show=False),
+        Binding("down", "before(1)", "what was typed after that", show=False),
     ]
 
     class Answered(Message):
@@ -43,9 +49,11 @@ class AskLine(Horizontal):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
-        self._label = Bar(fill=theme.BAR_STRONG)
+        self._label = Bar(fill=lambda: theme.BAR_STRONG)
         self._field = Input(max_length=400, select_on_focus=False, compact=True)
         self._asked = ""
+        self._history: Sequence[str] = ()
+        self._place = 0
 
     def compose(self) -> ComposeResult:
         yield self._label
@@ -55,14 +63,26 @@ class AskLine(Horizontal):
     def is_open(self) -> bool:
         return self.has_class("-shown")
 
-    def ask(self, asked: str, *, value: str = "", hint: str = "") -> None:
+    def ask(
+        self,
+        asked: str,
+        *,
+        value: str = "",
+        hint: str = "",
+        suggester: Suggester | None = None,
+        history: Sequence[str] = (),
+    ) -> None:
         """Ask for something.
 
         Args:
             asked: What; also the label.
             value: What stands in the field.
             hint: What stands there while it is empty.
+            suggester: Completes what is typed; Tab or → takes that.
+            history: What was typed before, the newest last, for up and down.
         """
+        self._field.suggester = suggester
+        self._history, self._place = history, len(history)
         self._asked = asked
         label = f" {asked}: "
         self._label.styles.width = len(label)
@@ -75,6 +95,20 @@ class AskLine(Horizontal):
 
     def close(self) -> None:
         self.remove_class("-shown")
+
+    def action_complete(self) -> None:
+        """Take the completion, if there is one."""
+        self._field.cursor_position = len(self._field.value)
+        self._field.action_cursor_right()
+
+    def action_before(self, by: int) -> None:
+        """Write what was typed before, or after that."""
+        if not self._history:
+            return
+        self._place = min(max(self._place + by, 0), len(self._history))
+        text = self._history[self._place] if self._place < len(self._history) else ""
+        self._field.value = text
+        self._field.cursor_position = len(text)
 
     def action_leave(self) -> None:
         self.post_message(self.Left())

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from support.tui.past_app import burn, burning
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
-from trnfleet.tui.alerts.query import AlertQuery
+from trnfleet.domain.filters.language import parse
+from trnfleet.tui.alerts.query import AlertQuery, columns_of
 from trnfleet.tui.state.alerts import AlertSnapshot
 from trnfleet.wire.alerts import SilenceMessage
 from trnfleet.wire.messages import encode_message
@@ -49,10 +50,10 @@ async def test_alerts_with_and_without_those_handling() -> None:
     assert len(query.alerts(only_unhandled=True)) == 1
     assert len(query.alerts(only_unhandled=False)) == 2
     assert query.hidden() == {"s1": 1}
-    query.filter("silenced")
+    query.filter(parse("silenced", columns_of(())))
     assert [each.alert for each in query.alerts(only_unhandled=False)] == [first.alert]
     assert not query.alerts(only_unhandled=True)
-    query.filter("!silenced")
+    query.filter(parse("!silenced", columns_of(())))
     assert len(query.alerts(only_unhandled=False)) == 1
 
 
@@ -69,7 +70,7 @@ async def test_silences_in_order() -> None:
     snapshot.refresh(0.0)
     query = AlertQuery(snapshot)
     for pattern, left in (("", "cba"), ("night", "b"), ("!night", "ca"), ("ann", "cba"), ("nobody", "")):
-        query.filter(pattern)
+        query.filter(parse(pattern, columns_of(())))
         assert "".join(each.id for each in query.silences()) == left, pattern
 
 
@@ -83,9 +84,9 @@ async def test_the_history_is_followed() -> None:
     after = query.history()
     assert after[1] is before
     assert [each.number for each in after] == [2, 1]
-    query.filter("chip03")
+    query.filter(parse("chip03", columns_of(())))
     assert [each.number for each in query.history()] == [1]
-    query.filter("")
+    query.filter(parse("", columns_of(())))
     query.renew()
     assert query.history() == after
 
@@ -100,14 +101,3 @@ async def test_the_history_lets_go() -> None:
     alerts.history.append(transition)
     alerts.happened += 1
     assert [each.number for each in query.history()] == [4, 3, 2]
-
-
-async def test_what_is_wrong_with_a_filter() -> None:
-    """An invalid matcher is reported; the next filter is parsed by itself."""
-    feed = await burning(3)
-    query = AlertQuery(AlertSnapshot(feed.monitor))
-    query.filter("severity=~(")
-    assert query.pattern == "severity=~("
-    assert query.problem
-    query.filter("severity=critical")
-    assert not query.problem

@@ -10,17 +10,21 @@ from support.tui.alerts import Board, held, rule, storm
 
 from trnfleet.domain.alerts.matchers import parse_matchers
 from trnfleet.domain.alerts.status import AlertStatus
+from trnfleet.domain.filters.language import parse
+from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.alerting.store import AlertWithStatus
-from trnfleet.monitor.store.fields import BY_KEY
-from trnfleet.tui.alerts.chart import LEAST_ROWS, Past, cell_s, chart, mark
+from trnfleet.monitor.store.rings import Track
+from trnfleet.tui import theme
+from trnfleet.tui.alerts.chart import LEAST_ROWS, Past, chart, moment
 from trnfleet.tui.alerts.details import BESIDE_FROM, Fact, about_lines, fact_lines
 from trnfleet.tui.alerts.lists import AlertPlan, alert_head, alert_parts, silence_head
-from trnfleet.tui.alerts.query import read_filter, split_matchers
+from trnfleet.tui.alerts.query import AlertRow, columns_of, split_matchers
 from trnfleet.tui.alerts.rows import COLLAPSE_FROM, arrange, in_order
 from trnfleet.tui.notifications import ALARM_EVERY_S, AlertNews
 from trnfleet.tui.state.alerts import touches
 from trnfleet.tui.widgets.cells import text_of, width_of
+from trnfleet.tui.widgets.charts import Chart, Limit, Mark, Series, Times
 
 
 def test_few_alerts_stay_lines_and_many_collapse() -> None:
@@ -106,10 +110,10 @@ def test_filters() -> None:
     said = "critical hot uc1/us-0001 ann".lower
 
     def keeps(pattern: str) -> bool:
-        return read_filter(pattern).keeps(alert, said)
+        return parse(pattern, columns_of([alert.rule])).keeps(AlertRow(alert, said))
 
     for pattern in ("", "HOT", "!cold", "severity=critical", "at=uc1", "at=uc1/us-0001/trn2u-0001-0/chip05/nc0",
-                    "severity=critical at=uc1/us-0001 ann", "alertname=~h.*"):  # fmt: skip  # patterns
+                    "severity=critical at=uc1/us-0001 ann", "alertname=~h.*", "sev>=warning & rule=hot and ann"):  # fmt: skip  # patterns
         assert keeps(pattern), pattern
     for pattern in (
         "cold",
@@ -120,8 +124,10 @@ def test_filters() -> None:
         "severity=critical cold",
     ):
         assert not keeps(pattern), pattern
-    assert read_filter("severity=~(").problem
-    assert not read_filter("severity=critical").problem
+    with pytest.raises(ConfigError, match="no regular expression"):
+        keeps("severity=~(")
+    with pytest.raises(ConfigError, match="did you mean 'severity'"):
+        keeps("severty=critical")
 
 
 def test_touching() -> None:
@@ -133,12 +139,16 @@ def test_touching() -> None:
     assert not touches("", "uc1")
 
 
-def past(seconds: int = 300, fired_s: float | None = 100.0, **rest: Any) -> Past:
+def past(seconds: int = 300, fired_s: float | None = 100.0, span_s: int = 300) -> Past:
+    """Return the past of a temperature that rose when its alert fired."""
     series = np.full(seconds, 50.0, np.float32)
     if fired_s is not None and fired_s < seconds:
         series[seconds - int(fired_s) :] = 95.0
-    fields = {"field": BY_KEY["temperature_c"], "place": "uc1/x", "series": series, "samples": seconds}
-    return Past(**{**fields, "low": 0.0, "high": 100.0, "limit": 90.0, "fired_s": fired_s, **rest})
+    limits = [Limit(90.0, "alert", theme.CHART_THRESHOLD)]
+    marks = [] if fired_s is None or fired_s > span_s else [Mark(fired_s, Severity.WARNING)]
+    lines = [Series(Track.of(series), theme.CHART)]
+    drawn = Chart(lines, "degC", Times(span_s, seconds), 20.0, limits=limits, marks=marks)
+    return Past("temp", "uc1/x", drawn, "5 min", fired_s)
 
 
 def test_the_chart_marks_the_moment() -> None:
@@ -146,23 +156,21 @@ def test_the_chart_marks_the_moment() -> None:
     for width in (30, 40, 60, 100):
         rows = ["".join(text for text, _ in row) for row in chart(past(), width, 8)]
         assert len(rows) == 8
-        assert all(len(row) <= width for row in rows)
+        assert all(len(row) == width for row in rows)
         assert "95.0 °C" in rows[0]
+        assert ("fired 1 min 40 s ago" in rows[0]) == (width >= 40)
         at = rows[-1].index("▲")
-        assert (
-            abs(rows[1].rstrip().find("█") - at) <= 1 or abs((len(rows[2]) - len(rows[2].lstrip())) - at) <= 1
-        )
-        assert "fired" in rows[-1]
+        (before,) = [row for row in rows[2:-1] if not row.partition("┤")[2].startswith(" ")]
+        assert abs(len(before.rstrip()) - 1 - at) <= 1
+        assert any("90°C┤" in each for each in rows)
 
 
-def test_the_mark_at_the_edges() -> None:
-    """What fired before history began is told in words; what is pending has no moment; a low screen no chart."""
-    assert "before this chart begins" in mark(past(fired_s=900.0), 60, 5)
-    assert mark(past(fired_s=None), 60, 5).startswith("pending")
-    assert mark(past(fired_s=0.0), 60, 1).rstrip().endswith("▲")
+def test_the_moment_is_told_in_words() -> None:
+    """What fired before the chart begins is told in words; what is pending has no moment; a low screen no chart."""
+    assert moment(past(fired_s=900.0)) == "fired 15 min 00 s ago, before this chart"
+    assert moment(past(fired_s=None)) == "pending"
     assert chart(past(), 60, LEAST_ROWS - 1) == []
     assert "nothing is kept yet" in chart(past(seconds=0), 60, 8)[0][0][0]
-    assert cell_s(past(seconds=60, fired_s=1.0), 60) == 1
 
 
 def test_facts_fit() -> None:

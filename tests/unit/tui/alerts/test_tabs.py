@@ -17,7 +17,6 @@ from trnfleet.tui.alerts.tabs import (
     with_found,
     with_note,
     with_order,
-    with_problem,
 )
 from trnfleet.tui.state.alerts import AlertSnapshot
 from trnfleet.tui.widgets.cells import text_of, width_of
@@ -38,7 +37,6 @@ def test_the_line_fills_its_width(width: int) -> None:
     tabs = tab_parts(AlertSnapshot(fed().monitor), ACTIVE)
     lines = [
         with_note(tabs, "done", width),
-        with_problem(tabs, "no regex", width),
         with_found(tabs, "x", 5, width),
         with_order(tabs, ALL, "age", width),
         with_order(tabs, SILENCES, "age", width),
@@ -46,7 +44,7 @@ def test_the_line_fills_its_width(width: int) -> None:
         with_doubt(tabs, "2 watches lead", width),
     ]
     assert {width_of(line) for line in lines} == {width}
-    assert [text_of(line).split()[-1] for line in lines[:2]] == ["done", "regex"]
+    assert [text_of(line).split()[-1] for line in lines[:2]] == ["done", "found"]
 
 
 def test_where_there_is_little_room() -> None:
@@ -63,7 +61,7 @@ async def test_why_a_tab_is_empty() -> None:
     snapshot = AlertSnapshot(fed().monitor)
     snapshot.refresh(0.0)
     assert nothing_words(snapshot, ACTIVE, "") == [
-        "No unhandled alert is firing. 1 rules are loaded.",
+        "No unacknowledged alerts. 1 rules loaded.",
         "",
     ]
     assert nothing_words(snapshot, HISTORY, "") == ["No alert has fired since this program started."]
@@ -76,7 +74,7 @@ def test_the_watch_that_leads_stands_beside_the_order_where_there_is_room() -> N
     """A narrow screen shows the order alone; what speaks against a watch takes its place."""
     tabs = tab_parts(AlertSnapshot(fed().monitor), ACTIVE)
     assert text_of(with_order(tabs, ALL, "age", 120, "w leads; heard 3 s ago")).endswith(
-        "w leads; heard 3 s ago  by age "
+        "w leads; heard 3 s ago  sort: age "
     )
     assert "leads" not in text_of(with_order(tabs, ALL, "age", 60, "w leads; heard 3 s ago"))
     assert "▲ 2 watches lead" in text_of(with_doubt(tabs, "2 watches lead", 120))

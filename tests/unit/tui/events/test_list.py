@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from support.monitor.feed import Feed, ultraservers
 
-from trnfleet.clock import parse_rfc3339
+from trnfleet.clock import NS_PER_S, parse_rfc3339
+from trnfleet.domain.filters.language import parse
 from trnfleet.domain.severity import Severity
-from trnfleet.monitor.store.events import Event
-from trnfleet.tui.events.list import EventList, EventPlan, head, row, texts_of
+from trnfleet.monitor.store.events import Event, Events
+from trnfleet.tui.events.list import EVENT_COLUMNS, EventList, EventPlan, EventRow, head, row
 from trnfleet.tui.events.view import about_text
 from trnfleet.tui.widgets.cells import text_of, width_of, wrapped
-from trnfleet.tui.widgets.text_filter import TextFilter
 
 CHIP = "uc1/us-0002/trn2u-0002-1/chip05"
 EVENT = Event(
@@ -49,11 +49,13 @@ def test_what_has_no_address_is_about_the_fleet_or_a_job() -> None:
 @pytest.mark.parametrize(
     ("pattern", "found"),
     [("", True), ("CRIT", True), ("us-0002", True), ("hbm_ue", True), ("PRETRAIN", True), ("Kernel", True),
-     ("nd5", True), ("warning", False), ("!warning", True), ("!us-0002", False), ("!", True)],
+     ("nd5", True), ("warning", False), ("!warning", True), ("!us-0002", False), ("!", True), ("sev>=warning & job=~pre.*", True), ("age<30s", False), ("nrt=1201", True),
+     ("at=uc1/us-0002", True), ("at=uc1/us-0003", False)],
 )  # fmt: skip  # a table
 def test_filters(pattern: str, found: bool) -> None:
     """A filter is a part of anything that an event says, in any case; with ! it is turned round."""
-    assert TextFilter.of(pattern).keeps(*texts_of(EVENT)) is found
+    now_ns = EVENT.ts_ns + 60 * NS_PER_S
+    assert parse(pattern, EVENT_COLUMNS).keeps(EventRow(EVENT, now_ns)) is found
 
 
 def test_all_of_an_event_in_a_line() -> None:
@@ -91,3 +93,18 @@ def test_an_empty_list_names_its_source(is_recording: bool, reason: str) -> None
     """A recording has no broker that could have kept events."""
     events = EventList(Feed(ultraservers(1)).monitor, is_recording=is_recording)
     assert reason in "".join(text for text, _ in events.empty_lines())
+
+
+def test_what_made_room_leaves_the_list() -> None:
+    """Events that a busy instance has replaced are gone from the list, also where older ones of others are kept."""
+    feed = Feed(ultraservers(1))
+    feed.monitor.ingest.events = Events(kept=32)
+    shown = EventList(feed.monitor)
+    feed.monitor.apply([feed.event("uc1/us-0001/trn2u-0001-1")])
+    shown.tick()
+    for _ in range(2):
+        feed.monitor.apply([feed.event(CHIP) for _ in range(30)])
+        shown.tick()
+    kept = [event.number for event in feed.monitor.events.newest_first()]
+    assert kept == [*range(61, 30, -1), 1]
+    assert [shown.row_key(row).number for row in range(shown.count)] == kept

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from trnfleet.domain.quantities import in_three
+from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap_pixels import (
     CODES,
     GAP_CODE,
@@ -12,7 +13,7 @@ from trnfleet.tui.fleet.heatmap_pixels import (
     PARTLY_CODE,
     STALE_CODE,
 )
-from trnfleet.tui.fleet.heatmap_style import CURSOR_STYLE, Ink, bracket
+from trnfleet.tui.fleet.heatmap_style import Ink, bracket
 from trnfleet.tui.theme import BASE, RAMP
 
 
@@ -60,7 +61,7 @@ def test_runs_and_texts_fill_a_row() -> None:
     cells = np.array([cell(1)] * 4 + [bracket("[")] + [cell(2)] * 5, np.int16)
     plain_row = Ink().segments(cells, [])
     assert [segment.text for segment in plain_row] == ["    ", "[", "     "]
-    assert plain_row[1].style == CURSOR_STYLE
+    assert plain_row[1].style == theme.MAP_CURSOR
     row = Ink().segments(cells, [(-2, "abc", BASE), (3, "de", BASE), (8, "fghi", BASE)])
     assert "".join(segment.text for segment in row) == "c  de   fg"
 

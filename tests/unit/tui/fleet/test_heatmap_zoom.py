@@ -8,10 +8,8 @@ from trnfleet.domain.layout import Layout
 from trnfleet.tui.fleet.heatmap_grid import Grid
 from trnfleet.tui.fleet.heatmap_zoom import Zoom, fitting, zooms_of
 
-GRIDS = {
-    "small": Grid.of(Layout.of(ultraservers(2) + standalone(4))),
-    "large": Grid.of(Layout.of(ultraservers(37))),
-}
+LAYOUTS = {"small": Layout.of(ultraservers(2) + standalone(4)), "large": Layout.of(ultraservers(37))}
+GRIDS = {name: Grid.of(layout) for name, layout in LAYOUTS.items()}
 ZOOMS = zooms_of(4)
 EVERY = [(zoom, name) for zoom in (*ZOOMS, *zooms_of(4, whole_cells=True)) for name in GRIDS]
 
@@ -72,8 +70,28 @@ def test_a_window_is_a_part_of_the_whole() -> None:
 
 def test_the_nearest_level_that_fits_is_chosen() -> None:
     """Small fleets are seen chip by chip, large ones from afar, and too large ones from as far as it goes."""
-    small, large = GRIDS["small"], GRIDS["large"]
-    assert fitting(ZOOMS, small, 170, 60) == 0
-    assert fitting(ZOOMS, small, 78, 13) == 1
-    assert ZOOMS[fitting(ZOOMS, large, 78, 13)].chips == 2
-    assert fitting(ZOOMS, large, 1, 1) == len(ZOOMS) - 1
+
+    def fitted(name: str, width: int, height: int) -> int:
+        return fitting(ZOOMS, GRIDS[name], LAYOUTS[name], width, height)[0]
+
+    assert fitted("small", 170, 60) == 0
+    assert fitted("small", 78, 13) == 1
+    assert ZOOMS[fitted("large", 78, 13)].chips == 2
+    assert fitted("large", 1, 1) == len(ZOOMS) - 1
+
+
+@pytest.mark.parametrize("size", [(72, 13), (72, 34), (123, 49), (163, 64)])
+@pytest.mark.parametrize("count", [160, 15_625])
+def test_a_large_fleet_fills_its_pane(count: int, size: tuple[int, int]) -> None:
+    """The level that fits takes all of the width, and the next nearer one would not fit, however it were arranged."""
+    layout = Layout.of(ultraservers(count))
+    grid, (width, height) = Grid.of(layout), size
+    level, columns = fitting(ZOOMS, grid, layout, width, height)
+    wide, high = ZOOMS[level].extent(grid.arranged(layout, columns))
+    assert 0.85 * width <= wide <= width
+    assert high <= height
+    for nearer in ZOOMS[:level]:
+        for beside in range(1, 2 + width // len(nearer.across) * (nearer.block // nearer.group)):
+            if nearer.least_rows(count, beside) <= height:
+                wide, high = nearer.extent(grid.arranged(layout, beside))
+                assert wide > width or high > height

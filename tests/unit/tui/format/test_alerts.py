@@ -6,7 +6,6 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.matchers import parse_matchers
 from trnfleet.domain.alerts.silences import preview
 from trnfleet.domain.alerts.status import AlertStatus
-from trnfleet.monitor.alerting.engine import AlertCounts
 from trnfleet.tui.alerts.query import split_matchers
 from trnfleet.tui.format import alerts as texts
 from trnfleet.tui.widgets.cells import text_of, width_of
@@ -60,28 +59,20 @@ def test_the_preview_of_a_silence() -> None:
     alerts = [each.alert for each in storm(5)]
     pending = held("uc1/us-0009", of=rule("soon"), status=AlertStatus.PENDING).alert
     told = texts.preview_text(preview(parse_matchers(['cluster="uc1"']), [*alerts, pending]))
-    assert told.startswith("would hide 5 firing (5 critical), 1 pending: hot trn2u-0001-0/chip00, hot ")
+    assert told.startswith("matches 5 firing alerts (5 critical), 1 pending: hot trn2u-0001-0/chip00, hot ")
     assert told.endswith(", …")
     nothing = texts.preview_text(preview(parse_matchers(["cluster=uc9"]), alerts))
-    assert nothing == "would hide nothing at present"
-
-
-def test_counts_in_the_header() -> None:
-    """Worst first with sign and word; acknowledged ones where there is room; never nothing at all."""
-    counts = AlertCounts(critical=2, warning=5, info=1, acked=1, silenced=0, inhibited=3, pending=2)
-    assert text_of(texts.counts_parts(counts)) == " ✖ 2 critical  ▲ 5 warning  1 acked, 2 pending "
-    assert text_of(texts.counts_parts(counts, short=True, with_quiet=False)) == " ✖ 2 crit  ▲ 5 warn "
-    assert text_of(texts.counts_parts(counts, tight=True, with_quiet=False)) == " ✖ 2  ▲ 5 "
-    calm = AlertCounts(0, 0, 0, 0, 0, 0, 0)
-    assert text_of(texts.counts_parts(calm, tight=True)).strip() == "nothing fires"
-    assert text_of(texts.counts_parts(calm._replace(acked=2))) == " all handled  2 acked "
+    assert nothing == "matches no alert now"
 
 
 def test_a_line_of_alerts() -> None:
-    """Worst first; what does not fit is counted."""
+    """Worst first, with their titles; what does not fit is counted."""
     given = [held(of=rule("warm", "warning")), held(of=rule("hot")), held(of=rule("odd", "info"))]
-    assert text_of(texts.alerts_line(given, NOW_NS, 80)) == "✖ hot 1m  ▲ warm 1m  • odd 1m  "
-    assert text_of(texts.alerts_line(given, NOW_NS, 24)) == "✖ hot 1m  +2 more"
+    assert (
+        text_of(texts.alerts_line(given, NOW_NS, 80))
+        == "✖ hot 95.0 °C 1m  ▲ warm 95.0 °C 1m  • odd 95.0 °C 1m  "
+    )
+    assert text_of(texts.alerts_line(given, NOW_NS, 30)) == "✖ hot 95.0 °C 1m  +2 more"
     for room in range(40):
         assert width_of(texts.alerts_line(given, NOW_NS, room)) <= room + 2
     assert texts.tally_text(given) == "✖ 1 ▲ 1 • 1"

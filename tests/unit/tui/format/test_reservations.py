@@ -109,7 +109,7 @@ def test_countdowns(seconds: float, text: str) -> None:
     ],
 )
 def test_states_have_a_sign_and_a_word(reservation: Reservation, text: str, found: Severity | None) -> None:
-    """Each state has a sign of its own beside its word, and what needs a look is said instead of `active`."""
+    """Each state has a sign of its own beside its word, and what needs an action is said instead of `active`."""
     assert state_text(reservation) == text
     assert severity(reservation) is found
 

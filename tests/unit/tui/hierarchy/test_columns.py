@@ -5,7 +5,7 @@ import math
 import pytest
 
 from trnfleet.monitor.store.fields import BY_KEY
-from trnfleet.tui.hierarchy.columns import CHIPS, JOB, SPARK, cell, plan
+from trnfleet.tui.hierarchy.columns import CHIPS, JOB, SCALED_CELLS, SPARK, cell, plan
 
 
 @pytest.mark.parametrize("width", range(1, 400))
@@ -28,8 +28,11 @@ def test_columns_come_in_with_the_width() -> None:
 
 
 def test_cells_are_short_and_say_what_is_missing() -> None:
-    """No value takes more than seven characters; NaN is not a number of zero."""
+    """No value takes more than its column, seven cells where the unit has none of its own; NaN is not a number of zero."""
     for field in BY_KEY.values():
         assert cell(field, math.nan) == "n/a"
         high = 9.9999e13 if field.unit.startswith(("bytes", "W")) else 999.0
-        assert all(len(cell(field, value)) <= 7 for value in (0.0, 0.4, 99.96, 100.0, high))
+        assert all(
+            len(cell(field, value)) <= SCALED_CELLS.get(field.unit, 7)
+            for value in (0.0, 0.4, 99.96, 100.0, high)
+        )

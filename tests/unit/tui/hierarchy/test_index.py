@@ -1,14 +1,17 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trnfleet.domain.address import Level, format_chip, format_core, level_of, parent
+from trnfleet.domain.filters.language import parse
 from trnfleet.domain.layout import Layout, Node
-from trnfleet.tui.hierarchy.index import Expansion, TreeIndex, find_node, node_path, select
+from trnfleet.tui.hierarchy.index import Expansion, Selection, TreeIndex, find_node, node_path
+from trnfleet.tui.state.chip_table import CHIP_COLUMNS, ChipTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -101,6 +104,14 @@ def visible(layout: Layout, expansion: Expansion, pattern: str, *, backwards: bo
 
     walk("")
     return rows
+
+
+def select(layout: Layout, pattern: str) -> Selection | None:
+    """Return what a filter by text leaves."""
+    store = SimpleNamespace(layout=layout, job_of=np.full(len(layout.instances), -1, np.int32))
+    monitor: Any = SimpleNamespace(store=store, ingest=SimpleNamespace(jobs={}))
+    found = ChipTable(monitor, monitor).select(parse(pattern, CHIP_COLUMNS)) if layout.chips else None
+    return None if found is None else Selection.of(layout, *found)
 
 
 def backwards_order(_level: Level, numbers: NDArray[np.int64]) -> NDArray[np.intp]:

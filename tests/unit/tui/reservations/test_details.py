@@ -31,7 +31,7 @@ def test_what_needs_a_look_is_summed_up() -> None:
     impaired = made(message={"interconnect": InterconnectStatus.IMPAIRED}, is_near_end=True)
     line = told(idle, idle, gone, ended, impaired)
     assert line.startswith(" 5 reserved  ✖ 1 impaired or out  ▲ 1 ending within 6 h  ▲ 87.62 USD/h idle ")
-    assert line.endswith("by id ")
+    assert line.endswith("sort: id ")
     assert "nothing idle, nothing ending soon" in told(made())
     assert "nothing idle" not in told()
 
@@ -94,12 +94,12 @@ def test_every_extension_is_told_of() -> None:
         "to 2026-01-15 11:30 UTC, 12.50 USD, payment-succeeded"
     )
     assert ("in use", "2 of 2 instances, 1 not heard") in found
-    assert ("lasts", "1970-01-01 00:00 to 1970-01-04 00:00 UTC, 3 d") in found
+    assert ("term", "1970-01-01 00:00 to 1970-01-04 00:00 UTC, 3 d") in found
     said = "".join(words for _, words in found)
     assert "\x1b" not in said
     assert "\u202e" not in said
     assert all(len(name) <= 11 for name, _ in found)
-    assert ("lasts", "from 1970-01-01 00:00 UTC until it is cancelled") in facts(made(ends_ns=None), LAYOUT)
+    assert ("term", "from 1970-01-01 00:00 UTC until it is cancelled") in facts(made(ends_ns=None), LAYOUT)
 
 
 def test_a_place_is_one_that_there_is() -> None:

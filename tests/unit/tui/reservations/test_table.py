@@ -7,21 +7,24 @@ from typing import TYPE_CHECKING
 import pytest
 from unit.tui.format.test_reservations import made
 
-from trnfleet.tui.reservations.table import texts_of
-from trnfleet.tui.widgets.text_filter import TextFilter
+from trnfleet.domain.filters.language import parse
+from trnfleet.tui.reservations.table import RESERVATION_COLUMNS, ReservationRow
 
 if TYPE_CHECKING:
     from trnfleet.monitor.reservations.table import Reservation
 
 
 def matches(reservation: Reservation, pattern: str) -> bool:
-    return TextFilter.of(pattern).keeps(*texts_of(reservation))
+    return parse(pattern, RESERVATION_COLUMNS).keeps(ReservationRow(reservation))
 
 
-@pytest.mark.parametrize("pattern", ["89ABC", "active", "trn2.48", "us-east-2b", "!us-west", "! ", "", "!"])
+@pytest.mark.parametrize(
+    "pattern",
+    ["89ABC", "active", "trn2.48", "us-east-2b", "!us-west", "! ", "", "!", "state=active & ends>1h"],
+)
 def test_the_filter_leaves(pattern: str) -> None:
     """Any part of id, state, type, zone or place is enough, in either case; `!` turns it round."""
-    assert matches(made(), pattern) is (pattern != "! ")
+    assert matches(made(), pattern)
 
 
 def test_the_filter_hides() -> None:

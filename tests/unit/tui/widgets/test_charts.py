@@ -1,79 +1,197 @@
+"""Charts as lines of text: axes, limits, marks, gaps, legends."""
+
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
+from rich.style import Style
 
-from trnfleet.tui.widgets.cells import bar, fit, right, width_of
-from trnfleet.tui.widgets.charts import area, bucket, spark
+from trnfleet.domain.severity import Severity
+from trnfleet.monitor.store.gaps import Gap, Reason
+from trnfleet.monitor.store.rings import Track
+from trnfleet.tui import theme
+from trnfleet.tui.widgets import charts
+from trnfleet.tui.widgets.cells import text_of, width_of
+from trnfleet.tui.widgets.charts import Chart, Limit, Mark, Series, Times
 
-series = arrays(np.float64, st.integers(0, 60), elements=st.one_of(st.just(np.nan), st.floats(-10, 200)))
-
-
-def test_sparkline_tells_the_lowest_from_a_gap() -> None:
-    """The lowest value shows a block, a missing one a space, and what is beyond the scale its end."""
-    assert spark(np.array([0.0, np.nan, 50.0, 100.0, 900.0, -5.0]), 0, 100) == "▁ ▅██▁"
-
-
-def test_area_fills_from_below() -> None:
-    """Full columns stand under a partial one, in eighths."""
-    assert area(np.array([0.0, 25.0, 50.0, 75.0, 100.0, np.nan]), 0, 100, 2) == ["   ▄█ ", "▁▄███ "]
+NAN = float("nan")
 
 
-def test_buckets_move_by_whole_cells() -> None:
-    """Cells hold the same samples from one second to the next, until one is full."""
-    assert bucket(np.arange(1.0, 11.0), 3, 4, 10).tolist() == [2.5, 6.5, 9.5]
-    assert bucket(np.arange(1.0, 12.0), 3, 4, 11).tolist() == [2.5, 6.5, 10.0]
-    assert bucket(np.arange(1.0, 13.0), 3, 4, 12).tolist() == [2.5, 6.5, 10.5]
-    assert np.isnan(bucket(np.zeros(0), 2, 5)).all()
-    assert np.array_equal(bucket(np.array([np.nan, 4.0]), 2, 2), [np.nan, 4.0], equal_nan=True)
+def chart_of(samples: list[float], *, span_s: int = 60, unit: str = "%", **rest: Any) -> Chart:
+    """Return a chart of one series whose newest sample is at its end."""
+    track = Track.of(np.array(samples, np.float32))
+    times = Times(span_s, len(samples), **{key: rest.pop(key) for key in ("end_ns", "speed") if key in rest})
+    return Chart([Series(track, theme.CHART)], unit, times, **rest)
 
 
-def test_a_full_ring_does_not_shimmer() -> None:
-    """Where the oldest samples fall off, whole cells stay what they were."""
-    taken = np.arange(1_000.0)
-    pictures = [bucket(taken[total - 900 : total], 20, 5, total) for total in range(950, 955)]
-    assert all(np.array_equal(picture[-3:-1], pictures[1][-3:-1]) for picture in pictures[1:])
+def drawn(chart: Chart, width: int = 40, height: int = 6) -> list[str]:
+    lines = charts.draw(chart, width, height)
+    assert [width_of(line) for line in lines] == [width] * height
+    return [text_of(line) for line in lines]
 
 
-@given(series, st.integers(1, 40), st.integers(1, 9), st.integers(0, 50), st.integers(1, 6))
-def test_charts_are_as_large_as_asked(
-    values: np.ndarray[tuple[int], np.dtype[np.float64]], cells: int, per_cell: int, more: int, height: int
-) -> None:
-    """Any series fills the width and height exactly."""
-    bucketed = bucket(values, cells, per_cell, len(values) + more)
-    assert len(bucketed) == cells
-    assert len(spark(bucketed, 0, 100)) == cells
-    lines = area(bucketed, 0, 100, height)
-    assert len(lines) == height
-    assert all(len(line) == cells for line in lines)
+def test_a_ramp_rises_from_end_to_end() -> None:
+    ramp = [float(each) for each in range(60)]
+    assert drawn(chart_of(ramp, span_s=60, ceiling=60), 35, 5) == [
+        "60%┤                        ⣀⣀⡠⠤⠒⠒⠊",
+        "   ┤               ⢀⣀⣀⡠⠤⠒⠒⠊⠉       ",
+        "   ┤       ⢀⣀⣀⠤⠔⠒⠒⠉⠁               ",
+        " 0%┤⣀⣀⠤⠔⠒⠒⠉⠁                       ",
+        "         -45s    -30s    -15s   now",
+    ]
 
 
-@given(st.one_of(st.just(np.nan), st.floats(-2, 3)), st.integers(1, 50))
-def test_bars_are_as_wide_as_asked(share: float, width: int) -> None:
-    """Any share fills the width exactly."""
-    assert width_of(bar(share, width)) == width
+def test_all_equal_is_a_line_on_a_scale_from_the_floor() -> None:
+    """One value all the time, zero all the time, and one sample."""
+    lines = drawn(chart_of([50.0] * 60, ceiling=100))
+    assert lines[0].startswith("60%┤")
+    assert sum("⠉" in line or "⠤" in line or "⠒" in line or "⣀" in line for line in lines) == 1
+    assert drawn(chart_of([0.0] * 60, ceiling=100))[0].startswith("100%┤")
+    one = drawn(chart_of([50.0]))
+    assert "before start" in one[2]
+    assert charts.draw(chart_of([]), 40, 6)
 
 
-def test_bars_grow_in_eighths() -> None:
-    """A bar shows a share to an eighth of a cell, and anything above zero."""
-    assert [bar(share, 2)[0][0] for share in (0.0, 0.001, 0.5, 0.75, 1.0, np.nan)] == [
-        "  ", "▏ ", "█ ", "█▌", "██", "  ",
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (1, 9), (11, 6), (40, 2), (0, 5), (12, 3)])
+def test_a_chart_fits_any_room(width: int, height: int) -> None:
+    """Where there is no room for a chart, there is blank."""
+    lines = charts.draw(chart_of([1.0, 2.0]), width, height)
+    assert len(lines) == (height if width else 0)
+    assert {width_of(line) for line in lines} <= {width}
+
+
+def test_thresholds_are_dashed_lines_with_a_label() -> None:
+    """A limit that is near is on the scale; its name stands beside it where there is room."""
+    limit = Limit(95.0, "alert", theme.CHART_THRESHOLD)
+    lines = drawn(chart_of([70.0] * 60, unit="degC", floor=20.0, limits=[limit]))
+    (row,) = [line for line in lines if line.startswith("95°C┤")]
+    assert row.count("⠒ ⠒") + row.count("⠉ ⠉") + row.count("⠤ ⠤") + row.count("⣀ ⣀") > 5
+    assert any(
+        line.startswith("alert 95°C┤")
+        for line in drawn(chart_of([70.0] * 60, unit="degC", limits=[limit]), 80)
+    )
+    far = drawn(chart_of([20.0] * 60, unit="W", limits=[Limit(500.0, "cap", theme.CHART_CAP)]))
+    assert not any("500W" in line for line in far)
+
+
+def test_what_is_measured_is_over_the_threshold() -> None:
+    """A limit shows only where there is nothing else."""
+    lines = charts.draw(chart_of([50.0] * 60, limits=[Limit(50.0, "alert", theme.CHART_THRESHOLD)]), 40, 6)
+    assert not [
+        text for line in lines for text, style in line[2:] if style == theme.CHART_THRESHOLD and text.strip()
+    ]
+
+
+def test_a_band_covers_extremes_and_the_mean_is_brighter() -> None:
+    wave = [0.0, 100.0] * 300
+    lines = charts.draw(chart_of(wave, span_s=600, ceiling=100), 34, 6)
+    styles = {style for line in lines[:-1] for text, style in line[2:] if text.strip()}
+    assert styles == {theme.CHART, theme.CHART + Style(dim=True)}
+    for line in lines[:-1]:
+        assert set(text_of(line[2:])) & {" "} == set()
+    plain = chart_of(wave, span_s=600, ceiling=100)
+    bare = plain._replace(series=[plain.series[0]._replace(has_band=False)])
+    assert {style for line in charts.draw(bare, 34, 6)[:-1] for text, style in line[2:] if text.strip()} == {
+        theme.CHART
+    }
+
+
+def test_gaps_say_why() -> None:
+    """A link that was down, a pause, silence, and the time before the start, each in its place."""
+    samples = [50.0] * 40 + [NAN] * 60 + [50.0] * 20 + [NAN] * 60 + [50.0] * 20
+    gaps = [Gap(40, 100, Reason.LINK_DOWN)]
+    (row,) = [
+        line for line in drawn(chart_of(samples, span_s=240, ceiling=100, gaps=gaps), 100, 7) if "┄" in line
+    ]
+    words = row.split("┤")[1]
+    assert [words.index(each) for each in ("before start", "link down", "no telemetry")] == sorted(
+        words.index(each) for each in ("before start", "link down", "no telemetry")
+    )
+    paused = chart_of(samples, span_s=200, gaps=[Gap(40, 100, Reason.NOT_OBSERVED)])
+    assert any("not observed" in line for line in drawn(paused, 100, 7))
+
+
+def test_a_short_gap_is_dotted_without_words() -> None:
+    lines = drawn(chart_of([50.0] * 30 + [NAN] * 6 + [50.0] * 24), 40, 6)
+    assert any("┄" in line for line in lines)
+    assert not any("telemetry" in line for line in lines)
+
+
+def test_alerts_are_marked_where_they_began_to_fire() -> None:
+    """The worst of a cell is shown, and none that fired before the chart begins."""
+    marks = [
+        Mark(30.0, Severity.WARNING), Mark(30.0, Severity.CRITICAL), Mark(0.0, Severity.WARNING), Mark(90.0, Severity.CRITICAL),
     ]  # fmt: skip  # a row
+    axis = drawn(chart_of([1.0] * 100, marks=marks), 64, 5)[-1]
+    assert axis.count("✖") == 1
+    assert axis.count("▲") == 1
+    assert axis.index("✖") == pytest.approx(len(axis) - 30, abs=2)
+    assert axis.rstrip().endswith("▲")
 
 
-@given(st.text(alphabet="aé漢", max_size=12), st.integers(1, 10))
-def test_texts_are_as_wide_as_asked(text: str, width: int) -> None:
-    """Wide characters count twice."""
-    assert width_of(((fit(text, width), None),)) == width  # type: ignore[arg-type]  # styles do not matter here
-    assert len(right("12.5", 7)) == 7
+def test_ticks_say_how_long_ago_or_when() -> None:
+    """Live they count back from now; in the past they are times of the fleet's clock."""
+    assert (
+        drawn(chart_of([1.0] * 400, span_s=300), 64)[-1].split()
+        == ["-5m", "-4m", "-3m", "-2m", "-1m", "now"][1:]
+    )
+    then = 1_767_571_200_000_000_000 + 30 * 10**9
+    ticks = drawn(chart_of([1.0] * 400, span_s=300, end_ns=then), 64)[-1].split()
+    assert ticks == ["23:56", "23:57", "23:58", "23:59", "00:00"]
+    fast = drawn(chart_of([1.0] * 400, span_s=300, end_ns=then, speed=60.0), 64)[-1].split()
+    assert fast == ["20:00", "21:00", "22:00", "23:00", "00:00"]
 
 
-@pytest.mark.parametrize("cells", [0, -1, -30])
-def test_no_room_is_an_empty_chart(cells: int) -> None:
-    """A panel that is narrower than its labels has no chart, whatever samples there are."""
-    assert bucket(np.arange(20.0), cells, 4).tolist() == []
-    assert spark(bucket(np.arange(20.0), cells, 4), 0.0, 20.0) == ""
-    assert area(bucket(np.arange(20.0), cells, 4), 0.0, 20.0, 3) == ["", "", ""]
+def series_of(*names: str) -> list[Series]:
+    return [
+        Series(Track.of(np.ones(9, np.float32)), style, name)
+        for name, style in zip(names, theme.JOB_STYLES, strict=False)
+    ]
+
+
+def test_a_legend_gives_up_figures_then_names() -> None:
+    series = series_of("pretrain-70b", "finetune-8b", "serve-70b")
+    figures = ["26.5 kW", "11.4 kW", "17.6 kW"]
+    wide = charts.legend(series, figures, 80)
+    assert text_of(wide) == " pretrain-70b 26.5 kW  finetune-8b 11.4 kW  serve-70b 17.6 kW "
+    assert [style for _, style in wide] == [each.style for each in series]
+    assert text_of(charts.legend(series, figures, 40)) == " pretrain-70b  finetune-8b  serve-70b "
+    assert text_of(charts.legend(series, figures, 30)) == " pretrain  finetune  serve "
+    assert text_of(charts.legend(series, figures, 18)) == " pretrain  +2"
+    long = series_of("a-very-long-name", "another_very_long_name")
+    assert text_of(charts.legend(long, figures[:2], 18)) == " a  another_… " or " +1" in text_of(
+        charts.legend(long, figures[:2], 18)
+    )
+    assert charts.stems_of(["serve-8b", "serve-70b", "pretrain-70b"]) == ["serve-8b", "serve-70b", "pretrain"]
+    assert charts.legend([], [], 20) == []
+
+
+@pytest.mark.parametrize("width", [10, 24, 40, 80])
+def test_a_head_is_as_wide_as_its_chart(width: int) -> None:
+    line = charts.head([("Power", theme.STRONG)], "5 min", width)
+    assert width_of(line) == width
+    assert ("5 min" in text_of(line)) == (width > 12)
+
+
+@given(
+    st.lists(st.one_of(st.just(NAN), st.floats(-1e6, 1e6, width=32)), max_size=80),
+    st.integers(0, 130),
+    st.integers(0, 20),
+    st.integers(1, 4_000),
+)
+def test_any_samples_fit_any_room(samples: list[float], width: int, height: int, span_s: int) -> None:
+    lines = charts.draw(chart_of(samples, span_s=span_s), width, height)
+    assert len(lines) == (height if width else 0)
+    assert all(width_of(line) == width for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [(32_000.0, "W", "32kW"), (100.0, "%", "100%"), (4.1e12, "bytes/s", "4.1TB/s"), (0.0, "W", "0W")],
+)
+def test_axes_are_short(value: float, unit: str, text: str) -> None:
+    assert charts.axis_text(value, unit) == text

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trnfleet.domain.quantities import count, counted, with_unit
+from trnfleet.domain.metrics import BY_NAME
+from trnfleet.domain.quantities import bare, count, counted, mean_label, with_unit
+from trnfleet.monitor.store.averages import WINDOW_S
+from trnfleet.monitor.store.fields import BY_KEY
 from trnfleet.monitor.summary import undescribed_text
 from trnfleet.text import plain
 from trnfleet.tui import theme
-from trnfleet.tui.format.alerts import counts_parts
+from trnfleet.tui.format.addresses import last_segments
+from trnfleet.tui.format.problems import badge
+from trnfleet.tui.metric_display import fleet_name
+from trnfleet.tui.view import ALERTS
 from trnfleet.tui.widgets.bar import Item, fitted, justified
 from trnfleet.tui.widgets.cells import Parts, width_of
+from trnfleet.tui.widgets.targets import Target, TargetKind, linked
 
 if TYPE_CHECKING:
-    from trnfleet.monitor.alerting.engine import AlertCounts
-    from trnfleet.monitor.summary import Summary
+    from trnfleet.monitor.problems.problem import ProblemCounts
+    from trnfleet.monitor.summary import Means, Summary
     from trnfleet.wire.ports import LinkStatus
 
 
+OPTIONAL_FROM = 7
+"""Rank from which figures are left out before the others are shortened."""
 _YEAR_FROM = 100
 """Columns from which a date has its year."""
 
@@ -26,7 +35,7 @@ def header(
     summary: Summary,
     link: LinkStatus,
     width: int,
-    alerts: AlertCounts | None = None,
+    problems: ProblemCounts,
     *,
     is_replay: bool = False,
 ) -> list[Parts]:
@@ -36,7 +45,7 @@ def header(
         summary: The fleet in figures.
         link: Connection state.
         width: Cells.
-        alerts: How many alerts there are; None where there are no rules, so that findings are shown.
+        problems: How many problems there are.
         is_replay: Whether publishers say that they replay a recording, so that it is not mistaken for live data.
     """
     if not summary.chips:
@@ -46,8 +55,8 @@ def header(
             [(reason, theme.HEAD)],
         ]
     return [
-        _inventory(summary, width, alerts, is_replay=is_replay),
-        fitted(figures(summary), width, theme.HEAD, theme.HEAD_STRONG),
+        _inventory(summary, width, problems, is_replay=is_replay),
+        fitted(figures(summary), width, theme.HEAD, theme.HEAD_STRONG, optional_from=OPTIONAL_FROM),
     ]
 
 
@@ -66,27 +75,68 @@ def why_waiting(summary: Summary, link: LinkStatus) -> str:
 
 
 def figures(summary: Summary) -> list[Item]:
-    """Return the second line's figures, the most important ones with the lowest ranks."""
+    """Return the second line's figures, the most important ones with the lowest ranks; all but the maximum are means."""
+    mean = summary.mean
+    hosts = BY_NAME["host_power_w"]
+    label = mean_label(mean.seconds).ljust(len(mean_label(WINDOW_S)))
+    power = with_unit(mean.power_w, "W")
+    cap = f"{power} of {with_unit(mean.power_cap_w, 'W')}"
     return [
-        Item("NC util", "NC", with_unit(summary.nc_util_pct, "%"), 7, 0),
-        Item("MFU", "MFU", with_unit(summary.mfu_pct, "%"), 7, 1),
-        Item("HBM", "HBM", with_unit(summary.hbm_traffic_bytes_per_s, "bytes/s"), 9, 2),
-        Item("of peak", "", with_unit(summary.hbm_bw_util_pct, "%"), 7, 7),
-        Item("NeuronLink", "link", with_unit(summary.link_tx_bytes_per_s, "bytes/s"), 9, 3),
-        Item("chips", "", with_unit(summary.power_w, "W"), 7, 4),
-        Item("hosts", "hosts", with_unit(summary.host_power_w, "W"), 7, 8),
-        Item("", "", with_unit(summary.tflops_per_w, "TFLOP/s/W"), 13, 5),
-        Item("achieved", "", with_unit(summary.tflops, "TFLOP/s"), 11, 9),
-        Item("hottest", "", with_unit(summary.temperature_c, "degC"), 8, 6),
+        Item(label, label, "", 0, 1),
+        _item("nc_util_pct", mean.nc_util_pct, 7, 0),
+        _item("mfu_pct", mean.mfu_pct, 6, 2),
+        Item("power", "", cap, 18, 3, power, 7) if mean.power_cap_w else _item("power_w", mean.power_w, 7, 3),
+        *_headroom(mean),
+        *_hottest(mean),
+        _item("hbm_traffic_bytes_per_s", mean.hbm_traffic_bytes_per_s, 9, 7),
+        _item("link_tx_bytes_per_s", mean.link_tx_bytes_per_s, 9, 8),
+        Item("", "", with_unit(mean.tflops_per_w, "TFLOP/s/W"), 13, 9),
+        Item(hosts.short_title, hosts.short_title, with_unit(mean.host_power_w, hosts.unit), 7, 10),
+        _item("hbm_bw_util_pct", mean.hbm_bw_util_pct, 5, 11),
+        _item("tflops", mean.tflops, 11, 12),
     ]
+
+
+def _headroom(mean: Means) -> list[Item]:
+    """Return what is left below the chips' power cap, as a figure and a share of the cap; nothing where it is not known."""
+    if mean.headroom_w is None or mean.headroom_pct is None:
+        return []
+    text = f"{with_unit(mean.headroom_w, 'W')} {mean.headroom_pct:.0f} %"
+    return [Item("headroom", "headroom", text, 12, 4)]
+
+
+def _hottest(mean: Means) -> list[Item]:
+    """Return the highest temperature and, where there is room, the chip that has it; both lead to the chip."""
+    temperature = _item("temperature_c", mean.temperature_max_c, 7, 5)
+    if not mean.hottest_chip:
+        return [temperature]
+    target = Target(TargetKind.PLACE, mean.hottest_chip)
+    chip = plain(last_segments(mean.hottest_chip), 32)
+    return [temperature._replace(target=target), Item("", "", chip, len(chip), 6, target=target)]
+
+
+def _item(key: str, value: float | None, room: int, rank: int) -> Item:
+    """Return a field's figure under the one name that it has on every screen, of which narrow ones show the first word."""
+    field = BY_KEY[key]
+    name = fleet_name(field)
+    short = name.partition(" ")[0]
+    if field.unit == "W":
+        short = ""
+    elif field.is_max:
+        short = name.rpartition(" ")[2]
+    if name.endswith(field.unit):
+        # A unit that is in the name is not said twice.
+        return Item(name, name, bare(value, field.unit), room, rank)
+    return Item(name, short, with_unit(value, field.unit), room, rank)
 
 
 def _facility(summary: Summary) -> tuple[str, ...]:
     """Return what the fleet draws at its meter, in more and in fewer words; nothing where it is not known."""
-    if summary.facility_power_w is None:
+    mean = summary.mean
+    if mean.facility_power_w is None:
         return ()
-    facility = f"facility {with_unit(summary.facility_power_w, 'W')}"
-    both = f"IT {with_unit(summary.it_power_w, 'W')}, {facility}"
+    facility = f"facility {with_unit(mean.facility_power_w, 'W')}"
+    both = f"IT {with_unit(mean.it_power_w, 'W')}, {facility}"
     return f"{both} (PUE {summary.pue:.2f})", both, facility
 
 
@@ -100,7 +150,7 @@ def time_text(summary: Summary, *, short: bool = False) -> str:
     return f"{day[5 if short else 0 :]} {time[:digits]} x{summary.speed:g}"
 
 
-def _inventory(summary: Summary, width: int, alerts: AlertCounts | None, *, is_replay: bool) -> Parts:
+def _inventory(summary: Summary, width: int, problems: ProblemCounts, *, is_replay: bool) -> Parts:
     parts: Parts = [
         (f" {plain(summary.fleet, 32)}  ", theme.HEAD_STRONG),
         *([("a replay  ", theme.HEAD_ACCENT)] if is_replay else []),
@@ -122,7 +172,7 @@ def _inventory(summary: Summary, width: int, alerts: AlertCounts | None, *, is_r
             parts.append((f"{count(chips)} {state}", theme.HEAD if state == "live" else theme.HEAD_STRONG))
     if undescribed:
         parts.append((f", {undescribed} not described", theme.HEAD_STRONG))
-    right = _findings(summary) if alerts is None else _alerts(alerts, width - width_of(parts) - 2)
+    right = _badge(problems, width - width_of(parts) - 2)
     time = time_text(summary, short=width < _YEAR_FROM)
     if time and width_of(parts) + width_of(right) + len(time) + 3 <= width:
         right.insert(0, (f"{time}  ", theme.HEAD_ACCENT))
@@ -141,18 +191,14 @@ def _inventory(summary: Summary, width: int, alerts: AlertCounts | None, *, is_r
     return justified(parts, right, width, theme.HEAD)
 
 
-def _alerts(alerts: AlertCounts, room: int) -> Parts:
-    """Return the alerts in as many words as there is room for; never in none."""
+def _badge(problems: ProblemCounts, room: int) -> Parts:
+    """Return the problems in as many words as there is room for, never in none; they lead to the alerts."""
     looks = (
-        counts_parts(alerts),
-        counts_parts(alerts, with_quiet=False),
-        counts_parts(alerts, short=True, with_quiet=False),
+        badge(problems),
+        badge(problems, with_quiet=False),
+        badge(problems, short=True, with_quiet=False),
     )
-    tight = counts_parts(alerts, tight=True, with_quiet=False)
-    return next((parts for parts in looks if width_of(parts) <= room), tight)
-
-
-def _findings(summary: Summary) -> Parts:
-    if not summary.findings:
-        return [("nothing needs a look ", theme.HEAD)]
-    return [(f" ▲ {counted(summary.findings, 'finding')} ", theme.BAR_ALERT)]
+    tight = badge(problems, tight=True, with_quiet=False)
+    parts = next((parts for parts in looks if width_of(parts) <= room), tight)
+    target = Target(TargetKind.VIEW, ALERTS)
+    return [(text, linked(style, target)) for text, style in parts]

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from rich.cells import cell_len
 
+from trnfleet.domain.alerts.watches import receiver_error_text
 from trnfleet.domain.quantities import count, duration
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.bars.hints import hint_parts
 from trnfleet.tui.widgets.bar import justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
 from trnfleet.wire.ports import RECORDING
@@ -21,16 +23,18 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from trnfleet.monitor.summary import Summary
+    from trnfleet.tui.bars.hints import Hints
     from trnfleet.wire.ports import LinkStatus
 
 LONGEST_NOTE = 400
 LEFT_FOR_HINTS = 30
 """Cells that the reason of the last problem leaves for keys."""
+ALWAYS = 2
+"""Keys that are shown at every width."""
+LEAST_FIGURES = 8
+"""Cells that figures have beside them at least."""
 SHORTEST_REASON = 24
 """Cells below which a reason says nothing."""
-
-Hints = tuple[tuple[str, str], ...]
-"""Keys with what they do, the most important first."""
 
 
 class OwnProcess(Protocol):
@@ -94,41 +98,51 @@ def own_banner(processes: Sequence[OwnProcess]) -> Banner | None:
     return Banner(f" ▲ {plain('; '.join(notes), LONGEST_NOTE)}", theme.BAR_ALERT) if notes else None
 
 
-def note_line(note: str, width: int, *, is_problem: bool) -> Parts:
-    """Return a note in place of the status line."""
+def note_line(note: str, width: int, hints: Hints, *, is_problem: bool) -> Parts:
+    """Return a note in place of the status line's figures; the keys that are always there stay."""
     style = theme.BAR_ALERT if is_problem else theme.BAR_STRONG
-    return [(fit(f" {'▲' if is_problem else '•'} {note}", width), style)]
+    keys = always(hints, width)
+    room = width - width_of(keys)
+    return [(fit(f" {'▲' if is_problem else '•'} {note}", room), style), *keys]
+
+
+def always(hints: Hints, width: int) -> Parts:
+    """Return the keys that stand at the end of the line at any width; none where a line has no room for figures beside them."""
+    parts = hint_parts(hints[:ALWAYS], width, theme.BAR_STRONG, theme.BAR)
+    return parts if width_of(parts) + LEAST_FIGURES <= width else []
 
 
 def status(
     summary: Summary,
     link: LinkStatus,
-    rate: float,
     broker_kind: str,
     hints: Hints,
     width: int,
     kept: tuple[str, bool] = ("", False),
     processes: Sequence[OwnProcess] = (),
 ) -> Parts:
-    """Return the status line: connection, rate, lag, losses, publishers, and keys where there is room.
+    """Return the status line: connection, rate, lag, losses, publishers, and keys: `?` and `q` always, others where there is room.
 
     Args:
         summary: The fleet in figures.
         link: Connection state.
-        rate: Messages a second.
         broker_kind: The broker's name and version.
-        hints: Keys.
+        hints: Keys, the first two of which are always shown.
         width: Cells.
         kept: How much of the past is kept, where there is room, and whether that is a problem, which is always shown.
         processes: Processes of the app's own.
     """
-    short = f" {_broker(link, '')}"
-    long = f" {_broker(link, broker_kind)}"
+    room = width - width_of(always(hints, width)) - 2
     mark, style = ("●", theme.BAR) if link.connected else ("✖ not connected", theme.BAR_DOWN)
-    figures = [*_figures(summary, rate), *((each.figure, True) for each in processes if each.figure)]
+    figures = [*_figures(summary), *((each.figure, True) for each in processes if each.figure)]
     kept_text, is_problem = kept
-    # Dropped first where there is no room: the broker's name and version, what is kept, the broker.
-    for broker, has_kept in ((long, True), (short, True), (short, False), ("", False)):
+    # Dropped first where there is no room: the broker's name and version, what is kept, the broker, what is as it should be.
+    looks = [
+        (f" {_broker(link, broker_kind)}", True),
+        (f" {_broker(link, '')}", True),
+        (f" {_broker(link, '')}", False),
+    ]
+    for broker, has_kept in (*looks, *[("", False)] * len(figures)):
         parts: Parts = [(f" {mark}", style), (broker, theme.BAR)]
         if kept_text and is_problem:
             parts += [("  ", theme.BAR), (f" {kept_text} ", theme.BAR_ALERT)]
@@ -137,13 +151,37 @@ def status(
             parts.append((text, theme.BAR_STRONG if is_bad else theme.BAR))
         if kept_text and not is_problem and has_kept:
             parts.append((f"  {kept_text}", theme.BAR))
-        if width_of(parts) + 8 <= width or not broker:
+        if width_of(parts) <= room:
             break
-    reason = plain(summary.last_problem)
-    room = min(width - width_of(parts) - LEFT_FOR_HINTS, cell_len(reason) + 2)
-    if reason and room >= SHORTEST_REASON:
-        parts.append((fit(f": {reason}", room), theme.BAR_STRONG))
-    return justified(parts, _hints(hints, width - width_of(parts) - 2), width, theme.BAR)
+        if not broker:
+            figures = _without_one(figures)
+    parts = _cut(parts, room)
+    reason = plain(summary.last_problem or _receiver_error(summary))
+    left = min(width - width_of(parts) - LEFT_FOR_HINTS, cell_len(reason) + 2)
+    if reason and left >= SHORTEST_REASON:
+        parts.append((fit(f": {reason}", left), theme.BAR_STRONG))
+    keys = hint_parts(hints, width - width_of(parts) - 1, theme.BAR_STRONG, theme.BAR)
+    return justified(parts, keys, width, theme.BAR)
+
+
+def _without_one(figures: list[tuple[str, bool]]) -> list[tuple[str, bool]]:
+    """Return figures without the last that is as it should be, but for the losses and the rate; else as they are."""
+    for number in range(len(figures) - 1, -1, -1):
+        text, is_bad = figures[number]
+        if not is_bad and not text.startswith("lost ") and number:
+            return figures[:number] + figures[number + 1 :]
+    return figures
+
+
+def _cut(parts: Parts, room: int) -> Parts:
+    """Return parts in at most `room` cells, an ellipsis for the rest."""
+    made: Parts = []
+    for text, style in parts:
+        left = room - width_of(made)
+        if cell_len(text) > left:
+            return [*made, (fit(text, left), style)] if left > 0 else made
+        made.append((text, style))
+    return made
 
 
 def _broker(link: LinkStatus, broker_kind: str) -> str:
@@ -154,10 +192,10 @@ def _broker(link: LinkStatus, broker_kind: str) -> str:
     return f"{plain(broker_kind, 40)} at {where}{protocol}" if broker_kind else where + protocol
 
 
-def _figures(summary: Summary, rate: float) -> list[tuple[str, bool]]:
+def _figures(summary: Summary) -> list[tuple[str, bool]]:
     """Return texts, and whether each is about something that went wrong."""
     shown = [
-        (f"{rate:.0f} msg/s" if rate >= 9.95 else f"{rate:.1f} msg/s", False),
+        rate_text(summary),
         (f"lag {duration(summary.lag_s)}", summary.lag_s > 5),
         *([(f"clock off by {duration(abs(summary.clock_skew_s))}", True)] if summary.clock_skew_s else []),
         *([(f"telemetry {duration(summary.late_s)} late", True)] if summary.late_s else []),
@@ -178,16 +216,23 @@ def _figures(summary: Summary, rate: float) -> list[tuple[str, bool]]:
         (summary.duplicates, "duplicate"),
     )
     shown += [(f"{name} {count(number)}", True) for number, name in problems if number]
+    if summary.receiver_error_count:
+        shown.append((f"receiver errors {count(summary.receiver_error_count)}", True))
     online, known = summary.publishers_online, summary.publishers
     shown.append((f"publishers {count(online)}/{count(known)}", online < known))
     return shown
 
 
-def _hints(hints: Hints, room: int) -> Parts:
-    parts: Parts = []
-    for keys, what in hints:
-        more: Parts = [(keys, theme.BAR_STRONG), (f" {what}  ", theme.BAR)]
-        if width_of(parts) + width_of(more) > room:
-            break
-        parts += more
-    return parts
+def _receiver_error(summary: Summary) -> str:
+    """Return what a receiver does not take, the first of them; empty for none."""
+    return receiver_error_text(summary.receiver_errors[0]) if summary.receiver_errors else ""
+
+
+def rate_text(summary: Summary) -> tuple[str, bool]:
+    """Return the rate of telemetry, and whether the feed is dead."""
+    rate = summary.messages_per_s
+    if rate is None:
+        return "- msg/s", False
+    if not rate:
+        return f"0 msg/s for {duration(summary.quiet_s or 0.0)}", True
+    return f"{rate:.0f} msg/s" if rate >= 9.95 else f"{rate:.2g} msg/s", False

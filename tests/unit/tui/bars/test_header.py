@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from trnfleet.tui.header import header
+from trnfleet.monitor.problems.problem import ProblemCounts
+from trnfleet.tui.bars.header import header
 from trnfleet.tui.widgets.cells import text_of, width_of
+from trnfleet.tui.widgets.targets import Target, TargetKind, target_of
 from trnfleet.wire.ports import LinkStatus
 
 if TYPE_CHECKING:
@@ -16,17 +18,22 @@ LINK = LinkStatus(broker="mqtt://127.0.0.1:1883", connected=True, connects=1, pr
 
 
 def said(summary: Summary, link: LinkStatus = LINK, width: int = 200) -> str:
-    return "\n".join(text_of(row) for row in header(summary, link, width))
+    return "\n".join(text_of(row) for row in header(summary, link, width, ProblemCounts()))
 
 
 def test_the_header_tells_the_fleet(summary: Summary) -> None:
     """Every figure of the summary stands there with its unit."""
     text = said(summary)
     assert "128 chips  all live  8 instances  2 UltraServers" in text
-    assert f"NC util {summary.nc_util_pct:.1f} %" in text
-    assert f"{summary.power_w / 1e3:.1f} kW" in text if summary.power_w else False
+    mean = replace(summary.mean, seconds=10.0, nc_util_pct=61.8, power_w=45_040.0, temperature_max_c=76.94)
+    text = said(replace(summary, nc_util_pct=99.0, power_w=99e3, temperature_c=99.0, mean=mean))
+    assert "10 s mean" in text
+    assert "NC util 61.8 %" in text
+    assert "power 45.0 kW" in text
+    assert "temp max 76.9 °C" in text
+    assert "99" not in text
     assert "TFLOPS/W" in text
-    assert "nothing needs a look" in text
+    assert "No problems" in text
 
 
 def test_one_chip_is_in_the_singular(summary: Summary) -> None:
@@ -43,23 +50,51 @@ def test_what_is_not_described_is_named(summary: Summary) -> None:
 
 def test_what_is_not_known_is_not_zero(summary: Summary) -> None:
     """A figure that nobody measures is n/a."""
-    assert "HBM n/a" in said(replace(summary, hbm_traffic_bytes_per_s=None))
+    unknown = replace(summary.mean, hbm_traffic_bytes_per_s=None)
+    assert "HBM bw n/a" in said(replace(summary, mean=unknown))
+
+
+def test_what_the_means_are_over_is_said_once(summary: Summary) -> None:
+    """A fleet that has just come says how little its means are over; where a sample is longer than that, it is the present."""
+    for seconds, label in ((10.0, "10 s mean"), (3.0, "3 s mean"), (0.0, "now")):
+        line = said(replace(summary, mean=replace(summary.mean, seconds=seconds)))
+        assert line.count(f" {label} ") == 1
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 100, 120, 240])
 def test_the_header_fits(summary: Summary, width: int) -> None:
     """From 60 columns on nothing is cut, and utilisation is there at any width."""
-    rows = header(replace(summary, stale_chips=16, live_chips=112, findings=12), LINK, width)
+    problems = ProblemCounts(critical=2, warning=10, acknowledged=1)
+    rows = header(replace(summary, stale_chips=16, live_chips=112), LINK, width, problems)
     assert any("NC" in text_of(row) for row in rows)
     if width >= 60:
         assert all(width_of(row) <= width for row in rows)
 
 
 def test_80_columns_hold_every_figure_that_matters(summary: Summary) -> None:
-    """Utilisation, MFU, HBM, NeuronLink, power and efficiency stand in one line."""
-    line = text_of(header(summary, LINK, 80)[1])
-    for part in (" NC ", "MFU ", "HBM ", "link ", "kW", "TFLOPS/W"):
+    """Utilisation, MFU, power, what is left of it and the highest temperature stand in one line, with what they are means over."""
+    mean = replace(
+        summary.mean, seconds=10.0, power_w=61_100.0, power_cap_w=96_000.0, headroom_w=34_900.0, headroom_pct=36.35,
+        temperature_max_c=88.1, hottest_chip="uc1/us-0001/trn2u-0001-2/chip07",
+    )  # fmt: skip  # one case
+    summary = replace(summary, mean=mean)
+    line = text_of(header(summary, LINK, 80, ProblemCounts())[1])
+    for part in ("10 s mean", " NC ", "MFU ", "61.1 kW", "headroom 34.9 kW 36 %", "max 88.1 °C"):
         assert part in line
+    wide = header(summary, LINK, 160, ProblemCounts())[1]
+    assert "power 61.1 kW of 96.0 kW   headroom 34.9 kW 36 %" in text_of(wide)
+    assert "temp max 88.1 °C" in text_of(wide)
+    leads = [
+        text for text, style in wide if target_of(style) == Target(TargetKind.PLACE, mean.hottest_chip or "")
+    ]
+    assert [text.strip() for text in leads] == ["88.1 °C", "trn2u-0001-2/chip07"]
+
+
+def test_what_is_left_below_the_cap_may_be_nothing(summary: Summary) -> None:
+    """Above the cap it is negative; without a known power there is no word about it."""
+    mean = replace(summary.mean, power_w=97e3, power_cap_w=96e3, headroom_w=-1e3, headroom_pct=-1.04)
+    assert "headroom -1.00 kW -1 %" in said(replace(summary, mean=mean))
+    assert "headroom" not in said(replace(summary, mean=replace(mean, headroom_w=None)))
 
 
 def test_states_are_told_in_words(summary: Summary) -> None:
@@ -94,17 +129,18 @@ def test_the_time_is_told_where_it_is_not_the_wall_clocks(summary: Summary) -> N
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 240])
 def test_the_header_fits_with_time_and_power(summary: Summary, width: int) -> None:
-    """Neither the time nor the facility's power pushes the chips or the findings off the line."""
+    """Neither the time nor the facility's power pushes the chips or the problems off the line."""
     fast = replace(summary, is_wall_time=False, monitor_time="2026-01-05T14:00:07.250Z", speed=3_600.0)
-    line = text_of(header(replace(fast, findings=12), LINK, width)[0])
+    line = text_of(header(fast, LINK, width, ProblemCounts(critical=12))[0])
     assert len(line) <= width
     assert "128 chips  all live" in line
-    assert "12 findings" in line
+    assert "✖ 12" in line
 
 
 def test_it_and_facility_power_with_pue(summary: Summary) -> None:
     """The header says what IT draws, and what the meter reads with which PUE, in as many words as fit."""
-    power = replace(summary, it_power_w=61_000.0, facility_power_w=69_540.0, pue=1.14)
+    mean = replace(summary.mean, it_power_w=61_000.0, facility_power_w=69_540.0)
+    power = replace(summary, mean=mean, pue=1.14)
     assert "IT 61.0 kW, facility 69.5 kW (PUE 1.14)" in said(power, width=140)
     assert "IT 61.0 kW, facility 69.5 kW " in said(power, width=110)
-    assert "facility" not in said(replace(power, facility_power_w=None))
+    assert "facility" not in said(replace(power, mean=replace(mean, facility_power_w=None)))

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from trnfleet.tui.status import banner, own_banner, status
+from trnfleet.domain.alerts.watches import ReceiverError
+from trnfleet.tui.bars.status import banner, own_banner, status
 from trnfleet.tui.widgets.cells import text_of
 from trnfleet.wire.ports import LinkStatus
 
@@ -18,7 +19,9 @@ HINTS = (("?", "help"), ("q", "quit"))
 
 def test_the_status_line_names_the_broker(summary: Summary) -> None:
     """Broker, protocol, rate, lag, losses and publishers stand there; what is zero is left out."""
-    line = text_of(status(replace(summary, lag_s=0.04), LINK, 12.0, "mosquitto 2.0.11", HINTS, 140))
+    line = text_of(
+        status(replace(summary, lag_s=0.04, messages_per_s=12.0), LINK, "mosquitto 2.0.11", HINTS, 140)
+    )
     assert line.startswith(" ● mosquitto 2.0.11 at 127.0.0.1:1883, MQTT 5")
     for part in ("12 msg/s", "lag 40 ms", "lost 0", "publishers 1/1", "? help", "q quit"):
         assert part in line
@@ -28,7 +31,7 @@ def test_the_status_line_names_the_broker(summary: Summary) -> None:
 def test_what_went_wrong_is_counted(summary: Summary) -> None:
     """Losses of every kind show once there are any."""
     bad = replace(summary, lost=3, dropped=5, undecodable=2, misplaced=4, rejected=6, late=1, duplicates=7)
-    line = text_of(status(bad, LINK, 1.0, "", (), 200))
+    line = text_of(status(bad, LINK, "", (), 200))
     for part in (
         "lost 3",
         "dropped 5",
@@ -44,7 +47,7 @@ def test_what_went_wrong_is_counted(summary: Summary) -> None:
 def test_the_last_problem_is_named_where_there_is_room(summary: Summary) -> None:
     """The reason follows the counts, plain and cut, and leaves room for keys; in a narrow terminal it goes first."""
     bad = replace(summary, rejected=6, last_problem="t/node/x: over 270000 instances\x1b[2J" + "x" * 300)
-    wide, narrow = (text_of(status(bad, LINK, 1.0, "", HINTS, width)) for width in (160, 80))
+    wide, narrow = (text_of(status(bad, LINK, "", HINTS, width)) for width in (160, 80))
     assert ": t/node/x: over 270000 instances" in wide
     assert "\x1b" not in wide
     assert "? help" in wide
@@ -53,10 +56,24 @@ def test_the_last_problem_is_named_where_there_is_room(summary: Summary) -> None
     assert "rejected 6" in narrow
 
 
+def test_what_receivers_do_not_take_is_counted(summary: Summary) -> None:
+    """The number stands there at any width, the reason where there is room and no message was refused."""
+    error = ReceiverError("alertmanager", "silence", "s-1", "HTTP 400 'no'\x1b[2J")
+    bad = replace(summary, receiver_error_count=2, receiver_errors=(error,))
+    wide, narrow = (text_of(status(bad, LINK, "", HINTS, width)) for width in (160, 80))
+    assert "receiver errors 2" in wide
+    assert ": alertmanager: silence s-1: HTTP 400 'no'" in wide
+    assert "\x1b" not in wide
+    assert "receiver errors 2" in narrow
+    assert "s-1" not in narrow
+    both = replace(bad, rejected=1, last_problem="t/node/x: over 270000 instances")
+    assert ": t/node/x: over 270000" in text_of(status(both, LINK, "", HINTS, 160))
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_the_status_line_shortens_the_broker_first(summary: Summary, width: int) -> None:
     """Figures stay when the broker's name has no room."""
-    assert "lost 0" in text_of(status(summary, LINK, 1.0, "mosquitto 2.0.11", HINTS, width))
+    assert "lost 0" in text_of(status(summary, LINK, "mosquitto 2.0.11", HINTS, width))
 
 
 class Child(NamedTuple):
@@ -71,7 +88,7 @@ def test_processes_of_its_own_are_told(summary: Summary) -> None:
     assert told is not None
     assert told.text == " ▲ the simulator was killed by SIGKILL"
     assert own_banner((Child("", ""),)) is None
-    line = text_of(status(summary, LINK, 1.0, "", (), 160, processes=(Child("", ""), simulator)))
+    line = text_of(status(summary, LINK, "", (), 160, processes=(Child("", ""), simulator)))
     assert line.rstrip().endswith("publishers 1/1  simulator restarted 1")
 
 
@@ -94,7 +111,7 @@ def test_a_connection_in_doubt_is_a_banner(summary: Summary) -> None:
 
 def test_overload_is_told(summary: Summary) -> None:
     """What is left out has a count of its own beside what was lost, and overload says for how long."""
-    line = text_of(status(replace(summary, shed=1234, overloaded_s=9.0), LINK, 1.0, "", (), 160))
+    line = text_of(status(replace(summary, shed=1234, overloaded_s=9.0), LINK, "", (), 160))
     assert "shed 1,234" in line
     assert "overloaded 9 s" in line
     assert "lost 0" in line
@@ -116,6 +133,6 @@ def test_a_silent_fleet_is_a_banner(summary: Summary) -> None:
 def test_a_wrong_clock_is_told(summary: Summary) -> None:
     """A source whose clock is ahead or behind is named with its error, not with a lag of nothing."""
     for skew_s in (12.0, -12.0):
-        line = text_of(status(replace(summary, clock_skew_s=skew_s), LINK, 1.0, "", (), 120))
+        line = text_of(status(replace(summary, clock_skew_s=skew_s), LINK, "", (), 120))
         assert "clock off by 12 s" in line
-    assert "clock" not in text_of(status(summary, LINK, 1.0, "", (), 120))
+    assert "clock" not in text_of(status(summary, LINK, "", (), 120))

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.problems.problem import ProblemCounts
 from trnfleet.monitor.store.events import Event
-from trnfleet.tui.breadcrumbs import breadcrumbs
-from trnfleet.tui.header import header
-from trnfleet.tui.status import banner, status
+from trnfleet.tui.bars.breadcrumbs import breadcrumbs
+from trnfleet.tui.bars.header import header
+from trnfleet.tui.bars.status import banner, status
 from trnfleet.tui.widgets.cells import text_of
 from trnfleet.wire.ports import LinkStatus
 
@@ -23,7 +24,7 @@ HINTS = (("?", "help"), ("q", "quit"))
 
 
 def said(summary: Summary, link: LinkStatus = LINK, width: int = 200) -> str:
-    return "\n".join(text_of(row) for row in header(summary, link, width))
+    return "\n".join(text_of(row) for row in header(summary, link, width, ProblemCounts()))
 
 
 @pytest.mark.parametrize("text", ["[@click=app.quit]x[/]", "[/nope]", "\x1b]0;x\x07", "a\u202eb"])
@@ -35,10 +36,10 @@ def test_remote_strings_are_plain(summary: Summary, text: str) -> None:
     lines = [
         said(replace(summary, fleet=text), link),
         said(replace(summary, fleet=text, chips=0), down),
-        text_of(status(summary, link, 1.0, text, HINTS, 200)),
+        text_of(status(summary, link, text, HINTS, 200)),
         getattr(banner(summary, down, 2.0, 1.0), "text", ""),
-        text_of(breadcrumbs(text.replace("/", "_"), [("1", "Fleet")], "Fleet", 80)),
-        text_of(breadcrumbs("", [("1", "Fleet")], "Fleet", 80, event)),
+        text_of(breadcrumbs(text.replace("/", "_"), 80)),
+        text_of(breadcrumbs("", 80, event)),
     ]
     for line in "\n".join(lines).split("\n"):
         assert line.isprintable()

@@ -1,0 +1,149 @@
+"""Charts in the app: their span by keys, series of jobs with a legend, thresholds of rules, and the past."""
+
+from __future__ import annotations
+
+import numpy as np
+from support.monitor.feed import Feed, ultraservers
+from support.tui.past_app import HOT, made
+from support.tui.pilot import fleet_app, running
+
+from trnfleet.domain.alerts.rules import Rule
+from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.tui.fleet.trend_charts import fleet_trends
+from trnfleet.tui.fleet.trends import Plan
+from trnfleet.tui.state.chart_window import LEAST_ALL_S, ChartWindow
+from trnfleet.tui.state.context import UiContext
+from trnfleet.wire.messages import JobMessage, encode_message
+from trnfleet.wire.ports import Envelope
+from trnfleet.wire.topics import TopicClass, build_topic
+
+SLOW = Rule.model_validate(
+    {
+        "name": "job-slow", "scope": "job", "severity": "warning", "figure": "step_time_s",
+        "share_of_median_of": "past", "past": "30m", "above": 1.1, "summary": "{target} takes {value}",
+    }
+)  # fmt: skip  # a rule read as a row
+
+
+def steps(feed: Feed, job: str, on: str, step_s: float) -> None:
+    message = JobMessage(
+        job=job, kind="training", state="running", ts="2026-01-05T00:00:00Z", on=(on,), step_time_s=step_s
+    )
+    topic = build_topic(feed.fleet, TopicClass.JOB, job)
+    feed.monitor.apply([Envelope(topic, encode_message(message), qos=1, retain=True)])
+
+
+async def busy(seconds: int = 40, *, slow_from: int = 10**9) -> Feed:
+    """Return a fleet of two jobs, of which one becomes slow, hotter than its limit at the end."""
+    feed = Feed(ultraservers(2))
+    feed.monitor.ingest.alerts = Alerts("demo", (HOT, SLOW))
+    feed.scatter()
+    feed.describe()
+    for second in range(seconds):
+        steps(feed, "pretrain-70b", "uc1/us-0001", 6.0 if second >= slow_from else 5.0)
+        steps(feed, "finetune-8b", "uc1/us-0002", 2.0)
+        await feed.clock.advance(1.0)
+        feed.tick()
+    return feed
+
+
+async def test_keys_make_the_span_longer_and_shorter_in_every_view() -> None:
+    """`v` and `V` go through the spans up to all that is kept, stay at the ends, and are remembered from view to view."""
+    feed = await busy()
+    async with running(fleet_app(feed), size=(200, 60)) as pilot:
+        await pilot.tick(feed)
+        assert "5 min, 10 s mean" in pilot.text()
+        await pilot.press("v")
+        assert "15 min, 10 s mean" in pilot.text()
+        assert "charts show 15 min" in pilot.text()
+        assert "-10m" in pilot.text()
+        for _ in range(9):
+            await pilot.press("v")
+        assert "all: 1 min" in pilot.text()
+        for _ in range(9):
+            await pilot.press("V")
+        assert "1 min, 10 s mean" in pilot.text()
+        await pilot.press("4")
+        await pilot.tick(feed)
+        assert " now ─" in pilot.text()
+        await pilot.press("v")
+        assert "5 min, 10 s mean" in pilot.text()
+
+
+async def test_jobs_have_their_colours_and_a_legend() -> None:
+    """Power and step time have a line a job, named in the title in its colour; figures are means of 10 s."""
+    feed = await busy(slow_from=25)
+    async with running(fleet_app(feed), size=(240, 70)) as pilot:
+        await pilot.tick(feed)
+        text = pilot.text()
+        context = pilot.app.context  # type: ignore[attr-defined]
+        power, distance = fleet_trends(context)[:2]
+        named = {each.name: each.style for each in power.chart.series}
+        assert named.keys() == {"pretrain-70b", "finetune-8b"}
+        assert len(set(map(str, named.values()))) == 2
+        assert {each.name: each.style for each in distance.chart.series} == named
+        wide = "".join(part for part, _ in distance.title(str, 120))
+        assert "finetune-8b +0 %" in wide
+        assert "pretrain-70b +20 %" in wide
+        assert "pretrain" in text
+        assert "+10%┤" in text
+        # What the title has is what the header has.
+        watts = next(word for word in text.splitlines()[1].split("power ")[1].split("  ") if word)
+        assert " of " in watts
+        assert f"Power {watts.strip()} " in text
+
+
+async def test_thresholds_and_alerts_are_on_the_charts_of_what_they_watch() -> None:
+    """The rule of chips is a line in the chart of the hottest one; what fired is marked below every chart."""
+    feed = await busy()
+    feed.set("temperature_c", 95.0, [5])
+    await feed.clock.advance(1.0)
+    feed.tick()
+    context = UiContext.of(feed.monitor, feed.clock)
+    trends = {each.key: each for each in fleet_trends(context)}
+    assert [limit.value for limit in trends["temperature_c"].chart.limits] == [90.0]
+    assert trends["temperature_c"].name == "temp max"
+    assert [limit.name for limit in trends["power_w"].chart.limits] == ["cap"]
+    assert all(len(each.chart.marks) == 1 for each in trends.values())
+
+
+async def test_a_fleet_without_jobs_or_values_has_charts_too() -> None:
+    feed = Feed(ultraservers(1))
+    feed.describe()
+    context = UiContext.of(feed.monitor, feed.clock)
+    assert next(each.name for each in fleet_trends(context)) == "Power"
+    feed.tick()
+    trends = fleet_trends(context)
+    assert "Step time, % of base" not in [each.name for each in trends]
+    assert [limit.value for limit in trends[0].chart.limits] == [32_000.0]
+
+
+async def test_the_past_has_times_and_ends_where_it_is() -> None:
+    """Ticks of a past are times of the fleet's clock."""
+    feed = await busy()
+    app, playback = made(feed, is_file=True)
+    async with running(app, size=(200, 60)) as pilot:
+        playback.show(feed.monitor, playback.start_ns)
+        await pilot.paint()
+        await pilot.paint()
+        line = next(each for each in pilot.screen() if "00:00" in each and "┤" not in each)
+        assert "now" not in line
+
+
+def test_a_window_is_as_long_as_what_is_kept_at_most() -> None:
+    window = ChartWindow()
+    assert (window.span_s(10), window.title(10)) == (300, "5 min")
+    window.step(99)
+    assert (window.span_s(7_800), window.title(7_800)) == (7_800, "all: 2 h 10 min")
+    assert window.span_s(3) == LEAST_ALL_S
+    assert window.span_s(10**9) == 86_400
+    window.step(-1)
+    assert window.title(0) == "6 h"
+
+
+def test_space_is_shared_out_among_the_charts() -> None:
+    assert Plan.of(7, 238, 36) == Plan(3, 2, 78)
+    assert Plan.of(7, 60, 36)[:2] == (1, 4)
+    assert Plan.of(2, 238, 36)[:2] == (2, 1)
+    assert Plan.of(7, 20, 7) == Plan(1, 1, 20)
+    assert np.isfinite(Plan.of(6, 100, 20).width)

@@ -1,0 +1,184 @@
+"""The health map: what is in trouble is the brightest thing on the first screen, and calm is dark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from support.monitor.feed import Feed, SilentSource, standalone, ultraservers
+from support.tui.alerts import rule
+from support.tui.pilot import FleetPilot, fleet_app, running
+
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.tui import theme
+from trnfleet.tui.fleet.heatmap_health import HEALTH, Health
+from trnfleet.tui.fleet.heatmap_style import tile_of
+from trnfleet.tui.fleet.view import FleetView, count_text
+from trnfleet.tui.theme.styles import contrast
+
+if TYPE_CHECKING:
+    from rich.color import Color
+    from textual.app import App
+
+    from trnfleet.tui.fleet.heatmap import HeatMap
+
+
+def fed() -> Feed:
+    """Return a quiet fleet: an idle instance, three others without a job, and two UltraServers, each with a job."""
+    feed = Feed(ultraservers(2) + standalone(4))
+    feed.scatter()
+    feed.set("hbm_used_bytes", 40e9)
+    feed.set("nc_util_pct", 0.0, slice(0, 16))
+    feed.jobs = {"train": ("uc1/us-0001",), "serve": ("uc1/us-0002",)}
+    feed.describe()
+    feed.tick()
+    return feed
+
+
+def heat_of(app: App[None]) -> HeatMap:
+    page = getattr(app, "page", None)
+    assert isinstance(page, FleetView)
+    return page.map
+
+
+def tiles(pilot: FleetPilot) -> list[tuple[Health, str, Color]]:
+    """Return health, glyph and background of the cell in the middle of every chip on the map, from the painted strips."""
+    heat = heat_of(pilot.app)
+    found = []
+    for row in range(heat.size.height):
+        column = 0
+        cells = [(letter, segment.style) for segment in heat.render_line(row) for letter in segment.text]
+        for column, (letter, style) in enumerate(cells):
+            hit = heat.zoom.hit(heat.grid, column, row)
+            if hit is None or letter in "[]" or style is None or style.bgcolor is None:
+                continue
+            chip = heat.grid.chips_at(np.array([hit[0]]), np.array([hit[1]]))[0]
+            if chip[0] >= 0 and letter != " ":
+                found.append((Health(int(heat.healths.of_chips(chip)[0])), letter, style.bgcolor))
+    return found
+
+
+def overheat(feed: Feed) -> None:
+    feed.set("temperature_c", 96.0, slice(96, 128))
+    feed.set("throttle_pct", 20.0, slice(96, 128))
+
+
+def fail(feed: Feed) -> None:
+    feed.states = {"train": "failed"}
+    feed.describe()
+
+
+def split(feed: Feed) -> None:
+    links = np.array(feed.columns["links_up"])
+    links[64:128] &= 0b001111
+    feed.columns["links_up"][:] = links
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+@pytest.mark.parametrize(
+    ("break_it", "chips"), [(fail, 64), (overheat, 32), (split, 64)], ids=["job", "rack", "split"]
+)
+async def test_trouble_is_the_brightest_thing(break_it: object, chips: int, size: tuple[int, int]) -> None:
+    """A failed job, a hot rack and a partitioned UltraServer stand out by 3:1 against page and calm chips, which are below 1.3:1."""
+    feed = fed()
+    assert callable(break_it)
+    break_it(feed)
+    feed.tick()
+    app = fleet_app(feed)
+    async with running(app, size=size) as pilot:
+        await pilot.tick(feed)
+        seen = tiles(pilot)
+        loud = [color for health, _, color in seen if health >= Health.WARNING]
+        calm = [color for health, _, color in seen if health < Health.WARNING]
+        # The cursor covers one chip.
+        assert len(loud) >= chips - 1
+        assert calm
+        brightest = max(contrast(color, theme.BACKGROUND) for color in calm)
+        assert brightest < 1.3
+        assert min(contrast(color, theme.BACKGROUND) for color in loud) > 3.0
+        assert min(contrast(one, other) for one in loud for other in calm) > 3.0
+        assert {letter for health, letter, _ in seen if health >= Health.WARNING} <= {"▲", "✖"}
+
+
+@pytest.mark.parametrize("name", theme.NAMES)
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_states_are_told_apart_by_glyph(name: str, *, ascii_only: bool) -> None:
+    """Failed, warned, idle, stale and offline chips differ in glyph in every theme, and in ASCII."""
+    theme.use(name, ascii_only=ascii_only)
+    states = (
+        Health.NORMAL, Health.IDLE, Health.RESERVED_IDLE, Health.STALE, Health.OFFLINE, Health.WARNING,
+        Health.CRITICAL, Health.MISSING,
+    )  # fmt: skip
+    glyphs = [theme.to_ascii(tile_of(each)[0]) if ascii_only else tile_of(each)[0] for each in states]
+    assert len(set(glyphs)) == len(glyphs)
+    assert all(len(each) == 1 for each in glyphs)
+    # What is silent keeps its glyph in the colours of a problem.
+    assert tile_of(Health.OFFLINE_CRITICAL) == (tile_of(Health.OFFLINE)[0], tile_of(Health.CRITICAL)[1])
+
+
+def health_of(feed: Feed, chips: list[int]) -> list[Health]:
+    """Return the health of chips, as the map of an app shows it."""
+    app = fleet_app(feed)
+    app.context.alerts.refresh(feed.clock.monotonic_s())
+    page = FleetView(app.context)
+    return [Health(each) for each in page.map.healths.of_chips(np.array(chips)).tolist()]
+
+
+async def test_idle_stale_and_offline_are_not_normal() -> None:
+    """An idle chip has no job or an idle instance; silence is stale, then offline; each is a state of its own."""
+    feed = fed()
+    assert health_of(feed, [0, 16, 64]) == [Health.IDLE, Health.NORMAL, Health.NORMAL]
+    feed.set("nc_util_pct", 0.0, [17, 67])
+    feed.tick()
+    # An instance with a job that works has a chip that waits for the others.
+    assert health_of(feed, [17, 67]) == [Health.IDLE, Health.NORMAL]
+    await feed.advance(5)
+    feed.tick([path for path in feed.layout.instances if "us-0001" not in path])
+    silent, heard = health_of(feed, [64, 16])
+    assert silent in {Health.STALE, Health.STALE_CRITICAL}
+    assert heard is Health.NORMAL
+    feed.monitor.apply([feed.publisher_envelope("offline")])
+    feed.monitor.compute()
+    assert health_of(feed, [64])[0] in {Health.OFFLINE, Health.OFFLINE_CRITICAL}
+
+
+async def test_a_rule_marks_its_members_alone() -> None:
+    """Of an alert about some chips of an UltraServer only these are marked."""
+    feed = Feed(ultraservers(1))
+    hot = rule(severity="warning", group="ultraserver")
+    feed.monitor = Monitor(SilentSource(), "demo", clock=feed.clock, rules=(hot,))
+    feed.scatter()
+    feed.set("temperature_c", 96.0, [5, 40])
+    feed.describe()
+    for _ in range(3):
+        await feed.clock.advance(1.0)
+        feed.tick()
+    found = health_of(feed, [4, 5, 40, 41])
+    assert found == [Health.NORMAL, Health.WARNING, Health.WARNING, Health.NORMAL]
+
+
+async def test_a_cell_of_several_chips_shows_the_worst() -> None:
+    """From chips to UltraServers one critical chip is seen, and the legend says how many chips a cell is."""
+    feed = fed()
+    feed.set("mem_ecc_uncorrected", 1, [70])
+    feed.tick()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.tick(feed)
+        heat = heat_of(app)
+        assert heat.field is HEALTH
+        await pilot.press(*["plus"] * len(heat.zooms))
+        said = []
+        for _ in heat.zooms:
+            said.append(count_text(heat))
+            x, y = heat.grid.place_of(70)
+            side = heat.zoom.chips
+            pixel = heat.healths.window(heat.grid, side, np.array([x // side]), np.array([y // side]))
+            assert pixel[0, 0] == Health.CRITICAL
+            await pilot.press("underscore")
+        assert "1 chip = 2 cells" in said
+        assert "1 cell = 2 chips, worst" in said
+        assert "1 cell = 8 chips, worst" in said
+        await pilot.press("m", "0")
+        assert "pixel" not in pilot.text()

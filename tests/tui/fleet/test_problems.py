@@ -1,0 +1,180 @@
+"""The list of problems through its keys: where its window and its cursor are while problems come and go, and where Enter leads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.monitor.feed import Feed, SilentSource, ultraservers
+from support.tui.pilot import running
+
+from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.services.files.rules import load_rules
+from trnfleet.tui.app import FleetApp
+from trnfleet.tui.fleet.view import FleetView
+from trnfleet.tui.widgets.bar import Bar
+from trnfleet.wire.alerts import SilenceMessage
+
+if TYPE_CHECKING:
+    from trnfleet.tui.fleet.problems import ProblemList
+
+
+def fed(count: int = 1) -> Feed:
+    feed = Feed(ultraservers(count))
+    feed.scatter()
+    feed.describe()
+    feed.tick()
+    return feed
+
+
+def listed(app: FleetApp) -> ProblemList:
+    assert isinstance(app.page, FleetView)
+    return app.page.problems
+
+
+def lines(app: FleetApp) -> list[str]:
+    """Return the list's visible lines that are not empty."""
+    shown = listed(app)
+    texts = (shown.render_line(y).text.rstrip() for y in range(shown.scrollable_content_region.height))
+    return [text for text in texts if text]
+
+
+@pytest.mark.parametrize("left", [0, 1, 3, 16])
+async def test_a_list_that_shrinks_above_its_window(left: int) -> None:
+    """Scrolled to the end of 64 problems, the list shows the last of those that are left, with the cursor on one."""
+    feed = fed(16)
+    feed.set("health", 1, slice(0, None, 16))
+    feed.tick()
+    app = FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11")
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.telemetry(feed)
+        await pilot.press("w", "end")
+        assert "trn2u-0016-3/chip00" in lines(app)[-1] + lines(app)[-2]
+        assert listed(app).top > 16
+        feed.set("health", 0)
+        feed.set("health", 1, slice(0, 16 * left, 16))
+        await pilot.telemetry(feed)
+        assert len(feed.monitor.findings.shown) == left
+        if not left:
+            assert lines(app) == [" No problems"]
+            return
+        last = f"trn2u-{(left - 1) // 4 + 1:04d}-{(left - 1) % 4}/chip00"
+        assert last in "".join(lines(app)[-2:])
+        assert [line[0] for line in lines(app)].count(">") == 1
+        await pilot.press("home")
+        assert lines(app)[0].startswith(">")
+        assert "trn2u-0001-0/chip00" in lines(app)[0]
+
+
+def under_cursor(app: FleetApp) -> tuple[str, str]:
+    problem = listed(app).picked
+    assert problem is not None
+    return problem.place.name or problem.place.address.rpartition("/")[2], problem.text
+
+
+async def test_the_cursor_stays_while_a_count_grows() -> None:
+    """It stays on the chosen problem, whatever comes above and whatever its count is."""
+    feed = fed()
+    feed.set("mem_ecc_uncorrected", 2, 21)
+    feed.set("sram_ecc_uncorrected", 2, 41)
+    feed.tick()
+    app = FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11")
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.telemetry(feed)
+        await pilot.press("w", "down")
+        assert under_cursor(app) == ("chip09", "2 uncorrected SRAM errors")
+        for errors in (3, 10, 9):
+            feed.set("mem_ecc_uncorrected", errors - 1, slice(0, 22))
+            feed.set("sram_ecc_uncorrected", errors, 41)
+            await pilot.telemetry(feed)
+            assert under_cursor(app) == ("chip09", f"{errors} uncorrected SRAM errors")
+
+
+async def test_the_cursor_stays_when_stale_becomes_offline() -> None:
+    """What is silent is the same problem when its last will comes, though three above it become one."""
+    feed = fed(3)
+    app = FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11")
+    async with running(app, size=(80, 24)) as pilot:
+        await feed.advance(10)
+        feed.tick(["uc1/us-0001/trn2u-0001-0"])
+        await pilot.paint()
+        await pilot.press("w", "home")
+        await pilot.press(
+            *["down"]
+            * next(n for n, each in enumerate(listed(app).rows) if each.place.address == "uc1/us-0002")
+        )
+        assert under_cursor(app) == ("us-0002", "stale")
+        feed.monitor.apply([feed.publisher_envelope("offline")])
+        feed.monitor.compute()
+        await feed.advance(1)
+        feed.monitor.compute()
+        await pilot.paint()
+        assert under_cursor(app) == ("us-0002", "offline")
+
+
+async def test_the_cursor_tells_jobs_at_one_place_apart() -> None:
+    """Jobs at one place are problems of their own, whatever state each is in."""
+    feed = fed()
+    feed.jobs = dict.fromkeys(("a-job", "a-task"), ("uc1/us-0001/trn2u-0001-1",))
+    feed.states = {"a-job": "failed", "a-task": "failed"}
+    feed.describe()
+    feed.tick()
+    app = FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11")
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.telemetry(feed)
+        await pilot.press("w", "end")
+        assert under_cursor(app) == ("a-task", "job failed")
+        feed.states["a-task"] = "hung"
+        feed.describe()
+        await pilot.telemetry(feed)
+        assert under_cursor(app)[1].startswith("job hung")
+
+
+CHIP = "uc1/us-0001/trn2u-0001-2/chip05"
+
+
+async def test_enter_goes_to_the_cause_and_silenced_ones_can_be_shown() -> None:
+    """A slow job leads to the chip that its alert names; what is silenced is counted, and S lists it."""
+    feed = Feed(ultraservers(1))
+    feed.monitor = Monitor(SilentSource(), "demo", clock=feed.clock, rules=load_rules())
+    feed.scatter()
+    feed.jobs = {"pretrain": ("uc1/us-0001",)}
+    feed.states = {"pretrain": "failed"}
+    feed.monitor.apply(
+        [feed.event(CHIP, "crashed", name="runtime_crash", job="pretrain", severity="critical")]
+    )
+    feed.describe()
+    feed.tick()
+    app = FleetApp(feed.monitor, clock=feed.clock, broker_kind="mosquitto 2.0.11")
+    async with running(app, size=(120, 40)) as pilot:
+        for _ in range(3):
+            await pilot.telemetry(feed)
+        head = app.query_one("#problems-head", Bar)
+        assert "Problems 1" in head.text
+        first, second = lines(app)[:2]
+        assert "trn2u-0001-2/chip05  job failed" in first
+        assert first.rstrip().endswith("s")
+        assert "hits pretrain failed" in second
+        alert = listed(app).rows[0].alerts[0].alert
+        await pilot.press("w", "enter")
+        assert app.entry.title == "Chip"
+        assert app.place == CHIP
+        await pilot.press("escape", "8", "enter")
+        assert app.place == CHIP
+        await pilot.press("1")
+        now_ns = feed.monitor.alerts.instant.now_ns
+        feed.monitor.alerts.silences.put_silence(
+            SilenceMessage(
+                id="s1",
+                matchers=(f'alertname="{alert.name}"',),
+                starts=format_rfc3339(now_ns - NS_PER_S),
+                until=format_rfc3339(now_ns + 3_600 * NS_PER_S),
+                who="bo",
+            )
+        )
+        await pilot.telemetry(feed)
+        assert lines(app)[0] == " No problems"
+        assert "1 silenced" in head.text
+        await pilot.press("S")
+        assert "silenced bo" in lines(app)[1]

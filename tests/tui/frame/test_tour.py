@@ -1,0 +1,110 @@
+"""The tour of a first run: one line beside the breadcrumbs, which moves nothing and goes by itself."""
+
+from __future__ import annotations
+
+import pytest
+from support.tui.pilot import SIZES, fleet_app, running
+from tui.frame.test_mouse import click
+from tui.test_app import fed
+
+from trnfleet.tui import theme
+from trnfleet.tui.bars.news import NOTICE_S
+from trnfleet.tui.bars.tour import TOUR_KEYS, TOUR_S
+from trnfleet.tui.fleet.view import FleetView
+from trnfleet.tui.view import FLEET
+
+TOUR = "w Enter open a problem  m what the map shows  ? all keys  1-9 views"
+CRUMBS = 3
+"""The row of the breadcrumbs."""
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_first_run_has_one_line_more_to_read_and_nothing_else_moves(size: tuple[int, int]) -> None:
+    screens: list[list[str]] = []
+    for is_first_run in (False, True):
+        feed = fed()
+        async with running(fleet_app(feed, is_first_run=is_first_run), size=size) as pilot:
+            await pilot.telemetry(feed)
+            screens.append(pilot.screen())
+    usual, first = screens
+    assert usual[CRUMBS].strip() == "fleet"
+    assert first[CRUMBS].strip() == f"fleet  {TOUR}"
+    assert first[:CRUMBS] + first[CRUMBS + 1 :] == usual[:CRUMBS] + usual[CRUMBS + 1 :]
+
+
+@pytest.mark.parametrize("keys", ["lml", "wjS", "w?j"])
+async def test_a_few_keys_end_it(keys: str) -> None:
+    """Whatever takes them: the map, the app, a list or the help."""
+    feed = fed()
+    async with running(fleet_app(feed, is_first_run=True)) as pilot:
+        await pilot.telemetry(feed)
+        assert len(keys) == TOUR_KEYS
+        for number, key in enumerate(keys):
+            assert "w Enter open a problem" in pilot.text() or "?" in keys[:number]
+            await pilot.press(key)
+            await pilot.paint()
+        await pilot.press("escape")
+        await pilot.paint()
+        assert "open a problem" not in pilot.text()
+
+
+async def test_a_minute_ends_it_and_news_come_first() -> None:
+    """News are shown for as long as ever; the tour's minute goes on meanwhile."""
+    feed = fed()
+    async with running(fleet_app(feed, is_first_run=True)) as pilot:
+        await pilot.telemetry(feed)
+        assert TOUR in pilot.text()
+        feed.monitor.apply([feed.event("uc1/us-0002", "link down", severity="critical")])
+        await pilot.telemetry(feed)
+        assert "us-0002: link down" in pilot.screen()[CRUMBS]
+        await pilot.telemetry(feed, NOTICE_S)
+        assert TOUR in pilot.screen()[CRUMBS]
+        await pilot.telemetry(feed, TOUR_S - NOTICE_S - 2)
+        assert TOUR in pilot.screen()[CRUMBS]
+        await pilot.telemetry(feed, 2)
+        assert pilot.screen()[CRUMBS].strip() == "fleet"
+
+
+async def test_its_keys_can_be_clicked() -> None:
+    """`w` gives the keys to the problems, where Enter is the next step; `?` opens the help."""
+    feed = fed()
+    app = fleet_app(feed, is_first_run=True)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.telemetry(feed)
+        assert isinstance(app.page, FleetView)
+        await click(pilot, "w Enter", row=CRUMBS)
+        assert app.page.problems.has_focus
+        await click(pilot, "all keys", row=CRUMBS)
+        assert "Keys" in pilot.text()
+
+
+async def test_where_one_is_comes_first() -> None:
+    """A place takes the room that it needs, at the cost of the last keys; all of it is in the colours of the theme."""
+    feed = fed()
+    app = fleet_app(feed, is_first_run=True)
+    async with running(app) as pilot:
+        await pilot.telemetry(feed)
+        app.go("uc1/us-0001/trn2u-0001-0/chip05", FLEET)
+        await pilot.paint()
+        crumbs = pilot.screen()[CRUMBS]
+        assert crumbs.startswith(" … > ")
+        assert "chip05  w Enter open a problem" in crumbs
+        await pilot.press("ctrl+t")
+        await pilot.paint()
+        style = app.screen.get_style_at(crumbs.index("w Enter"), CRUMBS)
+        assert style.color == theme.STRONG.color
+
+
+@pytest.mark.parametrize("key", ["2", "enter"])
+async def test_another_view_ends_it(key: str) -> None:
+    """Its keys are those of the first view."""
+    feed = fed()
+    app = fleet_app(feed, is_first_run=True)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.telemetry(feed)
+        await pilot.press(key)
+        assert app.entry.title != FLEET
+        assert "open a problem" not in pilot.text()
+        await pilot.press("1")
+        await pilot.paint()
+        assert "open a problem" not in pilot.text()

@@ -1,0 +1,117 @@
+"""Typed commands, sorting by letters and the help."""
+
+from __future__ import annotations
+
+import pytest
+from support.tui.pilot import fleet_app, running
+from tui.hands.test_filters import HOT, fed
+
+from trnfleet.errors import ConfigError
+from trnfleet.tui.actions.commands import Command, Commands
+from trnfleet.tui.fleet.view import FleetView
+from trnfleet.tui.help import HelpScreen, HelpText
+from trnfleet.tui.hierarchy.view import HierarchyView
+
+
+def test_completion_and_the_nearest_command() -> None:
+    """Names and what follows them are completed from what there is; a wrong name is told the nearest."""
+    done: list[str] = []
+    commands = Commands(
+        [
+            Command(("theme",), "a theme", done.append, lambda: ("dark", "light")),
+            Command(("quit", "q"), "", done.append),
+        ]
+    )
+    assert commands.complete("th") == "theme"
+    assert commands.complete("theme L") == "theme light"
+    assert commands.complete("theme x") is commands.complete("") is commands.complete("quit x") is None
+    commands.run(":theme light")
+    commands.run("q")
+    assert done == ["light", ""]
+    with pytest.raises(ConfigError, match=":theem is no command: did you mean 'theme'"):
+        commands.run("theem light")
+
+
+async def test_typed_commands() -> None:
+    """`:` goes to views, places and jobs, filters, sorts, and changes metric, theme and span."""
+    feed = fed()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+
+        async def typed(command: str) -> None:
+            await pilot.press("colon", *command, "enter")
+            await pilot.pause()
+
+        await typed("chip 0002-1/07")
+        assert (app.entry.title, app.page.place) == ("Chip", HOT)
+        await typed("alerts")
+        assert app.entry.title == "Alerts"
+        await typed("go us-0002")
+        assert (app.entry.title, app.page.place) == ("Hierarchy", "uc1/us-0002")
+        await typed("job pretrain-70b")
+        page = app.page
+        assert isinstance(page, HierarchyView)
+        assert page.table.matches == 4
+        await typed("sort power_w")
+        assert page.table.sorting == ("power_w", True)
+        await typed("filter power>450")
+        assert page.table.matches == 2
+        await typed("metric temp")
+        assert isinstance(app.page, FleetView)
+        assert app.page.map.field.key == "temperature_c"
+        await typed("window 1h")
+        assert app.context.window.title(0) == "1 h"
+        await typed("theme light")
+        assert app.theme == "light"
+        await typed("theme dark")
+        await typed("chip nothere")
+        assert "nothing here is called 'nothere'" in app.note
+        await pilot.press("escape")
+        await typed("alrts")
+        assert ":alrts is no command: did you mean 'alerts'?" in pilot.screen()[-1]
+        await pilot.press("escape", "colon", "up")
+        assert "command: theme dark" in pilot.text()
+        await pilot.press("escape", "colon", *"reserv", "tab", "enter")
+        assert app.entry.title == "Reservations"
+        await typed("q")
+    assert app.return_code == 0
+
+
+async def test_letters_sort() -> None:
+    """A capital sorts by its column at once, and again the other way round."""
+    app = fleet_app(fed())
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("2", "P")
+        page = app.page
+        assert isinstance(page, HierarchyView)
+        assert page.table.sorting == ("power_w", True)
+        await pilot.press("P")
+        assert page.table.sorting == ("power_w", False)
+        await pilot.press("T")
+        assert page.table.sorting == ("temperature_c", True)
+        await pilot.press("8", "D")
+        assert "sort: age" in pilot.text()
+        await pilot.press("7", "C")
+        assert "idle cost" in pilot.text()
+
+
+async def test_the_help_of_this_view_first_and_searchable() -> None:
+    """At 80x24 nothing is cut; what is typed leaves the keys that have it."""
+    app = fleet_app(fed())
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.press("2", "question_mark")
+        assert isinstance(app.screen, HelpScreen)
+        text = app.screen.query_one(HelpText)
+        lines = [text.render_line(y).text for y in range(text.size.height)]
+        assert lines[0].strip() == "Hierarchy"
+        for top in range(0, int(text.virtual_size.height), text.size.height):
+            text.scroll_to(y=top, animate=False, force=True, immediate=True)
+            assert not any("…" in text.render_line(y).text for y in range(text.size.height))
+        await pilot.press(*"silence")
+        shown = "\n".join(text.render_line(y).text for y in range(text.size.height))
+        assert "Silence what the cursor is on" in shown
+        assert "Sort by power" not in shown
+        await pilot.press(*"zzz")
+        assert "No key" in text.render_line(0).text
+        await pilot.press("question_mark")
+        assert not isinstance(app.screen, HelpScreen)

@@ -1,0 +1,141 @@
+"""Keys that mean the same in every view: `a`, `z`, `-`, `y`, `ctrl+c`, and keys without a meaning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.tui.pilot import fleet_app, running
+from tui.test_alerts import CHIP, INSTANCE, fed, made, rows
+
+from trnfleet.tui.actions.cursor_keys import AGAIN
+from trnfleet.tui.alerts.actions import READ_ONLY
+from trnfleet.wire.alerts import SilenceMessage
+from trnfleet.wire.messages import decode_message
+
+if TYPE_CHECKING:
+    from support.monitor.feed import Feed
+
+
+def burning() -> Feed:
+    feed = fed()
+    feed.set("temperature_c", 95.0, rows(feed, CHIP))
+    feed.jobs = {"pretrain": ("uc1/us-0001",)}
+    feed.describe()
+    feed.tick()
+    feed.monitor.apply([feed.reservation("cr-1", "uc1/us-0001"), feed.event("", "it failed", job="pretrain")])
+    return feed
+
+
+@pytest.mark.parametrize(
+    ("keys", "matchers", "said"),
+    [
+        (("4",), f'chip="{CHIP}"', "matches 1 firing alert (1 critical): overheated"),
+        (("2",), f'instance="{INSTANCE}"', "matches 1 firing alert (1 critical): overheated"),
+        (("7",), 'reservation="cr-1"', "matches 1 firing alert: ends-soon cr-1"),
+        (("9", "down", "down"), 'job="pretrain"', "matches 1 firing alert"),
+        (
+            ("1", "w"),
+            f'alertname="overheated" chip="{CHIP}"',
+            "matches 1 firing alert (1 critical): overheated",
+        ),
+    ],
+    ids=["chip", "instance", "reservation", "event", "problem"],
+)
+async def test_z_silences_what_the_cursor_is_on(keys: tuple[str, ...], matchers: str, said: str) -> None:
+    """The form has the matcher of that thing and says what it hides; the comment has the keys."""
+    feed = burning()
+    app, publisher = made(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.telemetry(feed)
+        app.go(INSTANCE if keys == ("2",) else CHIP, "Chip" if keys == ("4",) else "Hierarchy")
+        await pilot.press(*keys)
+        await pilot.tick(feed)
+        await pilot.press("z")
+        form = app.actions.silence_form
+        assert form.values["matchers"] == matchers
+        assert said in form.message
+        await pilot.press(*"work", "enter")
+        await pilot.pause()
+        assert not form.is_open
+        assert "silenced for 4h00" in app.note
+        (sent,) = publisher.sent
+        message = decode_message(sent.payload, SilenceMessage)
+        assert " ".join(message.matchers) == matchers
+        assert message.why == "work"
+        assert app.page.query("*:focus")
+
+
+async def test_a_acknowledges_what_the_cursor_is_on() -> None:
+    """In a chip's view that is its alerts; the text typed first is the note, and what is in `for` is replaced by typing."""
+    feed = burning()
+    app, publisher = made(feed)
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.telemetry(feed)
+        app.go(CHIP)
+        await pilot.press("a", *"fans", "tab", *"1h", "enter")
+        await pilot.pause()
+        await pilot.telemetry(feed)
+        assert "acknowledged for 1h00" in app.note
+        assert len(publisher.sent) == 1
+        assert feed.monitor.alerts.counts().acked == 1
+        app.go("uc1/us-0002", "Hierarchy")
+        await pilot.press("a")
+        assert "nothing to acknowledge" in app.note
+
+
+@pytest.mark.parametrize("key", ["a", "z"])
+async def test_where_nothing_can_be_written(key: str) -> None:
+    """A screen that only reads says how it could write, in every view."""
+    feed = burning()
+    app, _ = made(feed, can_write=False)
+    async with running(app, size=(120, 40)) as pilot:
+        for view in "12479":
+            await pilot.press(view, key)
+            assert READ_ONLY in pilot.screen()[-1], view
+            assert not app.actions.is_open
+
+
+async def test_keys_without_a_meaning() -> None:
+    """They are answered in the status line; the letters of a prompt are not."""
+    app = fleet_app(burning())
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.press("b")
+        assert "b does nothing here; ? shows keys" in pilot.screen()[-1]
+        await pilot.press("ctrl+f")
+        assert "Ctrl-f does nothing here" in pilot.screen()[-1]
+        app.clear_note()
+        await pilot.press("right", "2", "slash", "b", "enter", "escape", "4", "down")
+        assert app.note == ""
+
+
+async def test_the_view_before() -> None:
+    """`-` goes to the view before, and to and fro; Esc goes back all the way."""
+    app = fleet_app(burning())
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.press("minus")
+        assert app.note == "there is no view before this one"
+        await pilot.press("8", "2", "minus")
+        assert app.entry.title == "Alerts"
+        await pilot.press("minus")
+        assert app.entry.title == "Hierarchy"
+        await pilot.press("minus")
+        assert app.entry.title == "Alerts"
+
+
+async def test_ctrl_c_copies_before_it_quits() -> None:
+    """Of a field it copies what is selected; else it asks, and quits when it comes again at once."""
+    app = fleet_app(burning())
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.press("2", "slash", *"us-1", "shift+left", "shift+left", "ctrl+c")
+        assert app.clipboard == "-1"
+        assert app.is_running
+        await pilot.press("escape", "ctrl+c")
+        assert app.note == AGAIN
+        await pilot.press("down", "ctrl+c")
+        assert app.note == AGAIN
+        assert app.return_code is None
+        await pilot.press("y")
+        assert app.clipboard == app.page.place
+        await pilot.press("ctrl+c", "ctrl+c")
+    assert app.return_code == 0

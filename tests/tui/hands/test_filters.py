@@ -1,0 +1,144 @@
+"""The filter of every view, by its keys, on one fleet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.monitor.feed import Feed, standalone, ultraservers
+from support.tui.pilot import fleet_app, running
+
+from trnfleet.tui.chip.view import ChipView
+from trnfleet.tui.fleet.view import FleetView
+from trnfleet.tui.hierarchy.view import HierarchyView
+
+if TYPE_CHECKING:
+    from trnfleet.tui.view import View
+
+HOT = "uc1/us-0002/trn2u-0002-1/chip07"
+
+
+def fed() -> Feed:
+    """Return a fleet in which two chips take more than 450 W, one of them of a job and hot."""
+    feed = Feed(ultraservers(2) + standalone(2))
+    feed.set("power_w", 300.0)
+    feed.set("nc_util_pct", 80.0)
+    hot = feed.layout.find(HOT)
+    assert hot is not None
+    feed.set("power_w", 480.0, [3, hot.number])
+    feed.set("temperature_c", 95.0, [hot.number])
+    feed.jobs = {"pretrain-70b": ("uc1/us-0002",)}
+    feed.describe()
+    feed.tick()
+    return feed
+
+
+async def test_a_tree_shows_matching_chips_with_what_they_are_in() -> None:
+    """Task k: `/power>450` in Hierarchy; values that change are followed within a second."""
+    feed = fed()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("2", "slash", *"power>450")
+        page: View = app.page
+        assert isinstance(page, HierarchyView)
+        table = page.table
+        names = [table.row_key(number).rpartition("/")[2] for number in range(table.count)]
+        assert names == [
+            "uc1", "standalone", "trn2-0001", "chip03", "us-0002", "trn2u-0002-1", "chip07",
+        ]  # fmt: skip  # a list of names
+        assert page.prompt.said.strip() == "2 chips"
+        await pilot.press(*" & job=pretrain-70b", "enter")
+        assert page.place == HOT
+        assert table.matches == 1
+        feed.set("power_w", 480.0, [100])
+        await pilot.telemetry(feed)
+        await pilot.tick(feed, 1.0)
+        assert table.matches == 2
+        await pilot.press("escape", "slash", *"power", "enter")
+        assert "Nothing matches power; power is a column; write power>450" in pilot.text()
+
+
+async def test_a_mistake_keeps_what_was_left() -> None:
+    """The line above the field says what is wrong and what columns there are; Enter keeps the prompt open."""
+    app = fleet_app(fed())
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("2", "slash")
+        page = app.page
+        assert isinstance(page, HierarchyView)
+        assert page.prompt.said.startswith(" columns: nc_util power temp sev job")
+        await pilot.press(*"power>450")
+        assert page.table.matches == 2
+        await pilot.press(*"V & powr>3")
+        assert "▲ power: 'V' is another unit; write it in W, such as power>450" in page.prompt.said
+        assert page.table.matches == 2
+        await pilot.press("home", *["delete"] * 13, "enter")
+        assert "▲ 'powr' is no column: did you mean 'power'?" in page.prompt.said
+        assert page.has_class("asking")
+        assert page.table.matches == 2
+        await pilot.press("escape")
+        assert not page.has_class("asking")
+        assert page.pattern == ""
+
+
+def stand_out(page: FleetView) -> int | None:
+    return None if page.map.filtered is None else int(page.map.filtered.sum())
+
+
+async def test_the_map_and_its_problems() -> None:
+    """In Fleet the chips that match stand out, problems are left by words or by their chips, and the cursor goes to a match."""
+    feed = fed()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.telemetry(feed)
+        page = app.page
+        assert isinstance(page, FleetView)
+        assert page.problems.count == 1
+        await pilot.press("slash", *"power>450 & us-0002", "enter")
+        assert stand_out(page) == 1
+        assert page.place == app.place == HOT
+        assert page.problems.count == 1
+        assert "/power>450 & us-0002  1 chip, 1 problem" in pilot.text()
+        await pilot.press("slash", *" & standalone", "enter")
+        assert page.problems.count == 0
+        assert "No problem matches" in pilot.text()
+        await pilot.press("escape")
+        assert stand_out(page) is None
+        assert page.problems.count == 1
+        await pilot.press("slash", *"hot", "enter")
+        assert stand_out(page) == 1
+
+
+async def test_a_chip_view_goes_through_what_is_left() -> None:
+    """In Chip, → goes through the chips that match; a text that no chip has marks the lines that have it."""
+    feed = fed()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("4", "slash", *"power>450", "enter")
+        page = app.page
+        assert isinstance(page, ChipView)
+        first = "uc1/standalone/trn2-0001/chip03"
+        assert page.place == app.place == first
+        await pilot.press("right")
+        assert page.place == HOT
+        await pilot.press("n")
+        assert page.place == first
+        await pilot.press("left")
+        assert page.place == HOT
+        await pilot.press("escape", "slash", *"neuronlink")
+        assert "line" in page.prompt.said
+        assert page.board.lines_found >= 1
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "said"),
+    [("7", "zone=nowhere", "Nothing that is reserved matches"), ("8", "severty=x", "did you mean 'severity'?"),
+     ("9", "sev>=warning", "No event matches"), ("9", "age<1m", "1 event")],
+)  # fmt: skip  # a table
+async def test_the_other_lists(key: str, text: str, said: str) -> None:
+    feed = fed()
+    app = fleet_app(feed)
+    feed.monitor.apply([feed.event(HOT, "it happened"), feed.reservation("cr-1", "uc1/us-0001")])
+    feed.monitor.compute()
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press(key, "slash", *text)
+        assert said in pilot.text()

@@ -1,0 +1,88 @@
+"""Tasks of a night shift by keys from the Fleet view: each ends on a screen with the answer, and says how many keys that took."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from support.tui.pilot import running
+from tui.test_alerts import CHIP, INSTANCE, fed, made, rows
+
+if TYPE_CHECKING:
+    from support.monitor.feed import Feed
+
+
+class Task(NamedTuple):
+    keys: tuple[str, ...]
+    """Keys of one character after another, but for named ones; typed text counts apart."""
+    typed: str
+    """What of it is typed text."""
+    answer: str
+    """What must then be on the screen."""
+    title: str
+    """The view that it is on."""
+
+
+def typed(*parts: str) -> tuple[str, ...]:
+    """Return keys, of which a part in brackets is typed letter by letter."""
+    keys: list[str] = []
+    for part in parts:
+        keys.extend(part[1:-1] if part.startswith("[") else [part])
+    return tuple(keys)
+
+
+TASKS = {
+    "a: which chip slows the job": Task(("w", "enter"), "", "throttled", "Chip"),
+    "b: the hottest UltraServer": Task(("2", "T"), "", "▼temp", "Hierarchy"),
+    "c1: acknowledge with a note": Task(
+        typed("8", "a", "[fans]", "enter"), "fans", "acknowledged for 2h00", "Alerts"
+    ),
+    "c2: silence an instance": Task(
+        typed("2", "slash", "[0001-2]", "enter", "z", "[fans]", "enter"), "0001-2fans", "silenced for 4h00", "Hierarchy",
+    ),
+    "d: what ends, what is idle": Task(("7",), "", "cr-1", "Reservations"),
+    "f: a chip by name": Task(
+        typed("colon", "[chip 0001-2/05]", "enter"), "chip 0001-2/05", f" {CHIP}", "Chip"
+    ),
+    "k: chips above 450 W": Task(typed("2", "slash", "[power>450]"), "power>450", "chip05", "Hierarchy"),
+}  # fmt: skip  # a table
+MEASURED = {
+    "a: which chip slows the job": 2,
+    "b: the hottest UltraServer": 2,
+    "c1: acknowledge with a note": 3,
+    "c2: silence an instance": 5,
+    "d: what ends, what is idle": 1,
+    "f: a chip by name": 2,
+    "k: chips above 450 W": 2,
+}
+"""Keys beside typed text, as docs/app.md has them."""
+
+
+def fleet() -> Feed:
+    feed = fed()
+    feed.set("throttle_pct", 20.0, rows(feed, CHIP))
+    feed.set("power_w", 480.0, rows(feed, CHIP))
+    feed.set("temperature_c", 80.0, rows(feed, INSTANCE))
+    feed.jobs = {"pretrain": ("uc1/us-0001",)}
+    feed.describe()
+    feed.tick()
+    feed.monitor.apply([feed.reservation("cr-1", "uc1/us-0001")])
+    feed.monitor.compute()
+    return feed
+
+
+@pytest.mark.parametrize("name", TASKS)
+async def test_a_task_by_its_keys(name: str) -> None:
+    task, feed = TASKS[name], fleet()
+    app, _ = made(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.telemetry(feed)
+        await pilot.press(*task.keys)
+        await pilot.telemetry(feed)
+        assert app.entry.title == task.title
+        assert task.answer in pilot.text() + app.note
+        if name.startswith("b"):
+            lines = pilot.screen()
+            first = next(line for line in lines if "us-000" in line)
+            assert "us-0001" in first
+    assert len(task.keys) - len(task.typed) == MEASURED[name]

@@ -1,0 +1,106 @@
+"""Themes in the app: changed by a key while it runs, by an option at the start, and by what the terminal can show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.color import Color
+from rich.style import Style
+from support.monitor.feed import Feed, standalone, ultraservers
+from support.tui.pilot import fleet_app, running
+
+from trnfleet.tui import theme
+from trnfleet.tui.theme.palettes import PALETTES
+from trnfleet.tui.theme.styles import styles_of
+from trnfleet.tui.views import VIEWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pytest
+    from support.tui.pilot import FleetPilot
+
+
+def fed() -> Feed:
+    """Return a small fleet with values."""
+    feed = Feed(ultraservers(1) + standalone(2))
+    feed.scatter()
+    feed.describe()
+    feed.tick()
+    return feed
+
+
+def colors_of(name: str) -> set[Color]:
+    """Return every colour of a theme."""
+
+    def inside(value: Any) -> Iterator[Color]:
+        if isinstance(value, Style):
+            yield from (part for part in (value.color, value.bgcolor) if part is not None)
+        elif isinstance(value, Color):
+            yield value
+        elif isinstance(value, dict | tuple):
+            for each in value.values() if isinstance(value, dict) else value:
+                yield from inside(each)
+
+    made = styles_of(PALETTES[name])
+    sheets = (value for value in made.pop("VARIABLES").values() if value.startswith("#"))
+    return {*inside(made), *map(Color.parse, sheets)}
+
+
+def drawn(pilot: FleetPilot) -> set[Color]:
+    """Return every colour on the screen."""
+    strips = pilot.app.screen._compositor.render_strips()
+    styles = (segment.style for strip in strips for segment in strip if segment.style is not None)
+    return {part for style in styles for part in (style.color, style.bgcolor) if part is not None}
+
+
+def short(colors: set[Color]) -> set[object]:
+    """Return colours so that they compare however they were made."""
+    return {color.triplet or color.number for color in colors}
+
+
+async def test_no_view_keeps_a_colour_of_another_theme() -> None:
+    """Light after dark, which every view was drawn in before; and dark again."""
+    app = fleet_app(fed())
+    async with running(app, size=(120, 40)) as pilot:
+        for name in ("dark", "light", "dark"):
+            app.theme = name
+            await pilot.pause()
+            for entry in VIEWS:
+                await pilot.press(entry.key)
+                await pilot.paint()
+                strange = short(drawn(pilot)) - short(colors_of(name)) - {None}
+                assert strange == set(), (name, entry.title)
+
+
+async def test_a_key_goes_through_the_themes() -> None:
+    """It names each, for two seconds, and comes round to the first."""
+    feed = fed()
+    app = fleet_app(feed, theme_name="light")
+    async with running(app, size=(120, 40)) as pilot:
+        seen = [theme.NAME]
+        for _ in theme.NAMES:
+            await pilot.press("ctrl+t")
+            seen.append(app.theme)
+            assert f"theme {app.theme}" in pilot.screen()[-1]
+            assert app.theme == theme.NAME
+        await pilot.tick(feed, 2.5)
+        assert "theme light" not in pilot.screen()[-1]
+    first = theme.NAMES.index("light")
+    assert seen == [*theme.NAMES[first:], *theme.NAMES[:first], "light"]
+
+
+async def test_no_color_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over any theme that was chosen, and over the key."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = fleet_app(fed(), theme_name="light")
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("ctrl+t")
+        assert app.theme == theme.NAME == "monochrome"
+        assert "NO_COLOR is set" in pilot.screen()[-1]
+
+
+async def test_only_our_themes_are_offered() -> None:
+    app = fleet_app(fed())
+    async with running(app):
+        assert list(app.available_themes) == list(theme.NAMES)

@@ -1,0 +1,109 @@
+"""Alert changes, acknowledgements and silences among the events of the Events view."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from support.tui.handled import CHIP, acknowledge, faulty, firing, silence, turn
+from support.tui.pilot import fleet_app, running
+
+from trnfleet.monitor.alerting.events import AlertEvents
+from trnfleet.monitor.alerting.silences import KEPT_CHANGES
+from trnfleet.tui.events.view import EventsView
+from trnfleet.tui.view import View
+
+if TYPE_CHECKING:
+    import pytest
+    from support.monitor.feed import Feed
+    from textual.message import Message
+
+
+def texts(feed: Feed) -> list[str]:
+    return [event.text for event in feed.monitor.ingest.alert_events.newest_first()]
+
+
+async def test_what_happens_to_alerts_are_events() -> None:
+    """Fires and resolves have the source `rule`, acknowledgements and silences `operator`, each with its place."""
+    feed = await faulty()
+    feed.monitor.apply([feed.event(CHIP, "row remapped")])
+    await acknowledge(feed, firing(feed, "overheated"), note="looking")
+    await silence(feed, "link-down")
+    feed.set("temperature_c", 50.0)
+    await turn(feed, 1.0)
+    for _ in range(40):
+        await turn(feed)
+    app = fleet_app(feed)
+    async with running(app, size=(160, 40)) as pilot:
+        await pilot.press("9")
+        await pilot.paint()
+        lines = [" ".join(line.split()) for line in pilot.screen()[4:-4]]
+        shown = "\n".join(lines)
+        assert "✖ critical rule" in shown
+        assert "firing: link-down: NeuronLinks down: 1" in shown
+        assert "• info operator" in shown
+        assert "acknowledged: overheated by ann until 02:00 UTC: looking" in shown
+        assert 'silenced: alertname="link-down" by bob until 02:00 UTC: cable swap' in shown
+        assert "resolved: overheated" in shown
+        order = [
+            next(n for n, line in enumerate(lines) if word in line)
+            for word in ("resolved: over", "row remap", "firing: over")
+        ]
+        assert order == sorted(order)
+        assert pilot.screen()[-2].rstrip().endswith(f"1/{len(texts(feed)) + 1}")
+        await pilot.press("slash", *"operator", "enter")
+        await pilot.paint()
+        assert pilot.screen()[-2].rstrip().endswith("1/2")
+        # What publishers sent is counted as before.
+        assert feed.monitor.summary().events == 1
+        assert [event.text for event in feed.monitor.events.newest_first()] == ["row remapped"]
+
+
+async def test_the_moment_of_an_alert_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`o` asks for the moment at which the alert fired."""
+    feed = await faulty()
+    app = fleet_app(feed)
+    async with running(app, size=(160, 40)) as pilot:
+        await pilot.press("9")
+        await pilot.paint()
+        assert isinstance(app.page, EventsView)
+        asked: list[Message] = []
+        picked = app.page.list.picked
+        assert picked is not None
+        assert picked.source == "rule"
+        with monkeypatch.context() as patched:
+            patched.setattr(app.page, "post_message", asked.append)
+            app.page.action_moment()
+        assert [each.fleet_ns for each in asked if isinstance(each, View.GoTo)] == [picked.ts_ns]
+        fired = {each.fired_ns for each in feed.monitor.alerts.active()}
+        assert picked.ts_ns in fired
+
+
+async def test_a_snapshot_keeps_them_and_goes_on() -> None:
+    """Going back to a moment has the events up to it, and each is there once when the monitor goes on."""
+    feed = await faulty(seconds=10)
+    at_ten, snapshot = texts(feed), feed.monitor.snapshot()
+    for _ in range(10):
+        await turn(feed)
+    later = texts(feed)
+    assert len(later) > len(at_ten) > 0
+    feed.monitor.restore(snapshot)
+    assert texts(feed) == at_ten
+    feed.monitor.compute()
+    assert texts(feed)[-len(at_ten) :] == at_ten
+
+
+async def test_they_are_bounded_and_counted() -> None:
+    """More changes than are kept between two passes are counted as dropped."""
+    feed = await faulty(seconds=3)
+    taken = AlertEvents()
+    taken.take(feed.monitor.alerts, 0.0)
+    silences = feed.monitor.alerts.silences
+    await silence(feed, "link-down")
+    known = next(iter(silences.known))
+    before = taken.received
+    for _ in range(KEPT_CHANGES + 5):
+        silences._silences[known.id] = known
+        silences.remove_silence(known.id)
+    taken.take(feed.monitor.alerts, 0.0)
+    assert taken.received - before == KEPT_CHANGES + 6
+    assert taken.dropped == 6

@@ -1,0 +1,228 @@
+"""The commands of the app, by `:`: views, places, filters, orders, metrics, themes, time, alerts."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from textual.binding import Binding, BindingType
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.filters.language import Filter, Part, quoted
+from trnfleet.domain.layout import Node
+from trnfleet.errors import ConfigError
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.actions.commands import Command, Commands, CommandSuggester, checked
+from trnfleet.tui.actions.cursor_keys import CursorKeys
+from trnfleet.tui.fleet.heatmap import FIELDS
+from trnfleet.tui.fleet.view import FleetView
+from trnfleet.tui.playback.time_input import parse_time
+from trnfleet.tui.reservations.view import ReservationsView
+from trnfleet.tui.state.chart_window import WINDOWS_S
+from trnfleet.tui.state.chip_table import ChipTable, column_of
+from trnfleet.tui.view import CHIP, FLEET, HIERARCHY, RESERVATIONS, FilteredView
+from trnfleet.tui.views import VIEWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trnfleet.monitor.replay.playback import Playback
+
+COMMAND = "command"
+"""What the prompt asks for."""
+MOST_LISTED = 200
+"""Jobs, reservations and chips that are offered."""
+_VIEW_NAMES = {"Hierarchy": ("tree",), "Reservations": ("capacity",), "Fleet": ("jobs", "problems")}
+"""Other names of views; one that is a view's own goes before it."""
+
+
+class CommandKeys(CursorKeys):
+    """An app with these commands."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("colon", "command", "type a command, such as :chip 0001-2/07, :theme light, :q"),
+    ]
+    HELP_TITLE = "Everywhere"
+
+    def __init__(self, playback: Playback | None) -> None:
+        super().__init__(playback)
+        self.commands = Commands(self._commands())
+        self._typed: list[str] = []
+
+    def go(self, address: str, view: str | None = None) -> None:
+        """Go to an address in a view; None: the usual one."""
+        raise TypeError(f"{type(self).__name__} does not implement go({address!r}, {view!r})")
+
+    def _commands(self) -> list[Command]:
+        own = {entry.title.lower() for entry in VIEWS}
+        found = [
+            Command(
+                (
+                    entry.title.lower(),
+                    *(name for name in _VIEW_NAMES.get(entry.title, ()) if name not in own),
+                ),
+                f"the view {entry.title}",
+                partial(self._view, entry.title),
+                key=entry.key,
+            )
+            for entry in VIEWS
+        ]
+        return [
+            *found,
+            Command(
+                ("go",), "go to a cluster, UltraServer, instance or chip by a part of its address", self._go
+            ),
+            Command(("job",), "the instances of a job", self._job, self._jobs),
+            Command(("reservation", "block"), "a reservation", self._reservation, self._reservations),
+            Command(("filter",), "filter this view", self._filter, key="/"),
+            Command(("sort",), "sort this view", self._sort, lambda: self.page.orders, key="s"),
+            Command(("metric",), "a metric on the map", self._metric, _metrics, key="m"),
+            Command(("theme",), "a theme", self._theme, lambda: theme.NAMES, key="Ctrl-t"),
+            Command(("window", "span"), "the span of charts", self._window, lambda: _WINDOWS, key="v"),
+            Command(
+                ("ack",),
+                "acknowledge what the cursor is on",
+                lambda _rest: self.action_acknowledge(),
+                key="a",
+            ),
+            Command(("silence",), "silence what the cursor is on, or matchers", self._silence, key="z"),
+            Command(("at",), "go to a time: 14:03, -5m", self._at, key="@"),
+            Command(("live",), "back to the present", lambda _rest: self.action_time_end(), key="End"),
+            Command(("help",), "all keys", lambda _rest: self.call_later(self.run_action, "help"), key="?"),
+            Command(("quit", "q"), "quit", lambda _rest: self.call_later(self.run_action, "quit"), key="q"),
+        ]
+
+    # Asking
+
+    def action_command(self) -> None:
+        """Prompt for a command."""
+        hint = " ".join(f":{each.names[0]}" for each in self.commands.all)
+        self.ask_line.ask(COMMAND, hint=hint, suggester=CommandSuggester(self.commands), history=self._typed)
+
+    def answer(self, asked: str, text: str) -> bool:
+        """Do a command that was typed; return whether that was asked for."""
+        if asked != COMMAND:
+            return False
+        if not text or self.run_command(text):
+            self.ask_line.close()
+            if not self.actions.is_open:
+                self.focus_page()
+            self._typed.append(text)
+        return True
+
+    def run_command(self, text: str) -> bool:
+        """Do a command; return whether that was possible, and show why where it was not."""
+        try:
+            self.commands.run(text)
+        except (ConfigError, ValueError) as error:
+            self._say(str(error), is_problem=True)
+            return False
+        return True
+
+    # What they do
+
+    def _view(self, title: str, rest: str) -> None:
+        if rest and title == CHIP:
+            self._go(rest, CHIP)
+            return
+        if title != self._title:
+            self.go(self.page.place, title)
+        if rest and isinstance(self.page, FilteredView):
+            self._filter(rest)
+
+    @property
+    def _title(self) -> str:
+        return next(entry.title for entry in VIEWS if isinstance(self.page, entry.kind))
+
+    def _go(self, rest: str, view: str | None = None) -> None:
+        layout = self.context.monitor.store.layout
+        if not rest:
+            raise ConfigError("name it, such as :go us-0001 or :chip 0001-2/07")
+        node = layout.find(rest)
+        if node is None:
+            wanted = Filter((Part(rest.lower()),))
+            found = ChipTable(self.context.monitor, self.context.alerts).select(wanted)
+            if found is None or not found.mask.any():
+                raise ConfigError(f"nothing here is called {plain(rest, 60)!r}")
+            node = Node(Level.CHIP, int(np.argmax(found.mask)))
+            if found.depth is not Level.CHIP and view is None:
+                node = layout.parent(node)
+                server = layout.parent(node)
+                if rest.lower() in layout.path(server).lower():
+                    node = server
+        self.go(layout.path(node), view)
+
+    def _job(self, rest: str) -> None:
+        job = checked("job", rest, self.context.monitor.ingest.jobs)
+        self.go(self.page.place, HIERARCHY)
+        self._filter(f"job={quoted(job)}")
+
+    def _reservation(self, rest: str) -> None:
+        known = checked("reservation", rest, self._reservations())
+        self.go(self.page.place, RESERVATIONS)
+        if isinstance(self.page, ReservationsView):
+            self.page.show_reservation(known)
+
+    def _filter(self, rest: str) -> None:
+        page = self.page
+        if not isinstance(page, FilteredView):
+            raise ConfigError(f"{self._title} has no filter")
+        page.filter(rest)
+        if page.problem:
+            raise ConfigError(page.problem)
+        page.close_prompt(rest)
+
+    def _sort(self, rest: str) -> None:
+        if not self.page.orders:
+            raise ConfigError(f"{self._title} has one order")
+        self.page.put_in_order(checked("order", rest, self.page.orders))
+
+    def _metric(self, rest: str) -> None:
+        name = checked("metric", rest, _metrics())
+        self.go(self.page.place, FLEET)
+        if isinstance(self.page, FleetView):
+            self.page.map.show_field(FIELDS[list(_metrics()).index(name)])
+
+    def _theme(self, rest: str) -> None:
+        self.theme = checked("theme", rest, theme.NAMES)
+
+    def _window(self, rest: str) -> None:
+        wanted = _WINDOWS.index(checked("span", rest, _WINDOWS))
+        self.action_chart_window(wanted - self.context.window.place)
+
+    def action_chart_window(self, by: int) -> None:
+        """Show a longer or shorter span in all charts."""
+        raise TypeError(f"{type(self).__name__} does not implement action_chart_window({by})")
+
+    def _silence(self, rest: str) -> None:
+        self.silence(rest or self.page.subject.matchers)
+
+    def _at(self, rest: str) -> None:
+        playback = self._playback_or_note()
+        if playback is not None:
+            playback.seek(parse_time(rest, playback.position_ns, playback.start_ns, playback.end_ns))
+            self._show_request()
+
+    def _jobs(self) -> Iterable[str]:
+        return itertools.islice(self.context.monitor.ingest.jobs, MOST_LISTED)
+
+    def _reservations(self) -> Iterable[str]:
+        table = self.context.monitor.reservations.table()
+        return [each.message.id for each in table[:MOST_LISTED]]
+
+
+def _metrics() -> list[str]:
+    """Return the names of the map's fields, as filters spell them."""
+    return [column_of(field).name for field in FIELDS]
+
+
+def _span(seconds: int | None) -> str:
+    if seconds is None:
+        return "all"
+    return f"{seconds // 3_600}h" if seconds >= 3_600 else f"{seconds // 60}m"
+
+
+_WINDOWS = [_span(seconds) for seconds in WINDOWS_S]

@@ -1,0 +1,82 @@
+"""Typed commands: their names, what may follow them, how they are completed, and the nearest one where there is none of a name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from textual.suggester import Suggester
+
+from trnfleet.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+
+class Command(NamedTuple):
+    """A command."""
+
+    names: tuple[str, ...]
+    """Its name, then others that mean the same."""
+    what: str
+    run: Callable[[str], object]
+    """Does it with what follows the name; raises ConfigError where that makes no sense."""
+    choices: Callable[[], Iterable[str]] | None = None
+    """Returns what may follow, the most usual first; None for commands after which nothing follows or anything."""
+    key: str = ""
+    """The key that does the same."""
+
+
+class Commands:
+    """The commands of an app."""
+
+    def __init__(self, commands: Iterable[Command]) -> None:
+        self.all = tuple(commands)
+        self._by_name = {name: each for each in self.all for name in each.names}
+
+    def run(self, text: str) -> None:
+        """Do what was typed.
+
+        Raises:
+            ConfigError: there is no such command, or what follows it makes no sense; the message names the nearest.
+        """
+        name, _, rest = text.strip().removeprefix(":").partition(" ")
+        command = self._by_name.get(name.lower())
+        if command is None:
+            raise ConfigError(f":{name} is no command: {nearest(name.lower(), self._by_name)}")
+        command.run(rest.strip())
+
+    def complete(self, text: str) -> str | None:
+        """Return the first command, with what follows it, that begins with what was typed; None for none."""
+        name, space, rest = text.partition(" ")
+        if not space:
+            return next((known for known in self._by_name if known.startswith(name.lower()) and name), None)
+        command = self._by_name.get(name.lower())
+        if command is None or command.choices is None or not rest:
+            return None
+        fitting = (each for each in command.choices() if each.lower().startswith(rest.lower()))
+        found = next(fitting, None)
+        return None if found is None else f"{name} {found}"
+
+
+class CommandSuggester(Suggester):
+    """Completion of a field in which a command is typed."""
+
+    def __init__(self, commands: Commands) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._commands = commands
+
+    async def get_suggestion(self, value: str) -> str | None:
+        return self._commands.complete(value)
+
+
+def checked(what: str, value: str, choices: Iterable[str]) -> str:
+    """Return a choice, which may be written in another case.
+
+    Raises:
+        ConfigError: it is none of them.
+    """
+    known = list(choices)
+    found = next((each for each in known if each.lower() == value.lower()), None)
+    if found is None:
+        raise ConfigError(f"{what} {value!r}: {nearest(value, known)}")
+    return found

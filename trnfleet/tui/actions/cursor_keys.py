@@ -1,0 +1,115 @@
+"""Keys that mean the same in every view: acknowledge and silence what the cursor is on, copy, back, and an answer to any other key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from trnfleet.text import plain
+from trnfleet.tui.alerts.actions import AlertActions
+from trnfleet.tui.help import key_text
+from trnfleet.tui.playback.keys import TimeKeys
+
+if TYPE_CHECKING:
+    from textual import events
+
+    from trnfleet.monitor.replay.playback import Playback
+    from trnfleet.tui.state.context import UiContext
+    from trnfleet.tui.view import View
+
+AGAIN = "ctrl+c again quits; nothing is selected to copy"
+
+
+class CursorKeys(TimeKeys):
+    """An app with these keys; subclasses have a page, and make `context` before they compose `actions`."""
+
+    HELP_TITLE = "Everywhere"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("a", "acknowledge", "acknowledge the alerts of what the cursor is on"),
+        Binding("z", "silence", "silence what the cursor is on, after a preview"),
+        Binding("y", "copy_place", "copy the address of what the cursor is on"),
+        Binding("minus", "last_view", "the view before"),
+        Binding(
+            "ctrl+c", "copy_or_quit", "copy what is selected; else twice: quit", priority=True, system=True
+        ),
+        Binding("ctrl+q", "quit", "quit", priority=True, system=True),
+    ]
+    context: UiContext
+    actions: AlertActions
+
+    def __init__(self, playback: Playback | None) -> None:
+        super().__init__(playback)
+        self._is_asked_to_quit = False
+        """Whether the note that says so is on the screen."""
+
+    @property
+    def page(self) -> View:
+        """The view on the screen."""
+        raise TypeError(f"{type(self).__name__} does not implement page")
+
+    # What the cursor is on
+
+    def action_acknowledge(self) -> None:
+        """Open the form that acknowledges what the cursor is on, or say why not."""
+        subject = self.page.subject
+        self._answer(self.actions.acknowledge(list(subject.alerts)))
+
+    def action_silence(self) -> None:
+        """Open the form that silences what the cursor is on, or say why not."""
+        self.silence(self.page.subject.matchers)
+
+    def silence(self, matchers: str) -> None:
+        """Open the form of a silence with matchers, or say why not."""
+        self._answer(self.actions.silence([], matchers))
+
+    def _answer(self, refusal: str) -> None:
+        if refusal:
+            self._say(refusal)
+
+    @on(AlertActions.Reported)
+    def _written(self, event: AlertActions.Reported) -> None:
+        event.stop()
+        self._say(event.note)
+
+    @on(AlertActions.Closed)
+    def _form_closed(self, event: AlertActions.Closed) -> None:
+        event.stop()
+        self.focus_page()
+
+    def action_copy_place(self) -> None:
+        """Copy the address through the terminal (OSC 52)."""
+        place = self.page.place or self.fleet_name
+        self.copy_to_clipboard(place)
+        self._say(f"copied {place}, where the terminal lets it")
+
+    # Leaving
+
+    async def action_copy_or_quit(self) -> None:
+        """Copy what is selected in a field; else quit when it is pressed twice in a row."""
+        field = self.focused
+        if isinstance(field, Input) and field.selected_text:
+            self.copy_to_clipboard(field.selected_text)
+            self._say("copied, where the terminal lets it")
+        elif self._is_asked_to_quit and self.note == AGAIN:
+            await self.action_quit()
+        else:
+            self._say(AGAIN)
+            self._is_asked_to_quit = True
+
+    def on_key(self, event: events.Key) -> None:
+        """Answer a key that does nothing here, which would otherwise look like a hung program."""
+        if event.key != "ctrl+c":
+            self._is_asked_to_quit = False
+        if isinstance(self.screen, ModalScreen) or isinstance(self.focused, Input):
+            return
+        if event.key not in self.screen.active_bindings and event.key not in _SILENT:
+            shown = event.character if event.is_printable and event.character else key_text(event.key)
+            self._say(f"{plain(shown, 20)} does nothing here; ? shows keys")
+
+
+_SILENT = {"tab", "shift+tab", "escape", "end", "ctrl+c"}
+"""Keys that may have nothing to do, and are pressed all the same."""

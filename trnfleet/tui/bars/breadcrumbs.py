@@ -1,0 +1,95 @@
+"""The line below the tabs: the path to the present place and, for a while, news beside it; pure functions without a widget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnfleet.monitor.store.events import Event
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.bars.tour import Tour, tour_parts, tour_width
+from trnfleet.tui.format.addresses import last_segments
+from trnfleet.tui.view import ALERTS, EVENTS
+from trnfleet.tui.widgets.cells import Parts, fit, width_of
+from trnfleet.tui.widgets.targets import Target, TargetKind, linked
+
+if TYPE_CHECKING:
+    from trnfleet.tui.notifications import Notice
+
+BETWEEN = " > "
+_NOTICE_FROM = 48
+"""Cells from which an event's words make sense; for fewer, the beginning of the path goes."""
+_LEAST_NOTICE = 12
+
+
+def crumbs(address: str, room: int) -> Parts:
+    """Return an address as a path from the fleet down, without its beginning where there is little room.
+
+    Each segment but the last leads to what it names.
+    """
+    segments = address.split("/") if address else []
+    names = ["fleet", *(plain(segment) for segment in segments)]
+    first = 0
+    while first < len(names) - 1 and _width(names[first:], first > 0) > room:
+        first += 1
+    parts: Parts = [(" … > " if first else " ", theme.GHOST)]
+    for number in range(first, len(names)):
+        is_last = number == len(names) - 1
+        above = "/".join(segments[:number])
+        style = theme.STRONG if is_last else linked(theme.QUIET, Target(TargetKind.PLACE, above))
+        parts.append((names[number], style))
+        if not is_last:
+            parts.append((BETWEEN, theme.GHOST))
+    return parts
+
+
+def breadcrumbs(
+    address: str, width: int, event: Event | Notice | Tour | None = None, picked: str = ""
+) -> Parts:
+    """Return the whole line: the path, and behind it news for a while, or what is highlighted, or the tour.
+
+    Args:
+        address: What is shown.
+        width: Of the line, in cells.
+        event: The notice, or the tour, that is shown for a while.
+        picked: Words about the highlighted reservation; shown while there is no notice.
+    """
+    tour_cells = 0
+    if isinstance(event, Tour):
+        tour_cells = 0 if picked or event.is_over else tour_width()
+        event = None
+    beside = _NOTICE_FROM if event is not None else len(picked) + 2 if picked else tour_cells
+    # What stands beside the path may shorten it to its end, which the view shows once more.
+    least = len(plain(address).rpartition("/")[2]) + 5
+    parts = crumbs(address, max(min(width, least), width - beside) - 1)
+    room = width - width_of(parts)
+    if event is not None:
+        return [*parts, *notice(event, room - 1)]
+    if picked and room > _LEAST_NOTICE:
+        parts.append((f"  {fit(picked, room - 2).rstrip()}", theme.LINK))
+    if tour_cells:
+        parts += tour_parts(room)
+    return parts
+
+
+def notice(event: Event | Notice, room: int) -> Parts:
+    """Return an event or alert in at most `room` cells: its severity as a sign, where it happened and what it is.
+
+    It leads to the place of an event, or to the list where it stands.
+    """
+    if room < _LEAST_NOTICE:
+        return []
+    glyph, style = theme.SEVERITY_GLYPH[event.severity], theme.SEVERITY_STYLE[event.severity]
+    where = last_segments(plain(event.path))
+    text = f"{glyph} {where + ': ' if where else ''}{plain(event.text)}"
+    if not isinstance(event, Event):
+        target = Target(TargetKind.VIEW, ALERTS)
+    elif event.path:
+        target = Target(TargetKind.PLACE, event.path)
+    else:
+        target = Target(TargetKind.VIEW, EVENTS)
+    return [("  ", theme.BASE), (fit(text, room - 2).rstrip(), linked(style, target))]
+
+
+def _width(segments: list[str], is_cut: bool) -> int:
+    return sum(map(len, segments)) + len(BETWEEN) * (len(segments) - 1) + (5 if is_cut else 1)

@@ -1,0 +1,45 @@
+"""What stands beside the breadcrumbs for a while: the newest alert or event, else the tour of a first run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.store.events import Event
+    from trnfleet.tui.bars.tour import Tour
+    from trnfleet.tui.notifications import AlertWatch, Notice
+
+NOTICE_S = 20.0
+"""Seconds for which every view shows a new alert, or an event above information."""
+
+
+class News:
+    """The notice of the moment, and the tour where there is none."""
+
+    def __init__(self, monitor: FleetState, watch: AlertWatch, tour: Tour) -> None:
+        self._monitor = monitor
+        self._watch = watch
+        self.tour = tour
+        self.item: Event | Notice | Tour | None = None
+        """What is shown; None for nothing."""
+
+    def look(self, now_s: float) -> bool:
+        """Choose what is shown, and return whether it is another item than before.
+
+        Args:
+            now_s: Real monotonic seconds.
+        """
+        monitor, before = self._monitor, self.item
+        # The tour's minute begins with the first look, whatever stands in its place.
+        tour = self.tour if self.tour.is_shown(now_s) else None
+        self.item = (
+            self._watch.notice(now_s, NOTICE_S)
+            or monitor.events.notable(monitor.clock.monotonic_s(), NOTICE_S)
+            or tour
+        )
+        return self.item is not before
+
+    def renew(self) -> None:
+        """Show nothing until the next look: another moment is shown."""
+        self.item = None

@@ -1,0 +1,149 @@
+"""The line of tabs: all nine views by their keys, in the same cells for as long as the terminal has its width; pure functions."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.tui import theme
+from trnfleet.tui.widgets.targets import Target, TargetKind, linked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.style import Style
+
+    from trnfleet.tui.widgets.cells import Parts
+
+COUNT_ROOM = 4
+"""Cells of a count: a colon, and at most three characters."""
+
+
+class Tab(NamedTuple):
+    """A view as the tabs know it."""
+
+    key: str
+    title: str
+    short: str
+    """The title where there is little room."""
+    has_count: bool = False
+    is_built: bool = True
+    """Whether there is such a view yet; else the tab is dim."""
+
+
+class Count(NamedTuple):
+    """The number at a tab."""
+
+    number: int
+    style: Style | None = None
+    """The colour of a severity; None for that of text."""
+
+
+class Form(enum.Enum):
+    """How much of each tab is shown: a matter of width alone, so that tabs stand still."""
+
+    WIDE = enum.auto()
+    FULL = enum.auto()
+    SHORT = enum.auto()
+    KEYS = enum.auto()
+    """Keys alone, with the title of the active one behind all of them."""
+
+
+def form_for(tabs: Sequence[Tab], width: int) -> Form:
+    """Return the form for a width: the longest that fits."""
+    counts = sum(COUNT_ROOM for tab in tabs if tab.has_count)
+    frame = 2 * len(tabs) + counts
+    full, short = (
+        sum(len(name) for name in names)
+        for names in ([tab.title for tab in tabs], [tab.short for tab in tabs])
+    )
+    for form, room in (
+        (Form.WIDE, full + frame + 2 * len(tabs)),
+        (Form.FULL, full + frame + len(tabs) + 1),
+        (Form.SHORT, short + frame + len(tabs) + 1),
+    ):
+        if room <= width:
+            return form
+    return Form.KEYS
+
+
+def tabs_line(tabs: Sequence[Tab], active: str, counts: Mapping[str, Count], width: int) -> Parts:
+    """Return the tabs, the active one in brackets and those of views that are not built yet dim.
+
+    Args:
+        tabs: All of them.
+        active: Title of the view on the screen.
+        counts: Numbers by title; 0 is not shown, but has its room.
+        width: Cells.
+    """
+    form = form_for(tabs, width)
+    if form is Form.KEYS:
+        return _keys(tabs, active, width)
+    gap = " " if form is Form.WIDE else ""
+    parts: Parts = []
+    is_open = False
+    for tab in tabs:
+        is_active = tab.title == active
+        name = tab.short if form is Form.SHORT else tab.title
+        target = Target(TargetKind.VIEW, tab.title)
+        # Neighbours share a cell, in which a bracket of one of them stands.
+        edge = "[" if is_active else "]" if is_open and not gap else " "
+        parts.append((edge, theme.LINK))
+        parts.append((f"{tab.key} ", linked(theme.LINK if is_active else _key_style(tab), target)))
+        parts.append((name, linked(theme.LINK if is_active else _name_style(tab), target)))
+        is_open = is_active
+        if tab.has_count:
+            counted = _count(counts.get(tab.title), is_active=is_active, target=target)
+            is_open = is_active and not any(text == "]" for text, _ in counted)
+            parts += counted
+        if gap:
+            parts.append(("]" if is_open else " ", theme.LINK))
+    if not gap:
+        parts.append(("]" if is_open else " ", theme.LINK))
+    return parts
+
+
+def count_text(number: int) -> str:
+    """Return a number in at most three characters."""
+    if number < 1_000:
+        return str(number)
+    return f"{number // 1_000}k" if number < 100_000 else "99k"
+
+
+def _count(count: Count | None, *, is_active: bool, target: Target) -> Parts:
+    """Return a number in its room, with the bracket behind it that closes the active tab, where that has room, too."""
+    parts: Parts = []
+    left = COUNT_ROOM
+    if count is not None and count.number:
+        text = f":{count_text(count.number)}"
+        style = count.style or (theme.LINK if is_active else theme.STRONG)
+        parts.append((text, linked(style, target)))
+        left -= len(text)
+    if is_active and left:
+        parts.append(("]", theme.LINK))
+        left -= 1
+    return [*parts, (" " * left, linked(theme.BASE, target))]
+
+
+def _keys(tabs: Sequence[Tab], active: str, width: int) -> Parts:
+    parts: Parts = []
+    was_active = False
+    for tab in tabs:
+        is_active = tab.title == active
+        parts.append(("[" if is_active else "]" if was_active else " ", theme.LINK))
+        style = theme.LINK if is_active else _key_style(tab)
+        parts.append((tab.key, linked(style, Target(TargetKind.VIEW, tab.title))))
+        was_active = is_active
+    parts.append(("]" if was_active else " ", theme.LINK))
+    used = 2 * len(tabs) + 1
+    if used + 1 + len(active) <= width:
+        parts.append((f" {active}", theme.LINK))
+    return parts
+
+
+def _key_style(tab: Tab) -> Style:
+    return theme.STRONG if tab.is_built else theme.QUIET
+
+
+def _name_style(tab: Tab) -> Style:
+    return theme.BASE if tab.is_built else theme.QUIET

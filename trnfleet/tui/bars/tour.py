@@ -1,0 +1,72 @@
+"""The tour: one line with the keys to begin with, for the first minute of a user's first demo.
+
+It stands beside the breadcrumbs, where news and what is picked out come before it, so that nothing moves when it goes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnfleet.tui import theme
+from trnfleet.tui.bars.hints import Hints, hint_parts
+from trnfleet.tui.widgets.cells import width_of
+
+if TYPE_CHECKING:
+    from trnfleet.tui.widgets.cells import Parts
+
+TOUR_S = 60.0
+"""Seconds after which it goes."""
+TOUR_KEYS = 3
+"""Keys after which it goes: a user who has pressed them has begun."""
+_MOST_CELLS = 200
+_KEYS: Hints = (
+    ("w Enter", "open a problem"),
+    ("m", "what the map shows"),
+    ("?", "all keys"),
+    ("1-9", "views"),
+)
+
+
+class Tour:
+    """Whether the tour is on the screen: in the first view, by time and keys."""
+
+    def __init__(self, *, is_first_run: bool) -> None:
+        self._keys_left = TOUR_KEYS if is_first_run else 0
+        self._begun_s: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is shown no more."""
+        return not self._keys_left
+
+    def end(self) -> None:
+        """End the tour: another view is shown, where keys mean something else."""
+        self._keys_left = 0
+
+    def count_key(self) -> bool:
+        """Count a key that was pressed; return whether it ends the tour."""
+        is_last = self._keys_left == 1
+        self._keys_left = max(0, self._keys_left - 1)
+        return is_last
+
+    def is_shown(self, now_s: float) -> bool:
+        """Return whether the tour is shown; the first call begins its minute.
+
+        Args:
+            now_s: Real monotonic seconds.
+        """
+        if self._begun_s is None:
+            self._begun_s = now_s
+        if now_s - self._begun_s >= TOUR_S:
+            self.end()
+        return not self.is_over
+
+
+def tour_parts(room: int) -> Parts:
+    """Return as many of the keys as fit into `room` cells, each pressed by a click."""
+    return [("  ", theme.BASE), *hint_parts(_KEYS, room - 2, theme.STRONG, theme.QUIET)]
+
+
+def tour_width() -> int:
+    """Return the cells that all of it takes."""
+    return width_of(tour_parts(_MOST_CELLS))

@@ -1,0 +1,155 @@
+"""Parts of a chip that alerts are about: links, cores, and the metrics that have a line in a panel.
+
+Acknowledged, silenced and inhibited alerts mark their part, too, so that nothing looks well that is not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.domain.alerts.alert import address_of, is_below
+from trnfleet.domain.alerts.signals import Scope
+from trnfleet.domain.alerts.status import AlertStatus
+from trnfleet.monitor.problems import places
+from trnfleet.text import plain
+from trnfleet.tui import theme
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.style import Style
+
+    from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.domain.layout import Layout
+    from trnfleet.domain.severity import Severity
+    from trnfleet.monitor.alerting.engine import Alerts
+    from trnfleet.monitor.alerting.store import AlertWithStatus
+    from trnfleet.tui.state.alerts import AlertSnapshot
+
+_LINE_OF = {"hbm_used_pct": "hbm_used_bytes"}
+"""Metrics whose line shows another figure of rules."""
+_MOST_MEMBERS = 10_000
+_SHOWN = (AlertStatus.FIRING, AlertStatus.ACKED, AlertStatus.SILENCED, AlertStatus.INHIBITED)
+"""Statuses of alerts that fire, in the order in which they mark a part."""
+_WORDS = {AlertStatus.ACKED: "acked", AlertStatus.SILENCED: "silenced", AlertStatus.INHIBITED: "inhibited"}
+_OWNER_CELLS = 12
+Z_DOWN = "z_links_down"
+"""Figure of the links of an UltraServer that are down between its instances; it marks those links of its chips."""
+
+
+class Part(NamedTuple):
+    """A part of a chip."""
+
+    scope: Scope
+    """LINK or CORE; CHIP for a metric; INSTANCE and ULTRASERVER for figures of what the chip is in."""
+    name: str
+    """Name of the link or core, else of the figure."""
+
+
+class PartMark(NamedTuple):
+    """What alerts there are about a part."""
+
+    severity: Severity
+    status: AlertStatus
+    owner: str = ""
+    """Who acknowledged or silenced it; empty for nobody, or where it is not known."""
+
+    @property
+    def glyph(self) -> str:
+        return theme.SEVERITY_GLYPH[self.severity]
+
+    @property
+    def style(self) -> Style:
+        """Its severity's; quiet where the alert is acknowledged, silenced or inhibited."""
+        return theme.SEVERITY_STYLE[self.severity] if self.status is AlertStatus.FIRING else theme.QUIET
+
+    @property
+    def note(self) -> str:
+        """What was done about it, such as `acked ana`; empty for nothing."""
+        return f"{_WORDS.get(self.status, '')} {plain(self.owner, _OWNER_CELLS)}".strip()
+
+
+class PartMarks:
+    """The marked parts of one chip, read again when alerts have changed."""
+
+    def __init__(self, snapshot: AlertSnapshot) -> None:
+        self._snapshot = snapshot
+        self._of: tuple[object, ...] = ()
+        self._found: dict[Part, PartMark] = {}
+
+    def of(self, address: str, layout: Layout, lanes: tuple[str, ...]) -> dict[Part, PartMark]:
+        """Return the marks of a chip's parts, each of the worst alert that is the least handled.
+
+        Args:
+            address: The chip's address.
+            layout: Where it is.
+            lanes: Names of its links.
+        """
+        snapshot = self._snapshot
+        made_of = (snapshot.revision, snapshot.alerts.silences.revision, address, layout)
+        if made_of != self._of:
+            self._of = made_of
+            self._found = read_marks(snapshot.active, snapshot.alerts, address, layout, lanes)
+        return self._found
+
+
+def read_marks(
+    active: list[AlertWithStatus], alerts: Alerts, address: str, layout: Layout, lanes: tuple[str, ...]
+) -> dict[Part, PartMark]:
+    """Return the marks of a chip's parts that active alerts make."""
+    far = {places.other_end(f"{address}:{lane}", layout): lane for lane in lanes}
+    far.pop("", None)
+    neighbours = {end.rpartition(":")[0] for end in far}
+    found: dict[Part, PartMark] = {}
+    for each in active:
+        alert = each.alert
+        if each.status not in _SHOWN or alert.rule.figure is None:
+            continue
+        place = address_of(alert)
+        is_near = bool(place) and is_below(address, place)
+        if not is_near and (
+            alert.rule.scope is not Scope.LINK or not any(is_below(end, place) for end in neighbours)
+        ):
+            continue
+        mark = PartMark(each.severity, each.status, _owner(each, alerts))
+        for part in _parts(alert, alerts, address, far):
+            known = found.get(part)
+            if known is None or _order(mark) < _order(known):
+                found[part] = mark
+    return found
+
+
+def _parts(alert: Alert, alerts: Alerts, address: str, far: dict[str, str]) -> Iterator[Part]:
+    """Yield the parts of a chip that an alert near it is about."""
+    scope, figure = alert.rule.scope, alert.rule.figure or ""
+    if scope in {Scope.ULTRASERVER, Scope.INSTANCE}:
+        yield Part(scope, figure)
+        return
+    members = [name for name, _, fires in alerts.members(alert, _MOST_MEMBERS) if fires]
+    # A watch publishes no members, but the worst of them.
+    for name in members or [alert.worst or alert.target]:
+        if scope is Scope.CHIP and name == address:
+            yield Part(Scope.CHIP, _LINE_OF.get(figure, figure))
+        elif scope is Scope.LINK:
+            chip, _, lane = name.rpartition(":")
+            if chip == address:
+                yield Part(Scope.LINK, lane)
+            elif name in far:
+                yield Part(Scope.LINK, far[name])
+        elif scope is Scope.CORE and name.startswith(f"{address}/"):
+            yield Part(Scope.CORE, name.rpartition("/")[2])
+
+
+def _owner(held: AlertWithStatus, alerts: Alerts) -> str:
+    now_ns, silences = alerts.instant.now_ns, alerts.silences
+    if held.status is AlertStatus.ACKED:
+        ack = silences.ack_of(held.alert, now_ns)
+        return "" if ack is None else ack.owner
+    if held.status is AlertStatus.SILENCED:
+        hiding = silences.silences_of(held.alert, now_ns)
+        return max(hiding, key=lambda each: each.ends_ns).who if hiding else ""
+    return ""
+
+
+def _order(mark: PartMark) -> tuple[int, int]:
+    return _SHOWN.index(mark.status), mark.severity.rank

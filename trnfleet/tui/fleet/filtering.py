@@ -1,0 +1,118 @@
+"""The Fleet view's filter: chips stand out on the map, and problems are left where they or their chips match."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.domain.filters.columns import SEVERITY, severity_number
+from trnfleet.domain.filters.language import EVERYTHING, Comparison, Filter, Not, Part
+from trnfleet.monitor.problems import texts
+from trnfleet.tui.state.chip_table import ChipTable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.filters.language import Term
+    from trnfleet.monitor.problems.problem import Problem
+    from trnfleet.tui.state.context import UiContext
+
+
+class ProblemRow(NamedTuple):
+    """A problem as a filter sees it."""
+
+    problem: Problem
+
+    def value(self, column: str) -> str | float | None:
+        """Return its severity, or its address for any other column."""
+        if column == SEVERITY.name:
+            return severity_number(self.problem.severity)
+        return self.problem.place.address
+
+    def text(self) -> str:
+        problem = self.problem
+        said = (problem.place.address, *problem.place[1:], problem.text, problem.owner, problem.subsystem)
+        jobs = (each.job for each in problem.jobs)
+        return "\n".join((*said, texts.place_text(problem.place), *jobs)).lower()
+
+
+class FleetFilter:
+    """A filter, and what it leaves of the fleet that is shown."""
+
+    def __init__(self, context: UiContext) -> None:
+        self._context = context
+        self._monitor = context.monitor
+        self._table = ChipTable(context.monitor, context.alerts)
+        self._masks: dict[Term, NDArray[np.bool_]] = {}
+        self._of: object = None
+        self.wanted = EVERYTHING
+        self.revision = 0
+        """Goes up whenever something else may be left."""
+
+    def take(self, wanted: Filter) -> None:
+        """Take another filter."""
+        self.wanted = wanted
+        self._masks.clear()
+        self._of = None
+        self.revision += 1
+
+    def follow(self) -> bool:
+        """Ask again where values, alerts or the layout have changed since; return whether that was done."""
+        revision = self._monitor.revision
+        of: tuple[int, ...] = (revision.source, self._monitor.store.generation)
+        if ChipTable.is_living(self.wanted):
+            of = (*of, self._context.frame.rollups.revision, self._context.alerts.revision)
+        if not self.wanted or of == self._of:
+            return False
+        self._of = of
+        self._masks.clear()
+        self.revision += 1
+        return True
+
+    @property
+    def mask(self) -> NDArray[np.bool_] | None:
+        """Which chips are left, those of problems whose words match among them; None for all."""
+        left: NDArray[np.bool_] | None = None
+        for term in self.wanted.terms:
+            found = self._mask(term)
+            left = found if left is None else left & found
+        return left
+
+    def keeps(self, problem: Problem) -> bool:
+        """Return whether a problem is left."""
+        return all(self._holds(term, problem) for term in self.wanted.terms)
+
+    def _mask(self, term: Term) -> NDArray[np.bool_]:
+        known = self._masks.get(term)
+        if known is None:
+            if isinstance(term, Not):
+                known = ~self._mask(term.term)
+            else:
+                known = term.mask(self._table)
+                if isinstance(term, Part):
+                    for problem in self._context.alerts.problems.all:
+                        if term.keeps(ProblemRow(problem)):
+                            rows = self._chips(problem)
+                            known[rows.start : rows.stop] = True
+            self._masks[term] = known
+        return known
+
+    def _holds(self, term: Term, problem: Problem) -> bool:
+        if isinstance(term, Not):
+            return not self._holds(term.term, problem)
+        if isinstance(term, Part) or term.column.name in {SEVERITY.name, "at"}:
+            return term.keeps(ProblemRow(problem))
+        if term.column.name == "job" and _hurts(term, problem):
+            return True
+        rows = self._chips(problem)
+        return bool(self._mask(term)[rows.start : rows.stop].any())
+
+    def _chips(self, problem: Problem) -> range:
+        """Return the chips of a problem's place; none where it has no address."""
+        layout, address = self._monitor.store.layout, problem.place.address
+        node = layout.find(address) if address else None
+        return range(0) if node is None else layout.chip_range(node)
+
+
+def _hurts(term: Comparison, problem: Problem) -> bool:
+    return any(term.fits(each.job) for each in problem.jobs)

@@ -1,0 +1,344 @@
+"""Health of the chips on the map: problems, freshness and use as one rank a chip, of which the worst stands for a cell of several.
+
+Severity comes from the problems that are neither acknowledged nor silenced, as in the header's badge, so that map and list agree. The others
+have the glyph of their severity on a calm tile.
+What is silent keeps its mark of silence in the colour of a problem's severity. It draws nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.alerts.alert import address_of
+from trnfleet.domain.alerts.signals import LEVEL_OF
+from trnfleet.domain.alerts.status import AlertStatus
+from trnfleet.domain.layout import EMPTY_LAYOUT, Layout, Node
+from trnfleet.domain.metrics import BY_NAME
+from trnfleet.domain.severity import Severity
+from trnfleet.monitor.problems.places import instances_of
+from trnfleet.monitor.problems.problem import Place
+from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
+from trnfleet.monitor.store.fields import Field
+from trnfleet.monitor.store.findings import JOBS_DOWN
+from trnfleet.monitor.store.store import Freshness
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.problems.problem import Problem
+    from trnfleet.tui.fleet.heatmap_grid import Grid
+    from trnfleet.tui.state.alerts import AlertSnapshot
+
+HEALTH = Field(
+    "map_health",
+    "health",
+    "",
+    "Problems, freshness and use: the worst of the chips that a cell stands for",
+    (),
+    lambda _parts, figure: figure,
+)
+"""What the map shows first; not a figure, so no other view has it."""
+
+_UTIL = "nc_util_pct"
+_MOST_MEMBERS = 4_096
+"""Members of alerts that are looked up by name at each reading of alerts; what has more is marked as a whole."""
+
+
+class Health(enum.IntEnum):
+    """Health of a chip, from what matters least to what matters most."""
+
+    NOTHING = 0
+    """No chip lies there."""
+    MISSING = 1
+    IDLE = 2
+    RESERVED_IDLE = 3
+    NORMAL = 4
+    HANDLED_WARNING = 5
+    """Acknowledged or silenced."""
+    HANDLED_CRITICAL = 6
+    STALE = 7
+    OFFLINE = 8
+    WARNING = 9
+    STALE_WARNING = 10
+    OFFLINE_WARNING = 11
+    CRITICAL = 12
+    STALE_CRITICAL = 13
+    OFFLINE_CRITICAL = 14
+
+
+WORDS = {
+    Health.NOTHING: "",
+    Health.MISSING: "not heard yet",
+    Health.IDLE: "idle",
+    Health.RESERVED_IDLE: "idle, reserved",
+    Health.NORMAL: "normal",
+    Health.HANDLED_WARNING: "warning, handled",
+    Health.HANDLED_CRITICAL: "critical, handled",
+    Health.STALE: "stale",
+    Health.OFFLINE: "offline",
+    Health.WARNING: "warning",
+    Health.STALE_WARNING: "warning, stale",
+    Health.OFFLINE_WARNING: "warning, offline",
+    Health.CRITICAL: "critical",
+    Health.STALE_CRITICAL: "critical, stale",
+    Health.OFFLINE_CRITICAL: "critical, offline",
+}
+
+_OF_STATE = np.zeros(len(Freshness), np.int8)
+_OF_STATE[[Freshness.LIVE, Freshness.STALE, Freshness.OFFLINE, Freshness.UNKNOWN]] = [
+    Health.NORMAL, Health.STALE, Health.OFFLINE, Health.MISSING,
+]  # fmt: skip
+HANDLED = len(Severity)
+"""Added to the rank of a severity where the problem is acknowledged or silenced."""
+NO_RANK = 2 * len(Severity)
+"""Of a chip without a problem: above every rank."""
+_RAISED = np.tile(np.arange(len(Health), dtype=np.int8), (NO_RANK + 1, 1))
+"""Health by the rank of the worst problem and the health without one. Info marks nothing."""
+for _severity, _marks in (
+    (Severity.WARNING, (Health.WARNING, Health.STALE_WARNING, Health.OFFLINE_WARNING)),
+    (Severity.CRITICAL, (Health.CRITICAL, Health.STALE_CRITICAL, Health.OFFLINE_CRITICAL)),
+):
+    _RAISED[_severity.rank, Health.MISSING : Health.NORMAL + 1] = _marks[0]
+    _RAISED[_severity.rank, Health.STALE], _RAISED[_severity.rank, Health.OFFLINE] = _marks[1:]
+_RAISED[HANDLED + Severity.WARNING.rank, Health.IDLE : Health.NORMAL + 1] = Health.HANDLED_WARNING
+_RAISED[HANDLED + Severity.CRITICAL.rank, Health.IDLE : Health.NORMAL + 1] = Health.HANDLED_CRITICAL
+
+
+class Ranks(NamedTuple):
+    """The rank of the worst problem of every place of one layout; `NO_RANK` for none."""
+
+    instances: NDArray[np.int8]
+    """Of what concerns all chips of each instance; shape (instances,)."""
+    worst: NDArray[np.int8]
+    """The same with what concerns only some of its chips."""
+    chips: NDArray[np.int64]
+    """Chips that have problems of their own, ascending."""
+    chip_ranks: NDArray[np.int8]
+
+    def of_chips(self, rows: NDArray[np.int64], owner: NDArray[np.int32]) -> NDArray[np.int8]:
+        """Return the ranks of some chips, whose instances are `owner`."""
+        found = self.instances[owner]
+        if len(self.chips):
+            at = np.minimum(np.searchsorted(self.chips, rows), len(self.chips) - 1)
+            found = np.where(self.chips[at] == rows, np.minimum(found, self.chip_ranks[at]), found)
+        return found
+
+
+class HealthValues:
+    """Health of the chips of the fleet that is shown, as of its last pass and the last reading of alerts."""
+
+    def __init__(self, monitor: FleetState, alerts: AlertSnapshot) -> None:
+        self._monitor = monitor
+        self._alerts = alerts
+        self._ranks: tuple[Hashable, Layout, Ranks] = (
+            None,
+            EMPTY_LAYOUT,
+            _ranks(EMPTY_LAYOUT, (), np.zeros(0, np.int32)),
+        )
+        self._use: tuple[Hashable, NDArray[np.int8], NDArray[np.bool_]] = (
+            None,
+            np.zeros(0, np.int8),
+            np.zeros(0, np.bool_),
+        )
+        self._whole: dict[int, tuple[Hashable, NDArray[np.int8]]] = {}
+
+    def window(self, grid: Grid, side: int, x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.int8]:
+        """Return the worst `Health` below each pixel, `side` chips wide, at pixel columns `x` by rows `y`."""
+        if side >= grid.tile:
+            return self._of_map(grid, side)[np.ix_(y, x)]
+        parts = [
+            self._at(grid.chips_at(side * x + right, side * y + below))
+            for below in range(side)
+            for right in range(side)
+        ]
+        worst = parts[0]
+        for part in parts[1:]:
+            np.maximum(worst, part, out=worst)
+        return worst
+
+    def of_chips(self, rows: NDArray[np.int64]) -> NDArray[np.int8]:
+        """Return the `Health` of some chips."""
+        store = self._monitor.store
+        owner = store.layout.instance_of_chip[rows]
+        health = _OF_STATE[store.chip_state[rows]]
+        unused, may_idle = self._in_use()
+        maybe = np.flatnonzero(may_idle[owner] & (health == Health.NORMAL))
+        if len(maybe):
+            util = store.chip_values(BY_NAME[_UTIL], rows[maybe])
+            maybe = maybe[util <= IDLE_BELOW_PCT]
+            health[maybe] = unused[owner[maybe]]
+        raised: NDArray[np.int8] = _RAISED[self._ranked().of_chips(rows, owner), health]
+        return raised
+
+    def _at(self, chips: NDArray[np.int64]) -> NDArray[np.int8]:
+        found = np.zeros(chips.shape, np.int8)
+        there = chips >= 0
+        found[there] = self.of_chips(chips[there])
+        return found
+
+    def _of_map(self, grid: Grid, side: int) -> NDArray[np.int8]:
+        """Make all pixels of a map from instances, which they cover whole."""
+        store, rollups = self._monitor.store, self._monitor.rollups
+        mark = (id(grid), self._mark(), rollups.revision)
+        kept = self._whole.get(side)
+        if kept is None or kept[0] != mark:
+            if len(self._whole) > 8:
+                self._whole.clear()
+            shape = -(-grid.rows * grid.group // side), -(-grid.columns * grid.group // side)
+            worst = np.zeros(shape[0] * shape[1], np.int8)
+            place = (grid.tile_y // side * shape[1] + grid.tile_x // side)[grid.piece_tile]
+            if rollups.ready and rollups.generation == store.generation:
+                np.maximum.at(worst, place, self._of_instances()[grid.piece_instance])
+            else:
+                worst[place] = Health.MISSING
+            kept = self._whole[side] = mark, worst.reshape(shape)
+        return kept[1]
+
+    def _of_instances(self) -> NDArray[np.int8]:
+        """Return the worst `Health` of the chips of each instance."""
+        states = self._monitor.rollups.states(Level.INSTANCE) > 0
+        unused, may_idle = self._in_use()
+        util = self._monitor.rollups.mean(_UTIL, Level.INSTANCE)
+        health = np.where(may_idle & (util <= IDLE_BELOW_PCT), unused, np.int8(Health.NORMAL))
+        health[~states[:, Freshness.LIVE]] = Health.MISSING
+        health[states[:, Freshness.STALE]] = Health.STALE
+        health[states[:, Freshness.OFFLINE]] = Health.OFFLINE
+        raised: NDArray[np.int8] = _RAISED[self._ranked().worst, health]
+        return raised
+
+    def _mark(self) -> Hashable:
+        revision = self._monitor.revision
+        return revision.source, self._monitor.store.generation, self._alerts.revision
+
+    def _in_use(self) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
+        """Return, by instance, what an idle chip of it is, and whether its chips may be called idle at all.
+
+        Between two steps of training every chip is idle for a moment; its instance is not, over some seconds.
+        """
+        monitor = self._monitor
+        store, averages = monitor.store, monitor.averages
+        mark = (self._mark(), averages.rollups.revision, monitor.reservations.revision)
+        if self._use[0] != mark:
+            instances = len(store.layout.instances)
+            unused = np.full(instances, Health.IDLE, np.int8)
+            for each in monitor.reservations.table():
+                # Of a reservation that holds nothing at present, use is not known.
+                for run in each.rows if each.used is not None else ():
+                    unused[run.start : run.stop] = Health.RESERVED_IDLE
+            may_idle = store.job_of < 0
+            if averages.rollups.ready and averages.generation == store.generation:
+                may_idle = may_idle | (averages.mean(_UTIL, Level.INSTANCE) <= IDLE_BELOW_PCT)
+            self._use = mark, unused, may_idle
+        return self._use[1:]
+
+    def _ranked(self) -> Ranks:
+        layout, mark = self._monitor.store.layout, self._mark()
+        if self._ranks[0] != mark:
+            marked = self._marked(layout)
+            self._ranks = mark, layout, marked
+        return self._ranks[2]
+
+    def _marked(self, layout: Layout) -> Ranks:
+        """Return the ranks that the problems give to chips and instances."""
+        rows: list[tuple[int, int, int]] = []
+        room = _MOST_MEMBERS
+        for problem in self._alerts.problems.all:
+            if problem.severity is Severity.INFO:
+                continue
+            rank = problem.severity.rank + (0 if problem.is_loud else HANDLED)
+            rows.extend((node.level, node.number, rank) for node in self._nodes_of(problem, layout))
+            for alert in _placed(problem):
+                nodes, looked_at = self._members(alert, layout, room)
+                room -= looked_at
+                rows.extend((node.level, node.number, rank) for node in nodes)
+        return _ranks(layout, rows, layout.instance_of_chip)
+
+    def _nodes_of(self, problem: Problem, layout: Layout) -> Iterable[Node]:
+        """Return where a problem is apart from its alerts: its link, its findings, and all of the jobs that it stops."""
+        place = problem.place
+        if place.lane:
+            ends = (place.address, place.other_end.rpartition(":")[0])
+            yield from filter(None, map(layout.find, filter(None, ends)))
+        if not problem.alerts:
+            yield from filter(
+                None,
+                (layout.find(each.path) for each in problem.findings if each.path and each.kind != "job"),
+            )
+        for job in problem.jobs:
+            known = self._monitor.ingest.jobs.get(job.job)
+            if job.state not in JOBS_DOWN or known is None:
+                continue
+            for path in known.on:
+                for number in layout.find_instances(path) or ():
+                    yield Node(Level.INSTANCE, number)
+
+    def _members(self, alert: Alert, layout: Layout, room: int) -> tuple[list[Node], int]:
+        """Return what an alert is about: all of its place where it has all chips there, else its members.
+
+        Args:
+            alert: The alert.
+            layout: Where places are.
+            room: Members that may be looked up.
+
+        Returns: nodes, and how many members were looked up.
+        """
+        place = Place(address_of(alert), alert.rack)
+        node = layout.find(place.address)
+        if node is None:
+            return [], 0
+        if node.level is Level.CHIP or LEVEL_OF[alert.rule.scope] is node.level:
+            return [node], 0
+        is_one = node.level > Level.ULTRASERVER or (
+            node.level is Level.ULTRASERVER and not layout.is_standalone[node.number]
+        )
+        whole = [Node(Level.INSTANCE, each) for each in instances_of(place, layout)] if is_one else []
+        chips = sum(int(layout.chip_start[each + 1] - layout.chip_start[each]) for _, each in whole)
+        if whole and alert.chips >= chips:
+            return whole, 0
+        if alert.members <= room:
+            members = self._monitor.alerts.members(alert, alert.members)
+            nodes = [layout.find(_address(name)) for name, _, fires in members if fires]
+            if nodes:
+                return [each for each in nodes if each is not None], len(members)
+        # A watch publishes no members; what is not one piece of hardware is marked at the worst of them.
+        worst = layout.find(_address(alert.worst)) if alert.worst else None
+        return whole or ([] if worst is None else [worst]), 0
+
+
+def _address(member: str) -> str:
+    return member.partition(":")[0]
+
+
+def _placed(problem: Problem) -> list[Alert]:
+    return [
+        each.alert
+        for each in problem.alerts
+        if (each.status is AlertStatus.FIRING) is problem.is_loud and each.alert.rule.scope in LEVEL_OF
+    ]
+
+
+def _ranks(layout: Layout, found: Iterable[tuple[int, int, int]], owner_of: NDArray[np.int32]) -> Ranks:
+    """Return ranks from level, number and rank of nodes."""
+    rows = np.array(list(found), np.int64).reshape(-1, 3)
+    instances = np.full(len(layout.instances), NO_RANK, np.int8)
+    here = rows[rows[:, 0] == Level.INSTANCE]
+    np.minimum.at(instances, here[:, 1], here[:, 2].astype(np.int8))
+    for number, rank in rows[rows[:, 0] == Level.ULTRASERVER][:, 1:].tolist():
+        start, stop = layout.ultraserver_start[number : number + 2]
+        np.minimum(instances[start:stop], rank, out=instances[start:stop])
+    single = rows[rows[:, 0] == Level.CHIP]
+    chips, inverse = np.unique(single[:, 1], return_inverse=True)
+    chip_ranks = np.full(len(chips), NO_RANK, np.int8)
+    np.minimum.at(chip_ranks, inverse, single[:, 2].astype(np.int8))
+    worst = instances.copy()
+    if len(chips):
+        np.minimum.at(worst, owner_of[chips], chip_ranks)
+    return Ranks(instances, worst, chips, chip_ranks)

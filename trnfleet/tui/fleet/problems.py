@@ -1,0 +1,192 @@
+"""The list of problems: what an operator should look at first, with a cursor that the heat map follows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+
+from trnfleet.domain.alerts.signals import Scope
+from trnfleet.domain.quantities import count
+from trnfleet.monitor.problems import texts
+from trnfleet.tui import theme
+from trnfleet.tui.fleet.filtering import FleetFilter
+from trnfleet.tui.format.problems import place_in
+from trnfleet.tui.view import ALERTS, View
+from trnfleet.tui.widgets.cells import fit, width_of
+from trnfleet.tui.widgets.cursor_list import RowList
+from trnfleet.tui.widgets.line_view import Line, text_line
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.style import Style
+
+    from trnfleet.monitor.problems.problem import Problem, Problems
+    from trnfleet.tui.state.alerts import AlertSnapshot
+    from trnfleet.tui.state.context import UiContext
+    from trnfleet.tui.widgets.cells import Parts
+
+_PLACE_SHARE = 0.5
+"""Of the width, at most, for places: what is wrong needs the rest."""
+AGE = 4
+_ALIGNED_FROM = 64
+"""Width from which what is wrong begins in one column; below, each line needs its room."""
+_TALL_FROM = 8
+"""Rows from which each problem has two lines, however many there are; fewer show one line each if that shows more of them."""
+
+
+def title(problems: Problems, room: int = 80, *, shows_silenced: bool = False) -> Parts:
+    """Return the list's head: how many there are, and what is not in the list."""
+    shown = len(problems.all) if shows_silenced else len(problems.listed)
+    parts: Parts = [(" Problems ", theme.STRONG)]
+    if not shown and not problems.all:
+        return parts
+    amount = f"{count(shown)}+" if problems.left_out else count(shown)
+    words = [amount]
+    silenced, pending = len(problems.silenced), len(problems.pending)
+    if silenced:
+        words.append(f"{count(silenced)} silenced {'shown' if shows_silenced else '(S)'}")
+    if pending:
+        words.append(f"{count(pending)} pending")
+    while len(words) > 1 and len("  ".join(words)) > room:
+        words.pop()
+    parts.append(("  ".join(words)[: max(0, room)], theme.QUIET))
+    return parts
+
+
+class ProblemList(RowList[str, "Problem"]):
+    """Problems, two lines each where there is room; the cursor is shown while the list has the keys."""
+
+    HELP_TITLE = "Fleet: problems"
+    DEFAULT_CSS = "ProblemList { scrollbar-gutter: auto; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "enter", "Go to the cause"),
+    ]
+
+    def __init__(self, context: UiContext, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+        super().__init__(id=id)
+        self.monitor = context.monitor
+        self._alerts: AlertSnapshot = context.alerts
+        self._clock = context.clock
+        self.shows_silenced = False
+        self.filter = FleetFilter(context)
+        self._taken: tuple[Problems | None, bool, int] = (None, False, 0)
+
+    @property
+    def problems(self) -> Problems:
+        return self._alerts.problems
+
+    def key_of(self, row: Problem) -> str:
+        """Return what stays while words and figures change."""
+        return row.key
+
+    def tick(self, limit: int | None = None) -> int:
+        """Take the problems, then paint what changed."""
+        self._take()
+        return super().tick(limit)
+
+    def _take(self) -> None:
+        of = self.problems, self.shows_silenced, self.filter.revision
+        if of[0] is not self._taken[0] or of[1:] != self._taken[1:]:
+            self._taken = of
+            shown = self.problems.all if self.shows_silenced else self.problems.listed
+            if self.filter.wanted:
+                shown = tuple(each for each in shown if self.filter.keeps(each))
+            self.put(shown)
+        self._share_lines()
+
+    def _share_lines(self) -> None:
+        height = self.scrollable_content_region.height
+        lines = 2 if height >= min(2 * self.count, _TALL_FROM) else 1
+        if lines != self.lines_per_row:
+            self.lines_per_row = lines
+            self.sync()
+
+    def empty_lines(self) -> Sequence[tuple[str, Style]]:
+        if not self.monitor.store.layout.instances:
+            return [(" No telemetry yet", theme.QUIET)]
+        if self.filter.wanted and self.problems.all:
+            return [(" No problem matches; Esc shows all", theme.QUIET)]
+        lines = [(f" {texts.NONE}", theme.QUIET)]
+        silenced = len(self.problems.silenced)
+        if silenced:
+            lines.append((f" {count(silenced)} silenced: S shows them", theme.QUIET))
+        return lines
+
+    def row_lines(self, rows: range, width: int) -> list[Line]:
+        """Return the lines of problems, whose places share a column where there is room for that."""
+        problems = [self.rows[number] for number in rows]
+        most = int(width * _PLACE_SHARE)
+        places = [place_in(each.place, most) for each in problems]
+        room = max(map(len, places), default=0) if width >= _ALIGNED_FROM else 0
+        now_ns = self._alerts.now_ns
+        made: list[Line] = []
+        for number, problem, place in zip(rows, problems, places, strict=True):
+            selected = self.has_focus and number == self.row
+            fill = theme.SELECTED_QUIET if selected else theme.BASE
+            made.append(
+                text_line(_first(problem, place.ljust(room), now_ns, width, selected=selected), width, fill)
+            )
+            if self.lines_per_row > 1:
+                made.append(text_line(_second(problem, now_ns, width, selected=selected), width, fill))
+        return made
+
+    def action_enter(self) -> None:
+        problem = self.picked
+        if problem is None:
+            return
+        if problem.place.address:
+            self.post_message(View.Open(problem.place.address))
+        elif problem.alerts and problem.alerts[0].alert.rule.scope is Scope.RESERVATION:
+            self.post_message(View.OpenReservation(problem.place.name))
+        elif problem.alerts:
+            # What has no place of its own has its alert.
+            self.post_message(View.Open("", ALERTS))
+
+    def toggle_silenced(self) -> None:
+        """Show silenced problems, too, or hide them again."""
+        self.shows_silenced = not self.shows_silenced
+        self.tick()
+        self.post_message(self.Changed())
+
+    def on_mount(self) -> None:
+        """Take what there is, so that the first picture has it."""
+        self._alerts.refresh(self._clock.monotonic_s())
+        self._take()
+
+    def on_focus(self) -> None:
+        """Show the cursor, and where it points to."""
+        self._take()
+        if self.picked is not None:
+            self.point(self.row)
+        else:
+            self.tick()
+
+    def on_blur(self) -> None:
+        self.tick()
+
+
+def _first(problem: Problem, place: str, now_ns: int, width: int, *, selected: bool) -> Parts:
+    """Return a problem's first line: sign, place, what is wrong, and its age at the right."""
+    is_loud = problem.is_loud
+    body = theme.SELECTED if selected else theme.STRONG if is_loud else theme.QUIET
+    quiet = theme.SELECTED_QUIET if selected else theme.BASE if is_loud else theme.QUIET
+    severity = (
+        theme.SELECTED if selected else theme.SEVERITY_STYLE[problem.severity] if is_loud else theme.QUIET
+    )
+    parts: Parts = [
+        (">" if selected else " ", body),
+        (f"{theme.SEVERITY_GLYPH[problem.severity]} ", severity),
+        (f"{place}  ", body),
+    ]
+    room = max(1, width - width_of(parts) - AGE - 1)
+    age = texts.age_text(problem, now_ns)
+    return [*parts, (fit(texts.text_of(problem), room), quiet), (f" {age:>{AGE}}", quiet)]
+
+
+def _second(problem: Problem, now_ns: int, width: int, *, selected: bool) -> Parts:
+    """Return a problem's second line: the jobs that it hurts, how much of the fleet it is, and its owner."""
+    quiet = theme.SELECTED_QUIET if selected else theme.QUIET
+    said = texts.second_line(problem, now_ns)
+    return [(f"   {fit(f'└ {said}' if said else '', max(1, width - 3))}", quiet)]

@@ -1,0 +1,225 @@
+"""The fleet's charts: what each shows, from history, limits of the catalogue, rules and alerts.
+
+Nothing is drawn here; `trends` arranges them.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.layout import FLEET_NODE
+from trnfleet.domain.quantities import with_unit
+from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.monitor.store.job_history import POWER, STEP_TIME
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.metric_display import FLEET_CHARTS, fleet_name
+from trnfleet.tui.state.chart_window import MEAN_S, chart_inputs, fired_marks, thresholds
+from trnfleet.tui.widgets.charts import Chart, Limit, Series, legend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.style import Style
+
+    from trnfleet.domain.alerts.rules import Rule
+    from trnfleet.monitor.store.fields import Field
+    from trnfleet.monitor.store.rings import Track
+    from trnfleet.tui.state.chart_window import ChartInputs
+    from trnfleet.tui.state.context import UiContext
+    from trnfleet.tui.widgets.cells import Parts
+    from trnfleet.tui.widgets.charts import Mark
+
+_BASE_S = 1_800
+"""Seconds whose median is a job's usual step time where no rule knows it."""
+_UNKNOWN = "n/a"
+_UTIL = "nc_util_pct"
+
+
+class Trend(NamedTuple):
+    """One chart with what stands over it."""
+
+    name: str
+    key: str
+    """The field whose present mean stands beside the name; empty for none."""
+    of: str
+    """What that is to be compared with, such as a cap."""
+    chart: Chart
+    figures: tuple[str, ...]
+    """Of the series in the legend; keys of fields where `has_keys`."""
+    note: str
+    has_keys: bool = False
+
+    def title(self, figure: Callable[[str], str], width: int) -> Parts:
+        """Return the title: its name, the fleet's present value, and the legend.
+
+        Args:
+            figure: Returns the fleet's present mean of a field, written.
+            width: Cells of the chart.
+        """
+        value = f" {figure(self.key)}" if self.key else ""
+        parts: Parts = [(self.name, theme.STRONG), (value + self.of, theme.BASE)]
+        series = [each for each in self.chart.series if each.name]
+        if not series:
+            return parts
+        written = tuple(map(figure, self.figures)) if self.has_keys else self.figures
+        bare: Parts = [parts[0], (value, theme.BASE)]
+        # The note goes before names are cut, then what the value is compared with.
+        for title, note in ((parts, len(self.note) + 3), (parts, 2), (bare, 2)):
+            found = [*title, *legend(series, written, width - note - sum(len(text) for text, _ in title))]
+            if len(found) == len(title) + len(series):
+                break
+        return found
+
+
+class Source(NamedTuple):
+    """What is read once for all charts."""
+
+    context: UiContext
+    inputs: ChartInputs
+    marks: tuple[Mark, ...]
+    jobs: tuple[str, ...]
+    """Names of the jobs that have series, the one with the most power first."""
+    styles: dict[str, Style]
+
+    @staticmethod
+    def of(context: UiContext) -> Source:
+        monitor = context.monitor
+        inputs = chart_inputs(monitor, context.window, shows_past=context.shows_past)
+        span_s, history = inputs.times.span_s, monitor.history
+        power: dict[str, float] = {}
+        for name in history.job_names():
+            known = _known(history.job_track(name, POWER, span_s).last(span_s))
+            if len(known):
+                power[name] = float(known[-1])
+        most = len(theme.JOB_STYLES)
+        shown = tuple(sorted(power, key=lambda name: (-power[name], name))[:most])
+        slots = theme.job_slots(shown)
+        styles = {name: theme.JOB_STYLES[slots[name]] for name in shown}
+        return Source(context, inputs, fired_marks(monitor, span_s), shown, styles)
+
+    def chart(self, series: list[Series], unit: str, **rest: object) -> Chart:
+        chart = Chart(series, unit, self.inputs.times, marks=self.marks, gaps=self.inputs.gaps)
+        return chart._replace(**rest)  # type: ignore[arg-type]  # the names are checked by tests that draw all charts
+
+    def job_series(self, key: str, change: Callable[[str, Track], Track | None]) -> list[Series]:
+        """Return the series of jobs that have any sample of a figure."""
+        span_s, found = self.inputs.times.span_s, []
+        for name in self.jobs:
+            track = self.context.monitor.history.job_track(name, key, span_s)
+            changed = change(name, track.smoothed(MEAN_S)) if len(_known(track.last(span_s))) else None
+            if changed is not None:
+                found.append(Series(changed, self.styles[name], plain(name), has_band=False))
+        return found
+
+
+def fleet_trends(context: UiContext) -> list[Trend]:
+    """Return the charts of a fleet, the most telling one first; a caller draws as many as there is room for."""
+    source = Source.of(context)
+    made = [_power(source), _steps(source), _busy(source)]
+    made += [_single(source, field) for field in FLEET_CHARTS if field.key not in {POWER, _UTIL}]
+    return [each for each in made if each is not None]
+
+
+def _power(source: Source) -> Trend:
+    """Return the chips' power by job, or the fleet's where there are no jobs."""
+    layout = source.context.monitor.store.layout
+    cap_w = {kind.name: kind.chip.power_max_w.value for kind in layout.types}
+    by_instance = np.array([cap_w[kind.name] for kind in layout.types])[layout.instance_type]
+    chips = np.diff(layout.chip_start)
+    # The header's cap: of the chips whose power is known.
+    fleet_w = source.context.frame.summary.mean.power_cap_w or float((by_instance * chips).sum())
+    series = source.job_series(POWER, lambda _name, track: track)
+    figures = tuple(with_unit(_last(each.track), "W") for each in series)
+    if series:
+        jobs, placed = source.context.monitor.ingest.job_table.placed, source.context.monitor.store.job_of
+        numbers = [jobs.index(name) for name in source.jobs if name in jobs]
+        largest_w = max(
+            (float((by_instance * chips)[placed == number].sum()) for number in numbers), default=0.0
+        )
+        limits = [Limit(largest_w, "cap", theme.CHART_CAP)] if largest_w else []
+    else:
+        series, limits = [_of_field(source, BY_KEY[POWER])], [Limit(fleet_w, "cap", theme.CHART_CAP)]
+    chart = source.chart(series, "W", limits=limits)
+    return Trend("Power", POWER, f" of {with_unit(fleet_w, 'W')}", chart, figures, _note(source))
+
+
+def _steps(source: Source) -> Trend | None:
+    """Return how far step times are from what is usual for each job; None where no job takes steps."""
+    monitor = source.context.monitor
+    rule = next((each for each in monitor.alerts.rules if _is_step_rule(each)), None)
+
+    def distance(name: str, track: Track) -> Track | None:
+        base = monitor.alerts.usual(STEP_TIME, name) or _usual(source, name)
+        return track.distance_pct(base) if base else None
+
+    series = source.job_series(STEP_TIME, distance)
+    if not series:
+        return None
+    figures = tuple(_signed(_last(each.track)) for each in series)
+    limits = []
+    if rule is not None and rule.limit is not None:
+        value = 100.0 * (rule.limit - 1.0)
+        limits = [Limit(value, "alert", theme.CHART_THRESHOLD, is_always_shown=True)]
+    chart = source.chart(series, "%", limits=limits, is_signed=True)
+    return Trend("Step time, % of base", "", "", chart, figures, _note(source))
+
+
+def _busy(source: Source) -> Trend:
+    """Return utilisation of NeuronCores with MFU."""
+    util, mfu = BY_KEY[_UTIL], BY_KEY["mfu_pct"]
+    series = [
+        _of_field(source, util)._replace(name=util.title),
+        _of_field(source, mfu)._replace(name=mfu.title, style=theme.LINK, has_band=False),
+    ]
+    chart = source.chart(series, "%", ceiling=100.0)
+    return Trend("NeuronCores", "", "", chart, (util.key, mfu.key), _note(source), has_keys=True)
+
+
+def _single(source: Source, field: Field) -> Trend:
+    """Return one field of the fleet with its limits."""
+    monitor = source.context.monitor
+    low, high = field.scale(monitor.store.layout)
+    limits = list(thresholds(monitor, field, Level.FLEET))
+    if not field.is_ratio:
+        limits.append(Limit(high * monitor.store.layout.chips, "peak", theme.CHART_CAP))
+    chart = source.chart([_of_field(source, field)], field.unit, floor=low, limits=limits)
+    of = "" if field.is_ratio else f" of {with_unit(high * monitor.store.layout.chips, field.unit)}"
+    return Trend(fleet_name(field), field.key, of, chart, (), _note(source))
+
+
+def _of_field(source: Source, field: Field) -> Series:
+    monitor = source.context.monitor
+    track = monitor.history.track(monitor.store.layout, FLEET_NODE, field.key, source.inputs.times.span_s)
+    return Series(track.smoothed(MEAN_S), theme.CHART)
+
+
+def _is_step_rule(rule: Rule) -> bool:
+    return rule.figure == STEP_TIME and rule.reference is not None and rule.reference.of == "past"
+
+
+def _usual(source: Source, name: str) -> float | None:
+    known = _known(source.context.monitor.history.job_track(name, STEP_TIME, _BASE_S).last(_BASE_S))
+    return median(known.tolist()) if len(known) else None
+
+
+def _note(source: Source) -> str:
+    return f"{source.inputs.note}, {MEAN_S} s mean"
+
+
+def _known(track: Track) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    known: np.ndarray[tuple[int], np.dtype[np.float32]] = track.mean[~np.isnan(track.mean)]
+    return known
+
+
+def _last(track: Track) -> float:
+    """Return the newest value; NaN where that is not available."""
+    return float(track.mean[-1]) if len(track.mean) else float("nan")
+
+
+def _signed(value: float) -> str:
+    return _UNKNOWN if np.isnan(value) else f"{value:+.0f} %"

@@ -1,0 +1,155 @@
+"""The lines round the view on the screen: what the app writes into header, tabs, breadcrumbs, banners and status line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.severity import Severity
+from trnfleet.tui import theme
+from trnfleet.tui.bars.breadcrumbs import breadcrumbs
+from trnfleet.tui.bars.header import header
+from trnfleet.tui.bars.status import banner, note_line, own_banner, status
+from trnfleet.tui.bars.tabs import Count, tabs_line
+from trnfleet.tui.playback.past_banner import kept_text, past_banner, past_hints, present_text
+from trnfleet.tui.playback.seek_bar_format import Seek
+from trnfleet.tui.view import ALERTS, RESERVATIONS
+from trnfleet.tui.views import JOBS, TABS
+from trnfleet.tui.widgets.bar import Bar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trnfleet.monitor.problems.problem import ProblemCounts
+    from trnfleet.monitor.replay.playback import Playback
+    from trnfleet.monitor.store.events import Event
+    from trnfleet.monitor.summary import Summary
+    from trnfleet.tui.bars.hints import Hints
+    from trnfleet.tui.bars.status import OwnProcess
+    from trnfleet.tui.bars.tour import Tour
+    from trnfleet.tui.notifications import Notice
+    from trnfleet.tui.state.context import UiContext
+    from trnfleet.tui.views import ViewEntry
+
+_HINTS: Hints = (("?", "help"), ("q", "quit"), ("Enter", "deeper"), ("Esc", "back"), ("A", "alerts"))
+"""Of every view; its own come after these."""
+_LIVE_HINTS: Hints = (*_HINTS[:4], ("[ ]", "in time"), *_HINTS[4:])
+
+
+class Note(NamedTuple):
+    """A line in place of the status line's figures."""
+
+    text: str
+    is_problem: bool = False
+
+
+class ScreenBars:
+    """The bars, and what is written into them."""
+
+    def __init__(self, context: UiContext, *, broker_kind: str, processes: Sequence[OwnProcess]) -> None:
+        """Make the bars.
+
+        Args:
+            context: The fleet that is shown.
+            broker_kind: The broker's name and version.
+            processes: Processes of the app's own, whose end is told.
+        """
+        self._context = context
+        self._broker_kind = broker_kind
+        self._processes = processes
+        self.header = Bar(fill=lambda: theme.HEAD, id="header")
+        self.tabs = Bar(id="tabs")
+        self.crumbs = Bar(id="crumbs")
+        self.past = Bar(fill=lambda: theme.BAR_PAST, id="past")
+        self.banner = Bar(fill=lambda: theme.BAR_DOWN, id="banner")
+        self.status = Bar(fill=lambda: theme.BAR, id="status")
+        self._replay_of: tuple[int, int] | None = None
+        self._is_replay = False
+
+    @property
+    def above(self) -> tuple[Bar, ...]:
+        """The bars above the view, from the top."""
+        return self.header, self.tabs, self.crumbs, self.past, self.banner
+
+    def write(self, entry: ViewEntry, note: Note | None) -> None:
+        """Write header, tabs, status line and banner.
+
+        Args:
+            entry: The view on the screen.
+            note: What stands in place of the status line's figures; None for nothing.
+        """
+        context = self._context
+        monitor, playback = context.monitor, context.playback
+        link, summary, problems = monitor.link, context.frame.summary, context.alerts.problem_counts
+        is_replay = self._says_replay()
+        self.header.show(lambda width: header(summary, link, width, problems, is_replay=is_replay))
+        counts = self._counts(summary)
+        self.tabs.show(lambda width: [tabs_line(TABS, entry.title, counts, width)])
+        hints = (*(_HINTS if playback is None else _LIVE_HINTS), *entry.hints)
+        if playback is not None and playback.shows_past:
+            hints = past_hints(playback)
+        if note is not None:
+            text, is_problem = note
+            self.status.show(lambda width: [note_line(text, width, hints, is_problem=is_problem)])
+        else:
+            kept = ("", False) if playback is None else kept_text(playback)
+            kind, own = self._broker_kind, self._processes
+            self.status.show(lambda width: [status(summary, link, kind, hints, width, kept, own)])
+        self._write_banner(summary)
+
+    def write_crumbs(self, address: str, event: Event | Notice | Tour | None) -> None:
+        """Write the path to an address, and news beside it."""
+        picked = self._context.highlight.words()
+        self.crumbs.show(lambda width: [breadcrumbs(address, width, event, picked)])
+
+    def write_past(self, playback: Playback, before: ProblemCounts | None, now: ProblemCounts | None) -> None:
+        """Write the banner that marks the past of a live fleet.
+
+        Args:
+            playback: What goes back in time.
+            before: Problems of the present when it was left; None where that is not known.
+            now: Problems of the present.
+        """
+        live = playback.live
+        is_shown = playback.shows_past and live is not None
+        self.past.set_class(is_shown, "-shown")
+        if is_shown and live is not None:
+            seek = Seek.of(playback)
+            present = present_text(is_recording=playback.is_recording, is_connected=live.link.connected)
+            self.past.show(lambda width: [past_banner(seek, before, now, present, width)])
+
+    def _write_banner(self, summary: Summary) -> None:
+        """Write the line that says why values cannot be trusted."""
+        monitor = self._context.monitor
+        line = own_banner(self._processes)
+        if line is None and (not monitor.link.connected or not summary.live_chips):
+            seen = monitor.store.chip_seen_s
+            newest_s = float(seen.max()) if len(seen) else -np.inf
+            line = banner(summary, monitor.link, monitor.clock.monotonic_s(), newest_s)
+        self.banner.set_class(line is not None, "-shown")
+        if line is not None:
+            text, style = line
+            self.banner.show(lambda _width: [[(text, style)]], fill=lambda: style)
+
+    def _counts(self, summary: Summary) -> dict[str, Count]:
+        """Return the numbers at the tabs: jobs, reservations that have not ended, and unacknowledged alerts."""
+        counts = self._context.alerts.counts
+        severities = ((Severity.CRITICAL, counts.critical), (Severity.WARNING, counts.warning))
+        worst = next((severity for severity, number in severities if number), None)
+        return {
+            JOBS: Count(summary.jobs),
+            RESERVATIONS: Count(summary.reservations),
+            ALERTS: Count(counts.firing, None if worst is None else theme.SEVERITY_STYLE[worst]),
+        }
+
+    def _says_replay(self) -> bool:
+        """Return whether the publishers shown declare a replay; read again when descriptors change."""
+        monitor = self._context.monitor
+        descriptors = monitor.ingest.descriptors
+        of = (monitor.revision.source, descriptors.changes)
+        if of != self._replay_of:
+            first = next((each.instances[0] for each in descriptors if each.instances), "")
+            whole = descriptors.whole(first)
+            self._replay_of, self._is_replay = of, whole is not None and whole[0].replay
+        return self._is_replay

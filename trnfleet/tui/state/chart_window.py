@@ -1,0 +1,144 @@
+"""What charts of all views have in common: the span of time that they show, and the alerts and limits that they mark.
+
+The span is remembered while the app runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
+from trnfleet.domain.metrics import BY_NAME, Aggregate
+from trnfleet.domain.quantities import duration
+from trnfleet.domain.severity import Severity
+from trnfleet.tui import theme
+from trnfleet.tui.widgets.charts import Limit, Mark, Times
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trnfleet.domain.address import Level
+    from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.store.fields import Field
+    from trnfleet.monitor.store.gaps import Gap
+
+WINDOWS_S = (60, 300, 900, 3_600, 21_600, None)
+"""Spans to choose from, wall seconds; None for all that is kept."""
+_USUAL = 1
+MEAN_S = 10
+"""Seconds that lines are means of, as headlines are: two steps of training, so that no line is the swing of single steps."""
+LEAST_ALL_S = 60
+MOST_ALL_S = 86_400
+"""Seconds that history keeps at most."""
+
+
+class ChartWindow:
+    """The span that charts show."""
+
+    def __init__(self) -> None:
+        self._place = _USUAL
+
+    @property
+    def place(self) -> int:
+        """Number of the span among those to choose from."""
+        return self._place
+
+    def step(self, by: int) -> None:
+        """Choose a longer span, or a shorter one where `by` is negative; the longest and the shortest are ends."""
+        self._place = min(len(WINDOWS_S) - 1, max(0, self._place + by))
+
+    def span_s(self, end_s: int) -> int:
+        """Return the span, wall seconds.
+
+        Args:
+            end_s: Seconds from the first sample to the chart's end, which is as long as all that is kept can be.
+        """
+        chosen = WINDOWS_S[self._place]
+        return min(MOST_ALL_S, max(LEAST_ALL_S, end_s)) if chosen is None else chosen
+
+    def title(self, end_s: int) -> str:
+        """Return the span in words, such as `5 min` or `all: 2 h 10 min`."""
+        span_s = self.span_s(end_s)
+        for size_s, unit in ((3_600, "h"), (60, "min")):
+            if WINDOWS_S[self._place] is not None and not span_s % size_s:
+                return f"{span_s // size_s} {unit}"
+        return f"all: {duration(span_s)}"
+
+
+class ChartInputs(NamedTuple):
+    """What every chart of one moment has in common."""
+
+    times: Times
+    gaps: tuple[Gap, ...]
+    note: str
+    """The span in words."""
+    mean_s: int
+    """Seconds that the lines of single nodes are means of: their samples in the shortest span, in which single steps can be seen."""
+
+    @property
+    def line_note(self) -> str:
+        """The span and what lines are means of, in words."""
+        return self.note if self.mean_s == 1 else f"{self.note}, {self.mean_s} s mean"
+
+
+def chart_inputs(
+    monitor: FleetState, window: ChartWindow, *, shows_past: bool, least_s: int = 0
+) -> ChartInputs:
+    """Return what charts have in common at present.
+
+    Args:
+        monitor: What is shown.
+        window: The span.
+        shows_past: Whether ticks are times, because the end is not now.
+        least_s: Seconds that the span has at least.
+    """
+    history, moment = monitor.history, monitor.moment()
+    end_s = history.end
+    span_s = max(window.span_s(end_s), least_s)
+    # History has a sample for each second of the wall clock, whatever the fleet's own time does.
+    note = window.title(end_s) if span_s > least_s else duration(span_s)
+    times = Times(span_s, end_s, moment.time_ns if shows_past else None, moment.speed or 1.0)
+    gaps = tuple(history.gaps_since(end_s - span_s))
+    mean_s = MEAN_S if span_s > LEAST_ALL_S else 1
+    return ChartInputs(times, gaps, note + ("" if moment.speed == 1.0 else " wall"), mean_s)
+
+
+def fired_marks(
+    monitor: FleetState, span_s: int, pick: Callable[[Alert], bool] | None = None
+) -> tuple[Mark, ...]:
+    """Return marks of the alerts that began to fire within a span of wall seconds; those of information have none.
+
+    Args:
+        monitor: What is shown.
+        span_s: The span, which ends at present.
+        pick: Returns whether an alert has a mark; all have by default.
+    """
+    alerts, speed = monitor.alerts, monitor.moment().speed or 1.0
+    marks: list[Mark] = []
+    for each in reversed(alerts.history):
+        back_s = (alerts.instant.now_ns - each.at_ns) / NS_PER_S / speed
+        if back_s > span_s:
+            break
+        is_loud = each.alert.rule.severity is not Severity.INFO
+        if each.kind == "firing" and is_loud and (pick is None or pick(each.alert)):
+            marks.append(Mark(back_s, each.alert.rule.severity))
+    return tuple(marks)
+
+
+def thresholds(monitor: FleetState, field: Field, level: Level) -> tuple[Limit, ...]:
+    """Return the limits at which rules fire for a field of nodes of a level.
+
+    A rule of chips says something of what is above them only where that is the largest of them all.
+    """
+    metric = BY_NAME.get(field.key)
+    is_largest = metric is not None and metric.aggregate is Aggregate.MAX
+    found: dict[float, Limit] = {}
+    for rule in monitor.alerts.rules:
+        if rule.figure != field.key or not rule.is_plain or rule.also or rule.limit is None:
+            continue
+        here = LEVEL_OF.get(rule.scope) is level and rule.scope not in {Scope.CORE, Scope.LINK}
+        if here or (is_largest and rule.scope is Scope.CHIP and rule.comparison.key == "above"):
+            found[rule.limit] = Limit(rule.limit, "alert", theme.CHART_THRESHOLD, is_always_shown=True)
+    return tuple(found.values())

@@ -1,0 +1,223 @@
+"""The fleet's chips as a table that a filter masks: metrics, jobs, types, freshness, alerts and addresses, without a loop over chips.
+
+Names are compared once an instance, a job or a reservation; values once a chip, by numpy.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.domain.address import Level, format_chip, level_of
+from trnfleet.domain.filters.columns import SEVERITY, Column, Columns, Kind, severity_number
+from trnfleet.domain.severity import BY_RANK
+from trnfleet.monitor.store.fields import FIELDS
+from trnfleet.monitor.store.store import Freshness
+from trnfleet.tui.state.alerts import NONE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.filters.language import Filter
+    from trnfleet.domain.layout import Layout
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.store.fields import Field
+    from trnfleet.tui.state.alerts import AlertSnapshot
+
+_SHORT = {
+    "nc_util_pct": ("util", "nc"),
+    "temperature_c": ("temperature",),
+    "hbm_used_bytes": ("hbm",),
+    "link_tx_bytes_per_s": ("link",),
+    "hbm_bw_util_pct": ("bw",),
+}
+"""Spellings of fields besides their keys and titles."""
+
+
+def column_of(field: Field) -> Column:
+    """Return a field as a column: named as its head in the tree, such as `power` or `nc_util`."""
+    name = field.title.lower().replace(" %", "_pct").replace(" ", "_").replace("/", "_per_")
+    return Column(name, Kind.NUMBER, field.unit, (field.key, *_SHORT.get(field.key, ())))
+
+
+FIELD_OF = {column_of(field).name: field for field in FIELDS}
+_STATE = Column("state", words=tuple(state.name.lower() for state in Freshness))
+CHIP_COLUMNS = Columns(
+    (
+        *(column_of(field) for field in FIELDS if field.key in {"power_w", "temperature_c", "nc_util_pct"}),
+        SEVERITY,
+        Column("job"),
+        _STATE,
+        Column("type", aliases=("instance_type",)),
+        Column("reservation", aliases=("block",)),
+        Column("at", Kind.PLACE),
+        *(
+            column_of(field)
+            for field in FIELDS
+            if field.key not in {"power_w", "temperature_c", "nc_util_pct"}
+        ),
+    )
+)
+"""What chips can be filtered by, the most usual first."""
+_CHIP = "chip"
+_CORE = re.compile(r"/nc\d*$")
+_NUMBERED = re.compile(r"(.*/)(\d{1,3})")
+
+
+class ChipSelection(NamedTuple):
+    """The chips that a filter leaves."""
+
+    mask: NDArray[np.bool_]
+    """Shape (chips,)."""
+    depth: Level
+    """CHIP where the filter looked at chips, else INSTANCE."""
+
+    @property
+    def chips(self) -> int:
+        """How many chips are left."""
+        return int(np.count_nonzero(self.mask))
+
+
+class ChipTable:
+    """The chips of the present layout, one row each."""
+
+    def __init__(self, monitor: FleetState, alerts: AlertSnapshot) -> None:
+        self._monitor = monitor
+        self._alerts = alerts
+        self._lower: tuple[Layout | None, list[str]] = (None, [])
+
+    def select(self, wanted: Filter) -> ChipSelection | None:
+        """Return the chips that a filter leaves; None for one that leaves everything."""
+        mask = wanted.mask(self)
+        if mask is None:
+            return None
+        return ChipSelection(mask, Level.CHIP if self._is_of_chips(wanted) else Level.INSTANCE)
+
+    @staticmethod
+    def is_living(wanted: Filter) -> bool:
+        """Return whether what a filter leaves changes while the layout stays."""
+        return bool(wanted.columns - {"type", "at"}) or bool(wanted.parts)
+
+    def _is_of_chips(self, wanted: Filter) -> bool:
+        of_instances = {"job", "type", "reservation", "at"}
+        if wanted.columns - of_instances:
+            return True
+        return any(_CHIP in _expanded(part) for part in wanted.parts) or any(
+            level_of(place) >= Level.CHIP for place in wanted.places
+        )
+
+    # What a filter asks
+
+    def having(self, part: str) -> NDArray[np.bool_]:
+        """Return which chips have a part of text in their address, or in the name of their job."""
+        layout = self._layout
+        text = _CORE.sub("", _expanded(part))
+        lower = self._lower_paths()
+        whole = np.fromiter((text in path for path in lower), np.bool_, len(lower))
+        store = self._monitor.store
+        jobs = np.array([part in name.lower() for name in self._monitor.ingest.jobs] + [False], np.bool_)
+        if jobs.any():
+            whole |= jobs[np.where(store.job_of < len(jobs) - 1, store.job_of, -1)]
+        found: NDArray[np.bool_] = whole[layout.instance_of_chip]
+        if _CHIP in text:
+            self._add_chips(found, text, lower)
+        return found
+
+    def _add_chips(self, found: NDArray[np.bool_], text: str, lower: list[str]) -> None:
+        """Add the chips whose own segment has the text, or in which the text ends."""
+        layout = self._layout
+        starts, sizes = layout.chip_start[:-1], np.diff(layout.chip_start)
+        ends: dict[str, NDArray[np.bool_]] = {}
+        for number in range(int(sizes.max(initial=0))):
+            tail = f"/{format_chip(number)}"
+            there = sizes > number
+            if text in tail:
+                found[starts[there] + number] = True
+                continue
+            for at, letter in enumerate(text):
+                if letter == "/" and at and tail.startswith(text[at:]):
+                    before = text[:at]
+                    if before not in ends:
+                        ends[before] = np.fromiter(
+                            (path.endswith(before) for path in lower), np.bool_, len(lower)
+                        )
+                    found[starts[there & ends[before]] + number] = True
+
+    def numbers(self, column: str) -> NDArray[np.float64]:
+        """Return a field's values as the tree shows them of chips, or severities of what alerts are about."""
+        if column == SEVERITY.name:
+            return self._severities()
+        store = self._monitor.store
+        return FIELD_OF[column].values(store, self._monitor.averages, Level.CHIP, None)
+
+    def named(self, column: str, fits: Callable[[str], bool]) -> NDArray[np.bool_]:
+        """Return which chips have a text in a column."""
+        store, layout = self._monitor.store, self._layout
+        if column == "state":
+            known = np.array([fits(state.name.lower()) for state in Freshness], np.bool_)
+            return known[store.chip_state]
+        if column == "type":
+            kinds = np.array([fits(kind.name) for kind in layout.types], np.bool_)
+            found = kinds[layout.instance_type] if len(kinds) else np.zeros(0, np.bool_)
+        elif column == "job":
+            jobs = np.array([*map(fits, self._monitor.ingest.jobs), fits("")], np.bool_)
+            found = jobs[np.where(store.job_of < len(jobs) - 1, store.job_of, -1)]
+        else:
+            found = np.full(len(layout.instances), fits(""), np.bool_)
+            for each in self._monitor.reservations.table():
+                fit = fits(each.message.id)
+                for run in each.rows:
+                    found[run.start : run.stop] = fit
+        chips: NDArray[np.bool_] = found[layout.instance_of_chip]
+        return chips
+
+    def at(self, address: str) -> NDArray[np.bool_]:
+        """Return the chips at or below an address."""
+        layout = self._layout
+        found = np.zeros(layout.chips, np.bool_)
+        node = layout.find(address.strip("/"))
+        if node is not None:
+            rows = layout.chip_range(node)
+            found[rows.start : rows.stop] = True
+        return found
+
+    @property
+    def _layout(self) -> Layout:
+        return self._monitor.store.layout
+
+    def _lower_paths(self) -> list[str]:
+        layout = self._layout
+        if self._lower[0] is not layout:
+            self._lower = layout, [path.lower() for path in layout.instances]
+        return self._lower[1]
+
+    def _severities(self) -> NDArray[np.float64]:
+        """Return the worst severity of the alerts that are about each chip, or all of its instance or UltraServer."""
+        layout, marks = self._layout, self._alerts.marks
+        if len(marks.instances) != len(layout.instances):
+            return np.full(layout.chips, np.nan)
+        rows = np.fromiter(marks.chips, np.int64, len(marks.chips))
+        own = np.fromiter(marks.chips.values(), np.int8, len(marks.chips))
+        # The marks of a level have those of what is below it: what is worse than these is about all of it.
+        below = np.full(len(layout.instances), NONE, np.int8)
+        np.minimum.at(below, layout.instance_of_chip[rows], own)
+        ranks = np.where(marks.instances < below, marks.instances, NONE)
+        if len(marks.ultraservers):
+            worst = np.minimum.reduceat(marks.instances, layout.ultraserver_start[:-1])
+            servers = np.where(marks.ultraservers < worst, marks.ultraservers, NONE)
+            ranks = np.minimum(ranks, np.repeat(servers, np.diff(layout.ultraserver_start)))
+        of_chips = ranks[layout.instance_of_chip]
+        of_chips[rows] = np.minimum(of_chips[rows], own)
+        numbers = np.array([*map(severity_number, BY_RANK), np.nan])
+        found: NDArray[np.float64] = numbers[of_chips]
+        return found
+
+
+def _expanded(part: str) -> str:
+    """Return a text with the short form of a chip written out: `0001-2/07` is `0001-2/chip07`."""
+    found = _NUMBERED.fullmatch(part)
+    return f"{found[1]}{format_chip(int(found[2]))}" if found else part

@@ -1,0 +1,87 @@
+"""The prompt of a filter: the field, and above it what is wrong with it, how much it leaves, or what can be compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widgets import Input
+
+from trnfleet.domain.filters.language import LONGEST, SYNTAX
+from trnfleet.tui import theme
+from trnfleet.tui.widgets.bar import Bar
+from trnfleet.tui.widgets.cells import fit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+
+
+class FilterPrompt(Vertical):
+    """Two lines at the foot of a view, hidden until a filter is asked for."""
+
+    DEFAULT_CSS = """
+    FilterPrompt { display: none; height: 2; background: $bg-raised; }
+    FilterPrompt Bar { background: $bg-raised; }
+    FilterPrompt Input {
+        display: block; height: 1; padding: 0 1; border: none; background: $bg-raised; color: $fg-bright;
+    }
+    """
+
+    class Changed(Message):
+        """The text of the field has changed."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Submitted(Message):
+        """The text was submitted."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said = Bar(fill=lambda: theme.BAR)
+        self._field = Input(placeholder=SYNTAX, max_length=LONGEST, select_on_focus=False, compact=True)
+
+    def compose(self) -> ComposeResult:
+        yield self._said
+        yield self._field
+
+    @property
+    def value(self) -> str:
+        """What the field says."""
+        return self._field.value
+
+    @property
+    def said(self) -> str:
+        """The line above the field."""
+        return self._said.text
+
+    def open(self, pattern: str) -> None:
+        """Give the keys to the field, which begins with a filter."""
+        self._field.value = pattern
+        self._field.cursor_position = len(pattern)
+        self._field.focus(scroll_visible=False)
+
+    def say(self, problem: str, found: str, columns: Sequence[str]) -> None:
+        """Show what is wrong, else how much is left, else what can be compared; printable characters only."""
+        style = theme.BAR_ALERT if problem else theme.BAR
+        text = f"▲ {problem}" if problem else found or f"columns: {' '.join(columns)}"
+        self._said.show(lambda width: [[(fit(f" {text}", width), style)]])
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.post_message(self.Changed(event.value.strip()))
+
+    @on(Input.Submitted)
+    def _accepted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.post_message(self.Submitted(event.value.strip()))

@@ -1,0 +1,157 @@
+"""Lines and bands of samples in braille dots, two by four a cell: pure functions from values to dots and cells.
+
+Time goes in columns of dots, two a cell. A column knows the least, the mean and the largest of its samples, so that nothing aliases;
+which samples are a column's depends on their numbers alone, so that a chart moves by whole columns and does not shimmer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.monitor.store.rings import Track
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+    Dots = NDArray[np.bool_]
+
+ROWS, COLUMNS = 4, 2
+"""Dots of a cell."""
+_WEIGHTS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]])
+"""Bits of a braille character, top row first."""
+CHARACTERS = np.array([" ", *(chr(0x2800 + bits) for bits in range(1, 256))])
+"""The character of each set of dots."""
+
+
+class Bands(NamedTuple):
+    """The least, mean and largest sample of each column of dots; NaN where there is none."""
+
+    low: Floats
+    mean: Floats
+    high: Floats
+
+
+class Grid(NamedTuple):
+    """Columns of dots over a span of time."""
+
+    span_s: int
+    columns: int
+    end_s: int
+    """Where it ends: seconds since the first sample ever."""
+
+    @property
+    def _last(self) -> int:
+        """Number of its last column, counted from the first sample on."""
+        return -(-self.end_s * self.columns // self.span_s) - 1
+
+    def edges(self, step_s: int) -> tuple[Ints, Ints]:
+        """Return for each column the number of its first sample of a length, and of the one after its last.
+
+        Where a sample is longer than a column, several columns have it.
+        """
+        # In whole numbers: no sample may change its column by what a quotient is wrong by.
+        numbers = np.arange(self._last - self.columns + 1, self._last + 2, dtype=np.int64)
+        starts = numbers * self.span_s // (self.columns * step_s)
+        return starts[:-1], np.maximum(starts[1:], starts[:-1] + 1)
+
+    def column_of(self, time_s: float) -> int:
+        """Return the column of a moment; negative before the first, and from `columns` on after the last."""
+        return int(time_s * self.columns // self.span_s) - self._last + self.columns - 1
+
+    def bands(self, track: Track) -> Bands:
+        """Return the bands of a track."""
+        starts, ends = self.edges(track.step_s)
+        first, kept = track.total - len(track.mean), len(track.mean)
+        starts, ends = np.clip(starts - first, 0, kept), np.clip(ends - first, 0, kept)
+        return Bands(
+            _joined(np.fmin, track.low, starts, ends),
+            _means(track.mean, starts, ends),
+            _joined(np.fmax, track.high, starts, ends),
+        )
+
+
+def _joined(join: np.ufunc, values: NDArray[np.floating], starts: Ints, ends: Ints) -> Floats:
+    """Return for each range of values what joins them; NaN for an empty one."""
+    found = np.full(len(starts), np.nan)
+    has = np.flatnonzero(ends > starts)
+    if not len(has):
+        return found
+    if (ends[has] - starts[has] == 1).all():
+        found[has] = values[starts[has]]
+    else:
+        # Ranges follow on each other without overlap where any is longer than one value.
+        found[has] = join.reduceat(values[: ends[has][-1]].astype(np.float64), starts[has])
+    return found
+
+
+def _means(values: NDArray[np.floating], starts: Ints, ends: Ints) -> Floats:
+    known = ~np.isnan(values)
+    counts = _joined(np.add, known.astype(np.float64), starts, ends)
+    sums = _joined(np.add, np.where(known, values, 0.0), starts, ends)
+    return np.where(counts > 0, sums / np.where(counts > 0, counts, 1.0), np.nan)
+
+
+def row_of(values: Floats, low: float, high: float, rows: int) -> Ints:
+    """Return the row of dots of each value, 0 the lowest; ends take what lies beyond them, and NaN is -1."""
+    share = np.clip((values - low) / (high - low if high > low else 1.0), 0.0, 1.0)
+    return np.where(np.isnan(share), -1, np.rint(np.nan_to_num(share) * (rows - 1))).astype(np.int64)
+
+
+def reach(bottom: Ints, top: Ints) -> tuple[Ints, Ints]:
+    """Return the rows of columns, each drawn up or down to the one before it where they do not touch; -1 stays a gap."""
+    lower, upper = bottom.copy(), top.copy()
+    known = bottom >= 0
+    both = known[1:] & known[:-1]
+    rises = both & (bottom[1:] > top[:-1] + 1)
+    falls = both & (top[1:] < bottom[:-1] - 1)
+    lower[1:][rises] = top[:-1][rises] + 1
+    upper[1:][falls] = bottom[:-1][falls] - 1
+    return lower, upper
+
+
+def picture(bottom: Ints, top: Ints, rows: int) -> Dots:
+    """Return rows x columns of dots, top row first: each column filled from one row to another; none for -1."""
+    row = np.arange(rows - 1, -1, -1)[:, np.newaxis]
+    filled: Dots = (row >= bottom) & (row <= top) & (bottom >= 0)
+    return filled
+
+
+def cells_of(dots: Dots) -> Ints:
+    """Return the bits of the cells of a picture: rows of cells x columns of cells."""
+    rows, columns = dots.shape
+    blocks = dots.reshape(rows // ROWS, ROWS, columns // COLUMNS, COLUMNS)
+    bits: Ints = np.einsum("arbc,rc->ab", blocks, _WEIGHTS)
+    return bits
+
+
+def runs_of(values: NDArray[np.integer]) -> list[tuple[int, int, int]]:
+    """Return runs of equal values: first place, the place after the last, and the value."""
+    if not len(values):
+        return []
+    firsts = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist()]
+    return [
+        (first, after, int(values[first]))
+        for first, after in zip(firsts, [*firsts[1:], len(values)], strict=True)
+    ]
+
+
+_NICE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+
+
+def nice_ceiling(value: float) -> float:
+    """Return the round number at or above a positive value: 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of ten."""
+    power = 10.0 ** np.floor(np.log10(value))
+    return float(next((each * power for each in _NICE if each * power >= value * (1 - 1e-9)), 10.0 * power))
+
+
+_TICKS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400)
+
+
+def tick_every(span_s: int, cells: int, label: int) -> int:
+    """Return the seconds between two ticks, so that labels of a number of cells have room between them."""
+    least_s = span_s * (label + 3) / max(1, cells)
+    return next((each for each in _TICKS_S if each >= least_s), _TICKS_S[-1])
