@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test long chaos lint bench fixtures docs lock clean
+.PHONY: help run test long chaos soak truth-screen lint bench fixtures docs lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -49,8 +49,17 @@ long: $(VENV)/dev $(VENV)/project ## run the tests that take minutes each, which
 
 chaos: $(VENV)/dev $(VENV)/project ## damage messages, files, brokers and processes by chance; SEED=7 repeats it
 	@.ci/mosquitto
+	@case '$(PART)' in ''|processes) .ci/prometheus ;; esac
 	@PYTHONPATH=tests exec $(BIN)/python -m support.chaos $(SEED:%=--seed %) $(PART:%=--part %) \
 		$(COUNT:%=--count %) $(MINUTES:%=--minutes %) $(CASE:%=--case %) $(ARGS)
+
+soak: $(VENV)/dev $(VENV)/project ## watch the memory of the demo and of a quick game day for MINUTES=120
+	@.ci/mosquitto
+	@exec $(BIN)/python tests/bench/soak.py $(MINUTES:%=--minutes %) $(ARGS)
+
+truth-screen: $(VENV)/dev $(VENV)/project ## look for figures with two values on 200 screens of the live demo; ARGS="--samples 50"
+	@.ci/mosquitto
+	@PYTHONPATH=tests exec $(BIN)/python -m support.tui.truth_screen $(ARGS)
 
 lint: $(VENV)/dev $(VENV)/project ## check rules, format, types and the direction of imports
 	@$(BIN)/ruff check

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+from support.processes.fork_server import ForkServer
 from support.processes.mosquitto import MISSING, MosquittoProcess
+from support.processes.programs import environment, fork_servers
 
 from trnfleet.transport.embedded import mosquitto_program
 
@@ -36,8 +39,19 @@ _LONG_ONES = (
 """Files that take longest begin first, so that none is left over at the end of a suite that runs side by side."""
 
 
+_REAL_PARTS = {"broker", "flow", "tui"}
+"""Folders whose tests run brokers, processes and screens in real time."""
+_RERUNS = 2
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest first, then what starts processes."""
+    """Put the longest first, then what starts processes; run what fails on real parts again, and name it.
+
+    A machine that is shared can stop such a test for seconds. What is broken fails each time; everything else has one run.
+    """
+    for item in items:
+        if item.path.relative_to(TESTS).parts[0] in _REAL_PARTS:
+            item.add_marker(pytest.mark.flaky(reruns=_RERUNS, reruns_delay=2))
 
     def rank(item: pytest.Item) -> int:
         kind, name = item.path.relative_to(TESTS).parts[0], item.path.stem
@@ -46,6 +60,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return len(_LONG_ONES) + (1 if kind in {"broker", "tui"} else 2)
 
     items.sort(key=rank)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forked_commands() -> Iterator[None]:
+    """Fork commands from a process that has imported the program, where forking is safe."""
+    if sys.platform != "linux":
+        yield
+        return
+    server = ForkServer(environment())
+    fork_servers.append(server)
+    yield
+    fork_servers.remove(server)
+    server.close()
 
 
 @pytest.fixture(autouse=True)

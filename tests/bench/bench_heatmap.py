@@ -93,7 +93,7 @@ async def measure(monitor: Monitor, size: tuple[int, int]) -> None:
                 f"with paint {1e3 * statistics.median(painted):6.2f} ms"
             )
             if level < len(zooms_of(4)) - 1:
-                await pilot.press("minus")
+                await pilot.press("underscore")
 
 
 def main() -> None:

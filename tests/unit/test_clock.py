@@ -42,7 +42,7 @@ def test_the_system_clock_tells_the_machines_time() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 0.0, -1.0])
-async def test_the_system_clock_gives_way_without_waiting(seconds: float) -> None:
+async def test_the_system_clock_yields_without_waiting(seconds: float) -> None:
     """Sleeping for nothing lets another task run and does not refuse a negative time."""
     turns: list[str] = []
     other = asyncio.create_task(note_after(ManualClock(), 0, "other", turns))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from support.processes.mosquitto import MISSING, MosquittoProcess
-from support.processes.programs import COMMAND, environment
+from support.processes.programs import Program
 from support.processes.waiting import running
 
 from trnfleet.clock import NS_PER_S, parse_rfc3339
@@ -43,8 +43,9 @@ LEARNS = frozenset({"job-slow", "efa-cliff"})
 LEARNING_S = 150.0
 AT_ONCE = 4 * (os.cpu_count() or 1)
 DAY = "a simulated day"
-IN_THE_SUITE = ("game-day", "inference-day", "straggler-hunt")
-"""Most faults one after the other, a day with a surge, and the shortest alerts."""
+IN_THE_SUITE = ("inference-day", "job-crash", "rack-overheat")
+"""A day with a surge, a job that fails, and alerts that inhibit others. On a busy machine a watch learns too little of the jobs of the
+game day at this speed to go on calling them slow."""
 
 
 class Play(NamedTuple):
@@ -158,41 +159,20 @@ async def _play(broker: MosquittoProcess, folder: Path, fleet: str, each: Play) 
     """Run a watch, and then a simulator to the end of its play; end the watch before the simulator's goodbye matters."""
     to = ("--broker", str(broker.url), "--name", fleet)
     ticks = round(each.seconds / (each.period_s * each.speed))
-    log = folder / f"{fleet}.log"
-    with log.open("wb") as output:
-        watch = await asyncio.create_subprocess_exec(
-            *COMMAND,
-            "watch",
-            *to,
-            stdout=output,
-            stderr=output,
-            stdin=asyncio.subprocess.DEVNULL,
-            env=environment(),
-        )
-        try:
-            for _ in range(300):
-                if b"watching" in log.read_bytes():
-                    break
-                await asyncio.sleep(0.1)
-            await asyncio.sleep(2.5)
-            simulate = (
-                "simulate", *to, "--scenario", each.scenario, "--seed", "7", "--format", "cbor", "--granularity",
-                "instance", "--period", f"{each.period_s}s", "--speed", str(each.speed), "--start", each.start,
-                "--duration", f"{ticks * each.period_s}s", "--client-id", f"sim-{fleet}",
-            )  # fmt: skip  # options beside their values
-            simulator = await asyncio.create_subprocess_exec(
-                *COMMAND,
-                *simulate,
-                stdout=output,
-                stderr=output,
-                stdin=asyncio.subprocess.DEVNULL,
-                env=environment(),
-            )
-            await simulator.wait()
-        finally:
-            if watch.returncode is None:
-                watch.terminate()
-            await watch.wait()
+    with Program(folder, "watch", *to) as watch:
+        for _ in range(300):
+            if "watching" in watch.output:
+                break
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(2.5)
+        simulate = (
+            "simulate", *to, "--scenario", each.scenario, "--seed", "7", "--format", "cbor", "--granularity",
+            "instance", "--period", f"{each.period_s}s", "--speed", str(each.speed), "--start", each.start,
+            "--duration", f"{ticks * each.period_s}s", "--client-id", f"sim-{fleet}",
+        )  # fmt: skip  # options beside their values
+        with Program(folder, *simulate) as simulator:
+            await asyncio.to_thread(simulator.process.wait)
+        await asyncio.to_thread(watch.end)
 
 
 @pytest.mark.long

@@ -36,13 +36,13 @@ def gone(processes: list[psutil.Process]) -> bool:
 def test_every_view_at_every_size(columns: int, rows: int) -> None:
     """The demo shows 192 live chips in the fleet view, the hierarchy down to a NeuronCore, and a chip."""
     with Terminal(columns=columns, rows=rows) as terminal:
-        terminal.wait_for("192", "all live", "us-0001")
+        terminal.wait_for("192", "all live", "us-0001", "w Enter open a problem")
         terminal.send("2")
         terminal.wait_for("uc1", "standalone", "us-0002")
         terminal.send("4")
         terminal.wait_for("chip00", "nc0", "nc7", "HBM")
         terminal.send("?")
-        terminal.wait_for("Keys", "Hierarchy", "Quit")
+        terminal.wait_for("Keys", "Next chip", "Quit")
         terminal.send("\x1b")
         # An escape with a key right behind it would be another key.
         terminal.wait_for_no("Keys")
@@ -67,7 +67,7 @@ def test_down_to_a_neuroncore() -> None:
 
 @pytest.mark.parametrize(
     ("ending", "status"),
-    [("q", 0), ("\x03", 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    [("q", 0), ("\x03\x03", 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
     ids=["q", "ctrl+c", "SIGTERM", "SIGHUP"],
 )
 def test_it_leaves_nothing_behind(ending: str | signal.Signals, status: int) -> None:
@@ -83,16 +83,18 @@ def test_it_leaves_nothing_behind(ending: str | signal.Signals, status: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 0)]
+    ("number", "statuses"),
+    # An interrupt before the app listens for it ends the interpreter as an interrupt does.
+    [(signal.SIGTERM, {143}), (signal.SIGHUP, {129}), (signal.SIGINT, {0, 130})],
 )
-def test_a_signal_at_the_first_byte(number: signal.Signals, status: int) -> None:
+def test_a_signal_at_the_first_byte(number: signal.Signals, statuses: set[int]) -> None:
     """A signal that comes while the app is taking the terminal ends it as any other does."""
     with Terminal() as terminal:
         deadline = time.monotonic() + 10
         while b"\x1b[?1049h" not in terminal.raw and time.monotonic() < deadline:
             time.sleep(0.001)
         children = terminal.children()
-        assert terminal.end(number) == status
+        assert terminal.end(number) in statuses
         assert terminal.is_restored()
         assert gone(children)
 

@@ -24,8 +24,8 @@ LOOK_S = 0.1
 STEPS = 10
 AROUND_S = 2.0
 """The present is drawn when the app looks, up to a second after the messages and the seconds of the past came."""
-SLACK = 0.1
-"""Of a figure's whole range. Where the look falls between the messages of one tick, a sum is of two ticks."""
+MOST_OFFSET_S = 10
+"""How far the past is moved along the present, to see where they agree best."""
 
 
 @pytest.fixture(autouse=True)
@@ -44,14 +44,14 @@ class Picture:
 
 
 def header(terminal: Terminal, at_s: float) -> Picture:
-    """Read the header's figures."""
-    line = terminal.lines[1]
+    """Read the header's figures, without the address of the hottest chip."""
+    line = re.sub(r" +", " ", re.sub(r"\S+/chip\d+", "", terminal.lines[1]))
     return Picture(at_s, re.sub(NUMBER, "#", line), tuple(float(each) for each in re.findall(NUMBER, line)))
 
 
 def looked_at_s(terminal: Terminal) -> float:
     """Return the instant that the app says it shows."""
-    found = re.search(r"looking at (\d+:\d+:\d+), .* ago", terminal.text)
+    found = re.search(r"Viewing (\d+:\d+:\d+), .* ago", terminal.text)
     assert found, terminal.text
     now = datetime.now(UTC)
     instant = datetime.combine(now.date(), datetime.strptime(found[1], "%H:%M:%S").time(), UTC)  # noqa: DTZ007  a time of day
@@ -59,40 +59,43 @@ def looked_at_s(terminal: Terminal) -> float:
 
 
 def settled(terminal: Terminal, at_s: float) -> Picture:
-    """Return the header's figures once the app shows an instant and has drawn all of it."""
-    until_s = time.monotonic() + 15
+    """Return the header's figures once the app shows an instant, has drawn all of it, and is past the first impression.
+
+    What a keyframe shows first has means of fewer seconds, and says so.
+    """
+    until_s = time.monotonic() + 30
     before: Picture | None = None
     while time.monotonic() < until_s:
         time.sleep(0.5)
         picture = header(terminal, at_s)
-        if picture == before and abs(looked_at_s(terminal) - at_s) < 0.5:
+        is_exact = "≈" not in terminal.text
+        if is_exact and picture == before and abs(looked_at_s(terminal) - at_s) < 0.5:
             return picture
         before = picture
     raise AssertionError(f"never at {at_s}: {terminal.text}")
 
 
-def was_seen(picture: Picture, seen: list[Picture], at_s: float) -> bool:
-    """Return whether each of a picture's figures lies between those that were on the screen around an instant.
+def offset_s(pictures: list[Picture], seen: list[Picture]) -> int:
+    """Return how many seconds later pictures of the present were most like those of the past.
 
-    One in ten pictures of other seconds would pass, all of STEPS would not.
+    A busy app looks at the present late, and now and then not at all between two ticks, so that no picture need be the same.
     """
-    around = [each for each in seen if abs(each.at_s - at_s) <= AROUND_S]
-    if not around or picture.words not in {each.words for each in around}:
-        return False
-    spans = [
-        SLACK * (max(every) - min(every))
-        for every in zip(*(each.figures for each in alike(picture, seen)), strict=True)
-    ]
-    near = list(zip(*(each.figures for each in alike(picture, around)), strict=True))
-    return all(
-        min(then) - span <= figure <= max(then) + span
-        for figure, then, span in zip(picture.figures, near, spans, strict=True)
-    )
+    words = pictures[0].words
+    alike = [each for each in seen if each.words == words and each.figures[0] == pictures[0].figures[0]]
+    spans = [max(every) - min(every) or 1.0 for every in zip(*(each.figures for each in alike), strict=True)]
 
+    def distance(shift_s: int) -> float:
+        """Return the mean difference of a figure, as a share of its range, to the pictures that many seconds later."""
+        far = 0.0
+        for picture in pictures:
+            near = min(alike, key=lambda each: abs(each.at_s - picture.at_s - shift_s))
+            far += sum(
+                abs(then - now) / span
+                for then, now, span in zip(picture.figures, near.figures, spans, strict=True)
+            )
+        return far
 
-def alike(picture: Picture, pictures: list[Picture]) -> list[Picture]:
-    """Return the pictures with the same figures in the same units."""
-    return [each for each in pictures if each.words == picture.words]
+    return min(range(-MOST_OFFSET_S, MOST_OFFSET_S + 1), key=distance)
 
 
 @pytest.mark.parametrize("back_min", [1, pytest.param(5, marks=pytest.mark.long)])
@@ -101,7 +104,7 @@ def test_the_demo_goes_back_by_minutes_and_to_the_present_with_nothing_lost(
 ) -> None:
     """What was on the screen then is there again, the present goes on meanwhile, and nothing of it is lost."""
     back_s = back_min * 60
-    with Terminal(columns=160) as terminal:
+    with Terminal(columns=240) as terminal:
         terminal.wait_for("192", "all live", "lost 0", within_s=30)
         seen: list[Picture] = []
         begun_s = time.time()
@@ -113,10 +116,10 @@ def test_the_demo_goes_back_by_minutes_and_to_the_present_with_nothing_lost(
         assert buffers
         while time.time() - begun_s < back_s + SEEN_S / 2:
             time.sleep(1)
-        assert re.search(rf"kept {back_min} min", terminal.text)
+        assert re.search(rf"history {back_min} min", terminal.text)
         paused_s = time.time()
         terminal.send(" ")
-        terminal.wait_for("the present is recorded")
+        terminal.wait_for("LIVE continues")
         for _ in range(back_min):
             terminal.send("{")
         terminal.wait_for_match(rf"({back_min} min|{back_min * 6}\d s) (\d+ s )?ago")
@@ -128,13 +131,11 @@ def test_the_demo_goes_back_by_minutes_and_to_the_present_with_nothing_lost(
             if step:
                 terminal.send(".")
             pictures.append(settled(terminal, first_s + step))
-        unknown = [each for each in pictures if not was_seen(each, seen, each.at_s + 1)]
-        assert not unknown, seen
+        assert {each.words for each in pictures} == {pictures[0].words}
+        assert abs(offset_s(pictures, seen)) <= AROUND_S, (pictures, seen)
         assert len({each.figures for each in pictures}) == STEPS
-        # Of another time than theirs, they are not.
-        assert not all(was_seen(each, seen, each.at_s - 8) for each in pictures)
         terminal.send("\x1b[F")
-        terminal.wait_for_no("the present is recorded")
+        terminal.wait_for_no("LIVE continues")
         text = terminal.wait_for("all live", "lost 0")
         assert header(terminal, time.time()).figures not in {each.figures for each in seen}
         assert "dropped" not in text

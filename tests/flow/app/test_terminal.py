@@ -29,7 +29,8 @@ def test_a_job_of_a_shell(tmp_path: Path) -> None:
         terminal.wait_for("READY$")
         terminal.send(f"$PY -m trnfleet replay {RECORDING} 2>{tmp_path}/stderr\r")
         drawn = ("1 Fleet", "chips", "a recording", "us-0001")
-        terminal.wait_for(*drawn)
+        # Without a home each run of the demo is a first one; a replay never is.
+        assert "open a problem" not in terminal.wait_for(*drawn)
         [app] = [each for each in terminal.children() if "replay" in each.cmdline()]
         terminal.send("\x1a")
         terminal.wait_for("Stopped")
@@ -82,3 +83,27 @@ def test_a_terminal_that_cannot_show_it(term: str) -> None:
         said = terminal.raw.decode()
     assert "the app needs a terminal that places text" in said
     assert "\x1b" not in said
+
+
+def test_a_terminal_without_colours_and_utf8() -> None:
+    """With NO_COLOR no colour code is sent, not even that of a default; with LC_ALL=C nothing but ASCII."""
+    # An interpreter of its own, which reads the locale at its start.
+    own = (sys.executable, "-m", "trnfleet")
+    with Terminal("replay", str(RECORDING), program=own, NO_COLOR="1", LC_ALL="C") as terminal:
+        terminal.wait_for("us-0001", ". normal")
+        for key, wanted in (
+            ("2", "[2 Hierarchy]"),
+            ("4", "NeuronCores"),
+            ("8", "[8 Alerts"),
+            ("?", "Everywhere"),
+        ):
+            terminal.send(key)
+            terminal.wait_for(wanted)
+        sent = bytes(terminal.raw)
+        assert terminal.end(signal.SIGTERM) == 143
+    codes = {
+        int(code) for codes in re.findall(rb"\x1b\[([\d;]*)m", sent) for code in codes.split(b";") if code
+    }
+    assert codes <= {0, 1, 2, 7}
+    assert 7 in codes
+    assert {byte for byte in sent if byte > 0x7F} == set()

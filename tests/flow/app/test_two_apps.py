@@ -65,7 +65,6 @@ def test_an_ack_is_on_both_screens(
                 screen.wait_for("[all")
             ann.send("a")
             ann.wait_for("Acknowledge")
-            ann.send("\t")
             time.sleep(0.3)
             ann.send("looking at it")
             ann.wait_for("looking at it")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from support.chaos import brokers, files, in_process
+from support.chaos import __main__ as chaos
+from support.chaos import brokers, files, in_process, live, processes
 from support.chaos.broker_ways import WAYS
-from support.chaos.cases import Case, ChaosError
+from support.chaos.cases import Case, ChaosError, InconclusiveError
+from support.chaos.processes import Disturbance
+from support.processes.alertmanager import MISSING, alertmanager_program
+
+from trnfleet.domain.scenario import FaultEntry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +26,13 @@ async def test_messages_stop_neither_a_monitor_nor_its_views() -> None:
     """Mutated messages of every class are counted and named, and the good publisher's telemetry is shown all the while."""
     seen = await in_process.run_case(Case("messages", SEED, 0), messages=1_500)
     assert seen.messages > 1_500
+
+
+@pytest.mark.broker
+def test_messages_through_a_broker_stop_neither_the_app_nor_a_watch(tmp_path: Path) -> None:
+    """What a hostile publisher sends and leaves at the broker costs no process its life, and no reader the good fleet."""
+    seen = live.run_case(Case("live", SEED, 0), tmp_path, messages=750)
+    assert seen.messages > 700
 
 
 async def test_a_failure_names_the_command_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,3 +59,39 @@ def test_damaged_files_are_refused_in_a_line(tmp_path: Path) -> None:
     """Every command that reads a damaged recording or configuration ends with 0, 1 or 2, soon, and says why."""
     seen = files.run_case(Case("files", SEED, 0), tmp_path)
     assert seen.statuses[2] > 1
+
+
+def test_a_part_that_cannot_be_played_is_said_loudly(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without Alertmanager the part that needs it is named, first and last, and the status says that not all was played."""
+    monkeypatch.setattr(chaos, "alertmanager_program", lambda: None)
+    monkeypatch.setattr("trnfleet.logs.configure", lambda **_: None)
+    monkeypatch.setattr(sys, "argv", ["chaos", "--part", "processes", "--seed", "1"])
+    assert chaos.main() == 1
+    assert capsys.readouterr().out == (f"{chaos.UNPLAYED}\n0 cases held, none failed\n{chaos.UNPLAYED}\n")
+
+
+@pytest.mark.broker
+@pytest.mark.skipif(alertmanager_program() is None, reason=MISSING)
+def test_alertmanager_gets_the_alerts_of_the_fleet_whatever_happens_to_processes(tmp_path: Path) -> None:
+    """A link that is down, and one too shortly for an alert, while simulator, broker and watches are killed, cut off and misdated."""
+    faults = [
+        FaultEntry.model_validate({"fault": "link_down", "target": f"uc1/us-000{server}/trn2u-000{server}-1/chip05:east", "at": "2s", "for": lasts})
+        for server, lasts in ((1, "50s"), (2, "1s"))
+    ]  # fmt: skip
+    disturbances = [
+        Disturbance(5.0, "clock -1h", "watch-1", 2.0),
+        Disturbance(5.5, "kill", "simulator", 0.2),
+        Disturbance(6.5, "partition", "watch-2", 1.0),
+        Disturbance(7.0, "stop", "app", 0.5),
+    ]
+    case = Case("processes", SEED, 0)
+    try:
+        seen = processes.run_case(
+            case, tmp_path, lasts_s=12.0, settle_s=20.0, faults=faults, disturbances=disturbances, records=False
+        )
+    except InconclusiveError as error:
+        pytest.skip(f"nothing can be said: {error}")
+    # The link, and a while later what it costs a reservation.
+    assert seen.received in {1, 2}

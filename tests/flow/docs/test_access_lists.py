@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from flow.reservations.test_bridge import Account
 from support.documents import read
 from support.paths import ROOT
+from support.processes.forked import ForkedCommands
 from support.processes.mosquitto import MISSING, MosquittoProcess
-from support.processes.programs import COMMAND, Program, environment
+from support.processes.programs import Program
+from support.record.fixtures import RECORDINGS
 
+from trnfleet.errors import BrokerError
+from trnfleet.services.bridge import BridgeRequest, Ec2Bridge
+from trnfleet.services.session import BrokerSession
 from trnfleet.transport.embedded import mosquitto_program
+from trnfleet.transport.url import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +27,8 @@ pytestmark = pytest.mark.broker
 
 LISTS = ROOT / "config" / "brokers" / "mosquitto.acl"
 REFUSED = "the broker refuses trnfleet/v1/lab/"
+REPLAY = f"replay {RECORDINGS / 'steady-training.mcap'} --as again --speed 600"
+OFFERINGS = "reserve offerings --days 1 --instance-type trn2.3xlarge"
 
 
 class Case(NamedTuple):
@@ -38,7 +46,29 @@ CASES = [
     Case("viewer", "silence add a=b --for 1h --why x --yes --wait 1s", 1, f"{REFUSED}silence/"),
     Case("viewer", "jump 1h", 1, f"{REFUSED}command/fleet: not authorised"),
     Case("viewer", "watch --exit-after 20s", 1, f"{REFUSED}publisher/trnfleet-watch-"),
+    Case("viewer", "record {}/viewer.mcap --duration 2s", 0, "lost 0"),
+    Case("viewer", "usage --for 1s --every 1s", 0, "instance-hours reserved"),
+    Case("viewer", "reserve list", 0, "no reservations"),
+    Case("viewer", "reserve show cb-1", 1, "no reservation 'cb-1'"),
+    Case("viewer", "reserve extend cb-1 --days 1", 1, f"{REFUSED}command/fleet: not authorised"),
+    Case("viewer", OFFERINGS, 1, f"{REFUSED}command/fleet: not authorised"),
+    Case("viewer", "inject --active", 1, f"{REFUSED}command/fleet: not authorised"),
+    Case("viewer", REPLAY, 1, "nothing is published: the broker refuses trnfleet/v1/again/"),
     Case("watch", "watch --exit-after 4s", 0, "leader for lab"),
+    Case(
+        "watch",
+        REPLAY.replace("again", "once-more"),
+        1,
+        "messages were refused; the last: the broker refuses",
+    ),
+    Case("publisher", "status --wait 5s", 3, "lab (UNHEALTHY: 0 of 1 chip live"),
+    Case("publisher", "reserve list", 0, "no reservations"),
+    Case("publisher", "usage --for 1s --every 1s", 0, "instance-hours reserved"),
+    Case("publisher", "record {}/publisher.mcap --duration 2s", 0, "lost 0"),
+    Case("publisher", "inject --active", 1, f"{REFUSED}command/fleet: not authorised"),
+    Case("publisher", REPLAY.replace("again", "third"), 0, "replayed 7"),
+    Case("operator", "reserve extend cb-1 --days 1 --timeout 20s", 1, "no block 'cb-1'"),
+    Case("operator", "inject --active --timeout 20s", 0, "the faults of this simulator"),
     Case("operator", "jump 1h --timeout 20s", 0, "jumps ahead by 3,600 s"),
     Case("operator", "silence add a=b --for 1h --why x --yes --wait 1s", 0, "hides 0 that fire"),
 ]
@@ -49,8 +79,8 @@ def url(mosquitto: MosquittoProcess, user: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Case, tuple[int, str]]]:
-    """Run all cases at once beside a simulator, and return status and output of each."""
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MosquittoProcess]:
+    """A Mosquitto with the shipped lists."""
     if mosquitto_program() is None:
         pytest.skip(MISSING)
     folder = tmp_path_factory.mktemp("access")
@@ -59,32 +89,31 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Case, tuple[
     lists.chmod(0o600)
     mosquitto = MosquittoProcess(folder, f"acl_file {lists}")
     mosquitto.start()
-    simulate = ("simulate", "--fleet", "lab", "--period", "200ms", "--allow-commands")
     try:
-        with Program(folder, *simulate, "--broker", url(mosquitto, "publisher")) as simulator:
-            until = time.monotonic() + 20
-            while "publishing lab" not in simulator.output:
-                assert time.monotonic() < until, simulator.output
-                time.sleep(0.05)
-            processes = {
-                case: subprocess.Popen(
-                    [
-                        *COMMAND,
-                        *case.command.split(),
-                        *("--broker", url(mosquitto, case.user)),
-                        *(() if case.command.startswith("simulate") else ("--name", "lab")),
-                    ],
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                    env=environment(),
-                )
-                for case in CASES
-            }
-            outputs = {case: process.communicate(timeout=60)[0] for case, process in processes.items()}
-            yield {case: (processes[case].returncode, output) for case, output in outputs.items()}
+        yield mosquitto
     finally:
         mosquitto.kill()
+
+
+@pytest.fixture(scope="module")
+def said(broker: MosquittoProcess, tmp_path_factory: pytest.TempPathFactory) -> dict[Case, tuple[int, str]]:
+    """Run all cases at once beside a simulator, and return status and output of each."""
+    folder = tmp_path_factory.mktemp("cases")
+    simulate = ("simulate", "--fleet", "lab", "--period", "200ms", "--allow-commands")
+    with (
+        ForkedCommands(folder) as running,
+        Program(folder, *simulate, "--broker", url(broker, "publisher")) as simulator,
+    ):
+        until = time.monotonic() + 20
+        while "publishing lab" not in simulator.output:
+            assert time.monotonic() < until, simulator.output
+            time.sleep(0.05)
+        for number, case in enumerate(CASES):
+            named = () if case.command.startswith(("simulate", "replay")) else ("--name", "lab")
+            arguments = case.command.format(folder).split()
+            running.start(str(number), *arguments, "--broker", url(broker, case.user), *named)
+        ended = running.wait()
+    return {case: (ended[str(number)].status, ended[str(number)].output) for number, case in enumerate(CASES)}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.user}: {case.command.split()[0]}")
@@ -92,7 +121,29 @@ def test_each_user_may_do_what_the_lists_say(case: Case, said: dict[Case, tuple[
     """What is allowed is done, what is not is an error with the topic and the broker's reason."""
     status, output = said[case]
     assert case.says in output
-    assert (status, "not authorised" in output) == (case.status, status == 1)
+    is_answer = case.says.startswith("no ") and case.status == 1
+    assert (status, "not authorised" in output) == (case.status, status == 1 and not is_answer)
+
+
+@pytest.mark.parametrize(
+    ("user", "says"),
+    [
+        ("publisher", ""),
+        ("viewer", f"{REFUSED}publisher/"),
+        ("operator", f"{REFUSED}publisher/"),
+        ("watch", f"1 message was refused; the last: {REFUSED}reservation/cb-1: not authorised"),
+    ],
+)
+async def test_a_bridge_as_each_user(broker: MosquittoProcess, user: str, says: str) -> None:
+    """A publisher's is taken; all others end with what was refused."""
+    session = BrokerSession(parse_url(url(broker, user)))
+    publishing = Ec2Bridge(BridgeRequest("lab", session.root, once=True), Account()).publish(session, print)
+    if not says:
+        await publishing
+        return
+    with pytest.raises(BrokerError) as refused:
+        await publishing
+    assert says in str(refused.value)
 
 
 def test_the_page_names_the_file_and_its_users() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.processes.programs import COMMAND, environment, run
+from support.sim.scenario_run import ScenarioRun
 
 from trnfleet.domain.metrics import CHIP_METRICS, INSTANCE_METRICS
 
@@ -46,16 +47,10 @@ def test_lines_are_the_messages_objects() -> None:
 
 def test_chips_of_a_job_move_together_and_jobs_do_not() -> None:
     """Over ten minutes, chips of a training job correlate above 0.8 in power, means of different jobs below 0.3."""
-    lines = run(*DEMO[:-1], "600").stdout.splitlines()
-    power: dict[str, dict[str, list[float]]] = {}
-    for line in lines:
-        got = json.loads(line)
-        if "chip" in got and got["job"]:
-            name = "/".join((got["ultraserver"], got["instance"], str(got["chip"])))
-            power.setdefault(got["job"], {}).setdefault(name, []).append(got["power_w"])
+    seen = ScenarioRun("--fleet", "demo", "--seed", "7", "--ticks", "600")
     means = {}
-    for job, chips in power.items():
-        table = np.array(list(chips.values()))
+    for job in seen.jobs:
+        table = np.array([seen.of(chip, "power_w") for chip in seen.chips_of(job)])
         means[job] = table.mean(axis=0)
         if "serve" not in job:
             assert min(np.corrcoef(row, means[job])[0, 1] for row in table) > 0.8, job

@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from support.chaos import brokers, files, in_process, processes
+from support.chaos import brokers, files, in_process, live, network, processes
 from support.chaos.broker_ways import WAYS
-from support.chaos.cases import Case, ChaosError, say
+from support.chaos.cases import Case, ChaosError, InconclusiveError, say
+from support.processes.alertmanager import alertmanager_program
 from trnfleet import logs
 
 if TYPE_CHECKING:
@@ -34,14 +35,23 @@ def _messages(case: Case, _folder: Path) -> object:
 
 PARTS = {
     "messages": Part(_messages, 10),
+    "live": Part(live.run_case, 1),
     "files": Part(files.run_case, 50),
     "brokers": Part(brokers.run_case, len(WAYS)),
-    "processes": Part(processes.run_case, 5),
+    "processes": Part(processes.run_case, 2),
 }
 
 
+UNPLAYED = """\
+==== NOT PLAYED: the part processes ====
+It needs a real Alertmanager, and there is none: `.ci/prometheus` installs it as root, or says how."""
+
+
 def main() -> int:
-    """Run what is asked for; return 1 where a case failed, which does not end the others."""
+    """Run what is asked for; return 1 where a case failed, a part could not be played, or no case held.
+
+    A case that fails does not end the others.
+    """
     parser = argparse.ArgumentParser(prog="make chaos")
     parser.add_argument("--seed", type=int, default=None, help="one that is printed where it is not given")
     parser.add_argument("--part", choices=PARTS, action="append", help="all of them where none is named")
@@ -50,11 +60,18 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, help="begin no case of a part after this time")
     asked = parser.parse_args()
     seed = random.randrange(2**31) if asked.seed is None else asked.seed  # noqa: S311  damage, not secrets
-    failed = 0
+    held = failed = inconclusive = 0
+    parts = list(asked.part or PARTS)
+    is_unplayed = "processes" in parts and alertmanager_program() is None
+    if is_unplayed:
+        say(UNPLAYED)
+        parts.remove("processes")
+    if "processes" in parts and not network.isolate():
+        say("packets cannot be lost here (that needs root, ip and iptables): proxies hold and delay instead")
     with tempfile.TemporaryDirectory() as folder:
         # What is refused is logged; a failure's reason is printed.
         logs.configure(file=Path(folder) / "chaos.log")
-        for name in asked.part or PARTS:
+        for name in parts:
             part, until = PARTS[name], time.monotonic() + 60 * (asked.minutes or 1e9)
             default = part.cases if asked.minutes is None else sys.maxsize
             numbers = range(asked.count or default) if asked.case is None else [asked.case]
@@ -64,11 +81,19 @@ def main() -> int:
                 case = Case(name, seed, number)
                 try:
                     say(f"{case}: {part.run(case, Path(folder) / f'{name}-{number}')}")
+                    held += 1
+                except InconclusiveError as error:
+                    inconclusive += 1
+                    say(f"INCONCLUSIVE {error}")
                 except ChaosError as error:
                     failed += 1
                     say(f"FAILED {error}")
-    say(f"{failed} cases failed" if failed else "every case held")
-    return 1 if failed else 0
+    said = f"{failed} cases failed, {held} held" if failed else f"{held} cases held, none failed"
+    say(f"{said}; {inconclusive} were inconclusive" if inconclusive else said)
+    if is_unplayed:
+        # Again where it is read last.
+        say(UNPLAYED)
+    return 0 if held and not failed and not is_unplayed else 1
 
 
 if __name__ == "__main__":

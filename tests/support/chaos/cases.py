@@ -29,6 +29,13 @@ class ChaosError(AssertionError):
         super().__init__(f"{what}\nrepeat it: {case}")
 
 
+class InconclusiveError(Exception):
+    """The machine was too slow for a case to say anything of the programs; it is counted apart."""
+
+    def __init__(self, case: Case, why: str, what: str) -> None:
+        super().__init__(f"the machine was too slow: {why}\n{what}\nrepeat it: {case}")
+
+
 def say(line: str) -> None:
     """Print a line at once."""
     sys.stdout.write(line + "\n")

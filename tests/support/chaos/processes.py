@@ -1,152 +1,318 @@
-"""Killed and stopped processes, while hardware of the fleet is faulty: Alertmanager must end up with the faults' alerts and no others."""
+"""Killed, stopped and cut-off processes while the fleet has faults: a real Alertmanager must get the faults' alerts and no others."""
 
 from __future__ import annotations
 
 import contextlib
-import os
+import itertools
+import re
 import signal
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from support.chaos.cases import Case, ChaosError
-from support.processes.alertmanager import AlertmanagerProcess
-from support.processes.mosquitto import MosquittoProcess
-from support.processes.programs import Program
-from support.processes.terminal import Terminal
+import psutil
+
+from support.chaos import fleet_faults
+from support.chaos.cases import Case, ChaosError, InconclusiveError
+from support.chaos.fleet_faults import HISTORICAL, OWN
+from support.chaos.network import lossy
+from support.chaos.overload import Overload
+from support.chaos.received import EARLY_S, RECOVERY_S, Window, expected, faults_of
+from support.chaos.world import WATCHES, SlowMachineError, World
 
 if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-DISTURBANCES = 6
-SETTLE_S = 90.0
-"""Longest time after the last disturbance until alerts are right: a broker that comes back is found again after up to 30 s."""
-QUIET_S = 15.0
-_OWN = {"pipeline", "publisher"}
-"""Scopes of alerts about the way of the data, which disturbances do cause."""
+    from trnfleet.domain.scenario import FaultEntry
+
+LASTS_S = 300.0
+"""Time from the first fault until all is to become quiet; at least one half of it has faults."""
+FAULTS = 6
+SETTLE_S = 120.0
+"""Longest time after the last disturbance until alerts are right: a broker that comes back is found again after up to 30 s, and an
+alert about the way of the data looks half a minute back."""
+HOUR_S = 3_600
+LOSS = 0.1
+"""Share of the packets."""
+_THROTTLED_BYTES_PER_S = 3_000.0
+"""A third of what the demo's fleet publishes, or less."""
+_TOLD_FROM_S = 15.0
+"""An outage of the whole way must be told from this on: it is known after 5 s of nothing, and a broker may answer late."""
+
+_KINDS: tuple[tuple[str, tuple[str, ...], tuple[float, float]], ...] = (
+    ("kill", ("broker", "simulator", *WATCHES), (0.5, 20.0)),
+    ("stop", ("broker", "simulator", *WATCHES, "app"), (1.0, 20.0)),
+    ("partition", ("simulator", *WATCHES, "app"), (3.0, 40.0)),
+    ("loss", ("simulator", *WATCHES, "app"), (10.0, 40.0)),
+    ("cut", ("simulator", *WATCHES, "app"), (0.5, 15.0)),
+    ("throttle", (*WATCHES, "app"), (10.0, 30.0)),
+    ("unread", ("app",), (5.0, 20.0)),
+    ("clock +1h", ("simulator", *WATCHES, "app"), (10.0, 40.0)),
+    ("clock -1h", ("simulator", *WATCHES, "app"), (10.0, 40.0)),
+)
+
+
+class Disturbance(NamedTuple):
+    """A disturbance of one process or of its way to the broker."""
+
+    at_s: float
+    kind: str
+    target: str
+    seconds: float
+
+    @property
+    def window(self) -> Window:
+        """Its time."""
+        return Window(self.at_s, self.at_s + self.seconds)
+
+    def __str__(self) -> str:
+        return f"{self.at_s:.0f} s {self.kind} {self.target} for {self.seconds:.1f} s"
 
 
 class Seen(NamedTuple):
     """What came of a case."""
 
-    disturbances: list[str]
-    alerts: list[str]
+    disturbances: list[Disturbance]
+    faults: Counter[str]
+    short: int
+    expected: int
+    received: int
+    own: set[str]
     settled_s: float
 
     def __str__(self) -> str:
-        return f"{', '.join(self.disturbances)}: right after {self.settled_s:.0f} s: {', '.join(self.alerts)}"
-
-
-class _World:
-    """A broker, a simulated fleet with faults, a watch with an Alertmanager, and the app."""
-
-    def __init__(self, folder: Path, faulty: list[str], stack: contextlib.ExitStack) -> None:
-        self._folder, self._stack = folder, stack
-        self.broker = MosquittoProcess(folder)
-        self.broker.start()
-        stack.callback(self.broker.kill)
-        self.alertmanager = AlertmanagerProcess(folder)
-        self.alertmanager.start()
-        stack.callback(self.alertmanager.kill)
-        faults = "".join(
-            f'[[faults]]\nfault = "link_down"\ntarget = "{each}:east"\nat = "1s"\nfor = "12h"\n'
-            for each in faulty
+        kinds = Counter(f"{each.kind} {each.target}" for each in self.disturbances)
+        return (
+            f"{len(self.disturbances)} disturbances ({_shown(kinds)}); {self.faults.total()} faults, {self.short} of them too short for an alert "
+            f"({_shown(self.faults)}); {self.received} alerts received, {self.expected} of them had to be, none was invented; "
+            f"about the way of the data: {', '.join(sorted(self.own)) or 'none'}; right after {self.settled_s:.0f} s"
         )
-        (folder / "faults.toml").write_text(f'title = "Faults"\nfleet = "demo"\n{faults}', encoding="utf-8")
-        url = str(self.broker.url)
-        more = ("--broker", url, "--name", "demo")
-        self._commands = {
-            "simulator": (
-                "simulate",
-                "--broker",
-                url,
-                "--scenario",
-                str(folder / "faults.toml"),
-                "--client-id",
-                "sim-1",
-            ),
-            "watch": ("watch", *more, "--alertmanager", self.alertmanager.url),
-        }
-        self.running = {name: self._start(name) for name in self._commands}
-        self.app = stack.enter_context(
-            Terminal("monitor", *more, "--log-file", str(folder / "app.log"), "--past", "0")
+
+
+def _shown(counts: Counter[str]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+
+
+def plan(random: Random, lasts_s: float, begin_s: float) -> list[Disturbance]:
+    """Return the disturbances: bursts, in which they overlap, and pauses after which all must have been right."""
+    planned: list[Disturbance] = []
+    busy: dict[str, float] = {}
+    at_s, last_s = begin_s, lasts_s - 45.0
+    while at_s < last_s:
+        kind, targets, (least_s, most_s) = random.choice(_KINDS)
+        target = random.choice(targets)
+        seconds = min(random.uniform(least_s, most_s), last_s - at_s + least_s)
+        if busy.get(target, 0.0) <= at_s:
+            planned.append(Disturbance(at_s, kind, target, seconds))
+            busy[target] = at_s + seconds + 1.0
+        at_s += random.choice(
+            (random.uniform(0.5, 6), seconds + random.uniform(1, 8), seconds + RECOVERY_S + 20)
         )
-        self.app.wait_for("192", within_s=60)
-
-    def _start(self, name: str) -> Program:
-        return self._stack.enter_context(Program(self._folder, *self._commands[name]))
-
-    def disturb(self, random: Random) -> str:
-        """Do one thing to one process, and return what it was."""
-        target = random.choice(("broker", "simulator", "watch", "app"))
-        if target in self.running and random.random() < 0.5:
-            self.running[target].end(signal.SIGKILL)
-            self.running[target] = self._start(target)
-            return f"{target} killed"
-        if target == "broker" and random.random() < 0.5:
-            self.broker.restart()
-            return "broker killed"
-        pid = {"broker": lambda: self.broker.pid, "app": lambda: self.app.pid}.get(target)
-        number = self.running[target].process.pid if pid is None else pid()
-        seconds = random.choice((2, 5, 12))
-        os.kill(number, signal.SIGSTOP)
-        time.sleep(seconds)
-        os.kill(number, signal.SIGCONT)
-        return f"{target} stopped for {seconds} s"
-
-    def alerts(self) -> set[str]:
-        """Return Alertmanager's alerts of hardware and jobs, each as its rule and target."""
-        labels = [each["labels"] for each in self.alertmanager.alerts()]
-        return {f"{each['alertname']} {each['target']}" for each in labels if each["scope"] not in _OWN}
+    return planned
 
 
-def run_case(case: Case, folder: Path, disturbances: int = DISTURBANCES) -> Seen:
-    """Disturb processes, then wait until the alerts are those of the faults.
+class _Run:
+    """A world and what is done to it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._losses: dict[str, contextlib.ExitStack] = {}
+
+    def begin(self, each: Disturbance) -> None:
+        world, target = self._world, each.target
+        match each.kind.split():
+            case ["kill"]:
+                world.kill(target)
+            case ["stop"]:
+                world.signal(target, signal.SIGSTOP)
+            case ["partition" | "loss" as kind]:
+                stack = self._losses[target] = contextlib.ExitStack()
+                stack.enter_context(lossy(world.proxies[target], 1.0 if kind == "partition" else LOSS))
+            case ["cut"]:
+                world.proxies[target].cut()
+            case ["throttle"]:
+                world.proxies[target].bytes_per_s = _THROTTLED_BYTES_PER_S
+            case ["unread"]:
+                world.app.stall()
+            case ["clock", step]:
+                world.step_clock(target, HOUR_S if step == "+1h" else -HOUR_S)
+
+    def end(self, each: Disturbance) -> None:
+        world, target = self._world, each.target
+        match each.kind.split():
+            case ["kill"]:
+                world.revive(target)
+            case ["stop"]:
+                world.signal(target, signal.SIGCONT)
+            case ["partition" | "loss"]:
+                self._losses.pop(target).close()
+            case ["cut" | "throttle"]:
+                world.proxies[target].mend()
+            case ["unread"]:
+                world.app.unstall()
+            case ["clock", _]:
+                world.step_clock(target, 0)
+
+
+def run_case(
+    case: Case,
+    folder: Path,
+    *,
+    lasts_s: float = LASTS_S,
+    begin_s: float = 15.0,
+    settle_s: float = SETTLE_S,
+    faults: list[FaultEntry] | None = None,
+    disturbances: list[Disturbance] | None = None,
+    records: bool = True,
+) -> Seen:
+    """Disturb processes while the fleet has faults, and compare what Alertmanager received with what the faults must lead to.
 
     Raises:
-        ChaosError: a fault's alert is missing, one was invented, or a process has ended.
+        ChaosError: an alert is missing, was invented or resolved too early, a process has ended, or the app shows something wrong.
+        InconclusiveError: the same, where the machine was too slow for the programs.
     """
     random = case.random()
     folder.mkdir(parents=True, exist_ok=True)
-    servers = random.sample(
-        [f"uc1/us-000{server}/trn2u-000{server}-{place}" for server in (1, 2) for place in range(4)], 2
-    )
-    faulty = [f"{each}/chip{random.randrange(16):02d}" for each in servers]
-    wanted = {f"link-down {each}" for each in servers}
+    if faults is None:
+        faults = fleet_faults.draw(random, lasts_s, begin_s=begin_s, count=FAULTS)
+    script = fleet_faults.play(faults, lasts_s + settle_s + 60, folder)
+    planned = plan(random, lasts_s, begin_s + 5) if disturbances is None else disturbances
+    fill_s = random.uniform(0.3, 0.7) * lasts_s
+    told = "\n".join([*(f"{each.at:.0f} s {each.fault} {each.target} for {each.lasts_s:g} s" for each in script.faults), *map(str, planned)])  # fmt: skip
     with contextlib.ExitStack() as stack:
-        world = _World(folder, faulty, stack)
-        _settle(case, world, wanted, "before anything was disturbed")
-        done = []
-        for _ in range(disturbances):
-            done.append(world.disturb(random))
-            time.sleep(random.uniform(1, 4))
-        # What the last one might have caused would fire by now.
-        time.sleep(QUIET_S)
-        begun = time.monotonic()
-        _settle(case, world, wanted, f"after {done}")
-        settled_s = time.monotonic() - begun
-        for name, program in world.running.items():
-            if program.process.poll() is not None or "Traceback" in program.output:
-                raise ChaosError(case, f"after {done}: {name} has ended: {program.output[-2_000:]}")
-        world.app.wait_for("192", "all live", within_s=SETTLE_S)
-        return Seen(done, sorted(world.alerts()), settled_s)
+        try:
+            world = World(folder, stack, records=records)
+        except SlowMachineError as error:
+            raise InconclusiveError(case, str(error), told) from None
+        overload = stack.enter_context(Overload(lambda: world.pids))
+        doing = _Run(world)
+        steps = [
+            *((each.at_s, number, doing.begin, each) for number, each in enumerate(planned)),
+            *((each.window.end_s, number, doing.end, each) for number, each in enumerate(planned)),
+        ]
+        steps.sort(key=lambda step: step[:2])
+        is_filled = world.disk is None
+        try:
+            for at_s, _, act, each in steps:
+                if not is_filled and at_s > fill_s:
+                    is_filled = True
+                    _wait_until(world, fill_s)
+                    world.fill_disk()
+                _wait_until(world, at_s)
+                act(each)
+            _wait_until(world, lasts_s)
+            settled_s = _settle(world, script, planned)
+            until_s = world.now_s()
+            windows = [each.window for each in planned if each.target != "app"]
+            wrong = faults_of(script, world.receiver.told, windows, world.start_s, until_s)
+            wrong += _own_faults(world, planned)
+            wrong += _ended(world)
+            if is_filled and world.disk is not None and (why := world.check_recorder()):
+                wrong.append(why)
+            wrong += _app_faults(world)
+        except AssertionError as error:
+            wrong = [str(error), *_ended(world)]
+        if wrong:
+            parts = {
+                "what was done": told,
+                "what the faults lead to": str(script),
+                "what was received": _as_lines(world),
+                **{f"what {name} said": each.output[-2_000:] for name, each in world.programs.items()},
+            }
+            what = "\n".join([*wrong, *(f"-- {name}:\n{text}" for name, text in parts.items())])
+            why = world.why_slow or overload.why
+            if why and not _ended(world):
+                raise InconclusiveError(case, why, what)
+            raise ChaosError(case, what)
+        must = expected(script, windows, until_s)
+        return Seen(
+            planned, script.kinds(), script.short, len(must), len(world.receiver.fired()), world.receiver.fired(own=True), settled_s,
+        )  # fmt: skip
 
 
-def _settle(case: Case, world: _World, wanted: set[str], when: str) -> None:
-    """Wait until the alerts of the faults fire, and none about places without a fault."""
-    until = time.monotonic() + SETTLE_S
-    places = tuple(each.partition(" ")[2] for each in wanted)
+def _as_lines(world: World) -> str:
+    return "\n".join(
+        f"{each.at_s - world.start_s:.1f} s {'firing' if each.is_firing else 'resolved'} {each.name}"
+        for each in world.receiver.told
+    )
+
+
+def _wait_until(world: World, at_s: float) -> None:
+    time.sleep(max(0.0, at_s - world.now_s()))
+
+
+def _settle(world: World, script: fleet_faults.Script, planned: list[Disturbance]) -> float:
+    """Wait until Alertmanager has what fires at that time, and nothing about the way of the data; return the seconds it took.
+
+    Raises:
+        AssertionError: it has something else.
+    """
+    begun_s = max((each.window.end_s for each in planned), default=world.now_s())
+    history_is_lost = any(each.kind == "kill" and each.target in WATCHES for each in planned)
     while True:
-        found = world.alerts()
-        missing = wanted - found
-        # A fault may cost its job and its UltraServer something as well; no other instance.
-        invented = {
-            each
-            for each in found - wanted
-            if "/trn2u-" in each and not each.partition(" ")[2].startswith(places)
-        }
-        if not missing and not invented:
-            return
-        if time.monotonic() > until:
-            raise ChaosError(case, f"{when}: missing {sorted(missing)}, invented {sorted(invented)}")
+        found = world.active()
+        now_s = world.now_s()
+        fleet = {name for name, scope in found.items() if scope not in OWN}
+        allowed = script.firing(now_s, EARLY_S + 5)
+        sure = allowed - {name for name in allowed if not _fires_throughout(script, name, now_s)}
+        if history_is_lost:
+            sure = {name for name in sure if name.partition(" ")[0] not in HISTORICAL}
+        own = set(found) - fleet
+        told = {each.name: each.is_firing for each in world.receiver.told if each.scope not in OWN}
+        firing = {name for name, is_firing in told.items() if is_firing}
+        if sure <= fleet <= allowed and sure <= firing <= allowed and not own:
+            return max(0.0, now_s - begun_s)
+        assert now_s < begun_s + SETTLE_S + 45, (
+            f"not right {now_s - begun_s:.0f} s after the last disturbance: missing {sorted(sure - fleet)}, "
+            f"invented {sorted(fleet - allowed)}, about the way of the data {sorted(own)}"
+        )
         time.sleep(0.5)
+
+
+def _fires_throughout(script: fleet_faults.Script, name: str, now_s: float) -> bool:
+    return any(each.begin_s < now_s - 2 and now_s + EARLY_S < each.end_s for each in script.alerts[name])
+
+
+def _own_faults(world: World, planned: list[Disturbance]) -> list[str]:
+    """Return what outages should have been told and were not: those that overlap with no other disturbance of the way."""
+    wrong = []
+    told = [(each.at_s - world.start_s, each.name) for each in world.receiver.told if each.is_firing]
+    for each in planned:
+        others = [one for one in planned if one is not each and one.target != "app"]
+        if any(one.at_s < each.window.end_s and each.at_s < one.window.end_s + RECOVERY_S for one in others):
+            continue
+        wanted = None
+        if each.target == "broker" and each.seconds >= _TOLD_FROM_S:
+            wanted = "connection-lost pipeline"
+        elif each.target == "simulator" and each.kind == "kill" and each.seconds >= _TOLD_FROM_S:
+            wanted = "publisher-offline sim-1"
+        if wanted and not any(
+            name == wanted and each.at_s <= at_s <= each.window.end_s + RECOVERY_S for at_s, name in told
+        ):
+            wrong.append(f"missing: {wanted} for {each}")
+    return wrong
+
+
+def _ended(world: World) -> list[str]:
+    """Return the programs that have ended, or printed a traceback."""
+    return [
+        f"{name} has ended with {program.process.poll()}: {program.output[-2_000:]}"
+        for name, program in world.programs.items()
+        if program.process.poll() is not None or "Traceback" in program.output
+    ]
+
+
+def _app_faults(world: World) -> list[str]:
+    """Return what is wrong with the app: ended, not live, or without an answer to keys."""
+    app = world.app
+    if app.process.status() == psutil.STATUS_ZOMBIE:
+        return [f"the app has ended: {app.text}"]
+    try:
+        app.wait_for("192", "all live", within_s=60)
+        for key, pattern in itertools.chain((("8", r"(?i)rule|no alert"), ("1", "192"))):
+            app.send(key)
+            app.wait_for_match(pattern, within_s=10)
+    except AssertionError as error:
+        return [f"the app: {error}"]
+    return [] if re.search(r"\S", app.text) else ["the app shows nothing"]

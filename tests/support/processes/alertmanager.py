@@ -28,6 +28,18 @@ route:
 receivers:
   - name: nobody
 """
+_FORWARDING = """\
+route:
+  receiver: webhook
+  group_by: [alertname, target]
+  group_wait: 100ms
+  group_interval: 1s
+receivers:
+  - name: webhook
+    webhook_configs:
+      - url: {url}
+        send_resolved: true
+"""
 
 
 def alertmanager_program() -> str | None:
@@ -38,7 +50,8 @@ def alertmanager_program() -> str | None:
 class AlertmanagerProcess:
     """One Alertmanager on a free loopback port, which it keeps over restarts."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, webhook: str | None = None) -> None:
+        """Write the configuration; `webhook` is told every alert that fires or resolves."""
         program = alertmanager_program()
         if program is None:
             raise FileNotFoundError(MISSING)
@@ -47,7 +60,9 @@ class AlertmanagerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        (folder / "alertmanager.yml").write_text(_CONFIGURATION, encoding="utf-8")
+        (folder / "alertmanager.yml").write_text(
+            _CONFIGURATION if webhook is None else _FORWARDING.format(url=webhook), encoding="utf-8"
+        )
 
     def start(self, *, forgets: bool = False) -> None:
         """Start and wait until it is ready; `forgets` gives it an empty storage."""

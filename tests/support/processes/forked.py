@@ -10,6 +10,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+import psutil
+
 from support.processes.programs import environment
 
 if TYPE_CHECKING:
@@ -27,6 +29,15 @@ for name in COMMANDS:
     load_command(name)
 gc.freeze()
 children = {}
+
+def waited_s(pid):
+    # The time in which a process was ready and had no processor; 0 where the kernel does not say.
+    try:
+        with open(f"/proc/{pid}/schedstat") as file:
+            return int(file.read().split()[1]) / 1e9
+    except OSError:
+        return 0.0
+
 while line := sys.stdin.readline():
     request = json.loads(line)
     if "start" in request:
@@ -41,13 +52,17 @@ while line := sys.stdin.readline():
         children[pid] = request["output"]
         continue
     begun = time.monotonic()
+    before = {pid: waited_s(pid) for pid in [*children, "self"]}
     for pid in children:
         os.kill(pid, request["signal"])
     ended = {}
     while children:
-        pid, status, used = os.wait4(-1, 0)
+        pid = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT).si_pid
+        after_s = time.monotonic() - begun
+        starved_s = waited_s(pid) - before[pid] + waited_s("self") - before["self"]
+        _, status, used = os.wait4(pid, 0)
         busy_s, peak_mb = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
-        ended[children.pop(pid)] = os.waitstatus_to_exitcode(status), time.monotonic() - begun, busy_s, peak_mb
+        ended[children.pop(pid)] = os.waitstatus_to_exitcode(status), after_s, busy_s, peak_mb, starved_s
     print(json.dumps(ended), flush=True)
 """
 
@@ -64,6 +79,8 @@ class Ended(NamedTuple):
     """Processor time."""
     peak_mb: float
     """Most memory that it had; what it was forked with is in it."""
+    starved_s: float
+    """Part of `after_s` in which it, or who waited for it, was ready and had no processor."""
 
 
 class ForkedCommands:
@@ -94,6 +111,15 @@ class ForkedCommands:
             assert time.monotonic() < until, [(name, self.output_of(name)) for name in silent]
             time.sleep(0.02)
 
+    def wait_connecting(self, within_s: float = 20.0) -> None:
+        """Wait until every command that still runs has opened a connection."""
+        until, launcher = time.monotonic() + within_s, psutil.Process(self._process.pid)
+        while sum(map(_has_connection, launcher.children())) < len(self._names):
+            assert time.monotonic() < until, [
+                each for each in launcher.children() if not _has_connection(each)
+            ]
+            time.sleep(0.02)
+
     def output_of(self, name: str) -> str:
         """Return all that a command has printed so far."""
         path = next(path for path, each in self._names.items() if each == name)
@@ -116,8 +142,8 @@ class ForkedCommands:
         assert self._process.stdout is not None
         ended: dict[str, Sequence[float]] = json.loads(self._process.stdout.readline())
         return {
-            self._names[path]: Ended(int(status), after_s, self.output_of(self._names[path]), busy_s, peak_mb)
-            for path, (status, after_s, busy_s, peak_mb) in ended.items()
+            self._names[path]: Ended(int(status), after_s, self.output_of(self._names[path]), *more)
+            for path, (status, after_s, *more) in ended.items()
         }
 
     def _ask(self, request: dict[str, object]) -> None:
@@ -133,3 +159,10 @@ class ForkedCommands:
             if self._process.poll() is None:
                 # With what it has forked, whose process group is its own.
                 os.killpg(self._process.pid, signal.SIGKILL)
+
+
+def _has_connection(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE or bool(process.net_connections("tcp"))
+    except psutil.NoSuchProcess:
+        return True

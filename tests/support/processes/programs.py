@@ -6,11 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from typing import TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from support.processes.fork_server import ForkedProcess, ForkServer
 
 COMMAND = (sys.executable, "-m", "trnfleet")
 
@@ -25,32 +28,57 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, **more}
 
 
+fork_servers: list[ForkServer] = []
+"""What commands are forked from; while there is none, each is a new interpreter, as in benchmarks and in `make chaos`."""
+
+
+def fork_server_for(environ: dict[str, str]) -> ForkServer | None:
+    """Return a server that a command with this environment can be forked from."""
+    return next((each for each in fork_servers if each.fits(environ)), None)
+
+
+def start(
+    *arguments: str, stdout: IO[bytes], stderr: IO[bytes], **variables: str
+) -> subprocess.Popen[bytes] | ForkedProcess:
+    """Start a command without input whose output goes into files."""
+    environ = environment(**variables)
+    server = fork_server_for(environ)
+    if server is None:
+        return subprocess.Popen(
+            [*COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, env=environ
+        )
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123  a name for it, not a path
+        return server.start(
+            arguments, environ, stdin=nothing.fileno(), stdout=stdout.fileno(), stderr=stderr.fileno()
+        )
+
+
 def run(*arguments: str, timeout_s: float = 60, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end and return what it printed."""
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        env=environment(**variables),
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        process = start(*arguments, stdout=output, stderr=errors, **variables)
+        try:
+            status = process.wait(timeout=timeout_s)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        return subprocess.CompletedProcess(arguments, status, _text(output), _text(errors))
+
+
+def _text(file: IO[bytes]) -> str:
+    """Return what stands in a file, its line ends as they are in text."""
+    file.seek(0)
+    return file.read().decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
 class Program:
     """A command that goes on until it is ended."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, **variables: str) -> None:
         self._log = folder / f"{arguments[0]}-{time.monotonic_ns()}.log"
         with self._log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [*COMMAND, *arguments],
-                stdout=output,
-                stderr=output,
-                stdin=subprocess.DEVNULL,
-                env=environment(),
-            )
+            self.process = start(*arguments, stdout=output, stderr=output, **variables)
 
     @property
     def output(self) -> str:

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any, Self
 import psutil
 import pyte
 
-from support.processes.programs import COMMAND, environment
+from support.processes.programs import COMMAND, environment, fork_server_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from support.processes.fork_server import ForkedProcess
 
 MODES_OFF = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l", b"\x1b[?1003l", b"\x1b[?2004l")
 """What gives a terminal back as it was: main screen, cursor, mouse, bracketed paste."""
@@ -41,15 +43,29 @@ class Terminal:
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
         self._lock = threading.Lock()
+        self.keep = True
+        """Of hours, all that is drawn is too much to keep."""
         self.raw = bytearray()
         self._stalled = threading.Event()
         usual = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"}
         environ = environment(**{**usual, **variables})
-        self.pid, self._fd = pty.fork()
-        if self.pid == 0:
-            # Before the program looks: the parent may be late.
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-            os.execve(program[0], [*program, *arguments], environ)  # noqa: S606  the program under test, without a shell
+        size = struct.pack("HHHH", rows, columns, 0, 0)
+        server = fork_server_for(environ) if program is COMMAND else None
+        self._forked: ForkedProcess | None = None
+        if server is not None:
+            self._fd, theirs = pty.openpty()
+            fcntl.ioctl(theirs, termios.TIOCSWINSZ, size)
+            self._forked = server.start(
+                arguments, environ, stdin=theirs, stdout=theirs, stderr=theirs, has_terminal=True
+            )
+            os.close(theirs)
+            self.pid = self._forked.pid
+        else:
+            self.pid, self._fd = pty.fork()
+            if self.pid == 0:
+                # Before the program looks: the parent may be late.
+                fcntl.ioctl(0, termios.TIOCSWINSZ, size)
+                os.execve(program[0], [*program, *arguments], environ)  # noqa: S606  the program under test, without a shell
         self.resize(columns, rows, tell=False)
         self.attributes: list[Any] = termios.tcgetattr(self._fd)
         self.process = psutil.Process(self.pid)
@@ -61,6 +77,14 @@ class Terminal:
         """Read no more of what the program draws."""
         self._stalled.set()
 
+    def unstall(self) -> None:
+        """Read on."""
+        self._stalled.clear()
+        self._reader.join(timeout=0.1)
+        if not self._reader.is_alive():
+            self._reader = threading.Thread(target=self._read, daemon=True)
+            self._reader.start()
+
     def _read(self) -> None:
         while not self._stalled.is_set():
             try:
@@ -70,7 +94,8 @@ class Terminal:
             if not data:
                 return
             with self._lock:
-                self.raw += data
+                if self.keep:
+                    self.raw += data
                 # pyte mistakes the request for pixel sizes and the like for text; none of ours is drawn by it.
                 with contextlib.suppress(Exception):
                     self._stream.feed(data)
@@ -138,14 +163,20 @@ class Terminal:
             self.send(keys)
         until = time.monotonic() + within_s
         while time.monotonic() < until:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                code = os.waitstatus_to_exitcode(status)
+            code = self._poll()
+            if code is not None:
                 self.status = code if code >= 0 else 128 - code
                 self._reader.join(timeout=1)
                 return self.status
             time.sleep(0.01)
         raise AssertionError(f"did not end within {within_s:g} s")
+
+    def _poll(self) -> int | None:
+        """Return the exit status, None while it runs."""
+        if self._forked is not None:
+            return self._forked.poll()
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        return os.waitstatus_to_exitcode(status) if pid else None
 
     def is_restored(self) -> bool:
         """Return whether the terminal was left as it was found: modes off, and the line discipline's settings back."""
@@ -161,6 +192,9 @@ class Terminal:
             for process in [*self.children(), self.process]:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(self.pid, 0)
+            if self._forked is not None:
+                self._forked.wait()
+            else:
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(self.pid, 0)
         os.close(self._fd)

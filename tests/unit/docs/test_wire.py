@@ -28,6 +28,7 @@ from trnfleet.wire.messages import (
     EventMessage,
     InstanceSpec,
     JobMessage,
+    ReceiverErrorSpec,
     ReplyMessage,
     WatchMessage,
 )
@@ -48,6 +49,7 @@ MESSAGES: dict[str, type[BaseModel]] = {
     "instance": InstanceSpec,
     "column": ColumnSpec,
     "publisher": WatchMessage,
+    "receiver error": ReceiverErrorSpec,
     "job": JobMessage,
     "event": EventMessage,
     "reservation": ReservationMessage,

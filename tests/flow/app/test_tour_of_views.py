@@ -1,0 +1,47 @@
+"""Every view at every size in a terminal, and a window that is dragged about."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+from support.processes.terminal import Terminal
+from support.record.fixtures import RECORDINGS
+
+from trnfleet.tui.bars.tabs import Form, form_for
+from trnfleet.tui.views import TABS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SIZES = ((120, 40), (80, 24), (200, 55))
+RESIZES = 40
+
+
+def test_views_at_three_sizes_and_forty_resizes(tmp_path: Path) -> None:
+    """Header, tabs, help and quit stay where they are, and the app lives without a failure in its log."""
+    log_file = tmp_path / "app.log"
+    recording = str(RECORDINGS / "game-day.mcap")
+    with Terminal("replay", recording, "--log-file", str(log_file)) as terminal:
+        terminal.wait_for("192 chips", "us-0001")
+        for columns, rows in SIZES:
+            terminal.resize(columns, rows)
+            short = form_for(TABS, columns) is Form.SHORT
+            for tab in TABS:
+                name = f"{tab.key} {tab.short if short else tab.title}"
+                terminal.send(tab.key)
+                terminal.wait_for(f"[{name}" if tab.is_built else f"{tab.title} is not built yet")
+                lines = terminal.lines
+                assert len(lines) == rows
+                assert " chips " in lines[0]
+                assert name in lines[2]
+        for number in range(RESIZES):
+            # Sizes from 20x5 to 219x63, in no order.
+            terminal.resize(20 + number * 97 % 200, 5 + number * 41 % 59)
+        terminal.resize(80, 24)
+        terminal.send("1")
+        terminal.wait_for("[1 Fleet]", "? help", "q quit", " chips ")
+        assert "? help  q quit" in terminal.lines[23]
+        assert terminal.end(signal.SIGTERM) == 143
+        assert terminal.is_restored()
+    assert "Traceback" not in log_file.read_text(encoding="utf-8")

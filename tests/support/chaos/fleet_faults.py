@@ -1,0 +1,152 @@
+"""Faults of a fleet at random times, and the alerts of them: the same script played undisturbed in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from support.monitor.alert_run import AlertRun
+from trnfleet.domain.alerts.status import AlertState
+from trnfleet.domain.fleet import Publishing
+from trnfleet.domain.scenario import FaultEntry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from random import Random
+
+OWN = frozenset({"pipeline", "publisher"})
+"""Scopes of alerts about the way of the data, which disturbances do cause."""
+HISTORICAL = frozenset({"job-slow", "efa-cliff"})
+"""Rules that compare with a past of half an hour, which a watch that was started since has not seen."""
+_INSTANCES = [f"uc1/us-000{server}/trn2u-000{server}-{place}" for server in (1, 2) for place in range(4)]
+_LONG = (
+    "link_down", "z_link_down", "ecc_corrected_storm", "hbm_uncorrectable", "sram_uncorrectable", "dma_abort",
+    "hang_compute", "nic_down", "rack_overheat", "chip_throttle", "power_cap", "straggler", "firmware_heartbeat_lost",
+    "runtime_crash", "instance_reboot", "instance_retirement", "agent_silent", "ultraserver_split",
+)  # fmt: skip  # a table
+_SHORT = {
+    "link_down": 1.0, "z_link_down": 1.0, "ecc_corrected_storm": 3.0, "straggler": 4.0, "rack_overheat": 5.0,
+    "power_cap": 4.0, "nic_down": 1.0, "agent_silent": 2.0, "link_degraded": 1.0,
+}  # fmt: skip  # a table
+"""Faults that end well before their rule's `for`, with their seconds."""
+
+
+class Interval(NamedTuple):
+    """A time in which an alert fires, seconds after the fleet's start; without an end where it does at the end of the run."""
+
+    begin_s: float
+    end_s: float
+
+
+class Script(NamedTuple):
+    """Faults, and what they must lead to."""
+
+    faults: list[FaultEntry]
+    short: int
+    """Faults of these that are too short for an alert."""
+    alerts: dict[str, list[Interval]]
+    """By rule and target, when the alert fires and is not inhibited."""
+    inhibited: set[str]
+    """Alerts that fire, but not without being inhibited."""
+
+    def kinds(self) -> Counter[str]:
+        """Return the number of faults by kind."""
+        return Counter(each.fault for each in self.faults)
+
+    def __str__(self) -> str:
+        return "\n".join(
+            f"{name}: {', '.join(f'{each.begin_s:.0f} to {each.end_s:.0f} s' for each in intervals)}"
+            for name, intervals in self.alerts.items()
+        )
+
+    def firing(self, at_s: float, within_s: float = 0.0) -> set[str]:
+        """Return the alerts that fire at an instant, or at some time around it."""
+        return {
+            name
+            for name, intervals in self.alerts.items()
+            if any(each.begin_s <= at_s + within_s and at_s - within_s < each.end_s for each in intervals)
+        }
+
+
+def draw(random: Random, seconds: float, *, begin_s: float, count: int) -> list[FaultEntry]:
+    """Return faults that end before `seconds`: a third of them too short for an alert, and none on another's instance."""
+    faults: list[FaultEntry] = []
+    free = random.sample(_INSTANCES, len(_INSTANCES))
+    while len(faults) < count and free:
+        is_short = len(faults) % 3 == 2
+        name = random.choice(list(_SHORT) if is_short else _LONG)
+        if name == "ultraserver_split" and len(free) < 6:
+            continue
+        at_s = round(random.uniform(begin_s, max(begin_s + 1, 0.55 * seconds)))
+        lasts_s = _SHORT[name] if is_short else round(random.uniform(40, max(45, 0.7 * seconds - at_s)))
+        faults.append(
+            FaultEntry.model_validate(
+                {
+                    "fault": name,
+                    "target": _target(name, free, random),
+                    "at": f"{at_s}s",
+                    "for": f"{lasts_s:g}s",
+                }
+            )
+        )
+    return faults
+
+
+def _target(name: str, free: list[str], random: Random) -> str:
+    instance = free.pop()
+    if name == "ultraserver_split":
+        return instance.rpartition("/")[0]
+    if name in {
+        "nic_down",
+        "rack_overheat",
+        "power_cap",
+        "instance_reboot",
+        "instance_retirement",
+        "agent_silent",
+    }:
+        return instance
+    chip = f"{instance}/chip{random.randrange(16):02d}"
+    if name in {"link_down", "link_degraded"}:
+        return f"{chip}:{random.choice(('east', 'west', 'north', 'south'))}"
+    return f"{chip}:{random.choice(('z_next', 'z_prev'))}" if name == "z_link_down" else chip
+
+
+def _as_toml(faults: list[FaultEntry]) -> str:
+    start = datetime.now(UTC).replace(microsecond=0).isoformat()
+    entries = (
+        f'[[faults]]\nfault = "{each.fault}"\ntarget = "{each.target}"\nat = "{each.at:g}s"\nfor = "{each.lasts_s:g}s"\n'
+        for each in faults
+    )
+    return f'title = "Faults by chance"\nfleet = "demo"\nstart = {start}\n' + "".join(entries)
+
+
+def play(faults: list[FaultEntry], seconds: float, folder: Path) -> Script:
+    """Play the faults undisturbed, from the scenario file that is written for the simulator."""
+    file = folder / "faults.toml"
+    file.write_text(_as_toml(faults), encoding="utf-8")
+    run = AlertRun(str(file), publishing=Publishing(format="json", granularity="chip"))
+    found: dict[str, list[Interval]] = defaultdict(list)
+    quieted: set[str] = set()
+    now_s = 0.0
+
+    def look() -> None:
+        nonlocal now_s
+        for alert in run.monitor.alerts.active():
+            if alert.state is not AlertState.FIRING or alert.rule.scope in OWN:
+                continue
+            name = f"{alert.name} {alert.target}"
+            if alert.inhibited_by:
+                quieted.add(name)
+            elif found[name] and found[name][-1].end_s >= now_s - 0.5:
+                found[name][-1] = found[name][-1]._replace(end_s=now_s + 1)
+            else:
+                found[name].append(Interval(now_s, now_s + 1))
+        now_s += 1
+
+    run.on_tick = look
+    asyncio.run(run.play(seconds))
+    alerts = {name: intervals for name, intervals in found.items() if intervals}
+    short = sum(each.lasts_s == _SHORT.get(each.fault) for each in faults)
+    return Script(faults, short, alerts, quieted - set(alerts))
