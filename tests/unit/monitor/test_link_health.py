@@ -121,6 +121,23 @@ async def test_what_is_dead_after_an_outage_is_found() -> None:
     ] * 2
 
 
+async def test_what_is_dead_is_found_between_breaks() -> None:
+    """A link that breaks every few seconds delays what says that a host is silent, and does not hide it."""
+    fleet = Outage()
+    fleet.dead.add(fleet.layout.instances[0])
+    fired_after = None
+    for number in range(12):
+        # Of each seven seconds four are too early to say anything; the rule wants five.
+        await fleet.live(7)
+        fleet.connect(up=True)
+        if fired_after is None and "instance-silent" in fleet.firing:
+            fired_after = number
+    assert fired_after is not None
+    assert 1 <= fired_after <= 4
+    assert fleet.news.count(("firing", "instance-silent")) == 1
+    assert ("resolved", "instance-silent") not in fleet.news
+
+
 async def test_a_connection_over_which_nothing_comes_is_in_doubt() -> None:
     """A stopped broker is no silent fleet for as long as the connection may be half open."""
     fleet = Outage()

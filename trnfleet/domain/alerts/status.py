@@ -58,14 +58,18 @@ NEXT_STATES: Mapping[AlertState, frozenset[AlertState]] = MappingProxyType(
 
 NEVER = np.int64(-(2**62))
 """An instant that has not been."""
+COLUMNS = ("clear_ns", "fired_ns", "rows", "silent", "since_ns", "states", "values")
+"""What a track has of each of its targets."""
 
 
 class Track:
     """The targets of one rule that are pending or firing, ascending by row."""
 
-    __slots__ = ("clear_ns", "fired_ns", "rows", "silent", "since_ns", "states", "values")
+    __slots__ = ("at_ns", *COLUMNS)
 
     def __init__(self) -> None:
+        self.at_ns = NEVER
+        """The last instant."""
         self.rows: Rows = np.zeros(0, np.int64)
         """Numbers of the targets; shape (active,), as of all columns."""
         self.states: NDArray[np.uint8] = np.zeros(0, np.uint8)
@@ -99,6 +103,7 @@ class Track:
         for_ns: int = 0,
         keep_ns: int = 0,
         holds_silent: bool = True,
+        waits_silent: bool = False,
     ) -> None:
         """Go on to an instant.
 
@@ -106,12 +111,14 @@ class Track:
             now_ns: The instant; where it is before the last one, what is later counts from it.
             raised: Targets whose condition holds, ascending.
             values: Their values.
-            look: For firing targets whose condition does not hold: whether anything is known of each, whether it is not yet
-                on the good side of the limit at which it clears, and its value.
+            look: For targets whose condition does not hold: whether anything is known of each, whether it is not yet on the good
+                side of the limit at which it clears, and its value.
             for_ns: How long the condition holds until the target fires.
             keep_ns: How long it does not hold until it resolves.
             holds_silent: Whether targets of which nothing is known go on firing.
+            waits_silent: Whether those that are pending have that much longer to go; else they are forgotten.
         """
+        passed_ns, self.at_ns = max(0, now_ns - int(self.at_ns)), np.int64(now_ns)
         if not len(self.rows) and not len(raised):
             return
         if len(self.rows):
@@ -119,6 +126,8 @@ class Track:
             np.minimum(self.fired_ns, now_ns, out=self.fired_ns)
             np.minimum(self.clear_ns, now_ns, out=self.clear_ns)
             keep = self._carry_on(now_ns, raised, values, look, keep_ns, holds_silent=holds_silent)
+            if waits_silent:
+                keep |= self._wait(passed_ns, ~keep & ~self.firing, look)
             new = np.ones(len(raised), np.bool_)
             spots = np.searchsorted(raised, self.rows)
             found = spots < len(raised)
@@ -158,6 +167,19 @@ class Track:
         """Leave out a time without evaluations: what is pending, or about to resolve, has that much longer to go."""
         self.since_ns[~self.firing] += passed_ns
         self.clear_ns[self.clear_ns != NEVER] += passed_ns
+        self.at_ns += np.int64(passed_ns)
+
+    def _wait(
+        self, passed_ns: int, chosen: Flags, look: Callable[[Rows], tuple[Flags, Flags, NDArray[np.float64]]]
+    ) -> Flags:
+        """Leave out the time since the last instant for those chosen of which nothing is known; return which these are."""
+        waiting = np.zeros(len(self.rows), np.bool_)
+        places = np.flatnonzero(chosen)
+        if len(places):
+            waiting[places] = ~look(self.rows[places])[0]
+            self.since_ns[waiting] += passed_ns
+            self.silent[waiting] = True
+        return waiting
 
     def _carry_on(
         self,
@@ -212,5 +234,5 @@ class Track:
             self._select(np.argsort(self.rows, kind="stable"))
 
     def _select(self, chosen: NDArray[np.bool_] | NDArray[np.int64] | NDArray[np.intp]) -> None:
-        for name in self.__slots__:
+        for name in COLUMNS:
             setattr(self, name, getattr(self, name)[chosen])

@@ -209,6 +209,8 @@ class RuleState:
             for_ns=_needed_ns(self.rule, readings),
             keep_ns=round(self.rule.keep_firing_for_s * NS_PER_S),
             holds_silent=self.rule.when_silent == "hold" or readings.unsettled is not None,
+            # A monitor that misses a moment again and again would never see anything last for long enough.
+            waits_silent=readings.unsettled is not None,
         )
 
     def _row_of(self, name: str) -> int:

@@ -75,7 +75,14 @@ instants = st.lists(
 
 
 def step(
-    track: Track, now: int, seen: list[Look], for_ns: int, keep_ns: int, *, holds_silent: bool = True
+    track: Track,
+    now: int,
+    seen: list[Look],
+    for_ns: int,
+    keep_ns: int,
+    *,
+    holds_silent: bool = True,
+    waits_silent: bool = False,
 ) -> None:
     """Go on to an instant at which all targets are looked at."""
 
@@ -94,6 +101,7 @@ def step(
         for_ns=for_ns,
         keep_ns=keep_ns,
         holds_silent=holds_silent,
+        waits_silent=waits_silent,
     )
 
 
@@ -207,6 +215,24 @@ def test_a_pending_target_falls_silent() -> None:
     step(track, 5, GONE, 10, 0)
 
     assert state(track) is AlertState.INACTIVE
+
+
+def test_a_pending_target_of_which_nothing_can_be_known_waits() -> None:
+    """The times in which it is unknown do not count, the others add up; where it is known to be over, it is forgotten."""
+    track = Track()
+    for begin in (0, 20, 40):
+        for now in (begin, begin + 2, begin + 4):
+            step(track, now, UP, 10, 0, waits_silent=True)
+        assert state(track) is (AlertState.FIRING if begin == 40 else AlertState.PENDING)
+        if begin < 40:
+            step(track, begin + 10, GONE, 10, 0, waits_silent=True)
+            step(track, begin + 19, GONE, 10, 0, waits_silent=True)
+            assert state(track) is AlertState.PENDING
+
+    over = Track()
+    step(over, 0, UP, 10, 0, waits_silent=True)
+    step(over, 5, DOWN, 10, 0, waits_silent=True)
+    assert state(over) is AlertState.INACTIVE
 
 
 def test_a_time_in_which_nobody_watched_is_left_out() -> None:
