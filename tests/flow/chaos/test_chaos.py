@@ -89,7 +89,13 @@ def test_alertmanager_gets_the_alerts_of_the_fleet_whatever_happens_to_processes
     case = Case("processes", SEED, 0)
     try:
         seen = processes.run_case(
-            case, tmp_path, lasts_s=12.0, settle_s=20.0, faults=faults, disturbances=disturbances, records=False
+            case,
+            tmp_path,
+            lasts_s=12.0,
+            settle_s=20.0,
+            faults=faults,
+            disturbances=disturbances,
+            records=False,
         )
     except InconclusiveError as error:
         pytest.skip(f"nothing can be said: {error}")
