@@ -189,7 +189,7 @@ def head(width: int) -> Parts:
     titles = [
         fit("state", plan.state),
         fit("id", plan.id),
-        fit("holds", plan.what),
+        fit("capacity", plan.what),
         right("used", plan.used),
         right("util", plan.util + (plan.bar + 1 if plan.bar else 0)),
         fit("next", plan.until),

@@ -155,21 +155,21 @@ def facts(reservation: Reservation, layout: Layout) -> list[tuple[str, str]]:
     currency = message.currency
     lines = [
         (
-            "holds",
+            "capacity",
             f"{what_text(reservation)} in {plain(message.zone, 40)}: {places_text(reservation, layout)}",
         ),
         ("term", _span_text(reservation)),
     ]
     due = due_words(reservation)
     if due:
-        lines.append(("due", ", ".join(due)))
+        lines.append(("ends" if _until_s(reservation) is None else "due", ", ".join(due)))
     costs = [f"fee {money(fee_of(reservation), currency)}", f"{money(reservation.fee_per_h, currency)}/h"]
     if reservation.idle_per_h is not None:
         costs.append(f"{money(reservation.idle_per_h, currency)}/h idle")
     lines.append(("costs", ", ".join(costs)))
     if reservation.used is not None:
         unknown = f", {reservation.unknown} not heard" if reservation.unknown else ""
-        lines.append(("in use", f"{reservation.used} of {message.instances} instances{unknown}"))
+        lines.append(("used", f"{reservation.used} of {message.instances} instances{unknown}"))
     if message.unavailable:
         lines.append(("out", f"{message.unavailable} instances fail their status check"))
     if message.interconnect is not None:

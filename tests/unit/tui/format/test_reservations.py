@@ -158,6 +158,7 @@ def test_lines_fit_and_stand_under_their_titles(width: int, selected: bool) -> N
     assert len(titles) <= width - 1
     assert line.index("● active") == titles.index("state")
     assert line.index("ends 2d") == titles.index("next")
+    assert " capacity " in titles
     assert line.index("2/2") + 3 == titles.index("used") + 4
     assert ("7,200.00" in line) == ("fee" in titles) == (width >= 116)
     assert ("can be extended" in line) == (width >= 198)
