@@ -29,6 +29,8 @@ NAMES = {
     *HARDWARE,
     "publisher-offline",
     "overheated",
+    "ring-split",
+    "link-down",
     "connection-lost",
     "monitor-overloaded",
     "messages-lost",
@@ -136,6 +138,27 @@ async def test_what_is_dead_is_found_between_breaks() -> None:
     assert 1 <= fired_after <= 4
     assert fleet.news.count(("firing", "instance-silent")) == 1
     assert ("resolved", "instance-silent") not in fleet.news
+
+
+async def test_a_count_over_what_is_partly_unheard_is_not_over() -> None:
+    """While an instance cannot be heard, its UltraServer has fewer links that are known to be down, and is as split as before."""
+    fleet = Outage()
+    split = fleet.layout.instances[:4]
+    rows = slice(0, 64)
+    fleet.set("links_up", fleet.layout.chip_links_mask[rows] & 0b011111, rows)
+    await fleet.live(12)
+    assert fleet.firing == {"ring-split"}
+    fleet.dead.update(split[1:])
+    for _ in range(4):
+        # The link breaks again before silence could say anything.
+        await fleet.live(3)
+        fleet.connect(up=True)
+    assert fleet.firing == {"ring-split"}
+    assert fleet.news == [("firing", "ring-split")]
+    fleet.dead.clear()
+    fleet.set("links_up", fleet.layout.chip_links_mask[rows], rows)
+    await fleet.live(12)
+    assert fleet.firing == set()
 
 
 async def test_a_connection_over_which_nothing_comes_is_in_doubt() -> None:

@@ -139,6 +139,19 @@ class Readings:
         )
         return flags
 
+    def is_wholly_known(self, scope: Scope, rows: Rows) -> NDArray[np.bool_]:
+        """Return of which targets enough is known to say that something is over.
+
+        A sum over an UltraServer of which some chips are not heard, perhaps by our own trouble, is less than it was.
+        """
+        known, level = self.is_known(scope, rows), LEVEL_OF[scope]
+        if self.unsettled is None or level is Level.CHIP:
+            return known
+        missing = (self.rollups.states(Level.INSTANCE)[:, Freshness.STALE] > 0) & self.unsettled
+        if level is Level.ULTRASERVER:
+            missing = np.logical_or.reduceat(missing, self.layout.ultraserver_start[:-1].astype(np.intp))
+        return known & ~missing[rows]
+
     @cached_property
     def expected_links(self) -> NDArray[np.uint8] | np.uint8:
         """Bits of `links_up` that a healthy chip has set: for every chip, or one mask where all are alike."""

@@ -84,7 +84,7 @@ class RowCondition(abc.ABC):
     def look(self, readings: Readings, rows: Rows) -> tuple[Flags, Flags, Values]:
         """Return for firing targets that do not fulfil it: what is known, what is not clear yet, values."""
         values = self.values(readings, rows)
-        return readings.is_known(self.scope, rows), not_clear(self.condition, values), values
+        return readings.is_wholly_known(self.scope, rows), not_clear(self.condition, values), values
 
     def candidates(self, readings: Readings) -> Slices[Rows]:
         """Return the rows of all targets that may fulfil it, ascending."""
