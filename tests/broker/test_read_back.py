@@ -56,15 +56,20 @@ async def silence(session: BrokerSession) -> str:
     return written
 
 
+def guarded(mosquitto_with: Callable[..., MosquittoProcess], folder: Path) -> MosquittoProcess:
+    """Return a broker with the access list."""
+    lists = folder / "acl"
+    lists.write_text(ACCESS, encoding="utf-8")
+    lists.chmod(0o600)
+    return mosquitto_with(f"acl_file {lists}")
+
+
 async def test_what_is_not_given_back_is_not_confirmed(
     mosquitto_with: Callable[..., MosquittoProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A write that the broker dropped without a word is told; one that it keeps, and one that clears, are done."""
     monkeypatch.setattr(read_back, "READ_BACK_S", 0.5)
-    lists = tmp_path / "acl"
-    lists.write_text(ACCESS, encoding="utf-8")
-    lists.chmod(0o600)
-    broker = mosquitto_with(f"acl_file {lists}")
+    broker = guarded(mosquitto_with, tmp_path)
     viewer = BrokerSession(broker.url, protocol="3.1.1")
     operator = dataclasses.replace(viewer, url=dataclasses.replace(broker.url, user="operator"))
     simulate = ("simulate", "--fleet", "lab", "--ticks", "1", "--mqtt", "3.1.1", "--broker")
@@ -117,10 +122,7 @@ async def test_another_publisher_is_no_reason_to_complain(
 ) -> None:
     """What was written and replaced at once is done; another message that stays where ours should be is told."""
     monkeypatch.setattr(read_back, "READ_BACK_S", 1.0)
-    lists = tmp_path / "acl"
-    lists.write_text(ACCESS, encoding="utf-8")
-    lists.chmod(0o600)
-    broker = mosquitto_with(f"acl_file {lists}")
+    broker = guarded(mosquitto_with, tmp_path)
     viewer = BrokerSession(broker.url, protocol="3.1.1")
     simulator = dataclasses.replace(viewer, url=dataclasses.replace(broker.url, user="simulator"))
     node = Envelope("trnfleet/v1/lab/node/uc1", b"ours", 1, retain=True)

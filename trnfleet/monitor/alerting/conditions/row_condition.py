@@ -82,7 +82,7 @@ class RowCondition(abc.ABC):
         return compare(self.condition, self.values(readings, rows))
 
     def look(self, readings: Readings, rows: Rows) -> tuple[Flags, Flags, Values]:
-        """Return for firing targets that do not fulfil it: what is known, what is not clear yet, values."""
+        """Return for firing and pending targets that do not fulfil it: what is known, what is not clear yet, values."""
         values = self.values(readings, rows)
         return readings.is_wholly_known(self.scope, rows), not_clear(self.condition, values), values
 

@@ -293,7 +293,7 @@ class RowSearch:
         return MatchingRows(hit, values)
 
     def look(self, readings: Readings, rows: Rows) -> tuple[Flags, Flags, Values]:
-        """Return for firing targets that do not fulfil them: what is known, what is not clear yet, values."""
+        """Return for firing and pending targets that do not fulfil them: what is known, what is not clear yet, values."""
         return self._own.look(readings, rows)
 
 
