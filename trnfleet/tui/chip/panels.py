@@ -233,8 +233,16 @@ def _value_text(metric: Metric, value: float) -> str:
     return with_unit(1e3 * value, "ms") if is_short else with_unit(value, metric.unit)
 
 
-def chart(facts: ChipFacts, field: Field, width: int, height: int) -> Panel:
-    """Return the past of a field as a chart of `height` lines, its time axis among them, under its title."""
+def chart(facts: ChipFacts, field: Field, width: int, height: int, axis: int) -> Panel:
+    """Return the past of a field as a chart of `height` lines, its time axis among them, under its title.
+
+    Args:
+        facts: The chip.
+        field: What the chart shows.
+        width: Cells.
+        height: Lines of the chart.
+        axis: Least cells of its value axis.
+    """
     ink, series, chart = Ink.of(facts.freshness), facts.series[field.key], facts.charts[field.key]
     now = float(series[-1]) if len(series) else math.nan
     value = with_unit(now, field.unit)
@@ -243,7 +251,7 @@ def chart(facts: ChipFacts, field: Field, width: int, height: int) -> Panel:
     lines: Panel = [charts.head(title, facts.window, width)]
     if not ink.is_live:
         chart = chart._replace(series=[each._replace(style=ink.chart) for each in chart.series])
-    return [*lines, *charts.draw(chart, width, height)]
+    return [*lines, *charts.draw(chart, width, height, axis=axis)]
 
 
 def provenance(facts: ChipFacts, width: int) -> Panel:

@@ -26,6 +26,7 @@ from trnfleet.tui.metric_display import CHIP_CHARTS
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS, ChipTable
 from trnfleet.tui.state.descriptors import Descriptions
 from trnfleet.tui.view import FilteredView, View
+from trnfleet.tui.widgets import charts
 from trnfleet.tui.widgets.cells import Column, beside, width_of
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 
@@ -289,11 +290,18 @@ def arrange(facts: ChipFacts, width: int, height: int, *, provenance: bool) -> l
     each = [(inner - GAP * (across - 1)) // across] * across
     free = height - len(lines)
     tall = min(14, max(3, free // rows - 1 - (width >= MEDIUM)))
+    axes = [
+        max(charts.axis_cells(facts.charts[field.key], cells, tall) for field in CHIP_CHARTS[at::across])
+        for at, cells in enumerate(each)
+    ]
     for row in range(rows):
         if width >= MEDIUM:
             lines.append(blank_line(width))
         fields = CHIP_CHARTS[row * across : (row + 1) * across]
-        made = [panels.chart(facts, field, cells, tall) for field, cells in zip(fields, each, strict=False)]
+        made = [
+            panels.chart(facts, field, cells, tall, axis)
+            for field, cells, axis in zip(fields, each, axes, strict=False)
+        ]
         lines.extend(_columns(made, each[: len(made)], width))
     return lines
 

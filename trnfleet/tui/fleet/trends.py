@@ -94,9 +94,16 @@ class Trends(LineView, can_focus=False):
             trends = fleet_trends(context)
             plan = Plan.of(len(trends), width, height)
             heights = _shared(height, plan.rows)
-            self._drawn = [
-                (trend, charts.draw(trend.chart, plan.width, heights[number // plan.columns] - 2))
+            placed = [
+                (trend, number % plan.columns, heights[number // plan.columns] - 2)
                 for number, trend in enumerate(trends[: plan.columns * plan.rows])
+            ]
+            axes = [0] * plan.columns
+            for trend, column, rows in placed:
+                axes[column] = max(axes[column], charts.axis_cells(trend.chart, plan.width, rows))
+            self._drawn = [
+                (trend, charts.draw(trend.chart, plan.width, rows, axis=axes[column]))
+                for trend, column, rows in placed
             ]
             self._plan, self._heights = plan, heights
         return self._drawn, self._plan, self._heights

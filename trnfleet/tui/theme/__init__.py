@@ -96,7 +96,6 @@ CHART_GAP: Style
 FILL: Style
 """Of a bar's filled part; the rest is its track."""
 FILL_WARNING: Style
-FILL_CRITICAL: Style
 FILL_DIM: Style
 
 revision = 0

@@ -74,7 +74,7 @@ class Palette:
     threshold: str
     gap: str
     fill: str
-    """A bar's filled part, upon `raised`, which is its track."""
+    """A bar's filled part; `rule` is its track."""
     thumb: str
     """Background of a scroll bar's thumb."""
     has_color: bool = True

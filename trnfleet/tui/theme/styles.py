@@ -88,10 +88,9 @@ def styles_of(palette: Palette) -> dict[str, Any]:
         "CHART_THRESHOLD": on(page, palette.threshold),
         "CHART_AXIS": on(page, palette.label),
         "CHART_GAP": on(page, palette.gap),
-        "FILL": on(raised, palette.fill),
-        "FILL_WARNING": on(raised, palette.warning),
-        "FILL_CRITICAL": on(raised, palette.critical),
-        "FILL_DIM": on(raised, palette.rule),
+        "FILL": on(page, palette.fill),
+        "FILL_WARNING": on(page, palette.warning),
+        "FILL_DIM": on(page, palette.stale),
     }
 
 

@@ -23,7 +23,8 @@ Parts = list[tuple[str, Style]]
 FixedParts = tuple[tuple[str, Style], ...]
 """The same, finished: equal parts are equal pictures, so that a line may be compared by them."""
 
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
+FILLED, HALF, TRACK = "━", "╸", "─"
+"""A bar is a line, so that bars below each other stay apart; its track is a lighter one, which shows without colours, too."""
 
 
 def fit(text: str, width: int) -> str:
@@ -43,13 +44,15 @@ def right(text: str, width: int) -> str:
 
 
 def bar(share: float, width: int, style: Style | None = None) -> FixedParts:
-    """Return a bar of `width` cells filled to a share of 0 to 1; an empty track where the share is NaN."""
-    eighths = 0 if math.isnan(share) else round(min(1.0, max(0.0, share)) * width * 8)
-    if not eighths and share > 0:
-        eighths = 1
-    whole, rest = divmod(eighths, 8)
-    text = "█" * whole + (_EIGHTHS[rest] if rest else "")
-    return ((text.ljust(width), theme.FILL if style is None else style),)
+    """Return a bar of `width` cells filled to a share of 0 to 1 upon its track; nothing where the share is NaN."""
+    if math.isnan(share):
+        return ((" " * width, theme.RULE),)
+    halves = round(min(1.0, max(0.0, share)) * width * 2)
+    if not halves and share > 0:
+        halves = 1
+    whole, rest = divmod(halves, 2)
+    text = FILLED * whole + HALF * rest
+    return (text, theme.FILL if style is None else style), (TRACK * (width - len(text)), theme.RULE)
 
 
 def text_of(parts: Iterable[tuple[str, Style]]) -> str:

@@ -95,8 +95,15 @@ class Chart(NamedTuple):
     """Whether values are distances, written with a sign."""
 
 
-def draw(chart: Chart, width: int, height: int) -> list[FixedParts]:
-    """Return a chart of `height` lines, the last one its time axis; all blank below the least size."""
+def draw(chart: Chart, width: int, height: int, *, axis: int = 0) -> list[FixedParts]:
+    """Return a chart of `height` lines, the last one its time axis; all blank below the least size.
+
+    Args:
+        chart: What is to be drawn.
+        width: Cells.
+        height: Lines.
+        axis: Least cells of the value axis: charts below each other share it, so that their instants are in one column.
+    """
     if width < 1 or height < 1:
         return []
     if width < LEAST_WIDTH or height < LEAST_ROWS:
@@ -104,7 +111,7 @@ def draw(chart: Chart, width: int, height: int) -> list[FixedParts]:
     rows = height - 1
     low, high = scale_of(chart)
     labels = _labels(chart, low, high, rows, width)
-    gutter = max(len(text) for text, _ in labels.values()) + 1
+    gutter = max(axis, _cells_of(labels))
     cells = width - gutter
     grid = plot.Grid(chart.times.span_s, cells * plot.COLUMNS, chart.times.end_s)
     canvas = _Canvas(rows, cells)
@@ -121,6 +128,13 @@ def draw(chart: Chart, width: int, height: int) -> list[FixedParts]:
         text, style = labels.get(row, ("", theme.CHART_AXIS))
         made.append(((text.rjust(gutter - 1), style), ("┤", theme.CHART_AXIS), *parts))
     return [*made, ((" " * gutter, theme.BASE), *_time_axis(chart, grid, cells))]
+
+
+def axis_cells(chart: Chart, width: int, height: int) -> int:
+    """Return the cells of a chart's value axis; 0 below the least size."""
+    if width < LEAST_WIDTH or height < LEAST_ROWS:
+        return 0
+    return _cells_of(_labels(chart, *scale_of(chart), height - 1, width))
 
 
 def head(title: Parts, note: str, width: int) -> FixedParts:
@@ -292,6 +306,11 @@ def _labels(chart: Chart, low: float, high: float, rows: int, width: int) -> dic
             text = f"{limit.name} {text}"
         labels[rows - 1 - dot // plot.ROWS] = (text, limit.style)
     return labels
+
+
+def _cells_of(labels: dict[int, tuple[str, Style]]) -> int:
+    """Return the cells of the value axis: its longest label and the line beside it."""
+    return max(len(text) for text, _ in labels.values()) + 1
 
 
 def _gaps(chart: Chart, grid: plot.Grid, bands: list[plot.Bands]) -> list[tuple[int, int, Reason]]:

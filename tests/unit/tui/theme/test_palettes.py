@@ -29,7 +29,6 @@ LINES = (
     "CHART_GAP",
     "FILL",
     "FILL_WARNING",
-    "FILL_CRITICAL",
     "FILL_DIM",
 )
 """Styles of lines and areas, in which no text is written."""

@@ -170,6 +170,18 @@ def test_a_legend_gives_up_figures_then_names() -> None:
     assert charts.legend([], [], 20) == []
 
 
+def test_charts_below_each_other_share_the_value_axis() -> None:
+    """The same instant stands in the same column whatever the labels are."""
+    ramp = [float(each) for each in range(60)]
+    stacked = [chart_of(ramp, ceiling=60), chart_of([each * 1e12 for each in ramp], unit="bytes/s")]
+    axes = [charts.axis_cells(chart, 40, 6) for chart in stacked]
+    assert axes == [4, 7]
+    made = [charts.draw(chart, 40, 6, axis=max(axes)) for chart in stacked]
+    assert [text_of(lines[0]).index("┤") for lines in made] == [6, 6]
+    assert text_of(made[0][-1]) == text_of(made[1][-1])
+    assert {width_of(line) for lines in made for line in lines} == {40}
+
+
 @pytest.mark.parametrize("width", [10, 24, 40, 80])
 def test_a_head_is_as_wide_as_its_chart(width: int) -> None:
     line = charts.head([("Power", theme.STRONG)], "5 min", width)

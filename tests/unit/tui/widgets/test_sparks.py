@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from trnfleet.tui.widgets.cells import bar, fit, right, width_of
+from trnfleet.tui.theme import to_ascii
+from trnfleet.tui.widgets.cells import bar, fit, right, text_of, width_of
 from trnfleet.tui.widgets.sparks import area, bucket, spark
 
 series = arrays(np.float64, st.integers(0, 60), elements=st.one_of(st.just(np.nan), st.floats(-10, 200)))
@@ -58,11 +59,11 @@ def test_bars_are_as_wide_as_asked(share: float, width: int) -> None:
     assert width_of(bar(share, width)) == width
 
 
-def test_bars_grow_in_eighths() -> None:
-    """A bar shows a share to an eighth of a cell, and anything above zero."""
-    assert [bar(share, 2)[0][0] for share in (0.0, 0.001, 0.5, 0.75, 1.0, np.nan)] == [
-        "  ", "▏ ", "█ ", "█▌", "██", "  ",
-    ]  # fmt: skip  # a row
+def test_bars_grow_by_half_cells_upon_their_track() -> None:
+    """Anything above zero shows; what is not available has no track. Glyphs differ without colours and in ASCII."""
+    shown = [text_of(bar(share, 3)) for share in (0.0, 0.001, 0.5, 0.67, 1.0, np.nan)]
+    assert shown == ["───", "╸──", "━╸─", "━━─", "━━━", "   "]
+    assert [to_ascii(each) for each in shown] == ["---", "=--", "==-", "==-", "===", "   "]
 
 
 @given(st.text(alphabet="aé漢", max_size=12), st.integers(1, 10))
