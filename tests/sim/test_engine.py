@@ -12,7 +12,8 @@ import pytest
 
 import trnfleet
 from trnfleet.clock import format_rfc3339
-from trnfleet.config import validate
+from trnfleet.config import find_file, load_model, validate
+from trnfleet.domain.metrics import BY_NAME
 from trnfleet.domain.scenario import Scenario
 from trnfleet.errors import ConfigError
 from trnfleet.sim.engine import Engine, to_ns
@@ -224,6 +225,27 @@ def test_skipped_ticks_leave_the_same_state(make_engine: Callable[..., Engine], 
     assert np.array_equal(single.columns["exec_completed"], leaping.columns["exec_completed"])
     assert leaping.step().ts_ns == single.step().ts_ns
     assert single.columns["tflops"] == pytest.approx(leaping.columns["tflops"], abs=1)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "seconds"), [("rack-overheat", 37), ("rack-overheat", 400), ("game-day", 400)]
+)
+def test_a_jump_leaves_the_temperatures_of_a_fleet_that_ran_through(
+    shipped: Callable[[str], FleetFile], scenario: str, seconds: int
+) -> None:
+    """A rack that grows hot within a jump is as hot after it as after single ticks: nothing settles that had no time to."""
+    fleet, script = shipped("demo"), load_model(find_file("scenarios", scenario), Scenario)
+    single, leaping = (Engine(fleet, 7, 1.0, to_ns(fleet.start), scenario=script) for _ in range(2))
+    for _ in range(seconds):
+        single.step()
+    stretches = list(leaping.leap(seconds))
+    assert leaping.ticks == seconds
+    assert len(stretches) < 40
+    single.step()
+    leaping.step()
+    assert leaping.columns["temperature_c"].astype(int) == pytest.approx(
+        single.columns["temperature_c"].astype(int), abs=2 * BY_NAME["temperature_c"].steps_per_unit
+    )
 
 
 def test_power_swings_together_within_a_job_and_apart_between_jobs(
