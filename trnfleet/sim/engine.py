@@ -59,7 +59,7 @@ class Tick:
     """Result of a step beside the columns."""
 
     number: int
-    """0 for the first step's tick."""
+    """0 for the tick at the start; negative before it."""
     ts_ns: int
     """Source time, nanoseconds since 1970 UTC, whole milliseconds."""
     figures: dict[str, NDArray[np.float64]]
@@ -78,6 +78,9 @@ class Engine:
     A tick's values are averages over the period that ends at its time. What begins or ends within it, a fault or a
     repair, takes effect at its instant; marks on single chips are those of the period's last part. Stepping several
     ticks at once gives the last one's number and the average over all.
+
+    With a lead-in, the first ticks lie before the start and have negative numbers: the fleet in its usual operation. Faults,
+    changes of load and of Capacity Blocks come at their times from the start on.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Engine:
         scenario: Scenario | None = None,
         traces: Mapping[str, Trace] | None = None,
         shard: Shard = WHOLE,
+        lead_in: int = 0,
     ) -> None:
         """Lay out the fleet and place its jobs.
 
@@ -101,6 +105,7 @@ class Engine:
             scenario: Faults and changes of load, beside those of the fleet file.
             traces: Recorded load of the jobs that follow one, by the job's name.
             shard: The part whose columns are made.
+            lead_in: Ticks before tick 0.
 
         Raises:
             ConfigError: a file names something unknown, twice, or impossible; the message names key and value.
@@ -125,7 +130,7 @@ class Engine:
         self.columns: dict[str, NDArray[Any]] = _allocate(self.layout, self.own)
         """Wire codes of every metric of the table, rewritten in place by `step`: shape (rows,) or (rows, lanes). A
         silent instance's rows are not available."""
-        rng = self.rng = Rng(seed)
+        rng = self.rng = Rng(seed, from_s=-lead_in * period_s)
         self.incidents = IncidentTimeline(self.layout, fleet, placement, rng, scenario)
         self._effects = self.incidents.effects
         self._serves = np.array([*(isinstance(job, Inference) for job in fleet.jobs), False])
@@ -144,7 +149,9 @@ class Engine:
         """The account's Capacity Blocks."""
         self.silent = np.zeros(len(self.layout.instances), np.bool_)
         """Instances that published nothing in the last tick; shape (instances,)."""
-        self._next = 0
+        self.lead_in = lead_in
+        """Ticks before tick 0."""
+        self._next = -lead_in
         self._effects.bind(self._cohorts)
 
     @property
@@ -154,8 +161,8 @@ class Engine:
 
     @property
     def now_s(self) -> float:
-        """Simulated seconds from the start to the last tick; 0 before the first."""
-        return max(self._next - 1, 0) * self.period_s
+        """Simulated seconds from the start to the last tick, negative before it; before the first tick those to the first."""
+        return max(self._next - 1, -self.lead_in) * self.period_s
 
     def restart_at(self, start_ns: int) -> None:
         """Set the time of tick 0, which a live run knows only when it begins.
@@ -163,7 +170,7 @@ class Engine:
         Raises:
             RuntimeError: a step was made already.
         """
-        if self._next:
+        if self._next != -self.lead_in:
             raise RuntimeError("the engine has already made a step")
         self.start_ns = start_ns
 
@@ -203,7 +210,8 @@ class Engine:
         begin = begin_s
         for edge in (*self.incidents.boundaries(begin_s, end_s), end_s):
             while begin < edge:
-                self._move_to(max(begin, 0.0))
+                # Tick 0's period lies before the start, and has the state at the start.
+                self._move_to(begin if end_s < 0.0 else max(begin, 0.0))
                 events += self._of_blocks(allocations)
                 # A block may change anywhere in between, and what changes next follows from what did.
                 due_s = self.account.next_s()
@@ -229,7 +237,7 @@ class Engine:
         self.silent = self._effects.instances.silent.copy()
         self._silent_rows.hide(self.silent, self.own)
         # What begins at the tick's very instant is logged with it and shows in the next.
-        self._move_to(max(end_s, 0.0))
+        self._move_to(end_s)
         events += self.incidents.drain()
         events += self._of_blocks(allocations)
         self._next = number + 1
@@ -284,10 +292,7 @@ class Engine:
         return self.incidents.inject(fault, target, self.now_s, lasts_s=lasts_s, magnitude=magnitude, by=by)
 
     def _move_to(self, now_s: float) -> None:
-        """Carry out everything that begins and ends up to an instant.
-
-        The first tick's period lies before the start, and has the state at the start.
-        """
+        """Carry out everything that begins and ends up to an instant."""
         self.incidents.move_to(now_s)
         self.account.move_to(now_s, self.incidents.active(), self._workloads)
 
@@ -358,7 +363,7 @@ class Engine:
             at_s = begin_s if own_s is None or not begin_s <= own_s <= end_s else own_s
             events.append(
                 SimEvent(
-                    max(at_s, 0.0), on, "job", change.name, change.severity, change.text, self.job_names[change.job]
+                    max(at_s, -self.lead_in * self.period_s), on, "job", change.name, change.severity, change.text, self.job_names[change.job]
                 )
             )  # fmt: skip  # in the fields' order
         return events

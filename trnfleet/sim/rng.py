@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,8 +64,15 @@ class LaneReader:
 class Rng:
     """The random numbers and tokens of one run."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, from_s: float = 0.0) -> None:
+        """Take a seed.
+
+        Args:
+            seed: Any integer.
+            from_s: Simulated seconds of the first tick, before which noise does not change.
+        """
         self._seed = seed
+        self._from_s = from_s
         self._key = np.array([seed & _WORD, _DOMAIN], np.uint64)
 
     def lanes(self, stream: Stream, tick: int, bytes_per_unit: int, first: int = 0) -> LaneReader:
@@ -88,12 +96,12 @@ class Rng:
 
         Args:
             stream: Of the knots.
-            at_s: Simulated seconds since the start; before it the first knot holds.
+            at_s: Simulated seconds since the start; before the first tick its value holds.
             knot_s: Distance of the knots.
             count: Ordinals, such as jobs, each with a noise of its own.
         """
-        place = max(0.0, at_s) / knot_s
-        knot = int(place)
+        place = max(self._from_s, at_s) / knot_s
+        knot = math.floor(place)
         rest = place - knot
         blend = rest * rest * (3.0 - 2.0 * rest)
         before = self.uniform(stream, knot, count)

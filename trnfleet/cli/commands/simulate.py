@@ -76,6 +76,8 @@ if TYPE_CHECKING:
     help="With --stdout: kinds of lines, of telemetry, events, jobs, reservations; by default telemetry, and with a scenario the first three.",
 )
 @click.option("--realtime", is_flag=True, help="With --stdout: one tick a period, not as fast as possible.")
+# The demo's own: no use where no app was started with the simulator.
+@click.option("--lead-in-to", hidden=True)
 @broker_options(required=False, with_root=True)
 @log_options
 @click.pass_context
@@ -98,6 +100,7 @@ def command(
     durable: bool,
     include: tuple[str, ...] | None,
     realtime: bool,
+    lead_in_to: str | None,
 ) -> None:
     """Simulate a fleet and publish its telemetry until ctrl+c, --duration or --ticks.
 
@@ -124,7 +127,12 @@ def command(
     if name is not None:
         model = model.model_copy(update={"name": name})
     model = _with_publishing(model, encoding, granularity, stdout=stdout)
-    engine = make_engine(loaded, model, shard)
+    lead_in = 0
+    if lead_in_to is not None:
+        from trnfleet.services.simulator.lead_in import lead_in_ticks
+
+        lead_in = lead_in_ticks(model, loaded.period_s)
+    engine = make_engine(loaded, model, shard, lead_in=lead_in)
     if not engine.own:
         click.echo(f"shard {shard[0]}/{shard[1]} of {model.name} has no instances; nothing to do", err=True)
         return
@@ -146,7 +154,9 @@ def command(
         from trnfleet.services.simulator.publish import PublishOptions, publish
 
         client = client_id or f"trnfleet-sim-{secrets.token_hex(4)}"
-        options = PublishOptions(client, ticks, duration, jump_s, allow_commands)
+        options = PublishOptions(
+            client, ticks, duration, jump_s, allow_commands, None if lead_in_to is None else Path(lead_in_to)
+        )
         asyncio.run(publish(session, engine, loaded, options, report))
 
 

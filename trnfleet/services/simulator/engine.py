@@ -67,8 +67,14 @@ def unreliable(publisher: InterruptiblePublisher, run: Run, engine: Engine, cloc
     )
 
 
-def make_engine(run: Run, fleet: FleetFile, shard: tuple[int, int] = (1, 1)) -> Engine:
-    """Return the engine of a run; `fleet` is the run's with what other options change.
+def make_engine(run: Run, fleet: FleetFile, shard: tuple[int, int] = (1, 1), *, lead_in: int = 0) -> Engine:
+    """Return the engine of a run.
+
+    Args:
+        run: The run.
+        fleet: Its fleet, with what other options change.
+        shard: Part K of N to publish.
+        lead_in: Ticks before tick 0.
 
     Raises:
         ConfigError: fleet file, scenario or a trace is impossible; the message names the file.
@@ -83,6 +89,7 @@ def make_engine(run: Run, fleet: FleetFile, shard: tuple[int, int] = (1, 1)) -> 
             scenario=run.scenario,
             traces=traces,
             shard=Shard(*shard),
+            lead_in=lead_in,
         )
     except ConfigError as error:
         files = run.file if run.scenario_file is None else f"{run.scenario_file} with {run.file}"

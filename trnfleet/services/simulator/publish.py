@@ -11,6 +11,7 @@ from trnfleet.services.publishing import fail_if_all_refused, raise_if_refused
 from trnfleet.services.read_back import StateCheck
 from trnfleet.services.session import CONNECT_LIMIT_S
 from trnfleet.services.simulator.engine import unreliable
+from trnfleet.services.simulator.lead_in import START_IN_S, LeadIn
 from trnfleet.sim.publish.commands import Commands, serve
 from trnfleet.sim.publish.faulty_publisher import TransportControl
 from trnfleet.sim.publish.service import Simulation
@@ -19,6 +20,7 @@ from trnfleet.tasks import Ending, background, run_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from trnfleet.services.session import BrokerSession
     from trnfleet.services.simulator.run import Run
@@ -36,6 +38,8 @@ class PublishOptions(NamedTuple):
     jump_s: float = 0.0
     """Simulated time before the first tick."""
     allow_commands: bool = False
+    lead_in_to: Path | None = None
+    """Recording to make of the engine's ticks before the start; None where it has none."""
 
 
 async def publish(
@@ -59,6 +63,11 @@ async def publish(
     will = will_envelope(engine.fleet.name, client, boot, root=session.root)
     mqtt = session.publisher(client, will=will)
     publisher = unreliable(mqtt, run, engine, clock)
+    lead_in = (
+        LeadIn(engine, run, options.lead_in_to, clock=clock, client_id=client, boot=boot, root=session.root)
+        if options.lead_in_to is not None and engine.lead_in
+        else None
+    )
     simulation = Simulation(
         engine,
         publisher,
@@ -69,6 +78,7 @@ async def publish(
         speed=run.speed,
         is_dated=run.start is not None,
         jump_s=options.jump_s,
+        first_seq=engine.lead_in,
     )
     commands = Commands(
         TransportControl(simulation, publisher),
@@ -81,6 +91,7 @@ async def publish(
     )
     requests = session.source(commands.filters())
     check = StateCheck(session, mqtt, report)
+    beside = {} if lead_in is None else {"lead_in": lead_in.write()}
     with ending.on_signals():
         async with background(
             publisher=mqtt.run(),
@@ -89,6 +100,7 @@ async def publish(
             commands=serve(commands, requests, publisher, clock),
             refused=fail_if_all_refused(mqtt.status, clock),
             check=check.run(),
+            **beside,
         ):
             await mqtt.wait_connected(CONNECT_LIMIT_S)
             # A broker may forbid commands altogether; that is no reason not to publish.
@@ -101,7 +113,15 @@ async def publish(
                 f"publishing {engine.fleet.name}: {counted(chips, 'chip')} of {counted(len(own), 'instance')} to {session.url}, "
                 f"{simulation.messages_per_tick:,} messages every {run.period_s:g} s{speed}"
             )
-            await run_until(ending, simulation.run(ticks=options.ticks, duration_s=options.duration_s))
+            await run_until(
+                ending,
+                simulation.run(
+                    ticks=options.ticks,
+                    duration_s=options.duration_s,
+                    lead_in=None if lead_in is None else lead_in.live_through,
+                    in_s=0.0 if lead_in is None else START_IN_S,
+                ),
+            )
             await check.finish(ending)
             status = mqtt.status
     report(

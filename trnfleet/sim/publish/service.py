@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from trnfleet import logs
+from trnfleet.clock import NS_PER_S
 from trnfleet.domain.faults import FAULTS
 from trnfleet.errors import ConfigError
 from trnfleet.sim.publish.partition import partition
@@ -31,7 +32,7 @@ from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
 from trnfleet.wire.values import LATEST_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from trnfleet.clock import Clock
     from trnfleet.domain.fleet import Publishing
@@ -73,6 +74,7 @@ class Simulation:
         speed: float = 1.0,
         is_dated: bool = False,
         jump_s: float = 0.0,
+        first_seq: int = 0,
     ) -> None:
         """Prepare the topics and name the announcements; do it before the publisher connects.
 
@@ -88,6 +90,7 @@ class Simulation:
             speed: Simulated seconds a second of the wall clock.
             is_dated: Keep the engine's date of tick 0; else tick 0 is when the run begins.
             jump_s: Simulated seconds to live through before the first tick that is published.
+            first_seq: `seq` of its first tick: as many ticks as the same boot has numbered before.
 
         Raises:
             ConfigError: format and granularity do not go together, or a message would be over a limit.
@@ -123,8 +126,9 @@ class Simulation:
         self._leapt = 0
         """Ticks jumped over so far."""
         self._wants_rebirth = False
+        self._first_seq = first_seq
         self.published = 0
-        """Ticks published, which is the next one's `seq`."""
+        """Ticks published."""
         self.overruns = 0
         """Ticks skipped because the machine was late by more than a period."""
         if self._units:
@@ -143,7 +147,14 @@ class Simulation:
         chips = int(self._units[-1].chips.stop - self._units[0].chips.start)
         return len(self._units) + chips
 
-    async def run(self, *, ticks: int | None = None, duration_s: float | None = None) -> None:
+    async def run(
+        self,
+        *,
+        ticks: int | None = None,
+        duration_s: float | None = None,
+        lead_in: Callable[[], Awaitable[None]] | None = None,
+        in_s: float = 0.0,
+    ) -> None:
         """Announce the fleet and publish tick after tick; say goodbye at the end, cancelled or not.
 
         Tick k is due at the start + k periods. Ticks more than one period late are skipped and counted, except
@@ -152,14 +163,18 @@ class Simulation:
         Args:
             ticks: Published ticks after which it ends.
             duration_s: Seconds of the clock after which it ends.
+            lead_in: Makes the engine's steps before tick 0, once the fleet is announced.
+            in_s: Seconds until the start, in which it does.
         """
-        start_s = self._clock.monotonic_s()
+        start_s = self._clock.monotonic_s() + in_s
         if not self._is_dated:
-            self._engine.restart_at(self._clock.wall_ns())
+            self._engine.restart_at(self._clock.wall_ns() + round(in_s * NS_PER_S))
         self._engine.begin()
         self._is_running = True
         try:
             await self._publisher.publish(self._announce())
+            if lead_in is not None:
+                await lead_in()
             while ticks is None or self.published < ticks:
                 due_s = start_s + self._due * self._period_s
                 if duration_s is not None and due_s - start_s >= duration_s:
@@ -171,6 +186,24 @@ class Simulation:
             self._is_running = False
             goodbye = will_envelope(self._engine.fleet.name, self._client_id, self._boot, root=self._root)
             await self._publisher.publish([goodbye])
+
+    def live_through(self, ticks: int) -> Iterator[tuple[int, list[Envelope]]]:
+        """Make the engine's next steps and yield their numbers with the messages that `run` would publish.
+
+        The fleet is announced with the first of them; nothing says goodbye.
+        """
+        self._engine.begin()
+        self._is_running = True
+        messages = list(self._announce())
+        for seq in range(self._first_seq, self._first_seq + ticks):
+            tick = self._tick = self._engine.step()
+            self._due += 1
+            self.published += 1
+            messages += self._telemetry(seq, tick.ts_ns)
+            messages += self._beside_telemetry(tick)
+            yield tick.number, messages
+            messages = []
+        self._is_running = False
 
     def inject(
         self, fault: str, target: str, *, lasts_s: float | None, magnitude: float | None, by: str
@@ -252,22 +285,18 @@ class Simulation:
             log.warning("jump_events_dropped", events=dropped)
         tick = self._tick = self._engine.step(1 + skipped)
         self._due += 1 + skipped
-        seq = self.published
+        seq = self._first_seq + self.published
         # A tick's number is used even if its messages fail: those that did not go out count as lost.
         self.published += 1
         await self._publisher.publish(self._state_again(seq, ahead))
-        messages = self._frames(seq, tick.ts_ns) if self._encoders else self._samples(seq, tick.ts_ns)
+        messages = self._telemetry(seq, tick.ts_ns)
         slices = self._slices()
         size = math.ceil(self.messages_per_tick / slices)
         for number in range(slices):
             if number:
                 await self._clock.sleep(due_s + number * SLICE_S - self._clock.monotonic_s())
             await self._publisher.publish(list(itertools.islice(messages, size)))
-        await self._publisher.publish(
-            itertools.chain(
-                self._events(tick), self._reservations(tick), self._jobs_due(tick), self._descriptors_due()
-            )
-        )
+        await self._publisher.publish(self._beside_telemetry(tick))
 
     def _slices(self) -> int:
         if self.messages_per_tick <= AT_ONCE:
@@ -279,7 +308,7 @@ class Simulation:
         again = self._boots.renew(seq)
         if ahead:
             self._leapt += ahead
-            if seq:
+            if seq > self._first_seq:
                 self._boots.revise()
             again = list(range(len(self._units)))
         for number in again:
@@ -289,6 +318,14 @@ class Simulation:
             self._wants_rebirth = False
             return self._announce()
         return map(self._describe, again)
+
+    def _telemetry(self, seq: int, ts_ns: int) -> Iterator[Envelope]:
+        return self._frames(seq, ts_ns) if self._encoders else self._samples(seq, ts_ns)
+
+    def _beside_telemetry(self, tick: Tick) -> Iterator[Envelope]:
+        return itertools.chain(
+            self._events(tick), self._reservations(tick), self._jobs_due(tick), self._descriptors_due()
+        )
 
     def _frames(self, seq: int, ts_ns: int) -> Iterator[Envelope]:
         silent = self._engine.silent

@@ -1,0 +1,92 @@
+"""The lead-in of the demo's simulator, as a recording."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from trnfleet.clock import NS_PER_S, ManualClock
+from trnfleet.config import validate
+from trnfleet.domain.fleet import FleetFile
+from trnfleet.record.read.recording import Recording
+from trnfleet.services.simulator.engine import make_engine
+from trnfleet.services.simulator.lead_in import MOST_CHIPS, START_IN_S, LeadIn, lead_in_ticks
+from trnfleet.services.simulator.run import Run
+from trnfleet.wire.topics import TopicClass, parse_topic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trnfleet.wire.ports import Stored
+
+WALL_NS = 1_767_600_000_250_000_000
+BOOT = "00112233aabbccdd"
+
+
+def fleet(instances: int = 2, **rest: Any) -> FleetFile:
+    cluster = {"name": "c", "instances": [{"type": "trn2.48xlarge", "count": instances}]}
+    job = {"kind": "training", "name": "train", "on": ["c/standalone/trn2-0001"]}
+    return validate({"name": "f", "clusters": [cluster], "jobs": [job]} | rest, FleetFile, "fleet.toml")
+
+
+def lead_in(path: Path, ticks: int, *, period_s: float = 1.0, speed: float = 1.0) -> LeadIn:
+    model = fleet()
+    run = Run(path, model, None, None, 7, period_s, speed, None)
+    engine = make_engine(run, model, lead_in=ticks)
+    clock = ManualClock(WALL_NS, 100.0)
+    return LeadIn(engine, run, path, clock=clock, client_id="sim-1", boot=BOOT, root="trnfleet")
+
+
+def files(folder: Path) -> list[str]:
+    return [each.name for each in folder.iterdir()]
+
+
+def read(path: Path) -> list[Stored]:
+    recording = Recording.open([path])
+    try:
+        return list(recording.read(recording.start_ns - 1, recording.end_ns))
+    finally:
+        recording.close()
+
+
+@pytest.mark.parametrize(
+    ("period_s", "ticks"), [(1.0, 300), (0.1, 300), (2.0, 150), (60.0, 5), (299.0, 1), (301.0, 0)]
+)
+def test_it_has_five_minutes_and_300_ticks_at_most(period_s: float, ticks: int) -> None:
+    assert lead_in_ticks(fleet(), period_s) == ticks
+
+
+def test_a_large_fleet_has_none() -> None:
+    assert lead_in_ticks(fleet(MOST_CHIPS // 16), 1.0) == 300
+    assert lead_in_ticks(fleet(MOST_CHIPS // 16 + 1), 1.0) == 0
+
+
+@pytest.mark.parametrize("speed", [1.0, 20.0])
+async def test_its_messages_lie_before_the_start(tmp_path: Path, speed: float) -> None:
+    """Each tick of the wall clock's has its frames and jobs at its time, the last one a period before tick 0."""
+    path = tmp_path / "lead-in.mcap"
+    made = lead_in(path, 20, speed=speed)
+    writing = asyncio.create_task(made.write())
+    await asyncio.sleep(0)
+    assert not files(tmp_path)
+    await made.live_through()
+    await writing
+    assert files(tmp_path) == [path.name]
+    stored = read(path)
+    start_ns = WALL_NS + round(START_IN_S * NS_PER_S)
+    times = {each.time_ns for each in stored}
+    assert times == {start_ns + number * NS_PER_S for number in range(-20, 0)}
+    of = [parse_topic(each.envelope.topic).topic_class for each in stored]
+    assert of.count(TopicClass.TELEMETRY) == 20 * 2
+    assert of.count(TopicClass.JOB) == 20
+    assert of[:3] == [TopicClass.PUBLISHER, TopicClass.NODE, TopicClass.NODE]
+
+
+async def test_what_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+    """A folder that is gone: nothing is recorded, and nothing is raised."""
+    made = lead_in(tmp_path / "gone" / "lead-in.mcap", 2)
+    await made.live_through()
+    await made.write()
+    assert not (tmp_path / "gone").exists()
