@@ -604,8 +604,11 @@ async def test_the_header_and_the_notice(size: tuple[int, int]) -> None:
         assert "✖ 1 crit" in head
         assert "▲ 1 warn" in head
         crumbs = app.query_one("#crumbs", Bar)
+        assert "overheated" not in crumbs.text, "Fleet lists problems"
+        await pilot.press("2")
+        await pilot.telemetry(feed)
         assert "✖ " in crumbs.text
-        assert "overheated" in crumbs.text
+        assert crumbs.text.count("overheated") == 1
         assert "link down" not in crumbs.text
         await pilot.telemetry(feed, NOTICE_S)
         assert "overheated" not in crumbs.text

@@ -513,7 +513,7 @@ class FleetApp(CommandKeys):
         if not allowance:
             return
         self._second = second
-        if self._beside.look(now_s):
+        if self._beside.look(now_s, with_alerts=self._entry.title != FLEET):
             self._write_crumbs()
         self.context.frame.take()
         self._write_bars()

@@ -9,20 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.domain.alerts.status import AlertStatus
-from trnfleet.domain.alerts.templates import summary
+from trnfleet.domain.alerts.templates import title
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.problems import texts
 from trnfleet.tui.format.alerts import alarm_text, where_text
 from trnfleet.tui.pacing import send_notification
 from trnfleet.tui.state.alerts import AlertSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable, Sequence
 
     from textual.app import App
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.monitor.alerting.store import AlertWithStatus
-    from trnfleet.monitor.problems.problem import ProblemCounts
+    from trnfleet.monitor.problems.problem import Problem, ProblemCounts
     from trnfleet.tui.state.context import UiContext
 
 ALARM_EVERY_S = 10.0
@@ -48,21 +49,24 @@ class AlertNews:
         self._waiting: list[AlertWithStatus] = []
         self._alarm_s = -ALARM_EVERY_S
 
-    def take(self, alerts: Iterable[AlertWithStatus], now_s: float) -> list[AlertWithStatus]:
+    def take(
+        self, alerts: Iterable[AlertWithStatus], now_s: float, problems: Iterable[Problem] = ()
+    ) -> list[AlertWithStatus]:
         """Look at the alerts of the moment; return the critical and warning ones that are new and not quieted.
 
         Args:
             alerts: All active ones.
             now_s: Monotonic seconds.
+            problems: Those that the alerts are in: an alert of one that is known, and no worse, is no news.
         """
         fresh: list[AlertWithStatus] = []
-        fired: dict[str, int] = {}
+        before, fired = self._fired, dict[str, int]()
         for each in alerts:
             alert = each.alert
             fired_ns = alert.fired_ns
             if fired_ns is None:
                 continue
-            known = self._fired.get(alert.fingerprint) == fired_ns
+            known = before.get(alert.fingerprint) == fired_ns
             is_loud = each.status is AlertStatus.FIRING and each.severity <= Severity.WARNING
             if known or is_loud:
                 fired[alert.fingerprint] = fired_ns
@@ -71,11 +75,14 @@ class AlertNews:
         self._fired = fired
         if fresh:
             self._waiting += fresh
-            worst = min(fresh, key=lambda each: (each.severity, -(each.alert.fired_ns or 0)))
-            more = f" (+{len(fresh) - 1:,} more)" if len(fresh) > 1 else ""
-            text = f"{worst.alert.name}{more}: {summary(worst.alert)}"
-            notice = Notice(worst.severity, where_text(worst.alert), text)
-            self._newest = now_s, worst.alert, worst.alert.fired_ns, notice
+            told = _news_among(fresh, before, problems)
+            if told:
+                worst, place, text = min(
+                    told, key=lambda each: (each[0].severity, -(each[0].alert.fired_ns or 0))
+                )
+                more = f" (+{len(told) - 1:,} more)" if len(told) > 1 else ""
+                notice = Notice(worst.severity, place, text + more)
+                self._newest = now_s, worst.alert, worst.alert.fired_ns, notice
         return fresh
 
     def know(self, alerts: Iterable[AlertWithStatus]) -> None:
@@ -106,6 +113,31 @@ class AlertNews:
             return ""
         self._alarm_s = now_s
         return alarm_text(waiting)
+
+
+def _news_among(
+    fresh: Sequence[AlertWithStatus], known: Container[str], problems: Iterable[Problem]
+) -> list[tuple[AlertWithStatus, str, str]]:
+    """Return what new alerts tell that was not known: each with its place and its words.
+
+    A new problem is told once, by its worst alert and in its own words; a known one again where an alert is worse than all before.
+    """
+    of_alert = {each.alert.fingerprint: problem for problem in problems for each in problem.alerts}
+    worst: dict[str, AlertWithStatus] = {}
+    for each in fresh:
+        problem = of_alert.get(each.alert.fingerprint)
+        key = each.alert.fingerprint if problem is None else problem.key
+        if key not in worst or each.severity < worst[key].severity:
+            worst[key] = each
+    told: list[tuple[AlertWithStatus, str, str]] = []
+    for each in worst.values():
+        problem = of_alert.get(each.alert.fingerprint)
+        old = [one.severity for one in problem.alerts if one.alert.fingerprint in known] if problem else []
+        if problem is not None and not old:
+            told.append((each, texts.place_text(problem.place), texts.text_of(problem)))
+        elif not old or each.severity < min(old):
+            told.append((each, where_text(each.alert), title(each.alert)))
+    return told
 
 
 class AlertWatch:
@@ -164,14 +196,14 @@ class AlertWatch:
         has_changed = self._refresh(self._board, now_s)
         if self._is_past:
             if has_changed and self._knows_past:
-                self._past_news.take(self._board.active, now_s)
+                self._past_news.take(self._board.active, now_s, self._board.problems.all)
             elif has_changed:
                 self._past_news.know(self._board.active)
                 self._knows_past = True
             present = self._live_board
             has_changed = present is not None and self._refresh(present, now_s)
         if present is not None and has_changed:
-            self._news.take(present.active, now_s)
+            self._news.take(present.active, now_s, present.problems.all)
         alarm = self._news.alarm(now_s)
         if alarm and self._rings:
             self._app.bell()

@@ -39,7 +39,7 @@ async def test_what_happens_to_alerts_are_events() -> None:
         lines = [" ".join(line.split()) for line in pilot.screen()[4:-4]]
         shown = "\n".join(lines)
         assert "✖ critical rule" in shown
-        assert "firing: link-down: NeuronLinks down: 1" in shown
+        assert "firing: NeuronLinks down: 1" in shown
         assert "• info operator" in shown
         assert "acknowledged: overheated by ann until 02:00 UTC: looking" in shown
         assert 'silenced: alertname="link-down" by bob until 02:00 UTC: cable swap' in shown

@@ -68,7 +68,7 @@ def _text(facts: dict[str, Any]) -> str:
         *(("fleet", _fleet_text(fleet)) for fleet in facts["fleets"][:MOST_FLEETS]),
         *[("fleet", f"and {more:,} more")][: more > 0],
         ("messages", messages),
-        ("lost", f"{facts['lost']:,} by their numbers; {_gap_text(facts)}"),
+        ("lost", f"{facts['lost']:,} (by sequence numbers); {_gap_text(facts)}"),
         *(("gap", f"{each['from']} to {each['to']}") for each in facts["gaps"][:MOST_GAPS]),
         ("made by", _origin(facts["parts"][0])),
     ]

@@ -20,7 +20,7 @@ from trnfleet.cli.options import (
 )
 from trnfleet.cli.params import Instant
 from trnfleet.cli.tables import table_lines
-from trnfleet.domain.reservations.states import ENDED
+from trnfleet.domain.reservations.states import ENDED, BlockState
 from trnfleet.errors import BrokerError, nearest
 from trnfleet.text import plain
 
@@ -297,11 +297,17 @@ def _print_reply(options: ReserveOptions, reply: Reply) -> None:
 _HEADS = ("RESERVATION", "STATE", "WHAT", "IN USE", "ZONE", "START", "END", "FEE", "INTERCONNECT")
 
 
+def _state(message: ReservationMessage) -> str:
+    """Return the state; an active reservation of which nothing is in use is `idle`, as in the app."""
+    is_idle = message.state.value == BlockState.ACTIVE.value and message.launched == 0
+    return "idle" if is_idle else message.state.value
+
+
 def _row(message: ReservationMessage) -> tuple[str, ...]:
     used = "?" if message.launched is None else str(message.launched)
     return (
         message.id,
-        message.state.value,
+        _state(message),
         _capacity(message.ultraserver_type, message.instances, message.instance_type),
         f"{used} of {message.instances}",
         message.zone,

@@ -89,11 +89,14 @@ class AlertEvents:
 def _of_transition(transition: AlertTransition) -> Event:
     alert = transition.alert
     severity = alert.severity if transition.kind == "firing" else Severity.INFO
-    text = f"{transition.kind}: {alert.name}: {title(alert)}"
+    text = f"{transition.kind}: {title(alert)}"
     if alert.cause:
         text += f"; cause: {alert.cause}"
     path = address_of(alert)
-    return Event(0, 0.0, transition.at_ns, severity, RULE, transition.kind, path, alert.job, None, text)
+    return Event(
+        0, 0.0, transition.at_ns, severity, RULE, transition.kind, path, alert.job, None, text,
+        rule=alert.name, alert=alert.fingerprint,
+    )  # fmt: skip  # the fields in their order
 
 
 def _of_change(change: SilencesChange, alerts: Alerts) -> Event | None:
@@ -101,12 +104,12 @@ def _of_change(change: SilencesChange, alerts: Alerts) -> Event | None:
     now_ns, subject = alerts.instant.now_ns, change.subject
     if change.kind == "cleared" and subject.ends_ns <= now_ns:
         return None
-    path = job = ""
+    path = job = rule = fingerprint = ""
     if isinstance(subject, Ack):
         alert = alerts.find(subject.fingerprint)
-        about = change.about or subject.fingerprint
+        about, fingerprint = change.about or subject.fingerprint, subject.fingerprint
         if alert is not None:
-            path, job, about = address_of(alert), alert.job, alert.name
+            path, job, about, rule = address_of(alert), alert.job, alert.name, alert.name
         names, began_ns, note = ("acknowledged", "unacknowledged"), subject.at_ns, subject.note
     else:
         about = " ".join(map(str, subject.matchers))
@@ -117,4 +120,7 @@ def _of_change(change: SilencesChange, alerts: Alerts) -> Event | None:
         text += f" until {format_rfc3339(subject.ends_ns)[11:16]} UTC" + (f": {note}" if note else "")
         # One that begins later was written now.
         name, at_ns = names[0], min(began_ns, at_ns)
-    return Event(0, 0.0, at_ns, Severity.INFO, OPERATOR, name, path, job, None, f"{name}: {text}")
+    return Event(
+        0, 0.0, at_ns, Severity.INFO, OPERATOR, name, path, job, None, f"{name}: {text}",
+        rule=rule, alert=fingerprint,
+    )  # fmt: skip  # the fields in their order

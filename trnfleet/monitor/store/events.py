@@ -52,6 +52,10 @@ class Event(NamedTuple):
     text: str
     is_own: bool = False
     """Whether the monitor made it itself, of an alert or of what operators did."""
+    rule: str = ""
+    """Name of the rule whose alert it tells of; empty for none."""
+    alert: str = ""
+    """Fingerprint of that alert; empty for none."""
 
 
 class Events:

@@ -37,7 +37,7 @@ class FleetFacts:
     is_replay: bool = False
     """Whether a replay was recorded."""
     lost: int = 0
-    """Ticks of a topic that never came, by their numbers."""
+    """Ticks of a topic that never came, by sequence numbers."""
 
 
 class _Gathered:

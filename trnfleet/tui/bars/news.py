@@ -24,20 +24,18 @@ class News:
         self.item: Event | Notice | Tour | None = None
         """What is shown; None for nothing."""
 
-    def look(self, now_s: float) -> bool:
+    def look(self, now_s: float, *, with_alerts: bool = True) -> bool:
         """Choose what is shown, and return whether it is another item than before.
 
         Args:
             now_s: Real monotonic seconds.
+            with_alerts: Whether alerts are told of: not where the view lists problems.
         """
         monitor, before = self._monitor, self.item
         # The tour's minute begins with the first look, whatever stands in its place.
         tour = self.tour if self.tour.is_shown(now_s) else None
-        self.item = (
-            self._watch.notice(now_s, NOTICE_S)
-            or monitor.events.notable(monitor.clock.monotonic_s(), NOTICE_S)
-            or tour
-        )
+        alert = self._watch.notice(now_s, NOTICE_S) if with_alerts else None
+        self.item = alert or monitor.events.notable(monitor.clock.monotonic_s(), NOTICE_S) or tour
         return self.item is not before
 
     def renew(self) -> None:

@@ -96,7 +96,7 @@ def row(event: Event, plan: EventPlan, *, selected: bool) -> Parts:
 
 def texts_of(event: Event) -> tuple[str, ...]:
     """Return everything of an event that a filter looks at."""
-    return event.severity.value, event.source, event.name, event.path, event.job, event.text
+    return event.severity.value, event.source, event.name, event.path, event.job, event.text, event.rule
 
 
 EVENT_COLUMNS = Columns(

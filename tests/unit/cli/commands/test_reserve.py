@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from trnfleet.cli.commands import reserve
 from trnfleet.cli.commands.reserve import command
 from trnfleet.services.simulator import client
 from trnfleet.services.simulator.client import Command, Reply
+from trnfleet.wire.reservations import ReservationMessage, ReservationState
 
 BROKER = ("--broker", "mqtt://127.0.0.1:1")
 OFFERING = {
@@ -154,3 +156,18 @@ def test_what_comes_back_is_shown_as_plain_text(monkeypatch: pytest.MonkeyPatch)
 def test_wrong_use(arguments: tuple[str, ...]) -> None:
     """Missing or malformed options are wrong use, exit status 2."""
     assert call(*arguments).exit_code == 2
+
+
+def test_a_block_of_which_nothing_is_used_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the app; an unknown use is no idleness."""
+    told: dict[str, Any] = {
+        "state": ReservationState.ACTIVE, "ts": "2026-01-03T11:30:00Z", "instance_type": "trn2.48xlarge", "zone": "us-east-2b",
+        "instances": 2, "created": "2026-01-01T11:30:00Z", "start": "2026-01-03T11:30:00Z",
+    }  # fmt: skip  # fields of a message
+    found = [
+        ReservationMessage(id=name, launched=used, **told)
+        for name, used in (("cb-used", 1), ("cb-idle", 0), ("cb-unknown", None))
+    ]
+    monkeypatch.setattr(reserve, "_reservations", lambda _options: found)
+    rows = [line.split()[:2] for line in call("list").output.splitlines()[1:]]
+    assert rows == [["cb-used", "active"], ["cb-idle", "idle"], ["cb-unknown", "active"]]

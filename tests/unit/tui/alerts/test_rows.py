@@ -14,6 +14,7 @@ from trnfleet.domain.filters.language import parse
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.monitor.alerting.store import AlertWithStatus
+from trnfleet.monitor.problems.problem import Place, Problem
 from trnfleet.monitor.store.rings import Track
 from trnfleet.tui import theme
 from trnfleet.tui.alerts.chart import LEAST_ROWS, Past, chart, moment
@@ -21,7 +22,7 @@ from trnfleet.tui.alerts.details import BESIDE_FROM, Fact, about_lines, fact_lin
 from trnfleet.tui.alerts.lists import AlertPlan, alert_head, alert_parts, silence_head
 from trnfleet.tui.alerts.query import AlertRow, columns_of, split_matchers
 from trnfleet.tui.alerts.rows import COLLAPSE_FROM, arrange, in_order
-from trnfleet.tui.notifications import ALARM_EVERY_S, AlertNews
+from trnfleet.tui.notifications import ALARM_EVERY_S, AlertNews, Notice
 from trnfleet.tui.state.alerts import touches
 from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.tui.widgets.charts import Chart, Limit, Mark, Series, Times
@@ -226,7 +227,34 @@ def test_the_notice_goes_with_its_alert() -> None:
     news.take([one], 0.0)
     notice = news.notice(1.0, 20.0)
     assert notice is not None
-    assert notice.text.startswith("hot: ")
+    assert notice.text == "hot 95.0 °C"
     assert news.notice(21.0, 20.0) is None
     news.take([], 2.0)
     assert news.notice(2.0, 20.0) is None
+
+
+def problem(key: str, *alerts: AlertWithStatus) -> Problem:
+    place, severity = Place(alerts[0].alert.target), alerts[0].severity
+    return Problem(key, severity, AlertStatus.FIRING, "", place, f"{key} is wrong", 1, alerts=alerts)
+
+
+def test_the_notice_tells_a_problem_once() -> None:
+    """In the words of the list of problems; what joins a known problem is no news unless it is worse."""
+    news = AlertNews()
+    chip, other = held(of=rule("hot", "warning")), held("uc1/us-0009/trn2u-0009-0/chip00")
+    later = held(of=rule("slow", "warning"))
+    failed = held(of=rule("down", "critical", title="job failed"))
+    news.take([chip], 0.0, [problem("heat", chip)])
+    first = news.notice(0.0, 20.0)
+    assert first == Notice(Severity.WARNING, "trn2u-0001-0/chip05", "heat is wrong")
+    news.take([chip, later], 30.0, [problem("heat", chip, later)])
+    assert news.notice(30.0, 20.0) is None, "a second alert of a known problem"
+    news.take([chip, later, failed], 60.0, [problem("heat", chip, later, failed)])
+    worse = news.notice(60.0, 20.0)
+    assert worse is not None
+    assert (worse.severity, worse.text) == (Severity.CRITICAL, "job failed")
+    news = AlertNews()
+    news.take([chip, later, other], 0.0, [problem("heat", chip, later), problem("cold", other)])
+    both = news.notice(0.0, 20.0)
+    assert both is not None
+    assert both.text == "cold is wrong (+1 more)", "two problems, of three alerts"
