@@ -33,7 +33,7 @@ from trnfleet.monitor.slices import LayoutChanged, batch_slices, finish
 from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.history import History
 from trnfleet.monitor.store.rollup import Rollups
-from trnfleet.monitor.summary import rack_powers, summarize
+from trnfleet.monitor.summary import PassFigures, rack_powers, summarize
 from trnfleet.tasks import background
 from trnfleet.wire.limits import DEFAULT_LIMITS, Limits
 from trnfleet.wire.topics import DEFAULT_ROOT
@@ -137,7 +137,7 @@ class Monitor:
         self._source = source
         self._layout_pacing = LayoutPacing()
         self._usual_period = (-1, -1, 0.0)
-        self._sampling, self._events_seen = Sampling(), 0
+        self._sampling, self._events_seen, self._figures = Sampling(), 0, PassFigures()
 
     @property
     def revision(self) -> MonitorRevision:
@@ -257,7 +257,7 @@ class Monitor:
         """Return the fleet in a few figures, from the last pass."""
         return summarize(
             self.ingest,
-            self.averages,
+            self._figures.of(self.store, self.averages, self.pue),
             self.findings,
             self.counts,
             self.moment(),

@@ -175,9 +175,44 @@ class RackPower(NamedTuple):
     power_w: float
 
 
+class Figures(NamedTuple):
+    """The fleet's figures of one pass."""
+
+    chips: list[int] | None
+    """How many chips are in each `Freshness`; None where no pass was of the present layout."""
+    now: dict[str, float | None]
+    """Those of the pass alone, by their names in the summary."""
+    mean: Means
+
+
+class PassFigures:
+    """The figures of the last pass, made once: they are most of the work, and an app asks for a summary more often."""
+
+    def __init__(self) -> None:
+        self._store: Store | None = None
+        self._averages: Averages | None = None
+        self._generation, self._pue = -1, 0.0
+        self._figures = Figures(None, {}, Means())
+
+    def of(self, store: Store, averages: Averages, pue: float) -> Figures:
+        """Return the figures of a pass.
+
+        Args:
+            store: The newest values.
+            averages: Those of the pass, with its roll-ups.
+            pue: Power usage effectiveness of the site.
+        """
+        is_same = store is self._store and averages is self._averages
+        if not is_same or (store.generation, pue) != (self._generation, self._pue):
+            self._figures = _all_figures(store, averages, pue)
+            self._store, self._averages = store, averages
+            self._generation, self._pue = store.generation, pue
+        return self._figures
+
+
 def summarize(
     ingest: Ingest,
-    averages: Averages,
+    figures: Figures,
     findings: Findings,
     counts: PipelineCounts,
     moment: Moment,
@@ -191,7 +226,7 @@ def summarize(
 
     Args:
         ingest: The messages that were applied.
-        averages: Those of the last pass, with its roll-ups.
+        figures: Those of the last pass.
         findings: Those of the last pass.
         counts: Counts of the way to the store.
         moment: Monitor time.
@@ -200,17 +235,12 @@ def summarize(
         link_health: The times in which the sources could be heard.
         rate: The rate of messages.
     """
-    store, layout, rollups = ingest.store, ingest.store.layout, averages.rollups
+    store, layout = ingest.store, ingest.store.layout
     clients = ingest.publishers.clients()
-    is_ready = rollups.ready and rollups.generation == store.generation and bool(len(store.chip_state))
     # Rows of a tree show those of the pass, too.
-    chips = (
-        rollups.states(Level.FLEET)[0].tolist() if is_ready else [store.count(state) for state in Freshness]
-    )
+    chips = [store.count(state) for state in Freshness] if figures.chips is None else figures.chips
     offline = chips[Freshness.OFFLINE]
-    now = _figures(store, rollups, pue) if is_ready else {}
-    mean = _figures(store, averages, pue) if is_ready else {}
-    hottest_c = mean.pop("temperature_c", None)
+    now = figures.now
     errors = receiver_errors(ingest.watches.present(now_s))
     undescribed_chips, undescribed_paths = ingest.topics.undescribed.counts(now_s)
     return Summary(
@@ -271,15 +301,24 @@ def summarize(
         receiver_errors=errors.first,
         messages_per_s=_or_none(rate.per_s),
         quiet_s=rate.quiet_s if math.isfinite(rate.quiet_s) else None,
-        mean=Means(
-            averages.seconds,
-            temperature_max_c=hottest_c,
-            hottest_chip=_hottest_chip(store, averages) if is_ready else None,
-            **_headroom(store, averages, mean.get("power_w")) if is_ready else {},
-            **mean,
-        ),
+        mean=figures.mean,
         **reserved(ingest.reservations.table()),
     )
+
+
+def _all_figures(store: Store, averages: Averages, pue: float) -> Figures:
+    rollups = averages.rollups
+    if not rollups.ready or rollups.generation != store.generation or not len(store.chip_state):
+        return Figures(None, {}, Means(averages.seconds))
+    mean = _figures(store, averages, pue)
+    means = Means(
+        averages.seconds,
+        temperature_max_c=mean.pop("temperature_c", None),
+        hottest_chip=_hottest_chip(store, averages),
+        **_headroom(store, averages, mean.get("power_w")),
+        **mean,
+    )
+    return Figures(rollups.states(Level.FLEET)[0].tolist(), _figures(store, rollups, pue), means)
 
 
 def _figures(store: Store, rollups: RollupReader, pue: float) -> dict[str, float | None]:

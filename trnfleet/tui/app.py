@@ -164,6 +164,8 @@ class FleetApp(CommandKeys):
         self._time_drawn: Hashable = None
         """The playback's state that the seek bar shows."""
         self._note_until_s = -np.inf
+        self._shows_note = False
+        """Whether a note stands in the status line."""
         self._entry = VIEWS[0]
         """The view on the screen."""
         self._beside = News(monitor, self._watch, Tour(is_first_run=is_first_run))
@@ -485,7 +487,8 @@ class FleetApp(CommandKeys):
         Without news a tick is over after that comparison, but for one tick a second, by which ages go on. With news it may take some
         milliseconds: views make only the lines in the window, in one pass over columns, and remake only those that changed; the pacer
         leaves ticks out while the terminal is behind. Ticks go on as long as the view has put off what it was not allowed to paint, and
-        for `SETTLE_S` after the last news, because what has been painted may change the sizes of parts and what is noticed.
+        for `SETTLE_S` after the last news, because what has been painted may change the sizes of parts and what is noticed; these take
+        no frame and write no bars.
         """
         now_s = self.clock.monotonic_s()
         monitor, playback = self.monitor, self.playback
@@ -506,7 +509,8 @@ class FleetApp(CommandKeys):
             self._news, self._is_due, self._news_s = news, True, now_s
         # Ages go on once a second without any news.
         second = int(now_s)
-        if not self._is_due and now_s - self._news_s > SETTLE_S and second == self._second:
+        has_news = self._is_due or second != self._second
+        if not has_news and now_s - self._news_s > SETTLE_S:
             return
         self._watch.look(now_s)
         allowance = self._pacer.allowance()
@@ -515,8 +519,10 @@ class FleetApp(CommandKeys):
         self._second = second
         if self._beside.look(now_s, with_alerts=self._entry.title != FLEET):
             self._write_crumbs()
-        self.context.frame.take()
-        self._write_bars()
+        if has_news or (self._shows_note and now_s >= self._note_until_s):
+            # Else the frame and the bars are those of the tick before.
+            self.context.frame.take()
+            self._write_bars()
         self._is_due = self.page.tick(allowance) >= allowance
 
     def _renew(self) -> None:
@@ -550,6 +556,7 @@ class FleetApp(CommandKeys):
         note = None
         if self.note and self.clock.monotonic_s() < self._note_until_s:
             note = Note(self.note, self.is_problem)
+        self._shows_note = note is not None
         self._bars.write(self._entry, note)
         self._write_time()
 

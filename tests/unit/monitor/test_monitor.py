@@ -8,6 +8,7 @@ from support.monitor.feed import Feed, standalone, ultraservers
 from support.monitor.queue_source import QueueSource
 
 from trnfleet.clock import ManualClock
+from trnfleet.domain.layout import Layout
 from trnfleet.monitor.monitor import LET_IN, Monitor
 from trnfleet.monitor.slices import batch_slices
 from trnfleet.monitor.store.store import Freshness
@@ -78,6 +79,21 @@ def test_power_to_the_meter() -> None:
     assert summary.pue == 1.14
     feed.monitor.pue = 1.5
     assert feed.monitor.summary().facility_power_w == pytest.approx(50_400)
+
+
+def test_figures_are_made_once_a_pass() -> None:
+    """Summaries of one pass share its figures; the next pass, and another layout, have their own."""
+    feed = Feed(ultraservers(1))
+    feed.set("power_w", 400.0)
+    feed.describe()
+    feed.tick()
+    first = feed.monitor.summary()
+    assert feed.monitor.summary().mean is first.mean
+    feed.set("power_w", 300.0)
+    feed.tick()
+    assert feed.monitor.summary().power_w == pytest.approx(64 * 300)
+    feed.monitor.store.replace_layout(Layout.of(ultraservers(2)))
+    assert feed.monitor.summary().power_w is None
 
 
 def test_power_of_which_a_part_is_not_known() -> None:

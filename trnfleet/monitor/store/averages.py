@@ -67,6 +67,11 @@ class Averages:
     is_first: bool = False
     """Whether the one sample is of the first pass, amid the first messages; that of the first whole second replaces it."""
 
+    _stacks: dict[Level, tuple[NDArray[np.float64], NDArray[np.float64]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """Samples x metrics x nodes of the small levels, totals and counts, made when they are first read."""
+
     @property
     def layout(self) -> Layout:
         """The layout that nodes are numbers of."""
@@ -167,6 +172,15 @@ class Averages:
     def _window(self, name: str, level: Level, pick: Pick) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return samples x nodes: totals, and counts."""
         row = _ROWS[name]
+        stack = self._stacks.get(level)
+        if stack is None and self.samples[0].totals[level].shape[1] <= _WIDE:
+            stack = self._stacks[level] = (
+                np.stack([each.totals[level] for each in self.samples]).astype(np.float64),
+                np.stack([each.counts[level] for each in self.samples]).astype(np.float64),
+            )
+        if stack is not None:
+            totals, counts = stack
+            return totals[:, row, pick], counts[:, row, pick]
         return (
             np.stack([each.totals[level][row][pick] for each in self.samples]).astype(np.float64),
             np.stack([each.counts[level][row][pick] for each in self.samples]).astype(np.float64),
