@@ -124,7 +124,7 @@ def seek(recording: Recording, seeks: int) -> None:
             continue
         begun = time.perf_counter()
         exact = past()
-        exact.resume(found[1], found[0])
+        exact.resume(found[1].unpack(), found[0])
         slices.append(max(exhaust(exact.advance(place)), exhaust(exact.settle())))
         times.append(time.perf_counter() - begun)
     if times:

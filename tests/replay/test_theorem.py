@@ -17,6 +17,7 @@ from support.monitor.state import alerts_of, rollups_of, values_of
 
 from trnfleet.clock import NS_PER_S, SystemClock
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, RecordingClock
 from trnfleet.record.format.metadata import About
 from trnfleet.record.read.recording import Recording
@@ -27,7 +28,6 @@ from trnfleet.wire.ports import Envelope
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from trnfleet.monitor.monitor import Snapshot
 
 INSTANCES = [
     ("uc1/us-0001/trn2u-0001-0", "trn2u.48xlarge"),
@@ -92,13 +92,13 @@ class World:
         return [Envelope("else/where", b"x"), Envelope("trnfleet/v1/other/event/fleet", b"{}")]
 
 
-def live(drawn: Drawn, world: World, path: Path) -> tuple[dict[int, Any], list[tuple[int, Snapshot]]]:
+def live(drawn: Drawn, world: World, path: Path) -> tuple[dict[int, Any], list[tuple[int, PackedSnapshot]]]:
     """Record what is drawn and return what the live monitor knew after each, and snapshots."""
     clock = RecordingClock(SystemClock(), BEGIN_NS, 50.0, BEGIN_NS)
     monitor = Monitor(SilentSource(), "demo", clock=clock, rules=RULES)
     writer = RecordingWriter(path, About(id="0123456789abcdef"))
     known: dict[int, Any] = {}
-    snapshots: list[tuple[int, Snapshot]] = []
+    snapshots: list[tuple[int, PackedSnapshot]] = []
     now_ns = BEGIN_NS
     for kind, number, step_ns in [("describe", 0, 0), *drawn]:
         before_ns, now_ns = now_ns, now_ns + step_ns + (1 if step_ns else 0)
@@ -106,7 +106,7 @@ def live(drawn: Drawn, world: World, path: Path) -> tuple[dict[int, Any], list[t
             clock.position_ns = second * NS_PER_S
             monitor.compute()
             if second % 5 == 0:
-                snapshots.append((clock.position_ns, monitor.snapshot()))
+                snapshots.append((clock.position_ns, PackedSnapshot(monitor.snapshot())))
             if second % 3 == 0 or second == now_ns // NS_PER_S:
                 known[clock.position_ns] = picture(monitor)
         clock.position_ns = now_ns
@@ -175,7 +175,7 @@ def test_whatever_comes_a_replay_gives_what_the_live_monitor_had(drawn: Drawn, j
             for at_ns in times[-1:]:
                 if at_ns > from_ns:
                     resumed = past()
-                    resumed.resume(snapshot, from_ns)
+                    resumed.resume(snapshot.unpack(), from_ns)
                     exhaust(resumed.advance(at_ns))
                     assert picture(resumed.monitor) == known[at_ns]
         recording.close()

@@ -16,6 +16,7 @@ from support.paths import SCENARIOS as SCENARIO_FILES
 from trnfleet.clock import SystemClock
 from trnfleet.domain.fleet import Publishing
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, RecordingClock
 from trnfleet.record.format.metadata import About
 from trnfleet.record.read.recording import Recording
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from trnfleet.monitor.monitor import Snapshot
     from trnfleet.wire.ports import Envelope
 
 SCENARIOS = sorted(path.stem for path in SCENARIO_FILES.glob("*.toml"))
@@ -50,7 +50,7 @@ class Live:
         self.run.evaluates_every_s = 1.0
         self.run.on_tick = self._note
         self.known: dict[int, Known] = {}
-        self.snapshots: list[tuple[int, Snapshot]] = []
+        self.snapshots: list[tuple[int, PackedSnapshot]] = []
         self._ticks = 0
 
     async def play(self) -> None:
@@ -67,7 +67,7 @@ class Live:
         if self._ticks % COMPARED_EVERY == 0 or self._ticks == TICKS - 1:
             self.known[now_ns] = known(self.run.monitor)
         if self._ticks % SNAPSHOT_EVERY == 0:
-            self.snapshots.append((now_ns, self.run.monitor.snapshot()))
+            self.snapshots.append((now_ns, PackedSnapshot(self.run.monitor.snapshot())))
         self._ticks += 1
 
 
@@ -122,7 +122,7 @@ async def test_a_replay_gives_what_the_live_monitor_had(scenario: str, encoding:
         assert differences(known(sought.monitor)[:2], was[:2]) == []
         from_ns, snapshot = next(each for each in reversed(live.snapshots) if each[0] < at_ns)
         resumed = past()
-        resumed.resume(snapshot, from_ns)
+        resumed.resume(snapshot.unpack(), from_ns)
         for _ in resumed.advance(at_ns):
             pass
         assert differences(known(resumed.monitor), was) == []

@@ -14,24 +14,21 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.alert import address_of
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from trnfleet.monitor.monitor import Monitor, Snapshot
+    from trnfleet.monitor.monitor import Monitor
 
 Kind = Literal["alert", "resolved", "event"]
 
 MOST_MARKS = 20_000
 """Marks that are kept; the oldest make room."""
 MOST_SNAPSHOTS = 48
-"""16 MB for a fleet of 192 chips, reached after a quarter of an hour; between 48 and 128 a seek gains little."""
+"""2 MB for a fleet of 192 chips, reached after a quarter of an hour; between 48 and 128 a seek gains little."""
 SNAPSHOT_BYTES = 64 * 2**20
-"""Memory for all snapshots, as far as it can be estimated; a fleet that does not fit has none."""
-SNAPSHOT_BASE_BYTES = 200_000
-SNAPSHOT_INSTANCE_BYTES = 1_500
-SNAPSHOT_EVENT_BYTES = 70
-"""Memory of a snapshot beside the store's columns, measured at 192 and 10,240 chips with the shipped rules, rounded up."""
+"""Memory for all snapshots; a fleet of whose columns not even two fit has none."""
 SNAPSHOT_SHARE = 0.001
 """Share of time that snapshots may take: a snapshot is taken in one go, and no key is served meanwhile."""
 CLOSE = 2.5
@@ -72,7 +69,7 @@ class RecordingIndex:
             every_s: Seconds between two snapshots, at the least.
         """
         self.marks: list[Mark] = []
-        self.snapshots: list[tuple[int, Snapshot]] = []
+        self.snapshots: list[tuple[int, PackedSnapshot]] = []
         """With the recording's time of the last message in each."""
         self.surveyed_ns = 0
         """Everything up to here is known."""
@@ -118,7 +115,7 @@ class RecordingIndex:
             self.snapshots = [each for each in self.snapshots if each[0] >= time_ns]
         self._drop_times(bisect.bisect_left(self._recorded_ns, time_ns))
 
-    def snapshot(self, at_ns: int) -> tuple[int, Snapshot] | None:
+    def snapshot(self, at_ns: int) -> tuple[int, PackedSnapshot] | None:
         """Return the newest snapshot at or before a time."""
         place = bisect.bisect_right(self.snapshots, at_ns, key=lambda each: each[0])
         return self.snapshots[place - 1] if place else None
@@ -176,23 +173,17 @@ class RecordingIndex:
         ]
 
     def _take_snapshot(self, monitor: Monitor, place_ns: int) -> None:
-        size = (
-            SNAPSHOT_BASE_BYTES
-            + SNAPSHOT_INSTANCE_BYTES * len(monitor.store.layout.instances)
-            + SNAPSHOT_EVENT_BYTES * len(monitor.events)
-            + monitor.store.nbytes
-            + monitor.averages.nbytes
-        )
-        most = min(MOST_SNAPSHOTS, SNAPSHOT_BYTES // size)
-        if most < 2:
+        if 2 * (monitor.store.nbytes + monitor.averages.nbytes) > SNAPSHOT_BYTES:
             return
-        while len(self.snapshots) >= most:
-            self._drop_one()
         begun_s = self._real_s()
-        snapshot = monitor.snapshot()
+        snapshot = PackedSnapshot(monitor.snapshot())
         spent_s = self._real_s() - begun_s
         self._due_ns = place_ns + max(self._every_ns, round(spent_s / SNAPSHOT_SHARE * NS_PER_S))
-        self.snapshots.append((place_ns, snapshot))
+        most = min(MOST_SNAPSHOTS, SNAPSHOT_BYTES // snapshot.nbytes)
+        while self.snapshots and len(self.snapshots) >= most:
+            self._drop_one()
+        if most > 1:
+            self.snapshots.append((place_ns, snapshot))
 
     def _drop_one(self) -> None:
         """Drop the oldest snapshot, but the first, that lies between two close ones.

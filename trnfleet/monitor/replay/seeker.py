@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trnfleet.clock import Clock
-    from trnfleet.monitor.monitor import Monitor, Snapshot
+    from trnfleet.monitor.monitor import Monitor
     from trnfleet.monitor.replay.marks import RecordingIndex
     from trnfleet.monitor.slices import Slices
     from trnfleet.wire.ports import RecordedMessages, Source
@@ -172,13 +172,13 @@ class Seeker:
             # Where there is a present, what is kept is not all that there was.
             is_whole = self._live is None
             return past, past.reach_from_start(requested_ns), is_whole, None if is_whole else requested_ns
-        found: tuple[int, Snapshot] | None = self._index.snapshot(requested_ns)
+        found = self._index.snapshot(requested_ns)
         if found is not None and requested_ns - found[0] <= NEAR_S * NS_PER_S:
-            past.resume(found[1], found[0])
+            past.resume(found[1].unpack(), found[0])
             return past, past.reach(requested_ns), True, None
         if found is not None:
             # Alerts of a little earlier, until those of this moment are there.
-            past.monitor.ingest.alerts = found[1].ingest.alerts.copy()
+            past.monitor.ingest.alerts = found[1].unpack().ingest.alerts
             past.monitor.evaluates_alerts = False
         return past, past.rebuild(requested_ns), False, requested_ns
 
@@ -215,7 +215,7 @@ class Seeker:
             if self._index.surveyed_ns < past.position_ns:
                 return
             self._refined = self._monitors.make()
-            self._refined.resume(found[1], found[0])
+            self._refined.resume(found[1].unpack(), found[0])
         refined, begun_s = self._refined, self._clock.monotonic_s()
         if refined.position_ns < self._recording.start_ns - 1:
             # What it had to go through is not kept any more.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING
 
 from trnfleet.monitor.store.retained import RetainedCollection
@@ -18,7 +19,7 @@ class Jobs(RetainedCollection[JobMessage]):
     """The jobs of one fleet; rows of the store name a job by its place in `by_key`."""
 
     def __init__(self) -> None:
-        super().__init__(lambda message: message.job)
+        super().__init__(operator.attrgetter("job"))
         self.placements = 0
         """Goes up whenever jobs are placed."""
         self.placed: tuple[str, ...] = ()

@@ -105,7 +105,7 @@ def test_snapshots_reach_their_number_and_stay_there(monkeypatch: pytest.MonkeyP
 
 
 def test_a_fleet_that_does_not_fit_into_memory_has_no_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline_module, "SNAPSHOT_BYTES", 250_000)
+    monkeypatch.setattr(timeline_module, "SNAPSHOT_BYTES", 2_000)
     timeline = make()
     timeline.take(fed(), BEGIN_NS)
     assert timeline.snapshots == []

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+from support.monitor.feed import Feed
+
+from trnfleet.monitor.replay.packed_snapshot import COMPRESSED_BYTES, PackedSnapshot
+
+
+def make_feed() -> Feed:
+    """Return a feed whose monitor has heard of one instance."""
+    feed = Feed([("uc1/us-0001/trn2u-0001-0", "trn2u.48xlarge")])
+    feed.describe()
+    feed.tick()
+    return feed
+
+
+def test_a_packed_snapshot_is_bytes_that_later_messages_do_not_change() -> None:
+    feed = make_feed()
+    packed = PackedSnapshot(feed.monitor.snapshot())
+    before = feed.monitor.store.columns["power_w"].copy()
+    feed.set("power_w", 400.0)
+    feed.tick()
+    snapshot = packed.unpack()
+    assert (snapshot.ingest.store.columns["power_w"] == before).all()
+    assert snapshot.ingest.counts.messages < feed.monitor.counts.messages
+    assert packed.unpack().ingest is not snapshot.ingest
+
+
+def test_layout_and_rules_are_the_monitors_own() -> None:
+    """Rows and nodes of a layout are compared by its identity, and a layout of many chips is not kept dozens of times."""
+    monitor = make_feed().monitor
+    snapshot = PackedSnapshot(monitor.snapshot()).unpack()
+    assert snapshot.ingest.store.layout is monitor.store.layout
+    assert all(map(operator.is_, snapshot.ingest.alerts.rules, monitor.alerts.rules))
+
+
+def test_a_large_one_is_not_compressed() -> None:
+    monitor = make_feed().monitor
+    small = PackedSnapshot(monitor.snapshot())
+    snapshot = monitor.snapshot()
+    snapshot.ingest.store.columns["power_w"] = np.zeros(COMPRESSED_BYTES, np.uint16)
+    large = PackedSnapshot(snapshot)
+    assert small.nbytes < COMPRESSED_BYTES / 2
+    assert large.nbytes > COMPRESSED_BYTES
+    assert len(large.unpack().ingest.store.columns["power_w"]) == COMPRESSED_BYTES
