@@ -17,6 +17,8 @@ ARGS ?=
 WORKERS ?= 4
 # One benchmark instead of all: make bench BENCH=sim ARGS="--ticks 10".
 BENCH ?= *
+# Only pictures whose names contain this: make pictures ONLY=fleet-120x40.
+ONLY ?=
 # Damage by chance: make chaos SEED=7 plays all, PART=messages one part, with COUNT cases, MINUTES long, or one CASE alone.
 SEED ?=
 PART ?=
@@ -30,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test long chaos soak truth-screen lint bench fixtures docs lock clean
+.PHONY: help run test long chaos soak truth-screen lint bench fixtures pictures docs lock clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1	/p' Makefile
@@ -75,6 +77,9 @@ bench: $(VENV)/dev $(VENV)/project ## run the benchmarks, which print figures; B
 
 fixtures: $(VENV)/dev $(VENV)/project ## write fixtures/recordings again, a recording of each scenario, always the same bytes
 	@PYTHONPATH=tests $(BIN)/python tests/support/record/fixtures.py
+
+pictures: $(VENV)/dev $(VENV)/project ## write docs/pictures again, from the app and fixtures/recordings, always the same bytes; ONLY=fleet for some
+	@PYTHONPATH=tests $(BIN)/python -m support.pictures $(ONLY:%=--only %) $(ARGS)
 
 docs: $(VENV)/dev $(VENV)/project ## write the tables of docs/ again, from the program
 	@$(BIN)/python .ci/docs-tables

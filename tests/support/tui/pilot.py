@@ -17,6 +17,8 @@ from trnfleet.tui.app import FleetApp
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from rich.style import Style
+
     from support.monitor.feed import Feed
 
 SIZES = [(80, 24), (120, 40), (240, 70)]
@@ -31,6 +33,13 @@ class FleetPilot(Pilot[None]):
         width, height = self.app.size
         lines = self.app.screen._compositor.render_strips()
         return ["".join(segment.text for segment in line)[:width] for line in lines[:height]]
+
+    def styled(self) -> list[list[tuple[str, Style | None]]]:
+        """Return the lines of the screen as texts with their styles."""
+        strips = self.app.screen._compositor.render_strips()
+        return [
+            [(segment.text, segment.style) for segment in line] for line in strips[: self.app.size.height]
+        ]
 
     def text(self) -> str:
         """Return the screen."""

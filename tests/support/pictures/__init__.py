@@ -1,0 +1,1 @@
+"""Pictures of the app for the documentation."""

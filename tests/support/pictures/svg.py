@@ -1,0 +1,406 @@
+"""A terminal's screen as an SVG that looks the same everywhere: no font is embedded, and nothing is fetched.
+
+Every cell is 8 x 16 units. Blocks, braille and lines are drawn as shapes; other characters are text of any monospace font, each run
+with the length that its cells take. Equal screens are equal bytes.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+from xml.sax.saxutils import escape
+
+from rich.cells import cell_len
+from rich.color import ColorType
+from rich.terminal_theme import TerminalTheme
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from rich.color import Color
+    from rich.style import Style
+
+WIDTH, HEIGHT = 8, 16
+BASELINE = 12
+FONT_SIZE = 13.3
+"""With which a character of DejaVu Sans Mono is 8 units wide, where `textLength` is not heeded."""
+LINE, HEAVY_LINE, DOT = 1.2, 2.4, 2
+"""Widths of strokes."""
+DIM = 0.55
+"""Share of the ink that dim text keeps."""
+Rgb = tuple[int, int, int]
+FOREGROUND, BACKGROUND = (201, 209, 217), (14, 17, 22)
+"""What the terminal itself has: text and page where an app sends no colour."""
+TERMINAL = TerminalTheme(
+    BACKGROUND,
+    FOREGROUND,
+    [(72, 79, 88), (255, 123, 114), (63, 185, 80), (210, 153, 34), (88, 166, 255), (188, 140, 255), (57, 197, 207),
+     (177, 186, 196)],
+    [(110, 118, 129), (255, 161, 152), (86, 211, 100), (227, 179, 65), (121, 192, 255), (210, 168, 255), (86, 212, 221),
+     (255, 255, 255)],
+)  # fmt: skip  # two rows of eight
+_FONT = (
+    f'font-family="\'DejaVu Sans Mono\',Menlo,Consolas,monospace" font-size="{FONT_SIZE}" '
+    'font-variant-ligatures="none" role="img"'
+)
+_SHADES = {"░": 0.25, "▒": 0.5, "▓": 0.75}
+_QUARTERS = {"▖": 4, "▗": 8, "▘": 1, "▙": 13, "▚": 9, "▛": 7, "▜": 11, "▝": 2, "▞": 6, "▟": 14}
+"""Bits: upper left, upper right, lower left, lower right."""
+_DOTS = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (0, 3), (1, 3))
+"""Column and row of a braille character's dots, by bit."""
+_DASHES = {
+    "┄": (0, 3),
+    "┅": (0, 3),
+    "┈": (0, 4),
+    "┉": (0, 4),
+    "╌": (0, 2),
+    "┆": (1, 3),
+    "┊": (1, 4),
+    "╎": (1, 2),
+}
+"""Whether it is upright, and the number of dashes."""
+
+
+class Cell(NamedTuple):
+    """A character on the screen, with its colours."""
+
+    text: str
+    cells: int
+    ink: Rgb
+    paper: Rgb
+    is_bold: bool = False
+    is_underlined: bool = False
+
+
+class _Rectangle(NamedTuple):
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+def picture(lines: Iterable[Iterable[tuple[str, Style | None]]], size: tuple[int, int], title: str) -> str:
+    """Return an SVG of a screen.
+
+    Args:
+        lines: Texts of each row with their styles.
+        size: Columns and rows.
+        title: What it shows, for those who hear it.
+    """
+    columns, rows = size
+    screen = [list(_cells(line, columns)) for line in lines][:rows]
+    page = _page(screen)
+    drawing = _Drawing()
+    for row, cells in enumerate(screen):
+        drawing.add(row, cells, page)
+    width, height = columns * WIDTH, rows * HEIGHT
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" {_FONT}>',
+        f"<title>{escape(title)}</title>",
+        f'<path fill="{_hex(page)}" d="M0 0h{width}v{height}h-{width}z"/>',
+        *drawing.parts(),
+        "</svg>",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _cells(line: Iterable[tuple[str, Style | None]], columns: int) -> Iterator[Cell]:
+    """Yield the characters of a row."""
+    left = columns
+    for text, style in line:
+        ink, paper = _colours(style)
+        is_bold = style is not None and bool(style.bold)
+        is_underlined = style is not None and bool(style.underline)
+        for character in text:
+            cells = cell_len(character)
+            if not 0 < cells <= left:
+                continue
+            left -= cells
+            shown = character if character.isprintable() else " "
+            yield Cell(shown, cells, ink, paper, is_bold, is_underlined)
+
+
+def _colours(style: Style | None) -> tuple[Rgb, Rgb]:
+    if style is None:
+        return FOREGROUND, BACKGROUND
+    ink, paper = _rgb(style.color, FOREGROUND), _rgb(style.bgcolor, BACKGROUND)
+    if style.reverse:
+        ink, paper = paper, ink
+    return (_blend(ink, paper, DIM) if style.dim else ink), paper
+
+
+def _rgb(color: Color | None, default: Rgb) -> Rgb:
+    if color is None or color.type is ColorType.DEFAULT:
+        return default
+    red, green, blue = color.get_truecolor(TERMINAL)
+    return red, green, blue
+
+
+def _blend(ink: Rgb, paper: Rgb, share: float) -> Rgb:
+    red, green, blue = (
+        round(below + (above - below) * share) for above, below in zip(ink, paper, strict=True)
+    )
+    return red, green, blue
+
+
+def _hex(rgb: Rgb) -> str:
+    return "#" + bytes(rgb).hex()
+
+
+def _page(screen: Sequence[Sequence[Cell]]) -> Rgb:
+    """Return the colour behind most of the screen."""
+    count: dict[Rgb, int] = defaultdict(int)
+    for cells in screen:
+        for cell in cells:
+            count[cell.paper] += cell.cells
+    return max(count, key=lambda paper: (count[paper], paper), default=BACKGROUND)
+
+
+class _Drawing:
+    """Shapes and texts, collected by colour."""
+
+    def __init__(self) -> None:
+        self._papers: dict[Rgb, list[_Rectangle]] = defaultdict(list)
+        self._fills: dict[Rgb, list[_Rectangle]] = defaultdict(list)
+        self._strokes: dict[tuple[Rgb, float], list[str]] = defaultdict(list)
+        self._texts: dict[tuple[Rgb, bool], list[str]] = defaultdict(list)
+
+    def add(self, row: int, cells: Sequence[Cell], page: Rgb) -> None:
+        """Take a row."""
+        y, x = row * HEIGHT, 0
+        places = []
+        for cell in cells:
+            places.append((x, cell))
+            x += cell.cells * WIDTH
+        for start, run in _runs(places, lambda cell: cell.paper):
+            if run[0].paper != page:
+                self._papers[run[0].paper].append(
+                    _Rectangle(start, y, sum(_width(each) for each in run), HEIGHT)
+                )
+        for start, run in _runs(
+            places, lambda cell: (cell.ink, _kind(cell.text), cell.text if _kind(cell.text) == "line" else "")
+        ):
+            self._shapes(start, y, run)
+        for start, run in _runs(places, lambda cell: (cell.ink, cell.is_bold, cell.is_underlined)):
+            self._text(start, y, run)
+
+    def _shapes(self, x: int, y: int, run: Sequence[Cell]) -> None:
+        """Draw a run of one colour and one kind; of lines, of one character."""
+        first = run[0]
+        kind = _kind(first.text)
+        if kind == "block":
+            for number, cell in enumerate(run):
+                ink = _blend(cell.ink, cell.paper, _SHADES.get(cell.text, 1.0))
+                self._fills[ink] += _block(cell.text, x + number * WIDTH, y)
+        elif kind == "braille":
+            self._strokes[first.ink, DOT].append(_braille([cell.text for cell in run], x, y))
+        elif kind == "line":
+            for width, path in _line(first.text, len(run), x, y):
+                self._strokes[first.ink, width].append(path)
+
+    def _text(self, x: int, y: int, run: Sequence[Cell]) -> None:
+        """Write a run of one style: words with single spaces together, what other fonts may draw wider cell by cell."""
+        ink, is_bold = run[0].ink, run[0].is_bold
+        texts = self._texts[ink, is_bold]
+        if run[0].is_underlined:
+            width = sum(_width(cell) for cell in run)
+            self._fills[ink].append(_Rectangle(x, y + BASELINE + 2, width, 1))
+        words, start = "", x
+        for cell in run:
+            is_plain = len(cell.text) == 1 and (cell.text.isascii() or cell.text in "°·²…")
+            if is_plain and (cell.text != " " or (words and words[-1] != " ")):
+                start = start if words else x
+                words += cell.text
+            else:
+                if words:
+                    texts.append(_words(words, start, y))
+                    words = ""
+                if not is_plain and _kind(cell.text) == "text":
+                    centre = x + _width(cell) / 2
+                    texts.append(
+                        f'<text x="{centre:g}" y="{y + BASELINE}" text-anchor="middle">{escape(cell.text)}</text>'
+                    )
+            x += _width(cell)
+        if words.strip():
+            texts.append(_words(words, start, y))
+
+    def parts(self) -> Iterator[str]:
+        """Yield the elements, from the back to the front."""
+        for ink, rectangles in sorted(self._papers.items()):
+            yield _filled(ink, rectangles)
+        for ink, rectangles in sorted(self._fills.items()):
+            yield _filled(ink, rectangles)
+        for (ink, width), paths in sorted(self._strokes.items()):
+            yield f'<path fill="none" stroke="{_hex(ink)}" stroke-width="{width}" d="{"".join(paths)}"/>'
+        for (ink, is_bold), texts in sorted(self._texts.items()):
+            if texts:
+                bold = ' font-weight="bold"' if is_bold else ""
+                yield f'<g fill="{_hex(ink)}"{bold}>{"".join(texts)}</g>'
+
+
+def _width(cell: Cell) -> int:
+    return cell.cells * WIDTH
+
+
+def _runs(
+    places: Iterable[tuple[int, Cell]], key: Callable[[Cell], object]
+) -> Iterator[tuple[int, list[Cell]]]:
+    """Yield runs of cells that have the same key, with their places."""
+    start, run = 0, list[Cell]()
+    for x, cell in places:
+        if run and key(run[0]) != key(cell):
+            yield start, run
+            run = []
+        if not run:
+            start = x
+        run.append(cell)
+    if run:
+        yield start, run
+
+
+def _kind(text: str) -> str:
+    if "\u2800" < text <= "\u28ff":
+        return "braille"
+    if "\u2580" <= text <= "\u259f" or text == "■":
+        return "block"
+    if text in _DASHES or ("\u2500" <= text <= "\u257f" and _arms(text)):
+        return "line"
+    return "text" if text != "\u2800" else "space"
+
+
+def _block(text: str, x: int, y: int) -> list[_Rectangle]:
+    """Return the filled parts of a cell."""
+    point = ord(text)
+    if text in _SHADES:
+        return [_Rectangle(x, y, WIDTH, HEIGHT)]
+    if text in _QUARTERS:
+        half, tall = WIDTH // 2, HEIGHT // 2
+        return [
+            _Rectangle(x + bit % 2 * half, y + bit // 2 * tall, half, tall)
+            for bit in range(4)
+            if _QUARTERS[text] >> bit & 1
+        ]
+    if text == "■":
+        return [_Rectangle(x + 1, y + 5, 6, 6)]
+    if text == "▀":
+        return [_Rectangle(x, y, WIDTH, HEIGHT // 2)]
+    if text == "▔":
+        return [_Rectangle(x, y, WIDTH, 2)]
+    if text in "▐▕":
+        width = WIDTH // 2 if text == "▐" else 1
+        return [_Rectangle(x + WIDTH - width, y, width, HEIGHT)]
+    if point <= 0x2588:
+        height = (point - 0x2580) * HEIGHT // 8
+        return [_Rectangle(x, y + HEIGHT - height, WIDTH, height)]
+    return [_Rectangle(x, y, (0x2590 - point) * WIDTH // 8, HEIGHT)]
+
+
+def _braille(texts: Sequence[str], x: int, y: int) -> str:
+    """Return the strokes of a row of braille; dots of one height that stand side by side follow each other."""
+    pen, path = None, ""
+    for row in range(4):
+        for number, text in enumerate(texts):
+            for bit, (column, height) in enumerate(_DOTS):
+                if height != row or not (ord(text) - 0x2800) >> bit & 1:
+                    continue
+                left, middle = x + number * WIDTH + column * 4 + 1, y + row * 4 + 2
+                path += f"M{left} {middle}h2" if pen is None else f"m{left - pen[0]} {middle - pen[1]}h2"
+                pen = left + 2, middle
+    return path
+
+
+def _arms(text: str) -> tuple[float, float, float, float] | None:
+    """Return the widths of a line's arms to the left, up, right and down; None for what is no light or heavy line."""
+    words = unicodedata.name(text).removeprefix("BOX DRAWINGS ").replace(" ARC ", " ").split()
+    arms, width = dict.fromkeys(("LEFT", "UP", "RIGHT", "DOWN"), 0.0), LINE
+    pending: list[str] = []
+    weight_follows = words[0] not in {"LIGHT", "HEAVY"}
+    for word in words:
+        if word in {"LIGHT", "HEAVY"}:
+            width = LINE if word == "LIGHT" else HEAVY_LINE
+            for each in pending if weight_follows else ():
+                arms[each] = width
+            pending.clear()
+        elif word in {"HORIZONTAL", "VERTICAL", *arms}:
+            found = {"HORIZONTAL": ["LEFT", "RIGHT"], "VERTICAL": ["UP", "DOWN"]}.get(word, [word])
+            pending += found
+            arms.update(dict.fromkeys(found, width))
+        elif word != "AND":
+            return None
+    return arms["LEFT"], arms["UP"], arms["RIGHT"], arms["DOWN"]
+
+
+def _line(text: str, count: int, x: int, y: int) -> Iterator[tuple[float, str]]:
+    """Yield widths and strokes of a run of one line character."""
+    middle, centre = y + HEIGHT // 2, x + WIDTH // 2
+    if text in _DASHES:
+        for number in range(count):
+            yield from _dashes(text, x + number * WIDTH, y)
+        return
+    left, up, right, down = _arms(text) or (0.0, 0.0, 0.0, 0.0)
+    if left and left == right:
+        # One stroke for all of them, which has no joints.
+        yield left, f"M{x} {middle}h{count * WIDTH}"
+        left = right = 0.0
+    arms = [(left, -4, "h4"), (right, 0, "h4")]
+    for number in range(count):
+        at = centre + number * WIDTH
+        if text in "╭╮╰╯":
+            side, end = (4 if text in "╭╰" else -4), (8 if text in "╭╮" else -8)
+            yield LINE, f"M{at} {middle + end}v{-end // 2}q0 {-end // 2} {side} {-end // 2}"
+            continue
+        for width, begin, stroke in arms:
+            if width:
+                yield width, f"M{at + begin} {middle}{stroke}"
+        if up or down:
+            yield max(up, down), f"M{at} {y if up else middle}v{HEIGHT if up and down else HEIGHT // 2}"
+
+
+def _dashes(text: str, x: int, y: int) -> Iterator[tuple[float, str]]:
+    is_upright, dashes = _DASHES[text]
+    width = HEAVY_LINE if text in "┅┉" else LINE
+    long = (HEIGHT if is_upright else WIDTH) / dashes
+    for dash in range(dashes):
+        at = dash * long + long / 4
+        if is_upright:
+            yield width, f"M{x + WIDTH // 2} {y + at:g}v{long / 2:g}"
+        else:
+            yield width, f"M{x + at:g} {y + HEIGHT // 2}h{long / 2:g}"
+
+
+def _filled(ink: Rgb, rectangles: list[_Rectangle]) -> str:
+    path = "".join(f"M{x} {y}h{width}v{height}h-{width}z" for x, y, width, height in _joined(rectangles))
+    return f'<path fill="{_hex(ink)}" shape-rendering="crispEdges" d="{path}"/>'
+
+
+def _joined(rectangles: Iterable[_Rectangle]) -> list[_Rectangle]:
+    """Return rectangles with neighbours joined: side by side first, then those that stand on each other."""
+    flat: list[_Rectangle] = []
+    for each in rectangles:
+        last = flat[-1] if flat else None
+        if (
+            last is not None
+            and last.x + last.width == each.x
+            and (last.y, last.height) == (each.y, each.height)
+        ):
+            flat[-1] = last._replace(width=last.width + each.width)
+        else:
+            flat.append(each)
+    above: dict[tuple[int, int, int], int] = {}
+    joined: list[_Rectangle] = []
+    for each in flat:
+        number = above.pop((each.x, each.width, each.y), None)
+        if number is None:
+            number = len(joined)
+            joined.append(each)
+        else:
+            joined[number] = joined[number]._replace(height=joined[number].height + each.height)
+        above[each.x, each.width, each.y + each.height] = number
+    return joined
+
+
+def _words(words: str, x: int, y: int) -> str:
+    words = words.rstrip()
+    length = f' textLength="{len(words) * WIDTH}"' if len(words) > 1 else ""
+    return f'<text x="{x}" y="{y + BASELINE}"{length}>{escape(words)}</text>'
