@@ -7,9 +7,10 @@ from click.testing import CliRunner
 
 from trnfleet.cli.commands import reserve
 from trnfleet.cli.commands.reserve import command
+from trnfleet.domain.reservations.states import ReservationState
 from trnfleet.services.simulator import client
 from trnfleet.services.simulator.client import Command, Reply
-from trnfleet.wire.reservations import ReservationMessage, ReservationState
+from trnfleet.wire.reservations import ReservationMessage
 
 BROKER = ("--broker", "mqtt://127.0.0.1:1")
 OFFERING = {
