@@ -311,23 +311,22 @@ class FleetApp(CommandKeys):
         else:
             self.simulate_key(value)
 
-    def action_help(self) -> None:
+    def key_parts(self) -> list[tuple[str, type[DOMNode]]]:
+        """Return the classes whose keys there are, with the titles of their sections: those of the view on the screen first."""
         parts: list[tuple[str, type[DOMNode]]] = []
         for entry in (self._entry, *(entry for entry in VIEWS if entry is not self._entry)):
             widgets = self._pages[entry.title].query("*")
             parts.append((entry.title, entry.kind))
             parts.extend((help_title(type(widget), entry.title), type(widget)) for widget in widgets)
-        views = Section("Views", [Key(entry.key, entry.title) for entry in VIEWS])
-        everywhere: list[tuple[str, type[DOMNode]]] = [
-            ("Everywhere", type(self)),
-            ("Everywhere", CommandKeys),
-            ("Everywhere", CursorKeys),
-        ]
-        signs: list[Section] = []
+        parts.extend(("Everywhere", kind) for kind in (type(self), CommandKeys, CursorKeys))
         if self.playback is not None:
-            everywhere.append((TimeKeys.HELP_TITLE, TimeKeys))
-            signs.append(sign_section("On the time bar", SIGNS))
-        found = sections([*parts, *everywhere])
+            parts.append((TimeKeys.HELP_TITLE, TimeKeys))
+        return parts
+
+    def action_help(self) -> None:
+        views = Section("Views", [Key(entry.key, entry.title) for entry in VIEWS])
+        signs = [] if self.playback is None else [sign_section("On the time bar", SIGNS)]
+        found = sections(self.key_parts())
         here = sum(section.title.startswith(self._entry.title) for section in found)
         ordered = sorted(found, key=lambda section: not section.title.startswith(self._entry.title))
         rest = sorted(

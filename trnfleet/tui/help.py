@@ -95,7 +95,15 @@ def keys_of(kind: type[DOMNode]) -> list[Key]:
 
     A base that has a section of its own is left out.
     """
-    found: dict[str, Key] = {}
+    return [
+        Key(key_text(binding.key), binding.description[0].upper() + binding.description[1:])
+        for binding in bindings_of(kind)
+    ]
+
+
+def bindings_of(kind: type[DOMNode]) -> list[Binding]:
+    """Return the described bindings of `keys_of` themselves."""
+    found: dict[str, Binding] = {}
     for base in reversed(kind.__mro__):
         has_section = base is not kind and "HELP_TITLE" in vars(base)
         if has_section or not base.__module__.startswith("trnfleet."):
@@ -103,8 +111,7 @@ def keys_of(kind: type[DOMNode]) -> list[Key]:
         for declared in vars(base).get("BINDINGS", ()):
             binding = _binding(declared)
             if binding.description:
-                what = binding.description[0].upper() + binding.description[1:]
-                found[binding.key] = Key(key_text(binding.key), what)
+                found[binding.key] = binding
     return list(found.values())
 
 

@@ -46,6 +46,10 @@ async def test_typed_commands() -> None:
         assert (app.entry.title, app.page.place) == ("Chip", HOT)
         await typed("alerts")
         assert app.entry.title == "Alerts"
+        await typed("go us-0001")
+        await typed("job pretrain-70b")
+        assert isinstance(app.page, HierarchyView)
+        assert app.page.pattern == 'job="pretrain-70b"'
         await typed("go us-0002")
         assert (app.entry.title, app.page.place) == ("Hierarchy", "uc1/us-0002")
         await typed("job pretrain-70b")

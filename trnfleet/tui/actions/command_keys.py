@@ -1,40 +1,45 @@
-"""The commands of the app, by `:`: views, places, filters, orders, metrics, themes, time, alerts."""
+"""The commands of the app, by `:` or chosen by Ctrl-p: views, places, filters, orders, metrics, themes, time, alerts."""
 
 from __future__ import annotations
 
-import itertools
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from textual.binding import Binding, BindingType
+from textual.widgets import Input
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.filters.language import Filter, Part, quoted
+from trnfleet.domain.alerts.alert import address_of
+from trnfleet.domain.filters.language import quoted
 from trnfleet.domain.layout import Node
 from trnfleet.errors import ConfigError
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.actions.commands import Command, Commands, CommandSuggester, checked
 from trnfleet.tui.actions.cursor_keys import CursorKeys
+from trnfleet.tui.actions.palette import Palette
+from trnfleet.tui.actions.palette_source import PaletteSource
+from trnfleet.tui.alerts.view import AlertsView
 from trnfleet.tui.fleet.heatmap import FIELDS
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.playback.time_input import parse_time
 from trnfleet.tui.reservations.view import ReservationsView
 from trnfleet.tui.state.chart_window import WINDOWS_S
 from trnfleet.tui.state.chip_table import ChipTable, column_of
-from trnfleet.tui.view import CHIP, FLEET, HIERARCHY, RESERVATIONS, FilteredView
+from trnfleet.tui.view import ALERTS, CHIP, FLEET, HIERARCHY, RESERVATIONS, FilteredView
 from trnfleet.tui.views import VIEWS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from textual.dom import DOMNode
+
+    from trnfleet.domain.alerts.alert import Alert
     from trnfleet.monitor.replay.playback import Playback
 
 COMMAND = "command"
 """What the prompt asks for."""
-MOST_LISTED = 200
-"""Jobs, reservations and chips that are offered."""
 _VIEW_NAMES = {"Hierarchy": ("tree",), "Reservations": ("capacity",), "Fleet": ("jobs", "problems")}
 """Other names of views; one that is a view's own goes before it."""
 
@@ -44,6 +49,7 @@ class CommandKeys(CursorKeys):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("colon", "command", "type a command, such as :chip 0001-2/07, :theme light, :q"),
+        Binding("ctrl+p", "palette", "find and do anything: views, actions, chips, jobs, alerts"),
     ]
     HELP_TITLE = "Everywhere"
 
@@ -55,6 +61,10 @@ class CommandKeys(CursorKeys):
     def go(self, address: str, view: str | None = None) -> None:
         """Go to an address in a view; None: the usual one."""
         raise TypeError(f"{type(self).__name__} does not implement go({address!r}, {view!r})")
+
+    def key_parts(self) -> list[tuple[str, type[DOMNode]]]:
+        """Return the classes whose keys there are, with the titles of their sections: those of the view on the screen first."""
+        raise TypeError(f"{type(self).__name__} does not implement key_parts()")
 
     def _commands(self) -> list[Command]:
         own = {entry.title.lower() for entry in VIEWS}
@@ -73,15 +83,36 @@ class CommandKeys(CursorKeys):
         return [
             *found,
             Command(
-                ("go",), "go to a cluster, UltraServer, instance or chip by a part of its address", self._go
+                ("go",),
+                "go to a cluster, UltraServer, instance or chip by a part of its address",
+                self._go,
+                needs="an address",
             ),
-            Command(("job",), "the instances of a job", self._job, self._jobs),
-            Command(("reservation", "block"), "a reservation", self._reservation, self._reservations),
-            Command(("filter",), "filter this view", self._filter, key="/"),
-            Command(("sort",), "sort this view", self._sort, lambda: self.page.orders, key="s"),
-            Command(("metric",), "a metric on the map", self._metric, _metrics, key="m"),
-            Command(("theme",), "a theme", self._theme, lambda: theme.NAMES, key="Ctrl-t"),
-            Command(("window", "span"), "the span of charts", self._window, lambda: _WINDOWS, key="v"),
+            Command(
+                ("job",), "the instances of a job", self._job, self._jobs, needs="a job", is_of_fleet=True
+            ),
+            Command(
+                ("reservation", "block"),
+                "a reservation",
+                self._reservation,
+                self._reservations,
+                needs="an id",
+                is_of_fleet=True,
+            ),
+            Command(("filter",), "filter this view", self._filter, key="/", needs="a filter"),
+            Command(
+                ("sort",), "sort this view", self._sort, lambda: self.page.orders, key="s", needs="an order"
+            ),
+            Command(("metric",), "a metric on the map", self._metric, _metrics, key="m", needs="a metric"),
+            Command(("theme",), "a theme", self._theme, lambda: theme.NAMES, key="Ctrl-t", needs="its name"),
+            Command(
+                ("window", "span"),
+                "the span of charts",
+                self._window,
+                lambda: _WINDOWS,
+                key="v",
+                needs="a span",
+            ),
             Command(
                 ("ack",),
                 "acknowledge what the cursor is on",
@@ -89,7 +120,7 @@ class CommandKeys(CursorKeys):
                 key="a",
             ),
             Command(("silence",), "silence what the cursor is on, or matchers", self._silence, key="z"),
-            Command(("at",), "go to a time: 14:03, -5m", self._at, key="@"),
+            Command(("at",), "go to a time: 14:03, -5m", self._at, key="@", needs="a time"),
             Command(("live",), "back to the present", lambda _rest: self.action_time_end(), key="End"),
             Command(("help",), "all keys", lambda _rest: self.call_later(self.run_action, "help"), key="?"),
             Command(("quit", "q"), "quit", lambda _rest: self.call_later(self.run_action, "quit"), key="q"),
@@ -97,10 +128,23 @@ class CommandKeys(CursorKeys):
 
     # Asking
 
-    def action_command(self) -> None:
-        """Prompt for a command."""
+    def action_command(self, typed: str = "") -> None:
+        """Prompt for a command, of which the beginning may be there."""
         hint = " ".join(f":{each.names[0]}" for each in self.commands.all)
-        self.ask_line.ask(COMMAND, hint=hint, suggester=CommandSuggester(self.commands), history=self._typed)
+        self.ask_line.ask(
+            COMMAND,
+            value=typed,
+            hint=hint,
+            suggester=CommandSuggester(self.commands),
+            history=self._typed,
+        )
+
+    def action_palette(self) -> None:
+        """Open the command palette; a field that is being written in is left first, so that no key goes there."""
+        if isinstance(self.focused, Input):
+            self._say("Ctrl-p: leave this field first, by Enter or Esc")
+            return
+        self.push_screen(Palette(PaletteSource(self).candidates()))
 
     def answer(self, asked: str, text: str) -> bool:
         """Do a command that was typed; return whether that was asked for."""
@@ -115,8 +159,12 @@ class CommandKeys(CursorKeys):
 
     def run_command(self, text: str) -> bool:
         """Do a command; return whether that was possible, and show why where it was not."""
+        return self.attempt(partial(self.commands.run, text))
+
+    def attempt(self, run: Callable[[], object]) -> bool:
+        """Do what a command does; return whether that was possible, and show why where it was not."""
         try:
-            self.commands.run(text)
+            run()
         except (ConfigError, ValueError) as error:
             self._say(str(error), is_problem=True)
             return False
@@ -128,36 +176,50 @@ class CommandKeys(CursorKeys):
         if rest and title == CHIP:
             self._go(rest, CHIP)
             return
-        if title != self._title:
+        if title != self.view_title:
             self.go(self.page.place, title)
         if rest and isinstance(self.page, FilteredView):
             self._filter(rest)
 
     @property
-    def _title(self) -> str:
+    def view_title(self) -> str:
+        """Title of the view on the screen."""
         return next(entry.title for entry in VIEWS if isinstance(self.page, entry.kind))
+
+    def go_to_alert(self, alert: Alert) -> None:
+        """Go to an alert, with those of its rule that are at, below or above its place."""
+        place = address_of(alert)
+        self.go(place or self.page.place, ALERTS)
+        if isinstance(self.page, AlertsView):
+            self.page.show_at(place)
+            at = f" & at={quoted(place)}" if place else ""
+            self.attempt(partial(self._filter, f"rule={quoted(alert.rule.name)}{at}"))
 
     def _go(self, rest: str, view: str | None = None) -> None:
         layout = self.context.monitor.store.layout
         if not rest:
             raise ConfigError("name it, such as :go us-0001 or :chip 0001-2/07")
-        node = layout.find(rest)
+        chips = ChipTable(self.context.monitor, self.context.alerts)
+        node = next(iter(chips.find(rest, 1)), None)
         if node is None:
-            wanted = Filter((Part(rest.lower()),))
-            found = ChipTable(self.context.monitor, self.context.alerts).select(wanted)
-            if found is None or not found.mask.any():
+            # A job's name leads to where the job begins.
+            found = chips.having(rest.lower())
+            if not found.any():
                 raise ConfigError(f"nothing here is called {plain(rest, 60)!r}")
-            node = Node(Level.CHIP, int(np.argmax(found.mask)))
-            if found.depth is not Level.CHIP and view is None:
-                node = layout.parent(node)
-                server = layout.parent(node)
-                if rest.lower() in layout.path(server).lower():
-                    node = server
+            node = layout.parent(Node(Level.CHIP, int(np.argmax(found))))
+        if view == CHIP:
+            node = Node(Level.CHIP, layout.chip_range(node).start)
         self.go(layout.path(node), view)
 
     def _job(self, rest: str) -> None:
         job = checked("job", rest, self.context.monitor.ingest.jobs)
-        self.go(self.page.place, HIERARCHY)
+        layout = self.context.monitor.store.layout
+        chips = ChipTable(self.context.monitor, self.context.alerts).named("job", job.__eq__)
+        place = self.page.place
+        if chips.any():
+            # The tree gives up a filter that hides where one goes.
+            place = layout.path(layout.parent(Node(Level.CHIP, int(np.argmax(chips)))))
+        self.go(place, HIERARCHY)
         self._filter(f"job={quoted(job)}")
 
     def _reservation(self, rest: str) -> None:
@@ -169,7 +231,7 @@ class CommandKeys(CursorKeys):
     def _filter(self, rest: str) -> None:
         page = self.page
         if not isinstance(page, FilteredView):
-            raise ConfigError(f"{self._title} has no filter")
+            raise ConfigError(f"{self.view_title} has no filter")
         page.filter(rest)
         if page.problem:
             raise ConfigError(page.problem)
@@ -177,7 +239,7 @@ class CommandKeys(CursorKeys):
 
     def _sort(self, rest: str) -> None:
         if not self.page.orders:
-            raise ConfigError(f"{self._title} has one order")
+            raise ConfigError(f"{self.view_title} has one order")
         self.page.put_in_order(checked("order", rest, self.page.orders))
 
     def _metric(self, rest: str) -> None:
@@ -207,11 +269,10 @@ class CommandKeys(CursorKeys):
             self._show_request()
 
     def _jobs(self) -> Iterable[str]:
-        return itertools.islice(self.context.monitor.ingest.jobs, MOST_LISTED)
+        return self.context.monitor.ingest.jobs
 
     def _reservations(self) -> Iterable[str]:
-        table = self.context.monitor.reservations.table()
-        return [each.message.id for each in table[:MOST_LISTED]]
+        return [each.message.id for each in self.context.monitor.reservations.table()]
 
 
 def _metrics() -> list[str]:

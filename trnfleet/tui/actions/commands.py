@@ -24,6 +24,14 @@ class Command(NamedTuple):
     """Returns what may follow, the most usual first; None for commands after which nothing follows or anything."""
     key: str = ""
     """The key that does the same."""
+    needs: str = ""
+    """What has to follow the name, in words; empty where nothing has to."""
+    is_of_fleet: bool = False
+    """Whether `choices` are names that the fleet has, of which there may be many thousands."""
+
+    def fitting(self, text: str, most: int) -> list[str]:
+        """Return what may follow that has a text: first what begins with it, each in the order of `choices`."""
+        return [] if self.choices is None else having(text, self.choices(), most)
 
 
 class Commands:
@@ -51,11 +59,11 @@ class Commands:
         if not space:
             return next((known for known in self._by_name if known.startswith(name.lower()) and name), None)
         command = self._by_name.get(name.lower())
-        if command is None or command.choices is None or not rest:
+        if command is None or not rest:
             return None
-        fitting = (each for each in command.choices() if each.lower().startswith(rest.lower()))
-        found = next(fitting, None)
-        return None if found is None else f"{name} {found}"
+        found = next(iter(command.fitting(rest, 1)), "")
+        # A field completes what it has, so that a name that has the text elsewhere is of no use to it.
+        return f"{name} {found}" if found.lower().startswith(rest.lower()) and found else None
 
 
 class CommandSuggester(Suggester):
@@ -67,6 +75,22 @@ class CommandSuggester(Suggester):
 
     async def get_suggestion(self, value: str) -> str | None:
         return self._commands.complete(value)
+
+
+def having(text: str, names: Iterable[str], most: int) -> list[str]:
+    """Return the names that have a text, in any case: first those that begin with it, each in the order of `names`."""
+    wanted = text.lower()
+    first: list[str] = []
+    others: list[str] = []
+    for name in names:
+        lower = name.lower()
+        if lower.startswith(wanted):
+            first.append(name)
+            if len(first) == most:
+                break
+        elif len(others) < most and wanted in lower:
+            others.append(name)
+    return [*first, *others][:most]
 
 
 def checked(what: str, value: str, choices: Iterable[str]) -> str:

@@ -66,6 +66,10 @@ class CursorKeys(TimeKeys):
         """Open the form of a silence with matchers, or say why not."""
         self._answer(self.actions.silence([], matchers))
 
+    def say(self, note: str) -> None:
+        """Show a note at once, whatever characters are in it."""
+        self._say(note)
+
     def _answer(self, refusal: str) -> None:
         if refusal:
             self._say(refusal)

@@ -5,6 +5,7 @@ Names are compared once an instance, a job or a reservation; values once a chip,
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from trnfleet.domain.address import Level, format_chip, level_of
 from trnfleet.domain.filters.columns import SEVERITY, Column, Columns, Kind, severity_number
+from trnfleet.domain.layout import Node
 from trnfleet.domain.severity import BY_RANK
 from trnfleet.monitor.store.fields import FIELDS
 from trnfleet.monitor.store.store import Freshness
@@ -114,18 +116,55 @@ class ChipTable:
 
     def having(self, part: str) -> NDArray[np.bool_]:
         """Return which chips have a part of text in their address, or in the name of their job."""
+        store = self._monitor.store
+        found = self.addressed(part)
+        jobs = np.array([part in name.lower() for name in self._monitor.ingest.jobs] + [False], np.bool_)
+        if jobs.any():
+            whole = jobs[np.where(store.job_of < len(jobs) - 1, store.job_of, -1)]
+            found |= whole[self._layout.instance_of_chip]
+        return found
+
+    def addressed(self, part: str) -> NDArray[np.bool_]:
+        """Return which chips have a part of text in their address."""
         layout = self._layout
         text = _CORE.sub("", _expanded(part))
         lower = self._lower_paths()
         whole = np.fromiter((text in path for path in lower), np.bool_, len(lower))
-        store = self._monitor.store
-        jobs = np.array([part in name.lower() for name in self._monitor.ingest.jobs] + [False], np.bool_)
-        if jobs.any():
-            whole |= jobs[np.where(store.job_of < len(jobs) - 1, store.job_of, -1)]
         found: NDArray[np.bool_] = whole[layout.instance_of_chip]
         if _CHIP in text:
             self._add_chips(found, text, lower)
         return found
+
+    def find(self, part: str, most: int) -> list[Node]:
+        """Return the nodes that have a part of text in their address: the one of that address, then in the order of levels and names.
+
+        A part that only chips have, such as `0001-2/07`, finds these.
+
+        Args:
+            part: In any case; a slash at the end asks for the chips of what ends so.
+            most: Nodes to return at most.
+        """
+        layout = self._layout
+        exact = layout.find(part) if part else None
+        found = [] if exact is None else [exact]
+        part = part.lower()
+        text = _CORE.sub("", _expanded(part))
+        levels = (
+            (Level.CLUSTER, layout.clusters),
+            (Level.ULTRASERVER, layout.ultraservers),
+            (Level.INSTANCE, self._lower_paths()),
+        )
+        for level, paths in levels:
+            having = (number for number, path in enumerate(paths) if text in path.lower())
+            nodes = (Node(level, number) for number in having)
+            found += itertools.islice((node for node in nodes if node != exact), most - len(found))
+        if not found and part.endswith("/"):
+            text = part + _CHIP
+        if len(found) < most and _CHIP in text:
+            chips = np.flatnonzero(self.addressed(text))[: most + 1].tolist()
+            known = set(found)
+            found += [node for chip in chips if (node := Node(Level.CHIP, chip)) not in known]
+        return found[:most]
 
     def _add_chips(self, found: NDArray[np.bool_], text: str, lower: list[str]) -> None:
         """Add the chips whose own segment has the text, or in which the text ends."""

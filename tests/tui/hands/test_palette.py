@@ -1,0 +1,237 @@
+"""The command palette: what it offers, what choosing does, hostile names, and how it looks in every theme and size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.tui.alerts import held, rule
+from support.tui.pilot import fleet_app, running
+from textual.command import CommandList
+from tui.hands.test_filters import HOT, fed
+
+from trnfleet.tui import theme
+from trnfleet.tui.actions.palette import NOTHING, Palette
+from trnfleet.tui.alerts.view import AlertsView
+from trnfleet.tui.fleet.view import FleetView
+from trnfleet.tui.help import HelpScreen
+from trnfleet.tui.hierarchy.view import HierarchyView
+from trnfleet.tui.views import VIEWS
+
+if TYPE_CHECKING:
+    from support.tui.pilot import FleetPilot
+
+    from trnfleet.tui.app import FleetApp
+
+HOSTILE = (
+    "x[/",
+    "[bold]x",
+    "x[@click=app.quit]",
+    "x\x1b[2Jy",
+    "x\u202egnp",
+    "x" + "w" * 199,
+    "x\u0301",
+    "x東京",
+)
+
+
+async def settled(pilot: FleetPilot) -> None:
+    """Wait until the palette has found what it looks for."""
+    await pilot.pause()
+    screen = pilot.app.screen
+    while any(each.node is screen and not each.is_finished for each in pilot.app.workers):
+        await pilot.pause()
+    await pilot.pause()
+
+
+async def opened(pilot: FleetPilot, typed: str = "") -> list[str]:
+    """Open the palette, type, and return the lines of its hits."""
+    await pilot.press("ctrl+p")
+    await settled(pilot)
+    await pilot.press(*typed)
+    await settled(pilot)
+    return hits(pilot)
+
+
+def hits(pilot: FleetPilot) -> list[str]:
+    """Return the lines of the hits."""
+    palette = pilot.app.screen
+    assert isinstance(palette, Palette), palette
+    shown = palette.query_one(CommandList)
+    return [str(option.prompt).strip() for option in shown.options]
+
+
+async def choose(pilot: FleetPilot, typed: str) -> None:
+    """Open the palette, type, and choose the first hit."""
+    await opened(pilot, typed)
+    await pilot.press("enter")
+    await pilot.pause()
+    await pilot.pause()
+    assert not isinstance(pilot.app.screen, Palette)
+
+
+def words(line: str) -> str:
+    return " ".join(line.split())
+
+
+async def test_views_and_this_views_actions_come_first() -> None:
+    """Then what can be done everywhere; keys of the cursor and of other views are not there, nor Textual's own commands."""
+    app = fleet_app(fed())
+    async with running(app) as pilot:
+        await pilot.press("8")
+        shown = [words(line) for line in await opened(pilot)]
+        assert shown[: len(VIEWS)] == [
+            "1 Fleet", "2 Hierarchy", "4 Chip", "7 Reservations", "8 Alerts is on the screen", "9 Events",
+        ]  # fmt: skip  # a list of names
+        assert shown[len(VIEWS)] == "t Next of: active, all, silences, history"
+        assert shown.index("a Acknowledge") < shown.index("? This help")
+        assert not any(line.startswith(("P Sort by power", "↑")) for line in shown)
+        assert not any("screenshot" in line.lower() or "Maximize" in line for line in shown)
+        for key in ("escape", "ctrl+p"):
+            await pilot.press(key)
+            await pilot.pause()
+            assert not isinstance(app.screen, Palette)
+            await pilot.press("ctrl+p")
+            await settled(pilot)
+
+
+async def test_choosing_does_what_the_key_does() -> None:
+    """Views, actions of the view, what is refused there, and names of commands for keys."""
+    app = fleet_app(fed())
+    async with running(app, size=(120, 40)) as pilot:
+        await choose(pilot, "alerts")
+        assert app.entry.title == "Alerts"
+        await choose(pilot, "tree")
+        page = app.page
+        assert isinstance(page, HierarchyView)
+        await choose(pilot, "sort by pow")
+        assert page.table.sorting == ("power_w", True)
+        await choose(pilot, "T")
+        assert page.table.sorting == ("temperature_c", True)
+        await pilot.press("1")
+        await choose(pilot, "sort by pow")
+        assert app.note == "P is a key of Hierarchy (2): Sort by power"
+        await choose(pilot, "a")
+        app.clear_note()
+        await pilot.press("a")
+        refusal = app.note
+        app.clear_note()
+        await choose(pilot, "ack")
+        assert refusal
+        assert app.note == refusal
+        await choose(pilot, "help")
+        assert isinstance(app.screen, HelpScreen)
+
+
+async def test_commands_and_what_may_follow_them() -> None:
+    """One that needs an argument opens `:` with its name; what may follow is offered with it."""
+    app = fleet_app(fed())
+    async with running(app, size=(120, 40)) as pilot:
+        await choose(pilot, ":filter")
+        assert "command: filter " in pilot.text()
+        await pilot.press(*"us-0002", "enter")
+        assert isinstance(app.page, FleetView)
+        assert app.page.pattern == "us-0002"
+        await choose(pilot, "metric temp")
+        assert app.page.map.field.key == "temperature_c"
+        await choose(pilot, ":theme li")
+        assert app.theme == "light"
+        assert "command" in (await opened(pilot, "high-con"))[0]
+
+
+async def test_names_of_the_fleet_lead_there() -> None:
+    """A chip by its short name, an instance, an UltraServer, a job and an alert."""
+    app = fleet_app(fed())
+    async with running(app, size=(120, 40)) as pilot:
+        assert words((await opened(pilot, "0002-1/07"))[0]) == f"chip {HOT}"
+        await pilot.press("enter")
+        await pilot.pause()
+        assert (app.entry.title, app.page.place) == ("Chip", HOT)
+        await choose(pilot, "trn2u-0002-1")
+        assert (app.entry.title, app.page.place) == ("Hierarchy", HOT.rpartition("/")[0])
+        await choose(pilot, "us-0001")
+        assert app.page.place == "uc1/us-0001"
+        await choose(pilot, "PRETRAIN")
+        assert isinstance(app.page, HierarchyView)
+        assert app.page.pattern == 'job="pretrain-70b"'
+        app.context.alerts.active = [held(HOT, of=rule("too-hot"))]
+        assert words((await opened(pilot, "too-hot"))[0]) == f"alert too-hot {HOT} critical, firing"
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(app.page, AlertsView)
+        assert app.page.pattern == f'rule="too-hot" & at="{HOT}"'
+        assert (await opened(pilot, "nothing-of-the-kind")) == [NOTHING]
+
+
+@pytest.mark.parametrize("ascii_only", [False, True])
+async def test_hostile_names(*, ascii_only: bool) -> None:
+    """They are shown as they are, cut and escaped, never as markup, and lead to what has the name."""
+    feed = fed()
+    # The wire's pattern for names leaves none of these; what is shown must not rest on that.
+    job = feed.monitor.ingest.jobs["pretrain-70b"]
+    feed.monitor.ingest.jobs.update(dict.fromkeys(HOSTILE, job))
+    app = fleet_app(feed, ascii_only=ascii_only)
+    async with running(app, size=(60, 20)) as pilot:
+        shown = [line for line in await opened(pilot, "x") if line.startswith("job")]
+        assert len(shown) == len(HOSTILE)
+        assert any(words(line).startswith("job x[/ ") for line in shown)
+        for _ in shown:
+            await pilot.press("down")
+        text = pilot.text()
+        assert not set(text) & set("\x00\x1b\u202e\u0301")
+        assert pilot.crash is None
+        await pilot.press("escape")
+        for typed in ("x[/", "[bold", "[/]", "\\["):
+            await opened(pilot, typed)
+            assert pilot.crash is None
+            await pilot.press("escape")
+        await choose(pilot, "x[/")
+        assert app.entry.title == "Hierarchy"
+        assert pilot.crash is None
+
+
+@pytest.mark.parametrize("name", theme.NAMES)
+@pytest.mark.parametrize("size", [(60, 20), (80, 24)])
+async def test_it_is_drawn_in_every_theme(name: str, size: tuple[int, int]) -> None:
+    """With its frame whole, the selected hit told apart, and no glyph beyond ASCII but those that have a twin."""
+    app = fleet_app(fed(), theme_name=name)
+    async with running(app, size=size) as pilot:
+        await opened(pilot)
+        lines = pilot.screen()
+        assert lines[1].startswith("╭")
+        assert any(line.startswith("╰") for line in lines[2:])
+        strips = app.screen._compositor.render_strips()
+        one, other = (
+            next(segment.style for segment in strips[y] if segment.text.strip().startswith(text))
+            for y, text in ((3, "1"), (4, "2"))
+        )
+        assert one is not None
+        assert other is not None
+        assert (one.bgcolor, bool(one.reverse)) != (other.bgcolor, bool(other.reverse)), (one, other)
+        assert theme.to_ascii(pilot.text()).count("?") == pilot.text().count("?")
+
+
+async def test_a_click_chooses_and_a_click_beside_it_closes() -> None:
+    app = fleet_app(fed())
+    async with running(app, size=(120, 40)) as pilot:
+        await opened(pilot)
+        y = next(y for y, line in enumerate(pilot.screen()) if " Events" in line and "9 " in line and y > 2)
+        await pilot.click(offset=(30, y))
+        await pilot.pause()
+        await pilot.pause()
+        assert app.entry.title == "Events"
+        await opened(pilot)
+        await pilot.click(offset=(1, 35))
+        await pilot.pause()
+        assert not isinstance(app.screen, Palette)
+
+
+async def test_a_field_is_left_first_and_other_dialogues_keep_their_keys() -> None:
+    """No key of a choice may be written into a filter or a silence's comment."""
+    app: FleetApp = fleet_app(fed())
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.press("slash", "u", "ctrl+p")
+        assert not isinstance(app.screen, Palette)
+        assert "leave this field first" in app.note
+        await pilot.press("escape", "question_mark", "ctrl+p")
+        assert isinstance(app.screen, HelpScreen)

@@ -1,0 +1,190 @@
+"""What the command palette offers, read from the app when it is opened: views, keys and commands, then the names of the fleet."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from trnfleet.domain.address import Level
+from trnfleet.domain.alerts.alert import address_of
+from trnfleet.tui.actions.candidates import MOST, Candidate, Candidates
+from trnfleet.tui.help import bindings_of, key_text
+from trnfleet.tui.state.chip_table import ChipTable
+from trnfleet.tui.views import VIEWS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from textual.binding import Binding
+    from textual.dom import DOMNode
+    from textual.screen import Screen
+
+    from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.domain.layout import Node
+    from trnfleet.monitor.alerting.store import AlertWithStatus
+    from trnfleet.tui.actions.commands import Command, Commands
+    from trnfleet.tui.state.context import UiContext
+
+_LEVELS = {
+    Level.CLUSTER: "cluster",
+    Level.ULTRASERVER: "UltraServer",
+    Level.INSTANCE: "instance",
+    Level.CHIP: "chip",
+}
+_CURSOR = ("move(", "page(", "scroll(")
+"""Actions of the cursor, which are quicker done than searched."""
+COMMAND = "command"
+
+
+class PaletteApp(Protocol):
+    """What an app does for its palette."""
+
+    commands: Commands
+    context: UiContext
+
+    @property
+    def view_title(self) -> str:
+        """Title of the view on the screen."""
+
+    @property
+    def screen(self) -> Screen[Any]:
+        """What has the keys."""
+
+    def key_parts(self) -> list[tuple[str, type[DOMNode]]]:
+        """Return the classes whose keys there are, with the titles of their sections."""
+
+    def simulate_key(self, key: str) -> None:
+        """Do what a key does."""
+
+    def action_command(self, typed: str = "") -> None:
+        """Prompt for a command, of which the beginning may be there."""
+
+    def attempt(self, run: Callable[[], object]) -> bool:
+        """Do what a command does, or show why that is not possible."""
+
+    def say(self, note: str) -> None:
+        """Show a note."""
+
+    def go(self, address: str, view: str | None = None) -> None:
+        """Go to an address."""
+
+    def go_to_alert(self, alert: Alert) -> None:
+        """Go to an alert."""
+
+
+class PaletteSource:
+    """The candidates of an app."""
+
+    def __init__(self, app: PaletteApp) -> None:
+        self._app = app
+        self._title = app.view_title
+        self._active = app.screen.active_bindings
+        self._chips = ChipTable(app.context.monitor, app.context.alerts)
+        self._same: dict[str, tuple[str, ...]] = {}
+        """Names of the commands by the keys that do the same."""
+        for each in app.commands.all:
+            if each.key:
+                self._same[each.key] = (*self._same.get(each.key, ()), *each.names)
+
+    def candidates(self) -> Candidates:
+        """Return them, as of now."""
+        views = [
+            Candidate(
+                entry.key,
+                entry.title,
+                partial(self._app.simulate_key, entry.key),
+                "" if entry.title != self._title else "is on the screen",
+                self._same.get(entry.key, ()),
+                is_key=True,
+            )
+            for entry in VIEWS
+        ]
+        keys = list(self._keys())
+        # What cannot be done here comes with what is typed alone.
+        here = [each for each in keys if each.is_possible]
+        return Candidates([*views, *keys, *self._commands()], [*views, *here], self._of_fleet)
+
+    # Our own names
+
+    def _keys(self) -> Iterator[Candidate]:
+        known: set[tuple[str, str]] = set()
+        made = [
+            (self._key(title, binding), (binding.key, binding.action))
+            for title, kind in self._app.key_parts()
+            for binding in bindings_of(kind)
+            if not binding.action.startswith(_CURSOR) and binding.action != "palette"
+        ]
+        # What can be done here first: of a key that does the same in other views, too, that is enough.
+        for candidate, does in sorted(made, key=lambda each: not each[0].is_possible):
+            if does not in known:
+                known.add(does)
+                yield candidate
+
+    def _key(self, title: str, binding: Binding) -> Candidate:
+        first = binding.key.split(",")[0]
+        active = self._active.get(first)
+        is_possible = (
+            active is not None
+            and active.enabled
+            and (active.binding.action, active.binding.description) == (binding.action, binding.description)
+        )
+        sign, what = key_text(first), binding.description[0].upper() + binding.description[1:]
+        elsewhere = next((entry for entry in VIEWS if entry.title == title), None)
+        if elsewhere is not None and title != self._title:
+            note, where = f"in {title}", f"is a key of {title} ({elsewhere.key})"
+        else:
+            note, where = "" if is_possible else "not now", "does nothing here now"
+        run = (
+            partial(self._app.simulate_key, first)
+            if is_possible
+            else partial(self._app.say, f"{sign} {where}: {what}")
+        )
+        words = self._same.get(sign, ()) if elsewhere is None else ()
+        return Candidate(sign, what, run, note, words, is_key=True, is_possible=is_possible)
+
+    def _commands(self) -> Iterator[Candidate]:
+        for each in self._app.commands.all:
+            name = each.names[0]
+            if each.needs:
+                prefilled = partial(self._app.action_command, f"{name} ")
+                yield Candidate(COMMAND, f":{name} …", prefilled, f"{each.needs}: {each.what}", each.names)
+            if each.choices is not None and not each.is_of_fleet:
+                for choice in each.choices():
+                    run = partial(self._app.attempt, partial(each.run, choice))
+                    yield Candidate(COMMAND, f":{name} {choice}", run, each.what, (choice.lower(),))
+
+    # Names of the fleet
+
+    def _of_fleet(self, text: str) -> Iterator[Candidate]:
+        yield from map(self._place, self._chips.find(text, MOST))
+        for each in self._app.commands.all:
+            if each.is_of_fleet:
+                yield from (self._named(each, name) for name in each.fitting(text, MOST))
+        wanted = text.lower()
+        alerts = (each for each in self._app.context.alerts.active if _is_of(each, wanted))
+        yield from map(self._alert, itertools.islice(alerts, MOST))
+
+    def _place(self, node: Node) -> Candidate:
+        layout = self._app.context.monitor.store.layout
+        address = layout.path(node)
+        sign = _LEVELS[node.level]
+        if node.level is Level.ULTRASERVER and layout.is_standalone[node.number]:
+            sign = "instances"
+        return Candidate(sign, address, partial(self._app.go, address))
+
+    def _named(self, command: Command, name: str) -> Candidate:
+        run = partial(self._app.attempt, partial(command.run, name))
+        return Candidate(command.names[0], name, run, command.what)
+
+    def _alert(self, each: AlertWithStatus) -> Candidate:
+        alert = each.alert
+        run = partial(self._app.go_to_alert, alert)
+        note = f"{alert.rule.severity.value}, {each.status.value}"
+        return Candidate("alert", f"{alert.rule.name} {address_of(alert) or alert.target}", run, note)
+
+
+def _is_of(each: AlertWithStatus, wanted: str) -> bool:
+    """Return whether an alert has a text in its rule's name, its place, or what it is about."""
+    alert = each.alert
+    return any(wanted in text.lower() for text in (alert.rule.name, alert.place, alert.target))
