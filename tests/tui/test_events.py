@@ -10,7 +10,7 @@ from support.monitor.feed import Feed, ultraservers
 from support.tui.pilot import SIZES, fleet_app, running
 
 from trnfleet.tui.bars.news import NOTICE_S
-from trnfleet.tui.events.view import EventsView
+from trnfleet.tui.events.view import BESIDE_FROM, EventsView
 from trnfleet.tui.widgets.bar import Bar
 
 if TYPE_CHECKING:
@@ -55,13 +55,17 @@ async def test_newest_first_at_every_size(size: tuple[int, int]) -> None:
         assert titles.split()[:4] == ["time", "severity", "source", "where"]
         assert "✖ critical kernel" in lines[5]
         assert lines[5][titles.index("where") :].startswith(("trn2u-0001-2/chip11", CHIP))
-        assert [line[titles.index("what") :].strip() for line in lines[6:9]] == [
+        # Wide screens have the details beside the list.
+        assert [line[titles.index("what") :].strip().partition("  ")[0] for line in lines[6:9]] == [
             "event 002",
             "event 001",
             "event 000",
         ]
         foot = lines[-4:-1]
-        assert " ".join(line.strip() for line in foot[:-1]).strip() == long
+        if size[0] < BESIDE_FROM:
+            assert " ".join(line.strip() for line in foot[:-1]).strip() == long
+        else:
+            assert any(line.rstrip().endswith("its end") for line in lines[4:9])
         assert f"{CHIP}  job llama  NRT 1201" in foot[-1]
         assert foot[-1].endswith(" 1/4 ")
         assert app.page.place == CHIP

@@ -58,6 +58,32 @@ async def test_what_happens_to_alerts_are_events() -> None:
         assert [event.text for event in feed.monitor.events.newest_first()] == ["row remapped"]
 
 
+async def test_a_wide_screen_has_the_details_beside_the_list() -> None:
+    """What, where, what Enter does, the rule and what operators say about its alert; below 180 columns only the foot."""
+    feed = await faulty()
+    await acknowledge(feed, firing(feed, "overheated"), note="looking")
+    app = fleet_app(feed)
+    async with running(app, size=(200, 55)) as pilot:
+        await pilot.press("9")
+        await pilot.press("slash", *"firing: over", "enter")
+        await pilot.paint()
+        shown = " ".join(pilot.text().split())
+        for words in (
+            f"where {CHIP}", "source rule, firing", "rule overheated: temperature_c above",
+            "acknowledged by ann until", ": looking", f"Enter goes to {CHIP}",
+        ):  # fmt: skip  # a list of words
+            assert words in shown, words
+        assert pilot.screen()[-2].rstrip().endswith("1/1")
+        event = next(
+            each for each in feed.monitor.ingest.alert_events.newest_first() if each.rule == "overheated"
+        )
+        assert event.text.count("overheated") <= 1
+    async with running(fleet_app(feed), size=(120, 40)) as pilot:
+        await pilot.press("9")
+        await pilot.paint()
+        assert "Enter goes to" not in pilot.text()
+
+
 async def test_the_moment_of_an_alert_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """`o` asks for the moment at which the alert fired."""
     feed = await faulty()

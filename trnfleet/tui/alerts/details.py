@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.alerts.alert import address_of
@@ -26,13 +26,12 @@ from trnfleet.tui.format.alerts import (
     time_text,
     where_text,
 )
-from trnfleet.tui.widgets.cells import Column, FixedParts, beside, fit, wrapped
+from trnfleet.tui.widgets.cells import Column, FixedParts, beside
+from trnfleet.tui.widgets.facts import Fact, fact_lines
 from trnfleet.tui.widgets.line_view import Line, LineView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
-
-    from rich.style import Style
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
 
     Subject = Row | HistoryEntry | Silence | None
 
-NAME = 12
-"""Cells of a fact's name."""
 BESIDE_FROM = 110
 """Width from which the chart stands beside the words."""
 _CHART_SHARE = 0.4
@@ -55,17 +52,6 @@ _CHART_ROWS = 9
 _CHART_MOST = 16
 _MOST_MEMBERS = 12
 _LONGEST = 1_000
-_MOST_LINES = 6
-"""Lines of one fact, such as what to do."""
-
-
-class Fact(NamedTuple):
-    """A fact with its name."""
-
-    name: str
-    words: str
-    style: Style | None = None
-    """None for that of text."""
 
 
 def alert_facts(
@@ -189,35 +175,6 @@ def _runbook(rule: Rule) -> list[Fact]:
     if rule.runbook_url:
         facts.append(Fact("runbook url", plain(rule.runbook_url, _LONGEST)))
     return facts
-
-
-def fact_lines(facts: list[Fact], width: int, height: int) -> list[FixedParts]:
-    """Return facts below each other, each in as many lines as it needs, at most `height` in all.
-
-    Where not all fit, the later ones are left out, and long ones are cut to two lines.
-    """
-    room = max(1, width - NAME - 3)
-    most = _MOST_LINES
-    if sum(_lines_of(fact, room, most) for fact in facts) > height:
-        most = 2
-    made: list[FixedParts] = []
-    name_cells = max(NAME, *(len(fact.name) for fact in facts[:1])) if facts else NAME
-    for fact in facts:
-        texts = wrapped(
-            fact.words, max(1, width - name_cells - 3), _lines_of(fact, max(1, width - name_cells - 3), most)
-        )
-        for number, text in enumerate(texts):
-            is_sign = fact.name[:1] in theme.SEVERITY_GLYPH.values()
-            name_style = _sign_style(fact.name) if is_sign else theme.QUIET
-            made.append(
-                (
-                    (f" {fit('' if number else fact.name, name_cells)} ", name_style),
-                    (text, fact.style or theme.BASE),
-                )
-            )
-        if len(made) >= height:
-            break
-    return made[:height]
 
 
 def about_lines(facts: list[Fact], past: Past | None, width: int, height: int) -> list[Line]:
@@ -372,19 +329,6 @@ def _spread(group: Group) -> str:
     return f"{plain(place) or 'fleet'}: {words}" + (
         f" and {count(len(most) - _MOST_MEMBERS)} more places" if len(most) > _MOST_MEMBERS else ""
     )
-
-
-def _lines_of(fact: Fact, room: int, most: int) -> int:
-    """Return the lines that a fact takes: some words are broken before the line is full."""
-    for lines in range(1, most):
-        if "…" not in wrapped(fact.words, room, lines)[-1] or not fact.words:
-            return lines
-    return most
-
-
-def _sign_style(text: str) -> Style:
-    severity = next(each for each, glyph in theme.SEVERITY_GLYPH.items() if text.startswith(glyph))
-    return theme.SEVERITY_STYLE[severity]
 
 
 def _second(instant_ns: int) -> str:

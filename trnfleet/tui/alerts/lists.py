@@ -42,6 +42,8 @@ MEDIUM, WIDE = 100, 130
 """Widths from which words are whole and the job has a column, and from which there is room for longer names."""
 WHERE_MAX, TEXT_FROM = 34, 24
 """Cells for a place in full, and those beyond it from which what is wrong stands beside it."""
+WHERE_MOST, ROOMY, OWNER, OWNER_FROM = 44, 190, 30, 50
+"""Cells for a place from a width on, for owner and status, and those for what is wrong that come first."""
 AGE = 4
 
 
@@ -78,7 +80,11 @@ class AlertPlan(NamedTuple):
         used = 1 + sum(each + 1 for each in cells if each) + (not status)
         where, text = max(1, width - used), 0
         if where > WHERE_MAX + TEXT_FROM:
-            where, text = WHERE_MAX, where - WHERE_MAX - 1
+            # The owner needs more than a status, and a link has two ends.
+            status_more = max(0, min(OWNER - status, where - WHERE_MAX - OWNER_FROM)) if shows_status else 0
+            where, status = where - status_more, status + status_more
+            most = WHERE_MOST if width >= ROOMY else WHERE_MAX
+            where, text = most, where - most - 1
         return AlertPlan(severity, rule, where, value, amount, job, status, not medium, text)
 
 
@@ -90,7 +96,8 @@ def alert_head(plan: AlertPlan) -> Parts:
     text += f"{right('value', plan.value)} "
     text += f"{right('affected', plan.amount)} " if plan.amount else ""
     text += f"{fit('job', plan.job)} " if plan.job else ""
-    return [(text + fit("status", plan.status), theme.HEAD)]
+    status = "owner, status" if plan.status >= OWNER else "status"
+    return [(text + fit(status, plan.status), theme.HEAD)]
 
 
 class Inks(NamedTuple):

@@ -62,8 +62,10 @@ NOTE_S = 10.0
 """Seconds for which a note stands in the first line, at most."""
 MOST_LINES = 1_000
 """More than any screen has."""
-BESIDE_FROM = 160
-"""Width from which the chosen one stands beside the list."""
+ROOMY_FROM, ROOMY_ROWS = 160, 30
+"""Cells and rows from which the list takes no more rows than it needs, and the details the others."""
+LEAST_LIST, LIST_STEP = 8, 4
+"""Rows of the list there: at least, and in steps of."""
 
 
 class AlertsView(FilteredView):
@@ -114,8 +116,8 @@ class AlertsView(FilteredView):
         self._head = Bar(fill=lambda: theme.HEAD)
         self._is_large = False
         """Whether the details have most of the space."""
-        self._shared: tuple[int, int, bool] = (0, 0, False)
-        """Size, and whether the details are large, that the space is shared out for."""
+        self._shared: tuple[int, int, bool, int] = (0, 0, False, 0)
+        """Size, whether the details are large, and how many rows are listed, that the space is shared out for."""
         self._query = AlertQuery(context.alerts)
         self.list = AlertList(context.alerts)
         self.silences = SilenceList(context.alerts)
@@ -189,8 +191,8 @@ class AlertsView(FilteredView):
         self._query.renew()
 
     def tick(self, allowance: int) -> int:
-        self._share_space()
         self._list()
+        self._share_space()
         painted = self.current.tick(max(1, allowance))
         self._write()
         return painted + self.details.tick(max(1, allowance - painted))
@@ -199,21 +201,21 @@ class AlertsView(FilteredView):
         self._share_space()
 
     def _share_space(self) -> None:
-        """Give the details what there is beside a wide list, or some lines below it."""
+        """Give the list the rows that it needs, up to a share, and the details below it the rest."""
         width, height = self.size
-        shared = width, height, self._is_large
+        listed = self.current.count if width >= ROOMY_FROM and height >= ROOMY_ROWS else 0
+        shared = width, height, self._is_large, listed
         if not width or shared == self._shared:
             return
         # Setting a layout lays everything out again, even where it is the same.
         self._shared = shared
-        body, details = self.query_one("#alert-body"), self.details
-        if width >= BESIDE_FROM:
-            body.styles.layout = "horizontal"
-            details.styles.height = "1fr"
-            details.styles.width = width * (60 if self._is_large else 38) // 100
+        details = self.details
+        if width >= ROOMY_FROM and height >= ROOMY_ROWS:
+            # In steps, so that what is read does not move with each alert.
+            wanted = -(-(listed + 2) // LIST_STEP) * LIST_STEP
+            share = 3 if self._is_large else 6
+            details.styles.height = height - 2 - min(max(LEAST_LIST, wanted), height * share // 10)
             return
-        body.styles.layout = "vertical"
-        details.styles.width = "1fr"
         # An empty list needs no more than it says.
         rows = max(3, height - 8) if self._is_large else min(22, max(4, height * 3 // 8))
         details.styles.height = rows if height >= 12 else 0

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.binding import Binding
+from textual.containers import Container
 
 from trnfleet.clock import format_rfc3339
 from trnfleet.domain.filters.language import hint
 from trnfleet.domain.quantities import count, counted
 from trnfleet.text import plain
 from trnfleet.tui import theme
+from trnfleet.tui.events.details import EventDetails
 from trnfleet.tui.events.list import EVENT_COLUMNS, NO_MATCH, EventList, head
 from trnfleet.tui.state.subjects import of_job
 from trnfleet.tui.view import FilteredView, View
@@ -29,12 +31,19 @@ if TYPE_CHECKING:
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.state.subjects import Subject
 
+BESIDE_FROM = 180
+"""Width from which the event under the cursor stands beside the list."""
+MOST_DETAILS = 90
+"""Cells of it, at most: lists need the rest."""
+
 
 class EventsView(FilteredView):
     """The list with its head, its foot and the filter's prompt."""
 
     DEFAULT_CSS = """
     EventsView { layout: vertical; }
+    EventsView > #event-body { height: 1fr; layout: horizontal; }
+    EventsView > #event-body > #event-side { width: 1fr; layout: vertical; }
     """
     BINDINGS: ClassVar = [
         Binding("o", "moment", "Go to the moment when it happened"),
@@ -56,16 +65,28 @@ class EventsView(FilteredView):
         )
         self._head = Bar(fill=lambda: theme.HEAD)
         self.foot = EventFoot(self.monitor, self.list)
+        self.details = EventDetails(context, self.list)
 
     def compose(self) -> ComposeResult:
-        yield self._head
-        yield self.list
+        with Container(id="event-body"):
+            with Container(id="event-side"):
+                yield self._head
+                yield self.list
+            yield self.details
         yield self.foot
         yield self.prompt
 
     def on_mount(self) -> None:
         # A column of the list is its scroll bar's.
         self._head.show(lambda width: [head(max(1, width - 1))])
+
+    def on_resize(self) -> None:
+        """Show the event under the cursor beside the list where there is room, else below it."""
+        width = self.size.width
+        is_beside = width >= BESIDE_FROM
+        self.details.display = is_beside
+        self.details.styles.width = min(MOST_DETAILS, width * 38 // 100)
+        self.foot.styles.height = 1 if is_beside else 3
 
     @property
     def place(self) -> str:
@@ -99,7 +120,7 @@ class EventsView(FilteredView):
 
     def tick(self, allowance: int) -> int:
         painted = self.list.tick(max(1, allowance))
-        return painted + self.foot.tick()
+        return painted + self.foot.tick() + self.details.tick()
 
     def take_focus(self) -> None:
         self.list.focus(scroll_visible=False)
@@ -108,6 +129,7 @@ class EventsView(FilteredView):
     def _changed(self, event: EventList.Changed) -> None:
         event.stop()
         self.foot.tick()
+        self.details.tick()
         self.post_message(View.Moved(self.place))
 
     def columns(self) -> Columns:
@@ -116,6 +138,7 @@ class EventsView(FilteredView):
     def take_filter(self, wanted: Filter) -> None:
         self.list.filter(wanted)
         self.foot.tick()
+        self.details.tick()
 
     def found_text(self) -> str:
         return (
@@ -140,6 +163,7 @@ class EventFoot(LineView, can_focus=False):
         del top
         event, counts = self._events.picked, self._counts()
         texts = wrapped(plain(event.text, 256) if event else "", width - 2, height - 1)
+        # Where the details stand beside the list, there is one line.
         about = fit(about_text(event) if event else "", max(0, width - width_of(counts) - 2)).rstrip()
         return [
             *(text_line([(f" {text}", theme.HEAD_STRONG)], width, theme.HEAD) for text in texts),

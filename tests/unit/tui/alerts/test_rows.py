@@ -18,7 +18,7 @@ from trnfleet.monitor.problems.problem import Place, Problem
 from trnfleet.monitor.store.rings import Track
 from trnfleet.tui import theme
 from trnfleet.tui.alerts.chart import LEAST_ROWS, Past, chart, moment
-from trnfleet.tui.alerts.details import BESIDE_FROM, Fact, about_lines, fact_lines
+from trnfleet.tui.alerts.details import BESIDE_FROM, about_lines
 from trnfleet.tui.alerts.lists import AlertPlan, alert_head, alert_parts, silence_head
 from trnfleet.tui.alerts.query import AlertRow, columns_of, split_matchers
 from trnfleet.tui.alerts.rows import COLLAPSE_FROM, arrange, in_order
@@ -26,6 +26,7 @@ from trnfleet.tui.notifications import ALARM_EVERY_S, AlertNews, Notice
 from trnfleet.tui.state.alerts import touches
 from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.tui.widgets.charts import Chart, Limit, Mark, Series, Times
+from trnfleet.tui.widgets.facts import Fact, fact_lines
 
 
 def test_few_alerts_stay_lines_and_many_collapse() -> None:
@@ -258,3 +259,12 @@ def test_the_notice_tells_a_problem_once() -> None:
     both = news.notice(0.0, 20.0)
     assert both is not None
     assert both.text == "cold is wrong (+1 more)", "two problems, of three alerts"
+
+
+def test_wide_screens_give_words_and_owners_their_room() -> None:
+    """What is wrong has most of the room that is left, and with the status of all alerts their owner."""
+    for width, least in ((160, 24), (200, 50), (240, 90)):
+        plan = AlertPlan.of(width, shows_status=False)
+        assert plan.text >= least, width
+    assert AlertPlan.of(200, shows_status=True).status >= 30
+    assert "owner" in text_of(alert_head(AlertPlan.of(200, shows_status=True)))
