@@ -111,8 +111,8 @@ class Summary:
     misplaced: int
     rejected: int
     dropped: int
-    lag_s: float
-    """Wall seconds from source to here, as far as the clocks tell."""
+    lag_s: float | None
+    """Wall seconds from source to here, as far as the clocks tell; None while no chip is live."""
     undescribed_chips: int = 0
     """Chips that publish at present without a descriptor, which are on no screen."""
     undescribed_paths: int = 0
@@ -280,7 +280,7 @@ def summarize(
         misplaced=counts.misplaced,
         rejected=counts.rejected,
         dropped=counts.dropped,
-        lag_s=ingest.lag_s,
+        lag_s=ingest.lag_s if chips[Freshness.LIVE] else None,
         clock_skew_s=ingest.timebase.worst_skew_s(now_s),
         monitor_time=format_rfc3339(moment.time_ns),
         speed=moment.speed,

@@ -28,9 +28,11 @@ async def test_run_reads_and_computes() -> None:
     await clock.advance(1.0)
     assert monitor.summary().live_chips == 64
     assert monitor.summary().power_w is not None
+    assert monitor.summary().lag_s is not None
     await clock.advance(4.0)
     assert monitor.store.count(Freshness.STALE) == 64
     assert monitor.summary().findings == 1
+    assert monitor.summary().lag_s is None
     assert monitor.history.samples >= 4
     source.batches.put_nowait([])
     await clock.advance(0.1)

@@ -237,7 +237,7 @@ def text(summary: Summary, monitor: Monitor, found: PublishedProblems, *, health
         lost += f", {summary.internal_errors:,} INTERNAL ERRORS (see the log)"
     if summary.messages_per_s is not None:
         lost = f"{summary.messages_per_s:.3g} msg/s, {lost}"
-    lag = f"lag {summary.lag_s * 1e3:.0f} ms"
+    lag = "lag -" if summary.lag_s is None else f"lag {summary.lag_s * 1e3:.0f} ms"
     if summary.clock_skew_s:
         lag += f", clock off by {abs(summary.clock_skew_s):,.0f} s"
     if summary.late_s:

@@ -196,7 +196,7 @@ def _figures(summary: Summary) -> list[tuple[str, bool]]:
     """Return texts, and whether each is about something that went wrong."""
     shown = [
         rate_text(summary),
-        (f"lag {duration(summary.lag_s)}", summary.lag_s > 5),
+        _lag_text(summary),
         *([(f"clock off by {duration(abs(summary.clock_skew_s))}", True)] if summary.clock_skew_s else []),
         *([(f"telemetry {duration(summary.late_s)} late", True)] if summary.late_s else []),
         *((f"{plain(names, 60)} publish the same", True) for names in itertools.islice(summary.contested, 1)),
@@ -221,6 +221,12 @@ def _figures(summary: Summary) -> list[tuple[str, bool]]:
     online, known = summary.publishers_online, summary.publishers
     shown.append((f"publishers {count(online)}/{count(known)}", online < known))
     return shown
+
+
+def _lag_text(summary: Summary) -> tuple[str, bool]:
+    """Return the lag of what is live, and whether it is long."""
+    lag_s = summary.lag_s
+    return ("lag -", False) if lag_s is None else (f"lag {duration(lag_s)}", lag_s > 5)
 
 
 def _receiver_error(summary: Summary) -> str:

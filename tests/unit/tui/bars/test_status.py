@@ -28,6 +28,11 @@ def test_the_status_line_names_the_broker(summary: Summary) -> None:
     assert "dropped" not in line
 
 
+def test_where_nothing_is_live_there_is_no_lag(summary: Summary) -> None:
+    """A lag of 0 ms beside a fleet of which nothing comes would say that all is well."""
+    assert "lag -" in text_of(status(replace(summary, lag_s=None), LINK, "", HINTS, 140))
+
+
 def test_what_went_wrong_is_counted(summary: Summary) -> None:
     """Losses of every kind show once there are any."""
     bad = replace(summary, lost=3, dropped=5, undecodable=2, misplaced=4, rejected=6, late=1, duplicates=7)
