@@ -86,10 +86,11 @@ def trailing_mean(values: NDArray[np.float32], count: int) -> NDArray[np.float32
 
 
 class Ring:
-    """Samples x fields x nodes."""
+    """Samples x fields x nodes; its memory is taken as it fills."""
 
     def __init__(self, samples: int, fields: int, nodes: int) -> None:
-        self.values: NDArray[np.float32] = np.full((samples, fields, nodes), np.nan, np.float32)
+        # What is not filled yet is never read.
+        self.values: NDArray[np.float32] = np.empty((samples, fields, nodes), np.float32)
         self.filled = 0
         self.next = 0
 
@@ -121,6 +122,7 @@ class Ring:
         """Take the past of nodes over from another ring, which has them under these numbers, or -1."""
         kept = min(before.filled, len(self.values))
         past = before.newest(kept)
+        self.values[:kept] = np.nan
         for to, source in moves(numbers):
             self.values[:kept, :, to] = past[:, :, source]
         self.filled, self.next = kept, kept % len(self.values)
