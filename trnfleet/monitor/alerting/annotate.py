@@ -9,7 +9,6 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.domain.address import Level, level_of
 from trnfleet.domain.alerts.alert import address_of, common_place
 from trnfleet.domain.alerts.signals import LEVEL_OF, Scope
-from trnfleet.domain.alerts.templates import value_text
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.alerting.grouping import row_name
 
@@ -124,9 +123,10 @@ def _job_at(readings: Readings, place: str) -> str:
 
 
 def find_cause(alert: Alert, job: JobMessage, layout: Layout, events: Events, alerts: Iterable[Alert]) -> str:
-    """Return the place and words of what came first among a job's instances, around the time at which its alert began.
+    """Return the place and the name of what came first among a job's instances, around the time at which its alert began.
 
-    An event about a chip of the job wins over an alert; empty where nothing is known.
+    An event about a chip of the job wins over an alert; empty where nothing is known. An alert's figure is not among the words: it goes
+    on changing, and a second one of another moment would contradict it.
     """
     from_ns, until_ns = alert.since_ns - BEFORE_NS, alert.since_ns + AFTER_NS
     events_there = [
@@ -161,6 +161,4 @@ def find_cause(alert: Alert, job: JobMessage, layout: Layout, events: Events, al
     if best is None:
         return ""
     found = best[2]
-    return (
-        f"{found.worst or address_of(found)} ({found.name} {value_text(found.rule, found.value, found.text)})"
-    )
+    return f"{found.worst or address_of(found)} ({found.name})"

@@ -9,6 +9,7 @@ from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.quantities import count
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.reservations.table import NEAR_END_S
+from trnfleet.monitor.summary import reserved
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.alerts import alerts_line, tally_text
@@ -60,7 +61,11 @@ def summary(table: list[Reservation], shown: int, order: str, pattern: str, note
     """
     critical, warning = (theme.SEVERITY_STYLE[each] for each in (Severity.CRITICAL, Severity.WARNING))
     current = [each for each in table if each.is_current and not is_ended(each)]
-    parts: Parts = [(f" {count(len(table))} reserved", theme.STRONG)]
+    # Those that have ended are listed for a while; the tab does not count them either.
+    held = reserved(table)["reservations"]
+    parts: Parts = [(f" {count(held)} reserved", theme.STRONG)]
+    if len(table) > held:
+        parts.append((f"  {count(len(table) - held)} ended", theme.QUIET))
     bad = sum(is_impaired(each) or bool(each.message.unavailable) for each in current)
     if bad:
         parts.append((f"  ✖ {bad} impaired or out", critical))

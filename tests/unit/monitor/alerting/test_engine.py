@@ -174,6 +174,19 @@ def test_the_cause_of_a_job() -> None:
     assert bench.alerts.history[-1].summary.startswith("train is hung")
 
 
+def test_a_cause_has_no_figure_of_another_moment() -> None:
+    """The alert that is the cause goes on changing; its figure stands there alone, so that no two contradict each other."""
+    hot_rule = rule_of(name="hot", scope="chip", figure="temperature_c", above=90, summary="{worst} {value}")
+    bench = AlertBench(ultraservers(2), (hot_rule, HUNG))
+    bench.job("train", US)
+    hot(bench, CHIP)
+    bench.tick()
+    bench.job("train", US, state="hung")
+    bench.tick()
+    (hung,) = [each for each in bench.alerts.active() if each.name == "hung"]
+    assert hung.cause == f"{CHIP} (hot)"
+
+
 def test_a_job_that_goes_from_bad_to_worse_is_the_same_alert() -> None:
     """Another bad state is no news; a job that is gone has no alert."""
     bench = AlertBench(ultraservers(1), (HUNG,))

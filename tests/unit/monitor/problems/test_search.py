@@ -64,9 +64,7 @@ def found(feed: Feed, *alerts: Alert, rules: Any = None) -> Problems:
 def test_a_slow_job_is_at_its_cause() -> None:
     """The cause that its alert names is where the job's problem is, though nothing fires there."""
     chip = "uc1/standalone/trn2-0002/chip11"
-    slow = firing(
-        "job-slow", "finetune", "uc1/standalone/trn2-0001", cause=f"{chip} (throttled 18 %)", value=1.15
-    )
+    slow = firing("job-slow", "finetune", "uc1/standalone/trn2-0001", cause=f"{chip} (throttled)", value=1.15)
     problems = found(fleet(), slow)
     assert [each.place.address for each in problems.all] == [chip]
     assert texts.impact_text(problems.all[0]) == "hits finetune step +15 %"

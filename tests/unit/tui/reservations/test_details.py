@@ -30,7 +30,9 @@ def test_what_needs_a_look_is_summed_up() -> None:
     ended = made(message={"state": ReservationState.EXPIRED}, is_near_end=True, idle_per_h=Decimal(5))
     impaired = made(message={"interconnect": InterconnectStatus.IMPAIRED}, is_near_end=True)
     line = told(idle, idle, gone, ended, impaired)
-    assert line.startswith(" 5 reserved  ✖ 1 impaired or out  ▲ 1 ending within 6 h  ▲ 87.62 USD/h idle ")
+    assert line.startswith(
+        " 4 reserved  1 ended  ✖ 1 impaired or out  ▲ 1 ending within 6 h  ▲ 87.62 USD/h idle "
+    )
     assert line.endswith("sort: id ")
     assert "nothing idle, nothing ending soon" in told(made())
     assert "nothing idle" not in told()

@@ -12,6 +12,7 @@ from rich.color import Color, ColorSystem, ColorType
 from rich.style import Style
 
 from trnfleet.cli.look_options import THEMES
+from trnfleet.domain.severity import Severity
 from trnfleet.tui import theme
 from trnfleet.tui.theme import RAMP_STEPS, Tile
 from trnfleet.tui.theme.palettes import ANSI, HUES, MONOCHROME, PALETTES, Palette
@@ -120,6 +121,19 @@ def test_tiles_differ_by_glyph_and_by_colour(palette: Palette) -> None:
     assert len({theme.to_ascii(glyph) for glyph in theme.TILE_GLYPH.values()}) == len(Tile)
     if palette.has_color:
         assert len(set(looks.values())) == len(Tile)
+
+
+@pytest.mark.parametrize("palette", IN_COLOUR, ids=lambda each: each.name)
+def test_reserved_and_idle_is_calmer_than_a_warning(palette: Palette) -> None:
+    """It is no alarm: thin where a warning is filled, of another hue than warnings, and less bright than their words."""
+    made = styles_of(palette)
+    page, looks = made["BACKGROUND"], made["TILE_STYLE"]
+    calm, warning = looks[Tile.RESERVED_IDLE], made["SEVERITY_STYLE"][Severity.WARNING]
+    assert not calm.bold
+    assert contrast(calm.bgcolor, page) < contrast(looks[Tile.WARNING].bgcolor, page)
+    assert contrast(calm.color, page) < contrast(warning.color, page)
+    for style in (warning.color, looks[Tile.WARNING].bgcolor, looks[Tile.IDLE].color):
+        assert math.dist(*(lab(each, DEFICIENCIES["none"]) for each in (calm.color, style))) >= LEAST_DISTANCE
 
 
 @pytest.mark.parametrize("palette", IN_COLOUR, ids=lambda each: each.name)
