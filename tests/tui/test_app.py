@@ -246,7 +246,7 @@ async def test_help_lists_the_bindings() -> None:
         assert isinstance(app.screen, HelpScreen)
         assert app.screen.query_one(HelpText).size.width > 100
         text = pilot.text()
-        for part in ("Next metric", "Zoom in", "Hierarchy", "Previous chip", "Quit", "Ctrl-c"):
+        for part in ("Next metric", "Zoom in", "Hierarchy", "Next chip", "Quit", "Ctrl-c"):
             assert part in text
         await pilot.press("escape")
         assert not isinstance(app.screen, HelpScreen)

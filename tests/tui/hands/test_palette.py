@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.tui.alerts import held, rule
+from support.tui.fake_playback import START_NS
+from support.tui.past_app import MIN, made
+from support.tui.past_app import fed as past_fed
 from support.tui.pilot import fleet_app, running
+from textual import events
 from textual.command import CommandList
 from tui.hands.test_filters import HOT, fed
 
@@ -35,21 +39,12 @@ HOSTILE = (
 )
 
 
-async def settled(pilot: FleetPilot) -> None:
-    """Wait until the palette has found what it looks for."""
-    await pilot.pause()
-    screen = pilot.app.screen
-    while any(each.node is screen and not each.is_finished for each in pilot.app.workers):
-        await pilot.pause()
-    await pilot.pause()
-
-
 async def opened(pilot: FleetPilot, typed: str = "") -> list[str]:
     """Open the palette, type, and return the lines of its hits."""
     await pilot.press("ctrl+p")
-    await settled(pilot)
+    await pilot.pause()
     await pilot.press(*typed)
-    await settled(pilot)
+    await pilot.pause()
     return hits(pilot)
 
 
@@ -92,7 +87,7 @@ async def test_views_and_this_views_actions_come_first() -> None:
             await pilot.pause()
             assert not isinstance(app.screen, Palette)
             await pilot.press("ctrl+p")
-            await settled(pilot)
+            await pilot.pause()
 
 
 async def test_choosing_does_what_the_key_does() -> None:
@@ -224,6 +219,35 @@ async def test_a_click_chooses_and_a_click_beside_it_closes() -> None:
         await pilot.click(offset=(1, 35))
         await pilot.pause()
         assert not isinstance(app.screen, Palette)
+
+
+async def test_time_stays_where_it_is() -> None:
+    """Letters of keys of time are typed; afterwards, and when they are chosen, the keys do what they did."""
+    feed = past_fed()
+    app, playback = made(feed)
+    async with running(app, size=(80, 24)) as pilot:
+        playback.show(feed.monitor, START_NS + 5 * MIN)
+        await opened(pilot, "[")
+        await pilot.press("space", "]", "<", "end", "ctrl+home", "escape")
+        await pilot.pause()
+        assert playback.wishes == []
+        await pilot.press("left_square_bracket")
+        assert playback.wishes == [("step", -10)]
+        await choose(pilot, "pause or")
+        assert playback.wishes == [("step", -10), ("toggle",)]
+
+
+async def test_enter_chooses_of_what_is_typed() -> None:
+    """Also where all keys come in one piece, as over a slow connection: never the first hit of what was typed before."""
+    app = fleet_app(fed())
+    async with running(app) as pilot:
+        await pilot.press("ctrl+p")
+        await pilot.pause()
+        for name in (*"events", "enter"):
+            app.simulate_key(name) if name == "enter" else app.post_message(events.Key(name, name))
+        await pilot.pause()
+        await pilot.pause()
+        assert app.entry.title == "Events"
 
 
 async def test_a_field_is_left_first_and_other_dialogues_keep_their_keys() -> None:

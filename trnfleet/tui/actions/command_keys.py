@@ -49,7 +49,7 @@ class CommandKeys(CursorKeys):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("colon", "command", "type a command, such as :chip 0001-2/07, :theme light, :q"),
-        Binding("ctrl+p", "palette", "find and do anything: views, actions, chips, jobs, alerts"),
+        Binding("ctrl+p", "palette", "find views, actions, chips, jobs"),
     ]
     HELP_TITLE = "Everywhere"
 

@@ -5,12 +5,11 @@ Textual takes a text for markup, so that every text goes there as `Content`. Its
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from textual.binding import Binding, BindingType
-from textual.command import CommandInput, CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.command import Command, CommandInput, CommandList, CommandPalette, Hit
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.style import Style
@@ -23,7 +22,6 @@ from trnfleet.tui.actions.candidates import MOST_TYPED
 if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
-    from textual.screen import Screen
 
     from trnfleet.tui.actions.candidates import Candidates, Found
 
@@ -32,38 +30,6 @@ _MOST_LETTERS = 120
 """Letters that are shown of a name."""
 PLACEHOLDER = "view, action, key, job, reservation, alert or chip"
 NOTHING = "Nothing has that text: try a view, a key, a job, a chip such as 0001-2/07"
-
-
-class CandidateProvider(Provider):
-    """Textual's hits of candidates."""
-
-    def __init__(
-        self, candidates: Candidates, screen: Screen[object], match_style: Style | None = None
-    ) -> None:
-        super().__init__(screen, match_style)
-        self._candidates = candidates
-
-    async def discover(self) -> Hits:
-        """Yield what is offered before anything is typed."""
-        for found in self._candidates.find(""):
-            candidate = found.candidate
-            yield DiscoveryHit(
-                hit_content(found, self.match_style), candidate.run, plain(candidate.text, _MOST_LETTERS)
-            )
-
-    async def search(self, query: str) -> Hits:
-        """Yield what a text finds."""
-        all_found = self._candidates.find(query)
-        for found in all_found:
-            candidate = found.candidate
-            yield Hit(
-                found.score,
-                hit_content(found, self.match_style),
-                candidate.run,
-                plain(candidate.text, _MOST_LETTERS),
-            )
-        if not all_found:
-            yield Hit(0.0, Content(_shown(NOTHING)), lambda: None, NOTHING)
 
 
 class HitList(CommandList, can_focus=False):
@@ -113,7 +79,8 @@ class Palette(CommandPalette):
     """
 
     def __init__(self, candidates: Candidates) -> None:
-        super().__init__(providers=[lambda: cast("type[Provider]", partial(CandidateProvider, candidates))])
+        super().__init__(providers=())
+        self._candidates = candidates
 
     def compose(self) -> ComposeResult:
         """Compose what Textual's palette has, but for its icon."""
@@ -125,6 +92,24 @@ class Palette(CommandPalette):
             with Vertical(id="--results"):
                 yield HitList()
                 yield LoadingIndicator()
+
+    def _gather_commands(self, search_value: str) -> None:  # type: ignore[override]  # Textual's is a worker
+        """Show the hits of a text before the next key is looked at: Enter must never choose a hit of what was typed before."""
+        marked = self.get_visual_style("command-palette--highlight", partial=True)
+        hits = [
+            Hit(
+                found.score,
+                hit_content(found, marked),
+                found.candidate.run,
+                plain(found.candidate.text, _MOST_LETTERS),
+            )
+            for found in self._candidates.find(search_value)
+        ]
+        if not hits:
+            hits = [Hit(0.0, Content(_shown(NOTHING)), lambda: None, NOTHING)]
+        options = [Command(hit.match_display, hit) for hit in hits]
+        self._refresh_command_list(self.query_one(CommandList), options, clear_current=True)
+        self.add_class("-ready")
 
     def on_resize(self, event: events.Resize) -> None:
         """Give the list what is left of the screen, so that what is below it is still seen."""
