@@ -25,6 +25,7 @@ from trnfleet.record.write.live import LiveBuffer
 from trnfleet.record.write.orphaned_buffers import delete_orphaned_buffers
 from trnfleet.services.live_monitor import monitor_fleet
 from trnfleet.services.operator import connect_operator, operator_name
+from trnfleet.services.simulator.backfill import Backfill
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator
@@ -63,6 +64,7 @@ def view_fleet(
     may_write: bool,
     pue: float | None,
     past_bytes: int,
+    backfill_from: Path | None = None,
 ) -> Iterator[Viewing]:
     """Compose the app for a fleet on a broker, with the past of the last minutes on disk.
 
@@ -74,6 +76,7 @@ def view_fleet(
         may_write: Whether acknowledgements and silences may be written.
         pue: Power usage effectiveness of the site; by default AWS's published one.
         past_bytes: Disk for going back in time; 0 for none.
+        backfill_from: Recording of the minutes before, which may come into being later; None for none.
 
     Raises:
         ConfigError: that is too little disk.
@@ -87,12 +90,17 @@ def view_fleet(
     else:
         operator = OperatorActions(fleet, publisher=None, owner=operator_name(owner), root=session.root)
     if buffer is None:
+        if backfill_from is not None:
+            running["backfill"] = Backfill(live.monitor, session.clock).run(backfill_from)
         yield Viewing(live.monitor, running, operator=operator)
         return
     buffer.start()
     try:
         playback = play_back_buffer(live, buffer, clock=session.clock, root=session.root, rules=rules)
         running["playback"] = playback.run()
+        if backfill_from is not None:
+            backfill = Backfill(live.monitor, session.clock, buffer=buffer, playback=playback)
+            running["backfill"] = backfill.run(backfill_from)
         yield Viewing(playback.state, running, playback, operator)
     finally:
         buffer.close()

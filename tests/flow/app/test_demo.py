@@ -49,6 +49,27 @@ def test_every_view_at_every_size(columns: int, rows: int) -> None:
         assert terminal.end(keys="q") == 0
 
 
+def test_it_begins_with_five_minutes_of_history() -> None:
+    """Charts have samples of before the start, one can go back there, and the same publisher goes on live."""
+    with Terminal(columns=120, rows=40) as terminal:
+        terminal.wait_for("192", "all live", "history 5 min", "lost 0", "publishers 1/1")
+        terminal.wait_for_no("before start")
+        # A minute at a time, to before the simulator began.
+        terminal.send("{")
+        terminal.wait_for("1 min 0", "Viewing", "all live", "IT ")
+        terminal.send("{")
+        terminal.wait_for("2 min 0", "Viewing", "all live", "lost 0")
+        assert terminal.end(keys="q") == 0
+
+
+def test_it_begins_without_history_where_it_is_told_to() -> None:
+    with Terminal("demo", "--no-history", columns=120, rows=40) as terminal:
+        terminal.wait_for("192", "all live", "before start", "lost 0")
+        # As long as the history takes to come where there is one.
+        assert "history 5 min" not in terminal.wait_for("history 4 s")
+        assert terminal.end(keys="q") == 0
+
+
 def test_down_to_a_neuroncore() -> None:
     """Opening node after node in the hierarchy leads from cluster to NeuronCore."""
     with Terminal() as terminal:

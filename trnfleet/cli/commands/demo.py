@@ -9,6 +9,8 @@ import os
 import secrets
 import signal
 import sys
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,7 +37,6 @@ from trnfleet.tasks import Ending
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Sequence
-    from pathlib import Path
 
     from trnfleet.cli.alert_options import AlertOptions
     from trnfleet.cli.look_options import LookOptions
@@ -58,6 +59,11 @@ KEPT_VARIABLES = (PASSWORD_VARIABLE,)
     help="Let the simulator carry out commands, such as those of trnfleet inject. On a broker of your own (--broker) it also "
     "lets the app write acknowledgements and silences, which it may on the demo's own.",
 )
+@setting(
+    "--no-history",
+    is_flag=True,
+    help="Begin with empty charts, without the five minutes before the start.",
+)
 @app_alert_options
 @look_options
 @past_option
@@ -71,6 +77,7 @@ def command(
     root: str,
     run: RunOptions,
     allow_commands: bool,
+    no_history: bool,
     alerts: AlertOptions,
     looks: LookOptions,
     past: int,
@@ -101,6 +108,7 @@ def command(
         looks=looks,
         may_write=allow_commands or session is None,
         past_bytes=past,
+        has_history=not no_history,
         log_file=file,
     )
     ctx.exit(asyncio.run(_run_in_order(demo)))
@@ -134,6 +142,7 @@ async def _run(
     looks: LookOptions,
     may_write: bool,
     past_bytes: int,
+    has_history: bool,
     log_file: Path,
 ) -> int:
     """Read the rules, then start the children, which start up while this process loads the app.
@@ -163,8 +172,17 @@ async def _run(
         simulate = ["simulate", "--broker", str(url), "--client-id", client, *simulate]
         if protocol is not None:
             simulate += ["--mqtt", protocol]
+        lead_in: Path | None = None
+        if has_history and session is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="trnfleet-"))
+            lead_in = Path(folder, "lead-in.mcap")
+        # A simulator that is started again goes on from now: it has no minutes before its start.
+        first = [] if lead_in is None else [["--lead-in-to", str(lead_in)]]
         simulator = ChildProcess(
-            "simulator", lambda: own_command(simulate, log_file), clock=clock, log_file=log_file
+            "simulator",
+            lambda: own_command([*simulate, *(first.pop() if first else [])], log_file),
+            clock=clock,
+            log_file=log_file,
         )
         children.append(simulator)
         await stack.enter_async_context(simulator.started())
@@ -184,6 +202,7 @@ async def _run(
                 may_write=may_write,
                 pue=fleet.pue,
                 past_bytes=past_bytes,
+                backfill_from=lead_in,
             )
         )
         return await run_app(

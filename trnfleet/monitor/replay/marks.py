@@ -17,7 +17,7 @@ from trnfleet.domain.severity import Severity
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Container, Sequence
 
     from trnfleet.monitor.monitor import Monitor
 
@@ -105,6 +105,19 @@ class RecordingIndex:
             place_ns = self._position_of(monitor.applied_s)
             if place_ns >= self._due_ns:
                 self._take_snapshot(monitor, place_ns)
+
+    def backfill(self, times: Sequence[tuple[int, int]], first: tuple[int, PackedSnapshot]) -> None:
+        """Add what lies before all that is known: there is nothing to mark.
+
+        Args:
+            times: Fleet time and the recording's at it, in order, at most a pair a second.
+            first: A snapshot at its begin, from which the exact past is played.
+        """
+        self._fleet_ns = array.array("q", [*(fleet_ns for fleet_ns, _ in times), *self._fleet_ns])
+        self._recorded_ns = array.array("q", [*(time_ns for _, time_ns in times), *self._recorded_ns])
+        if self.snapshots:
+            self.snapshots.insert(0, first)
+        self.revision += 1
 
     def drop_before(self, time_ns: int) -> None:
         """Forget what lies before a time, because the recording has been cut there."""

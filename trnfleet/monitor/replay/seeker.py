@@ -81,13 +81,19 @@ class PastMonitors:
         self._anchor = anchor
         self.charted = charted
 
-    def make(self, history: History | None = None) -> PastMonitor:
-        """Return one before the beginning of the recording, with the charted monitor's history if none is given."""
-        clock = RecordingClock(self._clock, *self._anchor, self._recording.start_ns)
+    def make(self, history: History | None = None, recording: RecordedMessages | None = None) -> PastMonitor:
+        """Return one before the beginning of the recording.
+
+        Args:
+            history: For its samples; with the charted monitor's if none is given.
+            recording: A part that is not in the recording yet; the recording itself if none is given.
+        """
+        recording = self._recording if recording is None else recording
+        clock = RecordingClock(self._clock, *self._anchor, recording.start_ns)
         if history is None:
             history = History() if self.charted is None else PastHistory(self.charted, clock.monotonic_s)
         monitor = self._make(PastSource(self._name), clock, history)
-        return PastMonitor(self._recording, monitor, clock)
+        return PastMonitor(recording, monitor, clock)
 
 
 class Seeker:

@@ -47,6 +47,13 @@ class Gaps:
         elif after > first:
             self._kept.append(Gap(first, after, reason))
 
+    def backfill(self, before: Gaps, count: int) -> None:
+        """Put the gaps of samples before all others, which come `count` samples later."""
+        own = [Gap(each.first + count, each.after + count, each.reason) for each in self._kept]
+        self._kept.clear()
+        for each in (*before._kept, *own):
+            self.add(*each)
+
     def since(self, first: int) -> list[Gap]:
         """Return the gaps that do not end before a sample."""
         return [each for each in self._kept if each.after > first]

@@ -142,6 +142,24 @@ class History:
         self._gaps.add(self.samples, self.samples + seconds, Reason.NOT_OBSERVED)
         self.samples += seconds
 
+    def backfill(self, before: History) -> None:
+        """Put the samples of another history before the own ones, which begin where it ends.
+
+        For the first minutes: of samples that are not kept any more, roll-ups are not kept either.
+        """
+        count, layout, former = before.samples, self._layout, before.layout
+        for level, record in self._levels.items():
+            numbers = np.full(record.ring.values.shape[2], -1, np.int64)
+            if layout is not None and former is not None:
+                numbers = layout.numbers_in(former, level)
+            record.backfill(before._levels.get(level), numbers, count)
+        for watched in self._watched.values():
+            if watched is not None:
+                watched.backfill(None, np.zeros(1, np.int64), count)
+        self.jobs.backfill(before.jobs, count, self.samples)
+        self._gaps.backfill(before._gaps, count)
+        self.samples += count
+
     def series(self, layout: Layout, node: Node, key: str) -> NDArray[np.float32]:
         """Return the samples of a field for a node, oldest first, one a second; empty where nothing is kept."""
         found = self._find(layout, node, key)

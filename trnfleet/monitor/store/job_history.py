@@ -82,6 +82,21 @@ class JobHistory:
         for record in self._records.values():
             record.skip(seconds)
 
+    def backfill(self, before: JobHistory, count: int, total: int) -> None:
+        """Put the samples of another history before the own ones.
+
+        Args:
+            before: The other history.
+            count: Samples taken there.
+            total: Samples taken here. Jobs of which none is had yet go on from the other one's.
+        """
+        for name in before.names:
+            if name not in self._records and len(self._records) < MOST_JOBS:
+                self._records[name] = Record(self._most, len(JOB_KEYS), 1, total=total)
+        for name, record in self._records.items():
+            record.backfill(before._records.get(name), np.zeros(1, np.int64), count)
+        self._sampled = before._sampled | {name: number + count for name, number in self._sampled.items()}
+
     def track(self, job: str, key: str, span_s: int, total: int, ago: int = 0) -> Track:
         """Return the past of a job's figure over a span; see `Record.track`."""
         record = self._records.get(job)

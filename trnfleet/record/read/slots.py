@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.record.format.envelopes import KEYFRAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from trnfleet.record.format.records import ChunkEntry
     from trnfleet.record.read.reader import PartReader
@@ -73,6 +74,23 @@ class Slots:
         self._latest_ns.append(max(slot.entry.end_ns, self.end_ns))
         self._in_part.append(part)
         self._entry_numbers.append(number)
+
+    def prepend(self, slots: Sequence[tuple[Slot, int]]) -> None:
+        """Take slots of one file that begin before all that are there, in order, each with the number of its entry."""
+        if not slots:
+            return
+        self._newest += 1
+        self._file_numbers[slots[0][0].part] = self._newest
+        self._parts[self._newest] = slots[0][0].part
+        latest = itertools.accumulate((slot.entry.end_ns for slot, _ in slots), max)
+        self._latest_ns[:0] = array("Q", latest)
+        for place in range(len(slots), len(self._latest_ns)):
+            if self._latest_ns[place] >= self._latest_ns[place - 1]:
+                break
+            self._latest_ns[place] = self._latest_ns[place - 1]
+        self._starts_ns[:0] = array("Q", (slot.entry.start_ns for slot, _ in slots))
+        self._in_part[:0] = array("I", [self._newest] * len(slots))
+        self._entry_numbers[:0] = array("I", (number for _, number in slots))
 
     def between(self, after_ns: int, until_ns: int) -> list[Slot]:
         """Return those that may have messages of `after_ns < time_ns <= until_ns`."""

@@ -75,22 +75,23 @@ class Timeline:
         slots: list[tuple[Slot, int]] = []
         runs: list[list[Slot]] = []
         for part in taken:
-            was_repeat = False
-            for number, entry in enumerate(part.entries):
-                slot = slot_of(part, entry)
-                if slot.has_data:
-                    slots.append((slot, number))
-                if slot.has_repeats:
-                    if was_repeat and _goes_on(runs[-1][-1], slot):
-                        runs[-1].append(slot)
-                    else:
-                        runs.append([slot])
-                was_repeat = slot.has_repeats
+            _take_in(part, slots, runs)
         slots.sort(key=_start_of)
         runs.sort(key=_run_start)
         with self._lock:
             self._parts, self._slots, self._repeats = taken, Slots(slots), runs
             self._run_begins = [_run_start(run) for run in runs]
+
+    def prepend(self, part: PartReader) -> None:
+        """Take in a finished file whose chunks are earlier than all that are there."""
+        slots: list[tuple[Slot, int]] = []
+        runs: list[list[Slot]] = []
+        _take_in(part, slots, runs)
+        with self._lock:
+            self._parts = {part: None, **self._parts}
+            self._slots.prepend(slots)
+            self._repeats[:0] = runs
+            self._run_begins[:0] = [_run_start(run) for run in runs]
 
     def append(self, part: PartReader, entry: ChunkEntry) -> None:
         """Take in a chunk that is later than all that are there."""
@@ -270,6 +271,21 @@ class Timeline:
                     if size > self._limits.keyframe_bytes:
                         open_ = None
         return found
+
+
+def _take_in(part: PartReader, slots: list[tuple[Slot, int]], runs: list[list[Slot]]) -> None:
+    """Add a file's slots with data, each with the number of its entry, and its runs of chunks with repeats."""
+    was_repeat = False
+    for number, entry in enumerate(part.entries):
+        slot = slot_of(part, entry)
+        if slot.has_data:
+            slots.append((slot, number))
+        if slot.has_repeats:
+            if was_repeat and _goes_on(runs[-1][-1], slot):
+                runs[-1].append(slot)
+            else:
+                runs.append([slot])
+        was_repeat = slot.has_repeats
 
 
 def _cost(messages: Messages) -> int:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from trnfleet.clock import Clock
     from trnfleet.record.format.metadata import About
     from trnfleet.record.format.records import ChunkEntry
+    from trnfleet.record.read.reader import PartReader
     from trnfleet.wire.ports import Envelope, Keyframe, Stored
 
 log = logs.get_logger(__name__)
@@ -76,6 +77,8 @@ class LiveBuffer:
         self._limits = RecordLimits(cache_bytes=self._quarter_bytes)
         self._timeline = Timeline(self._limits)
         self._parts: list[GrowingPart] = []
+        self._before: PartReader | None = None
+        """What was there before the buffer, in a file of its own; the first that goes."""
         self._writer: RecordingWriter | None = None
         self._lock = FolderLock(folder)
         self._thread = RecordingThread(self._make, clock=clock, queue_bytes=self._quarter_bytes)
@@ -111,6 +114,18 @@ class LiveBuffer:
         """Keep a batch: cheap, never waits and never fails."""
         self._thread.take(batch)
 
+    def backfill(self, part: PartReader) -> bool:
+        """Keep a finished recording before all that was taken, and return whether there is room for it.
+
+        Args:
+            part: Its file, which is not needed under its name any more; with the channels that a buffer has.
+        """
+        if self.problem or self.status.file_bytes + part.size_bytes > self._disk_bytes:
+            return False
+        self._before = part
+        self._timeline.prepend(part)
+        return True
+
     def to_ns(self, monotonic_s: float) -> int:
         """Return the buffer's time of a monotonic one."""
         return self._thread.wall.to_ns(monotonic_s)
@@ -129,6 +144,7 @@ class LiveBuffer:
     def close(self, keep: bool = False) -> None:
         """End writing and delete what was kept, or finish it and leave it there; a second call does nothing."""
         self._thread.close()
+        self._drop_before()
         for part in self._parts:
             if not keep:
                 self._timeline.drop(part)
@@ -189,11 +205,25 @@ class LiveBuffer:
 
     def _on_cut(self, path: Path, entry: ChunkEntry) -> None:
         """Take in a chunk that was written; in the thread that writes."""
+        writer, before = self._writer, self._before
+        if (
+            before is not None
+            and writer is not None
+            and writer.bytes_written + before.size_bytes > self._disk_bytes
+        ):
+            self._drop_before()
         if not self._parts or self._parts[-1].path != path:
             self._parts.append(GrowingPart(path, self._about, CHANNELS))
         self._timeline.append(self._parts[-1], entry)
 
     def _on_drop(self, path: Path) -> None:
         """Forget a part that is deleted; who reads it just now reads to its end."""
+        self._drop_before()
         if self._parts and self._parts[0].path == path:
             self._timeline.drop(self._parts.pop(0))
+
+    def _drop_before(self) -> None:
+        """Forget what was there before the buffer; its file is closed once nobody reads it."""
+        part, self._before = self._before, None
+        if part is not None:
+            self._timeline.drop(part)

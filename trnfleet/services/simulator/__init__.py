@@ -1,1 +1,1 @@
-"""The simulator as a service: parameters, engine, publishing to a broker or into a recording, and its client."""
+"""The simulator as a service: parameters, engine, publishing to a broker or into a recording, its client, its history in the app."""

@@ -11,6 +11,7 @@ from trnfleet.clock import NS_PER_S
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.replay import marks as timeline_module
 from trnfleet.monitor.replay.marks import Mark, RecordingIndex
+from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
 
 if TYPE_CHECKING:
     import pytest
@@ -131,6 +132,26 @@ def test_the_fleets_time_leads_to_the_recordings() -> None:
     timeline.take(monitor, BEGIN_NS + 7 * NS_PER_S)
     assert timeline.moment_of(fleet_ns) == BEGIN_NS + 7 * NS_PER_S
     assert timeline.moment_of(fleet_ns - 3_600 * NS_PER_S) is None
+
+
+def test_what_lies_before_is_known_by_the_fleets_time_and_begins_with_a_snapshot() -> None:
+    """Times of minutes before the recording's own begin, and a snapshot that stays until they are cut off."""
+    timeline, monitor = make(), fed()
+    timeline.take(monitor, BEGIN_NS)
+    own = monitor.moment().time_ns
+    first = PackedSnapshot(monitor.snapshot())
+    revision = timeline.revision
+    place = BEGIN_NS - 60 * NS_PER_S
+    times = [(own - number * NS_PER_S, BEGIN_NS - number * NS_PER_S) for number in range(60, 0, -1)]
+    timeline.backfill(times, (place, first))
+    assert timeline.revision > revision
+    assert timeline.moment_of(own - 30 * NS_PER_S) == BEGIN_NS - 30 * NS_PER_S
+    assert timeline.moment_of(own) == BEGIN_NS
+    assert timeline.moment_of(own - 62 * NS_PER_S) is None
+    timeline.drop_before(place)
+    assert timeline.snapshot(BEGIN_NS - 1) == (place, first)
+    timeline.drop_before(place + 1)
+    assert timeline.snapshot(BEGIN_NS - 1) is None
 
 
 def test_snapshots_that_take_long_are_rare() -> None:

@@ -108,3 +108,28 @@ async def test_silence_and_pauses_are_gaps() -> None:
     await feed.clock.advance(10)
     feed.tick()
     assert len(series(feed, "")) - before == 10
+
+
+async def test_the_samples_of_another_history_go_before_the_own_ones() -> None:
+    """By address, at every level; what was looked at alone has none of then, and reasons of gaps move along."""
+    earlier, later = Feed(ultraservers(1)), Feed(ultraservers(2))
+    for feed in (earlier, later):
+        feed.scatter()
+        feed.describe()
+    await run(earlier, 70)
+    await run(later, 5)
+    later.monitor.history.skip(2)
+    await run(later, 3)
+    own = series(later, "uc1/us-0002")
+    later.monitor.history.backfill(earlier.monitor.history)
+    history = later.monitor.history
+    assert history.samples == history.end == 80
+    assert series(later, "uc1/us-0001/trn2u-0001-0/chip03")[:70] == pytest.approx(np.arange(100.0, 170.0))
+    assert series(later, "uc1/us-0001")[70:] == pytest.approx(own, nan_ok=True)
+    assert np.isnan(series(later, "uc1/us-0002")[:70]).all()
+    assert series(later, "uc1/us-0002")[70:] == pytest.approx(own, nan_ok=True)
+    assert [(gap.first, gap.after) for gap in history.gaps_since(0)] == [(75, 77)]
+    node = later.monitor.store.layout.find("uc1/us-0001")
+    assert node is not None
+    track = history.track(later.monitor.store.layout, node, "power_w", 900)
+    assert len(track.mean) == 80

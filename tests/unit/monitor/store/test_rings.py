@@ -101,6 +101,43 @@ def test_a_record_that_begins_later_has_the_same_steps() -> None:
     assert as_rows(record.track(0, 0, 60))[0] == (0.0, 0.5, 1.0)
 
 
+@pytest.mark.parametrize("span", [10, 20, 30, 60, 900])
+@pytest.mark.parametrize("count", [77, 80, 91, 96])
+def test_samples_that_are_filled_in_are_as_if_they_had_been_taken(count: int, span: int) -> None:
+    """Single samples and roll-ups, with gaps on both sides; a node that was not there before has none of then."""
+    values = [*WAVE[:5], NAN, NAN, *WAVE[7:89], NAN, *WAVE[90:]]
+    record = record_of(values[count:])
+    record.backfill(record_of(values[:count]), np.array([-1, 1]), count)
+    whole = record_of(values)
+    assert record.total == whole.total
+    found, expected_track = record.track(1, 1, span), whole.track(1, 1, span)
+    assert found[3:] == expected_track[3:]
+    for part, expected_part in zip(found[:3], expected_track[:3], strict=True):
+        np.testing.assert_allclose(part[-len(expected_part) :], expected_part, rtol=1e-6)
+    for number in range(9):
+        record.push([np.array([0.0, 0.0]), np.array([0.0, float(number)])])
+        whole.push([np.array([0.0, 0.0]), np.array([0.0, float(number)])])
+    np.testing.assert_array_equal(record.track(1, 1, span).mean[-9:], whole.track(1, 1, span).mean[-9:])
+    assert np.isnan(record.ring.newest(20)[: -9 - len(values) + count, :, 0]).all()
+
+
+def test_what_is_filled_in_before_a_later_record_leaves_a_gap_between() -> None:
+    """A record that was begun two samples after the start of its history: the two have no values."""
+    record = Record(20, 1, 1, tiers=TIERS, total=2)
+    record.push([np.array([7.0])])
+    former = Record(20, 1, 1, tiers=TIERS)
+    for value in range(3):
+        former.push([np.array([float(value)])])
+    record.backfill(former, np.array([0]), 3)
+    assert record.total == 6
+    np.testing.assert_array_equal(record.ring.series(0, 0), [0, 1, 2, NAN, NAN, 7])
+    other = Record(20, 1, 1, tiers=TIERS, total=2)
+    other.push([np.array([7.0])])
+    other.backfill(None, np.array([0]), 3)
+    np.testing.assert_array_equal(other.ring.series(0, 0), [NAN, NAN, 7])
+    assert other.track(0, 0, 900).end == 6
+
+
 def test_a_long_gap_is_no_work() -> None:
     record = record_of(WAVE)
     record.skip(10**9)
@@ -126,6 +163,14 @@ def test_gaps_follow_on_each_other_and_are_bounded() -> None:
     gaps.add(9, 12, Reason.NOT_OBSERVED)
     assert gaps.since(0) == [Gap(5, 9, Reason.LINK_DOWN), Gap(9, 12, Reason.NOT_OBSERVED)]
     assert gaps.since(9) == [Gap(9, 12, Reason.NOT_OBSERVED)]
+    before = Gaps()
+    before.add(2, 3, Reason.SILENT)
+    gaps.backfill(before, 10)
+    assert gaps.since(0) == [
+        Gap(2, 3, Reason.SILENT),
+        Gap(15, 19, Reason.LINK_DOWN),
+        Gap(19, 22, Reason.NOT_OBSERVED),
+    ]
     for number in range(MOST_GAPS + 7):
         gaps.add(100 + 2 * number, 101 + 2 * number, Reason.LINK_DOWN)
     assert len(gaps.since(0)) == MOST_GAPS

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from support.record.files import ABOUT, NS_PER_S, START_NS, read
+from support.record.files import ABOUT, NS_PER_S, START_NS, read, write
 
 from trnfleet.clock import ManualClock
 from trnfleet.errors import ConfigError
+from trnfleet.record.read.reader import PartReader
 from trnfleet.record.read.recording import Recording
 from trnfleet.record.write.live import LiveBuffer
 from trnfleet.record.write.orphaned_buffers import LOCK_NAME, FolderLock, delete_orphaned_buffers
-from trnfleet.wire.ports import Envelope
+from trnfleet.wire.ports import Envelope, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,6 +174,48 @@ def test_who_reads_what_is_deleted_reads_to_the_end(buffer: LiveBuffer) -> None:
 
     assert buffer.start_ns > moment(999)
     assert [int(first.envelope.payload[:8]), *numbers(reading)] == list(range(1_000))
+
+
+def before(path: Path, first: int, count: int) -> PartReader:
+    """Return a recording of numbered telemetry before the buffer's."""
+    write(path, [Stored(moment(n), batch(n, 1)[0]) for n in range(first, first + count)])
+    part = PartReader(path)
+    path.unlink()
+    return part
+
+
+def test_what_was_there_before_is_read_and_saved_with_it(tmp_path: Path, buffer: LiveBuffer) -> None:
+    """A recording from before the buffer lies before it, by its messages and by what held then."""
+    fill(buffer, 0, 30)
+    assert buffer.backfill(before(tmp_path / "before.mcap", -40, 40))
+    assert buffer.start_ns == moment(-40)
+    assert buffer.window_s == pytest.approx(6.9)
+    fill(buffer, 30, 30)
+    assert numbers(buffer.read(moment(-3), moment(2))) == [-2, -1, 0, 1, 2]
+    assert numbers(buffer.read(moment(-41), moment(59))) == list(range(-40, 60))
+    keyframe = buffer.keyframe(moment(-10))
+    assert keyframe is not None
+    assert moment(-41) <= keyframe.time_ns <= moment(-10)
+    assert buffer.save(tmp_path / "saved.mcap") == 100
+    assert numbers(iter(read(tmp_path / "saved.mcap"))) == list(range(-40, 60))
+    buffer.close()
+    assert list(tmp_path.iterdir()) == [tmp_path / "past", tmp_path / "saved.mcap"]
+
+
+def test_what_was_there_before_is_the_first_that_goes(tmp_path: Path, buffer: LiveBuffer) -> None:
+    """The disk is bounded with it; where there is no room left, it is not taken."""
+    part = before(tmp_path / "before.mcap", -700, 700)
+    assert buffer.backfill(part)
+    assert 2 * 2**20 < part.size_bytes < 3 * 2**20
+    fill(buffer, 0, 1_000)
+    assert buffer.start_ns == moment(-700)
+    read_on = buffer.read(moment(-701), moment(0))
+    assert numbers(itertools.islice(read_on, 1)) == [-700]
+    fill(buffer, 1_000, 1_000)
+    assert buffer.status.file_bytes < 8 * 2**20
+    assert buffer.start_ns == moment(0)
+    assert numbers(read_on)[-1] == 0
+    assert not buffer.backfill(before(tmp_path / "again.mcap", -700, 700))
 
 
 def test_it_can_be_saved_as_a_recording(tmp_path: Path, buffer: LiveBuffer) -> None:

@@ -1,0 +1,228 @@
+"""The minutes before the demo's start: charts and a past of what the simulator ran through, beside the live fleet."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from support.monitor.queue_source import QueueSource
+
+from trnfleet.clock import NS_PER_S, ManualClock
+from trnfleet.config import validate
+from trnfleet.domain.fleet import FleetFile
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.replay.playback import Mode, RecordingPlayback
+from trnfleet.monitor.slices import finish
+from trnfleet.monitor.store.store import Freshness
+from trnfleet.record.format.metadata import About
+from trnfleet.record.write.live import LiveBuffer
+from trnfleet.record.write.recorder import TappedSource
+from trnfleet.services.simulator import backfill as backfill_module
+from trnfleet.services.simulator.backfill import Backfill
+from trnfleet.services.simulator.engine import make_engine
+from trnfleet.services.simulator.lead_in import START_IN_S, LeadIn
+from trnfleet.services.simulator.run import Run
+from trnfleet.sim.publish.service import Simulation
+from trnfleet.tasks import background
+from trnfleet.wire.ports import Envelope, LinkStatus, PublishResult
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+    from pathlib import Path
+
+    from trnfleet.wire.ports import Source
+
+WALL_NS = 1_767_600_000_250_000_000
+START_NS = WALL_NS + round(START_IN_S * NS_PER_S)
+BOOT = "00112233aabbccdd"
+LEAD_IN = 30
+FLEET = validate(
+    {
+        "name": "f",
+        "clusters": [{"name": "c", "ultraservers": [{"count": 1}]}],
+        "jobs": [{"kind": "training", "name": "train", "on": ["c/us-0001"]}],
+    },
+    FleetFile,
+    "fleet.toml",
+)
+
+
+class ToSource:
+    """A publisher whose messages come to a monitor at once."""
+
+    def __init__(self, source: QueueSource, clock: ManualClock) -> None:
+        self.status = LinkStatus(connected=True)
+        self._source = source
+        self._clock = clock
+
+    def on_connect(self, announce: Callable[[], Iterable[Envelope]]) -> None:
+        """Stay connected."""
+
+    async def publish(self, batch: Iterable[Envelope]) -> PublishResult:
+        now_s = self._clock.monotonic_s()
+        messages = [each._replace(received_s=now_s) for each in batch]
+        if messages:
+            self._source.batches.put_nowait(messages)
+        return PublishResult(len(messages))
+
+
+class Demo:
+    """A simulator with its lead-in, a live monitor with the buffer of its past, and the backfill of both."""
+
+    def __init__(self, folder: Path, clock: ManualClock, *, disk_bytes: int = 64 * 2**20) -> None:
+        self.clock = clock
+        self.path = folder / "lead-in.mcap"
+        source = QueueSource()
+        run = Run(folder, FLEET, None, None, 7, 1.0, 1.0, None)
+        engine = make_engine(run, FLEET, lead_in=LEAD_IN)
+        self.lead_in = LeadIn(
+            engine, run, self.path, clock=clock, client_id="sim-1", boot=BOOT, root="trnfleet"
+        )
+        self.simulation = Simulation(
+            engine,
+            ToSource(source, clock),
+            clock=clock,
+            client_id="sim-1",
+            boot=BOOT,
+            first_seq=LEAD_IN,
+        )
+        self.buffer = LiveBuffer(folder / "past", About(), clock=clock, disk_bytes=disk_bytes)
+        self.live = Monitor(TappedSource(source, self.buffer), "f", clock=clock)
+        self.playback = RecordingPlayback(
+            self.buffer, self._past, clock=clock, name="past", live=self.live, rolling=self.buffer
+        )
+
+    def _past(self, source: Source, clock: Any, history: Any) -> Monitor:
+        return Monitor(source, "f", clock=clock, history=history)
+
+    @contextlib.asynccontextmanager
+    async def running(self, backfill: Backfill) -> AsyncIterator[None]:
+        """Run all of it until the body ends, from before the simulator's first message on."""
+        self.buffer.start()
+        try:
+            async with background(
+                monitor=self.live.run(),
+                playback=self.playback.run(),
+                simulator=self.simulation.run(lead_in=self.lead_in.live_through, in_s=START_IN_S),
+                backfill=backfill.run(self.path),
+            ):
+                await self.clock.advance(0.0)
+                await self.lead_in.write()
+                yield
+        finally:
+            self.buffer.close()
+
+    async def go(self, seconds: int) -> None:
+        """Let time pass, and the recorder's thread write what came."""
+        for _ in range(4 * seconds):
+            await self.clock.advance(0.25)
+        await asyncio.to_thread(self.buffer._thread.flush, 5.0)
+
+    def powers(self) -> list[float]:
+        """Return the fleet's power, a value for each sample."""
+        layout = self.live.store.layout
+        node = layout.find("")
+        assert node is not None
+        return [float(watts) for watts in self.live.history.series(layout, node, "power_w")]
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Demo:
+    return Demo(tmp_path, ManualClock(WALL_NS, 100.0))
+
+
+async def test_charts_and_the_past_begin_before_the_start(demo: Demo, tmp_path: Path) -> None:
+    """A value for every second, as if the monitor had been there, and nothing lost where the live telemetry goes on."""
+    backfill = Backfill(demo.live, demo.clock, buffer=demo.buffer, playback=demo.playback)
+    async with demo.running(backfill):
+        await demo.go(8)
+        live, buffer, playback = demo.live, demo.buffer, demo.playback
+        history = live.history
+        assert LEAD_IN + 6 <= history.samples <= LEAD_IN + 8
+        assert len(demo.powers()) == history.samples
+        assert np.isfinite(demo.powers()).all()
+        assert history.gaps_since(0) == []
+        assert history.job_track("train", "power_w", 900).mean.size == history.samples
+        assert (live.counts.lost, live.counts.internal_errors, live.alerts.happened) == (0, 0, 0)
+        assert not demo.path.exists()
+        # Time travel.
+        assert buffer.start_ns == START_NS - LEAD_IN * NS_PER_S
+        assert playback.window_s == pytest.approx(LEAD_IN + 6, abs=2.0)
+        place = START_NS - 10 * NS_PER_S
+        assert playback.moment_of(place) == pytest.approx(place, abs=NS_PER_S)
+        playback.seek(place)
+        playback.pause()
+        await demo.go(1)
+        shown = playback.state
+        assert (playback.mode, playback.position_ns, playback.is_exact) == (Mode.PAUSED, place, True)
+        assert shown.store.count(Freshness.LIVE) == 64
+        assert shown.history.end == pytest.approx(LEAD_IN - 10, abs=1)
+        # From the very beginning through the start up to the present.
+        past = playback.monitors.make()
+        finish(past.reach_from_start(buffer.end_ns))
+        counts = past.monitor.counts
+        assert (counts.lost, counts.duplicates, counts.undecodable, counts.internal_errors) == (0, 0, 0, 0)
+        assert counts.contested == counts.late == 0
+        assert past.monitor.ingest.publishers.clients().keys() == {"sim-1"}
+        assert past.monitor.store.count(Freshness.LIVE) == 64
+        assert await playback.save(tmp_path / "saved.mcap") > LEAD_IN
+
+
+async def test_without_a_past_charts_are_filled_all_the_same(demo: Demo) -> None:
+    async with demo.running(Backfill(demo.live, demo.clock)):
+        await demo.go(4)
+        assert demo.live.history.samples >= LEAD_IN + 2
+        assert demo.buffer.start_ns >= START_NS - NS_PER_S
+
+
+async def test_a_past_without_room_for_it_begins_at_the_start(tmp_path: Path) -> None:
+    """The disk bounds what can be gone back to; charts need none of it."""
+    demo = Demo(tmp_path, ManualClock(WALL_NS, 100.0), disk_bytes=100_000)
+    async with demo.running(Backfill(demo.live, demo.clock, buffer=demo.buffer, playback=demo.playback)):
+        await demo.go(4)
+        assert demo.live.history.samples >= LEAD_IN + 2
+        assert demo.buffer.start_ns >= START_NS - NS_PER_S
+
+
+async def test_it_works_in_slices(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two slices it waits at least as long as it worked, and keys are served."""
+    waits: list[float] = []
+
+    class Working(ManualClock):
+        """A clock on which every look takes a millisecond of work."""
+
+        async def sleep(self, seconds: float) -> None:
+            waits.append(seconds)
+            await super().sleep(0)
+
+        def monotonic_s(self) -> float:
+            self._monotonic_s += 0.001
+            return super().monotonic_s()
+
+    monkeypatch.setattr(backfill_module, "LOOKED_EVERY_S", 0.0)
+    backfill = Backfill(demo.live, Working(WALL_NS, 100.0))
+    async with demo.running(backfill):
+        await demo.go(4)
+        assert demo.live.history.samples >= LEAD_IN + 2
+    slices = [each for each in waits if each]
+    assert len(slices) > LEAD_IN
+    assert min(slices) >= backfill_module.SLICE_S
+
+
+@pytest.mark.parametrize("content", [None, b"no recording at all"])
+async def test_without_a_recording_charts_begin_at_the_start(
+    demo: Demo, content: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A simulator that ended has left none, or a torn one: that is all that is missing."""
+    monkeypatch.setattr(backfill_module, "WAIT_S", 4.0)
+    async with demo.running(Backfill(demo.live, demo.clock)):
+        demo.path.unlink()
+        if content is not None:
+            demo.path.write_bytes(content)
+        await demo.go(5)
+        assert 4 <= demo.live.history.samples <= 5
+        assert not [task for task in asyncio.all_tasks() if task.get_name() == "backfill"]
+        assert demo.live.counts.internal_errors == 0

@@ -1,0 +1,139 @@
+"""Backfill of the demo's app: charts and a past to go back to, from the minutes that its simulator ran through before the start.
+
+The simulator writes them as a recording. A monitor without rules plays it beside the live one, in slices, so that keys are
+served and nothing comes late; then its samples go before the live ones, and the recording before the buffer of the present.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trnfleet import logs
+from trnfleet.clock import SteadyWall
+from trnfleet.errors import ConfigError
+from trnfleet.monitor.failures import guard
+from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
+from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, RecordingClock
+from trnfleet.record.read.reader import PartReader
+from trnfleet.record.read.recording import Recording
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from trnfleet.clock import Clock
+    from trnfleet.monitor.replay.playback import RecordingPlayback
+    from trnfleet.monitor.slices import Slices
+    from trnfleet.record.write.live import LiveBuffer
+
+log = logs.get_logger(__name__)
+
+LOOKED_EVERY_S = 0.1
+"""Time between two looks for the recording."""
+WAIT_S = 60.0
+"""Longest wait for it, and for the first sample of the present. A simulator that ended has left none."""
+SLICE_S = 0.006
+"""Seconds of work between two looks at what else there is to do."""
+SHARE = 0.5
+"""Share of a core that it may take."""
+
+
+class Backfill:
+    """The way of a recording into a live monitor's charts, and into the buffer of its past."""
+
+    def __init__(
+        self,
+        live: Monitor,
+        clock: Clock,
+        *,
+        buffer: LiveBuffer | None = None,
+        playback: RecordingPlayback | None = None,
+    ) -> None:
+        """Take what is to be filled.
+
+        Args:
+            live: The live monitor.
+            clock: The time to go by.
+            buffer: Buffer of the present; None where nothing is kept.
+            playback: Its playback.
+        """
+        self._live = live
+        self._clock = clock
+        self._buffer = buffer
+        self._playback = playback
+        self._to_ns = SteadyWall(clock).to_ns if buffer is None else buffer.to_ns
+
+    async def run(self, path: Path) -> None:
+        """Take the recording at a path once it is there, and delete it; without one, charts begin at the start."""
+        deadline_s = self._clock.monotonic_s() + WAIT_S
+        while not (self._live.history.samples and is_there(path)):
+            if self._clock.monotonic_s() >= deadline_s:
+                log.info("backfill_left_out", path=str(path))
+                return
+            await self._clock.sleep(LOOKED_EVERY_S)
+        with guard(self._live.counts, "backfill"):
+            part = open_and_delete(path)
+            if part is not None:
+                await self._take(part)
+
+    async def _take(self, part: PartReader) -> None:
+        """Play a recording and put what came of it before the present."""
+        live, recording = self._live, Recording([part])
+        first_s = live.history_s - (live.history.samples - 1)
+        past = self._past(recording)
+        times: list[tuple[int, int]] = []
+        past.monitor.on_pass = lambda: times.append((past.monitor.moment().time_ns, past.position_ns))
+        await self._calmly(past.begin())
+        # Samples are taken at whole seconds: the last one is half a second to one and a half before the first live one.
+        await self._calmly(past.advance(self._to_ns(first_s - 0.5)))
+        live.history.backfill(past.monitor.history)
+        log.debug("backfilled", samples=past.monitor.history.samples)
+        buffer, playback = self._buffer, self._playback
+        if buffer is None or playback is None:
+            recording.close()
+            return
+        # Where the rules begin: from here the exact past of any place is played.
+        first = playback.monitors.make(recording=recording)
+        await self._calmly(first.reach_from_start(recording.start_ns))
+        if buffer.backfill(part):
+            playback.index.backfill(times, (recording.start_ns, PackedSnapshot(first.monitor.snapshot())))
+        else:
+            recording.close()
+
+    def _past(self, recording: Recording) -> PastMonitor:
+        """Return a monitor without rules before the beginning of the recording."""
+        live, now_s = self._live, self._clock.monotonic_s()
+        clock = RecordingClock(self._clock, self._to_ns(now_s), now_s, recording.start_ns)
+        source = PastSource(live.link.broker)
+        monitor = Monitor(source, live.fleet_name, clock=clock, root=live.root, pue=live.pue)
+        return PastMonitor(recording, monitor, clock)
+
+    async def _calmly(self, work: Slices[None]) -> None:
+        """Work with a share of a core."""
+        clock = self._clock
+        begun_s = clock.monotonic_s()
+        for _ in work:
+            spent_s = clock.monotonic_s() - begun_s
+            if spent_s >= SLICE_S:
+                await clock.sleep(spent_s * (1 / SHARE - 1))
+                begun_s = clock.monotonic_s()
+
+
+def is_there(path: Path) -> bool:
+    """Return whether a file is there; its maker renames it once it is whole."""
+    return path.exists()
+
+
+def open_and_delete(path: Path) -> PartReader | None:
+    """Open a recording and delete its name: what is open can be read to its end, however this process ends.
+
+    Returns:
+        The recording; None for one that cannot be read.
+    """
+    try:
+        return PartReader(path)
+    except ConfigError as error:
+        log.warning("backfill_failed", error=str(error))
+        return None
+    finally:
+        path.unlink(missing_ok=True)
