@@ -106,6 +106,9 @@ async def test_choosing_does_what_the_key_does() -> None:
         await pilot.press("1")
         await choose(pilot, "sort by pow")
         assert app.note == "P is a key of Hierarchy (2): Sort by power"
+        await pilot.press("8")
+        assert "M in Fleet: heat map: Previous metric" in map(words, await opened(pilot, "previous metric"))
+        await pilot.press("escape", "1")
         await choose(pilot, "a")
         app.clear_note()
         await pilot.press("a")

@@ -130,17 +130,20 @@ class PaletteSource:
             and (active.binding.action, active.binding.description) == (binding.action, binding.description)
         )
         sign, what = key_text(first), binding.description[0].upper() + binding.description[1:]
-        elsewhere = next((entry for entry in VIEWS if entry.title == title), None)
-        if elsewhere is not None and title != self._title:
-            note, where = f"in {title}", f"is a key of {title} ({elsewhere.key})"
+        # The title of a part of a view begins with the view's, such as `Fleet: problems`.
+        view = next((entry for entry in VIEWS if entry.title == title.partition(":")[0]), None)
+        if is_possible:
+            note = where = ""
+        elif view is None:
+            note, where = "not now", "does nothing here now"
         else:
-            note, where = "" if is_possible else "not now", "does nothing here now"
+            note, where = f"in {title}", f"is a key of {title} ({view.key})"
         run = (
             partial(self._app.simulate_key, first)
             if is_possible
             else partial(self._app.say, f"{sign} {where}: {what}")
         )
-        words = self._same.get(sign, ()) if elsewhere is None else ()
+        words = self._same.get(sign, ()) if view is None else ()
         return Candidate(sign, what, run, note, words, is_key=True, is_possible=is_possible)
 
     def _commands(self) -> Iterator[Candidate]:
