@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     Rows = slice | NDArray[np.int64] | int
 
 STALE_AFTER_PERIODS = 3
+_SUMMED_BYTES = 2
+"""Bytes of the largest codes whose lanes are added up as 32 bits."""
 
 
 class Freshness(enum.IntEnum):
@@ -99,10 +101,12 @@ class Store:
 
     def chip_values(self, metric: Metric, rows: Rows) -> NDArray[np.float64]:
         """Return one value a chip: a vector's lanes are joined as the metric's row says, skipping NaN."""
-        values = self.values(metric, rows)
         if not metric.is_vector:
-            return values
-        return join_lanes(metric, values)
+            return self.values(metric, rows)
+        codes = self.columns[metric.name][rows]
+        if codes.ndim < 2 or codes.dtype.itemsize > _SUMMED_BYTES:
+            return join_lanes(metric, metric.decode(codes))
+        return _join_codes(metric, codes)
 
     def refresh_states(
         self, now_s: float, publisher_online: NDArray[np.bool_], stale_periods: float = STALE_AFTER_PERIODS
@@ -153,6 +157,32 @@ class Store:
 
 _CHIP_ARRAYS = ("chip_seen_s", "chip_ts_ns", "chip_state")
 _INSTANCE_ARRAYS = ("described_s", "instance_fresh", "instance_seen_s", "period_s", "publisher_of", "job_of")
+
+
+def _join_codes(metric: Metric, codes: NDArray[Any]) -> NDArray[np.float64]:
+    """Return what `join_lanes` does, from codes of many rows: lane after lane, which numpy adds up faster than short rows."""
+    rows, lanes = codes.shape
+    total = np.zeros(rows, np.uint32)
+    count: NDArray[np.uint8] | int = lanes
+    if int(codes.max(initial=0)) != metric.top:
+        for lane in range(lanes):
+            total += codes[:, lane]
+    else:
+        count = np.zeros(rows, np.uint8)
+        for lane in range(lanes):
+            known = codes[:, lane] != metric.top
+            count += known
+            total += codes[:, lane] * known
+    values = total.astype(np.float64)
+    if metric.steps_per_unit:
+        values /= metric.steps_per_unit
+    elif metric.scale != 1:
+        values *= metric.scale
+    if metric.lane_aggregate is Aggregate.MEAN:
+        values /= np.maximum(count, 1)
+    if not isinstance(count, int):
+        values[count == 0] = np.nan
+    return values
 
 
 def join_lanes(metric: Metric, values: NDArray[np.float64]) -> NDArray[np.float64]:
