@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.monitor.feed import Feed, SilentSource, ultraservers
-from support.tui.pilot import running
+from support.tui.pilot import fleet_app, running
 
 from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.alerts.status import AlertStatus
+from trnfleet.domain.severity import Severity
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.problems.problem import JobImpact, Place, Problem, Problems
 from trnfleet.services.files.rules import load_rules
 from trnfleet.tui.app import FleetApp
 from trnfleet.tui.fleet.view import FleetView
@@ -178,3 +181,82 @@ async def test_enter_goes_to_the_cause_and_silenced_ones_can_be_shown() -> None:
         assert "1 silenced" in head.text
         await pilot.press("S")
         assert "silenced bo" in lines(app)[1]
+
+
+async def test_nothing_is_cut_while_lines_are_blank() -> None:
+    """At 120x40 what does not fit beside its place has lines of its own; a list that is full has two lines each, as before."""
+    feed = fed()
+    app = fleet_app(feed)
+    words = "overheated: 32 chips, 88.1 °C and throttled by more than they should be"
+    impact = (
+        JobImpact("pretrain-70b-with-a-long-name", "running", 21.0),
+        JobImpact("another-long-job-name", "failed"),
+    )
+    problem = Problem(
+        "k",
+        Severity.WARNING,
+        AlertStatus.FIRING,
+        "",
+        Place("uc1/us-0001", "rack-b"),
+        words,
+        32,
+        impact,
+        owner="ann",
+    )
+    async with running(app, size=(120, 40)) as pilot:
+        app.context.alerts.problems = Problems((problem,))
+        listed(app).tick()
+        await pilot.pause()
+        shown = " ".join(" ".join(line[73:].split()) for line in pilot.screen()[4:20])
+        for each in (
+            words,
+            "another-long-job-name failed",
+            "pretrain-70b-with-a-long-name step +21 %",
+            "32 chips",
+        ):
+            assert each in shown, each
+        assert "…" not in shown
+        app.context.alerts.problems = Problems(tuple(problem._replace(key=str(n)) for n in range(9)))
+        listed(app).tick()
+        await pilot.pause()
+        assert listed(app).lines_per_row == 2
+
+
+async def test_the_keys_reach_jobs() -> None:
+    """Tab goes on from problems to jobs; there the place, and what `a` and `z` are about, are the job's, and Enter goes to its place."""
+    feed = fed()
+    feed.jobs = {"llm-70b": ("uc1/us-0001/trn2u-0001-1",)}
+    feed.describe()
+    feed.tick()
+    app = fleet_app(feed)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.telemetry(feed)
+        page = app.page
+        assert isinstance(page, FleetView)
+        await pilot.press("tab", "tab")
+        assert page.jobs.has_focus
+        assert page.place == "uc1/us-0001/trn2u-0001-1"
+        assert page.subject.matchers == 'job="llm-70b"'
+        assert any(">" in line.partition("llm-70b")[0][-4:] for line in pilot.screen() if "llm-70b" in line)
+        await pilot.press("tab")
+        assert page.map.has_focus
+        await pilot.press("tab", "tab", "enter")
+        assert (app.entry.title, app.place) == ("Hierarchy", "uc1/us-0001/trn2u-0001-1")
+
+
+async def test_the_newest_events_fill_a_large_screen() -> None:
+    """At 200x55 they stand below the jobs, newest first, those of alerts and operators among them; not at 120x40."""
+    feed = fed()
+    feed.monitor.apply([feed.event("uc1/us-0001/trn2u-0001-1", "began")])
+    feed.monitor.apply([feed.event("uc1/us-0001/trn2u-0001-1", "went on")])
+    for size, is_there in (((200, 55), True), ((120, 40), False)):
+        app = fleet_app(feed)
+        async with running(app, size=size) as pilot:
+            await pilot.telemetry(feed)
+            await pilot.telemetry(feed)
+            lines = pilot.screen()
+            assert any(" Latest " in line for line in lines) == is_there, size
+            at = [
+                next((y for y, line in enumerate(lines) if word in line), 0) for word in ("went on", "began")
+            ]
+            assert not is_there or 0 < at[0] < at[1]

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from textual.binding import Binding, BindingType
 
 from trnfleet.domain.quantities import bare, with_unit
 from trnfleet.domain.severity import Severity
+from trnfleet.monitor.problems import texts
+from trnfleet.monitor.problems.impact import STEP_TIME_FIGURE
+from trnfleet.monitor.store.findings import JOBS_DOWN
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.alerts import worst_of
-from trnfleet.tui.widgets.cells import width_of
-from trnfleet.tui.widgets.line_view import Line, LineView, text_line
+from trnfleet.tui.view import View
+from trnfleet.tui.widgets.cells import fit, width_of
+from trnfleet.tui.widgets.cursor_list import RowList
+from trnfleet.tui.widgets.line_view import Line, text_line
 from trnfleet.tui.widgets.targets import Target, TargetKind, linked
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.style import Style
 
+    from trnfleet.monitor.problems.problem import Problem
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
     from trnfleet.wire.messages import JobMessage
@@ -50,6 +60,10 @@ STATE_NARROW, STATE_WIDE = 8, 13
 """Cells of a state: its word, of which the longest is cut where MFU would have no room."""
 _WIDE_FROM = 60
 PACE = 12
+STEP, BASE = 7, 6
+"""Cells of the time of a step, and of its distance from what is usual."""
+SLOW_PCT = 10.0
+"""From here on steps take clearly longer, as the rule `job-slow` has it."""
 NAME_LEAST, NAME_MOST = 9, 24
 
 
@@ -77,6 +91,8 @@ class JobPlan(NamedTuple):
     name: int
     state: int
     has_mfu: bool
+    has_step: bool
+    """The time of a step, and how far it is from what is usual."""
     has_lost: bool
     has_restarts: bool
     has_kind: bool
@@ -89,7 +105,7 @@ class JobPlan(NamedTuple):
         left = width - 3 - (1 + state) - (1 + PACE)
         wanted = min(NAME_MOST, max(NAME_LEAST, longest))
         shown: list[bool] = []
-        for cells in (8, 9, 10, 10):
+        for cells in (8, STEP + BASE + 2, 9, 10, 10):
             fits = left - cells >= wanted and all(shown)
             shown.append(fits)
             left -= cells if fits else 0
@@ -102,23 +118,30 @@ def head(jobs: int, plan: JobPlan) -> Parts:
     amount = f"{jobs:,}"
     room = 3 + plan.name
     parts: Parts = [(title, theme.STRONG), (amount.ljust(max(0, room - len(title))), theme.QUIET)]
-    texts = [f" {'state':{plan.state}}", f" {'pace':>{PACE}}"]
-    texts += [f" {'MFU':>7}"] * plan.has_mfu + [f" {'lost':>8}"] * plan.has_lost
-    texts += [f" {'restarts':>9}"] * plan.has_restarts + [f" {'kind':9}"] * plan.has_kind
-    return [*parts, ("".join(texts), theme.GHOST)]
+    titles = [f" {'state':{plan.state}}", f" {'pace':>{PACE}}"]
+    titles += [f" {'MFU':>7}"] * plan.has_mfu
+    titles += [f" {'step':>{STEP}} {'Δ base':>{BASE}}"] * plan.has_step
+    titles += [f" {'lost':>8}"] * plan.has_lost
+    titles += [f" {'restarts':>9}"] * plan.has_restarts + [f" {'kind':9}"] * plan.has_kind
+    return [*parts, ("".join(titles), theme.GHOST)]
 
 
-class JobList(LineView, can_focus=False):
-    """Jobs, one a line, in the order of their names; a click leads to the cause of a job's trouble, or to its place."""
+class JobList(RowList[str, "JobMessage"]):
+    """Jobs in the order of their names, two lines each where there is room; a click or Enter leads to the cause of a job's trouble, or to its place."""
+
+    HELP_TITLE = "Fleet: jobs"
+    DEFAULT_CSS = "JobList { scrollbar-gutter: auto; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "enter", "Go to the cause of the job's trouble, or to its place"),
+    ]
 
     def __init__(self, context: UiContext, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
         super().__init__(id=id)
         self.monitor = context.monitor
         self._alerts = context.alerts
 
-    @property
-    def line_width(self) -> int:
-        return self._visible_size().width
+    def key_of(self, row: JobMessage) -> str:
+        return row.job
 
     def plan(self, width: int) -> JobPlan:
         return JobPlan.of(width - self._room_of_alerts, max(map(len, self.monitor.ingest.jobs), default=0))
@@ -137,51 +160,129 @@ class JobList(LineView, can_focus=False):
         return [*parts, (f"{title:>{max(0, left)}}", theme.GHOST)] if self._room_of_alerts else parts
 
     def tick(self, limit: int | None = None) -> int:
-        self.set_extent(0, len(self.monitor.ingest.jobs))
+        jobs = self.monitor.ingest.jobs
+        height = self.scrollable_content_region.height
+        self.lines_per_row = 2 if height >= 2 * len(jobs) else 1
+        self.put([jobs[name] for name in sorted(jobs)])
         return super().tick(limit)
 
-    def lines(self, top: int, height: int, width: int) -> list[Line]:
-        jobs = self.monitor.ingest.jobs
-        names = sorted(jobs)[top : top + height]
-        if not names:
-            return [text_line([(" no jobs", theme.GHOST)], width)]
+    def empty_lines(self) -> Sequence[tuple[str, Style]]:
+        return [(" no jobs", theme.GHOST)]
+
+    def row_lines(self, rows: range, width: int) -> list[Line]:
         plan = self.plan(width)
-        made = []
-        for name in names:
-            target = Target(TargetKind.PLACE, self._place(name))
-            parts = [*row(jobs[name], plan), *self._alert_parts(name, width, plan)]
-            made.append(text_line([(text, linked(style, target)) for text, style in parts], width))
+        made: list[Line] = []
+        for number in rows:
+            job = self.rows[number]
+            selected = self.has_focus and number == self.row
+            fill = theme.SELECTED_QUIET if selected else theme.BASE
+            target = Target(TargetKind.PLACE, self.place_of(job))
+            parts = row(job, plan, self.slowdown_of(job) if plan.has_step else None, selected=selected)
+            parts += self._alert_parts(job, width - width_of(parts))
+            made.append(text_line([(text, linked(style, target)) for text, style in parts], width, fill))
+            if self.lines_per_row > 1:
+                quiet = theme.SELECTED_QUIET if selected else theme.QUIET
+                below = fit(f"└ {self._below(job, plan, width - 5)}", max(1, width - 3))
+                made.append(text_line([(f"   {below}", linked(quiet, target))], width, fill))
         return made
 
-    def _place(self, name: str) -> str:
-        """Return where a click on a job leads: to the cause of the worst problem that hurts it, else to where it begins."""
-        for problem in self._alerts.problems.listed:
-            if problem.place.address and any(impact.job == name for impact in problem.jobs):
-                return problem.place.address
-        return next(iter(self.monitor.ingest.jobs[name].on), "")
+    def problem_of(self, name: str) -> Problem | None:
+        """Return the worst problem that hurts a job; None for none."""
+        listed = self._alerts.problems.listed
+        return next((each for each in listed if any(impact.job == name for impact in each.jobs)), None)
 
-    def _alert_parts(self, name: str, width: int, plan: JobPlan) -> Parts:
+    def slowdown_of(self, job: JobMessage) -> float | None:
+        """Return by how much a job's steps take longer than usual, in %, as the problem says that hurts it; None where nothing is known."""
+        problem = self.problem_of(job.job)
+        for impact in problem.jobs if problem is not None else ():
+            if impact.job == job.job and impact.slowdown_pct is not None:
+                return impact.slowdown_pct
+        usual_s = self._alerts.alerts.usual(STEP_TIME_FIGURE, job.job)
+        if not usual_s or job.step_time_s is None or job.state in JOBS_DOWN:
+            return None
+        return 100.0 * (job.step_time_s / usual_s - 1.0)
+
+    def place_of(self, job: JobMessage) -> str:
+        """Return where a job leads to: the cause of the worst problem that hurts it and has a place, else where it begins."""
+        for problem in self._alerts.problems.listed:
+            if problem.place.address and any(impact.job == job.job for impact in problem.jobs):
+                return problem.place.address
+        return job.on[0].partition("..")[0] if job.on else ""
+
+    def action_enter(self) -> None:
+        if self.picked is not None:
+            self.post_message(View.Open(self.place_of(self.picked)))
+
+    def on_focus(self) -> None:
+        """Show the cursor, and where it points to."""
+        if self.picked is not None:
+            self.point(self.row)
+        # Textual notes the focus after this handler.
+        self.call_next(self.tick)
+
+    def on_blur(self) -> None:
+        self.call_next(self.tick)
+
+    def _below(self, job: JobMessage, plan: JobPlan, room: int) -> str:
+        """Return what stands below a job: the cause of its trouble, else where it runs, and what faults cost it."""
+        problem = self.problem_of(job.job)
+        if problem is None:
+            first = plain(job.on[0].rpartition("/")[2], 40) if job.on else ""
+            whole = place = f"{first} and {len(job.on) - 1:,} more" if len(job.on) > 1 else first
+        else:
+            place = texts.place_text(problem.place)
+            whole = f"{place}: {texts.text_of(problem)}"
+        lost = [
+            f"{bare(job.steps_lost, 'events')} steps lost" if not plan.has_lost and job.steps_lost else "",
+            f"restarts {bare(job.restarts, 'events')}" if not plan.has_restarts and job.restarts else "",
+        ]
+        cost = "  ".join(each for each in lost if each)
+        # Rather fewer words than cut ones.
+        forms = (f"{whole}  {cost}".rstrip(), whole, f"{place}  {cost}".rstrip())
+        return next((form for form in forms if len(form) <= room), place)
+
+    def _alert_parts(self, job: JobMessage, room: int) -> Parts:
         """Return the alerts of a job, at the end of its line: the worst one's sign, and how many there are."""
-        alerts = self._alerts.of_job(name)
+        alerts = self._alerts.of_job(job.job)
         if not alerts:
             return []
         worst = worst_of(alerts)
-        used = width_of(row(self.monitor.ingest.jobs[name], plan))
         text = f"{theme.SEVERITY_GLYPH[worst]}{min(len(alerts), 99)}"
-        return [(f"{text:>{max(0, width - used)}}", theme.SEVERITY_STYLE[worst])]
+        return [(f"{text:>{max(0, room)}}", theme.SEVERITY_STYLE[worst])]
 
 
-def row(job: JobMessage, plan: JobPlan) -> Parts:
-    """Return one job's line."""
+def row(
+    job: JobMessage, plan: JobPlan, slowdown_pct: float | None = None, *, selected: bool = False
+) -> Parts:
+    """Return one job's line.
+
+    Args:
+        job: The job.
+        plan: The columns.
+        slowdown_pct: By how much its steps take longer than usual; None where that is not known.
+        selected: Whether the cursor is on it.
+    """
     glyph, style = look(job.state)
+    body = theme.SELECTED if selected else theme.BASE
     parts: Parts = [
-        (f" {glyph} ", style),
-        (_cut(plain(job.job), plan.name).ljust(plan.name), theme.BASE),
+        (f"{'>' if selected else ' '}{glyph} ", style),
+        (_cut(plain(job.job), plan.name).ljust(plan.name), body),
         (f" {_cut(plain(job.state), plan.state):{plan.state}}", style),
-        (f" {pace(job):>{PACE}}", theme.BASE),
+        (f" {pace(job):>{PACE}}", body),
     ]
     if plan.has_mfu:
         parts.append((f" {with_unit(None if job.mfu is None else 100 * job.mfu, '%'):>7}", theme.QUIET))
+    if plan.has_step:
+        step = "" if job.step_time_s is None else with_unit(job.step_time_s, "s")
+        slowdown = "" if slowdown_pct is None else f"{slowdown_pct:+.0f} %"
+        is_slow = slowdown_pct is not None and slowdown_pct >= SLOW_PCT
+        parts.append((f" {_cut(step, STEP):>{STEP}}", theme.QUIET))
+        parts.append(
+            (
+                f" {_cut(slowdown, BASE):>{BASE}}",
+                theme.SEVERITY_STYLE[Severity.WARNING] if is_slow else theme.QUIET,
+            )
+        )
     if plan.has_lost:
         parts.append(
             (

@@ -13,7 +13,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.fleet.filtering import FleetFilter
 from trnfleet.tui.format.problems import place_in
 from trnfleet.tui.view import ALERTS, View
-from trnfleet.tui.widgets.cells import fit, width_of
+from trnfleet.tui.widgets.cells import fit, width_of, wrapped
 from trnfleet.tui.widgets.cursor_list import RowList
 from trnfleet.tui.widgets.line_view import Line, text_line
 
@@ -30,8 +30,12 @@ if TYPE_CHECKING:
 _PLACE_SHARE = 0.5
 """Of the width, at most, for places: what is wrong needs the rest."""
 AGE = 4
+_AROUND = 6 + AGE
+"""Cells of a first line beside place and words: cursor, sign, gaps and age."""
 _ALIGNED_FROM = 64
 """Width from which what is wrong begins in one column; below, each line needs its room."""
+_MOST_LINES = 8
+"""Lines of each problem, where that many are needed so that nothing is cut, and there is room for all."""
 _TALL_FROM = 8
 """Rows from which each problem has two lines, however many there are; fewer show one line each if that shows more of them."""
 
@@ -97,11 +101,22 @@ class ProblemList(RowList[str, "Problem"]):
         self._share_lines()
 
     def _share_lines(self) -> None:
-        height = self.scrollable_content_region.height
+        height, width = self.scrollable_content_region.height, self.line_width
         lines = 2 if height >= min(2 * self.count, _TALL_FROM) else 1
+        if self.count and width:
+            # Nothing is cut while lines below are blank.
+            wanted = min(self.lines_wanted(width), height // self.count)
+            lines = max(lines, wanted)
         if lines != self.lines_per_row:
             self.lines_per_row = lines
             self.sync()
+
+    def lines_wanted(self, width: int) -> int:
+        """Return the lines of each problem with which none is cut at a width, at most `_MOST_LINES`."""
+        now_ns = self._alerts.now_ns
+        # More than a screen has are not looked through: they have one line each.
+        shown = self.rows[: self.scrollable_content_region.height or None]
+        return max((_lines_of(each, now_ns, width) for each in shown), default=0)
 
     def empty_lines(self) -> Sequence[tuple[str, Style]]:
         if not self.monitor.store.layout.instances:
@@ -125,11 +140,14 @@ class ProblemList(RowList[str, "Problem"]):
         for number, problem, place in zip(rows, problems, places, strict=True):
             selected = self.has_focus and number == self.row
             fill = theme.SELECTED_QUIET if selected else theme.BASE
-            made.append(
-                text_line(_first(problem, place.ljust(room), now_ns, width, selected=selected), width, fill)
-            )
-            if self.lines_per_row > 1:
-                made.append(text_line(_second(problem, now_ns, width, selected=selected), width, fill))
+            whole = _whole(problem, now_ns, width, selected=selected) if self.lines_per_row > 2 else None
+            if whole is None or len(whole) > self.lines_per_row:
+                whole = [_first(problem, place.ljust(room), now_ns, width, selected=selected)]
+                if self.lines_per_row > 1:
+                    whole.append(_second(problem, now_ns, width, selected=selected))
+            for number_of_line in range(self.lines_per_row):
+                parts = whole[number_of_line] if number_of_line < len(whole) else []
+                made.append(text_line(parts, width, fill))
         return made
 
     def action_enter(self) -> None:
@@ -160,14 +178,16 @@ class ProblemList(RowList[str, "Problem"]):
         self._take()
         if self.picked is not None:
             self.point(self.row)
-        else:
-            self.tick()
+        # Textual notes the focus after this handler.
+        self.call_next(self.tick)
 
     def on_blur(self) -> None:
-        self.tick()
+        self.call_next(self.tick)
 
 
-def _first(problem: Problem, place: str, now_ns: int, width: int, *, selected: bool) -> Parts:
+def _first(
+    problem: Problem, place: str, now_ns: int, width: int, *, selected: bool, text: str | None = None
+) -> Parts:
     """Return a problem's first line: sign, place, what is wrong, and its age at the right."""
     is_loud = problem.is_loud
     body = theme.SELECTED if selected else theme.STRONG if is_loud else theme.QUIET
@@ -182,7 +202,11 @@ def _first(problem: Problem, place: str, now_ns: int, width: int, *, selected: b
     ]
     room = max(1, width - width_of(parts) - AGE - 1)
     age = texts.age_text(problem, now_ns)
-    return [*parts, (fit(texts.text_of(problem), room), quiet), (f" {age:>{AGE}}", quiet)]
+    return [
+        *parts,
+        (fit(texts.text_of(problem) if text is None else text, room), quiet),
+        (f" {age:>{AGE}}", quiet),
+    ]
 
 
 def _second(problem: Problem, now_ns: int, width: int, *, selected: bool) -> Parts:
@@ -190,3 +214,34 @@ def _second(problem: Problem, now_ns: int, width: int, *, selected: bool) -> Par
     quiet = theme.SELECTED_QUIET if selected else theme.QUIET
     said = texts.second_line(problem, now_ns)
     return [(f"   {fit(f'└ {said}' if said else '', max(1, width - 3))}", quiet)]
+
+
+def _whole(problem: Problem, now_ns: int, width: int, *, selected: bool) -> list[Parts]:
+    """Return the lines of a problem in which nothing is cut: what is wrong has lines of its own where it does not fit beside the place."""
+    body = theme.SELECTED if selected else theme.BASE if problem.is_loud else theme.QUIET
+    quiet = theme.SELECTED_QUIET if selected else theme.QUIET
+    text, room = texts.text_of(problem), max(1, width - 3)
+    place = place_in(problem.place, int(width * _PLACE_SHARE))
+    made: list[Parts]
+    if "…" not in place and len(place) + len(text) + _AROUND <= width:
+        made = [_first(problem, place, now_ns, width, selected=selected)]
+    else:
+        place = place_in(problem.place, max(1, width - _AROUND))
+        made = [_first(problem, place, now_ns, width, text="", selected=selected)]
+        made += [[(f"   {line}", body)] for line in _uncut(text, room)]
+    said = texts.second_line(problem, now_ns)
+    made += [[(f"   {line}", quiet)] for line in (_uncut(f"└ {said}", room) if said else ())]
+    return made
+
+
+def _uncut(text: str, room: int) -> list[str]:
+    """Return a text in as many lines as it needs, at most `_MOST_LINES`."""
+    for lines in range(1, _MOST_LINES):
+        made = wrapped(text, room, lines)
+        if not made or not made[-1].rstrip().endswith("…"):
+            return made
+    return wrapped(text, room, _MOST_LINES)
+
+
+def _lines_of(problem: Problem, now_ns: int, width: int) -> int:
+    return min(_MOST_LINES, len(_whole(problem, now_ns, width, selected=False)))

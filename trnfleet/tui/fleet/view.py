@@ -36,9 +36,10 @@ from trnfleet.tui.fleet.jobs import JobList
 from trnfleet.tui.fleet.problems import ProblemList, title
 from trnfleet.tui.fleet.trends import LEAST_ROWS, MOST_ROWS, Trends
 from trnfleet.tui.format.alerts import tally_text, worst_of
+from trnfleet.tui.latest_events import LatestEvents
 from trnfleet.tui.metric_display import SELECTION, fleet_name
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS
-from trnfleet.tui.state.subjects import of_alerts
+from trnfleet.tui.state.subjects import of_alerts, of_job
 from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets.bar import Bar, justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
@@ -64,12 +65,17 @@ TRUST_WORDS = {
     Trust.NOTHING: "",
 }
 
+LATEST_WIDTH, LEAST_LATEST = 60, 5
+"""Cells of the lists beside the map, and rows that they leave, from which the newest events stand below."""
+MOST_JOBS, LEAST_PROBLEMS, HEADS = 12, 6, 5
+"""Jobs that are shown at once beside the newest events, rows of problems (and steps of them), and rows of heads and gaps."""
+
 
 class FleetView(FilteredView):
     """The first thing the eye meets."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("w,tab", "switch", "Between heat map and problems"),
+        Binding("w,tab", "switch", "Next of: heat map, problems, jobs"),
         Binding("S", "silenced", "Show or hide silenced problems"),
         Binding(
             "slash", "ask", "Filter map and problems: part of an address, power>450 & job=name, sev>=warning"
@@ -89,6 +95,11 @@ class FleetView(FilteredView):
         self._selection = Bar(id="selection")
         self._problems_head = Bar(id="problems-head")
         self._jobs_head = Bar(id="jobs-head")
+        self._list_side = Container(id="list-side")
+        self._latest_head = Bar(id="latest-head")
+        self.latest = LatestEvents(self.monitor, id="latest")
+        self._list_rows: tuple[int, ...] | None = ()
+        """Rows of the lists beside the map that are set; None where the style sheet sets them."""
         self._shown: Hashable = None
         """The pass that is on the screen, and the revision of alerts."""
 
@@ -98,11 +109,13 @@ class FleetView(FilteredView):
             yield self.map
             yield self.trends
             yield self._selection
-        with Container(id="list-side"):
+        with self._list_side:
             yield self._problems_head
             yield self.problems
             yield self._jobs_head
             yield self.jobs
+            yield self._latest_head
+            yield self.latest
         yield self.prompt
 
     def on_mount(self) -> None:
@@ -110,13 +123,17 @@ class FleetView(FilteredView):
 
     @property
     def place(self) -> str:
-        """What the map's cursor is on, or the problem that it follows, which may be deeper than the map shows."""
+        """What the map's cursor is on, or the problem or job that it follows, which may be deeper than the map shows."""
+        if self.jobs.has_focus and self.jobs.picked is not None:
+            return self.jobs.place_of(self.jobs.picked)
         problem = self.problems.picked if self.problems.has_focus else None
         return problem.place.address if problem is not None and problem.place.address else self.map.place
 
     @property
     def subject(self) -> Subject:
-        """The problem under the cursor, while the list has the keys; else what the map's cursor is on."""
+        """The problem or the job under the cursor, while its list has the keys; else what the map's cursor is on."""
+        if self.jobs.has_focus and self.jobs.picked is not None:
+            return of_job(self.context.alerts, self.jobs.picked.job)
         problem = self.problems.picked if self.problems.has_focus else None
         alerts = () if problem is None else (each.alert for each in problem.alerts)
         return of_alerts(alerts) or super().subject
@@ -174,7 +191,7 @@ class FleetView(FilteredView):
             # Nothing here shows an age.
             return 0
         self._write()
-        painted = self.problems.tick(allowance) + self.jobs.tick(allowance)
+        painted = self.problems.tick(allowance) + self.jobs.tick(allowance) + self.latest.tick(allowance)
         if self._lent_rows and allowance > painted:
             painted += self.trends.tick(allowance - painted)
         if allowance > painted:
@@ -194,8 +211,32 @@ class FleetView(FilteredView):
         # Another zoom level may fit, and the map's head says what a cell stands for.
         self._write()
 
+    def _share_lists(self) -> None:
+        """Give problems and jobs the rows that they need, and the newest events the others, where there are enough of them."""
+        width, height = self._list_side.size
+        rows: tuple[int, ...] | None = None
+        if height and self.jobs.display and width >= LATEST_WIDTH:
+            jobs = 2 * max(1, min(len(self.monitor.ingest.jobs), MOST_JOBS))
+            problems = max(1, self.problems.count) * max(2, self.problems.lines_wanted(width - 2))
+            # In steps, so that what is below does not move with each problem.
+            problems = max(LEAST_PROBLEMS, -(-problems // LEAST_PROBLEMS) * LEAST_PROBLEMS)
+            latest = height - problems - jobs - HEADS
+            if latest >= LEAST_LATEST:
+                rows = (jobs, latest)
+        if rows == self._list_rows:
+            return
+        self._list_rows = rows
+        self._latest_head.display = self.latest.display = rows is not None
+        if rows is None:
+            for name in ("height", "max_height"):
+                self.jobs.styles.clear_rule(name)
+        else:
+            self.jobs.styles.height, self.latest.styles.height = rows
+            self.jobs.styles.max_height = rows[0]
+
     def _share_space(self) -> None:
         """Lend the rows that the map leaves empty to the trends, or take them back."""
+        self._share_lists()
         # Legend and selection take a row each.
         rows = self._map_side.size.height - 2
         if rows <= 0 or not self.map.grid.groups:
@@ -209,11 +250,10 @@ class FleetView(FilteredView):
             self.trends.display = lent > 0
 
     def action_switch(self) -> None:
-        """Move the focus between map and problems."""
-        if self.map.has_focus and self.problems.region.height:
-            self.problems.focus(scroll_visible=False)
-        else:
-            self.map.focus(scroll_visible=False)
+        """Move the focus on, from the map to the problems, and to the jobs where they are shown."""
+        panes = [self.map, *(each for each in (self.problems, self.jobs) if each.region.height)]
+        at = next((number for number, each in enumerate(panes) if each.has_focus), -1)
+        panes[(at + 1) % len(panes)].focus(scroll_visible=False)
 
     def action_silenced(self) -> None:
         """Show silenced problems, too, or hide them again."""
@@ -234,6 +274,17 @@ class FleetView(FilteredView):
             self.post_message(View.Moved(problem.place.address))
         self._write()
 
+    @on(JobList.Changed)
+    def _pointed_at_job(self, message: JobList.Changed) -> None:
+        message.stop()
+        if not self.jobs.has_focus or self.jobs.picked is None:
+            return
+        place = self.jobs.place_of(self.jobs.picked)
+        if place:
+            self.map.show_place(place)
+            self.post_message(View.Moved(place))
+        self._write()
+
     def _write(self) -> None:
         self._legend.show(lambda width: [legend(self.map, width)])
         alerts = self.context.alerts.touching(self.map.place)
@@ -250,6 +301,9 @@ class FleetView(FilteredView):
         jobs = len(self.monitor.ingest.jobs)
         # The head's columns are those of the lines below it, which a scroll bar may make narrower.
         self._jobs_head.show(lambda _width: [self.jobs.head(jobs)])
+        self._latest_head.show(
+            lambda _width: [[(" Latest ", theme.STRONG), ("events, newest first", theme.GHOST)]]
+        )
 
 
 def legend(heat: HeatMap, width: int) -> Parts:

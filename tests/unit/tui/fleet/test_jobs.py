@@ -13,7 +13,7 @@ from trnfleet.tui.fleet.jobs import JobPlan, head, look, row
 from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.wire.messages import JobMessage
 
-WIDE = JobPlan.of(75, 12)
+WIDE = JobPlan.of(90, 12)
 
 
 def job(state: str = "running", **figures: Any) -> JobMessage:
@@ -65,3 +65,17 @@ def test_lines_fit(width: int, longest: int) -> None:
     assert plan.has_mfu or width < 47 or longest == 40
     assert plan.has_restarts or not plan.has_kind
     assert "checkpo" in text_of(line)
+
+
+def test_steps_and_their_distance_from_what_is_usual() -> None:
+    """Where there is room; coloured where steps take clearly longer."""
+    plan = JobPlan.of(72, 12)
+    assert plan.has_step
+    told = row(job(step_time_s=6.1), plan, 21.4)
+    titles, text = text_of(head(1, plan)), text_of(told)
+    for title, value in (("step", "6.10 s"), ("Δ base", "+21 %")):
+        assert text[: titles.index(title) + len(title)].endswith(value)
+    styles = {value.strip(): style for value, style in told}
+    assert styles["+21 %"] == theme.SEVERITY_STYLE[Severity.WARNING]
+    assert {value.strip(): style for value, style in row(job(), plan, 3.0)}["+3 %"] == theme.QUIET
+    assert not JobPlan.of(60, 12).has_step

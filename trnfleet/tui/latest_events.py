@@ -1,0 +1,60 @@
+"""The newest events, of publishers, alerts and operators, below the lists of the Fleet view."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from typing import TYPE_CHECKING
+
+from trnfleet.clock import format_rfc3339
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.format.addresses import last_segments
+from trnfleet.tui.view import EVENTS
+from trnfleet.tui.widgets.cells import fit
+from trnfleet.tui.widgets.line_view import Line, LineView, text_line
+from trnfleet.tui.widgets.targets import Target, TargetKind, linked
+
+if TYPE_CHECKING:
+    from trnfleet.monitor.fleet_state import FleetState
+    from trnfleet.monitor.store.events import Event
+    from trnfleet.tui.widgets.cells import Parts
+
+PLACE = 20
+"""Cells of a place: an instance and its chip."""
+
+
+class LatestEvents(LineView, can_focus=False):
+    """Events, newest first, one a line; a click leads to an event's place."""
+
+    DEFAULT_CSS = "LatestEvents { overflow: hidden; }"
+
+    def __init__(self, monitor: FleetState, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
+        super().__init__(id=id)
+        self._monitor = monitor
+
+    def lines(self, top: int, height: int, width: int) -> list[Line]:
+        del top
+        ingest = self._monitor.ingest
+        rings = (ingest.events.newest_first(), ingest.alert_events.newest_first())
+        newest = heapq.merge(*rings, key=_order, reverse=True)
+        made = [text_line(event_parts(event, width), width) for event in itertools.islice(newest, height)]
+        return made or [text_line([(" no events yet", theme.QUIET)], width)]
+
+
+def _order(event: Event) -> tuple[float, bool, int]:
+    """Return the place of an event among all, as in Events: by arrival, those of alerts after what they may follow from."""
+    return event.received_s, event.is_own, event.number
+
+
+def event_parts(event: Event, width: int) -> Parts:
+    """Return an event's line: time, sign, place and what happened."""
+    place = plain(last_segments(event.path)) or (plain(event.job) if event.job else "fleet")
+    target = Target(TargetKind.PLACE, event.path) if event.path else Target(TargetKind.VIEW, EVENTS)
+    parts = [
+        (f" {format_rfc3339(event.ts_ns)[11:19]} ", theme.QUIET),
+        (f"{theme.SEVERITY_GLYPH[event.severity]} ", theme.SEVERITY_STYLE[event.severity]),
+        (f"{fit(place, PLACE)} ", theme.BASE),
+        (fit(plain(event.text, 256), max(1, width - PLACE - 13)), theme.QUIET),
+    ]
+    return [(text, linked(style, target)) for text, style in parts]
