@@ -241,7 +241,7 @@ async def test_the_mouse_selects_and_opens() -> None:
 async def test_help_lists_the_bindings() -> None:
     """? shows keys of every view, Esc closes it."""
     app = fleet_app(fed())
-    async with running(app, size=(160, 80)) as pilot:
+    async with running(app, size=(160, 60)) as pilot:
         await pilot.press("question_mark")
         assert isinstance(app.screen, HelpScreen)
         assert app.screen.query_one(HelpText).size.width > 100

@@ -129,10 +129,10 @@ def head(jobs: int, plan: JobPlan) -> Parts:
 class JobList(RowList[str, "JobMessage"]):
     """Jobs in the order of their names, two lines each where there is room; a click or Enter leads to the cause of a job's trouble, or to its place."""
 
-    HELP_TITLE = "Fleet: jobs"
+    HELP_TITLE = "Fleet: problems and jobs"
     DEFAULT_CSS = "JobList { scrollbar-gutter: auto; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "enter", "Go to the cause of the job's trouble, or to its place"),
+        Binding("enter", "enter", "Go to the cause, or to a job's place"),
     ]
 
     def __init__(self, context: UiContext, *, id: str | None = None) -> None:  # noqa: A002  Textual's name

@@ -62,10 +62,10 @@ def title(problems: Problems, room: int = 80, *, shows_silenced: bool = False) -
 class ProblemList(RowList[str, "Problem"]):
     """Problems, two lines each where there is room; the cursor is shown while the list has the keys."""
 
-    HELP_TITLE = "Fleet: problems"
+    HELP_TITLE = "Fleet: problems and jobs"
     DEFAULT_CSS = "ProblemList { scrollbar-gutter: auto; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "enter", "Go to the cause"),
+        Binding("enter", "enter", "Go to the cause, or to a job's place"),
     ]
 
     def __init__(self, context: UiContext, *, id: str | None = None) -> None:  # noqa: A002  Textual's name
