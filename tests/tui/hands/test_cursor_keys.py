@@ -35,12 +35,17 @@ def burning() -> Feed:
         (("7",), 'reservation="cr-1"', "matches 1 firing alert: ends-soon cr-1"),
         (("9", "down", "down"), 'job="pretrain"', "matches 1 firing alert"),
         (
+            ("9", "slash", *"ends-soon", "enter"),
+            'alertname="ends-soon" reservation="cr-1"',
+            "matches 1 firing alert: ends-soon cr-1",
+        ),
+        (
             ("1", "w"),
             f'alertname="overheated" chip="{CHIP}"',
             "matches 1 firing alert (1 critical): overheated",
         ),
     ],
-    ids=["chip", "instance", "reservation", "event", "problem"],
+    ids=["chip", "instance", "reservation", "event", "alert of a reservation", "problem"],
 )
 async def test_z_silences_what_the_cursor_is_on(keys: tuple[str, ...], matchers: str, said: str) -> None:
     """The form has the matcher of that thing and says what it hides; the comment has the keys."""

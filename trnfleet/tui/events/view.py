@@ -15,7 +15,7 @@ from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.events.details import EventDetails
 from trnfleet.tui.events.list import EVENT_COLUMNS, NO_MATCH, EventList, head
-from trnfleet.tui.state.subjects import of_job
+from trnfleet.tui.state.subjects import of_alerts, of_job
 from trnfleet.tui.view import FilteredView, View
 from trnfleet.tui.widgets.bar import Bar, justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped
@@ -96,11 +96,14 @@ class EventsView(FilteredView):
 
     @property
     def subject(self) -> Subject:
-        """The job of the event under the cursor where it has no address, else what is there."""
+        """What is at the address of the event under the cursor; where it has none its job, else the alert that it tells of."""
         event = self.list.picked
-        if event is not None and event.job and not event.path:
+        if event is None or event.path:
+            return super().subject
+        if event.job:
             return of_job(self.context.alerts, event.job)
-        return super().subject
+        alert = self.monitor.alerts.find(event.alert) if event.alert else None
+        return (of_alerts([alert]) if alert else None) or super().subject
 
     def show_place(self, address: str) -> None:
         """Paint: events are in the order of time, so there is no place to go to."""
