@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from support.tui.pilot import running
+from support.tui.fake_playback import START_NS, FakePlayback
+from support.tui.pilot import SIZES, running
 from tui.test_alerts import CHIP, INSTANCE, fed, made, rows
+
+from trnfleet.clock import NS_PER_S
+from trnfleet.tui.app import FleetApp
 
 if TYPE_CHECKING:
     from support.monitor.feed import Feed
@@ -31,6 +35,7 @@ def typed(*parts: str) -> tuple[str, ...]:
     return tuple(keys)
 
 
+HEADROOM = "i: what is left below the power cap"
 TASKS = {
     "a: which chip slows the job": Task(("w", "enter"), "", "throttled", "Chip"),
     "b: the hottest UltraServer": Task(("2", "T"), "", "▼temp", "Hierarchy"),
@@ -44,6 +49,7 @@ TASKS = {
     "f: a chip by name": Task(
         typed("colon", "[chip 0001-2/05]", "enter"), "chip 0001-2/05", f" {CHIP}", "Chip"
     ),
+    HEADROOM: Task((), "", "headroom 25.4 kW 40 %", "Fleet"),
     "k: chips above 450 W": Task(typed("2", "slash", "[power>450]"), "power>450", "chip05", "Hierarchy"),
 }  # fmt: skip  # a table
 MEASURED = {
@@ -52,7 +58,10 @@ MEASURED = {
     "c1: acknowledge with a note": 3,
     "c2: silence an instance": 5,
     "d: what ends, what is idle": 1,
+    "e1: when the job crashed": 2,
+    "e2: when a job crashed that runs again": 4,
     "f: a chip by name": 2,
+    HEADROOM: 0,
     "k: chips above 450 W": 2,
 }
 """Keys beside typed text, as docs/app.md has them."""
@@ -71,11 +80,12 @@ def fleet() -> Feed:
     return feed
 
 
-@pytest.mark.parametrize("name", TASKS)
-async def test_a_task_by_its_keys(name: str) -> None:
+@pytest.mark.parametrize(("name", "size"), [*((name, SIZES[1]) for name in TASKS), (HEADROOM, SIZES[0])])
+async def test_a_task_by_its_keys(name: str, size: tuple[int, int]) -> None:
+    """The screen has the answer after its keys; the headroom stands on the least screen, too."""
     task, feed = TASKS[name], fleet()
     app, _ = made(feed)
-    async with running(app, size=(120, 40)) as pilot:
+    async with running(app, size=size) as pilot:
         await pilot.telemetry(feed)
         await pilot.press(*task.keys)
         await pilot.telemetry(feed)
@@ -85,4 +95,42 @@ async def test_a_task_by_its_keys(name: str) -> None:
             lines = pilot.screen()
             first = next(line for line in lines if "us-000" in line)
             assert "us-0001" in first
+    assert len(task.keys) - len(task.typed) == MEASURED[name]
+
+
+CRASHES = {
+    "e1: when the job crashed": Task(("8", "o"), "", "", "Alerts"),
+    "e2: when a job crashed that runs again": Task(
+        typed("9", "slash", "[firing: job]", "enter", "o"), "firing: job", "", "Events"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CRASHES)
+async def test_the_moment_of_a_crash(name: str) -> None:
+    """The fleet is shown as it was then, which the banner and the bar of time say: from Alerts just before, from Events just after."""
+    task, feed = CRASHES[name], fleet()
+    feed.states = {"pretrain": "failed"}
+    feed.describe()
+    await feed.clock.advance(1.0)
+    feed.tick()
+    playback = FakePlayback(feed.monitor)
+    fired_ns = next(each for each in feed.monitor.alerts.active() if each.name == "job-failed").fired_ns
+    assert fired_ns is not None
+    playback.moments = {fired_ns: START_NS + 125 * NS_PER_S}
+    if name.startswith("e2"):
+        feed.states = {}
+        feed.describe()
+    for _ in range(30):
+        await feed.clock.advance(1.0)
+        feed.tick()
+    app = FleetApp(playback.state, clock=feed.clock, playback=playback)
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.telemetry(feed)
+        await pilot.press(*task.keys)
+        await pilot.telemetry(feed)
+        assert app.entry.title == task.title
+        before = name.startswith("e1")
+        assert f"Viewing 00:02:{'00' if before else '06'}" in pilot.text()
+        assert "job-failed" in pilot.text()
     assert len(task.keys) - len(task.typed) == MEASURED[name]
