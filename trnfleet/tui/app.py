@@ -516,7 +516,7 @@ class FleetApp(CommandKeys):
         if not allowance:
             return
         self._second = second
-        if self._beside.look(now_s, with_alerts=self._entry.title != FLEET):
+        if self._beside.look(now_s, self.page.lists):
             self._write_crumbs()
         if has_news or (self._shows_note and now_s >= self._note_until_s):
             # Else the frame and the bars are those of the tick before.

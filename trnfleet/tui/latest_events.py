@@ -33,6 +33,12 @@ class LatestEvents(LineView, can_focus=False):
         super().__init__(id=id)
         self._monitor = monitor
 
+    @property
+    def received(self) -> int:
+        """How many events there have been; goes up with each."""
+        ingest = self._monitor.ingest
+        return ingest.events.received + ingest.alert_events.received
+
     def lines(self, top: int, height: int, width: int) -> list[Line]:
         del top
         ingest = self._monitor.ingest

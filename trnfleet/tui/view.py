@@ -6,7 +6,7 @@ screen is ticked. A view owns no timers and keeps no rows across layout generati
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual import on
 from textual.message import Message
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 FLEET, HIERARCHY, CHIP = "Fleet", "Hierarchy", "Chip"
 RESERVATIONS, ALERTS, EVENTS = "Reservations", "Alerts", "Events"
 """Titles of the views, by which they are asked for."""
+
+
+class Lists(NamedTuple):
+    """What a view lists."""
+
+    problems: bool = False
+    events: bool = False
 
 
 class View(Widget):
@@ -88,6 +95,11 @@ class View(Widget):
     def subject(self) -> Subject:
         """What `a` and `z` act on: what is at the cursor's address, where a view has nothing else there."""
         return of_place(self.context.alerts, self.place)
+
+    @property
+    def lists(self) -> Lists:
+        """What it lists of its own, and so is no news beside the breadcrumbs."""
+        return Lists()
 
     @property
     def orders(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from trnfleet.monitor.store.events import Event
     from trnfleet.tui.bars.tour import Tour
     from trnfleet.tui.notifications import AlertWatch, Notice
+    from trnfleet.tui.view import Lists
 
 NOTICE_S = 20.0
 """Seconds for which every view shows a new alert, or an event above information."""
@@ -24,18 +25,19 @@ class News:
         self.item: Event | Notice | Tour | None = None
         """What is shown; None for nothing."""
 
-    def look(self, now_s: float, *, with_alerts: bool = True) -> bool:
+    def look(self, now_s: float, lists: Lists) -> bool:
         """Choose what is shown, and return whether it is another item than before.
 
         Args:
             now_s: Real monotonic seconds.
-            with_alerts: Whether alerts are told of: not where the view lists problems.
+            lists: What the view on the screen lists: that is not told once more.
         """
         monitor, before = self._monitor, self.item
         # The tour's minute begins with the first look, whatever stands in its place.
         tour = self.tour if self.tour.is_shown(now_s) else None
-        alert = self._watch.notice(now_s, NOTICE_S) if with_alerts else None
-        self.item = alert or monitor.events.notable(monitor.clock.monotonic_s(), NOTICE_S) or tour
+        alert = None if lists.problems else self._watch.notice(now_s, NOTICE_S)
+        event = None if lists.events else monitor.events.notable(monitor.clock.monotonic_s(), NOTICE_S)
+        self.item = alert or event or tour
         return self.item is not before
 
     def renew(self) -> None:

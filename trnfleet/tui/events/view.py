@@ -16,7 +16,7 @@ from trnfleet.tui import theme
 from trnfleet.tui.events.details import EventDetails
 from trnfleet.tui.events.list import EVENT_COLUMNS, NO_MATCH, EventList, head
 from trnfleet.tui.state.subjects import of_alerts, of_job
-from trnfleet.tui.view import FilteredView, View
+from trnfleet.tui.view import FilteredView, Lists, View
 from trnfleet.tui.widgets.bar import Bar, justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of, wrapped
 from trnfleet.tui.widgets.line_view import Line, LineView, text_line
@@ -93,6 +93,10 @@ class EventsView(FilteredView):
         """The address of the event under the cursor, or of its job."""
         event = self.list.picked
         return self.list.address_of(event) if event else ""
+
+    @property
+    def lists(self) -> Lists:
+        return Lists(events=True)
 
     @property
     def subject(self) -> Subject:

@@ -40,7 +40,7 @@ from trnfleet.tui.latest_events import LatestEvents
 from trnfleet.tui.metric_display import SELECTION, fleet_name
 from trnfleet.tui.state.chip_table import CHIP_COLUMNS
 from trnfleet.tui.state.subjects import of_alerts, of_job
-from trnfleet.tui.view import FilteredView, View
+from trnfleet.tui.view import FilteredView, Lists, View
 from trnfleet.tui.widgets.bar import Bar, justified
 from trnfleet.tui.widgets.cells import Parts, fit, width_of
 
@@ -130,6 +130,10 @@ class FleetView(FilteredView):
         return problem.place.address if problem is not None and problem.place.address else self.map.place
 
     @property
+    def lists(self) -> Lists:
+        return Lists(problems=True, events=bool(self.latest.display))
+
+    @property
     def subject(self) -> Subject:
         """The problem or the job under the cursor, while its list has the keys; else what the map's cursor is on."""
         if self.jobs.has_focus and self.jobs.picked is not None:
@@ -186,7 +190,8 @@ class FleetView(FilteredView):
         if self.problems.filter.follow():
             self.map.filtered = self.problems.filter.mask
         rollups = self.context.frame.rollups
-        shown = rollups.generation, rollups.revision, self.context.alerts.revision
+        events = self.latest.received
+        shown = rollups.generation, rollups.revision, self.context.alerts.revision, events
         if shown == self._shown:
             # Nothing here shows an age.
             return 0
