@@ -129,9 +129,10 @@ def command(
     model = _with_publishing(model, encoding, granularity, stdout=stdout)
     lead_in = 0
     if lead_in_to is not None:
-        from trnfleet.services.simulator.lead_in import lead_in_ticks
+        from trnfleet.services.simulator.lead_in import SETTLING_TICKS, lead_in_ticks
 
-        lead_in = lead_in_ticks(model, loaded.period_s)
+        recorded = lead_in_ticks(model, loaded.period_s)
+        lead_in = recorded and recorded + SETTLING_TICKS
     engine = make_engine(loaded, model, shard, lead_in=lead_in)
     if not engine.own:
         click.echo(f"shard {shard[0]}/{shard[1]} of {model.name} has no instances; nothing to do", err=True)

@@ -145,17 +145,25 @@ class History:
     def backfill(self, before: History) -> None:
         """Put the samples of another history before the own ones, which begin where it ends.
 
-        For the first minutes: of samples that are not kept any more, roll-ups are not kept either.
+        For the first minutes: what is kept of them in roll-ups alone is lost.
+
+        Args:
+            before: The other history, with the same budget; it is not used any more.
         """
-        count, layout, former = before.samples, self._layout, before.layout
+        if (before._budget, before._most) != (self._budget, self._most):
+            raise ValueError("the two histories keep different spans")
+        count, layout = before.samples, self._layout
+        if layout is None or before.layout is None:
+            raise ValueError("a history has no samples yet")
+        if not _has_same_rows(layout, before.layout):
+            before._take_layout(layout)
+        own, self._levels = self._levels, before._levels
         for level, record in self._levels.items():
-            numbers = np.full(record.ring.values.shape[2], -1, np.int64)
-            if layout is not None and former is not None:
-                numbers = layout.numbers_in(former, level)
-            record.backfill(before._levels.get(level), numbers, count)
-        for watched in self._watched.values():
+            record.follow_on(own[level])
+        for path, watched in self._watched.items():
             if watched is not None:
-                watched.backfill(None, np.zeros(1, np.int64), count)
+                alone = self._watched[path] = Record(self._most, len(KEPT), 1, total=count)
+                alone.follow_on(watched)
         self.jobs.backfill(before.jobs, count, self.samples)
         self._gaps.backfill(before._gaps, count)
         self.samples += count
@@ -234,6 +242,11 @@ def _rollups(spec: TierSpec, room_bytes: int, rollup_bytes: int) -> int:
     """Return how many roll-ups of a step a level gets; 0 where they would be too few."""
     number = min(spec.length, min(room_bytes, TIER_BUDGET_BYTES // 2) // rollup_bytes)
     return number if number >= MIN_ROLLUPS else 0
+
+
+def _has_same_rows(layout: Layout, other: Layout) -> bool:
+    """Return whether two layouts have the same nodes under the same numbers."""
+    return layout.instances == other.instances and np.array_equal(layout.chip_start, other.chip_start)
 
 
 def _live(store: Store, rollups: Rollups, level: Level) -> NDArray[np.bool_]:

@@ -86,15 +86,19 @@ class JobHistory:
         """Put the samples of another history before the own ones.
 
         Args:
-            before: The other history.
+            before: The other history, which is not used any more.
             count: Samples taken there.
-            total: Samples taken here. Jobs of which none is had yet go on from the other one's.
+            total: Samples taken here.
         """
-        for name in before.names:
-            if name not in self._records and len(self._records) < MOST_JOBS:
-                self._records[name] = Record(self._most, len(JOB_KEYS), 1, total=total)
+        own, self._records = self._records, before._records
         for name, record in self._records.items():
-            record.backfill(before._records.get(name), np.zeros(1, np.int64), count)
+            if name not in own:
+                record.skip(total)
+        for name, record in own.items():
+            if name not in self._records:
+                self._make_room(own.keys())
+                self._records[name] = Record(self._most, len(JOB_KEYS), 1, total=count)
+            self._records[name].follow_on(record)
         self._sampled = before._sampled | {name: number + count for name, number in self._sampled.items()}
 
     def track(self, job: str, key: str, span_s: int, total: int, ago: int = 0) -> Track:

@@ -118,12 +118,6 @@ class Ring:
             return column[: self.filled].copy()
         return np.concatenate([column[self.next :], column[: self.next]])
 
-    def fill(self, samples: NDArray[np.float32]) -> None:
-        """Hold these samples in place of all others, the newest of them where there are more than fit."""
-        kept = samples[-len(self.values) :]
-        self.values[: len(kept)] = kept
-        self.filled, self.next = len(kept), len(kept) % len(self.values)
-
     def carry_over(self, before: Ring, numbers: NDArray[np.int64]) -> None:
         """Take the past of nodes over from another ring, which has them under these numbers, or -1."""
         kept = min(before.filled, len(self.values))
@@ -184,7 +178,7 @@ class Record:
         self.ring = Ring(samples, fields, nodes)
         self.tiers = [Tier(each.step, each.length, fields, nodes) for each in tiers if each.length]
         self.total = total
-        self.since = total
+        self._since = total
         """Samples that were taken before its first one."""
 
     @property
@@ -213,33 +207,12 @@ class Record:
         self.ring.skip(samples)
         self.total += samples
 
-    def backfill(self, before: Record | None, numbers: NDArray[np.int64], count: int) -> None:
-        """Put the samples of another record before all others, as if they had been taken first.
-
-        For the first minutes: of samples that are not kept any more, roll-ups are not kept either.
-
-        Args:
-            before: The record, from the very first sample on; None where nothing was kept.
-            numbers: For each node its number there, or -1.
-            count: Samples taken there.
-        """
-        self.total += count
-        own = self.ring.newest(self.ring.filled)
-        # Between the two there are none where this record was begun later.
-        gap = np.full((self.total - count - len(own), *own.shape[1:]), np.nan, np.float32)
-        former = own[:0] if before is None else _of_nodes(before.ring.newest(count), numbers)
-        samples = np.concatenate([former, gap, own])
-        self.since = self.since + count if before is None else before.since
-        self.ring.fill(samples)
-        first = self.total - len(samples)
-        former_tiers = {} if before is None else {tier.step: tier.ring for tier in before.tiers}
-        for tier in self.tiers:
-            ring = former_tiers.get(tier.step)
-            known = tier.ring.newest(0) if ring is None else _of_nodes(ring.newest(ring.filled), numbers)
-            tier.ring.fill(known)
-            done = (first if ring is None else count) // tier.step * tier.step
-            for end in range(done + tier.step, self.total + 1, tier.step):
-                tier.close(samples[max(0, end - tier.step - first) : end - first])
+    def follow_on(self, later: Record) -> None:
+        """Take the samples of another record, which begin where these end; of those that it keeps no more there are gaps."""
+        samples = later.ring.newest(later.ring.filled)
+        self.skip(later.total - len(samples))
+        for rows in samples:
+            self.push(rows)
 
     def track(self, field: int, node: int, span_s: int, ago: int = 0) -> Track:
         """Return a figure's past over a span: samples where they reach back that far, else the finest roll-ups that do.
@@ -255,7 +228,7 @@ class Record:
         series = series[: max(0, len(series) - ago)]
         best = Track.of(series, end)
         # What was never kept cannot be had from a longer one either.
-        wanted = min(span_s, end - self.since)
+        wanted = min(span_s, end - self._since)
         for tier in self.tiers:
             if best.kept_s >= wanted:
                 break
@@ -283,14 +256,7 @@ class Record:
     def carry_over(self, before: Record, numbers: NDArray[np.int64]) -> None:
         """Take the past of nodes over from another record, which has them under these numbers, or -1."""
         self.ring.carry_over(before.ring, numbers)
-        self.since = before.since
+        self._since = before._since
         for tier, former in zip(self.tiers, before.tiers, strict=False):
             if tier.step == former.step:
                 tier.ring.carry_over(former.ring, numbers)
-
-
-def _of_nodes(samples: NDArray[np.float32], numbers: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return samples with the nodes of these numbers; those of -1 have none."""
-    result = samples[:, :, numbers]
-    result[:, :, numbers < 0] = np.nan
-    return result

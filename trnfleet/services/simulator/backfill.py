@@ -68,7 +68,7 @@ class Backfill:
         deadline_s = self._clock.monotonic_s() + WAIT_S
         while not (self._live.history.samples and is_there(path)):
             if self._clock.monotonic_s() >= deadline_s:
-                log.info("backfill_left_out", path=str(path))
+                log.info("backfill_left_out", reason="no recording, or no telemetry")
                 return
             await self._clock.sleep(LOOKED_EVERY_S)
         with guard(self._live.counts, "backfill"):
@@ -86,8 +86,13 @@ class Backfill:
         await self._calmly(past.begin())
         # Samples are taken at whole seconds: the last one is half a second to one and a half before the first live one.
         await self._calmly(past.advance(self._to_ns(first_s - 0.5)))
+        samples = past.monitor.history.samples
+        if not samples:
+            log.warning("backfill_left_out", reason="it is later than the first sample")
+            recording.close()
+            return
         live.history.backfill(past.monitor.history)
-        log.debug("backfilled", samples=past.monitor.history.samples)
+        log.debug("backfilled", samples=samples)
         buffer, playback = self._buffer, self._playback
         if buffer is None or playback is None:
             recording.close()

@@ -37,6 +37,8 @@ LEAD_IN_S = 300.0
 """Wall seconds before the start, as charts count them."""
 MOST_TICKS = 300
 """Ticks of a lead-in: half a second of work. At shorter periods than a second it is shorter."""
+SETTLING_TICKS = 60
+"""Ticks before the lead-in, lived through in one step: a fleet begins with the temperatures of its first window's mean power."""
 MOST_CHIPS = 1_024
 """Chips of a fleet that has a lead-in: those of a larger one would take too long to write and to read."""
 START_IN_S = 1.0
@@ -63,7 +65,7 @@ class LeadIn:
         """Prepare it.
 
         Args:
-            engine: Made with ticks before tick 0, and without a step.
+            engine: Made with these ticks and `SETTLING_TICKS` before tick 0, and without a step.
             run: The run.
             path: The recording to make; it is there once it is whole.
             clock: The wall clock that the messages are dated by.
@@ -71,6 +73,8 @@ class LeadIn:
             boot: Boot id of the run.
             root: First part of the topics.
         """
+        self.ticks = engine.lead_in - SETTLING_TICKS
+        """Ticks that are recorded, and numbered before tick 0's."""
         self._engine = engine
         self._run = run
         self._path = path
@@ -99,7 +103,8 @@ class LeadIn:
             publishing=publishing,
             speed=self._run.speed,
         )
-        for number, messages in simulation.live_through(engine.lead_in):
+        engine.step(SETTLING_TICKS)
+        for number, messages in simulation.live_through(self.ticks):
             self._messages.append((start_ns + round(number * period_s * NS_PER_S), messages))
             await clock.sleep(0)
         self._is_over.set()

@@ -78,7 +78,7 @@ async def publish(
         speed=run.speed,
         is_dated=run.start is not None,
         jump_s=options.jump_s,
-        first_seq=engine.lead_in,
+        first_seq=0 if lead_in is None else lead_in.ticks,
     )
     commands = Commands(
         TransportControl(simulation, publisher),

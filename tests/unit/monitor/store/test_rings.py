@@ -103,39 +103,27 @@ def test_a_record_that_begins_later_has_the_same_steps() -> None:
 
 @pytest.mark.parametrize("span", [10, 20, 30, 60, 900])
 @pytest.mark.parametrize("count", [77, 80, 91, 96])
-def test_samples_that_are_filled_in_are_as_if_they_had_been_taken(count: int, span: int) -> None:
-    """Single samples and roll-ups, with gaps on both sides; a node that was not there before has none of then."""
+def test_a_record_that_follows_on_goes_on_from_the_other(count: int, span: int) -> None:
+    """Single samples and roll-ups, with gaps on both sides, are as if one record had taken them all."""
     values = [*WAVE[:5], NAN, NAN, *WAVE[7:89], NAN, *WAVE[90:]]
-    record = record_of(values[count:])
-    record.backfill(record_of(values[:count]), np.array([-1, 1]), count)
-    whole = record_of(values)
-    assert record.total == whole.total
+    record, whole = record_of(values[:count]), record_of(values)
+    record.follow_on(record_of(values[count:]))
     found, expected_track = record.track(1, 1, span), whole.track(1, 1, span)
-    assert found[3:] == expected_track[3:]
-    for part, expected_part in zip(found[:3], expected_track[:3], strict=True):
-        np.testing.assert_allclose(part[-len(expected_part) :], expected_part, rtol=1e-6)
-    for number in range(9):
-        record.push([np.array([0.0, 0.0]), np.array([0.0, float(number)])])
-        whole.push([np.array([0.0, 0.0]), np.array([0.0, float(number)])])
-    np.testing.assert_array_equal(record.track(1, 1, span).mean[-9:], whole.track(1, 1, span).mean[-9:])
-    assert np.isnan(record.ring.newest(20)[: -9 - len(values) + count, :, 0]).all()
+    for part, expected_part in zip(found, expected_track, strict=True):
+        np.testing.assert_array_equal(part, expected_part)
+    assert record.total == whole.total
 
 
-def test_what_is_filled_in_before_a_later_record_leaves_a_gap_between() -> None:
-    """A record that was begun two samples after the start of its history: the two have no values."""
-    record = Record(20, 1, 1, tiers=TIERS, total=2)
-    record.push([np.array([7.0])])
-    former = Record(20, 1, 1, tiers=TIERS)
+def test_of_samples_that_are_not_kept_any_more_there_is_a_gap() -> None:
+    """A record that was begun two samples after the start of its history."""
+    record = Record(20, 1, 1, tiers=TIERS)
     for value in range(3):
-        former.push([np.array([float(value)])])
-    record.backfill(former, np.array([0]), 3)
+        record.push([np.array([float(value)])])
+    later = Record(20, 1, 1, tiers=TIERS, total=2)
+    later.push([np.array([7.0])])
+    record.follow_on(later)
     assert record.total == 6
     np.testing.assert_array_equal(record.ring.series(0, 0), [0, 1, 2, NAN, NAN, 7])
-    other = Record(20, 1, 1, tiers=TIERS, total=2)
-    other.push([np.array([7.0])])
-    other.backfill(None, np.array([0]), 3)
-    np.testing.assert_array_equal(other.ring.series(0, 0), [NAN, NAN, 7])
-    assert other.track(0, 0, 900).end == 6
 
 
 def test_a_long_gap_is_no_work() -> None:

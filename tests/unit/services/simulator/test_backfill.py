@@ -23,7 +23,7 @@ from trnfleet.record.write.recorder import TappedSource
 from trnfleet.services.simulator import backfill as backfill_module
 from trnfleet.services.simulator.backfill import Backfill
 from trnfleet.services.simulator.engine import make_engine
-from trnfleet.services.simulator.lead_in import START_IN_S, LeadIn
+from trnfleet.services.simulator.lead_in import SETTLING_TICKS, START_IN_S, LeadIn
 from trnfleet.services.simulator.run import Run
 from trnfleet.sim.publish.service import Simulation
 from trnfleet.tasks import background
@@ -77,7 +77,7 @@ class Demo:
         self.path = folder / "lead-in.mcap"
         source = QueueSource()
         run = Run(folder, FLEET, None, None, 7, 1.0, 1.0, None)
-        engine = make_engine(run, FLEET, lead_in=LEAD_IN)
+        engine = make_engine(run, FLEET, lead_in=LEAD_IN + SETTLING_TICKS)
         self.lead_in = LeadIn(
             engine, run, self.path, clock=clock, client_id="sim-1", boot=BOOT, root="trnfleet"
         )

@@ -12,7 +12,13 @@ from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile
 from trnfleet.record.read.recording import Recording
 from trnfleet.services.simulator.engine import make_engine
-from trnfleet.services.simulator.lead_in import MOST_CHIPS, START_IN_S, LeadIn, lead_in_ticks
+from trnfleet.services.simulator.lead_in import (
+    MOST_CHIPS,
+    SETTLING_TICKS,
+    START_IN_S,
+    LeadIn,
+    lead_in_ticks,
+)
 from trnfleet.services.simulator.run import Run
 from trnfleet.wire.topics import TopicClass, parse_topic
 
@@ -34,7 +40,7 @@ def fleet(instances: int = 2, **rest: Any) -> FleetFile:
 def lead_in(path: Path, ticks: int, *, period_s: float = 1.0, speed: float = 1.0) -> LeadIn:
     model = fleet()
     run = Run(path, model, None, None, 7, period_s, speed, None)
-    engine = make_engine(run, model, lead_in=ticks)
+    engine = make_engine(run, model, lead_in=ticks + SETTLING_TICKS)
     clock = ManualClock(WALL_NS, 100.0)
     return LeadIn(engine, run, path, clock=clock, client_id="sim-1", boot=BOOT, root="trnfleet")
 
