@@ -184,6 +184,7 @@ async def test_a_file_does_not_ring(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(app, size=(120, 40)) as pilot:
         await pilot.tick(feed, 0.6)
         await burn(feed, 3)
+        await pilot.press("2")
         await pilot.tick(feed, 0.6)
         assert "1 critical" in app.query_one("#header", Bar).text
         assert "overheated" in app.query_one("#crumbs", Bar).text, "that it fires now is told all the same"

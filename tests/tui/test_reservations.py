@@ -264,7 +264,7 @@ async def test_a_place_that_nobody_holds() -> None:
         await pilot.press("down")
         await pilot.telemetry(feed)
         assert not rows(pilot, "no reservation holds")
-        assert rows(pilot, "4 reserved")
+        assert rows(pilot, "3 reserved  1 ended")
 
 
 async def test_the_header_says_what_is_picked_out() -> None:
