@@ -1,4 +1,7 @@
-"""The rate of telemetry messages, over enough of them: a fleet that speaks once a second is not silent between two messages."""
+"""The rate of telemetry messages, over enough of them: a fleet that speaks every ten seconds is not silent between two messages.
+
+It is taken from arrival to arrival, so that it is the same however long ago the last messages came that publishers send together.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ WINDOW_S = 10.0
 LEAST_MESSAGES = 3
 """Messages within the window, which is longer where they are rarer."""
 MOST_S = 300.0
-"""Longest window: five minutes, the longest period that is usual for publishers."""
+"""Longest window, but for publishers whose period is longer: five minutes, the longest period that is usual."""
 MISSED = 3
-"""A feed is dead after this number of its usual gaps without a message, and after `WINDOW_S`."""
+"""A feed is dead after this number of periods of its usual publisher without a message, and after `WINDOW_S`."""
 
 
 class MessageRate:
@@ -20,41 +23,55 @@ class MessageRate:
 
     def __init__(self) -> None:
         self._marks: deque[tuple[float, int]] = deque()
-        """Monotonic seconds and count, the newest last."""
-        self._came_s = -math.inf
-        """Monotonic seconds of the reading at which the count last grew."""
+        """Monotonic seconds and count of the readings at which it had grown, the newest last."""
+        self._read_s = -math.inf
+        """Monotonic seconds of the last reading."""
+        self._dead_after_s = WINDOW_S
 
     def copy(self) -> MessageRate:
         """Return a copy."""
         made = MessageRate()
-        made._marks, made._came_s = self._marks.copy(), self._came_s
+        made._marks, made._read_s, made._dead_after_s = self._marks.copy(), self._read_s, self._dead_after_s
         return made
 
-    def read(self, now_s: float, messages: int) -> None:
-        """Take a reading of the count; a lower one than before starts over."""
+    def read(self, now_s: float, messages: int, period_s: float = 1.0) -> None:
+        """Take a reading of the count; a lower one than before starts over, and so does the first one of a feed that was dead.
+
+        Args:
+            now_s: Monotonic seconds.
+            messages: The count.
+            period_s: Seconds after which the usual publisher sends again.
+        """
         marks = self._marks
-        if marks and messages < marks[-1][1]:
+        self._read_s, self._dead_after_s = now_s, max(WINDOW_S, MISSED * period_s)
+        if marks and messages == marks[-1][1]:
+            return
+        if marks and (messages < marks[-1][1] or self._is_dead):
             marks.clear()
-        if not marks or messages > marks[-1][1]:
-            self._came_s = now_s
         marks.append((now_s, messages))
         while len(marks) > 2 and self._is_enough(now_s - marks[1][0], messages - marks[1][1]):
             marks.popleft()
 
     @property
     def per_s(self) -> float:
-        """Messages a second; NaN before the second reading, 0 for a feed that is dead."""
+        """Messages a second; NaN before messages have come twice, 0 for a feed that is dead."""
+        if self._is_dead:
+            return 0.0
         if len(self._marks) < 2:
             return math.nan
         (begin_s, first), (end_s, last) = self._marks[0], self._marks[-1]
-        if last > first and self.quiet_s > max(WINDOW_S, MISSED * (self._came_s - begin_s) / (last - first)):
-            return 0.0
-        return (last - first) / max(1e-3, end_s - begin_s)
+        usual_gap_s = (end_s - begin_s) / (len(self._marks) - 1)
+        overdue_s = max(0.0, self.quiet_s - usual_gap_s)
+        return (last - first) / max(1e-3, end_s - begin_s + overdue_s)
 
     @property
     def quiet_s(self) -> float:
         """Seconds between the last message and the last reading; infinite where none has come."""
-        return self._marks[-1][0] - self._came_s if self._marks else math.inf
+        return self._read_s - self._marks[-1][0] if self._marks else math.inf
+
+    @property
+    def _is_dead(self) -> bool:
+        return bool(self._marks) and self.quiet_s > self._dead_after_s
 
     @staticmethod
     def _is_enough(seconds: float, messages: int) -> bool:

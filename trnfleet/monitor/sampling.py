@@ -93,7 +93,7 @@ class Sampling:
             ends_s = [self.history_s - ago for ago in reversed(range(seconds - missed))]
             for _ in ends_s:
                 history.push(store, rollups)
-            self.rate.read(now_s, messages)
+            self.rate.read(now_s, messages, store.usual_period_s)
         if rollups.ready and rollups.generation == store.generation:
             frozen = rollups.frozen()
             is_new = frozen.layout is not self.averages.layout

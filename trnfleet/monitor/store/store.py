@@ -149,6 +149,11 @@ class Store:
         return int(np.count_nonzero(self.chip_state == state))
 
     @property
+    def usual_period_s(self) -> float:
+        """Publishing period of the usual instance, wall seconds: the median."""
+        return float(np.median(self.period_s)) if len(self.period_s) else 1.0
+
+    @property
     def nbytes(self) -> int:
         """Bytes that the columns take."""
         arrays = [getattr(self, key) for key in (*_CHIP_ARRAYS, *_INSTANCE_ARRAYS)]
