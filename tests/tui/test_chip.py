@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -171,6 +172,13 @@ async def test_keys_walk_over_chips_and_show_provenance() -> None:
         text = app.shown()
         for part in ("a real host", "measured", "modelled", "unavailable", "not sent"):
             assert part in text
+        feed.monitor.apply(feed.announcements())
+        feed.monitor.compute()
+        await pilot.resize_terminal(200, 55)
+        await pilot.press("p")
+        text = app.shown()
+        assert "real host: neuron-monitor …" in text
+        assert not re.search(r"real host: .*\w…", text)
         app.view.show_place("uc9/us-1/i-1/chip00")
         assert "uc9/us-1/i-1/chip00 is not known" in app.shown()
 

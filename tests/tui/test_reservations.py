@@ -73,7 +73,7 @@ async def test_the_view_at_every_size(size: tuple[int, int]) -> None:
         assert "ends 4h 29m" in text
         assert "100.00" in text
         assert "▼" in text
-        assert "░" in text
+        assert "·····" in text
         assert "╌" in text
         assert "\x1b" not in text
         assert all(len(line) <= size[0] for line in shown)
@@ -309,6 +309,13 @@ async def test_a_rich_screen_tells_of_the_chosen_one_at_length() -> None:
     app = fleet_app(feed)
     async with running(app, size=(240, 70)) as pilot:
         await pilot.press("7")
+        for _ in range(3):
+            await pilot.telemetry(feed)
+        assert rows(pilot, "used")
+        assert not rows(pilot, "use of cb-ultra")
+        # A cell is a quarter of an hour, and what is known of an hour is known of four.
+        await pilot.press(*"++++")
+        await feed.clock.advance(3_600.0)
         for _ in range(3):
             await pilot.telemetry(feed)
         assert rows(pilot, "use of cb-ultra, % of its NeuronCores")

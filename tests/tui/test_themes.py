@@ -104,3 +104,31 @@ async def test_only_our_themes_are_offered() -> None:
     app = fleet_app(fed())
     async with running(app):
         assert list(app.available_themes) == list(theme.NAMES)
+
+
+async def test_every_line_has_one_background_to_the_right_edge() -> None:
+    """The selected line reaches the edge, or the scrollbar; no head or list leaves a last cell in another shade."""
+    feed = fed()
+    feed.monitor.apply(
+        [
+            feed.reservation("cb-one", "uc1/us-0001"),
+            *(feed.event("uc1/us-0001", f"event {n}", severity="warning") for n in range(4)),
+        ]
+    )
+    app = fleet_app(feed, theme_name="dark")
+    async with running(app, size=(120, 40)) as pilot:
+        for key in "12789":
+            await pilot.press(key)
+            await pilot.telemetry(feed)
+            selected = 0
+            for (*_, before, last), line in zip(
+                map(backgrounds, pilot.styled()), pilot.screen(), strict=True
+            ):
+                assert last == before, (key, line)
+                selected += before == theme.SELECTED_QUIET.bgcolor
+            assert selected == (key in "279"), (key, pilot.text())
+
+
+def backgrounds(line: list[tuple[str, Style | None]]) -> list[Color | None]:
+    """Return the colour behind each cell of a line."""
+    return [None if style is None else style.bgcolor for text, style in line for _ in text]

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     Panel = list[FixedParts]
 
 _LINK_BARS_FROM = 60
+_ROOMY = 76
+"""Cells from which on every metric's origin stands beside its source."""
 """Cells from which a link's line has bars and the other end's chip in full."""
 
 
@@ -259,11 +261,24 @@ def provenance(facts: ChipFacts, width: int) -> Panel:
     ink = Ink.of(facts.freshness)
     origin = {"simulated": "a simulator", "neuron": "a real host"}.get(facts.origin, "unknown")
     lines = [title_line(facts, "Provenance", origin, width)]
+    # The title says where they come from if all have one origin; the room is for what differs.
+    kinds = {each.origin for each in facts.provenance}
+    cells = 0 if len(kinds) == 1 and width < _ROOMY else 12
     for metric, where, source in facts.provenance:
-        name, kind = fit(metric.name, 24), fit(where, 12)
+        name, kind = fit(metric.name, 24), fit(where, cells)
         style = theme.GHOST if where in {"unavailable", "not sent"} else ink.base
-        lines.append(((name, ink.quiet), (kind, style), (fit(source, max(0, width - 36)), ink.quiet)))
+        lines.append(
+            ((name, ink.quiet), (kind, style), (_whole_words(source, width - 24 - cells), ink.quiet))
+        )
     return lines
+
+
+def _whole_words(text: str, width: int) -> str:
+    """Return a text, or the words of it that there is room for in `width` cells; filled to that."""
+    if len(text) > width:
+        head = text[: max(0, width - 1)].rpartition(" ")[0]
+        text = f"{head} …" if head else ""
+    return fit(text, max(0, width))
 
 
 def _link(ink: Ink, link: LinkFacts, width: int, facts: ChipFacts) -> FixedParts:

@@ -284,7 +284,7 @@ class HeatMap(LineView):
             for column in range(max(0, (left - MARGIN) // pitch), min(beside, (left + width) // pitch + 1)):
                 group = int(grid.group_at[block_row, column])
                 if group >= 0:
-                    style = theme.HEAD_ACCENT if block_row * beside + column == selected else theme.QUIET
+                    style = theme.LINK if block_row * beside + column == selected else theme.QUIET
                     at, room = column * pitch + MARGIN - left, pitch - zoom.gap
                     worst = int(marks[group]) if group < len(marks) else NONE
                     name = self._group_name(group, room if worst == NONE else room - 2)

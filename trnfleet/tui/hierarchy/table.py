@@ -99,7 +99,7 @@ class TreeTable(CursorList[str]):
 
     @property
     def plan(self) -> columns.Plan:
-        return columns.plan(max(1, self._visible_size().width))
+        return columns.plan(self.line_width)
 
     @property
     def mean_s(self) -> float:
@@ -146,9 +146,12 @@ class TreeTable(CursorList[str]):
             return self._nothing(width)
         here = self._index.at(self._row)
         made = self._rows.parts(
-            rows, columns.plan(width), self._monitor.clock.monotonic_s(), here.node if here else None
+            rows, self.plan, self._monitor.clock.monotonic_s(), here.node if here else None
         )
-        return [Line(parts, _maker(parts, width)) for parts in made]
+        return [
+            Line(parts, _maker(parts, width, is_selected=number == self._row))
+            for number, parts in enumerate(made, top)
+        ]
 
     def tick(self, limit: int | None = None) -> int:
         """Follow a changed layout and order, then paint what changed."""
@@ -405,5 +408,6 @@ class TreeTable(CursorList[str]):
             super().click_row(number, event)
 
 
-def _maker(parts: FixedParts, width: int) -> Callable[[], Strip]:
-    return lambda: make_strip(parts, width)
+def _maker(parts: FixedParts, width: int, *, is_selected: bool) -> Callable[[], Strip]:
+    fill = theme.SELECTED_QUIET if is_selected else theme.BASE
+    return lambda: make_strip(parts, width, fill)

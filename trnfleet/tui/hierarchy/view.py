@@ -183,6 +183,10 @@ class TreeFoot(LineView, can_focus=False):
         return counted(len(self._monitor.store.layout.chip_range(node)), "chip")
 
 
+_NAME_GAP = 3
+"""Cells before the head of the names: where the signs of the tree are."""
+
+
 class TreeHead(LineView, can_focus=False):
     """The columns' titles and units; a click on one sorts by it."""
 
@@ -202,7 +206,9 @@ class TreeHead(LineView, can_focus=False):
                 title = ("▼" if self._table.sorting.descending else "▲") + title
                 style = theme.HEAD_ACCENT
             if column.key == columns.NAME and self._table.mean_s:
-                unit = f"{mean_label(self._table.mean_s)}; chips now"
+                unit = mean_label(self._table.mean_s)
+                if len(whole := f"{unit}; chips now") + _NAME_GAP < column.width:
+                    unit = whole
             if column.field is not None and column.field.is_max:
                 unit = f"max {unit}"
             if column.key == columns.SPARK and self._table.is_sped_up:
@@ -223,7 +229,7 @@ def _placed(text: str, column: columns.TreeColumn) -> str:
     """Return a head's text above the column's values."""
     if not column.is_left:
         return text[: column.width].rjust(column.width)
-    gap = 3 if column.key == columns.NAME else 2 if column.key == columns.JOB else 1
+    gap = _NAME_GAP if column.key == columns.NAME else 2 if column.key == columns.JOB else 1
     if column.key == columns.SPARK:
         gap = 2
     if text[:1] in {"▲", "▼"} and column.key == columns.NAME:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from trnfleet.clock import NS_PER_S, format_rfc3339, parse_rfc3339
 from trnfleet.domain.quantities import count
 from trnfleet.domain.severity import Severity
@@ -33,6 +35,8 @@ from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from trnfleet.domain.layout import Layout
     from trnfleet.monitor.alerting.store import AlertWithStatus
     from trnfleet.monitor.reservations.table import Reservation
@@ -44,6 +48,8 @@ if TYPE_CHECKING:
 
 _NEAR_H = round(NEAR_END_S / 3_600)
 _CHART_ROWS = 6
+_LEAST_CHARTED = 6
+"""Cells of the timeline with use, below which a chart of it would be a column or two and show no course."""
 _NAME = LABEL + 1
 """Cells of a fact's name, so that its words stand where the timeline begins."""
 
@@ -208,7 +214,10 @@ class ReservationDetails(LineView, can_focus=False):
             line = alerts_line(alerts, self._alerts.now_ns, max(0, width - _NAME))
             lines.insert(0, ("alerts", "".join(text for text, _ in line)))
         # A blank line stands before each, and a title above the chart.
-        made = self._chart(chosen, width) if height >= 1 + len(lines) + 2 + _CHART_ROWS else []
+        used_pct = used_by_cell(self._timeline.watched(chosen.message.id), self._timeline.window())
+        is_charted = np.count_nonzero(~np.isnan(used_pct)) >= _LEAST_CHARTED
+        has_room = height >= 1 + len(lines) + 2 + _CHART_ROWS
+        made = _chart(chosen, used_pct, width) if is_charted and has_room else []
         made.append(blank_line(width))
         for name, words in lines:
             parts: Parts = [(fit(f" {name}", _NAME), theme.QUIET)]
@@ -216,16 +225,16 @@ class ReservationDetails(LineView, can_focus=False):
             made.append(text_line(parts, width))
         return made
 
-    def _chart(self, chosen: Reservation, width: int) -> list[Line]:
-        window = self._timeline.window()
-        used_pct = used_by_cell(self._timeline.watched(chosen.message.id), window)
-        rows = sparks.area(used_pct, 0.0, 100.0, _CHART_ROWS)
-        title = f" {'use of ' + plain(chosen.message.id, 64)}, % of its NeuronCores"
-        made = [blank_line(width), text_line([(title, theme.QUIET)], width)]
-        for number, text in enumerate(rows):
-            scale = {0: "100 ", _CHART_ROWS - 1: "0 "}.get(number, "")
-            made.append(text_line([(scale.rjust(_NAME), theme.GHOST), (text, theme.CHART)], width))
-        return made
+
+def _chart(chosen: Reservation, used_pct: NDArray[np.float64], width: int) -> list[Line]:
+    """Return how a reservation was used in each cell of the timeline above."""
+    rows = sparks.area(used_pct, 0.0, 100.0, _CHART_ROWS)
+    title = f" use of {plain(chosen.message.id, 64)}, % of its NeuronCores"
+    made = [blank_line(width), text_line([(title, theme.QUIET)], width)]
+    for number, text in enumerate(rows):
+        scale = {0: "100 ", _CHART_ROWS - 1: "0 "}.get(number, "")
+        made.append(text_line([(scale.rjust(_NAME), theme.GHOST), (text, theme.CHART)], width))
+    return made
 
 
 def _extension_words(extension: ExtensionSpec) -> str:

@@ -39,16 +39,19 @@ CELLS_S = (900, 1_800, 3_600, 7_200, 14_400, 28_800, 86_400, 172_800, 604_800)
 DEFAULT_ZOOM = 4
 NOW_AT = 0.3
 """Where now stands in the window, as a share of it."""
+LABEL_GAP = 2
+"""Least cells between two dates of the axis."""
 LABEL = 12
 """Cells of the names on the left, without the space behind them."""
 _FAILED = frozenset({BlockState.PAYMENT_FAILED.value, BlockState.CANCELLED.value, BlockState.FAILED.value})
 _DAY_S = 86_400
 _HOUR_S = 3_600
 
-EIGHTHS = "▁▂▃▄▅▆▇█"
-UNKNOWN, AHEAD, EXTENDED, SCHEDULED, UNPAID, ENDED, FAILED, NOW = "░", "━", "═", "╌", "?", "─", "✖", "│"
+HEIGHTS = "▁▂▃▄▅▆▇"
+"""Of use in a cell; none is full, so that lines stay apart."""
+UNKNOWN, AHEAD, EXTENDED, SCHEDULED, UNPAID, ENDED, FAILED, NOW = "·", "━", "═", "╌", "?", "─", "✖", "│"
 LEGEND = (
-    f"{EIGHTHS[1]}{EIGHTHS[4]}{EIGHTHS[7]} use  {UNKNOWN} not watched  {AHEAD} active  {EXTENDED} extension  "
+    f"{HEIGHTS[0]}{HEIGHTS[3]}{HEIGHTS[6]} use  {UNKNOWN} not watched  {AHEAD} active  {EXTENDED} extension  "
     f"{SCHEDULED} scheduled  {UNPAID} unpaid  {ENDED} ended  {FAILED} failed"
 )
 
@@ -153,7 +156,7 @@ def glyphs(reservation: Reservation, watched: Watched, window: Window) -> list[s
         unknown = ENDED if is_ended(reservation) else UNKNOWN
         ahead = min(max(first, window.now_cell + 1), after)
         for cell, used_pct in enumerate(used_by_cell(watched, window)[first:ahead].tolist(), first):
-            made[cell] = unknown if math.isnan(used_pct) else EIGHTHS[min(7, max(0, int(used_pct / 12.5)))]
+            made[cell] = unknown if math.isnan(used_pct) else _height(used_pct)
         made[ahead:after] = [AHEAD] * (after - ahead)
     for extension in reservation.message.extensions:
         begin_ns, until_ns = _span(extension.start, extension.end)
@@ -170,6 +173,10 @@ def glyphs(reservation: Reservation, watched: Watched, window: Window) -> list[s
                 if made[cell] in {AHEAD, SCHEDULED} and begin_ns <= window.begin_of(cell) < until_ns:
                     made[cell] = EXTENDED
     return made
+
+
+def _height(used_pct: float) -> str:
+    return HEIGHTS[min(len(HEIGHTS) - 1, max(0, int(used_pct * len(HEIGHTS) / 100)))]
 
 
 def _end_ns(reservation: Reservation) -> int:
@@ -207,14 +214,14 @@ def line(reservation: Reservation, watched: Watched, window: Window, *, selected
     at, note = words(reservation, drawn, window)
     chart = theme.CHART if found is None and body is not theme.GHOST else body
     quiet = theme.GHOST if body is theme.GHOST else theme.QUIET
-    looks = {UNKNOWN: theme.GHOST, **dict.fromkeys(EIGHTHS, chart)}
+    looks = {UNKNOWN: theme.GHOST, **dict.fromkeys(HEIGHTS, chart)}
     text, before = "", body
     for cell, own in enumerate(drawn):
         glyph, style = own, looks.get(own, body)
         if at <= cell < at + len(note):
             glyph, style = note[cell - at], quiet
         if cell == now:
-            glyph, style = NOW if glyph == " " else glyph, theme.HEAD_ACCENT
+            glyph, style = NOW if glyph == " " else glyph, theme.LINK
         if style is not before:
             parts.append((text, before))
             text, before = "", style
@@ -269,7 +276,7 @@ def axis(window: Window) -> list[str]:
         ticks[cell] = "┬"
         if cell >= free and cell + len(text) <= window.cells:
             labels[cell : cell + len(text)] = text
-            free = cell + len(text) + 1
+            free = cell + len(text) + LABEL_GAP
     if 0 <= window.now_cell < window.cells:
         ticks[window.now_cell] = "▼"
     return ["".join(labels), "".join(ticks)]

@@ -34,7 +34,7 @@ FIRST, LAST = -1_000_000_000, 1_000_000_000
 class CursorList(LineView, Generic[K]):
     """Lines to pick one of."""
 
-    DEFAULT_CSS = "CursorList { height: 1fr; scrollbar-gutter: stable; overflow-x: hidden; }"
+    DEFAULT_CSS = "CursorList { height: 1fr; overflow-x: hidden; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "previous line"),
         Binding("down,j", "move(1)", "next line"),
@@ -92,7 +92,8 @@ class CursorList(LineView, Generic[K]):
         for number in rows:
             selected = number == self._row
             fill = theme.SELECTED_QUIET if selected else theme.BASE
-            made.append(text_line(self.row_parts(number, width, selected=selected), width, fill))
+            parts = self.row_parts(number, self.line_width, selected=selected)
+            made.append(text_line(parts, width, fill))
         return made
 
     def row_parts(self, number: int, width: int, *, selected: bool) -> Parts:
@@ -121,8 +122,8 @@ class CursorList(LineView, Generic[K]):
 
     @property
     def line_width(self) -> int:
-        """Cells of a line."""
-        return self._visible_size().width
+        """Cells of a row's text: no text moves or hides when the scrollbar, which has the last column, comes or goes."""
+        return max(1, self.size.width - self.styles.scrollbar_size_vertical)
 
     def sync(self) -> None:
         """Find the cursor's row again after rows have come or gone, or the nearest to it where its own is gone."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ def test_watched_hours_are_drawn_by_their_use() -> None:
         UsageHour(NOW_NS - HOUR_NS, 60.0, 0.0, 0.0),
         UsageHour(NOW_NS, 60.0, 50.0, 1.0),
     )
-    assert glyphs(-3, 2, hours).strip() == f"{UNKNOWN}█▁▅{AHEAD}"
+    assert glyphs(-3, 2, hours).strip() == f"{UNKNOWN}▇▁▄{AHEAD}"
 
 
 def test_cells_of_many_hours_weigh_them_by_how_long_they_were_watched() -> None:
@@ -188,6 +189,8 @@ def test_the_axis_names_days_and_hours() -> None:
     far, _ = timeline.axis(window(zoom=CELLS_S.index(14_400)))
     assert "01-02" in far
     assert ":" not in far
+    # Dates of neighbouring days have room between them, or every other one is left out.
+    assert all(len(each.strip()) == 5 for each in re.split(r" {2,}", far.strip())), far
 
 
 def test_the_now_line_crosses_empty_lines() -> None:
