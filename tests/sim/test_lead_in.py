@@ -144,34 +144,50 @@ def test_time_is_set_before_its_first_step_only() -> None:
 
 
 async def test_the_same_publisher_goes_on_live() -> None:
-    """Frames of the lead-in and live samples: one boot, numbers and times without a gap, tick 0 at the start."""
-    made = engine(3)
-    stage = SimulationRun(made, first_seq=3, publishing=Publishing(format="json"))
-    before = SimulationRun(made, publishing=Publishing(format="cbor", granularity="instance"))
+    """Frames of the lead-in and live samples: one boot, numbers and times without a gap, tick 0 at once at the start."""
+    stage = SimulationRun(engine(3), first_seq=3, publishing=Publishing(format="json"))
+    await stage.run(5.0, ticks=2)
+    twin = engine(3)
+    twin.restart_at(stage.engine.start_ns)
+    before = SimulationRun(twin, publishing=Publishing(format="cbor", granularity="instance"))
     heads = []
-
-    async def lead_in() -> None:
-        for number, messages in before.simulation.live_through(made.lead_in):
-            classes = [parse_topic(each.topic).topic_class for each in messages]
-            # Announced once, and with every tick its frames and jobs.
-            assert classes.count(TopicClass.PUBLISHER) == (number == -3)
-            assert classes.count(TopicClass.NODE) >= (8 if number == -3 else 0)
-            assert classes.count(TopicClass.JOB) == 2
-            frames = [
-                each for each in messages if parse_topic(each.topic).topic_class is TopicClass.TELEMETRY
-            ]
-            assert len(frames) == 8
-            head = FrameDecoder(STANDARD_COLUMNS, 16, 1).decode(frames[0].payload).head
-            heads.append((head.boot, head.seq, head.ts_ns))
-
-    await stage.run(5.0, ticks=2, lead_in=lead_in, in_s=1.0)
+    for number, messages in before.simulation.live_through(3):
+        classes = [parse_topic(each.topic).topic_class for each in messages]
+        # Announced once, and with every tick its frames and jobs.
+        assert classes.count(TopicClass.PUBLISHER) == (number == -3)
+        assert classes.count(TopicClass.NODE) >= (8 if number == -3 else 0)
+        assert classes.count(TopicClass.JOB) == 2
+        frames = [each for each in messages if parse_topic(each.topic).topic_class is TopicClass.TELEMETRY]
+        assert len(frames) == 8
+        head = FrameDecoder(STANDARD_COLUMNS, 16, 1).decode(frames[0].payload).head
+        heads.append((head.boot, head.seq, head.ts_ns))
     path = parse_topic(stage.publisher.of(TopicClass.TELEMETRY)[0][1].topic).path
     for at_s, envelope in stage.publisher.of(TopicClass.TELEMETRY):
         if parse_topic(envelope.topic).path == path:
             head = decode_sample(envelope.payload).head
             heads.append((head.boot, head.seq, head.ts_ns))
-            assert at_s == 101.0 + head.seq - 3
-    start_ns = WALL_NS + 10**9
-    assert heads == [(BOOT, 3 + number, start_ns + number * 10**9) for number in range(-3, 2)]
+            assert at_s == 100.0 + head.seq - 3
+    assert stage.simulation.began_ns == WALL_NS
+    assert heads == [(BOOT, 3 + number, WALL_NS + number * 10**9) for number in range(-3, 2)]
     assert not before.publisher.sent
     assert stage.simulation.published == 2
+
+
+def test_a_step_through_all_of_it_ends_about_where_single_ticks_do() -> None:
+    """What goes on live after one step is as if each tick had been lived through: steps, heat and counters."""
+    one, each = engine(60 + LEAD_IN), engine(60 + LEAD_IN)
+    one.step(60 + LEAD_IN)
+    each.step(60)
+    for _ in range(LEAD_IN):
+        each.step()
+    first, second = one.step(), each.step()
+    np.testing.assert_allclose(
+        first.figures["steps_completed"][0], second.figures["steps_completed"][0], atol=1
+    )
+    for name, tolerance in (("temperature_c", 20), ("exec_completed", 100), ("mem_ecc_corrected", 0)):
+        np.testing.assert_allclose(
+            one.columns[name].astype(np.float64),
+            each.columns[name].astype(np.float64),
+            atol=tolerance,
+            err_msg=name,
+        )

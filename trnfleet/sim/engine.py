@@ -80,7 +80,7 @@ class Engine:
     ticks at once gives the last one's number and the average over all.
 
     With a lead-in, the first ticks lie before the start and have negative numbers: the fleet in its usual operation. Faults,
-    changes of load and of Capacity Blocks come at their times from the start on.
+    changes of load and of Capacity Blocks come at their times from the start on, and corrected errors count from there.
     """
 
     def __init__(
@@ -233,7 +233,9 @@ class Engine:
         self._hosts.fill(number, jobs, slowdowns.cohort)
         self._effects.mark(self.columns)
         self._effects.count(self.columns, end_s)
-        self._errors.add(self.columns, number, elapsed_s)
+        if number >= 0:
+            # However many ticks the time before the start has: with none of them counters are the same at the start.
+            self._errors.add(self.columns, number, elapsed_s)
         self.silent = self._effects.instances.silent.copy()
         self._silent_rows.hide(self.silent, self.own)
         # What begins at the tick's very instant is logged with it and shows in the next.

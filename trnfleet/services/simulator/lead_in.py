@@ -1,8 +1,8 @@
 """The lead-in of a simulation: minutes before its start, of which the demo's app makes charts and a past to go back to.
 
-The engine lives through them before tick 0, and the simulator writes them as a recording beside its first ticks. They are the
-same publisher's: the same boot id, numbers that go on. Telemetry is in frames of CBOR even of a fleet that publishes JSON, which
-would take much longer to write and to read.
+The simulator lives through them in one step, so that its first tick does not wait. Then, beside its ticks, a second engine
+makes them one by one, and they are written as a recording. They are the same publisher's: the same boot id, numbers that go on.
+Telemetry is in frames of CBOR even of a fleet that publishes JSON, which would take much longer to write and to read.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.fleet import Publishing, expand
 from trnfleet.domain.hardware.catalogue import find_instance_type
 from trnfleet.errors import TrnfleetError
-from trnfleet.record.format.metadata import About
-from trnfleet.record.format.packing import QUICK_LEVEL
-from trnfleet.record.write.writer import RecordingWriter
 from trnfleet.sim.publish.service import Simulation
 from trnfleet.wire.ports import LinkStatus, PublishResult
 
@@ -41,12 +38,13 @@ SETTLING_TICKS = 60
 """Ticks before the lead-in, lived through in one step: a fleet begins with the temperatures of its first window's mean power."""
 MOST_CHIPS = 1_024
 """Chips of a fleet that has a lead-in: those of a larger one would take too long to write and to read."""
-START_IN_S = 1.0
-"""Time from the announcement to tick 0. An app that was started with the simulator hears no earlier tick anyway."""
+SHARE = 0.5
+"""Share of a core that making them may take."""
+_LOOKED_EVERY_S = 0.05
 
 
 def lead_in_ticks(fleet: FleetFile, period_s: float) -> int:
-    """Return how many ticks the lead-in of a fleet has; 0 for a fleet that is too large for one.
+    """Return how many ticks the lead-in of a fleet has, those to settle not counted; 0 for a fleet that is too large for one.
 
     Args:
         fleet: The fleet file.
@@ -57,25 +55,34 @@ def lead_in_ticks(fleet: FleetFile, period_s: float) -> int:
 
 
 class LeadIn:
-    """The lead-in of one engine, on its way into a file."""
+    """The lead-in of a simulation that publishes, on its way into a file."""
 
     def __init__(
-        self, engine: Engine, run: Run, path: Path, *, clock: Clock, client_id: str, boot: str, root: str
+        self,
+        simulation: Simulation,
+        make: Callable[[], Engine],
+        run: Run,
+        path: Path,
+        *,
+        clock: Clock,
+        client_id: str,
+        boot: str,
+        root: str,
     ) -> None:
         """Prepare it.
 
         Args:
-            engine: Made with these ticks and `SETTLING_TICKS` before tick 0, and without a step.
+            simulation: The one that publishes.
+            make: Makes an engine like its own, with ticks before tick 0.
             run: The run.
             path: The recording to make; it is there once it is whole.
-            clock: The wall clock that the messages are dated by.
+            clock: The clock of the simulation.
             client_id: The publisher's name.
             boot: Boot id of the run.
             root: First part of the topics.
         """
-        self.ticks = engine.lead_in - SETTLING_TICKS
-        """Ticks that are recorded, and numbered before tick 0's."""
-        self._engine = engine
+        self._simulation = simulation
+        self._make = make
         self._run = run
         self._path = path
         self._clock = clock
@@ -84,15 +91,25 @@ class LeadIn:
         self._root = root
         self._messages: list[tuple[int, list[Envelope]]] = []
         """Messages of each tick, with the wall time at which they would have been received."""
-        self._is_over = asyncio.Event()
 
-    async def live_through(self) -> None:
-        """Make the engine's steps up to the one before tick 0, and keep what they would publish."""
-        engine, clock, period_s = self._engine, self._clock, self._run.period_s
+    async def run(self) -> None:
+        """Record it once the first tick is published, beside all else; without one, charts begin at the start."""
+        while not self._simulation.published:
+            await self._clock.sleep(_LOOKED_EVERY_S)
+        await self._live_through()
+        try:
+            await asyncio.to_thread(self._write)
+        except (OSError, TrnfleetError) as error:
+            log.warning("lead_in_not_recorded", error=str(error))
+        self._messages = []
+
+    async def _live_through(self) -> None:
+        """Make the ticks up to the one before tick 0, and keep what they would publish."""
+        engine, clock = self._make(), self._clock
+        engine.restart_at(self._simulation.engine.start_ns)
         publishing = engine.fleet.publish
         if publishing.format == "json":
             publishing = Publishing(format="cbor", granularity="instance")
-        start_ns = clock.wall_ns() + round(START_IN_S * NS_PER_S)
         simulation = Simulation(
             engine,
             _Unheard(),
@@ -104,25 +121,22 @@ class LeadIn:
             speed=self._run.speed,
         )
         engine.step(SETTLING_TICKS)
-        for number, messages in simulation.live_through(self.ticks):
+        start_ns, period_s = self._simulation.began_ns, self._run.period_s
+        begun_s = clock.monotonic_s()
+        for number, messages in simulation.live_through(-engine.ticks):
             self._messages.append((start_ns + round(number * period_s * NS_PER_S), messages))
-            await clock.sleep(0)
-        self._is_over.set()
-
-    async def write(self) -> None:
-        """Write the recording once it is lived through, beside all else; without one, charts begin at the start."""
-        await self._is_over.wait()
-        try:
-            await asyncio.to_thread(self._write)
-        except (OSError, TrnfleetError) as error:
-            log.warning("lead_in_not_recorded", error=str(error))
-        self._messages = []
+            await clock.sleep((clock.monotonic_s() - begun_s) * (1 / SHARE - 1))
+            begun_s = clock.monotonic_s()
 
     def _write(self) -> None:
-        engine = self._engine
+        # 0.06 s, which the first tick must not wait for.
+        from trnfleet.record.format.metadata import About  # noqa: PLC0415
+        from trnfleet.record.format.packing import QUICK_LEVEL  # noqa: PLC0415
+        from trnfleet.record.write.writer import RecordingWriter  # noqa: PLC0415
+
         about = About(
             id=self._boot,
-            fleets=(engine.fleet.name,),
+            fleets=(self._simulation.engine.fleet.name,),
             root=self._root,
             started=format_rfc3339(self._messages[0][0]),
             seed=self._run.seed,

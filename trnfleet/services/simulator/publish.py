@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trnfleet.domain.quantities import counted
 from trnfleet.errors import BrokerError
 from trnfleet.services.publishing import fail_if_all_refused, raise_if_refused
 from trnfleet.services.read_back import StateCheck
 from trnfleet.services.session import CONNECT_LIMIT_S
-from trnfleet.services.simulator.engine import unreliable
-from trnfleet.services.simulator.lead_in import START_IN_S, LeadIn
+from trnfleet.services.simulator.engine import make_engine, unreliable
+from trnfleet.services.simulator.lead_in import SETTLING_TICKS, LeadIn
 from trnfleet.sim.publish.commands import Commands, serve
 from trnfleet.sim.publish.faulty_publisher import TransportControl
 from trnfleet.sim.publish.service import Simulation
@@ -19,7 +19,7 @@ from trnfleet.sim.publish.state import new_boot, will_envelope
 from trnfleet.tasks import Ending, background, run_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
 
     from trnfleet.services.session import BrokerSession
@@ -63,11 +63,6 @@ async def publish(
     will = will_envelope(engine.fleet.name, client, boot, root=session.root)
     mqtt = session.publisher(client, will=will)
     publisher = unreliable(mqtt, run, engine, clock)
-    lead_in = (
-        LeadIn(engine, run, options.lead_in_to, clock=clock, client_id=client, boot=boot, root=session.root)
-        if options.lead_in_to is not None and engine.lead_in
-        else None
-    )
     simulation = Simulation(
         engine,
         publisher,
@@ -78,7 +73,7 @@ async def publish(
         speed=run.speed,
         is_dated=run.start is not None,
         jump_s=options.jump_s,
-        first_seq=0 if lead_in is None else lead_in.ticks,
+        first_seq=max(0, engine.lead_in - SETTLING_TICKS),
     )
     commands = Commands(
         TransportControl(simulation, publisher),
@@ -91,7 +86,23 @@ async def publish(
     )
     requests = session.source(commands.filters())
     check = StateCheck(session, mqtt, report)
-    beside = {} if lead_in is None else {"lead_in": lead_in.write()}
+    beside: dict[str, Coroutine[Any, Any, None]] = {}
+    if options.lead_in_to is not None and engine.lead_in:
+
+        def twin() -> Engine:
+            return make_engine(run, engine.fleet, lead_in=engine.lead_in)
+
+        lead_in = LeadIn(
+            simulation,
+            twin,
+            run,
+            options.lead_in_to,
+            clock=clock,
+            client_id=client,
+            boot=boot,
+            root=session.root,
+        )
+        beside["lead_in"] = lead_in.run()
     with ending.on_signals():
         async with background(
             publisher=mqtt.run(),
@@ -113,15 +124,7 @@ async def publish(
                 f"publishing {engine.fleet.name}: {counted(chips, 'chip')} of {counted(len(own), 'instance')} to {session.url}, "
                 f"{simulation.messages_per_tick:,} messages every {run.period_s:g} s{speed}"
             )
-            await run_until(
-                ending,
-                simulation.run(
-                    ticks=options.ticks,
-                    duration_s=options.duration_s,
-                    lead_in=None if lead_in is None else lead_in.live_through,
-                    in_s=0.0 if lead_in is None else START_IN_S,
-                ),
-            )
+            await run_until(ending, simulation.run(ticks=options.ticks, duration_s=options.duration_s))
             await check.finish(ending)
             status = mqtt.status
     report(

@@ -10,7 +10,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from trnfleet import logs
-from trnfleet.clock import NS_PER_S
 from trnfleet.domain.faults import FAULTS
 from trnfleet.errors import ConfigError
 from trnfleet.sim.publish.partition import partition
@@ -32,7 +31,7 @@ from trnfleet.wire.topics import DEFAULT_ROOT, TopicClass, build_topic
 from trnfleet.wire.values import LATEST_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from trnfleet.clock import Clock
     from trnfleet.domain.fleet import Publishing
@@ -127,6 +126,8 @@ class Simulation:
         """Ticks jumped over so far."""
         self._wants_rebirth = False
         self._first_seq = first_seq
+        self.began_ns = 0
+        """Wall time of the start."""
         self.published = 0
         """Ticks published."""
         self.overruns = 0
@@ -147,34 +148,26 @@ class Simulation:
         chips = int(self._units[-1].chips.stop - self._units[0].chips.start)
         return len(self._units) + chips
 
-    async def run(
-        self,
-        *,
-        ticks: int | None = None,
-        duration_s: float | None = None,
-        lead_in: Callable[[], Awaitable[None]] | None = None,
-        in_s: float = 0.0,
-    ) -> None:
+    async def run(self, *, ticks: int | None = None, duration_s: float | None = None) -> None:
         """Announce the fleet and publish tick after tick; say goodbye at the end, cancelled or not.
 
         Tick k is due at the start + k periods. Ticks more than one period late are skipped and counted, except
-        before the first tick, which waits until a large fleet is announced.
+        before the first tick, which waits until a large fleet is announced. Time before the start passes in one step.
 
         Args:
             ticks: Published ticks after which it ends.
             duration_s: Seconds of the clock after which it ends.
-            lead_in: Makes the engine's steps before tick 0, once the fleet is announced.
-            in_s: Seconds until the start, in which it does.
         """
-        start_s = self._clock.monotonic_s() + in_s
+        start_s = self._clock.monotonic_s()
+        self.began_ns = self._clock.wall_ns()
         if not self._is_dated:
-            self._engine.restart_at(self._clock.wall_ns() + round(in_s * NS_PER_S))
+            self._engine.restart_at(self.began_ns)
         self._engine.begin()
         self._is_running = True
         try:
             await self._publisher.publish(self._announce())
-            if lead_in is not None:
-                await lead_in()
+            if self._engine.ticks < 0:
+                self._engine.step(-self._engine.ticks)
             while ticks is None or self.published < ticks:
                 due_s = start_s + self._due * self._period_s
                 if duration_s is not None and due_s - start_s >= duration_s:

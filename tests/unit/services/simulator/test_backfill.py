@@ -23,7 +23,7 @@ from trnfleet.record.write.recorder import TappedSource
 from trnfleet.services.simulator import backfill as backfill_module
 from trnfleet.services.simulator.backfill import Backfill
 from trnfleet.services.simulator.engine import make_engine
-from trnfleet.services.simulator.lead_in import SETTLING_TICKS, START_IN_S, LeadIn
+from trnfleet.services.simulator.lead_in import SETTLING_TICKS, LeadIn
 from trnfleet.services.simulator.run import Run
 from trnfleet.sim.publish.service import Simulation
 from trnfleet.tasks import background
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
     from pathlib import Path
 
+    from trnfleet.sim.engine import Engine
     from trnfleet.wire.ports import Source
 
 WALL_NS = 1_767_600_000_250_000_000
-START_NS = WALL_NS + round(START_IN_S * NS_PER_S)
+START_NS = WALL_NS
 BOOT = "00112233aabbccdd"
 LEAD_IN = 30
 FLEET = validate(
@@ -77,17 +78,27 @@ class Demo:
         self.path = folder / "lead-in.mcap"
         source = QueueSource()
         run = Run(folder, FLEET, None, None, 7, 1.0, 1.0, None)
-        engine = make_engine(run, FLEET, lead_in=LEAD_IN + SETTLING_TICKS)
-        self.lead_in = LeadIn(
-            engine, run, self.path, clock=clock, client_id="sim-1", boot=BOOT, root="trnfleet"
-        )
+
+        def make() -> Engine:
+            return make_engine(run, FLEET, lead_in=LEAD_IN + SETTLING_TICKS)
+
         self.simulation = Simulation(
-            engine,
+            make(),
             ToSource(source, clock),
             clock=clock,
             client_id="sim-1",
             boot=BOOT,
             first_seq=LEAD_IN,
+        )
+        self.lead_in = LeadIn(
+            self.simulation,
+            make,
+            run,
+            self.path,
+            clock=clock,
+            client_id="sim-1",
+            boot=BOOT,
+            root="trnfleet",
         )
         self.buffer = LiveBuffer(folder / "past", About(), clock=clock, disk_bytes=disk_bytes)
         self.live = Monitor(TappedSource(source, self.buffer), "f", clock=clock)
@@ -106,11 +117,13 @@ class Demo:
             async with background(
                 monitor=self.live.run(),
                 playback=self.playback.run(),
-                simulator=self.simulation.run(lead_in=self.lead_in.live_through, in_s=START_IN_S),
+                simulator=self.simulation.run(),
                 backfill=backfill.run(self.path),
             ):
+                recording = asyncio.create_task(self.lead_in.run())
                 await self.clock.advance(0.0)
-                await self.lead_in.write()
+                await self.clock.advance(0.05)
+                await recording
                 yield
         finally:
             self.buffer.close()
@@ -150,7 +163,7 @@ async def test_charts_and_the_past_begin_before_the_start(demo: Demo, tmp_path: 
         assert not demo.path.exists()
         # Time travel.
         assert buffer.start_ns == START_NS - LEAD_IN * NS_PER_S
-        assert playback.window_s == pytest.approx(LEAD_IN + 6, abs=2.0)
+        assert playback.window_s == pytest.approx(LEAD_IN + 7, abs=2.0)
         place = START_NS - 10 * NS_PER_S
         assert playback.moment_of(place) == pytest.approx(place, abs=NS_PER_S)
         playback.seek(place)

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.sim.simulation import Recorder
 
 from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.config import validate
@@ -15,16 +16,17 @@ from trnfleet.services.simulator.engine import make_engine
 from trnfleet.services.simulator.lead_in import (
     MOST_CHIPS,
     SETTLING_TICKS,
-    START_IN_S,
     LeadIn,
     lead_in_ticks,
 )
 from trnfleet.services.simulator.run import Run
+from trnfleet.sim.publish.service import Simulation
 from trnfleet.wire.topics import TopicClass, parse_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from trnfleet.sim.engine import Engine
     from trnfleet.wire.ports import Stored
 
 WALL_NS = 1_767_600_000_250_000_000
@@ -37,12 +39,46 @@ def fleet(instances: int = 2, **rest: Any) -> FleetFile:
     return validate({"name": "f", "clusters": [cluster], "jobs": [job]} | rest, FleetFile, "fleet.toml")
 
 
-def lead_in(path: Path, ticks: int, *, period_s: float = 1.0, speed: float = 1.0) -> LeadIn:
-    model = fleet()
-    run = Run(path, model, None, None, 7, period_s, speed, None)
-    engine = make_engine(run, model, lead_in=ticks + SETTLING_TICKS)
-    clock = ManualClock(WALL_NS, 100.0)
-    return LeadIn(engine, run, path, clock=clock, client_id="sim-1", boot=BOOT, root="trnfleet")
+class Demo:
+    """A simulator that publishes to nobody, and its lead-in."""
+
+    def __init__(self, path: Path, ticks: int, *, speed: float = 1.0) -> None:
+        model = fleet()
+        run = Run(path, model, None, None, 7, 1.0, speed, None)
+
+        def make() -> Engine:
+            return make_engine(run, model, lead_in=ticks + SETTLING_TICKS)
+
+        self.clock = ManualClock(WALL_NS, 100.0)
+        self.publisher = Recorder(self.clock)
+        self.simulation = Simulation(
+            make(),
+            self.publisher,
+            clock=self.clock,
+            client_id="sim-1",
+            boot=BOOT,
+            speed=speed,
+            first_seq=ticks,
+        )
+        self.lead_in = LeadIn(
+            self.simulation,
+            make,
+            run,
+            path,
+            clock=self.clock,
+            client_id="sim-1",
+            boot=BOOT,
+            root="trnfleet",
+        )
+
+    async def run(self) -> None:
+        """Publish a few ticks, and record beside them."""
+        recording = asyncio.create_task(self.lead_in.run())
+        publishing = asyncio.create_task(self.simulation.run(ticks=3))
+        for _ in range(8):
+            await self.clock.advance(0.5)
+        await recording
+        await publishing
 
 
 def files(folder: Path) -> list[str]:
@@ -73,26 +109,33 @@ def test_a_large_fleet_has_none() -> None:
 async def test_its_messages_lie_before_the_start(tmp_path: Path, speed: float) -> None:
     """Each tick of the wall clock's has its frames and jobs at its time, the last one a period before tick 0."""
     path = tmp_path / "lead-in.mcap"
-    made = lead_in(path, 20, speed=speed)
-    writing = asyncio.create_task(made.write())
-    await asyncio.sleep(0)
-    assert not files(tmp_path)
-    await made.live_through()
-    await writing
+    await Demo(path, 20, speed=speed).run()
     assert files(tmp_path) == [path.name]
     stored = read(path)
-    start_ns = WALL_NS + round(START_IN_S * NS_PER_S)
     times = {each.time_ns for each in stored}
-    assert times == {start_ns + number * NS_PER_S for number in range(-20, 0)}
+    assert times == {WALL_NS + number * NS_PER_S for number in range(-20, 0)}
     of = [parse_topic(each.envelope.topic).topic_class for each in stored]
     assert of.count(TopicClass.TELEMETRY) == 20 * 2
     assert of.count(TopicClass.JOB) == 20
     assert of[:3] == [TopicClass.PUBLISHER, TopicClass.NODE, TopicClass.NODE]
 
 
+async def test_the_first_tick_does_not_wait_for_it(tmp_path: Path) -> None:
+    """Tick 0 goes out at the start, and the recording is begun after it."""
+    demo = Demo(tmp_path / "lead-in.mcap", 20)
+    recording = asyncio.create_task(demo.lead_in.run())
+    publishing = asyncio.create_task(demo.simulation.run(ticks=1))
+    await demo.clock.advance(0.0)
+    assert demo.simulation.published == 1
+    assert {at_s for at_s, _ in demo.publisher.of(TopicClass.TELEMETRY)} == {100.0}
+    assert not files(tmp_path)
+    recording.cancel()
+    await publishing
+
+
 async def test_what_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     """A folder that is gone: nothing is recorded, and nothing is raised."""
-    made = lead_in(tmp_path / "gone" / "lead-in.mcap", 2)
-    await made.live_through()
-    await made.write()
-    assert not (tmp_path / "gone").exists()
+    demo = Demo(tmp_path / "gone" / "lead-in.mcap", 2)
+    await demo.run()
+    assert demo.simulation.published == 3
+    assert not files(tmp_path)
