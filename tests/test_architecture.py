@@ -32,7 +32,6 @@ LONG_FILES = {
     "trnfleet/monitor/alerting/rule_tests.py": "one interpreter of rule tests, series to verdict",
     "trnfleet/monitor/replay/playback.py": "the protocol and the one state machine that implements it",
     "trnfleet/tui/app.py": "screens, keys and the tick, which have to agree",
-    "trnfleet/tui/fleet/heatmap.py": "the widget itself; grid, zoom, cursor, pixels and style are apart",
     "tests/flow/recordings/test_convert.py": "every pair of formats, on the same files",
     "tests/tui/test_alerts.py": "one view through all of its keys, on one scene",
     "tests/tui/test_app.py": "the app through all of its keys, on one scene",

@@ -1,7 +1,7 @@
 """The heat map: the whole fleet, each chip in its place, by one field at a time, with a cursor that names what it is on.
 
-It owns cursor, zoom level and field. Places, values and looks come from `heatmap_grid`, `heatmap_zoom`,
-`heatmap_pixels` and `heatmap_style`; only the cells of the window are made.
+It owns cursor, zoom level and field. Places, values, looks and what is written upon them come from the other modules `heatmap_...`; only
+the cells of the window are made.
 """
 
 from __future__ import annotations
@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from textual.binding import Binding, BindingType
+from textual.geometry import Region
 from textual.strip import Strip
 
 from trnfleet.domain.address import Level, level_of
-from trnfleet.domain.quantities import in_three
-from trnfleet.domain.severity import BY_RANK
 from trnfleet.monitor.reservations.table import IDLE_BELOW_PCT
-from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.fleet.heatmap_cursor import Cursor
 from trnfleet.tui.fleet.heatmap_grid import MARGIN, Rect
 from trnfleet.tui.fleet.heatmap_health import HEALTH, Health, HealthValues
-from trnfleet.tui.fleet.heatmap_labels import GroupDetails
+from trnfleet.tui.fleet.heatmap_labels import GroupLabels
 from trnfleet.tui.fleet.heatmap_pixels import (
     CODES,
     CURSOR_CODE,
@@ -40,17 +38,15 @@ from trnfleet.tui.fleet.heatmap_pixels import (
 )
 from trnfleet.tui.fleet.heatmap_scale import UTIL, Scale, Scales
 from trnfleet.tui.fleet.heatmap_style import Ink, bracket, tile_of
-from trnfleet.tui.fleet.heatmap_zoom import Zoom, fitting, zooms_of
-from trnfleet.tui.format.addresses import without_start
+from trnfleet.tui.fleet.heatmap_values import VALUE_CELLS, Written, write_values
+from trnfleet.tui.fleet.heatmap_zoom import Zoom, fitting, reach, zooms_of
 from trnfleet.tui.metric_display import HEAT_MAP
-from trnfleet.tui.state.alerts import NONE
 from trnfleet.tui.theme import RAMP_STEPS
 from trnfleet.tui.view import HIERARCHY, View
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line, text_line
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from rich.style import Style
     from textual import events
 
     from trnfleet.monitor.store.fields import Field
@@ -60,8 +56,6 @@ if TYPE_CHECKING:
 
 FIELDS = (HEALTH, *HEAT_MAP)
 """What `m` walks through."""
-VALUE_CELLS = 4
-"""Cells of a chip from which on its value is written into it."""
 
 
 class HeatMap(LineView):
@@ -93,15 +87,13 @@ class HeatMap(LineView):
         self.scales = Scales(monitor, self.values)
         self.filtered: NDArray[np.bool_] | None = None
         """Which chips the filter leaves; None for all."""
-        self.details = GroupDetails(context)
+        self.labels = GroupLabels(context)
         self.ink = Ink()
         self.field = HEALTH
         self.cursor = Cursor(monitor)
         self._layout = monitor.store.layout
         """The layout that the zoom level was chosen for."""
         self._level = 0
-        self._alerted: tuple[int, Grid | None, NDArray[np.int8]] = (-1, None, np.zeros(0, np.int8))
-        """Worst severity of the alerts in each group, with the revision of the alerts and the grid that it is of."""
         self.room_rows = 0
         """Rows that the map may have; some may be lent to something else as long as it does not need them."""
         self._chosen = False
@@ -181,12 +173,13 @@ class HeatMap(LineView):
         zoom, grid = self.zoom, self.grid
         across, down = zoom.pixels(grid, left, top, width, height)
         codes, image = self.codes(across, down)
-        spans = self._labels(left, top, width, height)
+        spans = self.labels.spans(grid, zoom, self.cursor.unit(zoom), Region(left, top, width, height))
         is_health = self.field is HEALTH
         if is_health:
             self._put_glyphs(codes, left, top)
         elif zoom.width >= VALUE_CELLS:
-            self._write_values(spans, codes, image, across, down)
+            written = Written(self.field, zoom.width, self.cursor.unit(zoom), self.ink)
+            write_values(spans, written, codes, image, (across, down))
             if self.ink.digits:
                 # The value is enough; its step's digits around it would be read as numbers.
                 codes[codes < RAMP_STEPS] = GAP_CODE
@@ -199,7 +192,7 @@ class HeatMap(LineView):
 
     def codes(self, across: NDArray[np.int64], down: NDArray[np.int64]) -> tuple[NDArray[np.int16], Image]:
         """Return the code of every half cell of the window, and the pixels that it shows."""
-        columns, rows = _reach(across), _reach(down)
+        columns, rows = reach(across), reach(down)
         side = self.zoom.chips
         codes = np.full((len(down), len(across)), GAP_CODE, np.int16)
         if not len(columns) or not len(rows):
@@ -265,112 +258,6 @@ class HeatMap(LineView):
     def _line(self, cells: NDArray[np.int16], spans: list[Span]) -> Line:
         ink, width = self.ink, len(cells)
         return Line((cells.tobytes(), tuple(spans), width), lambda: Strip(ink.segments(cells, spans), width))
-
-    def _labels(self, left: int, top: int, width: int, height: int) -> dict[int, list[Span]]:
-        """Return the names above the groups, by rows of the window."""
-        zoom, grid = self.zoom, self.grid
-        found: dict[int, list[Span]] = {}
-        if not zoom.label:
-            return found
-        pitch, high = len(zoom.across), len(zoom.down) // 2
-        beside, below = zoom.blocks(grid)
-        marks = self._group_marks()
-        x, y = self.cursor.unit(zoom)
-        selected = y // zoom.block * beside + x // zoom.block
-        for block_row in range(max(0, top // high), min(below, (top + height) // high + 1)):
-            row = block_row * high - top
-            if not 0 <= row < height:
-                continue
-            for column in range(max(0, (left - MARGIN) // pitch), min(beside, (left + width) // pitch + 1)):
-                group = int(grid.group_at[block_row, column])
-                if group >= 0:
-                    style = theme.LINK if block_row * beside + column == selected else theme.QUIET
-                    at, room = column * pitch + MARGIN - left, pitch - zoom.gap
-                    worst = int(marks[group]) if group < len(marks) else NONE
-                    name = self._group_name(group, room if worst == NONE else room - 2)
-                    spans = found.setdefault(row, [])
-                    spans.append((at, name, style))
-                    if worst != NONE:
-                        severity = BY_RANK[worst]
-                        sign = f" {theme.SEVERITY_GLYPH[severity]}"
-                        spans.append((at + len(name), sign, theme.SEVERITY_STYLE[severity]))
-                    used = len(name) + (0 if worst == NONE else 2)
-                    spans.extend(
-                        (at + used + before, text, theme.QUIET)
-                        for before, text in self.details.of(group, grid, room - used)
-                    )
-        return found
-
-    def _group_marks(self) -> NDArray[np.int8]:
-        """Return the worst severity of the alerts in each group of the map; `NONE` where there is none."""
-        alerts, grid, layout = self._alerts, self.grid, self.monitor.store.layout
-        if not alerts.has_rules or len(alerts.marks.instances) != len(layout.instances):
-            return np.zeros(0, np.int8)
-        revision, of = self._alerted[:2]
-        if revision != alerts.revision or of is not grid:
-            marks = np.full(grid.groups, NONE, np.int8)
-            np.minimum.at(
-                marks, grid.tile_group[grid.piece_tile], alerts.marks.instances[grid.piece_instance]
-            )
-            # A segment of standalone instances is no group of its own.
-            is_server = ~layout.is_standalone[grid.group_ultraserver]
-            servers = alerts.marks.ultraservers[grid.group_ultraserver]
-            marks[is_server] = np.minimum(marks, servers)[is_server]
-            self._alerted = alerts.revision, grid, marks
-        return self._alerted[2]
-
-    def _group_name(self, group: int, width: int) -> str:
-        layout = self.monitor.store.layout
-        number = int(self.grid.group_ultraserver[group])
-        path = layout.ultraservers[number]
-        if layout.is_standalone[number]:
-            path = layout.instances[int(layout.instance_of_chip[self.grid.first_chip(group)])]
-        name = path.rpartition("/")[2]
-        if len(layout.clusters) > 1 and width >= 16:
-            name = f"{path.partition('/')[0]}/{name}"
-        return without_start(plain(name), width)
-
-    def _write_values(
-        self,
-        spans: dict[int, list[Span]],
-        codes: NDArray[np.int16],
-        image: Image,
-        across: NDArray[np.int64],
-        down: NDArray[np.int64],
-    ) -> None:
-        """Write each chip's value into the upper row of its block."""
-        wide = self.zoom.width
-        columns, rows = _reach(across), _reach(down)
-        selected = self.cursor.unit(self.zoom)
-        starts = [at for at in range(len(across) - wide + 1) if _begins(across, at)]
-        for row in range(len(down) // 2):
-            if down[2 * row] < 0 or (row > 0 and down[2 * row - 1] == down[2 * row]):
-                continue
-            # In a window that begins amid a block, its upper row is out of sight.
-            if row == 0 and len(down) > 2 and down[2] != down[0]:
-                continue
-            y = int(down[2 * row])
-            for at in starts:
-                x = int(across[at])
-                code = int(codes[2 * row, at])
-                if code == GAP_CODE:
-                    continue
-                text = in_three(float(image.values[y - rows[0], x - columns[0]]), self.field.unit)
-                chosen = (x, y) == selected
-                glyph, style = self._value_look(code)
-                # A value that is not live stands in the glyph of its state.
-                shown = f"{text or glyph:{glyph}^{wide}}"[:wide]
-                spans.setdefault(row, []).append((at, shown, theme.MAP_CURSOR if chosen else style))
-
-    def _value_look(self, code: int) -> tuple[str, Style]:
-        if code in {LOW_CODE, HIGH_CODE}:
-            return self.ink.look(code * CODES + code)
-        if code < RAMP_STEPS:
-            return " ", theme.BASE if self.ink.digits else theme.RAMP_TEXT[code]
-        if code >= OUTSIDE_CODE:
-            return " ", theme.GHOST
-        glyph, _ = self.ink.look(code * CODES + code)
-        return glyph, theme.QUIET
 
     # Cursor
 
@@ -546,20 +433,6 @@ class HeatMap(LineView):
 
 
 _NO_IMAGE = Image(np.zeros((0, 0)), np.zeros((0, 0), np.uint8))
-
-
-def _reach(pixels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return all pixels from the first to the last of a window's row or column."""
-    there = pixels[pixels >= 0]
-    return np.arange(int(there[0]), int(there[-1]) + 1) if len(there) else np.zeros(0, np.int64)
-
-
-def _begins(across: NDArray[np.int64], at: int) -> bool:
-    """Return whether a pixel begins at a cell of the window."""
-    return bool(across[at] >= 0) and (
-        (at == 0 and bool((across[:VALUE_CELLS] == across[0]).all()))
-        or (at > 0 and bool(across[at - 1] != across[at]))
-    )
 
 
 def _into(position: int, size: int, first: int, last: int) -> int:

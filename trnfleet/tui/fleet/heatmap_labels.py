@@ -1,4 +1,4 @@
-"""What stands behind the name of an UltraServer on the map where there is room: its job, its power and its highest temperature."""
+"""The line above each group of the map: its name, the sign of its worst alert, and where there is room job, power and temperature."""
 
 from __future__ import annotations
 
@@ -8,11 +8,22 @@ import numpy as np
 
 from trnfleet.domain.address import Level
 from trnfleet.domain.quantities import with_unit
+from trnfleet.domain.severity import BY_RANK
 from trnfleet.monitor.store.fields import BY_KEY
+from trnfleet.text import plain
+from trnfleet.tui import theme
+from trnfleet.tui.fleet.heatmap_grid import MARGIN
+from trnfleet.tui.format.addresses import without_start
+from trnfleet.tui.state.alerts import NONE
 from trnfleet.tui.state.descriptors import Descriptions
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from textual.geometry import Region
+
     from trnfleet.tui.fleet.heatmap_grid import Grid
+    from trnfleet.tui.fleet.heatmap_style import Span
+    from trnfleet.tui.fleet.heatmap_zoom import Zoom
     from trnfleet.tui.state.context import UiContext
 
 FIELDS = (BY_KEY["power_w"], BY_KEY["temperature_c"])
@@ -65,3 +76,87 @@ class GroupDetails:
                 if not np.isnan(value)
             ),
         ]
+
+
+class GroupLabels:
+    """The lines above the groups of one map."""
+
+    def __init__(self, context: UiContext) -> None:
+        self._monitor = context.monitor
+        self._alerts = context.alerts
+        self._details = GroupDetails(context)
+        self._alerted: tuple[int, Grid | None, NDArray[np.int8]] = (-1, None, np.zeros(0, np.int8))
+        """Worst severity of the alerts in each group, with the revision of the alerts and the grid that it is of."""
+
+    def spans(
+        self, grid: Grid, zoom: Zoom, selected_at: tuple[int, int], window: Region
+    ) -> dict[int, list[Span]]:
+        """Return the lines of the groups that are in a window of the map, by its rows.
+
+        Args:
+            grid: The groups and their places.
+            zoom: The size of everything.
+            selected_at: The pixel that the cursor is on, whose group is marked.
+            window: The part of the map that is on the screen, in cells.
+        """
+        left, top, width, height = window
+        found: dict[int, list[Span]] = {}
+        if not zoom.label:
+            return found
+        pitch, high = len(zoom.across), len(zoom.down) // 2
+        beside, below = zoom.blocks(grid)
+        marks = self._marks(grid)
+        x, y = selected_at
+        selected = y // zoom.block * beside + x // zoom.block
+        for block_row in range(max(0, top // high), min(below, (top + height) // high + 1)):
+            row = block_row * high - top
+            if not 0 <= row < height:
+                continue
+            for column in range(max(0, (left - MARGIN) // pitch), min(beside, (left + width) // pitch + 1)):
+                group = int(grid.group_at[block_row, column])
+                if group >= 0:
+                    style = theme.LINK if block_row * beside + column == selected else theme.QUIET
+                    at, room = column * pitch + MARGIN - left, pitch - zoom.gap
+                    worst = int(marks[group]) if group < len(marks) else NONE
+                    name = self._name(grid, group, room if worst == NONE else room - 2)
+                    spans = found.setdefault(row, [])
+                    spans.append((at, name, style))
+                    if worst != NONE:
+                        severity = BY_RANK[worst]
+                        sign = f" {theme.SEVERITY_GLYPH[severity]}"
+                        spans.append((at + len(name), sign, theme.SEVERITY_STYLE[severity]))
+                    used = len(name) + (0 if worst == NONE else 2)
+                    spans.extend(
+                        (at + used + before, text, theme.QUIET)
+                        for before, text in self._details.of(group, grid, room - used)
+                    )
+        return found
+
+    def _marks(self, grid: Grid) -> NDArray[np.int8]:
+        """Return the worst severity of the alerts in each group of the map; `NONE` where there is none."""
+        alerts, layout = self._alerts, self._monitor.store.layout
+        if not alerts.has_rules or len(alerts.marks.instances) != len(layout.instances):
+            return np.zeros(0, np.int8)
+        revision, of = self._alerted[:2]
+        if revision != alerts.revision or of is not grid:
+            marks = np.full(grid.groups, NONE, np.int8)
+            np.minimum.at(
+                marks, grid.tile_group[grid.piece_tile], alerts.marks.instances[grid.piece_instance]
+            )
+            # A segment of standalone instances is no group of its own.
+            is_server = ~layout.is_standalone[grid.group_ultraserver]
+            servers = alerts.marks.ultraservers[grid.group_ultraserver]
+            marks[is_server] = np.minimum(marks, servers)[is_server]
+            self._alerted = alerts.revision, grid, marks
+        return self._alerted[2]
+
+    def _name(self, grid: Grid, group: int, width: int) -> str:
+        layout = self._monitor.store.layout
+        number = int(grid.group_ultraserver[group])
+        path = layout.ultraservers[number]
+        if layout.is_standalone[number]:
+            path = layout.instances[int(layout.instance_of_chip[grid.first_chip(group)])]
+        name = path.rpartition("/")[2]
+        if len(layout.clusters) > 1 and width >= 16:
+            name = f"{path.partition('/')[0]}/{name}"
+        return without_start(plain(name), width)

@@ -230,3 +230,9 @@ def _reach(pixel: int, pixels: int, template: NDArray[np.int64], per_block: int)
     covered = np.flatnonzero((template >= inside) & (template < inside + pixels))
     start = block * len(template)
     return start + int(covered[0]), start + int(covered[-1]) + 1
+
+
+def reach(pixels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return all pixels from the first to the last of a window's row or column."""
+    there = pixels[pixels >= 0]
+    return np.arange(int(there[0]), int(there[-1]) + 1) if len(there) else np.zeros(0, np.int64)
