@@ -308,6 +308,8 @@ class FleetApp(CommandKeys):
             self.action_view(value)
         elif kind is TargetKind.PLACE:
             self.go(value, None if value else FLEET)
+        elif kind is TargetKind.JOB:
+            self.run_command(f"job {value}")
         else:
             self.simulate_key(value)
 

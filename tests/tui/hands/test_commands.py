@@ -8,6 +8,7 @@ from tui.hands.test_filters import HOT, fed
 
 from trnfleet.errors import ConfigError
 from trnfleet.tui.actions.commands import Command, Commands
+from trnfleet.tui.fleet.jobs import JobList
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.help import HelpScreen, HelpText
 from trnfleet.tui.hierarchy.view import HierarchyView
@@ -119,3 +120,43 @@ async def test_the_help_of_this_view_first_and_searchable() -> None:
         assert "No key" in text.render_line(0).text
         await pilot.press("question_mark")
         assert not isinstance(app.screen, HelpScreen)
+
+
+@pytest.mark.parametrize(
+    ("places", "said"),
+    [
+        ((), "job lost is waiting and names no instance"),
+        (
+            ("uc1/us-0009/trn2u-0009-0", "uc1/us-0008"),
+            "no instance of job lost is known: nothing has described uc1/us-0009/trn2u-0009-0 and 1 more",
+        ),
+    ],
+)
+async def test_a_job_of_which_no_instance_is_known(places: tuple[str, ...], said: str) -> None:
+    """`:job`, Enter and a click on it stay where they are and say so, rather than to show a tree without a filter."""
+    feed = fed()
+    feed.jobs["lost"] = places
+    feed.states["lost"] = "waiting"
+    feed.describe()
+    feed.tick()
+    app = fleet_app(feed)
+    async with running(app, size=(160, 40)) as pilot:
+        await pilot.press("2", "slash", *"power>450", "enter")
+        await pilot.press("colon", *"job lost", "enter")
+        assert said in app.note
+        page = app.page
+        assert isinstance(page, HierarchyView)
+        await pilot.press("escape")
+        assert page.pattern == "power>450"
+        await pilot.press("1")
+        await pilot.paint()
+        jobs = app.page.query_one(JobList)
+        jobs.focus()
+        app.clear_note()
+        await pilot.press("home", "enter")
+        await pilot.pause()
+        assert (app.entry.title, said in app.note) == ("Fleet", True)
+        app.clear_note()
+        await pilot.click(jobs, offset=(4, 0))
+        await pilot.pause()
+        assert (app.entry.title, said in app.note) == ("Fleet", True)

@@ -22,6 +22,7 @@ from trnfleet.tui.actions.palette import Palette
 from trnfleet.tui.actions.palette_source import PaletteSource
 from trnfleet.tui.alerts.view import AlertsView
 from trnfleet.tui.fleet.heatmap import FIELDS
+from trnfleet.tui.fleet.jobs import begin_of, unplaced_text
 from trnfleet.tui.fleet.view import FleetView
 from trnfleet.tui.playback.time_input import parse_time
 from trnfleet.tui.reservations.view import ReservationsView
@@ -215,11 +216,16 @@ class CommandKeys(CursorKeys):
         job = checked("job", rest, self.context.monitor.ingest.jobs)
         layout = self.context.monitor.store.layout
         chips = ChipTable(self.context.monitor, self.context.alerts).named("job", job.__eq__)
-        place = self.page.place
-        if chips.any():
-            # The tree gives up a filter that hides where one goes.
-            place = layout.path(layout.parent(Node(Level.CHIP, int(np.argmax(chips)))))
-        self.go(place, HIERARCHY)
+        if not chips.any():
+            message = self.context.monitor.ingest.jobs[job]
+            place = begin_of(message, layout)
+            if not place:
+                raise ConfigError(unplaced_text(message))
+            self.go(place, HIERARCHY)
+            self.say(f"job {job} begins here, where another job runs, too")
+            return
+        # The tree gives up a filter that hides where one goes.
+        self.go(layout.path(layout.parent(Node(Level.CHIP, int(np.argmax(chips))))), HIERARCHY)
         self._filter(f"job={quoted(job)}")
 
     def _reservation(self, rest: str) -> None:

@@ -14,17 +14,17 @@ from trnfleet.monitor.store.findings import JOBS_DOWN
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.format.alerts import worst_of
-from trnfleet.tui.view import View
 from trnfleet.tui.widgets.cells import fit, width_of
 from trnfleet.tui.widgets.cursor_list import RowList
 from trnfleet.tui.widgets.line_view import Line, text_line
-from trnfleet.tui.widgets.targets import Target, TargetKind, linked
+from trnfleet.tui.widgets.targets import Pressed, Target, TargetKind, linked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.style import Style
 
+    from trnfleet.domain.layout import Layout
     from trnfleet.monitor.problems.problem import Problem
     from trnfleet.tui.state.context import UiContext
     from trnfleet.tui.widgets.cells import Parts
@@ -176,7 +176,7 @@ class JobList(RowList[str, "JobMessage"]):
             job = self.rows[number]
             selected = self.has_focus and number == self.row
             fill = theme.SELECTED_QUIET if selected else theme.BASE
-            target = Target(TargetKind.PLACE, self.place_of(job))
+            target = self.target_of(job)
             parts = row(job, plan, self.slowdown_of(job) if plan.has_step else None, selected=selected)
             parts += self._alert_parts(job, width - width_of(parts))
             made.append(text_line([(text, linked(style, target)) for text, style in parts], width, fill))
@@ -203,15 +203,23 @@ class JobList(RowList[str, "JobMessage"]):
         return 100.0 * (job.step_time_s / usual_s - 1.0)
 
     def place_of(self, job: JobMessage) -> str:
-        """Return where a job leads to: the cause of the worst problem that hurts it and has a place, else where it begins."""
+        """Return where a job leads to: the cause of the worst problem that hurts it and has a place, else where it begins.
+
+        Empty for a job of which no instance is known.
+        """
         for problem in self._alerts.problems.listed:
             if problem.place.address and any(impact.job == job.job for impact in problem.jobs):
                 return problem.place.address
-        return job.on[0].partition("..")[0] if job.on else ""
+        return begin_of(job, self.monitor.store.layout)
+
+    def target_of(self, job: JobMessage) -> Target:
+        """Return what a click on a job, or Enter, asks for."""
+        place = self.place_of(job)
+        return Target(TargetKind.PLACE, place) if place else Target(TargetKind.JOB, job.job)
 
     def action_enter(self) -> None:
         if self.picked is not None:
-            self.post_message(View.Open(self.place_of(self.picked)))
+            self.post_message(Pressed(self.target_of(self.picked)))
 
     def on_focus(self) -> None:
         """Show the cursor, and where it points to."""
@@ -249,6 +257,23 @@ class JobList(RowList[str, "JobMessage"]):
         worst = worst_of(alerts)
         text = f"{theme.SEVERITY_GLYPH[worst]}{min(len(alerts), 99)}"
         return [(f"{text:>{max(0, room)}}", theme.SEVERITY_STYLE[worst])]
+
+
+def begin_of(job: JobMessage, layout: Layout) -> str:
+    """Return the address where a job begins; empty where no place of it is known."""
+    begins = (place.partition("..")[0] for place in job.on)
+    return next((address for address in begins if layout.find(address) is not None), "")
+
+
+def unplaced_text(job: JobMessage) -> str:
+    """Return why a job leads nowhere: no instance of it is known."""
+    named = plain(job.job, 40)
+    if not job.on:
+        return f"job {named} is {plain(job.state, 20)} and names no instance"
+    first = plain(job.on[0], 60)
+    return f"no instance of job {named} is known: nothing has described {first}" + (
+        f" and {len(job.on) - 1:,} more" if len(job.on) > 1 else ""
+    )
 
 
 def row(

@@ -17,6 +17,8 @@ class TargetKind(enum.Enum):
     """A view, by its title."""
     PLACE = enum.auto()
     """An address, in the view where it is usually shown."""
+    JOB = enum.auto()
+    """A job that has no place, by its name."""
     KEY = enum.auto()
     """What a key does, by its name in bindings."""
 
