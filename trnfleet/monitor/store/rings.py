@@ -135,6 +135,8 @@ class Tier:
         self.step = step
         self._fields = fields
         self.ring = Ring(length, 3 * fields, nodes)
+        # Takes the memory now: a ring of hours that took it as it fills would grow for as long.
+        self.ring.values.fill(np.nan)
 
     def close(self, samples: NDArray[np.float32]) -> None:
         """Roll samples up into one: samples x fields x nodes."""
