@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 COMMAND = "command"
 """What the prompt asks for."""
+MOST_COUNTED = 1_000
+"""Places that a part of an address is looked for at most."""
 _VIEW_NAMES = {"Hierarchy": ("tree",), "Reservations": ("capacity",), "Fleet": ("jobs", "problems")}
 """Other names of views; one that is a view's own goes before it."""
 
@@ -201,16 +203,28 @@ class CommandKeys(CursorKeys):
         if not rest:
             raise ConfigError("name it, such as :go us-0001 or :chip 0001-2/07")
         chips = ChipTable(self.context.monitor, self.context.alerts)
-        node = next(iter(chips.find(rest, 1)), None)
-        if node is None:
+        having = chips.find(rest, MOST_COUNTED + 1)
+        if having:
+            node = having[0]
+            matches = 1 if layout.path(node) == rest else _tops(map(layout.path, having))
+        else:
             # A job's name leads to where the job begins.
             found = chips.having(rest.lower())
             if not found.any():
                 raise ConfigError(f"nothing here is called {plain(rest, 60)!r}")
             node = layout.parent(Node(Level.CHIP, int(np.argmax(found))))
+            matches = sum(rest.lower() in name.lower() for name in self._jobs())
+        noun, taken = ("place" if having else "job"), layout.path(node)
         if view == CHIP:
-            node = Node(Level.CHIP, layout.chip_range(node).start)
-        self.go(layout.path(node), view)
+            inside = layout.chip_range(node)
+            if matches == 1 and len(inside) > 1:
+                noun, matches = "chip", len(inside)
+            node = Node(Level.CHIP, inside.start)
+            taken = layout.path(node)
+        self.go(taken, view)
+        if matches > 1:
+            least = "at least " if len(having) > MOST_COUNTED else ""
+            self.say(f"{least}{matches:,} {noun}s match {plain(rest, 40)!r}: this is {taken}")
 
     def _job(self, rest: str) -> None:
         job = checked("job", rest, self.context.monitor.ingest.jobs)
@@ -279,6 +293,16 @@ class CommandKeys(CursorKeys):
 
     def _reservations(self) -> Iterable[str]:
         return [each.message.id for each in self.context.monitor.reservations.table()]
+
+
+def _tops(paths: Iterable[str]) -> int:
+    """Return how many of some addresses, in the order of their levels, are below none of the others."""
+    tops: set[str] = set()
+    for path in paths:
+        segments = path.split("/")
+        if not any("/".join(segments[:level]) in tops for level in range(1, len(segments))):
+            tops.add(path)
+    return len(tops)
 
 
 def _metrics() -> list[str]:
