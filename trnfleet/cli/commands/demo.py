@@ -9,8 +9,6 @@ import os
 import secrets
 import signal
 import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,10 +31,12 @@ from trnfleet.cli.run_options import run_options
 from trnfleet.cli.streams import require_terminal
 from trnfleet.clock import SystemClock
 from trnfleet.errors import BrokerError
+from trnfleet.files import temporary_folder
 from trnfleet.tasks import Ending
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Sequence
+    from pathlib import Path
 
     from trnfleet.cli.alert_options import AlertOptions
     from trnfleet.cli.look_options import LookOptions
@@ -174,8 +174,7 @@ async def _run(
             simulate += ["--mqtt", protocol]
         lead_in: Path | None = None
         if has_history and session is None:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="trnfleet-"))
-            lead_in = Path(folder, "lead-in.mcap")
+            lead_in = stack.enter_context(temporary_folder("trnfleet-history-")) / "lead-in.mcap"
         # A simulator that is started again goes on from now: it has no minutes before its start.
         first = [] if lead_in is None else [["--lead-in-to", str(lead_in)]]
         simulator = ChildProcess(
