@@ -145,7 +145,7 @@ async def test_sorting_stays_within_parents_and_follows_the_cursor() -> None:
         app.view.show_place("uc1/us-0002/trn2u-0002-1/chip03")
         await press(pilot, "s", "s")
         assert app.view.table.sorting == ("nc_util_pct", True)
-        assert "▼NC util" in app.view.head.render_line(0).text
+        assert "↓NC util" in app.view.head.render_line(0).text
         chips = [text.split() for text in app.shown() if " chip" in text]
         assert len(chips) == 16
         values = [float(words[4]) for words in chips]

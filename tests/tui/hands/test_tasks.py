@@ -38,7 +38,7 @@ def typed(*parts: str) -> tuple[str, ...]:
 HEADROOM = "i: what is left below the power cap"
 TASKS = {
     "a: which chip slows the job": Task(("w", "enter"), "", "throttled", "Chip"),
-    "b: the hottest UltraServer": Task(("2", "T"), "", "▼temp", "Hierarchy"),
+    "b: the hottest UltraServer": Task(("2", "T"), "", "↓temp", "Hierarchy"),
     "c1: acknowledge with a note": Task(
         typed("8", "a", "[fans]", "enter"), "fans", "acknowledged for 2h00", "Alerts"
     ),

@@ -203,7 +203,7 @@ class TreeHead(LineView, can_focus=False):
         for column in self._table.plan.columns:
             title, unit, style = column.title, column.unit, theme.HEAD
             if column.key == self._table.sorting.key:
-                title = ("▼" if self._table.sorting.descending else "▲") + title
+                title = ("↓" if self._table.sorting.descending else "↑") + title
                 style = theme.HEAD_ACCENT
             if column.key == columns.NAME and self._table.mean_s:
                 unit = mean_label(self._table.mean_s)
@@ -232,6 +232,6 @@ def _placed(text: str, column: columns.TreeColumn) -> str:
     gap = _NAME_GAP if column.key == columns.NAME else 2 if column.key == columns.JOB else 1
     if column.key == columns.SPARK:
         gap = 2
-    if text[:1] in {"▲", "▼"} and column.key == columns.NAME:
+    if text[:1] in {"↑", "↓"} and column.key == columns.NAME:
         gap -= 1
     return (" " * gap + text)[: column.width].ljust(column.width)

@@ -350,12 +350,15 @@ def _time_axis(chart: Chart, grid: plot.Grid, cells: int) -> FixedParts:
     taken = cells
     for back_s, text in _ticks(times, cells):
         at = cells - 1 - int(back_s * cells / times.span_s)
-        first = min(max(0, at - len(text) // 2), cells - len(text))
-        room = range(first, first + len(text))
-        if at < 0 or first < 0 or room.stop > taken or not marked.isdisjoint(room):
+        # Beside marks a label stands as near to its instant as it can, and still over or beside it.
+        middle = min(max(0, at - len(text) // 2), cells - len(text))
+        firsts = sorted(range(max(0, at - len(text)), at + 2), key=lambda first: abs(first - middle))
+        rooms = (range(first, first + len(text)) for first in firsts)
+        room = next((each for each in rooms if each.stop <= taken and marked.isdisjoint(each)), None)
+        if at < 0 or room is None:
             continue
         line[room.start : room.stop] = [(character, theme.CHART_AXIS) for character in text]
-        taken = first - 2
+        taken = room.start - 2
     parts: list[tuple[str, Style]] = []
     for character, style in line:
         if parts and parts[-1][1] == style:

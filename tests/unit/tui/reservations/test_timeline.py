@@ -25,6 +25,7 @@ from trnfleet.tui.reservations.timeline import (
     Watched,
     Window,
 )
+from trnfleet.tui.theme.glyphs import twin
 from trnfleet.tui.widgets.cells import text_of
 from trnfleet.wire.reservations import ExtensionSpec
 
@@ -202,3 +203,9 @@ def test_the_now_line_crosses_empty_lines() -> None:
     text = text_of(timeline.line(current, NEVER_WATCHED, window(), selected=True))
     assert text.startswith(">cb-")
     assert text[timeline.LABEL + 1 + 12] == UNKNOWN
+
+
+def test_marks_differ_in_ascii_too() -> None:
+    """What the legend tells apart stays apart on a terminal without UTF-8."""
+    marks = (UNKNOWN, AHEAD, EXTENDED, SCHEDULED, UNPAID, ENDED, FAILED)
+    assert len({twin(mark) for mark in marks}) == len(marks)

@@ -146,6 +146,16 @@ def test_ticks_say_how_long_ago_or_when() -> None:
     assert fast == ["20:00", "21:00", "22:00", "23:00", "00:00"]
 
 
+def test_a_tick_gives_way_to_a_mark_beside_it() -> None:
+    """A time that an alert would cover is moved by some cells, where that keeps it at its instant; else it is left out."""
+    plain = drawn(chart_of([1.0] * 400, span_s=300), 64)[-1]
+    beside = drawn(chart_of([1.0] * 400, span_s=300, marks=[Mark(123.0, Severity.WARNING)]), 64)[-1]
+    assert "▲" in beside
+    assert abs(beside.index("-2m") - plain.index("-2m")) in {1, 2}
+    storm = [Mark(back_s, Severity.WARNING) for back_s in range(100, 146, 3)]
+    assert "-2m" not in drawn(chart_of([1.0] * 400, span_s=300, marks=storm), 64)[-1]
+
+
 def series_of(*names: str) -> list[Series]:
     return [
         Series(Track.of(np.ones(9, np.float32)), style, name)
