@@ -76,7 +76,10 @@ class Slots:
         self._entry_numbers.append(number)
 
     def prepend(self, slots: Sequence[tuple[Slot, int]]) -> None:
-        """Take slots of one file that begin before all that are there, in order, each with the number of its entry."""
+        """Take slots of one file that is earlier than all that are there, in order, each with the number of its entry.
+
+        Its last ones may begin after the first of those: they are looked for from its begin on, so that all stay in order.
+        """
         if not slots:
             return
         self._newest += 1
@@ -88,7 +91,10 @@ class Slots:
             if self._latest_ns[place] >= self._latest_ns[place - 1]:
                 break
             self._latest_ns[place] = self._latest_ns[place - 1]
-        self._starts_ns[:0] = array("Q", (slot.entry.start_ns for slot, _ in slots))
+        starts = [slot.entry.start_ns for slot, _ in slots]
+        if self._starts_ns:
+            starts = [min(start_ns, self._starts_ns[0]) for start_ns in starts]
+        self._starts_ns[:0] = array("Q", starts)
         self._in_part[:0] = array("I", [self._newest] * len(slots))
         self._entry_numbers[:0] = array("I", (number for _, number in slots))
 

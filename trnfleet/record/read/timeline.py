@@ -83,7 +83,7 @@ class Timeline:
             self._run_begins = [_run_start(run) for run in runs]
 
     def prepend(self, part: PartReader) -> None:
-        """Take in a finished file whose chunks are earlier than all that are there."""
+        """Take in a finished file that is earlier than all that is there; its end may overlap their begin."""
         slots: list[tuple[Slot, int]] = []
         runs: list[list[Slot]] = []
         _take_in(part, slots, runs)
@@ -91,7 +91,9 @@ class Timeline:
             self._parts = {part: None, **self._parts}
             self._slots.prepend(slots)
             self._repeats[:0] = runs
-            self._run_begins[:0] = [_run_start(run) for run in runs]
+            # The last may begin after the first of the others, as in `Slots.prepend`.
+            first_ns = self._run_begins[:1]
+            self._run_begins[:0] = [min([_run_start(run), *first_ns]) for run in runs]
 
     def append(self, part: PartReader, entry: ChunkEntry) -> None:
         """Take in a chunk that is later than all that are there."""

@@ -7,6 +7,7 @@ recording, so that what a crash leaves behind can be read, too.
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
@@ -79,6 +80,8 @@ class LiveBuffer:
         self._parts: list[GrowingPart] = []
         self._before: PartReader | None = None
         """What was there before the buffer, in a file of its own; the first that goes."""
+        self._order = threading.Lock()
+        """Held while parts come or go: the thread that writes adds and drops them, and `backfill` puts one before all."""
         self._writer: RecordingWriter | None = None
         self._lock = FolderLock(folder)
         self._thread = RecordingThread(self._make, clock=clock, queue_bytes=self._quarter_bytes)
@@ -122,8 +125,9 @@ class LiveBuffer:
         """
         if self.problem or self.status.file_bytes + part.size_bytes > self._disk_bytes:
             return False
-        self._before = part
-        self._timeline.prepend(part)
+        with self._order:
+            self._before = part
+            self._timeline.prepend(part)
         return True
 
     def to_ns(self, monotonic_s: float) -> int:
@@ -205,22 +209,21 @@ class LiveBuffer:
 
     def _on_cut(self, path: Path, entry: ChunkEntry) -> None:
         """Take in a chunk that was written; in the thread that writes."""
-        writer, before = self._writer, self._before
-        if (
-            before is not None
-            and writer is not None
-            and writer.bytes_written + before.size_bytes > self._disk_bytes
-        ):
-            self._drop_before()
-        if not self._parts or self._parts[-1].path != path:
-            self._parts.append(GrowingPart(path, self._about, CHANNELS))
-        self._timeline.append(self._parts[-1], entry)
+        writer = self._writer
+        with self._order:
+            before_bytes = self._before.size_bytes if self._before is not None else 0
+            if writer is not None and writer.bytes_written + before_bytes > self._disk_bytes:
+                self._drop_before()
+            if not self._parts or self._parts[-1].path != path:
+                self._parts.append(GrowingPart(path, self._about, CHANNELS))
+            self._timeline.append(self._parts[-1], entry)
 
     def _on_drop(self, path: Path) -> None:
         """Forget a part that is deleted; who reads it just now reads to its end."""
-        self._drop_before()
-        if self._parts and self._parts[0].path == path:
-            self._timeline.drop(self._parts.pop(0))
+        with self._order:
+            self._drop_before()
+            if self._parts and self._parts[0].path == path:
+                self._timeline.drop(self._parts.pop(0))
 
     def _drop_before(self) -> None:
         """Forget what was there before the buffer; its file is closed once nobody reads it."""

@@ -218,6 +218,39 @@ def test_what_was_there_before_is_the_first_that_goes(tmp_path: Path, buffer: Li
     assert not buffer.backfill(before(tmp_path / "again.mcap", -700, 700))
 
 
+def test_what_was_there_before_may_end_after_the_buffer_begins(tmp_path: Path, buffer: LiveBuffer) -> None:
+    """A chunk of it that begins within the buffer's first one hides nothing from who reads on piece by piece."""
+    fill(buffer, 0, 4)
+    assert buffer.backfill(before(tmp_path / "before.mcap", -9, 12))
+    pieces = [numbers(buffer.read(moment(n - 1), moment(n))) for n in range(-9, 4)]
+    assert pieces == [*([n] for n in range(-9, 0)), [0, 0], [1, 1], [2, 2], [3]]
+    keyframe = buffer.keyframe(moment(0))
+    assert keyframe is not None
+    assert keyframe.time_ns <= moment(0)
+
+
+def test_what_was_there_before_comes_while_the_disk_fills(
+    tmp_path: Path, buffer: LiveBuffer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that writes waits until it is there, then drops it like any other."""
+    timeline, thread = buffer._timeline, buffer._thread
+    prepend = timeline.prepend
+
+    def prepend_slowly(part: PartReader) -> None:
+        buffer.take(batch(1_400, 600))
+        thread.flush(0.5)
+        prepend(part)
+
+    monkeypatch.setattr(timeline, "prepend", prepend_slowly)
+    fill(buffer, 0, 1_400)
+    assert buffer.backfill(before(tmp_path / "before.mcap", -700, 700))
+    assert thread.flush(5)
+    assert buffer.start_ns == moment(0)
+    fill(buffer, 2_000, 2_000)
+    kept = numbers(buffer.read(0, moment(4_000)))
+    assert kept == list(range(kept[0], 4_000))
+
+
 def test_it_can_be_saved_as_a_recording(tmp_path: Path, buffer: LiveBuffer) -> None:
     """One finished, sound file with all that is kept, while recording goes on."""
     fill(buffer, 0, 4_000)
