@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     Panel = list[FixedParts]
 
 _LINK_BARS_FROM = 60
+"""Cells from which a link's line has bars and the other end's chip in full."""
 _ROOMY = 76
 """Cells from which on every metric's origin stands beside its source."""
-"""Cells from which a link's line has bars and the other end's chip in full."""
 
 
 def cores(facts: ChipFacts, width: int, *, in_pairs: bool, with_spark: bool) -> Panel:
