@@ -9,7 +9,9 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from trnfleet.domain.quantities import counted
 from trnfleet.text import plain
+from trnfleet.tui.actions.mouse_selection import MouseSelection
 from trnfleet.tui.alerts.actions import AlertActions
 from trnfleet.tui.help import key_text
 from trnfleet.tui.playback.keys import TimeKeys
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 AGAIN = "ctrl+c again quits; nothing is selected to copy"
 
 
-class CursorKeys(TimeKeys):
+class CursorKeys(TimeKeys, MouseSelection):
     """An app with these keys; subclasses have a page, and make `context` before they compose `actions`."""
 
     HELP_TITLE = "Everywhere"
@@ -34,7 +36,11 @@ class CursorKeys(TimeKeys):
         Binding("y", "copy_place", "copy the address of what the cursor is on"),
         Binding("minus", "last_view", "the view before"),
         Binding(
-            "ctrl+c", "copy_or_quit", "copy what is selected; else twice: quit", priority=True, system=True
+            "ctrl+c",
+            "copy_or_quit",
+            "copy what is selected; else twice: quit",
+            priority=True,
+            system=True,
         ),
         Binding("ctrl+q", "quit", "quit", priority=True, system=True),
     ]
@@ -93,11 +99,15 @@ class CursorKeys(TimeKeys):
     # Leaving
 
     async def action_copy_or_quit(self) -> None:
-        """Copy what is selected in a field; else quit when it is pressed twice in a row."""
+        """Copy what is selected in a field or with the mouse; else quit when it is pressed twice in a row."""
         field = self.focused
         if isinstance(field, Input) and field.selected_text:
             self.copy_to_clipboard(field.selected_text)
             self._say("copied, where the terminal lets it")
+        elif selected := self.selected_text:
+            self.copy_to_clipboard(selected)
+            lines = counted(len(selected.splitlines()), "line")
+            self._say(f"copied {lines}, where the terminal lets it")
         elif self._is_asked_to_quit and self.note == AGAIN:
             await self.action_quit()
         else:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 from textual.strip import Strip
-from textual.widget import Widget
 
 from trnfleet.tui import theme
 from trnfleet.tui.widgets.cells import text_of, width_of
 from trnfleet.tui.widgets.line_view import make_strip
+from trnfleet.tui.widgets.selection import SelectableWidget
 from trnfleet.tui.widgets.targets import Pressed, linked, target_of
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _line(items: list[Item], gap: int, name_style: Style, value_style: Style, *,
     return parts
 
 
-class Bar(Widget):
+class Bar(SelectableWidget):
     """Lines of parts; `show` paints those that changed."""
 
     DEFAULT_CSS = "Bar { height: 1; background: $bg; }"
@@ -123,7 +123,8 @@ class Bar(Widget):
         """Return the picture of line `y`."""
         row = self._rows[y] if y < len(self._rows) else []
         width = self.size.width
-        return make_strip(row, width, self._fill()) if width > 0 else Strip.blank(0)
+        strip = make_strip(row, width, self._fill()) if width > 0 else Strip.blank(0)
+        return self.with_selection(y, strip)
 
     def target_at(self, x: int, y: int) -> Target | None:
         """Return what the cell at column `x` of line `y` leads to; None for nowhere."""

@@ -14,6 +14,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from trnfleet.tui import theme
+from trnfleet.tui.widgets.selection import SelectableWidget
 from trnfleet.tui.widgets.targets import Pressed, target_of
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def blank_line(width: int) -> Line:
     return Line(("blank", width), lambda: Strip.blank(width, theme.BASE))
 
 
-class LineView(ScrollView, can_focus=True):
+class LineView(SelectableWidget, ScrollView, can_focus=True):
     """A view of lines; subclasses implement `lines` and set `virtual_size` when their extent changes."""
 
     DEFAULT_CSS = "LineView { background: $bg; scrollbar-size-vertical: 1; scrollbar-gutter: auto; }"
@@ -127,7 +128,7 @@ class LineView(ScrollView, can_focus=True):
                 self._signatures[number] = line.signature
                 self._strips[number] = line.make()
             strip = self._strips.get(y)
-        return strip if strip is not None else Strip.blank(width, theme.BASE)
+        return self.with_selection(y, strip if strip is not None else Strip.blank(width, theme.BASE))
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """Paint the new window at once when it has moved by a line."""

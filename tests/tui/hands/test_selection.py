@@ -1,0 +1,117 @@
+"""Text selected with the mouse: what is marked, what `ctrl+c` copies, and that a click is no selection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.tui.pilot import fleet_app, running
+from textual import events
+from tui.test_alerts import CHIP, INSTANCE, fed, rows
+
+from trnfleet.tui.actions.cursor_keys import AGAIN
+from trnfleet.tui.help import HelpScreen, HelpText
+
+if TYPE_CHECKING:
+    from support.monitor.feed import Feed
+    from support.tui.pilot import FleetPilot
+
+
+def burning() -> Feed:
+    feed = fed()
+    feed.set("temperature_c", 95.0, rows(feed, CHIP))
+    feed.set("throttle_pct", 20.0, rows(feed, f"{INSTANCE}/chip01"))
+    feed.tick()
+    return feed
+
+
+async def mouse(pilot: FleetPilot, kind: type[events.MouseEvent], x: int, y: int, button: int = 1) -> None:
+    """Do something with the mouse as a terminal reports it."""
+    app = pilot.app
+    app.post_message(
+        kind(None, x, y, 0, 0, button, shift=False, meta=False, ctrl=False, screen_x=x, screen_y=y)
+    )
+    await pilot.pause()
+
+
+async def drag(pilot: FleetPilot, begin: tuple[int, int], end: tuple[int, int], button: int = 1) -> None:
+    await mouse(pilot, events.MouseDown, *begin, button)
+    await mouse(pilot, events.MouseMove, *end, button)
+    await mouse(pilot, events.MouseUp, *end, button)
+
+
+def reversed_text(pilot: FleetPilot) -> str:
+    """Return the text on the screen that is in reverse."""
+    lines = ["".join(text for text, style in line if style and style.reverse) for line in pilot.styled()]
+    return "\n".join(line for line in lines if line)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+async def test_ctrl_c_copies_what_is_selected(*, backwards: bool) -> None:
+    """Cells from one end to the other, whole lines of the widget between; then a click selects nothing again."""
+    feed = burning()
+    app = fleet_app(feed)
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.press("8")
+        await pilot.telemetry(feed)
+        lines = pilot.screen()
+        y = next(number for number, line in enumerate(lines) if line.startswith(">✖ crit"))
+        x = lines[y].index("overheated")
+        assert "warn" in lines[y + 1]
+        ends = (x, y), (9, y + 1)
+        place = app.page.place
+        await drag(pilot, *(reversed(ends) if backwards else ends))
+        wanted = f"{lines[y][x:79].rstrip()}\n{lines[y + 1][:10].rstrip()}".rstrip()
+        assert "\n".join(line.rstrip() for line in reversed_text(pilot).splitlines()).rstrip() == wanted
+        await pilot.press("ctrl+c")
+        assert app.clipboard.rstrip() == wanted
+        assert app.note.startswith("copied ")
+        assert (app.page.place, app.entry.title) == (place, "Alerts")
+        await mouse(pilot, events.MouseDown, 3, y)
+        await mouse(pilot, events.MouseUp, 3, y)
+        assert not reversed_text(pilot)
+        await pilot.press("ctrl+c")
+        assert app.note == AGAIN
+
+
+async def test_a_drag_is_no_click() -> None:
+    """A tab or a breadcrumb that is selected is not opened; a bar's text is copied as it stands."""
+    app = fleet_app(burning())
+    async with running(app, size=(120, 40)) as pilot:
+        await pilot.paint()
+        tabs = pilot.screen()[2]
+        begin, end = tabs.index("8 Alerts"), tabs.index("8 Alerts") + len("8 Alerts") - 1
+        await drag(pilot, (begin, 2), (end, 2))
+        assert app.entry.title == "Fleet"
+        await pilot.press("ctrl+c")
+        assert app.clipboard == "8 Alerts"
+        await mouse(pilot, events.MouseDown, begin, 2)
+        await mouse(pilot, events.MouseUp, begin, 2)
+        assert app.entry.title == "Alerts"
+
+
+async def test_what_ends_a_selection() -> None:
+    """A key, and that its view is left; the other buttons select nothing."""
+    app = fleet_app(burning())
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.paint()
+        await drag(pilot, (2, 0), (5, 0))
+        assert reversed_text(pilot)
+        await pilot.press("down")
+        app.post_message(events.Key("down", None))
+        await pilot.pause()
+        assert not reversed_text(pilot)
+        await drag(pilot, (2, 0), (5, 0), button=3)
+        assert not reversed_text(pilot)
+        await pilot.press("ctrl+c")
+        assert app.note == AGAIN
+
+
+async def test_the_help_can_be_copied() -> None:
+    app = fleet_app(burning())
+    async with running(app, size=(80, 24)) as pilot:
+        await pilot.press("question_mark")
+        assert isinstance(app.screen, HelpScreen)
+        y = app.screen.query_one(HelpText).region.y
+        await drag(pilot, (6, y), (60, y + 1))
+        assert app.selected_text.splitlines()[0].strip() == "Fleet"

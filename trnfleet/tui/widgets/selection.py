@@ -1,0 +1,75 @@
+"""Text that is selected with the mouse: cells of one widget, from where the button went down to where the pointer is.
+
+Strips carry nothing for it, so that it costs painting nothing: a strip is cut up only while a selection is on it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+from textual.widget import Widget
+
+if TYPE_CHECKING:
+    from textual.geometry import Offset
+
+_SELECTED = Style(reverse=True)
+
+
+class Selection(NamedTuple):
+    """Cells of a widget in the order of reading, both ends included."""
+
+    first: tuple[int, int]
+    """Line and column."""
+    last: tuple[int, int]
+
+    @staticmethod
+    def of(begin: Offset, end: Offset) -> Selection:
+        """Return the cells between two, whichever comes first."""
+        return Selection(*sorted(((begin.y, begin.x), (end.y, end.x))))
+
+    def columns(self, y: int, width: int) -> tuple[int, int]:
+        """Return the columns of line `y` that it has, from and to; equal for none."""
+        (top, left), (bottom, right) = self
+        if not top <= y <= bottom:
+            return 0, 0
+        return (left if y == top else 0), (min(width, right + 1) if y == bottom else width)
+
+
+class SelectableWidget(Widget):
+    """A widget of lines whose text can be selected; subclasses pass what they render through `with_selection`."""
+
+    selection: Selection | None = None
+    """What is selected; None for nothing."""
+
+    def select(self, selection: Selection | None) -> None:
+        """Select cells instead of those that were selected."""
+        if selection != self.selection:
+            self.selection = selection
+            self.refresh()
+
+    def selected_text(self) -> str:
+        """Return the selected text as it is on the screen now, without the spaces at the ends of lines."""
+        selection, width = self.selection, self.size.width
+        if selection is None:
+            return ""
+        self.selection = None
+        found: list[str] = []
+        for y in range(selection.first[0], min(selection.last[0], self.size.height - 1) + 1):
+            strip = self.render_line(y)
+            found.append(strip.crop(*selection.columns(y, width)).text.rstrip())
+        self.selection = selection
+        return "\n".join(found)
+
+    def with_selection(self, y: int, strip: Strip) -> Strip:
+        """Return a line with what is selected of it in reverse."""
+        if self.selection is None:
+            return strip
+        begin, end = self.selection.columns(y, strip.cell_length)
+        if begin >= end:
+            return strip
+        marked = Segment.apply_style(strip.crop(begin, end), post_style=_SELECTED)
+        parts = [*strip.crop(0, begin), *marked, *strip.crop(end)]
+        return Strip(parts, strip.cell_length)
