@@ -42,7 +42,7 @@ TERMINAL = TerminalTheme(
 )  # fmt: skip  # two rows of eight
 _FONT = (
     f'font-family="\'DejaVu Sans Mono\',Menlo,Consolas,monospace" font-size="{FONT_SIZE}" '
-    'font-variant-ligatures="none" role="img"'
+    'style="font-variant-ligatures:none" role="img"'
 )
 _SHADES = {"░": 0.25, "▒": 0.5, "▓": 0.75}
 _QUARTERS = {"▖": 4, "▗": 8, "▘": 1, "▙": 13, "▚": 9, "▛": 7, "▜": 11, "▝": 2, "▞": 6, "▟": 14}
