@@ -8,6 +8,7 @@ Telemetry is in frames of CBOR even of a fleet that publishes JSON, which would 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from trnfleet import logs
@@ -85,6 +86,7 @@ class LeadIn:
         self._make = make
         self._run = run
         self._path = path
+        self._part = path.with_suffix(".part")
         self._clock = clock
         self._client_id = client_id
         self._boot = boot
@@ -96,11 +98,13 @@ class LeadIn:
         """Record it once the first tick is published, beside all else; without one, charts begin at the start."""
         while not self._simulation.published:
             await self._clock.sleep(_LOOKED_EVERY_S)
-        await self._live_through()
         try:
+            await self._live_through()
             await asyncio.to_thread(self._write)
         except (OSError, TrnfleetError) as error:
             log.warning("lead_in_not_recorded", error=str(error))
+            with contextlib.suppress(OSError):
+                self._part.unlink(missing_ok=True)
         self._messages = []
 
     async def _live_through(self) -> None:
@@ -142,15 +146,14 @@ class LeadIn:
             seed=self._run.seed,
             note="simulated: lead-in",
         )
-        part = self._path.with_suffix(".part")
-        writer = RecordingWriter(part, about, level=QUICK_LEVEL)
+        writer = RecordingWriter(self._part, about, level=QUICK_LEVEL)
         try:
             for time_ns, messages in self._messages:
                 for envelope in messages:
                     writer.write(time_ns, envelope)
         finally:
             writer.close()
-        part.replace(self._path)
+        self._part.replace(self._path)
 
 
 class _Unheard:

@@ -11,6 +11,7 @@ from support.sim.simulation import Recorder
 from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile
+from trnfleet.errors import ConfigError
 from trnfleet.record.read.recording import Recording
 from trnfleet.services.simulator.engine import make_engine
 from trnfleet.services.simulator.lead_in import (
@@ -136,6 +137,31 @@ async def test_the_first_tick_does_not_wait_for_it(tmp_path: Path) -> None:
 async def test_what_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     """A folder that is gone: nothing is recorded, and nothing is raised."""
     demo = Demo(tmp_path / "gone" / "lead-in.mcap", 2)
+    await demo.run()
+    assert demo.simulation.published == 3
+    assert not files(tmp_path)
+
+
+async def test_what_is_half_made_is_deleted(tmp_path: Path) -> None:
+    """A recording that cannot be put in its place is not left beside it."""
+    path = tmp_path / "lead-in.mcap"
+    (path / "something").mkdir(parents=True)
+    demo = Demo(path, 2)
+    await demo.run()
+    assert demo.simulation.published == 3
+    assert files(tmp_path) == [path.name]
+
+
+async def test_files_that_are_wrong_by_now_stop_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trace that was deleted since the start: the simulator goes on without a lead-in."""
+    demo = Demo(tmp_path / "lead-in.mcap", 2)
+
+    def make() -> Engine:
+        raise ConfigError("load.csv: No such file or directory")
+
+    monkeypatch.setattr(demo.lead_in, "_make", make)
     await demo.run()
     assert demo.simulation.published == 3
     assert not files(tmp_path)
