@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from trnfleet.domain.alerts.rules import Rule
 from trnfleet.domain.layout import Layout
-from trnfleet.monitor.store.rollup import Rollups
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trnfleet.monitor.monitor import Snapshot
 
-SHARED = (Layout, Rule, Rollups)
-"""Types whose objects are large or compared by identity, and never change once a snapshot has them: they are kept as they are."""
+SHARED = (Layout, Rule)
+"""Types whose objects are compared by identity and are many snapshots' and the monitor's, and never change: they are kept as they are."""
 COMPRESSED_BYTES = 2**20
 """More bytes are kept as they are: compressing a mebibyte takes 10 ms, in which no key is served."""
 

@@ -5,6 +5,7 @@ import operator
 import numpy as np
 from support.monitor.feed import Feed
 
+from trnfleet.domain.address import Level
 from trnfleet.monitor.replay.packed_snapshot import COMPRESSED_BYTES, PackedSnapshot
 
 
@@ -34,6 +35,15 @@ def test_layout_and_rules_are_the_monitors_own() -> None:
     snapshot = PackedSnapshot(monitor.snapshot()).unpack()
     assert snapshot.ingest.store.layout is monitor.store.layout
     assert all(map(operator.is_, snapshot.ingest.alerts.rules, monitor.alerts.rules))
+
+
+def test_its_roll_ups_are_bytes_too() -> None:
+    """Those of a pass are no other snapshot's: kept as hundreds of small arrays they would be most of its memory."""
+    monitor = make_feed().monitor
+    kept = PackedSnapshot(monitor.snapshot()).unpack().sampling.averages.rollups
+    assert kept is not monitor.averages.rollups
+    assert kept.layout is monitor.store.layout
+    assert kept.value("power_w", Level.FLEET) == monitor.averages.rollups.value("power_w", Level.FLEET)
 
 
 def test_a_large_one_is_not_compressed() -> None:
