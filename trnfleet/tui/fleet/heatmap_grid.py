@@ -125,6 +125,19 @@ class Grid:
     def tiles(self) -> int:
         return len(self.tile_group)
 
+    def pixels_of_pieces(self, side: int) -> tuple[NDArray[np.int64], tuple[int, int]]:
+        """Return the pixel, `side` chips wide, under which each pair of tile and instance lies, and the rows and columns of all pixels."""
+        found = self._pixels.get(side)
+        if found is None:
+            shape = -(-self.rows * self.group // side), -(-self.columns * self.group // side)
+            of_tile = self.tile_y // side * shape[1] + self.tile_x // side
+            found = self._pixels[side] = of_tile[self.piece_tile], shape
+        return found
+
+    @cached_property
+    def _pixels(self) -> dict[int, tuple[NDArray[np.int64], tuple[int, int]]]:
+        return {}
+
     @cached_property
     def tile_x(self) -> NDArray[np.int64]:
         """Chip lattice column of each tile's left edge."""

@@ -143,11 +143,7 @@ class HealthValues:
             EMPTY_LAYOUT,
             _ranks(EMPTY_LAYOUT, (), np.zeros(0, np.int32)),
         )
-        self._use: tuple[Hashable, NDArray[np.int8], NDArray[np.bool_]] = (
-            None,
-            np.zeros(0, np.int8),
-            np.zeros(0, np.bool_),
-        )
+        self._use: tuple[Hashable, NDArray[np.int8]] = None, np.zeros(0, np.int8)
         self._whole: dict[int, tuple[Hashable, NDArray[np.int8]]] = {}
 
     def window(self, grid: Grid, side: int, x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.int8]:
@@ -169,12 +165,12 @@ class HealthValues:
         store = self._monitor.store
         owner = store.layout.instance_of_chip[rows]
         health = _OF_STATE[store.chip_state[rows]]
-        unused, may_idle = self._in_use()
-        maybe = np.flatnonzero(may_idle[owner] & (health == Health.NORMAL))
+        maybe = np.flatnonzero(health == Health.NORMAL)
         if len(maybe):
             util = store.chip_values(BY_NAME[_UTIL], rows[maybe])
             maybe = maybe[util <= IDLE_BELOW_PCT]
-            health[maybe] = unused[owner[maybe]]
+            maybe = maybe[self._may_idle(owner[maybe].astype(np.int64))]
+            health[maybe] = self._unused()[owner[maybe]]
         raised: NDArray[np.int8] = _RAISED[self._ranked().of_chips(rows, owner), health]
         return raised
 
@@ -192,9 +188,8 @@ class HealthValues:
         if kept is None or kept[0] != mark:
             if len(self._whole) > 8:
                 self._whole.clear()
-            shape = -(-grid.rows * grid.group // side), -(-grid.columns * grid.group // side)
+            place, shape = grid.pixels_of_pieces(side)
             worst = np.zeros(shape[0] * shape[1], np.int8)
-            place = (grid.tile_y // side * shape[1] + grid.tile_x // side)[grid.piece_tile]
             if rollups.ready and rollups.generation == store.generation:
                 np.maximum.at(worst, place, self._of_instances()[grid.piece_instance])
             else:
@@ -205,9 +200,10 @@ class HealthValues:
     def _of_instances(self) -> NDArray[np.int8]:
         """Return the worst `Health` of the chips of each instance."""
         states = self._monitor.rollups.states(Level.INSTANCE) > 0
-        unused, may_idle = self._in_use()
-        util = self._monitor.rollups.mean(_UTIL, Level.INSTANCE)
-        health = np.where(may_idle & (util <= IDLE_BELOW_PCT), unused, np.int8(Health.NORMAL))
+        idle = np.flatnonzero(self._monitor.rollups.mean(_UTIL, Level.INSTANCE) <= IDLE_BELOW_PCT)
+        idle = idle[self._may_idle(idle)]
+        health = np.full(len(states), Health.NORMAL, np.int8)
+        health[idle] = self._unused()[idle]
         health[~states[:, Freshness.LIVE]] = Health.MISSING
         health[states[:, Freshness.STALE]] = Health.STALE
         health[states[:, Freshness.OFFLINE]] = Health.OFFLINE
@@ -218,26 +214,30 @@ class HealthValues:
         revision = self._monitor.revision
         return revision.source, self._monitor.store.generation, self._alerts.revision
 
-    def _in_use(self) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
-        """Return, by instance, what an idle chip of it is, and whether its chips may be called idle at all.
+    def _may_idle(self, instances: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return of some instances, which may repeat, whether their chips may be called idle at all.
 
         Between two steps of training every chip is idle for a moment; its instance is not, over some seconds.
         """
+        store, averages = self._monitor.store, self._monitor.averages
+        free: NDArray[np.bool_] = store.job_of[instances] < 0
+        if averages.rollups.ready and averages.generation == store.generation:
+            held = np.flatnonzero(~free)
+            free[held] = averages.mean(_UTIL, Level.INSTANCE, instances[held]) <= IDLE_BELOW_PCT
+        return free
+
+    def _unused(self) -> NDArray[np.int8]:
+        """Return, by instance, what an idle chip of it is."""
         monitor = self._monitor
-        store, averages = monitor.store, monitor.averages
-        mark = (self._mark(), averages.rollups.revision, monitor.reservations.revision)
+        mark = (self._mark(), monitor.rollups.revision, monitor.reservations.revision)
         if self._use[0] != mark:
-            instances = len(store.layout.instances)
-            unused = np.full(instances, Health.IDLE, np.int8)
+            unused = np.full(len(monitor.store.layout.instances), Health.IDLE, np.int8)
             for each in monitor.reservations.table():
                 # Of a reservation that holds nothing at present, use is not known.
                 for run in each.rows if each.used is not None else ():
                     unused[run.start : run.stop] = Health.RESERVED_IDLE
-            may_idle = store.job_of < 0
-            if averages.rollups.ready and averages.generation == store.generation:
-                may_idle = may_idle | (averages.mean(_UTIL, Level.INSTANCE) <= IDLE_BELOW_PCT)
-            self._use = mark, unused, may_idle
-        return self._use[1:]
+            self._use = mark, unused
+        return self._use[1]
 
     def _ranked(self) -> Ranks:
         layout, mark = self._monitor.store.layout, self._mark()

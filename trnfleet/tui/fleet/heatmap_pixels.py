@@ -107,6 +107,8 @@ class HeatValues:
     ) -> Image:
         """Return the pixels, each `side` chips wide, at pixel columns `x` by rows `y`."""
         if side >= grid.tile:
+            if len(x) == len(y) == 1 and not self._has_whole(grid, field, side):
+                return self._reduced(grid, field, side, (int(x[0]), int(y[0])))
             whole = self._whole(grid, field, side)
             return Image(whole.values[np.ix_(y, x)], whole.trust[np.ix_(y, x)])
         if side == 1:
@@ -132,9 +134,7 @@ class HeatValues:
                     chips = grid.chips_at(side * x + right, side * y + below)
                     found |= (chips >= 0) & mask[np.maximum(chips, 0)]
             return found
-        columns = -(-grid.columns * grid.group // side)
-        rows = -(-grid.rows * grid.group // side)
-        place = (grid.tile_y // side * columns + grid.tile_x // side)[grid.piece_tile]
+        place, (rows, columns) = grid.pixels_of_pieces(side)
         of_instances = np.logical_or.reduceat(mask, layout.chip_start[:-1])
         marked = np.bincount(place, of_instances[grid.piece_instance], rows * columns) > 0
         return marked.reshape(rows, columns)[np.ix_(y, x)]
@@ -163,23 +163,30 @@ class HeatValues:
         trust[there] = _TRUST_OF_STATE[store.chip_state[rows]]
         return Image(values, trust)
 
-    def _whole(self, grid: Grid, field: Field, side: int) -> Image:
-        rollups, store = self._monitor.rollups, self._monitor.store
-        mark = (id(grid), self._monitor.revision.source, rollups.revision, store.generation)
+    def _has_whole(self, grid: Grid, field: Field, side: int) -> bool:
         kept = self._kept.get((field.key, side))
-        if kept is None or kept[0] != mark:
+        return kept is not None and kept[0] == self._mark(grid)
+
+    def _mark(self, grid: Grid) -> Hashable:
+        monitor = self._monitor
+        return id(grid), monitor.revision.source, monitor.rollups.revision, monitor.store.generation
+
+    def _whole(self, grid: Grid, field: Field, side: int) -> Image:
+        if not self._has_whole(grid, field, side):
             if len(self._kept) > 8:
                 self._kept.clear()
-            kept = self._kept[field.key, side] = (mark, self._reduced(grid, field, side))
-        return kept[1]
+            self._kept[field.key, side] = (self._mark(grid), self._reduced(grid, field, side))
+        return self._kept[field.key, side][1]
 
-    def _reduced(self, grid: Grid, field: Field, side: int) -> Image:
-        """Make all pixels of a map from instances; they cover whole tiles."""
+    def _reduced(self, grid: Grid, field: Field, side: int, only: tuple[int, int] | None = None) -> Image:
+        """Make all pixels of a map from instances, or only the one at a column and a row; they cover whole tiles."""
         store, rollups = self._monitor.store, self._monitor.rollups
-        shape = -(-grid.rows * grid.group // side), -(-grid.columns * grid.group // side)
+        place, shape = grid.pixels_of_pieces(side)
+        instance, pick = grid.piece_instance, None
+        if only is not None:
+            pick = instance = instance[place == only[1] * shape[1] + only[0]]
+            place, shape = np.zeros(len(instance), np.int64), (1, 1)
         size = shape[0] * shape[1]
-        tile, instance = grid.piece_tile, grid.piece_instance
-        place = (grid.tile_y // side * shape[1] + grid.tile_x // side)[tile]
         trust = np.full(size, Trust.NOTHING, np.uint8)
         if not rollups.ready or rollups.generation != store.generation:
             trust[place] = Trust.UNKNOWN
@@ -194,7 +201,8 @@ class HeatValues:
         trust[(live > 0) & (stale + offline > 0)] = Trust.PARTLY
         joining = _joining(field)
         read = field.values if joining is Aggregate.SUM else field.per_chip
-        values = read(store, rollups, Level.INSTANCE, None)[instance]
+        values = read(store, rollups, Level.INSTANCE, pick)
+        values = values[instance] if pick is None else values
         usable = ((states[:, Freshness.LIVE] > 0) | (live[place] == 0)) & ~np.isnan(values)
         weights = np.where(usable, rollups.covered(field.parts[0], Level.INSTANCE)[instance], 0.0)
         seen = np.bincount(place, weights, size)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 POWER = fields.BY_KEY["power_w"]
 TEMPERATURE = fields.BY_KEY["temperature_c"]
+MFU = fields.BY_KEY["mfu_pct"]
 ERRORS = fields.BY_KEY["mem_ecc_corrected"]
 
 
@@ -162,6 +163,21 @@ def test_a_pixel_is_inside_where_any_of_its_chips_is(feed: Feed, side: int) -> N
     assert np.count_nonzero(found) > 0
     part = HeatValues(feed.monitor).inside(grid, mask, side, np.arange(1), np.arange(high))
     assert np.array_equal(part, expected[:, :1])
+
+
+@pytest.mark.parametrize("field", [POWER, TEMPERATURE, ERRORS, MFU])
+@pytest.mark.parametrize("side", [4, 8, 16])
+async def test_one_pixel_alone_is_that_of_the_whole_map(feed: Feed, field: Field, side: int) -> None:
+    """What the cursor is on is read alone, and has the same value and trust as on the map."""
+    feed.set("mem_ecc_corrected", 30, [3])
+    feed.set("power_w", 2**16 - 1, [5, 6])
+    await feed.advance(5)
+    feed.tick([*feed.layout.instances[1:]])
+    grid, image = Grid.of(feed.layout), whole(feed, field, side)
+    for y, x in np.ndindex(image.values.shape):
+        alone = HeatValues(feed.monitor).window(grid, field, side, np.array([x]), np.array([y]))
+        assert np.array_equal(alone.values, image.values[y : y + 1, x : x + 1], equal_nan=True)
+        assert alone.trust[0, 0] == image.trust[y, x]
 
 
 def test_a_mask_of_another_layout_dims_nothing(feed: Feed) -> None:
