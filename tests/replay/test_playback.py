@@ -489,7 +489,7 @@ async def test_where_the_present_is_kept_no_more_playing_stands_at_the_end_and_s
         await turn(clock, 5.0)
         assert mode_of(playback) is Mode.PAUSED
         assert playback.position_ns == present.recording.end_ns
-        assert "not kept" in playback.note
+        assert "no history after this" in playback.note
         assert playback.window_s == 20.0
 
 
@@ -509,7 +509,7 @@ async def test_nothing_is_sought_where_nothing_is_kept_yet() -> None:
             wish()
             await turn(clock, 0.1)
             assert mode_of(playback) is Mode.LIVE
-            assert playback.note == "nothing is kept yet"
+            assert playback.note == "no history yet"
         assert playback.window_s == 0.0
         assert playback.position_ns == playback.end_ns
 

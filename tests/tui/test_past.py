@@ -201,7 +201,7 @@ async def test_from_an_alert_to_its_moment() -> None:
     async with running(app, size=(120, 40)) as pilot:
         await pilot.tick(feed, 0.6)
         await pilot.press("8", "o")
-        assert "that moment is not kept" in app.query_one("#status", Bar).text
+        assert "no history of that moment" in app.query_one("#status", Bar).text
         playback.moments[fired_ns] = START_NS + 5 * MIN
         await pilot.press("o")
         assert playback.wishes == [("seek", START_NS + 5 * MIN - lead_ns)]

@@ -175,8 +175,8 @@ async def test_the_help_cuts_nothing() -> None:
         await pilot.press("question_mark")
         shown = app.screen.query_one(HelpText)
         lines = [line.make().text for line in shown.lines(0, 60, 104)]
-        begun = next(n for n, line in enumerate(lines) if "The reservation that holds what" in line)
-        assert "you are looking at" in lines[begun + 1]
+        begun = next(n for n, line in enumerate(lines) if "Acknowledge the alerts of what" in line)
+        assert "cursor is on" in lines[begun + 1]
         assert not any("…" in line for line in lines)
         assert all(line[51] == " " for line in lines)
 
@@ -348,7 +348,7 @@ async def test_nothing_earlier_is_said() -> None:
     async with running(app, size=(80, 24)) as pilot:
         playback.show(feed.monitor, START_NS)
         await pilot.press("left_square_bracket")
-        assert "nothing earlier is kept" in app.query_one("#status", Bar).text
+        assert "start of history: nothing earlier" in app.query_one("#status", Bar).text
         await pilot.tick(feed, 9.0)
         assert "nothing earlier" not in app.query_one("#status", Bar).text
 

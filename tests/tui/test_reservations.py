@@ -260,10 +260,10 @@ async def test_a_place_that_nobody_holds() -> None:
         app.go("uc1/us-0002", HIERARCHY)
         await pilot.press("r")
         await pilot.telemetry(feed)
-        assert rows(pilot, "no reservation holds uc1/us-0002")
+        assert rows(pilot, "no reservation has uc1/us-0002")
         await pilot.press("down")
         await pilot.telemetry(feed)
-        assert not rows(pilot, "no reservation holds")
+        assert not rows(pilot, "no reservation has")
         assert rows(pilot, "3 reserved  1 ended")
 
 

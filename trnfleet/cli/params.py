@@ -31,7 +31,7 @@ _BYTES = {
     "t": 1_000_000_000_000, "tb": 1_000_000_000_000, "tib": 2**40,
 }  # fmt: skip  # a line a prefix
 _DAY_NS = 86_400 * NS_PER_S
-_MOMENT_FORMS = "write it as 2026-01-31T14:03:00Z, 14:03, +90s (after the begin) or -90s (before the end)"
+_MOMENT_FORMS = "write it as 2026-01-31T14:03:00Z, 14:03, +90s (after the start) or -90s (before the end)"
 
 
 class Duration(click.ParamType[float]):

@@ -91,9 +91,9 @@ class FleetApp(CommandKeys):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "back to where you were"),
-        Binding("r", "reservation", "the reservation that holds what you are looking at"),
+        Binding("r", "reservation", "the reservation of what the cursor is on"),
         Binding("u", "unpick", "clear the highlight of a reservation"),
-        Binding("A", "alerts", "the alerts of what you are looking at"),
+        Binding("A", "alerts", "the alerts of what the cursor is on"),
         Binding("question_mark", "help", "this help"),
         Binding("q", "quit", "quit"),
         Binding("ctrl+t", "theme", "next theme"),
@@ -347,7 +347,7 @@ class FleetApp(CommandKeys):
         if chosen:
             reservations.show_reservation(chosen)
         elif place:
-            reservations.tell(f"no reservation holds {plain(place, 60)}")
+            reservations.tell(f"no reservation has {plain(place, 60)}")
 
     def action_alerts(self) -> None:
         """Go to the alerts of the present place; from the fleet, to all of them."""

@@ -437,7 +437,7 @@ def test_people_silence_alerts(scene: Scene) -> None:
     """A silence is previewed and then made; what it hid and still fires is told when it is taken back."""
     watch = scene.watch("--stdout")
     quiet = ("silence", "add", f"chip={CHIPS[1]}", "--for", "1h", "--why", "swap", *scene.broker)
-    assert "matches, with --yes: 0 that fire" in run(*quiet).stdout
+    assert "matches, with --yes: 0 firing alerts" in run(*quiet).stdout
     assert run(*quiet, "--yes").returncode == 0
     scene.inject(CHIPS[1])
     scene.until(lambda: CHIPS[1] in scene.retained())

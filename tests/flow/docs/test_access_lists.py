@@ -70,7 +70,7 @@ CASES = [
     Case("operator", "reserve extend cb-1 --days 1 --timeout 20s", 1, "no block 'cb-1'"),
     Case("operator", "inject --active --timeout 20s", 0, "the faults of this simulator"),
     Case("operator", "jump 1h --timeout 20s", 0, "jumps ahead by 3,600 s"),
-    Case("operator", "silence add a=b --for 1h --why x --yes --wait 1s", 0, "hides 0 that fire"),
+    Case("operator", "silence add a=b --for 1h --why x --yes --wait 1s", 0, "matches 0 firing alerts"),
 ]
 
 

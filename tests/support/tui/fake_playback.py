@@ -102,7 +102,7 @@ class FakePlayback:
         self._to(time_ns)
 
     def _to(self, time_ns: int) -> None:
-        self.note = "nothing earlier is kept" if time_ns < self.start_ns else ""
+        self.note = "start of history: nothing earlier" if time_ns < self.start_ns else ""
         self.position_ns = min(max(time_ns, self.start_ns), self.end_ns)
         if self.mode is Mode.LIVE:
             self.mode = Mode.PLAYING

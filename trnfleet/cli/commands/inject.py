@@ -1,4 +1,4 @@
-"""`trnfleet inject`: cause a fault in a running simulator, list the faults, or list the active ones."""
+"""`trnfleet inject`: inject a fault in a running simulator, list the faults, or list the active ones."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def _complete_fault(_ctx: click.Context, _parameter: click.Parameter, incomplete
 @click.argument("target", required=False)
 @setting("--for", "lasts_s", type=Duration(), help="Simulated time until it ends; by default as in --list.")
 @setting("--magnitude", type=float, help="Magnitude in the fault's own unit; by default as in --list.")
-@click.option("--list", "listing", is_flag=True, help="List every fault that can be caused; needs no broker.")
+@click.option(
+    "--list", "listing", is_flag=True, help="List every fault that can be injected; needs no broker."
+)
 @click.option("--active", is_flag=True, help="List the active faults of the simulator.")
 @broker_options(required=False)
 @fleet_option
@@ -74,7 +76,7 @@ def command(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Cause FAULT at TARGET in a simulator that was started with --allow-commands.
+    """Inject FAULT at TARGET in a simulator that was started with --allow-commands.
 
     TARGET is an address, a pattern, or a random choice of what a pattern matches; a link is a chip and its direction.
     Exit status: 0 done, 1 refused or not answered, 2 wrong use.

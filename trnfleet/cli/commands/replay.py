@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     "--from",
     "begin",
     type=Moment(),
-    help="Begin: an instant, 14:03, +90s after the recording's begin, or -90s before its end.",
+    help="Start: an instant, 14:03, +90s after the recording's start, or -90s before its end.",
 )
 @setting("--to", "end", type=Moment(), help="End, in the same forms.")
 @setting(
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     default=1.0,
     help="Seconds of the recording per second; the app plays at 0.125 to 1000.",
 )
-@click.option("--loop", is_flag=True, help="Begin again at the end.")
+@click.option("--loop", is_flag=True, help="Loop: start again at the end.")
 @setting(
     "--filter",
     "filters",

@@ -294,7 +294,7 @@ def _print_reply(options: ReserveOptions, reply: Reply) -> None:
         click.echo(reply.reason)
 
 
-_HEADS = ("RESERVATION", "STATE", "WHAT", "IN USE", "ZONE", "START", "END", "FEE", "INTERCONNECT")
+_HEADS = ("RESERVATION", "STATE", "WHAT", "USED", "ZONE", "START", "END", "FEE", "INTERCONNECT")
 
 
 def _state(message: ReservationMessage) -> str:

@@ -13,6 +13,7 @@ from trnfleet.cli.options import json_option, setting
 from trnfleet.cli.params import Duration
 from trnfleet.cli.tables import table_lines
 from trnfleet.clock import NS_PER_S, format_rfc3339
+from trnfleet.domain.quantities import counted
 from trnfleet.errors import BrokerError, nearest
 from trnfleet.text import plain
 
@@ -45,7 +46,7 @@ def command() -> None:
 @command.command("add")
 @click.argument("matchers", nargs=-1, required=True, metavar="MATCHER...")
 @setting("--for", "lasts_s", type=Duration(), required=True, help="Duration, in the fleet's own time.")
-@setting("--why", required=True, metavar="TEXT", help="The reason, for others.")
+@setting("--why", required=True, metavar="TEXT", help="Comment (required).")
 @setting("--owner", metavar="NAME", help="Name for the silence; by default the user's.")
 @click.option("--yes", is_flag=True, help="Add it; else only list the alerts that it matches now.")
 @alerts_options
@@ -71,7 +72,7 @@ def add(
         texts = [str(matcher) for matcher in parsed]
         silence = asyncio.run(_add(session, fleet, texts, lasts_s, why, owner))
         until = format_rfc3339(fleet.now_ns + round(lasts_s * NS_PER_S))
-        head = f"silence {silence} until {until} hides {hidden[0]}"
+        head = f"silence {silence} until {until} matches {hidden[0]}"
     else:
         head = f"matches, with --yes: {hidden[0]}"
     for line in (head, *hidden[1:]):
@@ -82,7 +83,7 @@ def add(
 @json_option
 @alerts_options
 def list_all(session: BrokerSession, name: str | None, wait: float, as_json: bool) -> None:
-    """List the silences that have not expired, and the number of published alerts that each hides."""
+    """List the silences that have not expired, and the number of published alerts that each matches."""
     from trnfleet.services.alerts_client import read_alerts, silence_facts
 
     fleet = asyncio.run(read_alerts(session, name, wait_s=wait))
@@ -105,7 +106,7 @@ def list_all(session: BrokerSession, name: str | None, wait: float, as_json: boo
         )
         for each in found
     ]
-    for line in table_lines([("SILENCE", "STATE", "UNTIL", "HIDES", "WHO", "WHAT"), *rows]):
+    for line in table_lines([("SILENCE", "STATE", "UNTIL", "MATCHES", "WHO", "WHAT"), *rows]):
         click.echo(line)
 
 
@@ -160,7 +161,7 @@ def _preview(fleet: FleetAlerts, matchers: tuple[Matcher, ...]) -> list[str]:
     """Return the alerts that a silence matches now: a count, and the first of them."""
     summaries = {each.fingerprint: each.summary for each in fleet.alerts.values()}
     found = fleet.preview(matchers)
-    lines = [f"{found.firing:,} that fire, {found.critical:,} of them critical"]
+    lines = [f"{counted(found.firing, 'firing alert')}, {found.critical:,} critical"]
     lines += [
         plain(f"  {alert.severity.value} {alert.name}: {summaries[alert.fingerprint]}", 400)
         for alert in found.examples

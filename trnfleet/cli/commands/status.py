@@ -78,7 +78,7 @@ WHAT_TO_DO = (
 @click.option(
     "--at",
     type=Moment(),
-    help="With --recording: an instant, 14:03, +90s after its begin, or -90s before its end; by default its end.",
+    help="With --recording: an instant, 14:03, +90s after its start, or -90s before its end; by default its end.",
 )
 @fleet_option
 @setting(

@@ -410,7 +410,9 @@ class RecordingPlayback:
                 self.go_live_or_end()
             return
         if time_ns < start_ns:
-            self.note = "nothing earlier is kept" if self.is_live_possible else "the recording begins here"
+            self.note = (
+                "start of history: nothing earlier" if self.is_live_possible else "the recording begins here"
+            )
         if self.mode is Mode.LIVE:
             self._set_mode(Mode.PLAYING)
         # What has come in the last half second may not be on the recording yet.
@@ -420,9 +422,7 @@ class RecordingPlayback:
         """Return whether there is anything to go back to, and note why not."""
         if self._recording.end_ns > 0:
             return True
-        self.note = (
-            f"nothing is kept: {self.recording_problem}" if self.recording_problem else "nothing is kept yet"
-        )
+        self.note = f"no history: {self.recording_problem}" if self.recording_problem else "no history yet"
         self._revision += 1
         return False
 
@@ -527,7 +527,7 @@ class RecordingPlayback:
         begun_s, begun_ns = self._base
         if past.position_ns < self._recording.start_ns:
             self._request(self._recording.start_ns)
-            self.note = "what was here is not kept any more"
+            self.note = "history does not go back so far any more"
             return
         end_ns = self.end_ns
         wanted_ns = begun_ns + round((now_s - begun_s) * self.rate * NS_PER_S)
@@ -560,7 +560,7 @@ class RecordingPlayback:
                 self.go_live_or_end()
             elif self.recording_problem and past.position_ns >= self._recording.end_ns:
                 self.pause()
-                self.note = "what came after this is not kept"
+                self.note = "no history after this"
         elif past.position_ns >= end_ns:
             if self.loops:
                 self._request(self._first_ns())

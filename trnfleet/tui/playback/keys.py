@@ -280,8 +280,9 @@ class TimeKeys(App[None]):
         playback = self.playback
         place_ns = None if playback is None else playback.moment_of(message.fleet_ns)
         if playback is None or place_ns is None:
-            where = "kept" if playback is not None and playback.is_live_possible else "in this recording"
-            self._say(NO_PLAYBACK if playback is None else f"that moment is not {where}")
+            is_live = playback is not None and playback.is_live_possible
+            missing = "no history of that moment" if is_live else "that moment is not in this recording"
+            self._say(NO_PLAYBACK if playback is None else missing)
             return
         offset_s = AFTER_S if message.is_after else -LEAD_S
         playback.seek(max(playback.start_ns, place_ns + round(offset_s * NS_PER_S)))

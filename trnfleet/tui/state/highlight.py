@@ -70,7 +70,7 @@ class Highlight:
         instances = sum(map(len, picked.rows))
         noun = "instance" if instances == 1 else "instances"
         amount = f"{instances:,} {noun}" if instances else "place not known"
-        return f"{PICKED} {plain(picked.message.id, 24)} ({amount})  u: show all"
+        return f"{PICKED} {plain(picked.message.id, 24)} ({amount})  u: clear"
 
     def place(self) -> str:
         """Return the first address of what is picked out; empty for the fleet where none is known."""

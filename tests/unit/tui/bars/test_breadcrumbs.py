@@ -59,8 +59,8 @@ def test_news_lead_to_their_place_or_list() -> None:
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_what_is_picked_out_stands_behind_the_path(width: int) -> None:
     """What is picked out in every view is said in the line, which stays within the screen; the path loses its beginning for it."""
-    said = "◆ cb-0123456789abcdef0 (4 instances)  u: show all"
+    said = "◆ cb-0123456789abcdef0 (4 instances)  u: clear"
     line = text_of(breadcrumbs("uc1/us-0001", width, None, said))
     assert len(line) <= width
     assert "◆ cb-" in line
-    assert (said in line) == (width >= 80)
+    assert (said in line) == (width >= 60)

@@ -56,7 +56,7 @@ def test_the_summary_fits(width: int) -> None:
 
 def test_a_note_is_said_instead() -> None:
     """What was just asked for is answered there."""
-    assert told(made(), note="no reservation holds uc1").startswith(" no reservation holds uc1")
+    assert told(made(), note="no reservation has uc1").startswith(" no reservation has uc1")
 
 
 def test_what_is_due_is_said_first() -> None:
@@ -145,7 +145,7 @@ def test_the_highlight_follows_the_fleet() -> None:
     mask = highlight.mask()
     assert mask is not None
     assert [path for path, marked in zip(feed.layout.instances, mask, strict=True) if marked] == [ALONE]
-    assert highlight.words() == "◆ cb-1 (1 instance)  u: show all"
+    assert highlight.words() == "◆ cb-1 (1 instance)  u: clear"
     assert highlight.place() == ALONE
     feed.monitor.apply([feed.reservation("cb-1", "uc1/nowhere", change=2)])
     feed.tick()
