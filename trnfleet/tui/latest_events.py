@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import operator
 from typing import TYPE_CHECKING
 
 from trnfleet.clock import format_rfc3339
@@ -43,14 +44,9 @@ class LatestEvents(LineView, can_focus=False):
         del top
         ingest = self._monitor.ingest
         rings = (ingest.events.newest_first(), ingest.alert_events.newest_first())
-        newest = heapq.merge(*rings, key=_order, reverse=True)
+        newest = heapq.merge(*rings, key=operator.attrgetter("order"), reverse=True)
         made = [text_line(event_parts(event, width), width) for event in itertools.islice(newest, height)]
         return made or [text_line([(" no events yet", theme.QUIET)], width)]
-
-
-def _order(event: Event) -> tuple[float, bool, int]:
-    """Return the place of an event among all, as in Events: by arrival, those of alerts after what they may follow from."""
-    return event.received_s, event.is_own, event.number
 
 
 def event_parts(event: Event, width: int) -> Parts:

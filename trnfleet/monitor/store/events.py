@@ -57,6 +57,11 @@ class Event(NamedTuple):
     alert: str = ""
     """Fingerprint of that alert; empty for none."""
 
+    @property
+    def order(self) -> tuple[float, bool, int]:
+        """Place among all: by arrival, the monitor's own after what they may follow from."""
+        return self.received_s, self.is_own, self.number
+
 
 class Events:
     """The events that are kept."""

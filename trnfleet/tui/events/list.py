@@ -6,6 +6,7 @@ Only the window's lines are made. What matches is kept and followed, so that a t
 from __future__ import annotations
 
 import bisect
+import operator
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual.binding import Binding, BindingType
@@ -137,11 +138,7 @@ class EventRow(NamedTuple):
         return "\n".join(texts_of(self.event)).lower()
 
 
-def _order(event: Event) -> tuple[float, bool, int]:
-    """Return the place of an event among all: by arrival, those of alerts after what they may follow from."""
-    return event.received_s, event.is_own, event.number
-
-
+_ORDER = operator.attrgetter("order")
 _NONE_RECEIVED = " No events since {start} UTC (start); the broker keeps none from before"
 _NONE_SO_FAR = " No events up to this moment"
 _NONE_RECORDED = " No events up to this moment of the recording"
@@ -201,7 +198,7 @@ class EventList(CursorList["Event"]):
 
     def find(self, key: Event) -> int | None:
         """Return the row of an event of this monitor, or of the next newer one where it is gone."""
-        newer = bisect.bisect_left(self._found, _order(key), key=_order)
+        newer = bisect.bisect_left(self._found, key.order, key=_ORDER)
         return max(0, len(self._found) - 1 - newer)
 
     def filter(self, wanted: Filter) -> None:
@@ -258,7 +255,7 @@ class EventList(CursorList["Event"]):
                 # Not always the oldest: an instance that reports without end replaces its own.
                 self._found = [each for each in self._found if each.number in rings[each.is_own]]
             # Nearly in order: events come in turns of their kinds.
-            self._found.sort(key=_order)
+            self._found.sort(key=_ORDER)
             self._look_for_awaited()
         self.sync()
 

@@ -1,0 +1,45 @@
+"""What the newest events below the lists of the Fleet view say."""
+
+from __future__ import annotations
+
+import pytest
+from support.monitor.feed import Feed, ultraservers
+
+from trnfleet.domain.severity import Severity
+from trnfleet.monitor.store.events import Event
+from trnfleet.tui.latest_events import LatestEvents, event_parts
+from trnfleet.tui.widgets.cells import text_of, width_of
+
+CHIP = "uc1/us-0001/trn2u-0001-1/chip05"
+FIRING = Event(
+    0, 0.0, 0, Severity.WARNING, "rule", "firing", CHIP, "", None, "firing: throttled"
+)  # fmt: skip  # in the order of its fields
+
+
+async def test_events_of_publishers_and_alerts_are_in_one_order() -> None:
+    """By arrival, newest first; an alert's comes after the event of the same moment that it may follow from."""
+    feed = Feed(ultraservers(1))
+    monitor, shown = feed.monitor, LatestEvents(feed.monitor)
+    assert "no events yet" in shown.lines(0, 3, 60)[0].make().text
+    told = 0
+    for text in ("first", "second"):
+        monitor.apply([feed.event(CHIP, text)])
+        monitor.ingest.alert_events._add(FIRING._replace(text=f"firing: {text}"), feed.clock.monotonic_s())
+        assert shown.received == (told := told + 2)
+        await feed.clock.advance(1.0)
+    lines = [line.make().text for line in shown.lines(0, 9, 60)]
+    assert [line[33:].strip() for line in lines] == ["firing: second", "second", "firing: first", "first"]
+    assert len(shown.lines(0, 2, 60)) == 2
+
+
+@pytest.mark.parametrize("width", [60, 74, 120])
+@pytest.mark.parametrize("text", ["[@click=app.quit]x[/]", "\x1b]0;x\x07", "a\u202eb", "\uff21" * 200])
+def test_remote_text_is_plain_and_fits(text: str, width: int) -> None:
+    parts = event_parts(FIRING._replace(path=text, job=text, text=text), width)
+    assert text_of(parts).isprintable()
+    assert width_of(parts) <= width
+
+
+def test_what_has_no_address_is_about_its_job_or_the_fleet() -> None:
+    assert " train " in text_of(event_parts(FIRING._replace(path="", job="train"), 60))
+    assert " fleet " in text_of(event_parts(FIRING._replace(path=""), 60))
