@@ -1,7 +1,8 @@
 """Alerts that another `watch` published: their times, and those that fire here only because they were published.
 
 An alert that was taken over fires as last known until its condition is seen here, or until its target could have been seen
-long enough to know that it is over. An inhibition that was published lasts until the evaluation here can have found it: until the
+long enough to know that it is over: where its rule looks back over a window, for that window, unless the other `watch` says that it is
+over. An inhibition that was published lasts until the evaluation here can have found it: until the
 alert that inhibits has been seen here for `SETTLED_AFTER_NS`, or is over.
 """
 
@@ -194,11 +195,20 @@ class PublishedAlerts:
             if lost_ns == _NOT_YET or is_known is False:
                 self._held[fingerprint] = flow_ns
                 continue
-            needed_ns = GONE_AFTER_NS if is_known is None else round(alert.rule.keep_firing_for_s * NS_PER_S)
+            needed_ns = GONE_AFTER_NS if is_known is None else self._needed_ns(alert)
             if flow_ns - lost_ns >= needed_ns:
                 del self._held[fingerprint]
                 over.append(alert)
         return over
+
+    def _needed_ns(self, alert: Alert) -> int:
+        """Return for how long an alert's target has to be seen: as far back as its rule looks, while it is published.
+
+        An error that was counted while this monitor was cut off is in no window here.
+        """
+        rule = alert.rule
+        looks_back_s = (rule.window_s or 0.0) if alert.fingerprint in self._times else 0.0
+        return round(max(rule.keep_firing_for_s, looks_back_s) * NS_PER_S)
 
 
 def _is_known(alert: Alert, readings: Readings) -> bool | None:

@@ -97,6 +97,31 @@ def test_what_is_taken_over_flapping_and_never_seen_resolves_once_it_was_quiet()
     assert not bench.alerts.active()
 
 
+COUNTED = rule_of(figure="mem_ecc_uncorrected", increase_over="60s", above=0, keep_firing_for="2s")
+
+
+def test_an_increase_that_was_not_heard_here_is_held_for_its_window() -> None:
+    """A standby that was cut off while errors were counted, and leads later, cannot say that there were none."""
+    bench = AlertBench(ultraservers(1), (COUNTED,), adopts=True)
+    bench.alerts.remember(said(bench))
+
+    assert bench.play(58) == []
+    assert bench.only().state is AlertState.FIRING
+    assert [each.kind for each in bench.play(6)] == ["resolved"]
+
+
+def test_an_increase_is_held_no_longer_than_it_is_published() -> None:
+    """The leader, which heard it, says that it is over."""
+    bench = AlertBench(ultraservers(1), (COUNTED,), adopts=True)
+    message = said(bench)
+    bench.alerts.remember(message)
+    assert bench.play(20) == []
+
+    bench.alerts.forget(message.fingerprint)
+
+    assert [each.kind for each in bench.play(4)] == ["resolved"]
+
+
 def test_what_nobody_describes_any_more_resolves() -> None:
     """An alert left over of a chip that is gone ends after a while."""
     bench = AlertBench(ultraservers(1), (HOT,), adopts=True)
