@@ -15,9 +15,10 @@ from trnfleet import logs
 from trnfleet.clock import NS_PER_S, format_rfc3339
 from trnfleet.domain.fleet import Publishing, expand
 from trnfleet.domain.hardware.catalogue import find_instance_type
-from trnfleet.errors import TrnfleetError
+from trnfleet.errors import ConfigError, TrnfleetError
 from trnfleet.sim.publish.service import Simulation
 from trnfleet.wire.ports import LinkStatus, PublishResult
+from trnfleet.wire.values import EARLIEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -108,7 +109,11 @@ class LeadIn:
         self._messages = []
 
     async def _live_through(self) -> None:
-        """Make the ticks up to the one before tick 0, and keep what they would publish."""
+        """Make the ticks up to the one before tick 0, and keep what they would publish.
+
+        Raises:
+            ConfigError: they would lie before 1970, or a file of the run is wrong by now.
+        """
         engine, clock = self._make(), self._clock
         engine.restart_at(self._simulation.engine.start_ns)
         publishing = engine.fleet.publish
@@ -125,6 +130,8 @@ class LeadIn:
             speed=self._run.speed,
         )
         engine.step(SETTLING_TICKS)
+        if engine.moment_ns(engine.now_s) < EARLIEST_NS:
+            raise ConfigError(f"{-engine.ticks} ticks before the start would lie before 1970")
         start_ns, period_s = self._simulation.began_ns, self._run.period_s
         begun_s = clock.monotonic_s()
         for number, messages in simulation.live_through(-engine.ticks):

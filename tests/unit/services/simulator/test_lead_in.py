@@ -43,14 +43,14 @@ def fleet(instances: int = 2, **rest: Any) -> FleetFile:
 class Demo:
     """A simulator that publishes to nobody, and its lead-in."""
 
-    def __init__(self, path: Path, ticks: int, *, speed: float = 1.0) -> None:
+    def __init__(self, path: Path, ticks: int, *, speed: float = 1.0, wall_ns: int = WALL_NS) -> None:
         model = fleet()
         run = Run(path, model, None, None, 7, 1.0, speed, None)
 
         def make() -> Engine:
             return make_engine(run, model, lead_in=ticks + SETTLING_TICKS)
 
-        self.clock = ManualClock(WALL_NS, 100.0)
+        self.clock = ManualClock(wall_ns, 100.0)
         self.publisher = Recorder(self.clock)
         self.simulation = Simulation(
             make(),
@@ -162,6 +162,14 @@ async def test_files_that_are_wrong_by_now_stop_nothing(
         raise ConfigError("load.csv: No such file or directory")
 
     monkeypatch.setattr(demo.lead_in, "_make", make)
+    await demo.run()
+    assert demo.simulation.published == 3
+    assert not files(tmp_path)
+
+
+async def test_there_is_none_before_1970(tmp_path: Path) -> None:
+    """No message can have such a time: the simulator goes on without a lead-in."""
+    demo = Demo(tmp_path / "lead-in.mcap", 20, wall_ns=19 * NS_PER_S)
     await demo.run()
     assert demo.simulation.published == 3
     assert not files(tmp_path)
