@@ -196,9 +196,12 @@ def _sample(rollups: Rollups, at_s: float) -> Sample:
     counts: dict[Level, NDArray[Any]] = {}
     for level in LEVELS:
         parts = [rollups.parts(name, level) for name in AVERAGED]
-        total, count = np.stack([each for each, _ in parts]), np.stack([each for _, each in parts])
-        totals[level] = total.astype(np.float32) if total.shape[1] > _WIDE else total
-        counts[level] = count.astype(np.min_scalar_type(int(count.max(initial=0))))
+        most = int(max(float(count.max(initial=0)) for _, count in parts))
+        shape = len(parts), len(parts[0][0])
+        total = totals[level] = np.empty(shape, np.float32 if shape[1] > _WIDE else np.float64)
+        count = counts[level] = np.empty(shape, np.min_scalar_type(most))
+        for row, (own_total, own_count) in enumerate(parts):
+            total[row], count[row] = own_total, own_count
     return Sample(at_s, totals, counts)
 
 

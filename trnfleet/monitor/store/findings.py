@@ -16,6 +16,7 @@ from trnfleet.domain.layout import Node
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.domain.severity import Severity
 from trnfleet.monitor.slices import checkpoint, finish, require
+from trnfleet.monitor.store.per_instance import combine
 from trnfleet.monitor.store.store import Freshness
 
 if TYPE_CHECKING:
@@ -293,11 +294,12 @@ def _uneven_links(store: Store) -> Slices[NDArray[np.bool_]]:
     for first in range(0, instances, _INSTANCES_A_SLICE):
         last = min(instances, first + _INSTANCES_A_SLICE)
         starts = layout.chip_start[first : last + 1]
-        offsets = (starts[:-1] - starts[0]).astype(np.intp)
         part = codes[int(starts[0]) : int(starts[-1])]
         if has_gaps:
             part = np.where(part == metric.top, 0, part)
-        lowest, highest = np.minimum.reduceat(part, offsets), np.maximum.reduceat(part, offsets)
+        lowest, highest = (
+            combine(each, part, starts, layout.chips_per_instance) for each in (np.minimum, np.maximum)
+        )
         # Only where the spread is that wide can a link be below its share of the mean.
         uneven[first:last] = (
             (highest >= least) & (highest != metric.top) & (lowest < SLOW_LINK_SHARE * highest)
@@ -359,9 +361,8 @@ def _full(store: Store, _rollups: Rollups) -> _Found:
     codes, owner = store.columns[metric.name], layout.instance_of_chip
     sizes = np.array([kind.chip.hbm_bytes.value for kind in layout.types])[layout.instance_type]
     limit = HBM_FULL * sizes / metric.scale
-    highest = np.maximum.reduceat(
-        np.where(codes == metric.top, 0, codes), layout.chip_start[:-1].astype(np.intp)
-    )
+    known = codes if int(codes.max(initial=0)) != metric.top else np.where(codes == metric.top, 0, codes)
+    highest = combine(np.maximum, known, layout.chip_start, layout.chips_per_instance)
     return _report(
         store,
         Severity.WARNING,

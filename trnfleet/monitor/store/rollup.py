@@ -12,7 +12,7 @@ store's before they join rows of both; views read the old roll-ups with `layout`
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from trnfleet.domain.address import Level
 from trnfleet.domain.layout import EMPTY_LAYOUT, Layout
 from trnfleet.domain.metrics import BY_NAME, METRICS, Aggregate, Metric, Scope
 from trnfleet.monitor.slices import checkpoint
+from trnfleet.monitor.store.per_instance import combine, sums
 from trnfleet.monitor.store.store import Freshness, Store
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ ALL = slice(None)
 """All nodes of a level."""
 LEVELS = (Level.FLEET, Level.CLUSTER, Level.ULTRASERVER, Level.INSTANCE)
 
+_BITWISE = {Aggregate.OR: np.bitwise_or, Aggregate.AND: np.bitwise_and}
 _SLICE_LANES = 1_500_000
 """Lanes (chips x width) that one slice of work takes: about 5 ms."""
 
@@ -134,6 +136,9 @@ class Rollups:
         yield from checkpoint(store, generation)
         included = _Included(store, states[Level.INSTANCE])
         takes = included.takes(layout)
+        # Of most metrics every chip is known: what all of them cover is counted once.
+        chips = np.diff(layout.chip_start).astype(np.float64)
+        of_all = _covered(layout, chips, takes)
         for metric in METRICS:
             rows = len(layout.instances)
             total, count = np.zeros(rows), np.zeros(rows)
@@ -146,7 +151,8 @@ class Rollups:
                 # While an instance's chips live, its own values count only if they are fresh too.
                 count[:] = ~np.isnan(values) & (store.instance_fresh | ~included.instance_live)
                 total[:] = np.where(count > 0, values, 0.0)
-            _roll_up(layout, metric, total, count, takes, totals, counts)
+            covered = of_all if np.array_equal(count, chips) else _covered(layout, count, takes)
+            _roll_up(layout, metric, total, covered, totals, counts)
         self._total, self._count, self._states = totals, counts, states
         self._takes = takes
         self.layout, self.generation, self._of = layout, generation, revision
@@ -198,11 +204,17 @@ def _reduce_chips(
     codes = store.columns[metric.name][rows]
     offsets = (starts[:-1] - starts[0]).astype(np.intp)
     sizes = np.diff(starts).astype(np.float64)
-    if metric.aggregate in {Aggregate.OR, Aggregate.AND}:
+    # The usual case, decided for each slice: every chip counts and every value is there, so codes are joined as they are.
+    highest = int(codes.max(initial=0))
+    plain = highest != metric.top and (included.all_chips or bool(included.chips[rows].all()))
+    if metric.aggregate in _BITWISE:
+        if plain:
+            bits = combine(_BITWISE[metric.aggregate], codes, starts, layout.chips_per_instance)
+            return bits.astype(np.float64), sizes
         return _reduce_bits(metric, codes, offsets, included.chips[rows])
-    # The usual case, decided for each slice: every chip counts and every value is there, so codes add up as they are.
-    plain = bool(included.chips[rows].all()) and int(codes.max(initial=0)) != metric.top
     if plain and metric.aggregate is not Aggregate.MAX:
+        if layout.chips_per_instance and not metric.is_vector:
+            return sums(codes, layout.chips_per_instance, highest) * metric.scale, sizes
         wide = layout.chips_per_instance * metric.width
         flat = codes.reshape(-1)
         # Sums of 64-bit counters may pass 64 bits, all others stay far below.
@@ -215,12 +227,14 @@ def _reduce_chips(
         if metric.is_vector and metric.lane_aggregate is Aggregate.MEAN:
             total /= metric.width
         return total, sizes
+    if plain and not metric.is_vector:
+        return metric.decode(combine(np.maximum, codes, starts, layout.chips_per_instance)), sizes
     values = store.chip_values(metric, rows)
     usable = included.chips[rows] & ~np.isnan(values)
     count = np.add.reduceat(usable, offsets, dtype=np.float64)
     if metric.aggregate is Aggregate.MAX:
-        highest = np.maximum.reduceat(np.where(usable, values, -np.inf), offsets)
-        return np.where(count > 0, highest, 0.0), count
+        most = np.maximum.reduceat(np.where(usable, values, -np.inf), offsets)
+        return np.where(count > 0, most, 0.0), count
     return np.add.reduceat(np.where(usable, values, 0.0), offsets), count
 
 
@@ -236,44 +250,70 @@ def _reduce_bits(
     return np.where(count > 0, bits, 0).astype(np.float64), count
 
 
+class _Covered(NamedTuple):
+    """How many chips (or instances) of a metric went into the nodes of a level, and what of it goes into the level above."""
+
+    chips: NDArray[np.float64]
+    usable: NDArray[np.bool_] | None
+    """Nodes that go into the level above; None for all of them."""
+
+
+def _steps(layout: Layout) -> tuple[tuple[Level, NDArray[np.int64]], ...]:
+    """Return the levels above the instance, and where the nodes of each begin among those below it."""
+    return (
+        (Level.ULTRASERVER, layout.ultraserver_start),
+        (Level.CLUSTER, layout.cluster_start),
+        (Level.FLEET, np.array([0, len(layout.clusters)])),
+    )
+
+
+def _covered(
+    layout: Layout, count: NDArray[np.float64], takes: dict[Level, NDArray[np.bool_]]
+) -> tuple[_Covered, ...]:
+    """Return what goes into the nodes of each level, from instances up to the fleet, of which nothing goes on."""
+    made: list[_Covered] = []
+    for level, starts in _steps(layout):
+        taken = count if takes[level].all() else np.where(takes[level], count, 0.0)
+        usable = taken > 0
+        made.append(_Covered(count, None if usable.all() else usable))
+        nodes = len(starts) - 1
+        count = np.add.reduceat(taken, starts[:-1].astype(np.intp)) if len(taken) else np.zeros(nodes)
+    return (*made, _Covered(count, None))
+
+
 def _roll_up(
     layout: Layout,
     metric: Metric,
     total: NDArray[np.float64],
-    count: NDArray[np.float64],
-    takes: dict[Level, NDArray[np.bool_]],
+    covered: tuple[_Covered, ...],
     totals: dict[tuple[str, Level], NDArray[np.float64]],
     counts: dict[tuple[str, Level], NDArray[np.float64]],
 ) -> None:
     """Carry a metric from instances up to the fleet."""
     name = metric.name
-    totals[name, Level.INSTANCE], counts[name, Level.INSTANCE] = total, count
-    steps = (
-        (Level.ULTRASERVER, layout.ultraserver_start),
-        (Level.CLUSTER, layout.cluster_start),
-        (Level.FLEET, np.array([0, len(layout.clusters)])),
-    )
-    for level, starts in steps:
-        count = np.where(takes[level], count, 0.0)
-        usable = count > 0
+    totals[name, Level.INSTANCE], counts[name, Level.INSTANCE] = total, covered[0].chips
+    for (level, starts), (_, usable), above in zip(_steps(layout), covered, covered[1:], strict=False):
+        offsets = starts[:-1].astype(np.intp)
         if not len(total):
-            nodes = len(starts) - 1
-            total, count = np.zeros(nodes), np.zeros(nodes)
+            total = np.zeros(len(offsets))
+        elif metric.aggregate is Aggregate.MAX:
+            total = np.maximum.reduceat(_or_else(usable, total, -np.inf), offsets)
+        elif metric.aggregate is Aggregate.OR:
+            codes = _or_else(usable, total, 0).astype(np.int64)
+            total = np.bitwise_or.reduceat(codes, offsets).astype(np.float64)
+        elif metric.aggregate is Aggregate.AND:
+            codes = _or_else(usable, total, metric.top).astype(np.int64)
+            total = np.bitwise_and.reduceat(codes, offsets).astype(np.float64)
         else:
-            offsets = starts[:-1].astype(np.intp)
-            if metric.aggregate is Aggregate.MAX:
-                total = np.maximum.reduceat(np.where(usable, total, -np.inf), offsets)
-            elif metric.aggregate is Aggregate.OR:
-                total = np.bitwise_or.reduceat(np.where(usable, total, 0).astype(np.int64), offsets).astype(
-                    np.float64
-                )
-            elif metric.aggregate is Aggregate.AND:
-                codes = np.where(usable, total, metric.top).astype(np.int64)
-                total = np.bitwise_and.reduceat(codes, offsets).astype(np.float64)
-            else:
-                total = np.add.reduceat(np.where(usable, total, 0.0), offsets)
-            count = np.add.reduceat(count, offsets)
-        totals[name, level], counts[name, level] = total, count
+            total = np.add.reduceat(_or_else(usable, total, 0.0), offsets)
+        totals[name, level], counts[name, level] = total, above.chips
+
+
+def _or_else(
+    usable: NDArray[np.bool_] | None, total: NDArray[np.float64], other: float
+) -> NDArray[np.float64]:
+    """Return totals, with another number in place of those that are not usable."""
+    return total if usable is None else np.where(usable, total, other)
 
 
 def _count_states(store: Store) -> dict[Level, NDArray[np.int64]]:

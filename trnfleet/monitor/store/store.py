@@ -120,7 +120,9 @@ class Store:
         """
         owner = self.layout.instance_of_chip
         deadline = now_s - stale_periods * self.period_s
-        states = (self.chip_seen_s < deadline[owner]).astype(np.uint8)
+        # Of one period, the usual case, there is one deadline for all.
+        is_one = bool(len(deadline)) and bool((deadline == deadline[0]).all())
+        states = (self.chip_seen_s < (deadline[0] if is_one else deadline[owner])).astype(np.uint8)
         # What was described a moment ago may still come; what has not come after three periods is silent.
         young = self.described_s >= deadline
         if young.any():

@@ -12,6 +12,7 @@ from trnfleet.domain.alerts.signals import LANES, Scope
 from trnfleet.monitor.alerting.conditions.compare import available, compare_codes
 from trnfleet.monitor.alerting.conditions.row_condition import NO_ROWS, RowCondition, count_of
 from trnfleet.monitor.alerting.inputs import LEAST_PEERS
+from trnfleet.monitor.store.per_instance import combine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -112,8 +113,9 @@ class InstanceShareRows(MedianShareRows):
         codes = column if column.ndim == 2 else column[:, None]
         starts = layout.chip_start[first : first + INSTANCES_A_SLICE + 1]
         part = codes[int(starts[0]) : int(starts[-1])]
-        offsets = (starts[:-1] - starts[0]).astype(np.intp)
-        lowest, highest = np.minimum.reduceat(part, offsets), np.maximum.reduceat(part, offsets)
+        lowest, highest = (
+            combine(each, part, starts, layout.chips_per_instance) for each in (np.minimum, np.maximum)
+        )
         # The median lies between: only where the spread is wide enough can a value be that far from it.
         wide = lowest < limit * highest if is_below else highest > limit * lowest
         some = np.flatnonzero(wide.any(axis=1))

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from trnfleet.monitor.store.per_instance import combine, sums
+
+OPERATIONS = (np.minimum, np.maximum, np.bitwise_or, np.bitwise_and)
+
+
+def codes(dtype: str, *shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.unsignedinteger]]:
+    """Return codes over the whole range of their type, both ends among them."""
+    top = np.iinfo(dtype).max
+    made = np.random.default_rng(7).integers(0, top, shape, dtype=dtype, endpoint=True)
+    made.reshape(-1)[[0, -1]] = 0, top
+    return made
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("chips", [1, 2, 3, 6, 12, 16])
+@pytest.mark.parametrize("width", [0, 1, 4, 6])
+def test_every_instance_has_what_its_own_chips_make(operation: np.ufunc, chips: int, width: int) -> None:
+    """Codes of instances of one size are put together as chip after chip would be, lane by lane."""
+    given = codes("u2", 5 * chips, width) if width else codes("u2", 5 * chips)
+    # A slice of instances begins anywhere in the fleet.
+    starts = np.arange(6) * chips + 48
+    expected = [operation.reduce(given[chips * each : chips * (each + 1)], axis=0) for each in range(5)]
+    assert np.array_equal(combine(operation, given, starts, chips), np.array(expected))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_instances_may_differ_in_size(operation: np.ufunc) -> None:
+    """Without a common number of chips each instance has its own rows."""
+    given, starts = codes("u1", 24), np.array([0, 16, 17, 24])
+    expected = [operation.reduce(given[first:last]) for first, last in pairwise(starts)]
+    assert combine(operation, given, starts, 0).tolist() == expected
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8"])
+@pytest.mark.parametrize("chips", [1, 2, 3, 6, 12, 16])
+@pytest.mark.parametrize("shift", [0, 3, 8])
+def test_sums_are_exact(dtype: str, chips: int, shift: int) -> None:
+    """No sum runs over, however large the codes are; small ones are added up in their own type."""
+    given = codes(dtype, 5 * chips) >> np.array(shift, dtype)
+    expected = [float(sum(row)) for row in given.reshape(5, chips).tolist()]
+    found = sums(given, chips, int(given.max()))
+    assert found.dtype == np.float64
+    if dtype == "u8":
+        assert found == pytest.approx(expected, rel=1e-15)
+    else:
+        assert found.tolist() == expected
+
+
+def test_sums_of_large_counters_are_exact_up_to_what_floats_hold() -> None:
+    """Counters whose sum is below 2^53 are added up as whole numbers."""
+    given = np.full(16, 2**49 - 1, np.uint64)
+    assert sums(given, 16, 2**49 - 1).tolist() == [16.0 * (2**49 - 1)]
