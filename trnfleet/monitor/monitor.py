@@ -29,7 +29,7 @@ from trnfleet.monitor.layout_pacing import LayoutPacing
 from trnfleet.monitor.link_health import LinkHealth
 from trnfleet.monitor.revision import MonitorRevision
 from trnfleet.monitor.sampling import Sampling
-from trnfleet.monitor.slices import LayoutChanged, batch_slices, finish
+from trnfleet.monitor.slices import LayoutChanged, Rests, batch_slices, finish
 from trnfleet.monitor.store import findings
 from trnfleet.monitor.store.history import History
 from trnfleet.monitor.store.rollup import Rollups
@@ -309,14 +309,14 @@ class Monitor:
             own_s = clock.monotonic_s() - begun_s
             if self.store.revision != done or begun_s - done_s >= longest:
                 done, done_s = self.store.revision, begun_s
-                work = self._pass_slices()
-                going = True
+                work, rests, going = self._pass_slices(), Rests(), True
                 while going:
                     slice_s = clock.monotonic_s()
                     self.link_health.wake(slice_s)
                     going = next(work, _END) is not _END
-                    own_s += clock.monotonic_s() - slice_s
-                    await clock.sleep(0)
+                    took_s = clock.monotonic_s() - slice_s
+                    own_s += took_s
+                    await clock.sleep(rests.after(took_s))
             ended_s = clock.monotonic_s()
             self.link_health.wake(ended_s)
             pause_s = min(longest, max(shortest, own_s / PASS_SHARE)) - (ended_s - begun_s)

@@ -28,6 +28,11 @@ SLICE_MESSAGES = 32
 """Messages that are applied in one slice: about 1 ms of work."""
 
 
+REST_AFTER_S = 0.002
+"""Work after which it rests for as long: a key takes a dozen turns of the loop until it is on the screen, and without rests a slice
+would stand before each of them."""
+
+
 class LayoutChanged(Exception):  # noqa: N818  an event that ends a computation, as StopIteration does
     """The store has another layout than the one that the work began with."""
 
@@ -66,6 +71,21 @@ def finish(work: Slices[T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
+
+
+class Rests:
+    """How long work waits after each of its slices."""
+
+    def __init__(self) -> None:
+        self._worked_s = 0.0
+
+    def after(self, slice_s: float) -> float:
+        """Return the seconds to wait after a slice that took `slice_s`: as many as were worked since the last rest, or none yet."""
+        self._worked_s += slice_s
+        if self._worked_s < REST_AFTER_S:
+            return 0.0
+        rest_s, self._worked_s = self._worked_s, 0.0
+        return rest_s
 
 
 def batch_slices(batch: list[Envelope]) -> list[list[Envelope]]:

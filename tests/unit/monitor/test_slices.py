@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
+from support.monitor.feed import SilentSource
 
+from trnfleet.clock import ManualClock
 from trnfleet.monitor.failures import guarded
+from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.pipeline import PipelineCounts
 from trnfleet.monitor.slices import LayoutChanged, checkpoint, finish, require
+from trnfleet.tasks import background
 
 if TYPE_CHECKING:
     from trnfleet.monitor.slices import Slices
@@ -64,3 +68,26 @@ def test_a_new_layout_is_no_failure_of_the_guarded_stage() -> None:
     with pytest.raises(LayoutChanged):
         next(work)
     assert counts.internal_errors == 0
+
+
+async def test_a_pass_rests_as_long_as_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After some short slices, or a long one, the loop is left to keys for as long as the pass had it."""
+    clock = ManualClock()
+    monitor = Monitor(SilentSource(), "test", clock=clock)
+    slept_s: list[float] = []
+    sleep = clock.sleep
+
+    async def recorded(seconds: float) -> None:
+        slept_s.append(round(seconds, 6))
+        await sleep(seconds)
+
+    def work() -> Slices[None]:
+        for took_s in (0.0015, 0.0015, 0.007, 0.0):
+            clock._move_to(clock.monotonic_s() + took_s)
+            yield
+
+    monkeypatch.setattr(clock, "sleep", recorded)
+    monkeypatch.setattr(monitor, "_pass_slices", work)
+    async with background(passes=monitor._keep_passing()):
+        await clock.advance(0.1)
+    assert slept_s[:4] == [0.0, 0.003, 0.007, 0.0]
