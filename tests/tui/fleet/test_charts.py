@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from support.monitor.feed import Feed, ultraservers
 from support.tui.past_app import HOT, made
@@ -9,13 +11,21 @@ from support.tui.pilot import fleet_app, running
 
 from trnfleet.domain.alerts.rules import Rule
 from trnfleet.monitor.alerting.engine import Alerts
-from trnfleet.tui.fleet.trend_charts import fleet_trends
-from trnfleet.tui.fleet.trends import Plan
+from trnfleet.tui.fleet import trends
+from trnfleet.tui.fleet.trend_charts import fleet_trends, trend_makers
+from trnfleet.tui.fleet.trends import Plan, Trends
 from trnfleet.tui.state.chart_window import LEAST_ALL_S, ChartWindow
 from trnfleet.tui.state.context import UiContext
 from trnfleet.wire.messages import JobMessage, encode_message
 from trnfleet.wire.ports import Envelope
 from trnfleet.wire.topics import TopicClass, build_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+    from trnfleet.tui.fleet.trend_charts import Trend
 
 SLOW = Rule.model_validate(
     {
@@ -100,11 +110,11 @@ async def test_thresholds_and_alerts_are_on_the_charts_of_what_they_watch() -> N
     await feed.clock.advance(1.0)
     feed.tick()
     context = UiContext.of(feed.monitor, feed.clock)
-    trends = {each.key: each for each in fleet_trends(context)}
-    assert [limit.value for limit in trends["temperature_c"].chart.limits] == [90.0]
-    assert trends["temperature_c"].name == "temp max"
-    assert [limit.name for limit in trends["power_w"].chart.limits] == ["cap"]
-    assert all(len(each.chart.marks) == 1 for each in trends.values())
+    found = {each.key: each for each in fleet_trends(context)}
+    assert [limit.value for limit in found["temperature_c"].chart.limits] == [90.0]
+    assert found["temperature_c"].name == "temp max"
+    assert [limit.name for limit in found["power_w"].chart.limits] == ["cap"]
+    assert all(len(each.chart.marks) == 1 for each in found.values())
 
 
 async def test_a_fleet_without_jobs_or_values_has_charts_too() -> None:
@@ -113,9 +123,29 @@ async def test_a_fleet_without_jobs_or_values_has_charts_too() -> None:
     context = UiContext.of(feed.monitor, feed.clock)
     assert next(each.name for each in fleet_trends(context)) == "Power"
     feed.tick()
-    trends = fleet_trends(context)
-    assert "Step time, % of base" not in [each.name for each in trends]
-    assert [limit.value for limit in trends[0].chart.limits] == [32_000.0]
+    found = fleet_trends(context)
+    assert "Step time, % of base" not in [each.name for each in found]
+    assert [limit.value for limit in found[0].chart.limits] == [32_000.0]
+
+
+async def test_charts_without_a_place_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a fleet's charts those are made that stand on the screen, once a sample."""
+    feed = await busy()
+    context = UiContext.of(feed.monitor, feed.clock)
+    makers, made_of = trend_makers(context), list[int]()
+
+    def counting(number: int) -> Callable[[], Trend]:
+        def make() -> Trend:
+            made_of.append(number)
+            return makers[number]()
+
+        return make
+
+    monkeypatch.setattr(trends, "trend_makers", lambda _context: [*map(counting, range(len(makers)))])
+    shown = Trends(context)
+    for _ in range(2):
+        assert len(shown.lines(0, 10, 90)) == 10
+    assert made_of == [0, 1]
 
 
 async def test_the_past_has_times_and_ends_where_it_is() -> None:

@@ -5,6 +5,7 @@ Nothing is drawn here; `trends` arranges them.
 
 from __future__ import annotations
 
+from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -118,11 +119,20 @@ class Source(NamedTuple):
 
 
 def fleet_trends(context: UiContext) -> list[Trend]:
-    """Return the charts of a fleet, the most telling one first; a caller draws as many as there is room for."""
+    """Return the charts of a fleet, the most telling one first."""
+    return [make() for make in trend_makers(context)]
+
+
+def trend_makers(context: UiContext) -> list[Callable[[], Trend]]:
+    """Return what makes each chart of a fleet, the most telling one first: a caller makes as many as there is room for."""
     source = Source.of(context)
-    made = [_power(source), _steps(source), _busy(source)]
-    made += [_single(source, field) for field in FLEET_CHARTS if field.key not in {POWER, _UTIL}]
-    return [each for each in made if each is not None]
+    steps = _steps(source)
+    made: list[Callable[[], Trend]] = [partial(_power, source)]
+    if steps is not None:
+        made.append(lambda: steps)
+    made.append(partial(_busy, source))
+    made += [partial(_single, source, each) for each in FLEET_CHARTS if each.key not in {POWER, _UTIL}]
+    return made
 
 
 def _power(source: Source) -> Trend:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trnfleet.domain.address import Level
 from trnfleet.domain.quantities import with_unit
 from trnfleet.monitor.store.fields import BY_KEY
-from trnfleet.tui.fleet.trend_charts import fleet_trends
+from trnfleet.tui.fleet.trend_charts import trend_makers
 from trnfleet.tui.widgets import charts
 from trnfleet.tui.widgets.cells import Column, FixedParts, beside
 from trnfleet.tui.widgets.line_view import Line, LineView, blank_line
@@ -91,12 +91,12 @@ class Trends(LineView, can_focus=False):
         )
         if drawn_of != self._drawn_of:
             self._drawn_of = drawn_of
-            trends = fleet_trends(context)
-            plan = Plan.of(len(trends), width, height)
+            makers = trend_makers(context)
+            plan = Plan.of(len(makers), width, height)
             heights = _shared(height, plan.rows)
             placed = [
-                (trend, number % plan.columns, heights[number // plan.columns] - 2)
-                for number, trend in enumerate(trends[: plan.columns * plan.rows])
+                (make(), number % plan.columns, heights[number // plan.columns] - 2)
+                for number, make in enumerate(makers[: plan.columns * plan.rows])
             ]
             axes = [0] * plan.columns
             for trend, column, rows in placed:
