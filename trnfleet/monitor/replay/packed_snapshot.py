@@ -11,16 +11,19 @@ import pickle  # of what this process has made itself, and kept in its own memor
 import zlib
 from typing import TYPE_CHECKING, Any
 
+from trnfleet.domain.alerts.alert import Alert
 from trnfleet.domain.alerts.rules import Rule
+from trnfleet.domain.alerts.status import AlertState
 from trnfleet.domain.layout import Layout
+from trnfleet.monitor.alerting.store import AlertTransition
+from trnfleet.monitor.sources.descriptors import CompactDescriptor
+from trnfleet.monitor.store.events import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from trnfleet.monitor.monitor import Snapshot
 
-SHARED = (Layout, Rule)
-"""Types whose objects are compared by identity and are many snapshots' and the monitor's, and never change: they are kept as they are."""
+SHARED = (Layout, Rule, CompactDescriptor, Event)
+"""Types whose objects never change, and are compared by identity or many in all snapshots: they are kept as they are."""
 COMPRESSED_BYTES = 2**20
 """More bytes are kept as they are: compressing a mebibyte takes 10 ms, in which no key is served."""
 
@@ -36,19 +39,10 @@ class PackedSnapshot:
         Raises:
             Exception: it has something that cannot be pickled, such as a lambda; tests pack all that a monitor keeps.
         """
-        self._shared: list[object] = []
-        places: dict[int, int] = {}
-
-        def share(each: object) -> tuple[Callable[[int], object], tuple[int]]:
-            place = places.setdefault(id(each), len(self._shared))
-            if place == len(self._shared):
-                self._shared.append(each)
-            return _shared, (place,)
-
         file = io.BytesIO()
-        pickler = pickle.Pickler(file, pickle.HIGHEST_PROTOCOL)
-        pickler.dispatch_table = dict.fromkeys(SHARED, share)
+        pickler = _Pickler(file)
         pickler.dump(snapshot)
+        self._shared = tuple(pickler.shared)
         data = file.getvalue()
         self._is_compressed = len(data) <= COMPRESSED_BYTES
         self._data = zlib.compress(data, 1) if self._is_compressed else data
@@ -65,8 +59,30 @@ class PackedSnapshot:
         return snapshot
 
 
+class _Pickler(pickle.Pickler):
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self.shared: list[object] = []
+        self._places: dict[int, int] = {}
+
+    def reducer_override(self, each: object) -> Any:
+        """Return the place of what is shared; else leave it to the library."""
+        if not (isinstance(each, SHARED) or _is_over(each)):
+            return NotImplemented
+        place = self._places.setdefault(id(each), len(self.shared))
+        if place == len(self.shared):
+            self.shared.append(each)
+        return _shared, (place,)
+
+
+def _is_over(each: object) -> bool:
+    """Return whether this is an alert that has resolved, or a transition of one: they never change."""
+    alert = each.alert if isinstance(each, AlertTransition) else each
+    return isinstance(alert, Alert) and alert.state is AlertState.RESOLVED
+
+
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, shared: list[object]) -> None:
+    def __init__(self, file: io.BytesIO, shared: tuple[object, ...]) -> None:
         super().__init__(file)
         self._shared = shared
 

@@ -37,6 +37,19 @@ def test_layout_and_rules_are_the_monitors_own() -> None:
     assert all(map(operator.is_, snapshot.ingest.alerts.rules, monitor.alerts.rules))
 
 
+def test_descriptors_and_events_are_the_monitors_own() -> None:
+    """Standard columns are known by their identity, and of dozens of snapshots each has all events."""
+    feed = make_feed()
+    feed.monitor.apply([feed.event()])
+    feed.monitor.compute()
+    ingest = PackedSnapshot(feed.monitor.snapshot()).unpack().ingest
+    (kept,) = ingest.events.newest_first()
+    assert kept is next(iter(feed.monitor.events.newest_first()))
+    feed.restart("boot-2")
+    ingest.apply(feed.announcements(), 10.0, 0)
+    assert ingest.counts.undecodable == 0
+
+
 def test_its_roll_ups_are_bytes_too() -> None:
     """Those of a pass are no other snapshot's: kept as hundreds of small arrays they would be most of its memory."""
     monitor = make_feed().monitor
