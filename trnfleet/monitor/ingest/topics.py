@@ -198,6 +198,10 @@ class Topics:
         twin._decoders = self._decoders.copy()
         return twin
 
+    def __getstate__(self) -> dict[str, object]:
+        """Return what a pickle has: no decoders, which are kept by an identity that no other object has."""
+        return self.__dict__ | {"_decoders": {}}
+
     def add(self, topic: str, path: str, layout: Layout) -> TopicState | None:
         """Add a topic about an address; return None, and keep nothing, where no descriptor of the layout covers it.
 
