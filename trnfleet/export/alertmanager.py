@@ -101,13 +101,13 @@ class AlertmanagerReceiver(Receiver):
         return len(notifications)
 
     def refresh(self, notification: Notification) -> None:
-        """Replace a notification by a newer one, or take on one that a former `watch` delivered."""
+        """Replace a notification by a newer one, or take on one that another `watch` delivered: also an end of what is repeated here."""
         kept = self._kept.get(notification.fingerprint)
-        if kept is None:
+        if kept is None or kept.notification.mark != notification.mark:
             self._keep(notification)
             self._count()
             self._changed.set()
-        elif kept.notification.mark == notification.mark:
+        else:
             kept.notification = notification
             kept.wall_ns, kept.mono_s = self.clock.wall_ns(), self.clock.monotonic_s()
 

@@ -311,7 +311,7 @@ async def test_alertmanager_gets_batches_and_forgets_when_another_speaks() -> No
 
 
 async def test_what_a_former_watch_told_is_repeated() -> None:
-    """Firing alerts are sent again without a new notification, with their newest values."""
+    """Firing alerts are sent again without a new notification, with their newest values, until another watch has ended them."""
     other = Other()
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     async with running(receiver.run()):
@@ -319,7 +319,10 @@ async def test_what_a_former_watch_told_is_repeated() -> None:
         await other.clock.advance(1)
         receiver.refresh(notification(1, value=50.0))
         await other.clock.advance(REPEATED_EVERY_S)
-    assert [body[0]["annotations"]["value"] for body in other.bodies] == ["40", "50"]
+        receiver.refresh(notification(1, resolved_s=3))
+        await other.clock.advance(2 * REPEATED_EVERY_S)
+    assert [body[0]["annotations"]["value"] for body in other.bodies[:2]] == ["40", "50"]
+    assert {body[0]["endsAt"] for body in other.bodies[2:]} == {"2026-01-05T08:00:03.000Z"}
 
 
 async def test_a_webhook_gets_what_alertmanager_would_post() -> None:
