@@ -695,7 +695,7 @@ async def test_help_knows_the_view() -> None:
             "8 ",
             "Acknowledge",
             "Silence (preview of matches)",
-            "The alerts of what you are",
+            "The alerts of what the cursor",
         ):
             assert part in pilot.text()
 

@@ -51,8 +51,11 @@ def blank_line(width: int) -> Line:
     return Line(("blank", width), lambda: Strip.blank(width, theme.BASE))
 
 
-class LineView(SelectableWidget, ScrollView, can_focus=True):
-    """A view of lines; subclasses implement `lines` and set `virtual_size` when their extent changes."""
+class LineView(ScrollView, SelectableWidget, can_focus=True):
+    """A view of lines; subclasses implement `lines` and set `virtual_size` when their extent changes.
+
+    `ScrollView` comes first: Textual takes bindings and styles from the first base alone.
+    """
 
     DEFAULT_CSS = "LineView { background: $bg; scrollbar-size-vertical: 1; scrollbar-gutter: auto; }"
 
