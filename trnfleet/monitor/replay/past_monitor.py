@@ -43,8 +43,20 @@ QUIET_EVERY_NS = 60 * NS_PER_S
 
 Little can change then but ages, and a recording may be quiet for years.
 """
+SLICE_S = 0.006
+"""Seconds of work between two looks at what else there is to do."""
 LOOK_BACK_NS = 30 * NS_PER_S
 """Length of the recording that is read before a place whose keyframe has no values."""
+
+
+async def work_calmly(work: Slices[None], clock: Clock, share: float) -> None:
+    """Work through slices with a share of a core."""
+    begun_s = clock.monotonic_s()
+    for _ in work:
+        spent_s = clock.monotonic_s() - begun_s
+        if spent_s >= SLICE_S:
+            await clock.sleep(spent_s * (1 / share - 1))
+            begun_s = clock.monotonic_s()
 
 
 class RecordingClock:

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING
 from trnfleet import logs
 from trnfleet.clock import NS_PER_S
 from trnfleet.monitor.fleet_state import LiveOrPast
-from trnfleet.monitor.replay.past_monitor import PastHistory, PastMonitor, PastSource, RecordingClock
+from trnfleet.monitor.replay.past_monitor import (
+    SLICE_S,
+    PastHistory,
+    PastMonitor,
+    PastSource,
+    RecordingClock,
+    work_calmly,
+)
 from trnfleet.monitor.store.history import BUDGET_BYTES, History
 
 if TYPE_CHECKING:
@@ -35,8 +42,6 @@ if TYPE_CHECKING:
 
 log = logs.get_logger(__name__)
 
-SLICE_S = 0.006
-"""Seconds of work between two looks at what else there is to do."""
 SURVEY_SHARE = 0.4
 """Share of a core for the survey."""
 NEAR_S = 2.0
@@ -284,23 +289,14 @@ class Survey:
     async def run(self) -> None:
         """Go through the whole recording."""
         past, index = self._past, self._index
-        await self._calmly(past.begin())
+        await work_calmly(past.begin(), self._clock, SURVEY_SHARE)
         end_ns = self._recording.end_ns
         while past.position_ns < end_ns:
             stride_ns = max(10 * STRIDE_NS, past.quiet_ns // 10)
-            await self._calmly(past.advance(min(end_ns, past.position_ns + stride_ns)))
+            until_ns = min(end_ns, past.position_ns + stride_ns)
+            await work_calmly(past.advance(until_ns), self._clock, SURVEY_SHARE)
             # A stride in which nothing happens has no slice between which other tasks run.
             await self._clock.sleep(0)
             index.surveyed_ns = past.position_ns
             self.revision += 1
         log.debug("recording_surveyed", marks=len(index.marks), snapshots=len(index.snapshots))
-
-    async def _calmly(self, work: Slices[None]) -> None:
-        """Work with a share of a core."""
-        clock = self._clock
-        begun_s = clock.monotonic_s()
-        for _ in work:
-            spent_s = clock.monotonic_s() - begun_s
-            if spent_s >= SLICE_S:
-                await clock.sleep(spent_s * (1 / SURVEY_SHARE - 1))
-                begun_s = clock.monotonic_s()

@@ -14,7 +14,7 @@ from trnfleet.errors import ConfigError
 from trnfleet.monitor.failures import guard
 from trnfleet.monitor.monitor import Monitor
 from trnfleet.monitor.replay.packed_snapshot import PackedSnapshot
-from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, RecordingClock
+from trnfleet.monitor.replay.past_monitor import PastMonitor, PastSource, RecordingClock, work_calmly
 from trnfleet.record.read.reader import PartReader
 from trnfleet.record.read.recording import Recording
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from trnfleet.clock import Clock
     from trnfleet.monitor.replay.playback import RecordingPlayback
-    from trnfleet.monitor.slices import Slices
     from trnfleet.record.write.live import LiveBuffer
 
 log = logs.get_logger(__name__)
@@ -32,8 +31,6 @@ LOOKED_EVERY_S = 0.1
 """Time between two looks for the recording."""
 WAIT_S = 60.0
 """Longest wait for it, and for the first sample of the present. A simulator that ended has left none."""
-SLICE_S = 0.006
-"""Seconds of work between two looks at what else there is to do."""
 SHARE = 0.5
 """Share of a core that it may take."""
 
@@ -83,9 +80,9 @@ class Backfill:
         past = self._past(recording)
         times: list[tuple[int, int]] = []
         past.monitor.on_pass = lambda: times.append((past.monitor.moment().time_ns, past.position_ns))
-        await self._calmly(past.begin())
+        await work_calmly(past.begin(), self._clock, SHARE)
         # Samples are taken at whole seconds: the last one is half a second to one and a half before the first live one.
-        await self._calmly(past.advance(self._to_ns(first_s - 0.5)))
+        await work_calmly(past.advance(self._to_ns(first_s - 0.5)), self._clock, SHARE)
         samples = past.monitor.history.samples
         if not samples:
             log.warning("backfill_left_out", reason="it is later than the first sample")
@@ -99,7 +96,7 @@ class Backfill:
             return
         # Where the rules begin: from here the exact past of any place is played.
         first = playback.monitors.make(recording=recording)
-        await self._calmly(first.reach_from_start(recording.start_ns))
+        await work_calmly(first.reach_from_start(recording.start_ns), self._clock, SHARE)
         if buffer.backfill(part):
             playback.index.backfill(times, (recording.start_ns, PackedSnapshot(first.monitor.snapshot())))
         else:
@@ -112,16 +109,6 @@ class Backfill:
         source = PastSource(live.link.broker)
         monitor = Monitor(source, live.fleet_name, clock=clock, root=live.root, pue=live.pue)
         return PastMonitor(recording, monitor, clock)
-
-    async def _calmly(self, work: Slices[None]) -> None:
-        """Work with a share of a core."""
-        clock = self._clock
-        begun_s = clock.monotonic_s()
-        for _ in work:
-            spent_s = clock.monotonic_s() - begun_s
-            if spent_s >= SLICE_S:
-                await clock.sleep(spent_s * (1 / SHARE - 1))
-                begun_s = clock.monotonic_s()
 
 
 def is_there(path: Path) -> bool:

@@ -14,6 +14,7 @@ from trnfleet.clock import NS_PER_S, ManualClock
 from trnfleet.config import validate
 from trnfleet.domain.fleet import FleetFile
 from trnfleet.monitor.monitor import Monitor
+from trnfleet.monitor.replay.past_monitor import SLICE_S
 from trnfleet.monitor.replay.playback import Mode, RecordingPlayback
 from trnfleet.monitor.slices import finish
 from trnfleet.monitor.store.store import Freshness
@@ -222,7 +223,7 @@ async def test_it_works_in_slices(demo: Demo, monkeypatch: pytest.MonkeyPatch) -
         assert demo.live.history.samples >= LEAD_IN + 2
     slices = [each for each in waits if each]
     assert len(slices) > LEAD_IN
-    assert min(slices) >= backfill_module.SLICE_S
+    assert min(slices) >= SLICE_S
 
 
 @pytest.mark.parametrize("content", [None, b"no recording at all"])
