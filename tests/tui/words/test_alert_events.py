@@ -70,7 +70,7 @@ async def test_a_wide_screen_has_the_details_beside_the_list() -> None:
         shown = " ".join(pilot.text().split())
         for words in (
             f"where {CHIP}", "source rule, firing", "rule overheated: temperature_c above",
-            "acknowledged by ann until", ": looking", f"Enter goes to {CHIP}",
+            "owner ann, acknowledged until", ": looking", f"Enter goes to {CHIP}",
         ):  # fmt: skip  # a list of words
             assert words in shown, words
         assert pilot.screen()[-2].rstrip().endswith("1/1")

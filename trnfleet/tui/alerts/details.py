@@ -20,6 +20,7 @@ from trnfleet.tui.format.alerts import (
     age_s,
     amount_text,
     condition_words,
+    handling_texts,
     severity_text,
     silence_state,
     silence_text,
@@ -258,27 +259,8 @@ class AlertDetails(LineView, can_focus=False):
 
 def _handling(item: AlertWithStatus, alerts: Alerts, now_ns: int) -> list[Fact]:
     """Return who acknowledged an alert, and everything that silences or inhibits it."""
-    alert, silences = item.alert, alerts.silences
-    facts: list[Fact] = []
-    ack = silences.ack_of(alert, now_ns)
-    if ack is not None:
-        note = f": {plain(ack.note, _LONGEST)}" if ack.note else ""
-        facts.append(
-            Fact(
-                "owner",
-                f"{plain(ack.owner)}, acknowledged until {time_text(ack.ends_ns, now_ns)}{note}",
-                theme.LINK,
-            )
-        )
-    for silence in silences.silences_of(alert, now_ns)[:2]:
-        why = f": {plain(silence.why, _LONGEST)}" if silence.why else ""
-        facts.append(
-            Fact(
-                "silenced",
-                f"by {plain(silence.whose)} until {time_text(silence.ends_ns, now_ns)}{why}",
-                theme.LINK,
-            )
-        )
+    alert = item.alert
+    facts = [Fact(*each, theme.LINK) for each in handling_texts(alert, alerts.silences, now_ns)]
     if alert.inhibited_by:
         other = alerts.find(alert.inhibited_by)
         words = "another alert" if other is None else f"{plain(other.name)} at {where_text(other)}"

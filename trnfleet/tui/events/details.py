@@ -10,7 +10,7 @@ from trnfleet.domain.quantities import duration
 from trnfleet.text import plain
 from trnfleet.tui import theme
 from trnfleet.tui.events.list import severity_text
-from trnfleet.tui.format.alerts import age_text, condition_words, time_text
+from trnfleet.tui.format.alerts import age_text, condition_words, handling_texts, time_text
 from trnfleet.tui.format.alerts import severity_text as alert_severity_text
 from trnfleet.tui.widgets.cells import Column, beside
 from trnfleet.tui.widgets.facts import Fact, fact_lines
@@ -96,25 +96,7 @@ def _alert_facts(event: Event, alert: Alert | None, alerts: Alerts, now_ns: int)
         since = f" at {time_text(alert.resolved_ns, now_ns)}"
     facts.append(Fact("alert", f"{status}{since}"))
     facts.append(Fact("summary", plain(summary(alert), _LONGEST)))
-    ack = alerts.silences.ack_of(alert, now_ns)
-    if ack is not None:
-        note = f": {plain(ack.note, _LONGEST)}" if ack.note else ""
-        facts.append(
-            Fact(
-                "acknowledged",
-                f"by {plain(ack.owner)} until {time_text(ack.ends_ns, now_ns)}{note}",
-                theme.LINK,
-            )
-        )
-    for silence in alerts.silences.silences_of(alert, now_ns)[:2]:
-        why = f": {plain(silence.why, _LONGEST)}" if silence.why else ""
-        facts.append(
-            Fact(
-                "silenced",
-                f"by {plain(silence.whose)} until {time_text(silence.ends_ns, now_ns)}{why}",
-                theme.LINK,
-            )
-        )
+    facts += [Fact(*each, theme.LINK) for each in handling_texts(alert, alerts.silences, now_ns)]
     if alert.rule.runbook:
         facts.append(Fact("runbook", plain(alert.rule.runbook, _LONGEST)))
     return facts

@@ -21,12 +21,13 @@ from trnfleet.tui import theme
 from trnfleet.tui.format.addresses import shortened, without_start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from trnfleet.domain.alerts.alert import Alert
     from trnfleet.domain.alerts.rules import Rule
     from trnfleet.domain.alerts.silences import Preview, Silence
     from trnfleet.monitor.alerting.engine import Alerts
+    from trnfleet.monitor.alerting.silences import Silences
     from trnfleet.monitor.alerting.store import AlertWithStatus
     from trnfleet.tui.widgets.cells import Parts
 
@@ -35,6 +36,7 @@ _PLACES = ("chip", "instance", "ultraserver", "cluster", "job", "reservation", "
 """Labels that locate an alert, the deepest first."""
 _MOST_NAMES = 3
 _LONGEST_TITLE = 60
+_LONGEST_NOTE = 1_000
 
 
 def severity_text(severity: Severity, *, short: bool = False) -> str:
@@ -50,6 +52,17 @@ def age_s(alert: Alert, now_ns: int) -> float:
 def age_text(alert: Alert, now_ns: int) -> str:
     """Return for how long an alert fires, or is pending, in at most four cells."""
     return duration(age_s(alert, now_ns), DurationStyle.NARROW)
+
+
+def handling_texts(alert: Alert, silences: Silences, now_ns: int) -> Iterator[tuple[str, str]]:
+    """Yield who acknowledged an alert and what silences it, two silences at most, each with its name."""
+    ack = silences.ack_of(alert, now_ns)
+    if ack is not None:
+        note = f": {plain(ack.note, _LONGEST_NOTE)}" if ack.note else ""
+        yield "owner", f"{plain(ack.owner)}, acknowledged until {time_text(ack.ends_ns, now_ns)}{note}"
+    for silence in silences.silences_of(alert, now_ns)[:2]:
+        why = f": {plain(silence.why, _LONGEST_NOTE)}" if silence.why else ""
+        yield "silenced", f"by {plain(silence.whose)} until {time_text(silence.ends_ns, now_ns)}{why}"
 
 
 def time_text(instant_ns: int, now_ns: int) -> str:
