@@ -326,7 +326,11 @@ class Alerts:
             return
         instant = readings.instant
         lag_ns = instant.now_ns - state.now_ns(instant)
+        # An alert that is new was perhaps not there yet when what inhibits it was looked for.
+        is_early = bool(self._inhibitors[state.rule.name]) and readings.is_overtaken
+        before: AlertGroups | None = groups
         present = set(groups.ids.tolist())
+        state.early &= present
         for number in state.alerts.keys() - present:
             alert = state.alerts[number]
             if self._published.holds(alert.fingerprint):
@@ -338,19 +342,26 @@ class Alerts:
             yield
         for place in changed(state.before, groups):
             number, since_ns = int(groups.ids[place]), int(groups.since_ns[place]) + lag_ns
+            if is_early and number not in state.alerts:
+                state.early.add(number)
             alert = state.alerts.get(number) or self._open(state, number, since_ns, readings.layout)
             job = alert.job
             describe(alert, groups, place, readings, jobs, self._store.all())
             if alert.job != job:
                 self._store.relabel(alert)
-            if groups.firing[place]:
+            if groups.firing[place] and alert.fired_ns is None and number in state.early:
+                state.early.discard(number)
+                self._lifecycle.wait(alert, instant)
+                # The next evaluation looks at it again, changed or not.
+                before = None
+            elif groups.firing[place]:
                 fired_ns = min(int(groups.fired_ns[place]) + lag_ns, instant.now_ns)
                 self._lifecycle.fire(alert, since_ns, fired_ns, instant)
             else:
                 self._lifecycle.wait(alert, instant)
             alert.revision += 1
             yield
-        state.before = groups
+        state.before = before
 
     def _open(self, state: RuleState, number: int, since_ns: int, layout: Layout) -> Alert:
         """Return the alert of a group that a rule has none for yet."""

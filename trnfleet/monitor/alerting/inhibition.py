@@ -85,6 +85,11 @@ def _set(
         if not inhibitor and number in held:
             # Its inhibitor has ended, and it could not be heard yet whether it has, too.
             continue
+        if not inhibitor and alert.inhibited_by and readings.is_overtaken and number not in state.held:
+            # Its inhibitor has perhaps ended by messages that came after this one was looked at.
+            state.held.add(number)
+            continue
+        state.held.discard(number)
         if inhibitor != alert.inhibited_by:
             alert.inhibited_by = inhibitor
             alert.revision += 1

@@ -97,9 +97,16 @@ class Readings:
     """Instances whose silence says nothing yet, because too little time was heard; None for none."""
     _medians: dict[tuple[str, int], float] = field(default_factory=dict, init=False)
     _generation: int = field(init=False)
+    _revision: int = field(init=False)
 
     def __post_init__(self) -> None:
         self._generation = self.store.generation
+        self._revision = self.store.revision
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether messages came in since the evaluation began, so that a rule may have seen what those before it had not."""
+        return self.store.revision != self._revision
 
     @property
     def layout(self) -> Layout:

@@ -57,7 +57,9 @@ class RuleState:
         "_rows",
         "alerts",
         "before",
+        "early",
         "has_rows",
+        "held",
         "is_flowing",
         "rule",
         "texts",
@@ -77,6 +79,10 @@ class RuleState:
         """Active alerts by group."""
         self.before: AlertGroups | None = None
         """The groups that these alerts are up to date with; None where all have to be looked at."""
+        self.early: set[int] = set()
+        """Groups whose alert fires one evaluation after it is due, for messages came in during the one that found it."""
+        self.held: set[int] = set()
+        """Groups whose alert stays inhibited for one evaluation, for messages came in during the one that missed its inhibitor."""
         self._ids: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self.texts: dict[str, str] = {}
@@ -154,6 +160,8 @@ class RuleState:
         found = [find_row(scope, name, layout) for name in names]
         track.move(np.array([-1 if row is None else row for row in found], np.int64))
         self.before = None
+        self.early.clear()
+        self.held.clear()
         kept, self.alerts = self.alerts, {}
         gone = []
         for alert in kept.values():
