@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.monitor.rules import HOT, rules_of
-from support.tui.pilot import fleet_app, running
+from support.tui.pilot import FleetPilot, fleet_app, running
+from textual.widget import Widget
 from tui.test_app import fed
 
 from trnfleet.monitor.alerting.engine import Alerts
+from trnfleet.tui.app import FleetApp
 from trnfleet.tui.views import VIEWS
 
 if TYPE_CHECKING:
     from support.monitor.feed import Feed
+    from textual.geometry import Region
 
 
 SIZES = [
@@ -75,3 +78,26 @@ async def test_a_view_follows_a_terminal_that_shrinks_and_grows(title: str) -> N
             await pilot.telemetry(feed, 0.5)
         assert pilot.crash is None
         assert app.entry.title == title
+
+
+async def test_a_view_that_was_not_on_the_screen_has_the_size_of_now() -> None:
+    """Styles of hidden views are not kept up to date; what opens is laid out as if the terminal had always had its size."""
+    feed = full()
+    resized, fresh = fleet_app(feed), fleet_app(feed)
+    async with running(resized, size=(160, 50)) as pilot:
+        await pilot.press("9")
+        await pilot.resize_terminal(80, 18)
+        seen = {entry.title: await _regions(pilot, entry.title) for entry in VIEWS}
+    async with running(fresh, size=(80, 18)) as pilot:
+        for title, regions in seen.items():
+            assert regions == await _regions(pilot, title), title
+
+
+async def _regions(pilot: FleetPilot, title: str) -> list[tuple[str, Region]]:
+    """Return where the widgets of a view stand."""
+    assert isinstance(pilot.app, FleetApp)
+    pilot.app.go("", title)
+    await pilot.paint()
+    await pilot.paint()
+    widgets = [each for each in pilot.app.page.walk_children(Widget) if each.is_on_screen]
+    return [(str(each), each.region) for each in widgets]

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
 import numpy as np
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.drivers.linux_driver import LinuxDriver
 from textual.worker import WorkerFailed
 
 from trnfleet import logs
@@ -39,8 +38,8 @@ from trnfleet.tui.reservations.view import ReservationsView
 from trnfleet.tui.screen_bars import Note, ScreenBars
 from trnfleet.tui.state.context import UiContext
 from trnfleet.tui.state.highlight import holders
-from trnfleet.tui.terminal import NoColors, TerminalDriver
-from trnfleet.tui.view import CHIP, FLEET, HIERARCHY, View
+from trnfleet.tui.terminal_app import TerminalApp
+from trnfleet.tui.view import CHIP, FLEET, HIERARCHY, SHOWN, View
 from trnfleet.tui.views import TABS, VIEWS, ViewEntry
 from trnfleet.tui.widgets.bar import Bar
 from trnfleet.tui.widgets.line_view import LineView
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
     from textual import events
     from textual.app import ComposeResult
     from textual.dom import DOMNode
-    from textual.driver import Driver
-    from textual.filter import LineFilter
 
     from trnfleet.clock import Clock
     from trnfleet.monitor.alerting.operator import OperatorActions
@@ -86,7 +83,7 @@ class Stop(NamedTuple):
     address: str
 
 
-class FleetApp(CommandKeys):
+class FleetApp(CommandKeys, TerminalApp):
     """The whole screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -145,7 +142,7 @@ class FleetApp(CommandKeys):
             is_first_run: Whether the tour is shown.
         """
         super().__init__(playback)
-        self._take_theme(theme_name, ascii_only=ascii_only)
+        self.take_theme(theme_name, ascii_only=ascii_only)
         self.context = UiContext.of(monitor, clock, playback=playback, operator=operator)
         self.actions = AlertActions(self.context)
         self.monitor = monitor
@@ -187,7 +184,7 @@ class FleetApp(CommandKeys):
         """Start: the first view and the one timer."""
         for tab in TABS:
             self.bind(tab.key, f"view('{tab.title}')", show=False)
-        self.page.add_class("-shown")
+        self.page.add_class(SHOWN)
         self.context.frame.take()
         self._write_bars()
         self._write_crumbs()
@@ -199,27 +196,7 @@ class FleetApp(CommandKeys):
             self.call_after_refresh(spare_collector, _GC_THRESHOLDS)
             self.run_worker(collect_garbage(self.clock), name="garbage", exit_on_error=True)
 
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Return the colours of the style sheets."""
-        return theme.VARIABLES
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return none of Textual's: that for ANSI colours is a third of a frame, that for NO_COLOR sends greys."""
-        return () if theme.HAS_COLOR else (self._no_colors,)
-
     # Themes
-
-    def _take_theme(self, name: str | None, *, ascii_only: bool) -> None:
-        """Register our themes in place of Textual's, and begin with one of them."""
-        self._no_colors = NoColors()
-        for each in theme.textual_themes():
-            self.register_theme(each)
-        if name is None or self.no_color:
-            name = theme.default_for(self.console.color_system, no_color=self.no_color)
-        theme.use(name, ascii_only=ascii_only)
-        self.theme = name
-        for other in set(self.available_themes).difference(theme.NAMES):
-            self.unregister_theme(other)
 
     def action_theme(self) -> None:
         """Go on to the next theme, and say its name."""
@@ -400,34 +377,8 @@ class FleetApp(CommandKeys):
         )
         super()._handle_exception(error)
 
-    def _fatal_error(self) -> None:
-        """Print what ends the app, without the values of local variables: those may be anybody's messages, or a secret."""
-        # With its lexers this takes 40 ms, which no start should wait for.
-        from rich.segment import Segments  # noqa: PLC0415
-        from rich.traceback import Traceback  # noqa: PLC0415
-
-        self.bell()
-        trace = Traceback(show_locals=False, width=None)
-        self._exit_renderables.append(Segments(self.console.render(trace, self.console.options)))
-        self._close_messages_no_wait()
-
     async def action_quit(self) -> None:
         self.exit(return_code=0)
-
-    def get_driver_class(self) -> type[Driver]:
-        """Return Textual's driver, or ours in place of the one for terminals."""
-        usual = super().get_driver_class()
-        return TerminalDriver if usual is LinuxDriver else usual
-
-    def action_suspend_process(self) -> None:
-        """Stop until the shell continues the job."""
-        if isinstance(self._driver, TerminalDriver):
-            self._driver.stop_job()
-
-    def stay_off_terminal(self) -> None:
-        """Take the terminal no more once it is given back, because a signal has asked for the end."""
-        if isinstance(self._driver, TerminalDriver):
-            self._driver.is_ending = True
 
     def _return_to_terminal(self, _app: object) -> None:
         """Draw everything: the terminal shows what other programs left there."""
@@ -443,8 +394,8 @@ class FleetApp(CommandKeys):
         self.place = stop.address
         if view is not self.page:
             self._beside.tour.end()
-            self.page.remove_class("-shown")
-            view.add_class("-shown")
+            self.page.remove_class(SHOWN)
+            view.add_class(SHOWN)
             self._entry = next(entry for entry in VIEWS if entry.title == stop.view)
         view.show_place(stop.address)
         if stop.view == CHIP:

@@ -19,6 +19,10 @@ from trnfleet.tui.state.subjects import of_place
 from trnfleet.tui.widgets.filter_prompt import FilterPrompt
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from textual.dom import DOMNode
+
     from trnfleet.domain.filters.columns import Columns
     from trnfleet.domain.filters.language import Filter
     from trnfleet.tui.state.context import UiContext
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
 FLEET, HIERARCHY, CHIP = "Fleet", "Hierarchy", "Chip"
 RESERVATIONS, ALERTS, EVENTS = "Reservations", "Alerts", "Events"
 """Titles of the views, by which they are asked for."""
+SHOWN = "-shown"
+"""Style class of the view that is on the screen."""
 
 
 class Lists(NamedTuple):
@@ -218,3 +224,11 @@ class FilteredView(View):
     def _accepted(self, event: FilterPrompt.Submitted) -> None:
         event.stop()
         self.close_prompt(event.text)
+
+
+def shown_nodes(node: DOMNode) -> Iterator[DOMNode]:
+    """Iterate over a node and what is in it, top down, without what is in views that are not on the screen."""
+    yield node
+    if not isinstance(node, View) or node.has_class(SHOWN):
+        for child in node.children:
+            yield from shown_nodes(child)

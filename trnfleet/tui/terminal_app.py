@@ -1,0 +1,81 @@
+"""What every screen of the app has in common: its terminal, its themes, the styles of what is shown, and how a crash is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
+
+from trnfleet.tui import theme
+from trnfleet.tui.terminal import NoColors, TerminalDriver
+from trnfleet.tui.view import shown_nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.dom import DOMNode
+    from textual.driver import Driver
+    from textual.filter import LineFilter
+
+
+class TerminalApp(App[None]):
+    """An app on our driver of terminals, in our themes."""
+
+    def take_theme(self, name: str | None, *, ascii_only: bool) -> None:
+        """Register our themes in place of Textual's, and begin with one of them.
+
+        Args:
+            name: One of `theme.NAMES`; None for the one that fits the terminal.
+            ascii_only: Whether the terminal gets ASCII only.
+        """
+        self._no_colors = NoColors()
+        for each in theme.textual_themes():
+            self.register_theme(each)
+        if name is None or self.no_color:
+            name = theme.default_for(self.console.color_system, no_color=self.no_color)
+        theme.use(name, ascii_only=ascii_only)
+        self.theme = name
+        for other in set(self.available_themes).difference(theme.NAMES):
+            self.unregister_theme(other)
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Return the colours of the style sheets."""
+        return theme.VARIABLES
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return none of Textual's: that for ANSI colours is a third of a frame, that for NO_COLOR sends greys."""
+        return () if theme.HAS_COLOR else (self._no_colors,)
+
+    def update_styles(self, node: DOMNode, animate: bool = True) -> None:
+        """Update the styles of a node and of what is in it; a view that is not shown gets its own when it is."""
+        if isinstance(node, App):
+            super().update_styles(node, animate)
+        else:
+            self.stylesheet.update_nodes(shown_nodes(node), animate=animate)
+
+    def get_driver_class(self) -> type[Driver]:
+        """Return Textual's driver, or ours in place of the one for terminals."""
+        usual = super().get_driver_class()
+        return TerminalDriver if usual is LinuxDriver else usual
+
+    def action_suspend_process(self) -> None:
+        """Stop until the shell continues the job."""
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.stop_job()
+
+    def stay_off_terminal(self) -> None:
+        """Take the terminal no more once it is given back, because a signal has asked for the end."""
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.is_ending = True
+
+    def _fatal_error(self) -> None:
+        """Print what ends the app, without the values of local variables: those may be anybody's messages, or a secret."""
+        # With its lexers this takes 40 ms, which no start should wait for.
+        from rich.segment import Segments  # noqa: PLC0415
+        from rich.traceback import Traceback  # noqa: PLC0415
+
+        self.bell()
+        trace = Traceback(show_locals=False, width=None)
+        self._exit_renderables.append(Segments(self.console.render(trace, self.console.options)))
+        self._close_messages_no_wait()
