@@ -13,6 +13,7 @@ from support.processes.fork_server import ForkServer
 from support.processes.mosquitto import MISSING, MosquittoProcess
 from support.processes.programs import environment, fork_servers
 
+from trnfleet.garbage import spare_collector
 from trnfleet.transport.embedded import mosquitto_program
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ _LONG_ONES = (
 _REAL_PARTS = {"broker", "flow", "tui"}
 """Folders whose tests run brokers, processes and screens in real time."""
 _RERUNS = 2
+_COLLECTOR_THRESHOLDS = (20_000, 20, 100)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -60,6 +62,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return len(_LONG_ONES) + (1 if kind in {"broker", "tui"} else 2)
 
     items.sort(key=rank)
+
+
+def pytest_collection_finish() -> None:
+    """Collect cyclic garbage in larger steps than an interpreter does: a quarter of what tests of the app cost."""
+    spare_collector(_COLLECTOR_THRESHOLDS)
 
 
 @pytest.fixture(scope="session", autouse=True)
