@@ -240,8 +240,9 @@ class Alerts:
         if not readings.is_cut_off:
             yield from guarded(counts, "alerts of another watch", self._settle(readings))
         published = self._published.inhibitors(readings.instant.flow_ns)
+        held = self._published.held_alerts()
         yield from guarded(
-            counts, "inhibition", inhibit(self._rule_states, self._inhibitors, readings, published)
+            counts, "inhibition", inhibit(self._rule_states, self._inhibitors, readings, published, held)
         )
         self.evaluations += 1
         self.revision += 1

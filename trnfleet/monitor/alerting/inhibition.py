@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from trnfleet.domain.alerts.alert import Alert
+    from trnfleet.domain.layout import Layout
     from trnfleet.monitor.alerting.inputs import Readings
     from trnfleet.monitor.alerting.rule_state import RuleState
     from trnfleet.monitor.slices import Slices
@@ -30,6 +32,7 @@ def inhibit(
     inhibitors: Mapping[str, tuple[str, ...]],
     readings: Readings,
     published: Mapping[str, str],
+    held: Mapping[str, Sequence[Alert]],
 ) -> Slices[None]:
     """Set for every active alert which other one inhibits it: a firing one that covers all its members.
 
@@ -38,6 +41,7 @@ def inhibit(
         inhibitors: For each rule the names of those that inhibit it.
         readings: The instant.
         published: Inhibitors that a former watch published and that count where none is found here, by the inhibited alert.
+        held: Alerts that fire only because a former watch published them, by the name of their rule.
 
     Raises:
         LayoutChanged: the layout is another one now.
@@ -45,6 +49,7 @@ def inhibit(
     by_name = {state.rule.name: state for state in rules}
     covered: dict[str, NDArray[np.bool_] | None] = {}
     over: dict[str, _Over] = {}
+    firing = {name: _firing(state, held.get(name, ())) for name, state in by_name.items()}
     for state in rules:
         if not state.alerts:
             continue
@@ -52,25 +57,52 @@ def inhibit(
         # Where several would, the one that stands first in the pack does.
         by: dict[int, str] = {}
         for source in sources:
-            if not any(alert.fired_ns is not None for alert in source.alerts.values()):
+            name = source.rule.name
+            if not firing[name]:
                 continue
             if source.rule.scope is Scope.PUBLISHER and state.has_rows:
-                by = _of_publishers(state, source, readings) | by
+                by = _of_publishers(state, firing[name], readings) | by
                 continue
             if not (state.has_rows and source.has_rows):
-                by = _same_name(state, source) | by
+                by = _same_name(state, source, firing[name]) | by
                 continue
-            name = source.rule.name
             if name not in covered:
-                covered[name] = covered_chips(source.rule, source.track, readings.layout)
+                covered[name] = _chips_covered(source, held.get(name, ()), readings.layout)
             flags = covered[name]
             if flags is not None:
                 if name not in over:
-                    over[name] = _Over(source, readings)
+                    over[name] = _Over(firing[name], readings.layout)
                 yield from readings.checkpoint()
                 by = _covered(state, over[name], flags, readings) | by
                 yield from readings.checkpoint()
         yield from _set(state, by, published, readings)
+
+
+def _firing(state: RuleState, held: Sequence[Alert]) -> list[Alert]:
+    """Return a rule's firing alerts, each once."""
+    seen = [alert for alert in state.alerts.values() if alert.fired_ns is not None]
+    known = {alert.fingerprint for alert in seen}
+    return seen + [alert for alert in held if alert.fingerprint not in known]
+
+
+def _chips_covered(state: RuleState, held: Sequence[Alert], layout: Layout) -> NDArray[np.bool_] | None:
+    """Return which chips a rule's firing alerts are about; None where none is.
+
+    Of one that is held no members are known: it is about its only chip, or about all of its target.
+    """
+    flags = covered_chips(state.rule, state.track, layout)
+    for alert in held:
+        chips = _chips_of(alert.worst if alert.chips == 1 and alert.worst else alert.target, layout)
+        if flags is None:
+            flags = np.zeros(layout.chips, np.bool_)
+        flags[chips.start : chips.stop] = True
+    return flags
+
+
+def _chips_of(target: str, layout: Layout) -> range:
+    """Return the chips of an alert's target, which may be a link or a core of one; none where it is not described."""
+    node = layout.find(target.partition(":")[0])
+    return range(0) if node is None else layout.chip_range(node)
 
 
 def _set(
@@ -102,12 +134,10 @@ def _covered(state: RuleState, over: _Over, flags: NDArray[np.bool_], readings: 
     return {number: by for number, by in found.items() if by}
 
 
-def _of_publishers(state: RuleState, source: RuleState, readings: Readings) -> dict[int, str]:
+def _of_publishers(state: RuleState, firing: Sequence[Alert], readings: Readings) -> dict[int, str]:
     """Return the alerts all of whose members are silent because their publisher is offline, with that one's alert."""
     owner, store = readings.layout.instance_of_chip, readings.store
-    by_client = {
-        alert.target: alert.fingerprint for alert in source.alerts.values() if alert.fired_ns is not None
-    }
+    by_client = {alert.target: alert.fingerprint for alert in firing}
     found: dict[int, str] = {}
     flags = store.chip_state == Freshness.OFFLINE
     for number, chip in _covered_groups(state, flags, readings).items():
@@ -152,13 +182,11 @@ def _covered_groups(state: RuleState, flags: NDArray[np.bool_], readings: Readin
 class _Over:
     """A rule's firing alerts by the chips that they are about."""
 
-    def __init__(self, source: RuleState, readings: Readings) -> None:
-        layout = readings.layout
+    def __init__(self, firing: Sequence[Alert], layout: Layout) -> None:
         spans: list[tuple[int, int, str]] = []
-        for alert in source.alerts.values():
-            node = None if alert.fired_ns is None else layout.find(alert.target.partition(":")[0])
-            if node is not None:
-                chips = layout.chip_range(node)
+        for alert in firing:
+            chips = _chips_of(alert.target, layout)
+            if chips:
                 spans.append((chips.start, chips.stop, alert.fingerprint))
         self._spans = sorted(spans)
         self._starts = [start for start, _, _ in self._spans]
@@ -171,11 +199,9 @@ class _Over:
         return self._spans[place][2]
 
 
-def _same_name(state: RuleState, source: RuleState) -> dict[int, str]:
+def _same_name(state: RuleState, source: RuleState, firing: Sequence[Alert]) -> dict[int, str]:
     """Return the alerts about the same job, reservation or publisher that another rule's firing alert is about."""
     if state.rule.scope is not source.rule.scope:
         return {}
-    names = {
-        alert.target: alert.fingerprint for alert in source.alerts.values() if alert.fired_ns is not None
-    }
+    names = {alert.target: alert.fingerprint for alert in firing}
     return {number: names[alert.target] for number, alert in state.alerts.items() if alert.target in names}

@@ -2,8 +2,8 @@
 
 An alert that was taken over fires as last known until its condition is seen here, or until its target could have been seen
 long enough to know that it is over: where its rule looks back over a window, for that window, unless the other `watch` says that it is
-over. An inhibition that was published lasts until the evaluation here can have found it: until the
-alert that inhibits has been seen here for `SETTLED_AFTER_NS`, or is over.
+over. It inhibits what an alert that is seen here does. An inhibition that was published lasts until the evaluation here can have
+found it: until the alert that inhibits has been seen here for `SETTLED_AFTER_NS`, or is over.
 """
 
 from __future__ import annotations
@@ -132,6 +132,14 @@ class PublishedAlerts:
     def holds(self, fingerprint: str) -> bool:
         """Return whether an alert fires only because it was published."""
         return fingerprint in self._held
+
+    def held_alerts(self) -> dict[str, list[Alert]]:
+        """Return the alerts that fire only because they were published, by the name of their rule."""
+        by_rule: dict[str, list[Alert]] = {}
+        for fingerprint in self._held:
+            alert = self._store.active[fingerprint]
+            by_rule.setdefault(alert.name, []).append(alert)
+        return by_rule
 
     def lose(self, fingerprint: str, flow_ns: int) -> None:
         """Record that an alert that is held is not seen any more, from an instant on."""

@@ -125,3 +125,60 @@ def test_a_screen_evaluates_for_itself() -> None:
     hot(bench)
     bench.alerts.remember(said(bench, "throttled", CHIP, STRAGGLER))
     assert statuses(bench, 1) == {AlertStatus.FIRING}
+
+
+COUNTED = rules_of(
+    {
+        "name": "uncorrectable", "scope": "chip", "severity": "critical", "figure": "mem_ecc_uncorrected", "increase_over": "60s",
+        "above": 0, "group": "instance", "summary": "errors", "inhibits": ["throttled"],
+    },
+    RULES[1].model_dump(mode="json", exclude_unset=True),
+)  # fmt: skip  # two rules
+UNCORRECTABLE = fingerprint_of("demo", "uncorrectable", HOST)
+
+
+@pytest.mark.parametrize(
+    ("chips", "worst", "status"),
+    [
+        (1, CHIP, AlertStatus.INHIBITED),
+        (3, f"{HOST}/chip01", AlertStatus.INHIBITED),
+        (1, f"{HOST}/chip01", AlertStatus.FIRING),
+    ],
+)
+def test_what_is_taken_over_inhibits_what_is_new(chips: int, worst: str, status: AlertStatus) -> None:
+    """An alert that is held covers its only chip, or all of its target where it has several, until it is over."""
+    bench = AlertBench(ultraservers(1), COUNTED, adopts=True)
+    message = said(bench, "uncorrectable", HOST).model_copy(update={"chips": chips, "worst": worst})
+    bench.alerts.remember(message)
+    hot(bench)
+
+    assert statuses(bench, 55) == {status}
+    (alert,) = [each for each in bench.alerts.active() if each.name == "throttled"]
+    assert alert.inhibited_by == (UNCORRECTABLE if status is AlertStatus.INHIBITED else "")
+    bench.play(8)
+    assert statuses(bench, 1) == {AlertStatus.FIRING}
+
+
+def test_what_is_taken_over_about_a_job_inhibits_what_is_new() -> None:
+    """An alert about a name that is held covers that name alone."""
+    rules = rules_of(
+        {
+            "name": "hung", "scope": "job", "severity": "critical", "figure": "state", "equals": "hung", "keep_firing_for": "20s",
+            "summary": "hung", "inhibits": ["running"],
+        },
+        {"name": "running", "scope": "job", "severity": "warning", "figure": "state", "equals": "running", "summary": "runs"},
+    )  # fmt: skip  # two rules
+    bench = AlertBench(ultraservers(1), rules, adopts=True)
+    bench.alerts.remember(said(bench, "hung", "llm-1"))
+    bench.job("llm-1", HOST)
+    bench.job("llm-2", HOST)
+
+    bench.play(10)
+
+    hung = fingerprint_of("demo", "hung", "llm-1")
+    inhibited_by = {
+        alert.target: alert.inhibited_by for alert in bench.alerts.active() if alert.name == "running"
+    }
+    assert inhibited_by == {"llm-1": hung, "llm-2": ""}
+    bench.play(15)
+    assert [alert.inhibited_by for alert in bench.alerts.active()] == ["", ""]
