@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import sys
 from pathlib import Path
@@ -62,6 +63,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return len(_LONG_ONES) + (1 if kind in {"broker", "tui"} else 2)
 
     items.sort(key=rank)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Let one of the processes that run side by side collect first: it compiles the tests, which takes longer than to collect them."""
+    if not hasattr(session.config, "workerinput"):
+        yield
+        return
+    with Path(__file__).open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            fcntl.flock(file, fcntl.LOCK_SH)
+        yield
 
 
 def pytest_collection_finish() -> None:
