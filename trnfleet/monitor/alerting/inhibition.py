@@ -47,35 +47,31 @@ def inhibit(
         LayoutChanged: the layout is another one now.
     """
     by_name = {state.rule.name: state for state in rules}
-    covered: dict[str, NDArray[np.bool_] | None] = {}
-    over: dict[str, _Over] = {}
+    covers: dict[str, _Cover | None] = {}
     firing = {name: _firing(state, held.get(name, ())) for name, state in by_name.items()}
     for state in rules:
-        if not state.alerts:
+        unseen = _unseen(state, held.get(state.rule.name, ()))
+        if not state.alerts and not unseen:
+            state.held.clear()
             continue
         sources = [by_name[name] for name in inhibitors[state.rule.name]]
         # Where several would, the one that stands first in the pack does.
-        by: dict[int, str] = {}
+        by: dict[str, str] = {}
         for source in sources:
             name = source.rule.name
             if not firing[name]:
                 continue
-            if source.rule.scope is Scope.PUBLISHER and state.has_rows:
-                by = _of_publishers(state, firing[name], readings) | by
+            if not state.has_rows or not (source.has_rows or source.rule.scope is Scope.PUBLISHER):
+                by = _same_name(state, unseen, source, firing[name]) | by
                 continue
-            if not (state.has_rows and source.has_rows):
-                by = _same_name(state, source, firing[name]) | by
-                continue
-            if name not in covered:
-                covered[name] = _chips_covered(source, held.get(name, ()), readings.layout)
-            flags = covered[name]
-            if flags is not None:
-                if name not in over:
-                    over[name] = _Over(firing[name], readings.layout)
+            if name not in covers:
+                covers[name] = _cover(source, firing[name], held.get(name, ()), readings)
+            cover = covers[name]
+            if cover is not None:
                 yield from readings.checkpoint()
-                by = _covered(state, over[name], flags, readings) | by
+                by = _covered(state, unseen, cover, readings) | by
                 yield from readings.checkpoint()
-        yield from _set(state, by, published, readings)
+        yield from _set(state, unseen, {**published, **by}, readings)
 
 
 def _firing(state: RuleState, held: Sequence[Alert]) -> list[Alert]:
@@ -85,18 +81,30 @@ def _firing(state: RuleState, held: Sequence[Alert]) -> list[Alert]:
     return seen + [alert for alert in held if alert.fingerprint not in known]
 
 
-def _chips_covered(state: RuleState, held: Sequence[Alert], layout: Layout) -> NDArray[np.bool_] | None:
-    """Return which chips a rule's firing alerts are about; None where none is.
+def _unseen(state: RuleState, held: Sequence[Alert]) -> list[Alert]:
+    """Return the held alerts of a rule none of whose targets is active here."""
+    known = {alert.fingerprint for alert in state.alerts.values()} if held else set()
+    return [alert for alert in held if alert.fingerprint not in known]
 
-    Of one that is held no members are known: it is about its only chip, or about all of its target.
-    """
-    flags = covered_chips(state.rule, state.track, layout)
+
+def _cover(
+    source: RuleState, firing: Sequence[Alert], held: Sequence[Alert], readings: Readings
+) -> _Cover | None:
+    """Return what a rule's firing alerts inhibit; None where that is nothing."""
+    if source.rule.scope is Scope.PUBLISHER:
+        return _OfflineChips(firing, readings)
+    flags = covered_chips(source.rule, source.track, readings.layout)
     for alert in held:
-        chips = _chips_of(alert.worst if alert.chips == 1 and alert.worst else alert.target, layout)
         if flags is None:
-            flags = np.zeros(layout.chips, np.bool_)
+            flags = np.zeros(readings.layout.chips, np.bool_)
+        chips = _chips_of_held(alert, readings.layout)
         flags[chips.start : chips.stop] = True
-    return flags
+    return None if flags is None else _CoveredChips(flags, firing, readings.layout)
+
+
+def _chips_of_held(alert: Alert, layout: Layout) -> range:
+    """Return the chips of an alert that is held: its only chip, or all of its target, for its members are not known here."""
+    return _chips_of(alert.worst if alert.chips == 1 and alert.worst else alert.target, layout)
 
 
 def _chips_of(target: str, layout: Layout) -> range:
@@ -106,45 +114,44 @@ def _chips_of(target: str, layout: Layout) -> range:
 
 
 def _set(
-    state: RuleState, by: Mapping[int, str], published: Mapping[str, str], readings: Readings
+    state: RuleState, unseen: Sequence[Alert], by: Mapping[str, str], readings: Readings
 ) -> Slices[None]:
-    """Set the inhibitors of a rule's alerts, by group."""
-    held = _unheard_groups(state, readings)
-    for place, (number, alert) in enumerate(list(state.alerts.items())):
+    """Set the inhibitors of a rule's alerts."""
+    unheard = {
+        alert.fingerprint
+        for number in _unheard_groups(state, readings)
+        if (alert := state.alerts.get(number))
+    }
+    held = set()
+    for place, alert in enumerate([*state.alerts.values(), *unseen]):
         if place % ALERTS_A_SLICE == ALERTS_A_SLICE - 1:
             yield from readings.checkpoint()
-        inhibitor = by.get(number) or published.get(alert.fingerprint, "")
-        if not inhibitor and number in held:
+        fingerprint = alert.fingerprint
+        inhibitor = by.get(fingerprint, "")
+        if not inhibitor and fingerprint in unheard:
             # Its inhibitor has ended, and it could not be heard yet whether it has, too.
             continue
-        if not inhibitor and alert.inhibited_by and readings.is_overtaken and number not in state.held:
-            # Its inhibitor has perhaps ended by messages that came after this one was looked at.
-            state.held.add(number)
-            continue
-        state.held.discard(number)
-        if inhibitor != alert.inhibited_by:
+        if not inhibitor and alert.inhibited_by and fingerprint not in state.held:
+            # Its inhibitor has ended by the first of several messages that come together, and it perhaps ends by the others.
+            held.add(fingerprint)
+        elif inhibitor != alert.inhibited_by:
             alert.inhibited_by = inhibitor
             alert.revision += 1
+    state.held = held
 
 
-def _covered(state: RuleState, over: _Over, flags: NDArray[np.bool_], readings: Readings) -> dict[int, str]:
+def _covered(state: RuleState, unseen: Sequence[Alert], cover: _Cover, readings: Readings) -> dict[str, str]:
     """Return the alerts of a rule all of whose members are covered by another's, with that one's fingerprint."""
-    first_chips = _covered_groups(state, flags, readings)
-    found = {number: over.find(chip) for number, chip in first_chips.items()}
-    return {number: by for number, by in found.items() if by}
-
-
-def _of_publishers(state: RuleState, firing: Sequence[Alert], readings: Readings) -> dict[int, str]:
-    """Return the alerts all of whose members are silent because their publisher is offline, with that one's alert."""
-    owner, store = readings.layout.instance_of_chip, readings.store
-    by_client = {alert.target: alert.fingerprint for alert in firing}
-    found: dict[int, str] = {}
-    flags = store.chip_state == Freshness.OFFLINE
+    flags, found = cover.flags, {}
     for number, chip in _covered_groups(state, flags, readings).items():
-        client = readings.publishers.get(int(store.publisher_of[owner[chip]]), "")
-        if client in by_client:
-            found[number] = by_client[client]
-    return found
+        alert = state.alerts.get(number)
+        if alert is not None:
+            found[alert.fingerprint] = cover.find(chip)
+    for alert in unseen:
+        chips = _chips_of_held(alert, readings.layout)
+        if chips and flags[chips.start : chips.stop].all():
+            found[alert.fingerprint] = cover.find(chips.start)
+    return {fingerprint: by for fingerprint, by in found.items() if by}
 
 
 def _unheard_groups(state: RuleState, readings: Readings) -> Collection[int]:
@@ -179,10 +186,11 @@ def _covered_groups(state: RuleState, flags: NDArray[np.bool_], readings: Readin
     return {int(ids[place]): int(first[place]) for place in starts[whole].tolist()}
 
 
-class _Over:
-    """A rule's firing alerts by the chips that they are about."""
+class _CoveredChips:
+    """The chips that a rule's firing alerts are about, and the alert of each."""
 
-    def __init__(self, firing: Sequence[Alert], layout: Layout) -> None:
+    def __init__(self, flags: NDArray[np.bool_], firing: Sequence[Alert], layout: Layout) -> None:
+        self.flags = flags
         spans: list[tuple[int, int, str]] = []
         for alert in firing:
             chips = _chips_of(alert.target, layout)
@@ -199,9 +207,33 @@ class _Over:
         return self._spans[place][2]
 
 
-def _same_name(state: RuleState, source: RuleState, firing: Sequence[Alert]) -> dict[int, str]:
+class _OfflineChips:
+    """The chips that are silent because their publisher is offline, and the alert of each one's publisher."""
+
+    def __init__(self, firing: Sequence[Alert], readings: Readings) -> None:
+        self.flags: NDArray[np.bool_] = readings.store.chip_state == Freshness.OFFLINE
+        self._by_client = {alert.target: alert.fingerprint for alert in firing}
+        self._readings = readings
+
+    def find(self, chip: int) -> str:
+        """Return the fingerprint of the alert of a chip's publisher; empty for none."""
+        owner = self._readings.layout.instance_of_chip[chip]
+        client = self._readings.publishers.get(int(self._readings.store.publisher_of[owner]), "")
+        return self._by_client.get(client, "")
+
+
+_Cover = _CoveredChips | _OfflineChips
+
+
+def _same_name(
+    state: RuleState, unseen: Sequence[Alert], source: RuleState, firing: Sequence[Alert]
+) -> dict[str, str]:
     """Return the alerts about the same job, reservation or publisher that another rule's firing alert is about."""
     if state.rule.scope is not source.rule.scope:
         return {}
     names = {alert.target: alert.fingerprint for alert in firing}
-    return {number: names[alert.target] for number, alert in state.alerts.items() if alert.target in names}
+    return {
+        alert.fingerprint: names[alert.target]
+        for alert in (*state.alerts.values(), *unseen)
+        if alert.target in names
+    }

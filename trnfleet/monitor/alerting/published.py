@@ -158,7 +158,7 @@ class PublishedAlerts:
             self._over.add(fingerprint)
 
     def inhibitors(self, flow_ns: int) -> dict[str, str]:
-        """Return the inhibitors that were published and count still, by the alert that each inhibits; set those of held alerts.
+        """Return the inhibitors that were published and count still, by the alert that each inhibits.
 
         Args:
             flow_ns: The instant, in time that passed.
@@ -176,11 +176,6 @@ class PublishedAlerts:
             elif flow_ns - self._settling.setdefault(fingerprint, flow_ns) >= SETTLED_AFTER_NS:
                 self._release(fingerprint)
         self._over.clear()
-        for fingerprint in self._held:
-            alert, inhibitor = self._store.active[fingerprint], self._inhibitors.get(fingerprint, "")
-            if alert.inhibited_by != inhibitor and (inhibitor or alert.is_silent):
-                alert.inhibited_by = inhibitor
-                alert.revision += 1
         return self._inhibitors
 
     def settle(self, rules: Sequence[RuleState], readings: Readings) -> list[Alert]:

@@ -81,8 +81,8 @@ class RuleState:
         """The groups that these alerts are up to date with; None where all have to be looked at."""
         self.early: set[int] = set()
         """Groups whose alert fires one evaluation after it is due, for messages came in during the one that found it."""
-        self.held: set[int] = set()
-        """Groups whose alert stays inhibited for one evaluation, for messages came in during the one that missed its inhibitor."""
+        self.held: set[str] = set()
+        """Fingerprints of alerts that stay inhibited for one evaluation after their inhibitor has ended."""
         self._ids: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self.texts: dict[str, str] = {}

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from support.monitor.alert_bench import CHIP, HOST, US, AlertBench, hot, kinds
@@ -11,7 +9,7 @@ from support.monitor.rules import rule_of, rules_of
 from trnfleet.clock import NS_PER_S
 from trnfleet.domain.alerts.signals import Scope
 from trnfleet.domain.alerts.status import AlertState, AlertStatus
-from trnfleet.monitor.slices import LayoutChanged, finish
+from trnfleet.monitor.slices import LayoutChanged
 from trnfleet.monitor.store.store import Freshness
 
 HOT = rule_of(**{"for": "2s", "keep_firing_for": "2s", "clear": 80})
@@ -366,72 +364,3 @@ def test_a_layout_that_changes_in_the_middle_leaves_no_alert_out() -> None:
     bench.play(2)
 
     assert len(bench.alerts.active()) == 500
-
-
-def amid(bench: AlertBench, slices: int, power_w: float, temperature_c: float) -> bool:
-    """Evaluate for a second in which a chip's values come in after a number of slices; return whether that was amid it."""
-    bench.now_s += 1
-    bench.flow_s += 1
-    evaluation = bench.alerts.evaluate(bench.readings(), bench.jobs)
-    stepped = sum(1 for _ in itertools.islice(evaluation, slices))
-    bench.set("power_w", power_w, bench.rows(CHIP))
-    hot(bench, value=temperature_c)
-    bench.store.revision += 1
-    finish(evaluation)
-    return stepped == slices
-
-
-@pytest.mark.parametrize("for_s", [0, 3])
-def test_messages_amid_an_evaluation_part_no_alert_from_its_inhibitor(for_s: int) -> None:
-    """An instant that a rule sees and its inhibitor does not yet tells nobody of the inhibited alert, at its begin and its end."""
-    rules = rules_of(
-        {
-            "name": "dead", "scope": "chip", "severity": "critical", "figure": "power_w", "below": 10, "for": f"{for_s}s",
-            "summary": "dead", "inhibits": ["hot"],
-        },
-        {
-            "name": "hot", "scope": "chip", "severity": "warning", "figure": "temperature_c", "above": 90, "for": f"{for_s}s",
-            "summary": "hot",
-        },
-    )  # fmt: skip  # two rules
-    places = 0
-    for slices in itertools.count(1):
-        bench = AlertBench(ultraservers(1), rules)
-        bench.set("power_w", 400)
-        bench.tick()
-        is_amid = amid(bench, slices, power_w=0, temperature_c=95)
-        places += is_amid
-        fired_s = []
-        for second in range(for_s + 4):
-            by_name = {alert.name: alert for alert in bench.alerts.active() if alert.fired_ns is not None}
-            if "hot" in by_name:
-                assert by_name["hot"].inhibited_by == by_name["dead"].fingerprint
-                fired_s.append(second)
-            bench.tick()
-        assert fired_s[0] <= for_s + 1
-        assert by_name.keys() == {"dead", "hot"}
-
-        amid(bench, slices, power_w=400, temperature_c=20)
-        assert all(alert.inhibited_by for alert in bench.alerts.active() if alert.name == "hot")
-        bench.tick()
-        assert bench.alerts.active() == []
-        if not is_amid:
-            break
-    assert places > 2
-
-
-def test_an_inhibition_that_ends_amid_messages_ends_with_the_next_evaluation() -> None:
-    """A steady flow of messages keeps neither the alert from firing nor its inhibition from ending."""
-    dead = {"scope": "chip", "severity": "critical", "figure": "power_w", "below": 10, "summary": "dead"}
-    warm = {"scope": "chip", "severity": "warning", "figure": "temperature_c", "above": 90, "summary": "hot"}
-    bench = AlertBench(
-        ultraservers(1), rules_of({"name": "dead", **dead, "inhibits": ["hot"]}, {"name": "hot", **warm})
-    )
-    bench.set("power_w", 400)
-    seen = []
-    for power_w in (400, 400, 0, 0, 400, 400, 400):
-        amid(bench, 1, power_w=power_w, temperature_c=95)
-        (alert,) = [each for each in bench.alerts.active() if each.name == "hot"]
-        seen.append((alert.fired_ns is not None, bool(alert.inhibited_by)))
-    told, inhibited = (True, False), (True, True)
-    assert seen == [(False, False), told, inhibited, inhibited, inhibited, told, told]

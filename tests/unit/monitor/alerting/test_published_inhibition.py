@@ -80,7 +80,7 @@ def test_alerts_that_come_in_late_are_inhibited() -> None:
 
 
 def test_it_ends_with_the_inhibiting_alert() -> None:
-    """What inhibits is not seen here any more: it resolves, and what it inhibited is told in the same evaluation."""
+    """What inhibits is not seen here any more: it resolves, and what it inhibited is told with the next evaluation."""
     rules = rules_of(
         {
             "name": "straggler", "scope": "chip", "severity": "warning", "figure": "power_w", "above": 400, "for": "10s",
@@ -92,11 +92,11 @@ def test_it_ends_with_the_inhibiting_alert() -> None:
     hot(bench)
     bench.alerts.remember(said(bench, "throttled", CHIP, STRAGGLER))
     bench.alerts.remember(said(bench, "straggler", HOST))
-    assert statuses(bench, 3) == {AlertStatus.INHIBITED}
-    assert statuses(bench, 1) == {AlertStatus.FIRING}
+    assert statuses(bench, 4) == {AlertStatus.INHIBITED}
     straggler = bench.alerts.find(STRAGGLER)
     assert straggler is not None
     assert straggler.resolved_ns == bench.now_ns
+    assert statuses(bench, 1) == {AlertStatus.FIRING}
 
 
 def test_nobody_mutes_what_fires_here() -> None:
@@ -115,7 +115,7 @@ def test_an_inhibitor_that_nobody_knows_counts_for_a_while(inhibitor: str) -> No
     bench = AlertBench(ultraservers(1), rules, adopts=True)
     hot(bench)
     bench.alerts.remember(said(bench, "throttled", CHIP, inhibitor))
-    assert statuses(bench, SETTLED_S) == {AlertStatus.INHIBITED}
+    assert statuses(bench, SETTLED_S + 1) == {AlertStatus.INHIBITED}
     assert statuses(bench, 1) == {AlertStatus.FIRING}
 
 
@@ -182,3 +182,37 @@ def test_what_is_taken_over_about_a_job_inhibits_what_is_new() -> None:
     assert inhibited_by == {"llm-1": hung, "llm-2": ""}
     bench.play(15)
     assert [alert.inhibited_by for alert in bench.alerts.active()] == ["", ""]
+
+
+def test_what_is_taken_over_goes_from_one_inhibitor_to_the_next() -> None:
+    """A host that comes back ends its silence, not the error that was counted before: the failed executions stay inhibited."""
+    rules = rules_of(
+        {
+            "name": "silent", "scope": "instance", "severity": "critical", "absent": True, "for": "5s", "summary": "silent",
+            "inhibits": ["*"],
+        },
+        {
+            "name": "uncorrectable", "scope": "chip", "severity": "critical", "figure": "mem_ecc_uncorrected", "increase_over": "60s",
+            "above": 0, "group": "instance", "summary": "errors", "inhibits": ["failed"],
+        },
+        {
+            "name": "failed", "scope": "chip", "severity": "warning", "figure": "exec_errors", "increase_over": "60s", "above": 0,
+            "group": "instance", "summary": "failed",
+        },
+    )  # fmt: skip  # three rules
+    bench = AlertBench(ultraservers(1), rules, adopts=True)
+    silent = fingerprint_of("demo", "silent", HOST)
+    bench.alerts.remember(said(bench, "silent", HOST))
+    for name in ("uncorrectable", "failed"):
+        message = said(bench, name, HOST, silent)
+        bench.alerts.remember(message.model_copy(update={"chips": 1, "worst": CHIP}))
+
+    seen: dict[str, set[str | None]] = {}
+    for _ in range(30):
+        bench.tick()
+        for alert in bench.alerts.active():
+            seen.setdefault(alert.name, set()).add(alert.inhibited_by or None)
+
+    assert seen["failed"] == {silent, UNCORRECTABLE}
+    assert seen["uncorrectable"] == {silent, None}
+    assert [alert.name for alert in bench.alerts.active()] == ["uncorrectable", "failed"]
