@@ -15,9 +15,9 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 import psutil
-import pyte
 
 from support.processes.programs import COMMAND, environment, fork_server_for
+from support.processes.text_screen import TextScreen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +40,7 @@ class Terminal:
         **variables: str,
     ) -> None:
         self.started_s = time.monotonic()
-        self.screen = pyte.Screen(columns, rows)
-        self._stream = pyte.ByteStream(self.screen)
+        self.screen = TextScreen(columns, rows)
         self._lock = threading.Lock()
         self.keep = True
         """Of hours, all that is drawn is too much to keep."""
@@ -96,9 +95,7 @@ class Terminal:
             with self._lock:
                 if self.keep:
                     self.raw += data
-                # pyte mistakes the request for pixel sizes and the like for text; none of ours is drawn by it.
-                with contextlib.suppress(Exception):
-                    self._stream.feed(data)
+                self.screen.feed(data)
 
     def resize(self, columns: int, rows: int, *, tell: bool = True) -> None:
         """Give the terminal another size."""
@@ -112,7 +109,7 @@ class Terminal:
     def lines(self) -> list[str]:
         """What stands on the screen."""
         with self._lock:
-            return [line.rstrip() for line in self.screen.display]
+            return self.screen.text_lines
 
     @property
     def text(self) -> str:
@@ -126,19 +123,23 @@ class Terminal:
     def wait_for(self, *wanted: str, within_s: float = 15.0) -> str:
         """Wait until all of `wanted` stand on the screen; return the screen."""
         until = time.monotonic() + within_s
-        while not all(each in self.text for each in wanted):
-            assert time.monotonic() < until, f"{wanted} not within {within_s:g} s on\n{self.text}"
+        while True:
+            text = self.text
+            if all(each in text for each in wanted):
+                return text
+            assert time.monotonic() < until, f"{wanted} not within {within_s:g} s on\n{text}"
             assert self.status is None
             time.sleep(0.02)
-        return self.text
 
     def wait_for_match(self, pattern: str, within_s: float = 15.0) -> str:
         """Wait until something on the screen matches `pattern`; return the screen."""
         until = time.monotonic() + within_s
-        while not re.search(pattern, self.text):
-            assert time.monotonic() < until, f"no {pattern!r} within {within_s:g} s on\n{self.text}"
+        while True:
+            text = self.text
+            if re.search(pattern, text):
+                return text
+            assert time.monotonic() < until, f"no {pattern!r} within {within_s:g} s on\n{text}"
             time.sleep(0.02)
-        return self.text
 
     def wait_for_no(self, unwanted: str, within_s: float = 15.0) -> None:
         """Wait until `unwanted` stands on the screen no more."""
