@@ -30,6 +30,8 @@ _LARGEST_REQUEST = 1 << 18
 _FIRST_FD = 3
 """Behind the standard streams."""
 _MOST_FDS = 1_024
+_WHEN_USED = ("numpy.ma", "numpy.random", "structlog.stdlib", "structlog.dev", "encodings.idna")
+"""Modules of libraries that most commands import only when they use them."""
 
 
 def serve(channel: socket.socket) -> None:
@@ -37,6 +39,8 @@ def serve(channel: socket.socket) -> None:
     for module in pkgutil.walk_packages(trnfleet.__path__, "trnfleet."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+    for name in _WHEN_USED:
+        importlib.import_module(name)
     gc.collect()
     gc.freeze()
     woken, wake = os.pipe()
