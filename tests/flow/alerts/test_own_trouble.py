@@ -59,7 +59,8 @@ def test_a_stopped_and_a_killed_broker_are_one_alert_each(
     """A broker that stops answers nothing, a killed one closes: each is told once, and its end; no instance is silent."""
     (tmp_path / "rules.toml").write_text(RULES)
     broker = ("--broker", str(mosquitto.url), "--name", "demo")
-    simulate = ("simulate", "--broker", str(mosquitto.url), "--fleet", "demo", "--period", "200ms")
+    fast = ("--period", "200ms", "--format", "cbor", "--granularity", "instance")
+    simulate = ("simulate", "--broker", str(mosquitto.url), "--fleet", "demo", *fast)
     watch = ("watch", *broker, "--rules", str(tmp_path / "rules.toml"), "--stdout")
     with Program(tmp_path, *simulate), Program(tmp_path, *watch) as watching:
         until(lambda: "leader for demo" in watching.output, lambda: watching.output)

@@ -56,8 +56,9 @@ def test_a_fleet_that_recovers_while_its_problems_are_scrolled_to_the_end(
     scenario.write_text(SCENARIO)
     broker = ("--broker", str(mosquitto.url))
     options = ("--fleet", str(fleet), "--scenario", str(scenario), "--allow-commands", "--period", "250ms")
+    coarse = ("--format", "cbor", "--granularity", "instance")
     with (
-        Program(tmp_path, "simulate", *broker, *options),
+        Program(tmp_path, "simulate", *broker, *options, *coarse),
         Terminal("monitor", *broker, columns=100, rows=24) as terminal,
     ):
         # The first run of the user, but not of the demo.

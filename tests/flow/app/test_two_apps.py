@@ -54,7 +54,8 @@ def test_an_ack_is_on_both_screens(
     # A day before the first block ends, so that no alert of it stands above the one that is looked at.
     start = ("--start", "2026-01-05T12:00:00Z")
     options = ("--broker", str(mosquitto.url), "--scenario", str(scenario), "--period", "250ms", *start)
-    with Program(tmp_path, "simulate", *options):
+    coarse = ("--format", "cbor", "--granularity", "instance")
+    with Program(tmp_path, "simulate", *options, *coarse):
         with app(mosquitto, "ann") as ann, app(mosquitto, "ben") as ben:
             for screen in (ann, ben):
                 screen.wait_for("Fleet")

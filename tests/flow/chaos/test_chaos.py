@@ -96,6 +96,7 @@ def test_alertmanager_gets_the_alerts_of_the_fleet_whatever_happens_to_processes
             faults=faults,
             disturbances=disturbances,
             records=False,
+            published=("--format", "cbor", "--granularity", "instance"),
         )
     except InconclusiveError as error:
         pytest.skip(f"nothing can be said: {error}")

@@ -165,6 +165,7 @@ def run_case(
     faults: list[FaultEntry] | None = None,
     disturbances: list[Disturbance] | None = None,
     records: bool = True,
+    published: tuple[str, ...] = (),
 ) -> Seen:
     """Disturb processes while the fleet has faults, and compare what Alertmanager received with what the faults must lead to.
 
@@ -182,7 +183,7 @@ def run_case(
     told = "\n".join([*(f"{each.at:.0f} s {each.fault} {each.target} for {each.lasts_s:g} s" for each in script.faults), *map(str, planned)])  # fmt: skip
     with contextlib.ExitStack() as stack:
         try:
-            world = World(folder, stack, records=records)
+            world = World(folder, stack, records=records, published=published)
         except SlowMachineError as error:
             raise InconclusiveError(case, str(error), told) from None
         overload = stack.enter_context(Overload(lambda: world.pids))

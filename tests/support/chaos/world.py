@@ -58,8 +58,15 @@ class SlowMachineError(Exception):
 class World:
     """All processes of a case."""
 
-    def __init__(self, folder: Path, stack: contextlib.ExitStack, *, records: bool = True) -> None:
-        self._folder, self._stack = folder, stack
+    def __init__(
+        self,
+        folder: Path,
+        stack: contextlib.ExitStack,
+        *,
+        records: bool = True,
+        published: tuple[str, ...] = (),
+    ) -> None:
+        self._folder, self._stack, self._published = folder, stack, published
         self.broker = MosquittoProcess(folder)
         self.broker.start()
         stack.callback(self.broker.kill)
@@ -127,7 +134,9 @@ class World:
         start = ("--start", format_rfc3339(round(self.start_s) * 1_000_000_000))
         begun_s = self.now_s()
         jump = ("--jump", f"{max(1.0, begun_s + self._begins_in_s):.2f}s")
-        return self._run("simulator", "simulate", *self._broker("simulator"), *fleet, *start, *jump), begun_s
+        return self._run(
+            "simulator", "simulate", *self._broker("simulator"), *fleet, *start, *jump, *self._published
+        ), begun_s
 
     def _wait_for_simulator(self, program: Program, begun_s: float) -> float:
         """Wait until a simulator publishes, and return the seconds that it took; infinite where it does not."""
