@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -32,44 +35,83 @@ CUTS = 300
 RATE = 200
 LOST_AT_MOST_S = 1.0
 
-CHILD = f"""
-import sys, time
+LAUNCHER = f"""
+import gc, json, os, sys, time
 from pathlib import Path
 from trnfleet.clock import SystemClock
 from trnfleet.record.format.metadata import About
 from trnfleet.record.write.recorder import Recorder
 from trnfleet.wire.ports import Envelope
 
-clock = SystemClock()
-recorder = Recorder(Path(sys.argv[1]), About(id="crash", fleets=("demo",)), clock=clock)
-recorder.start()
-number, began = 0, time.monotonic()
-while True:
-    batch = []
-    while number <= (time.monotonic() - began) * {RATE}:
-        topic = f"trnfleet/v1/demo/telemetry/uc1/us-{{number % 8:04d}}"
-        batch.append(Envelope(topic, b"%012d" % number + bytes(500), 0, False, None, time.monotonic()))
-        number += 1
-    recorder.take(batch)
-    # The killed process has printed what the file must have: number and time of what it has handed over.
-    sys.stdout.write(f"{{number - 1}} {{time.monotonic()}}\\n")
-    sys.stdout.flush()
-    time.sleep(0.01)
+def record(path):
+    clock = SystemClock()
+    recorder = Recorder(Path(path), About(id="crash", fleets=("demo",)), clock=clock)
+    recorder.start()
+    number, began = 0, time.monotonic()
+    while True:
+        batch = []
+        while number <= (time.monotonic() - began) * {RATE}:
+            topic = f"trnfleet/v1/demo/telemetry/uc1/us-{{number % 8:04d}}"
+            batch.append(Envelope(topic, b"%012d" % number + bytes(500), 0, False, None, time.monotonic()))
+            number += 1
+        recorder.take(batch)
+        # The killed process has printed what the file must have: number and time of what it has handed over.
+        sys.stdout.write(f"{{number - 1}} {{time.monotonic()}}\\n")
+        sys.stdout.flush()
+        time.sleep(0.01)
+
+gc.freeze()
+while line := sys.stdin.readline():
+    path, *streams = json.loads(line)
+    if not streams:
+        os.waitpid(path, 0)
+        print("ended", flush=True)
+        continue
+    pid = os.fork()
+    if pid == 0:
+        for number, name in enumerate(streams, 1):
+            os.dup2(os.open(name, os.O_CREAT | os.O_WRONLY), number)
+        record(path)
+    print(pid, flush=True)
 """
+"""Forks a process that records for each path, with files for its output and errors; one start takes 0.2 s of processor time."""
 
 
-def record_and_kill(path: Path, after_s: float) -> tuple[list[tuple[int, float]], str]:
-    """Record for a while, kill -9, and return what was handed over (number, time), and what the process said."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    first = process.stdout.readline()
-    time.sleep(after_s)
-    process.send_signal(signal.SIGKILL)
-    out, error = process.communicate(timeout=20)
-    said = [first, *out.splitlines(keepends=True)]
-    return [(int(n), float(t)) for n, t in (line.split() for line in said if line.endswith("\n"))], error
+class Recorders:
+    """Processes that record until they are killed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._launcher = subprocess.Popen(
+            [sys.executable, "-c", LAUNCHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def record_and_kill(self, path: Path, after_s: float) -> tuple[list[tuple[int, float]], str]:
+        """Record for a while, kill -9, and return what was handed over (number, time), and what the process said."""
+        output, errors = path.with_suffix(".out"), path.with_suffix(".err")
+        pid = int(self._ask([str(path), str(output), str(errors)]))
+        until_s = time.monotonic() + 20
+        while not output.exists() or "\n" not in output.read_text():
+            assert time.monotonic() < until_s, errors.read_text()
+            time.sleep(0.005)
+        time.sleep(after_s)
+        os.kill(pid, signal.SIGKILL)
+        self._ask([pid])
+        said = output.read_text().splitlines(keepends=True)
+        told = [(int(n), float(t)) for n, t in (line.split() for line in said if line.endswith("\n"))]
+        return told, errors.read_text()
+
+    def _ask(self, request: list[object]) -> str:
+        assert self._launcher.stdin is not None
+        assert self._launcher.stdout is not None
+        with self._lock:
+            self._launcher.stdin.write(json.dumps(request) + "\n")
+            self._launcher.stdin.flush()
+            return self._launcher.stdout.readline()
+
+    def close(self) -> None:
+        """End the process that others are forked from."""
+        self._launcher.communicate(timeout=20)
 
 
 def test_a_recording_that_is_killed_at_any_moment_lacks_its_last_second_at_most(tmp_path: Path) -> None:
@@ -77,8 +119,8 @@ def test_a_recording_that_is_killed_at_any_moment_lacks_its_last_second_at_most(
     moments = random.Random(6)  # noqa: S311  no secret
     delays = [moments.uniform(0.02, 2.5) for _ in range(KILLS)]
     paths = [tmp_path / f"{number:02d}.mcap" for number in range(KILLS)]
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        runs = list(pool.map(record_and_kill, paths, delays))
+    with contextlib.closing(Recorders()) as recorders, ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        runs = list(pool.map(recorders.record_and_kill, paths, delays))
 
     read_back = 0
     for path, (told, error) in zip(paths, runs, strict=True):
