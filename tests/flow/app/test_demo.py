@@ -185,8 +185,9 @@ def test_the_apps_figures_are_the_statuss(mosquitto: MosquittoProcess, tmp_path:
 def test_a_lost_broker_is_told_and_values_are_stale(mosquitto: MosquittoProcess, tmp_path: Path) -> None:
     """When the broker goes, the app says so in words and draws what it has as stale; it recovers by itself."""
     url = str(mosquitto.url)
+    coarse = ("--format", "cbor", "--granularity", "instance")
     with (
-        Program(tmp_path, "simulate", "--broker", url, "--fleet", "demo"),
+        Program(tmp_path, "simulate", "--broker", url, "--fleet", "demo", *coarse),
         Terminal("monitor", "--broker", url, "--name", "demo") as terminal,
     ):
         terminal.wait_for("192", "all live")

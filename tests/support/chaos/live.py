@@ -126,7 +126,9 @@ class _Sender:
 class _World:
     """A broker, a simulated fleet, a watch, the app, and who sends what is wrong."""
 
-    def __init__(self, case: Case, folder: Path, stack: contextlib.ExitStack) -> None:
+    def __init__(
+        self, case: Case, folder: Path, stack: contextlib.ExitStack, published: tuple[str, ...]
+    ) -> None:
         self.case = case
         self._pressed = 0
         broker = MosquittoProcess(folder, "max_queued_messages 4000")
@@ -135,7 +137,7 @@ class _World:
         self.url = str(broker.url)
         more = ("--broker", self.url, "--name", "demo")
         simulate = ("simulate", "--broker", self.url, "--fleet", "demo", "--client-id", "feed")
-        self.simulator = stack.enter_context(Program(folder, *simulate))
+        self.simulator = stack.enter_context(Program(folder, *simulate, *published))
         self.watch = stack.enter_context(Program(folder, "watch", *more, "--log-level", "info"))
         self._log = folder / "app.log"
         self.app = stack.enter_context(
@@ -209,8 +211,8 @@ class _World:
                 raise ChaosError(self.case, f"a new status shows {live} of {chips} live: {ended.stderr}")
 
 
-def run_case(case: Case, folder: Path, messages: int = A_CASE) -> Seen:
-    """Run a case.
+def run_case(case: Case, folder: Path, messages: int = A_CASE, published: tuple[str, ...] = ()) -> Seen:
+    """Run a case; `published` are the simulator's options for its messages.
 
     Raises:
         ChaosError: a process has ended, logged a bug, grew, was slow, or shows the good fleet no more.
@@ -221,7 +223,7 @@ def run_case(case: Case, folder: Path, messages: int = A_CASE) -> Seen:
     whole = messages >= A_CASE
     busy: list[float] = []
     with contextlib.ExitStack() as stack:
-        world = _World(case, folder, stack)
+        world = _World(case, folder, stack, published)
         before: dict[str, float] = {}
         cpu, sent = world.cpu_s(), 0
         for number in range(rounds):
