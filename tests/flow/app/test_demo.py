@@ -70,22 +70,6 @@ def test_it_begins_without_history_where_it_is_told_to() -> None:
         assert terminal.end(keys="q") == 0
 
 
-def test_down_to_a_neuroncore() -> None:
-    """Opening node after node in the hierarchy leads from cluster to NeuronCore."""
-    with Terminal() as terminal:
-        terminal.wait_for("192", "us-0001")
-        terminal.send("2")
-        terminal.wait_for("trn2u-0001-0")
-        deadline = time.monotonic() + 15
-        while "nc0" not in terminal.text and time.monotonic() < deadline:
-            terminal.send("l")
-            time.sleep(0.1)
-            terminal.send("j")
-            time.sleep(0.1)
-        assert re.search(r"nc0\b", terminal.text)
-        assert "chip00" in terminal.text
-
-
 @pytest.mark.parametrize(
     ("ending", "status"),
     [("q", 0), ("\x03\x03", 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
@@ -209,8 +193,11 @@ def test_without_a_terminal() -> None:
     assert "needs a terminal" in result.stderr
 
 
-def test_a_resize_storm() -> None:
-    """A hundred sizes between tiny and huge, and the demo still shows its fleet."""
+def test_a_resize_storm_and_the_way_down_to_a_neuroncore() -> None:
+    """A hundred sizes between tiny and huge, and the demo still shows its fleet.
+
+    Opening node after node in the hierarchy then leads from cluster to NeuronCore.
+    """
     with Terminal() as terminal:
         terminal.wait_for("192", "all live")
         for step in range(100):
@@ -218,4 +205,14 @@ def test_a_resize_storm() -> None:
             time.sleep(0.005)
         terminal.resize(120, 40)
         terminal.wait_for("192", "all live", "us-0001")
+        terminal.send("2")
+        terminal.wait_for("trn2u-0001-0")
+        deadline = time.monotonic() + 15
+        while "nc0" not in terminal.text and time.monotonic() < deadline:
+            terminal.send("l")
+            time.sleep(0.1)
+            terminal.send("j")
+            time.sleep(0.1)
+        assert re.search(r"nc0\b", terminal.text)
+        assert "chip00" in terminal.text
         assert terminal.end(keys="q") == 0
