@@ -1,20 +1,26 @@
 """The app at work in a test: its keys, time for its fleet, and its screen as text.
 
-Textual has no public way to read the screen or what ended the app; the private ones are named here alone.
+Textual has no public way to read the screen or what ended the app, and neither it nor asyncio one to ask whether
+anything is left to do; the private ones are named here alone.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
-from textual.app import App
+import textual.app
+import textual.pilot
+from textual.app import App, ScreenStackError
 from textual.pilot import Pilot
 
 from trnfleet.tui import theme
 from trnfleet.tui.app import FleetApp
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import AsyncIterator
 
     from rich.style import Style
@@ -23,10 +29,64 @@ if TYPE_CHECKING:
 
 SIZES = [(80, 24), (120, 40), (240, 70)]
 """Terminals at which every view is looked at: the least, a usual and a large one."""
+_MOST_TURNS = 10_000
+_IDLE_TURNS = 3
+"""Turns with nothing to run: what comes from a socket or a thread is ready a turn later."""
+_BATCH_S = 0.02
+_MOST_ROUNDS = 500
+"""More than any change takes until what it has led to is painted, too."""
+
+
+async def _run_ready() -> None:
+    """Let tasks that are ready run until none is."""
+    ready: deque[Any] = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]
+    idle = 0
+    for _ in range(_MOST_TURNS):
+        await asyncio.sleep(0)
+        idle = 0 if ready else idle + 1
+        if idle == _IDLE_TURNS:
+            return
+    raise AssertionError("the app does not come to rest")
+
+
+async def settle(app: App[Any]) -> None:
+    """Let the app handle all that has come, and paint what is due, until nothing is left to do.
+
+    Textual's own wait asks every widget for a sign and then sleeps until the process takes little time.
+    """
+    for _ in range(_MOST_ROUNDS):
+        await _run_ready()
+        if app._exit or app._exception is not None:
+            return
+        if app._batch_count:
+            # Textual's palette paints nothing for some hundredths of a second while it closes.
+            await asyncio.sleep(_BATCH_S)
+            continue
+        try:
+            screen = app.screen
+        except ScreenStackError:
+            return
+        if not (
+            screen._layout_required
+            or screen._scroll_required
+            or screen._repaint_required
+            or screen._recompose_required
+            or screen._dirty_widgets
+            or screen._callbacks
+        ):
+            return
+        screen._on_timer_update()
+    raise AssertionError("the screen does not come to rest")
 
 
 class FleetPilot(Pilot[None]):
     """Textual's pilot of an app, with what tests of this app want besides keys and clicks."""
+
+    async def _wait_for_screen(self, timeout: float = 0.0) -> bool:  # noqa: ASYNC109  as Textual declares it
+        """Wait until the app has nothing left to do; Textual's keys, clicks and pauses call this."""
+        del timeout
+        await settle(self.app)
+        return self.crash is None
 
     def screen(self) -> list[str]:
         """Return the lines of the screen."""
@@ -84,5 +144,13 @@ def fleet_app(feed: Feed, **options: Any) -> FleetApp:
 @contextlib.asynccontextmanager
 async def running(app: FleetApp, *, size: tuple[int, int] = (80, 24)) -> AsyncIterator[FleetPilot]:
     """Run the app in a terminal of a size, and end it."""
-    async with app.run_test(size=size):
-        yield FleetPilot(app)
+
+    async def wait_for_idle(_least_s: float = 0.0) -> None:
+        await settle(app)
+
+    with (
+        mock.patch.object(textual.app, "wait_for_idle", wait_for_idle),
+        mock.patch.object(textual.pilot, "wait_for_idle", wait_for_idle),
+    ):
+        async with app.run_test(size=size):
+            yield FleetPilot(app)
