@@ -315,7 +315,7 @@ async def test_a_rich_screen_tells_of_the_chosen_one_at_length() -> None:
         assert not rows(pilot, "use of cb-ultra")
         # A cell is a quarter of an hour, and what is known of an hour is known of four.
         await pilot.press(*"++++")
-        await feed.clock.advance(3_600.0)
+        feed.clock.step_wall(3_600.0)
         for _ in range(3):
             await pilot.telemetry(feed)
         assert rows(pilot, "use of cb-ultra, % of its NeuronCores")
