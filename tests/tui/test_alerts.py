@@ -394,8 +394,7 @@ async def test_a_silence_of_a_storm_is_for_what_it_shares() -> None:
         assert "matches 16 firing alerts (16 critical)" in form.message
 
 
-@pytest.mark.parametrize("key", ["a", "z", "x"])
-async def test_a_screen_that_only_reads(key: str) -> None:
+async def test_a_screen_that_only_reads() -> None:
     """Without an operator that writes, the keys say so and how to change it."""
     feed = fed()
     feed.set("temperature_c", 95.0, rows(feed, CHIP))
@@ -403,11 +402,12 @@ async def test_a_screen_that_only_reads(key: str) -> None:
         async with running(app, size=(80, 24)) as pilot:
             await pilot.press("8")
             await pilot.telemetry(feed)
-            await pilot.press(key)
-            assert READ_ONLY in pilot.text()
-            assert not view(app).actions.ack_form.is_open
-            await pilot.press("down", "home")
-            assert READ_ONLY not in pilot.text()
+            for key in "azx":
+                await pilot.press(key)
+                assert READ_ONLY in pilot.text(), key
+                assert not view(app).actions.ack_form.is_open
+                await pilot.press("down", "home")
+                assert READ_ONLY not in pilot.text(), key
 
 
 async def test_the_tabs() -> None:

@@ -68,8 +68,11 @@ def test_the_map_has_the_topologys_shape(name: str) -> None:
 
 
 @ALL
-async def test_every_zoom_of_the_map(name: str) -> None:
-    """The map draws at every zoom level, and the cursor finds the chip that it is put on."""
+async def test_every_zoom_of_the_map_and_the_views(name: str) -> None:
+    """The map draws at every zoom level, and the cursor finds the chip that it is put on.
+
+    Hierarchy, chip and reservations show the generation; the chip's links have its lanes' names.
+    """
     generation = GENERATIONS[name]
     feed = fed(generation)
     app = fleet_app(feed)
@@ -91,15 +94,6 @@ async def test_every_zoom_of_the_map(name: str) -> None:
             } | set(generation.instances)
             await pilot.press("right", "down", "left", "up", "underscore")
         assert {"1 chip", "an instance", "an UltraServer", "2x2 UltraServers"} <= seen
-
-
-@ALL
-async def test_the_views(name: str) -> None:
-    """Hierarchy, chip and reservations show the generation; the chip's links have its lanes' names."""
-    generation = GENERATIONS[name]
-    feed = fed(generation)
-    app = fleet_app(feed)
-    async with running(app, size=(120, 40)) as pilot:
         await pilot.press("2")
         await pilot.tick(feed)
         assert generation.groups[0].rpartition("/")[2] in pilot.text()

@@ -32,7 +32,7 @@ async def test_every_view_is_drawn_whatever_has_come(seed: int) -> None:
             app.go(random.choice(PLACES), entry.title)
             await pilot.tick(feed)
             await pilot.press("down", "down", "enter", "end")
-            await pilot.tick(feed)
+            await pilot.paint()
             text = pilot.text()
             assert not set(text) & set("\x00\x1b\u202e")
             assert pilot.crash is None

@@ -75,30 +75,31 @@ def split(feed: Feed) -> None:
     feed.columns["links_up"][:] = links
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 @pytest.mark.parametrize(
     ("break_it", "chips"), [(fail, 64), (overheat, 32), (split, 64)], ids=["job", "rack", "split"]
 )
-async def test_trouble_is_the_brightest_thing(break_it: object, chips: int, size: tuple[int, int]) -> None:
+async def test_trouble_is_the_brightest_thing(break_it: object, chips: int) -> None:
     """A failed job, a hot rack and a partitioned UltraServer stand out by 3:1 against page and calm chips, which are below 1.3:1."""
     feed = fed()
     assert callable(break_it)
     break_it(feed)
     feed.tick()
     app = fleet_app(feed)
-    async with running(app, size=size) as pilot:
-        await pilot.tick(feed)
-        seen = tiles(pilot)
-        loud = [color for health, _, color in seen if health >= Health.WARNING]
-        calm = [color for health, _, color in seen if health < Health.WARNING]
-        # The cursor covers one chip.
-        assert len(loud) >= chips - 1
-        assert calm
-        brightest = max(contrast(color, theme.BACKGROUND) for color in calm)
-        assert brightest < 1.3
-        assert min(contrast(color, theme.BACKGROUND) for color in loud) > 3.0
-        assert min(contrast(one, other) for one in loud for other in calm) > 3.0
-        assert {letter for health, letter, _ in seen if health >= Health.WARNING} <= {"▲", "✖"}
+    async with running(app, size=(80, 24)) as pilot:
+        for size in ((80, 24), (120, 40)):
+            await pilot.resize_terminal(*size)
+            await pilot.tick(feed)
+            seen = tiles(pilot)
+            loud = [color for health, _, color in seen if health >= Health.WARNING]
+            calm = [color for health, _, color in seen if health < Health.WARNING]
+            # The cursor covers one chip.
+            assert len(loud) >= chips - 1
+            assert calm
+            brightest = max(contrast(color, theme.BACKGROUND) for color in calm)
+            assert brightest < 1.3
+            assert min(contrast(color, theme.BACKGROUND) for color in loud) > 3.0
+            assert min(contrast(one, other) for one in loud for other in calm) > 3.0
+            assert {letter for health, letter, _ in seen if health >= Health.WARNING} <= {"▲", "✖"}
 
 
 @pytest.mark.parametrize("name", theme.NAMES)

@@ -18,18 +18,19 @@ CRUMBS = 3
 """The row of the breadcrumbs."""
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_a_first_run_has_one_line_more_to_read_and_nothing_else_moves(size: tuple[int, int]) -> None:
-    screens: list[list[str]] = []
-    for is_first_run in (False, True):
+async def test_a_first_run_has_one_line_more_to_read_and_nothing_else_moves() -> None:
+    screens: dict[bool, list[list[str]]] = {False: [], True: []}
+    for is_first_run, shown in screens.items():
         feed = fed()
-        async with running(fleet_app(feed, is_first_run=is_first_run), size=size) as pilot:
-            await pilot.telemetry(feed)
-            screens.append(pilot.screen())
-    usual, first = screens
-    assert usual[CRUMBS].strip() == "fleet"
-    assert first[CRUMBS].strip() == f"fleet  {TOUR}"
-    assert first[:CRUMBS] + first[CRUMBS + 1 :] == usual[:CRUMBS] + usual[CRUMBS + 1 :]
+        async with running(fleet_app(feed, is_first_run=is_first_run), size=SIZES[0]) as pilot:
+            for size in SIZES:
+                await pilot.resize_terminal(*size)
+                await pilot.telemetry(feed)
+                shown.append(pilot.screen())
+    for usual, first in zip(screens[False], screens[True], strict=True):
+        assert usual[CRUMBS].strip() == "fleet"
+        assert first[CRUMBS].strip() == f"fleet  {TOUR}"
+        assert first[:CRUMBS] + first[CRUMBS + 1 :] == usual[:CRUMBS] + usual[CRUMBS + 1 :]
 
 
 @pytest.mark.parametrize("keys", ["lml", "wjS", "w?j"])

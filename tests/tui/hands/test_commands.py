@@ -162,36 +162,39 @@ async def test_a_job_of_which_no_instance_is_known(places: tuple[str, ...], said
         assert (app.entry.title, said in app.note) == ("Fleet", True)
 
 
-@pytest.mark.parametrize(
-    ("command", "place", "said"),
-    [
-        ("go us-0002", "uc1/us-0002", ""),
-        ("go uc1/us-0002/trn2u-0002-1", "uc1/us-0002/trn2u-0002-1", ""),
-        ("chip 0002-1/07", HOT, ""),
-        ("go us-000", "uc1/us-0001", "2 places match 'us-000': this is uc1/us-0001"),
-        ("go 0001", "uc1/us-0001", "2 places match '0001': this is uc1/us-0001"),
-        (
-            "chip chip07",
-            "uc1/standalone/trn2-0001/chip07",
-            "10 places match 'chip07': this is uc1/standalone/trn2-0001/chip07",
-        ),
-        (
-            "chip 0002-1",
-            "uc1/us-0002/trn2u-0002-1/chip00",
-            "16 chips match '0002-1': this is uc1/us-0002/trn2u-0002-1/chip00",
-        ),
-        ("go train", "uc1/us-0002/trn2u-0002-0", "2 jobs match 'train': this is uc1/us-0002/trn2u-0002-0"),
-    ],
-)
-async def test_a_part_that_more_than_one_place_has(command: str, place: str, said: str) -> None:
+PLACES = [
+    ("go us-0002", "uc1/us-0002", ""),
+    ("go uc1/us-0002/trn2u-0002-1", "uc1/us-0002/trn2u-0002-1", ""),
+    ("chip 0002-1/07", HOT, ""),
+    ("go us-000", "uc1/us-0001", "2 places match 'us-000': this is uc1/us-0001"),
+    ("go 0001", "uc1/us-0001", "2 places match '0001': this is uc1/us-0001"),
+    (
+        "chip chip07",
+        "uc1/standalone/trn2-0001/chip07",
+        "10 places match 'chip07': this is uc1/standalone/trn2-0001/chip07",
+    ),
+    (
+        "chip 0002-1",
+        "uc1/us-0002/trn2u-0002-1/chip00",
+        "16 chips match '0002-1': this is uc1/us-0002/trn2u-0002-1/chip00",
+    ),
+    ("go train", "uc1/us-0002/trn2u-0002-0", "2 jobs match 'train': this is uc1/us-0002/trn2u-0002-0"),
+]
+"""Commands, where each leads, and what is said of it."""
+
+
+async def test_a_part_that_more_than_one_place_has() -> None:
     """The status line says how many match and which was taken; a whole address, and what is in one place, say nothing."""
     feed = fed()
     feed.jobs["train-2"] = ()
     feed.describe()
     app = fleet_app(feed)
     async with running(app, size=(120, 40)) as pilot:
-        await pilot.press("colon", *command, "enter")
-        await pilot.pause()
-        assert app.page.place == place
-        assert app.note == said
-        assert said in pilot.screen()[-1]
+        for command, place, said in PLACES:
+            app.go("", "Fleet")
+            app.clear_note()
+            await pilot.press("colon", *command, "enter")
+            await pilot.pause()
+            assert app.page.place == place, command
+            assert app.note == said, command
+            assert said in pilot.screen()[-1]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 from support.monitor.feed import Feed, standalone, ultraservers
 from support.tui.pilot import fleet_app, running
 
@@ -129,16 +128,21 @@ async def test_a_chip_view_goes_through_what_is_left() -> None:
         assert page.board.lines_found >= 1
 
 
-@pytest.mark.parametrize(
-    ("key", "text", "said"),
-    [("7", "zone=nowhere", "Nothing that is reserved matches"), ("8", "severty=x", "did you mean 'severity'?"),
-     ("9", "sev>=warning", "No event matches"), ("9", "age<1m", "1 event")],
-)  # fmt: skip  # a table
-async def test_the_other_lists(key: str, text: str, said: str) -> None:
+async def test_the_other_lists() -> None:
+    """Reservations, alerts and events have a filter, too, and say what it leaves or what is wrong with it."""
     feed = fed()
     app = fleet_app(feed)
     feed.monitor.apply([feed.event(HOT, "it happened"), feed.reservation("cr-1", "uc1/us-0001")])
     feed.monitor.compute()
     async with running(app, size=(120, 40)) as pilot:
-        await pilot.press(key, "slash", *text)
-        assert said in pilot.text()
+        for key, text, said in (
+            ("7", "zone=nowhere", "Nothing that is reserved matches"),
+            ("8", "severty=x", "did you mean 'severity'?"),
+            ("9", "sev>=warning", "No event matches"),
+            ("9", "age<1m", "1 event"),
+        ):
+            await pilot.press(key, "slash")
+            assert said not in pilot.text()
+            await pilot.press(*text)
+            assert said in pilot.text(), text
+            await pilot.press("escape")
