@@ -313,9 +313,12 @@ async def test_a_rich_screen_tells_of_the_chosen_one_at_length() -> None:
             await pilot.telemetry(feed)
         assert rows(pilot, "used")
         assert not rows(pilot, "use of cb-ultra")
+    # Without an app, which would tick all the while.
+    await feed.clock.advance(3_600.0)
+    app = fleet_app(feed)
+    async with running(app, size=(240, 70)) as pilot:
         # A cell is a quarter of an hour, and what is known of an hour is known of four.
-        await pilot.press(*"++++")
-        feed.clock.step_wall(3_600.0)
+        await pilot.press("7", *"++++")
         for _ in range(3):
             await pilot.telemetry(feed)
         assert rows(pilot, "use of cb-ultra, % of its NeuronCores")
