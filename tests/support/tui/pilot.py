@@ -62,6 +62,10 @@ async def settle(app: App[Any]) -> None:
             # Textual's palette paints nothing for some hundredths of a second while it closes.
             await asyncio.sleep(_BATCH_S)
             continue
+        if app._resize_event is not None:
+            # Textual hands on at most 120 sizes a second.
+            app._check_resize()
+            continue
         try:
             screen = app.screen
         except ScreenStackError:
