@@ -130,7 +130,7 @@ async def test_keys_of_time_are_letters_in_a_filter() -> None:
 
 
 async def test_without_playback_the_keys_say_so() -> None:
-    """Each key shows why it does nothing here."""
+    """Each key shows why it does nothing here; the help has neither keys nor signs of time, and End stays with the lists."""
     feed = fed()
     app = FleetApp(feed.monitor, clock=feed.clock)
     async with running(app, size=(120, 60)) as pilot:
@@ -143,13 +143,6 @@ async def test_without_playback_the_keys_say_so() -> None:
             assert not asks(app)
             await pilot.tick(feed, NOTE_S + 1)
             assert "nothing is recorded" not in app.query_one("#status", Bar).text
-
-
-async def test_without_playback_the_help_has_no_time() -> None:
-    """Neither its keys nor its signs, and End stays with the lists."""
-    feed = fed()
-    app = FleetApp(feed.monitor, clock=feed.clock)
-    async with running(app, size=(120, 60)) as pilot:
         await pilot.press("end")
         assert "nothing is recorded" not in app.query_one("#status", Bar).text
         await pilot.press("question_mark")
@@ -256,7 +249,7 @@ async def test_asking_for_a_time() -> None:
 
 
 async def test_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name is proposed; nothing is overwritten, and what came of it is said."""
+    """A name is proposed; nothing is overwritten, the line stays open for a name that does, and what came of it is said."""
     monkeypatch.chdir(tmp_path)
     feed = fed()
     app, playback = made(feed)
@@ -270,6 +263,17 @@ async def test_saving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         await pilot.pause()
         assert playback.wishes == [("save", "trnfleet-demo-20260105T001000Z-b.mcap")]
         assert "saved 12 messages" in app.query_one("#status", Bar).text
+        playback.wishes.clear()
+        await pilot.press("W", "home", *"~nobody-of-that-name/", "enter")
+        assert "Could not determine home directory" in app.query_one("#status", Bar).text
+        assert asks(app)
+        assert not playback.wishes
+        await pilot.press("escape")
+        proposed.unlink()
+        playback.refuses = "the disk is full"
+        await pilot.press("W", "enter")
+        await pilot.pause()
+        assert "▲ not saved: the disk is full" in app.query_one("#status", Bar).text
 
 
 async def test_only_a_recording_loops() -> None:
@@ -307,30 +311,6 @@ def test_names_that_no_new_file_can_have(
     (tmp_path / "file").touch()
     with pytest.raises(ValueError, match=reason):
         free_path(name)
-
-
-async def test_a_name_that_does_not_do_is_asked_for_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The line stays open for another name."""
-    monkeypatch.chdir(tmp_path)
-    app, playback = made(fed())
-    async with running(app, size=(160, 40)) as pilot:
-        await pilot.press("W", "home", *"~nobody-of-that-name/", "enter")
-        assert "Could not determine home directory" in app.query_one("#status", Bar).text
-        assert asks(app)
-        assert not playback.wishes
-
-
-async def test_why_nothing_was_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk is told, and the app goes on."""
-    monkeypatch.chdir(tmp_path)
-    app, playback = made(fed())
-    playback.refuses = "the disk is full"
-    async with running(app, size=(160, 40)) as pilot:
-        await pilot.press("W", "enter")
-        await pilot.pause()
-        assert "▲ not saved: the disk is full" in app.query_one("#status", Bar).text
 
 
 async def test_nothing_earlier_is_said() -> None:
