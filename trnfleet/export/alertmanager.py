@@ -17,7 +17,7 @@ from trnfleet.export.other_clock import SKEW_NS, OtherClock, stepped_ns
 from trnfleet.export.receiver import Receiver, finished_within, pause_s
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     import httpx
 
@@ -121,9 +121,14 @@ class AlertmanagerReceiver(Receiver):
         """Repeat everything, or of what fires only what Alertmanager has."""
         self._is_sure = is_sure
 
-    def end_leadership(self) -> None:
-        """Forget everything; the leader repeats it from here on."""
-        self._kept.clear()
+    def end_leadership(self, own: Container[str] = ()) -> None:
+        """Forget everything but ends of `own` that wait; the leader repeats the rest from here on."""
+        self._is_sure = False
+        self._kept = {
+            fingerprint: kept
+            for fingerprint, kept in self._kept.items()
+            if fingerprint in own and kept.is_due and not kept.notification.is_firing
+        }
         self._count()
 
     async def run(self) -> None:

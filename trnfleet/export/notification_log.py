@@ -171,10 +171,21 @@ class NotificationLog:
         for receiver in self.receivers:
             receiver.set_sure(False)
 
-    def end_leadership(self) -> None:
-        """Go to standby: another watch leads."""
+    def end_leadership(self, now: Now, own: Container[str] = ()) -> None:
+        """Go to standby: another watch leads.
+
+        Args:
+            now: The instant.
+            own: Names of rules about this watch's own way to the broker. Their alerts end here, for the leader does not know them.
+        """
+        fingerprints = {each for each, entry in self._entries.items() if entry.message.rule in own}
+        for fingerprint in fingerprints:
+            entry = self._entries[fingerprint]
+            if entry.message.state == "firing":
+                self._end(entry, None, now)
+        self.notify_receivers(fingerprints)
         for receiver in self.receivers:
-            receiver.end_leadership()
+            receiver.end_leadership(fingerprints)
 
     def step(
         self,
@@ -212,11 +223,13 @@ class NotificationLog:
                 self._clear_if_due(fingerprint, entry, now.mono_s - entry.resolved_s)
         self.notify_receivers()
 
-    def notify_receivers(self) -> None:
-        """Give receivers the notifications that are due, as far as they have room."""
+    def notify_receivers(self, only: Container[str] | None = None) -> None:
+        """Give receivers the notifications that are due, as far as they have room: of all alerts, or of some by fingerprint."""
         for receiver in self.receivers:
             due: list[tuple[_Entry, Notification]] = []
-            for entry in self._entries.values():
+            for fingerprint, entry in self._entries.items():
+                if only is not None and fingerprint not in only:
+                    continue
                 have = entry.offered.get(receiver.name)
                 if have is None:
                     have = entry.confirmed.get(receiver.name, "")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from trnfleet.domain.alerts.watches import NO_ERRORS, ReceiverError, ReceiverErrors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Container, Coroutine, Sequence
     from typing import Any
 
     from trnfleet.clock import Clock
@@ -71,8 +71,12 @@ class Receiver(abc.ABC):
     def set_sure(self, is_sure: bool) -> None:  # noqa: B027  only those that repeat need it
         """Take whether this watch knows that it leads: while the broker is away, another may, and end alerts."""
 
-    def end_leadership(self) -> None:  # noqa: B027  only those that repeat need it
-        """Stop repeating: another watch is the leader from here on."""
+    def end_leadership(self, own: Container[str] = ()) -> None:  # noqa: B027  only those that repeat need it
+        """Stop repeating: another watch is the leader from here on.
+
+        Args:
+            own: Fingerprints of alerts that no other watch knows, so that their ends are still to be delivered.
+        """
 
     @abc.abstractmethod
     async def run(self) -> None:

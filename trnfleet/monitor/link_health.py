@@ -98,7 +98,7 @@ class LinkHealth:
         first = self._connects is None
         again, self._connects = link.connects != self._connects, link.connects
         if not link.connected:
-            if not self.is_cut_off or self._is_in_doubt:
+            if not self.is_cut_off:
                 self._begin(link.changed_s if not first else now_s)
             self._is_in_doubt = False
             return

@@ -11,10 +11,14 @@ from support.monitor.alert_run import AlertRun
 from trnfleet.domain.alerts.status import AlertState
 from trnfleet.domain.fleet import Publishing
 from trnfleet.domain.scenario import FaultEntry
+from trnfleet.services.files.rules import load_rules
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
     from random import Random
+
+    from trnfleet.domain.alerts.rules import Rule
 
 OWN = frozenset({"pipeline", "publisher"})
 """Scopes of alerts about the way of the data, which disturbances do cause."""
@@ -68,6 +72,26 @@ class Script(NamedTuple):
             for name, intervals in self.alerts.items()
             if any(each.begin_s <= at_s + within_s and at_s - within_s < each.end_s for each in intervals)
         }
+
+    def held(self, at_s: float, restarts_s: Sequence[float]) -> set[str]:
+        """Return the alerts that a watch may hold that was started again: as far back as their rules look, for it has not seen why.
+
+        Args:
+            at_s: The instant.
+            restarts_s: When watches were started again.
+        """
+        rules = {rule.name: rule for rule in load_rules()}
+        return {
+            name
+            for name, intervals in self.alerts.items()
+            for restart_s in restarts_s
+            if any(each.begin_s <= restart_s for each in intervals)
+            and at_s < restart_s + _looks_back_s(rules[name.partition(" ")[0]])
+        }
+
+
+def _looks_back_s(rule: Rule) -> float:
+    return 0.0 if rule.window_s is None else rule.window_s + rule.keep_firing_for_s
 
 
 def draw(random: Random, seconds: float, *, begin_s: float, count: int) -> list[FaultEntry]:

@@ -250,13 +250,17 @@ def _settle(world: World, script: fleet_faults.Script, planned: list[Disturbance
         AssertionError: it has something else.
     """
     begun_s = max((each.window.end_s for each in planned), default=world.now_s())
-    history_is_lost = any(each.kind == "kill" and each.target in WATCHES for each in planned)
+    restarts_s = [
+        each.window.end_s + RECOVERY_S for each in planned if each.kind == "kill" and each.target in WATCHES
+    ]
+    history_is_lost = bool(restarts_s)
     while True:
         found = world.active()
         now_s = world.now_s()
         fleet = {name for name, scope in found.items() if scope not in OWN}
         allowed = script.firing(now_s, EARLY_S + 5)
         sure = allowed - {name for name in allowed if not _fires_throughout(script, name, now_s)}
+        allowed |= script.held(now_s - EARLY_S - 5, restarts_s)
         if history_is_lost:
             sure = {name for name in sure if name.partition(" ")[0] not in HISTORICAL}
         own = set(found) - fleet

@@ -298,16 +298,17 @@ async def test_an_alert_that_is_taken_later_is_repeated() -> None:
 
 
 async def test_alertmanager_gets_batches_and_forgets_when_another_speaks() -> None:
-    """No request has more than 500 alerts; standby ends all repetition."""
+    """No request has more than 500 alerts; standby ends all repetition, and delivers once the ends that nobody else knows."""
     other = Other()
     receiver = AlertmanagerReceiver("alertmanager", TARGET, other.clock, transport=other.transport)
     async with running(receiver.run()):
         receiver.notify([notification(number) for number in range(1_200)])
         await other.clock.advance(1)
         assert [len(body) for body in other.bodies] == [500, 500, 200]
-        receiver.end_leadership()
+        receiver.notify([notification(1, resolved_s=2), notification(2, resolved_s=2)])
+        receiver.end_leadership({notification(1).fingerprint})
         await other.clock.advance(300)
-        assert len(other.requests) == 3
+        assert [each["endsAt"] for body in other.bodies[3:] for each in body] == ["2026-01-05T08:00:02.000Z"]
 
 
 async def test_what_a_former_watch_told_is_repeated() -> None:

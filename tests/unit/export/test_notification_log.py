@@ -17,7 +17,7 @@ from trnfleet.export.notification_log import (
 from trnfleet.export.receiver import Receiver
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from trnfleet.export.notification import Notification
     from trnfleet.wire.alerts import AlertMessage
@@ -42,7 +42,8 @@ class Ear(Receiver):
     def refresh(self, notification: Notification) -> None:
         self.kept.append(notification)
 
-    def end_leadership(self) -> None:
+    def end_leadership(self, own: Container[str] = ()) -> None:
+        del own
         self.stood_by += 1
 
     async def run(self) -> None:
@@ -215,7 +216,7 @@ def test_a_receiver_that_repeats_is_given_what_it_knows() -> None:
     assert [each.fingerprint for each in ear.kept] == [fingerprint(1)]
     bench.step(30, 1, figures=5, value=50.0)
     assert ear.kept[-1].message.value == 50.0
-    bench.notification_log.end_leadership()
+    bench.notification_log.end_leadership(bench.now(31))
     assert ear.stood_by == 1
 
 
@@ -332,10 +333,26 @@ def test_a_leader_again_offers_what_was_not_confirmed() -> None:
     bench.step(1, 1, 2)
     ear.confirm(ear.heard[0])
     ear.heard.clear()
-    bench.notification_log.end_leadership()
+    bench.notification_log.end_leadership(bench.now(2))
     bench.notification_log.take_over([], bench.now(2))
     bench.step(3, 1, 2)
     assert ear.states() == [("firing", "2")]
+
+
+def test_what_only_this_watch_knows_ends_with_its_leadership() -> None:
+    """A lost connection that was told is over once another watch is heard to lead; alerts of the fleet are the leader's."""
+    ear = Ear("alertmanager", repeats=True)
+    bench = LogBench(ear)
+    bench.step(1, 1)
+    ear.confirm_all()
+    rule = ear.heard[0].message.rule
+
+    bench.notification_log.end_leadership(bench.now(5), {"other"})
+    assert ear.states() == [("firing", "1")]
+    bench.notification_log.end_leadership(bench.now(6), {rule})
+    bench.notification_log.end_leadership(bench.now(7), {rule})
+    assert ear.states() == [("firing", "1"), ("resolved", "1")]
+    assert ear.heard[1].ends_ns == BEGIN_NS + 6 * NS_PER_S
 
 
 def test_what_is_in_the_log_is_not_taken_late() -> None:

@@ -171,6 +171,20 @@ async def test_a_connection_over_which_nothing_comes_is_in_doubt() -> None:
     assert fleet.news == [("firing", "connection-lost"), ("resolved", "connection-lost")]
 
 
+async def test_a_connection_in_doubt_that_is_lost_is_one_outage() -> None:
+    """Nothing has been heard since the doubt began: the alert about it does not end where the connection is found to be gone."""
+    fleet = Outage()
+    await fleet.live(5)
+    await fleet.quiet(12)
+    fleet.connect(up=False)
+    await fleet.quiet(1)
+    assert fleet.monitor.summary().unheard_s == pytest.approx(13.0)
+    await fleet.quiet(10)
+    fleet.connect(up=True)
+    await fleet.live(20)
+    assert fleet.news == [("firing", "connection-lost"), ("resolved", "connection-lost")]
+
+
 async def test_a_fleet_that_is_silent_on_a_whole_connection() -> None:
     """Once a connection has stood for long enough it is whole, and the silence the fleet's; a message proves it before."""
     fleet = Outage()

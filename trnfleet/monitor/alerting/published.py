@@ -205,13 +205,14 @@ class PublishedAlerts:
         return over
 
     def _needed_ns(self, alert: Alert) -> int:
-        """Return for how long an alert's target has to be seen: as far back as its rule looks, while it is published.
+        """Return for how long an alert's target has to be seen: while it is published, also for as far back as its rule looks.
 
-        An error that was counted while this monitor was cut off is in no window here.
+        An error that was counted while this monitor was cut off is in no window here, and its alert goes on for as long as one that
+        was counted just before.
         """
         rule = alert.rule
         looks_back_s = (rule.window_s or 0.0) if alert.fingerprint in self._times else 0.0
-        return round(max(rule.keep_firing_for_s, looks_back_s) * NS_PER_S)
+        return round((rule.keep_firing_for_s + looks_back_s) * NS_PER_S)
 
 
 def _is_known(alert: Alert, readings: Readings) -> bool | None:

@@ -130,6 +130,7 @@ class WatchService:
         self._firing = 0
         self._errors = NO_ERRORS
         self._outgoing: list[Envelope] = []
+        self._connection_rules = {rule.name for rule in monitor.alerts.rules if rule.figure == UNHEARD}
         self._monitor.alerts.listener = lambda _news: self.step()
 
     async def run(self, exit_after_s: float | None = None) -> None:
@@ -190,8 +191,7 @@ class WatchService:
         """
         if self._leader != self._identity.client:
             return
-        alerts = self._monitor.alerts
-        only = {rule.name for rule in alerts.rules if rule.figure == UNHEARD}
+        alerts, only = self._monitor.alerts, self._connection_rules
         firing = [alert for alert in alerts.active() if alert.fired_ns is not None and alert.name in only]
         self._notification_log.step(map(self._firing_alert, firing), self._resolved_ns, self._now(), only)
 
@@ -301,7 +301,7 @@ class WatchService:
         if role is Role.LEADER:
             self._take_over()
         else:
-            self._notification_log.end_leadership()
+            self._notification_log.end_leadership(self._now(), self._connection_rules)
         self.role, self._leader, self._beat_due = role, leader, True
         log.info("watch_role", role=role.value, client=self._identity.client, leader=leader, reason=reason)
         if role is Role.LEADER:
