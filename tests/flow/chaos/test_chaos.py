@@ -10,7 +10,9 @@ from support.chaos import __main__ as chaos
 from support.chaos import brokers, files, in_process, live, processes
 from support.chaos.broker_ways import WAYS
 from support.chaos.cases import Case, ChaosError, InconclusiveError
+from support.chaos.fleet_faults import Interval, Script
 from support.chaos.processes import Disturbance
+from support.chaos.received import Window, expected
 from support.processes.alertmanager import MISSING, alertmanager_program
 
 from trnfleet.domain.scenario import FaultEntry
@@ -35,6 +37,16 @@ def test_messages_through_a_broker_stop_neither_the_app_nor_a_watch(tmp_path: Pa
     """What a hostile publisher sends and leaves at the broker costs no process its life, and no reader the good fleet."""
     seen = live.run_case(Case("live", SEED, 0), tmp_path, messages=750, published=COARSE)
     assert seen.messages > 700
+
+
+def test_an_increase_that_ended_in_an_outage_need_not_be_notified() -> None:
+    """Counters that step up and are replaced while nothing of the source is heard leave nothing that a watch could see."""
+    rises = {"exec-errors uc1/us-0001/trn2u-0001-2": [Interval(152, 162), Interval(190, 452)]}
+    script = Script([], 0, rises, set())
+    assert script.unheard([(141.0, 224.0)]) == set(rises)
+    assert script.unheard([(155.0, 224.0)]) == script.unheard([(141.0, 160.0)]) == set()
+    assert expected(script, [Window(151.0, 179.0)], 600.0) == set(rises)
+    assert expected(script, [Window(151.0, 179.0)], 600.0, set(rises)) == set()
 
 
 async def test_a_failure_names_the_command_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,26 @@ class Script(NamedTuple):
             and at_s < restart_s + _looks_back_s(rules[name.partition(" ")[0]])
         }
 
+    def unheard(self, outages_s: Sequence[tuple[float, float]]) -> set[str]:
+        """Return the alerts of increases that no telemetry may have shown.
+
+        Their targets were gone, and the counters with them, before the source was heard again.
+
+        Args:
+            outages_s: Begin of each outage of the source or its broker, and when it had been heard again.
+        """
+        rules = {rule.name: rule for rule in load_rules()}
+        return {
+            name
+            for name, intervals in self.alerts.items()
+            if rules[name.partition(" ")[0]].window_s is not None
+            and any(
+                begin_s <= each.begin_s and each.end_s <= end_s
+                for each in intervals
+                for begin_s, end_s in outages_s
+            )
+        }
+
 
 def _looks_back_s(rule: Rule) -> float:
     return 0.0 if rule.window_s is None else rule.window_s + rule.keep_firing_for_s

@@ -203,10 +203,11 @@ def run_case(
                 _wait_until(world, at_s)
                 act(each)
             _wait_until(world, lasts_s)
-            settled_s = _settle(world, script, planned)
+            unheard = script.unheard(_outages_s(planned))
+            settled_s = _settle(world, script, planned, unheard)
             until_s = world.now_s()
             windows = [each.window for each in planned if each.target != "app"]
-            wrong = faults_of(script, world.receiver.told, windows, world.start_s, until_s)
+            wrong = faults_of(script, world.receiver.told, windows, world.start_s, until_s, unheard)
             wrong += _own_faults(world, planned)
             wrong += _ended(world)
             if is_filled and world.disk is not None and (why := world.check_recorder()):
@@ -226,7 +227,7 @@ def run_case(
             if why and not _ended(world):
                 raise InconclusiveError(case, why, what)
             raise ChaosError(case, what)
-        must = expected(script, windows, until_s)
+        must = expected(script, windows, until_s, unheard)
         return Seen(
             planned, script.kinds(), script.short, len(must), len(world.receiver.fired()), world.receiver.fired(own=True), settled_s,
         )  # fmt: skip
@@ -243,7 +244,18 @@ def _wait_until(world: World, at_s: float) -> None:
     time.sleep(max(0.0, at_s - world.now_s()))
 
 
-def _settle(world: World, script: fleet_faults.Script, planned: list[Disturbance]) -> float:
+def _outages_s(planned: list[Disturbance]) -> list[tuple[float, float]]:
+    """Return when the simulator could not be heard."""
+    return [
+        (each.at_s - EARLY_S, each.window.end_s + RECOVERY_S)
+        for each in planned
+        if each.target in {"simulator", "broker"} and not each.kind.startswith("clock")
+    ]
+
+
+def _settle(
+    world: World, script: fleet_faults.Script, planned: list[Disturbance], unheard: set[str]
+) -> float:
     """Wait until Alertmanager has what fires at that time, and nothing about the way of the data; return the seconds it took.
 
     Raises:
@@ -259,7 +271,7 @@ def _settle(world: World, script: fleet_faults.Script, planned: list[Disturbance
         now_s = world.now_s()
         fleet = {name for name, scope in found.items() if scope not in OWN}
         allowed = script.firing(now_s, EARLY_S + 5)
-        sure = allowed - {name for name in allowed if not _fires_throughout(script, name, now_s)}
+        sure = {name for name in allowed - unheard if _fires_throughout(script, name, now_s)}
         allowed |= script.held(now_s - EARLY_S - 5, restarts_s)
         if history_is_lost:
             sure = {name for name in sure if name.partition(" ")[0] not in HISTORICAL}
