@@ -126,9 +126,7 @@ def test_a_serving_job_is_never_stopped(make: Callable[..., Engine], healthy: li
     assert tick.figures["tokens_per_s"][SERVING] == pytest.approx(healthy[tick.number])
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in ON_ONE_INSTANCE if FAULTS[name].recovery is not Recovery.RESTART_JOB]
-)
+@pytest.mark.parametrize("name", [name for name in ON_ONE_INSTANCE if not FAULTS[name].needs_job])
 def test_what_hits_an_idle_instance_concerns_no_job(engine: Engine, name: str) -> None:
     """The hardware shows it; no job changes, and no execution fails."""
     go(engine, 60.0)

@@ -2,16 +2,22 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from support.sim.small_fleet import SmallFleet
 
 import trnfleet.sim.faults.random_faults as random_faults_module
+from trnfleet.config import validate
 from trnfleet.domain.faults import FAULTS
-from trnfleet.domain.scenario import Rates
+from trnfleet.domain.fleet import FleetFile, Rates, expand
+from trnfleet.domain.layout import Layout
+from trnfleet.domain.scenario import Scenario
 from trnfleet.errors import ConfigError
 from trnfleet.sim.faults.random_faults import HIGHEST_MEAN, STRETCH_S, STRETCHES, RandomFault, RandomFaults
+from trnfleet.sim.faults.schedule import FaultSchedule
+from trnfleet.sim.placement import Placement
 from trnfleet.sim.rng import Rng
 
 DAY_S = 86_400.0
@@ -39,6 +45,47 @@ def test_faults_come_as_often_as_their_rates_say() -> None:
         mean = (FAULTS[name].rate_per_device_day or 0.0) * 16_384 * 54
         assert abs(counted[name] - mean) <= 4 * mean**0.5 + 1, name
     assert set(counted) <= BY_THEMSELVES
+
+
+def test_jobs_are_interrupted_as_often_as_published() -> None:
+    """Published: 419 unexpected interruptions in 54 days on 16,384 accelerators, one in 3.1 h; within three standard deviations of a Poisson process, over five times as many device-days."""
+    times = [each.time_s for each in process(50.0).until(5.4 * DAY_S) if each.fault.is_interruption]
+    assert len(times) == pytest.approx(5 * 419, abs=3 * (5 * 419) ** 0.5)
+    assert 50.0 * np.diff(times).mean() / 3_600.0 == pytest.approx(3.1, rel=3 / (5 * 419) ** 0.5)
+
+
+def test_an_acceleration_of_zero_turns_them_off() -> None:
+    """So that a file can say that nothing comes by itself."""
+    assert process(0.0, chips=1_000_000).until(1e9) == []
+
+
+@pytest.mark.parametrize(
+    ("ultraservers", "fleet", "scenario", "comes"),
+    [
+        (157, {}, None, True),
+        (156, {}, None, False),
+        (156, {"rates": {}}, None, True),
+        (157, {"rates": {"acceleration": 0.0}}, None, False),
+        (157, {}, {}, False),
+        (157, {}, {"keeps_faults": True}, True),
+        (157, {"rates": {"acceleration": 0.0}}, {"keeps_faults": True}, False),
+        (156, {}, {"rates": {"acceleration": 1.0}}, True),
+        (157, {}, {"rates": {"acceleration": 0.0}}, False),
+    ],
+)
+def test_a_big_fleet_fails_unless_it_is_told_not_to(
+    ultraservers: int, fleet: dict[str, Any], scenario: dict[str, Any] | None, comes: bool
+) -> None:
+    """From 10,000 chips on faults come at the published rates; a fleet file says otherwise, and a scenario has its own."""
+    clusters = [{"name": "c", "ultraservers": [{"count": ultraservers}]}]
+    model = validate({"name": "f", "clusters": clusters, **fleet}, FleetFile, "fleet.toml")
+    layout = Layout.of(expand(model))
+    play = None if scenario is None else validate(scenario, Scenario, "scenario.toml")
+    schedule = FaultSchedule(layout, model, Placement.of(layout, model), Rng(3), play)
+    assert list(schedule.until(-1.0)) == list(schedule.until(0.0)) == [], "nothing before the start"
+    found = list(schedule.until(5 * DAY_S))
+    # About 8.6 a day of all kinds on 10,000 chips.
+    assert (len(found) > 20) == comes == bool(found)
 
 
 def test_acceleration_multiplies_the_rates() -> None:

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.sim.small_fleet import IDLE, SERVE, TRAIN, SmallFleet
 
-from trnfleet.domain.faults import FAULTS, FaultScope, Links, Reaction, Recovery
+from trnfleet.domain.faults import FAULTS, FaultScope, Links, Reaction
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.wire.limits import DEFAULT_LIMITS
 
@@ -64,7 +64,8 @@ def test_every_fault_shows_and_then_all_is_as_before(name: str, place: str) -> N
     # What hangs has not failed before it times out.
     has_failed = fault.reaction is not Reaction.HANG
     for count in fault.counts:
-        assert fleet.columns[count.metric].sum() == has_failed * count.at_once + 5.0 * count.per_s
+        ends = len(fleet.incidents.active()[0].rows)
+        assert fleet.columns[count.metric].sum() == ends * has_failed * count.at_once + 5.0 * count.per_s
     fleet.go(over_s(name) - 0.5)
     assert fleet.incidents.active()
     fleet.go(over_s(name) + 1.0)
@@ -87,8 +88,9 @@ def test_nothing_recovers_at_once(name: str) -> None:
     if fault.reaction in {Reaction.CRASH, Reaction.HANG}:
         assert seen[1][0] == BEGIN_S
         assert seen[1][1] in {Halt.HANG if fault.reaction is Reaction.HANG else Halt.DOWN, Halt.WAITING}
-    if fault.recovery is Recovery.REPAIR and fault.scope is FaultScope.LINK:
-        assert len(seen) == 1, "collectives take the other way round"
+    if fault.has_detour:
+        begun_s = BEGIN_S + fault.stages.detect_s + fault.stages.quarantine_s
+        assert seen[-1] == (begun_s, Halt.NONE), "its traffic has another way"
     else:
         assert seen[-1] == (over_s(name), Halt.NONE)
 

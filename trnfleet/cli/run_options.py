@@ -28,6 +28,8 @@ class RunOptions(NamedTuple):
     period_s: float
     speed: float
     start: datetime | None
+    random_faults: bool | None
+    """Whether faults come at random; None for what the files say."""
     given: frozenset[str]
     """Parameters on the command line itself."""
 
@@ -47,6 +49,7 @@ class RunOptions(NamedTuple):
             period_s=self.period_s,
             speed=self.speed,
             start=self.start,
+            random_faults=self.random_faults,
         )
 
     def arguments(self) -> list[str]:
@@ -62,6 +65,8 @@ class RunOptions(NamedTuple):
         for option, value in values.items():
             if value is not None and (self.scenario is None or option in self.given):
                 arguments += [f"--{option}", value]
+        if self.random_faults is not None and (self.scenario is None or "random_faults" in self.given):
+            arguments.append("--random-faults" if self.random_faults else "--no-random-faults")
         return arguments
 
 
@@ -87,6 +92,12 @@ _RUN_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     setting(
         "--start", type=Instant(), help="Simulated time of the start, as 2026-01-05T09:00:00Z; else now."
     ),
+    setting(
+        "--random-faults/--no-random-faults",
+        default=None,
+        help="Faults at random, at the published rates or the file's; by default as file or scenario say, else from 10,000 "
+        "chips on.",
+    ),
 )
 
 
@@ -102,10 +113,11 @@ def run_options(command: CommandT) -> CommandT:
         period: float,
         speed: float,
         start: datetime | None,
+        random_faults: bool | None,
         **others: Any,
     ) -> Any:
         given = frozenset(given_on_command_line(click.get_current_context()))
-        run = RunOptions(fleet, scenario, seed, period, speed, start, given)
+        run = RunOptions(fleet, scenario, seed, period, speed, start, random_faults, given)
         return command(*args, run=run, **others)
 
     for option in reversed(_RUN_OPTIONS):

@@ -2,14 +2,16 @@
 
 Pure data, from which the simulator, the commands, the scenarios and the documentation are derived: adding a fault is
 adding a row. Signatures follow the Neuron driver and runtime (nrt_status.h, nrt-troubleshoot, the driver's sysfs).
-Times of recovery are assumed where nothing else is said. Rates are events a device and day; "Llama 3" are the 419
-interruptions of 16,384 accelerators in 54 days (arXiv 2407.21783, table 5), 884,736 device-days.
+Times of recovery are assumed where nothing else is said. Rates are events a device and day: those of faults that
+interrupt jobs follow from the interruptions of `LLAMA_3`, all of which are in the table.
 """
+
+# Longer than other files: the table is one.
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from trnfleet.domain.severity import Severity
@@ -104,6 +106,14 @@ class Count(NamedTuple):
     per_s: float = 0.0
 
 
+class Interruptions(NamedTuple):
+    """Interruptions of Llama 3's training that a fault stands for."""
+
+    cause: str
+    """Key of `LLAMA_3`."""
+    number: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """One row."""
@@ -142,8 +152,10 @@ class Fault:
     severity: Severity = Severity.WARNING
     is_logged: bool = True
     """Whether it has log lines; a straggler, say, has none."""
+    interruptions: tuple[Interruptions, ...] = ()
+    """What its rate follows from, where it interrupts jobs."""
     rate_per_device_day: float | None = None
-    """Events a chip and day; None where it never comes by itself."""
+    """Events a chip and day; None where it never comes by itself. That of a fault with interruptions is derived."""
     rate_source: str = ""
 
     @property
@@ -152,12 +164,46 @@ class Fault:
         return self.recovery is Recovery.ENDS
 
     @property
+    def is_interruption(self) -> bool:
+        """Whether it ends or stops a job."""
+        return self.reaction in {Reaction.CRASH, Reaction.HANG}
+
+    @property
+    def needs_job(self) -> bool:
+        """Whether nothing but a job shows it, so that an idle chip cannot have it."""
+        return self.is_interruption and not (self.health or self.log or self.hw_error)
+
+    @property
+    def has_detour(self) -> bool:
+        """Whether its job starts again beside it, as soon as the detour is there, and goes on while it is repaired."""
+        return (
+            self.effect is Effect.LINK_CAPACITY
+            and self.reaction is Reaction.CRASH
+            and self.recovery is Recovery.REPAIR
+        )
+
+    def mean_between_s(self, chips: int) -> float | None:
+        """Return the mean time from one to the next on a fleet of that size; None where it never comes by itself."""
+        if not self.rate_per_device_day:
+            return None
+        return _DAY_S / (self.rate_per_device_day * chips)
+
+    @property
     def is_transport(self) -> bool:
         """Whether it hits messages and not the fleet."""
         return self.scope is FaultScope.PUBLISHER
 
 
-_LLAMA = "Llama 3: {} of 419 in 884,736 device-days (derived)"
+_DAY_S = 86_400.0
+LLAMA_3 = {
+    "faulty GPU": 148, "GPU HBM3 memory": 72, "software bug": 54, "network switch/cable": 35, "host maintenance": 32,
+    "GPU SRAM memory": 19, "GPU system processor": 17, "NIC": 7, "NCCL watchdog timeouts": 7, "silent data corruption": 6,
+    "GPU thermal interface + sensor": 6, "SSD": 3, "power supply": 3, "server chassis": 2, "IO expansion board": 2,
+    "dependency": 2, "CPU": 2, "system memory": 2,
+}  # fmt: skip  # one line is some
+"""Unexpected interruptions by root cause, 419 in all, while Llama 3 was trained (published: arXiv 2407.21783, table 5)."""
+LLAMA_3_CHIPS, LLAMA_3_DAYS = 16_384, 54
+"""The accelerators and days in which they came (published there): one in 3.1 h, 884,736 device-days."""
 _REPLACE = Stages(detect_s=15.0, quarantine_s=5.0, drain_s=15.0, mend_s=300.0, return_s=60.0)
 """A watcher of the kernel's log notices in seconds; EC2's retirement notice comes within 15 minutes (published); another
 instance of a reserved pool takes minutes (assumed)."""
@@ -176,7 +222,7 @@ _TABLE = (
         hw_error="HBM_UNCORRECTABLE_ERROR", action="TERMINATE_INSTANCE", nrt=1201, nrt_name="EXEC_HW_ERR_HBM_UE",
         runtime_log="(FATAL-RT-UNDEFINED-STATE) [ND {nd}] Uncorrectable HBM memory error is detected. Execution results may be "
         "invalid. Please terminate this instance to prevent future impact from the hardware error.",
-        severity=Severity.CRITICAL, rate_per_device_day=6.1e-5, rate_source=_LLAMA.format("72 HBM3, three quarters of them"),
+        severity=Severity.CRITICAL, interruptions=(Interruptions("GPU HBM3 memory", 54),),  # assumed: three quarters
     ),
     Fault(
         name="hbm_uncorrectable_repairable", title="Uncorrectable HBM error, repairable", scope=FaultScope.CHIP,
@@ -187,7 +233,7 @@ _TABLE = (
         hw_error="HBM_UNCORRECTABLE_ERROR", action="RELOAD_DRIVER", nrt=1205, nrt_name="EXEC_HW_ERR_REPAIRABLE_HBM_UE",
         runtime_log="(FATAL-RT-UNDEFINED-STATE) [ND {nd}] Uncorrectable HBM memory error is detected. Execution results may be "
         "invalid. Please reload the neuron driver or reboot your EC2 instance.",
-        severity=Severity.CRITICAL, rate_per_device_day=2.0e-5, rate_source=_LLAMA.format("72 HBM3, a quarter of them"),
+        severity=Severity.CRITICAL, interruptions=(Interruptions("GPU HBM3 memory", 18),),
     ),
     Fault(
         name="sram_uncorrectable", title="Uncorrectable SRAM error", scope=FaultScope.CHIP,
@@ -196,14 +242,29 @@ _TABLE = (
         hw_error="SRAM_UNCORRECTABLE_ERROR", action="TERMINATE_INSTANCE", nrt=1202, nrt_name="EXEC_HW_ERR_NC_UE",
         runtime_log="(FATAL-RT-UNDEFINED-STATE) [ND {nd}][NC 0] Uncorrectable memory error is detected, metadata: 0x16. Please "
         "terminate or stop/start this instance to prevent future impact from the hardware error.",
-        severity=Severity.CRITICAL, rate_per_device_day=2.1e-5, rate_source=_LLAMA.format("19 SRAM"),
+        severity=Severity.CRITICAL, interruptions=(Interruptions("GPU SRAM memory", 19),),
     ),
     Fault(
         name="dma_abort", title="DMA engine aborted", scope=FaultScope.CHIP, cause="a DMA engine in an abort state",
         reaction=Reaction.CRASH, recovery=Recovery.REPLACE, stages=_REPLACE, counts=(Count("exec_errors", 1),),
         health=("axi_fabric",), hw_error="DMA_ERROR", action="TERMINATE_INSTANCE", nrt=1203,
         nrt_name="EXEC_HW_ERR_DMA_ABORT", runtime_log="[MLA {nd}][NC 0] DMA TX engine 0 is in an abort state",
-        severity=Severity.CRITICAL, rate_per_device_day=4.0e-5, rate_source=_LLAMA.format("148 accelerators, about a quarter"),
+        severity=Severity.CRITICAL, interruptions=(Interruptions("faulty GPU", 37),),  # assumed: a quarter
+    ),
+    Fault(
+        name="chip_lost", title="Chip lost from the bus", scope=FaultScope.CHIP, cause="a chip that does not answer over PCIe",
+        reaction=Reaction.CRASH, recovery=Recovery.REPLACE, stages=_REPLACE, counts=(Count("exec_errors", 1),),
+        health=("link_host",), log="neuron: nd{nd}: device does not answer over PCIe", nrt=6, nrt_name="HW_ERROR",
+        runtime_log="[ND {nd}] nrt_execute failed with status 6", severity=Severity.CRITICAL,
+        interruptions=(Interruptions("faulty GPU", 62),),  # the rest
+    ),
+    Fault(
+        name="silent_corruption", title="Silent data corruption", scope=FaultScope.CHIP,
+        cause="a chip that computes wrong values without an error of its own; the job's checks find them",
+        reaction=Reaction.CRASH, recovery=Recovery.REPLACE, stages=_REPLACE, counts=(Count("exec_errors", 1),),
+        nrt=1003, nrt_name="EXEC_COMPLETED_WITH_NUM_ERR",
+        runtime_log="[ND {nd}] nrt_execute completed with numerical errors (status 1003)", severity=Severity.CRITICAL,
+        interruptions=(Interruptions("silent data corruption", 6),),
     ),
     Fault(
         name="hang_compute", title="Hang on compute", scope=FaultScope.CHIP, cause="a NeuronCore that does not finish",
@@ -213,7 +274,7 @@ _TABLE = (
         counts=(Count("exec_errors", 1),), health=("firmware_service_processor",), nrt=5, nrt_name="TIMEOUT",
         runtime_log="(FATAL-RT-UNDEFINED-STATE) execution timeout (30000 ms) on Neuron Device {nd} NC 0, model model.neff, "
         "waiting for execution completion notification",
-        severity=Severity.CRITICAL, rate_per_device_day=6.0e-5, rate_source=_LLAMA.format("148 accelerators, about a third"),
+        severity=Severity.CRITICAL, interruptions=(Interruptions("faulty GPU", 49),),  # assumed: a third
     ),
     Fault(
         name="hang_collectives", title="Hang on a collective", scope=FaultScope.CHIP,
@@ -222,29 +283,34 @@ _TABLE = (
         stages=Stages(detect_s=30.0, mend_s=20.0), nrt=1200, nrt_name="EXEC_HW_ERR_COLLECTIVES",
         runtime_log="(FATAL-RT-UNDEFINED-STATE) missing collectives status on Neuron Device {nd} NC 0, model 0 - suspected hang "
         "in collectives operation 0 out of 100",
-        severity=Severity.CRITICAL, rate_per_device_day=7.9e-6, rate_source=_LLAMA.format("7 watchdog timeouts"),
+        severity=Severity.CRITICAL, interruptions=(Interruptions("NCCL watchdog timeouts", 7),),
     ),
     Fault(
         name="link_degraded", title="NeuronLink degraded", scope=FaultScope.LINK, cause="retries on a torus or Z link",
         effect=Effect.LINK_CAPACITY, magnitude=0.25, least=0.02, most=0.98, reaction=Reaction.SLOW, lasts_s=600.0,
         is_logged=False, rate_per_device_day=4.0e-5, rate_source="assumed: as often as links that go down",
     ),
+    # What a lost link does to a job: collectives over it fail. No document knows a detour within a torus, so the instance
+    # is replaced as it is for its other hardware. For a Z link the driver does (neuron_pelect.c): it elects two pairs of
+    # instances, between which traffic goes over EFA.
     Fault(
         name="link_down", title="NeuronLink down", scope=FaultScope.LINK, cause="a torus link is lost",
-        links=Links.WITHIN_INSTANCE,
-        effect=Effect.LINK_CAPACITY, reaction=Reaction.SLOW, recovery=Recovery.REPAIR,
-        stages=Stages(detect_s=10.0, quarantine_s=20.0, mend_s=1_800.0), health=("link_intraserver",),
-        log="neuron: nd{nd}: NeuronLink {direction} is down", severity=Severity.CRITICAL, rate_per_device_day=2.0e-5,
-        rate_source=_LLAMA.format("35 switches and cables, half of them"),
+        links=Links.WITHIN_INSTANCE, effect=Effect.LINK_CAPACITY, reaction=Reaction.CRASH, recovery=Recovery.REPLACE,
+        stages=_REPLACE, counts=(Count("exec_errors", 1),), health=("link_intraserver",),
+        log="neuron: nd{nd}: NeuronLink {direction} is down", nrt=1200, nrt_name="EXEC_HW_ERR_COLLECTIVES",
+        runtime_log="(FATAL-RT-UNDEFINED-STATE) [ND {nd}] collectives failed: NeuronLink error", severity=Severity.CRITICAL,
+        interruptions=(Interruptions("network switch/cable", 17.5),),  # assumed: half of them
     ),
     Fault(
         name="z_link_down", title="NeuronLink between instances down", scope=FaultScope.LINK,
         cause="a cable between two instances of an UltraServer", links=Links.BETWEEN_INSTANCES,
-        effect=Effect.LINK_CAPACITY, reaction=Reaction.SLOW,
-        recovery=Recovery.REPAIR, stages=Stages(detect_s=10.0, quarantine_s=20.0, mend_s=1_800.0),
-        health=("link_interserver",), log="neuron: nd{nd}: inter-server NeuronLink {direction} is down",
-        severity=Severity.CRITICAL, rate_per_device_day=2.0e-5,
-        rate_source=_LLAMA.format("35 switches and cables, half of them"),
+        effect=Effect.LINK_CAPACITY, reaction=Reaction.CRASH, recovery=Recovery.REPAIR,
+        # Assumed: a minute until the drivers are reloaded and have elected pairs, and half an hour until a cable is changed.
+        stages=Stages(detect_s=10.0, quarantine_s=60.0, mend_s=1_800.0), counts=(Count("exec_errors", 1),),
+        health=("link_interserver",), log="neuron: nd{nd}: inter-server NeuronLink {direction} is down", nrt=1200,
+        nrt_name="EXEC_HW_ERR_COLLECTIVES",
+        runtime_log="(FATAL-RT-UNDEFINED-STATE) [ND {nd}] collectives failed: inter-server NeuronLink error",
+        severity=Severity.CRITICAL, interruptions=(Interruptions("network switch/cable", 17.4),),
     ),
     Fault(
         name="ultraserver_split", title="UltraServer split between its racks", scope=FaultScope.ULTRASERVER,
@@ -253,7 +319,7 @@ _TABLE = (
         # Published: the election of node ids has a timeout of 600 s (the driver's neuron_pelect.c).
         stages=Stages(detect_s=10.0, quarantine_s=20.0, drain_s=30.0, mend_s=900.0, return_s=120.0),
         health=("link_interserver",), log="neuron: ultraserver election: {nodes} nodes not found, falling back to {split}",
-        severity=Severity.CRITICAL, rate_per_device_day=1.0e-7, rate_source="assumed: rare",
+        severity=Severity.CRITICAL, interruptions=(Interruptions("network switch/cable", 0.1),),  # assumed: rare
     ),
     Fault(
         name="efa_affinity_lost", title="EFA affinity lost", scope=FaultScope.INSTANCE,
@@ -266,7 +332,14 @@ _TABLE = (
         name="nic_down", title="Network card down", scope=FaultScope.INSTANCE, cause="one of the EFA cards is lost",
         effect=Effect.EFA_PACE, magnitude=0.9375, least=0.01, most=0.99, reaction=Reaction.SLOW, lasts_s=900.0,
         health=("link_efa",), log="efa 0000:c9:00.0: link is down", rate_per_device_day=7.9e-6,
-        rate_source=_LLAMA.format("7 network cards"),
+        rate_source="assumed: as often as cards that fail a job",
+    ),
+    Fault(
+        name="nic_failed", title="Network card fails under a job", scope=FaultScope.INSTANCE,
+        cause="an EFA card whose connections break", reaction=Reaction.CRASH, recovery=Recovery.REPLACE, stages=_REPLACE,
+        counts=(Count("exec_errors", 1),), health=("link_efa",), log="efa 0000:c9:00.0: device error, reset has failed",
+        nrt=1206, nrt_name="NETWORK_PROXY_FAILURE", runtime_log="network proxy failure", severity=Severity.CRITICAL,
+        interruptions=(Interruptions("NIC", 7),),
     ),
     Fault(
         name="rack_overheat", title="Cooling of a rack fails", scope=FaultScope.RACK,
@@ -278,7 +351,15 @@ _TABLE = (
         name="chip_throttle", title="Chip throttles from heat", scope=FaultScope.CHIP, cause="a blocked heat sink or a bad sensor",
         effect=Effect.CHIP_PACE, magnitude=40.0, least=1.0, most=95.0, reaction=Reaction.SLOW, lasts_s=600.0,
         log="neuron: nd{nd}: thermal throttling is active", rate_per_device_day=6.8e-6,
-        rate_source=_LLAMA.format("6 thermal interfaces and sensors"),
+        rate_source="assumed: as often as chips that shut down from heat",
+    ),
+    Fault(
+        name="thermal_trip", title="Chip shuts down from heat", scope=FaultScope.CHIP,
+        cause="a thermal interface or a sensor has failed", reaction=Reaction.CRASH, recovery=Recovery.REPLACE,
+        stages=_REPLACE, counts=(Count("exec_errors", 1),), health=("firmware_service_processor",),
+        log="neuron: nd{nd}: thermal trip, the chip has shut down", nrt=6, nrt_name="HW_ERROR",
+        runtime_log="[ND {nd}] nrt_execute failed with status 6", severity=Severity.CRITICAL,
+        interruptions=(Interruptions("GPU thermal interface + sensor", 6),),
     ),
     Fault(
         name="power_cap", title="Power cap on a rack", scope=FaultScope.RACK, cause="a cap set by the site",
@@ -295,21 +376,31 @@ _TABLE = (
         name="firmware_heartbeat_lost", title="Firmware heartbeat lost", scope=FaultScope.CHIP,
         cause="the management processor does not answer", reaction=Reaction.CRASH, recovery=Recovery.REBOOT, stages=_REBOOT,
         health=("firmware_service_api", "firmware_service_processor"), counts=(Count("exec_errors", 1),),
-        log="neuron: nd{nd}: firmware heartbeat is lost", severity=Severity.CRITICAL, rate_per_device_day=1.9e-5,
-        rate_source=_LLAMA.format("17 system processors"),
+        log="neuron: nd{nd}: firmware heartbeat is lost", severity=Severity.CRITICAL, interruptions=(Interruptions("GPU system processor", 17),),
     ),
     Fault(
         name="runtime_crash", title="Runtime crash", scope=FaultScope.CHIP, cause="a bug in the job or its runtime",
         reaction=Reaction.CRASH, recovery=Recovery.RESTART_JOB, stages=Stages(detect_s=10.0, mend_s=20.0),
         counts=(Count("exec_errors", 4),), nrt=101, nrt_name="EXEC_UNIT_UNRECOVERABLE",
-        runtime_log="[ND {nd}] nrt_execute failed with status 101", severity=Severity.CRITICAL, rate_per_device_day=6.1e-5,
-        rate_source=_LLAMA.format("54 software bugs"),
+        runtime_log="[ND {nd}] nrt_execute failed with status 101", severity=Severity.CRITICAL,
+        interruptions=(Interruptions("software bug", 54), Interruptions("dependency", 2)),
     ),
     Fault(
         name="instance_reboot", title="Instance reboots", scope=FaultScope.INSTANCE, cause="unplanned maintenance of the host",
         reaction=Reaction.CRASH, recovery=Recovery.REBOOT,
         stages=Stages(mend_s=240.0, return_s=30.0), log="EC2 status: instance-reboot", severity=Severity.CRITICAL,
-        rate_per_device_day=3.6e-5, rate_source=_LLAMA.format("32 unplanned maintenances of hosts"),
+        interruptions=(Interruptions("host maintenance", 32),),
+    ),
+    Fault(
+        name="instance_failure", title="Instance fails", scope=FaultScope.INSTANCE,
+        cause="its SSD, power supply, chassis, IO board, host processor or host memory", reaction=Reaction.CRASH,
+        recovery=Recovery.REPLACE,
+        # The host is gone at once: as long in all as another replacement.
+        stages=Stages(mend_s=335.0, return_s=60.0), log="EC2 status check: instance impaired", severity=Severity.CRITICAL,
+        interruptions=(
+            Interruptions("SSD", 3), Interruptions("power supply", 3), Interruptions("server chassis", 2),
+            Interruptions("IO expansion board", 2), Interruptions("CPU", 2), Interruptions("system memory", 2),
+        ),
     ),
     Fault(
         name="instance_retirement", title="Retirement notice", scope=FaultScope.INSTANCE, cause="EC2 retires the hardware beneath",
@@ -350,8 +441,27 @@ _TABLE = (
     ),
 )  # fmt: skip  # a table reads as rows
 
-FAULTS = {fault.name: fault for fault in _TABLE}
+
+def _rated(fault: Fault) -> Fault:
+    """Return a row with the rate that follows from its interruptions."""
+    if not fault.interruptions:
+        return fault
+    parts = (f"{number:g} of {LLAMA_3[cause]} {cause}" for cause, number in fault.interruptions)
+    return replace(
+        fault,
+        rate_per_device_day=sum(part.number for part in fault.interruptions) / (LLAMA_3_CHIPS * LLAMA_3_DAYS),
+        rate_source=f"Llama 3, of {sum(LLAMA_3.values())} interruptions in 884,736 device-days: {', '.join(parts)} "
+        "(derived)",
+    )
+
+
+FAULTS = {fault.name: _rated(fault) for fault in _TABLE}
 """Every fault by its name, in the table's order."""
+
+
+def interruptions_per_device_day() -> float:
+    """Return the rate of all faults that interrupt jobs together."""
+    return sum(fault.rate_per_device_day or 0.0 for fault in FAULTS.values() if fault.is_interruption)
 
 
 def find_fault(name: str) -> Fault:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from trnfleet.domain import address
 from trnfleet.domain.address import Level
+from trnfleet.domain.faults import FAULTS
 from trnfleet.domain.hardware.catalogue import (
     INSTANCE_TYPES,
     TRN2_ULTRASERVER,
@@ -32,12 +33,26 @@ if TYPE_CHECKING:
 
 __all__ = (
     "Cluster", "FineTuning", "FleetFile", "Inference", "Instances", "Job", "Link", "Model", "Peak",
-    "Positive", "Publishing", "Reserved", "Segment", "Share", "Straggler", "Traced", "Training", "UltraServers",
+    "Positive", "Publishing", "Rates", "Reserved", "Segment", "Share", "Straggler", "Traced", "Training", "UltraServers",
     "chip_at", "expand", "find_lane", "instances_of",
 )  # fmt: skip  # the models of jobs and the fields' types are part of what a fleet file says
 
 MAX_INSTANCES = 250_000
 """Instances of one fleet (4,000,000 chips), so that a typing error does not fill the memory."""
+
+
+FAILING_CHIPS = 10_000
+"""Chips from which on a fleet has faults at random unless its file says otherwise: assumed. By the published rates 10,000
+chips interrupt their jobs about every five hours; on smaller fleets a day may well pass without a fault."""
+
+
+def _known(name: str) -> str:
+    if name not in FAULTS:
+        raise ValueError(nearest(name, FAULTS))
+    return name
+
+
+FaultName = Annotated[str, AfterValidator(_known)]
 
 
 class UltraServers(Model):
@@ -111,7 +126,8 @@ class Link(Model):
     direction: str
     """Name of the link lane there, such as `east`."""
     capacity: Share = 0.25
-    """Share of the link's bandwidth that is left; 0 means down."""
+    """Share of the link's bandwidth that is left. 0 means down, which is the fault `link_down` or `z_link_down` with its
+    recovery: until `until_s`, or as long as the table of faults says."""
     from_s: Annotated[float, Field(ge=0)] = 0.0
     until_s: Annotated[float, Field(gt=0)] | None = None
 
@@ -134,6 +150,16 @@ class Publishing(Model):
     """UltraServers in a block: 8 make frames of 512 chips, which stay under 128 KB."""
 
 
+class Rates(Model):
+    """Faults that come by themselves, at the rates of the table of faults."""
+
+    acceleration: Annotated[float, Field(ge=0.0, le=1e18, allow_inf_nan=False)] = 1.0
+    """Factor on the rates; with 0 nothing comes by itself."""
+    only: tuple[FaultName, ...] = ()
+    """These alone; all that have a rate if empty."""
+    without: tuple[FaultName, ...] = ()
+
+
 class FleetFile(Model):
     """A whole fleet file."""
 
@@ -154,6 +180,8 @@ class FleetFile(Model):
     jobs: tuple[Job, ...] = ()
     stragglers: tuple[Straggler, ...] = ()
     links: tuple[Link, ...] = ()
+    rates: Rates | None = None
+    """Faults at random; by default a fleet of `FAILING_CHIPS` or more has all at their published rates, others none."""
     market: Market = Market()
     """Sale of Capacity Blocks."""
     blocks: Annotated[tuple[BlockEntry, ...], Field(max_length=4_096)] = ()
@@ -175,6 +203,12 @@ class FleetFile(Model):
         if not 1 <= count <= MAX_INSTANCES:
             raise ValueError(f"the fleet has {count} instances; 1 to {MAX_INSTANCES} are possible")
         return self
+
+    def rates_for(self, chips: int) -> Rates | None:
+        """Return the rates of the file's faults at random, or those of a fleet of that size."""
+        if self.rates is not None or chips < FAILING_CHIPS:
+            return self.rates
+        return Rates()
 
 
 def expand(fleet: FleetFile) -> list[tuple[str, str]]:

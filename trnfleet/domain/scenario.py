@@ -10,18 +10,13 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from trnfleet.domain.faults import FAULTS, check_use, find_fault
+from trnfleet.domain.faults import check_use, find_fault
+from trnfleet.domain.fleet import FaultName, Rates  # noqa: TC001  pydantic reads the types
 from trnfleet.domain.schema import Duration, Instant, Model, Positive, Segment
 from trnfleet.errors import ConfigError, nearest
 
 MOST_REPEATS = 10_000
 """Times that one entry may come."""
-
-
-def _known(name: str) -> str:
-    if name not in FAULTS:
-        raise ValueError(nearest(name, FAULTS))
-    return name
 
 
 def _zoned(moment: datetime) -> datetime:
@@ -31,7 +26,7 @@ def _zoned(moment: datetime) -> datetime:
 class FaultEntry(Model):
     """A fault, or one that comes again and again."""
 
-    fault: Annotated[str, AfterValidator(_known)]
+    fault: FaultName
     """Its name in the table of faults."""
     target: str
     """An address with `*`, a range, `random(N)`, `random(N) of PATTERN`; a link has its direction behind a colon."""
@@ -77,16 +72,6 @@ class LoadEntry(Model):
     """Multiplies the job's load."""
 
 
-class Rates(Model):
-    """Faults that come by themselves, at the rates of the table of faults."""
-
-    acceleration: Positive
-    """Factor on the rates."""
-    only: tuple[Annotated[str, AfterValidator(_known)], ...] = ()
-    """These alone; all that have a rate if empty."""
-    without: tuple[Annotated[str, AfterValidator(_known)], ...] = ()
-
-
 class Scenario(Model):
     """A whole scenario file; what the command line says wins."""
 
@@ -101,10 +86,11 @@ class Scenario(Model):
     period_s: Annotated[Duration | None, Field(alias="period")] = None
     """Wall time from tick to tick."""
     keeps_faults: bool = False
-    """Whether the stragglers and links of the fleet file stay; a scenario begins with a healthy fleet otherwise."""
+    """Whether the stragglers, links and rates of the fleet file stay; a scenario begins with a healthy fleet otherwise."""
     faults: tuple[FaultEntry, ...] = ()
     loads: tuple[LoadEntry, ...] = ()
     rates: Rates | None = None
+    """Instead of the fleet's."""
 
     @model_validator(mode="after")
     def _linked(self) -> Self:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trnfleet.config import find_file, load_model
-from trnfleet.domain.fleet import FleetFile
+from trnfleet.domain.fleet import FleetFile, Rates
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -46,6 +46,7 @@ def load_run(
     period_s: float,
     speed: float,
     start: datetime | None,
+    random_faults: bool | None = None,
 ) -> Run:
     """Return a run, reading fleet file and scenario.
 
@@ -57,6 +58,7 @@ def load_run(
         period_s: Wall seconds from tick to tick.
         speed: Simulated seconds a second.
         start: Simulated time of the start.
+        random_faults: Whether faults come at random; None for what fleet file and scenario say.
 
     Raises:
         ConfigError: a file is not there or invalid.
@@ -77,7 +79,19 @@ def load_run(
     model = load_model(file, FleetFile)
     if play is not None and not play.keeps_faults:
         model = model.model_copy(update={"stragglers": (), "links": ()})
+    if random_faults is not None and (play is None or "random_faults" in given):
+        rates = _rates(model, play, is_on=random_faults)
+        model = model.model_copy(update={"rates": rates})
+        play = None if play is None else play.model_copy(update={"rates": rates})
     return Run(file, model, scenario_file, play, seed, period_s, speed, start)
+
+
+def _rates(model: FleetFile, play: Scenario | None, *, is_on: bool) -> Rates:
+    """Return the rates of a run whose faults at random are turned on or off: a file's where it has some."""
+    if not is_on:
+        return Rates(acceleration=0.0)
+    given = (None if play is None else play.rates, model.rates)
+    return next((rates for rates in given if rates is not None and rates.acceleration), Rates())
 
 
 def _beside(scenario: Path, fleet: str) -> str:

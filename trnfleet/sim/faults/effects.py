@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from trnfleet.sim.jobs.window import JobTick
     from trnfleet.sim.placement import Cohorts, Placement
 
-DETOUR_PACE = 0.5
-"""Pace of collectives on a ring that has lost a link: the other way round carries both halves (derived)."""
+DETOUR_PACE = 0.2
+"""Pace of collectives between two pairs of instances whose traffic goes over EFA in place of Z links: assumed. Derived: at
+most 17 of 64 GB/s a chip (measured on trn2.48xlarge with all 16 chips at once: 266 to 279 GB/s, Mooncake's EFA documents);
+EFA's latency and the job's own traffic there take from that."""
 DECODE_COLLECTIVES = 0.15
 """Share of a decode step spent in collectives, which a slow link stretches: assumed."""
 OUT_PACE = 0.02
@@ -156,6 +158,12 @@ class FaultEffects:
         self._is_marked = False
         self._slow_cohorts()
 
+    def are_down(self, jobs: Iterable[int], incidents: Iterable[Incident]) -> bool:
+        """Return whether incidents have stopped all of some jobs; one that serves goes on with its other replicas."""
+        stopped = {job for each in incidents if each.halt >= Halt.DOWN for job in each.jobs}
+        alive = [job for job in jobs if job not in stopped or self._replicas.serves(job)]
+        return not alive
+
     def start_counting(self, incident: Incident) -> None:
         """Add an incident's events to counters from its begin on."""
         if incident.fault.counts:
@@ -164,7 +172,11 @@ class FaultEffects:
     def replace(self, instance: int) -> None:
         """Restart the counters of a replaced instance at 0, and count no more of the faults of its old chips."""
         self._replaced.append(instance)
-        self._counting = [each for each in self._counting if not is_on_hardware(each, instance)]
+        for incident in self._counting:
+            if is_on_hardware(incident, instance):
+                owners = self._layout.instance_of_chip
+                incident.counting = tuple(row for row in incident.counting if owners[row] != instance)
+        self._counting = [each for each in self._counting if each.counting]
 
     def mark(self, columns: dict[str, NDArray[Any]]) -> None:
         """Write `health`, `links_up` and `throttle_pct` of the chips concerned over the columns of a tick.
@@ -201,7 +213,7 @@ class FaultEffects:
                 events = at_once + math.floor(count.per_s * max(until_s - incident.begins_s, 0.0))
                 new = events - incident.counted.get(count.metric, 0)
                 incident.counted[count.metric] = events
-                for row in incident.rows if new > 0 else ():
+                for row in incident.counting if new > 0 else ():
                     columns[count.metric][row] += new
         self._counting = [each for each in self._counting if not each.is_over and each.ends_s > end_s]
 
@@ -226,7 +238,7 @@ class FaultEffects:
                 for halves in itertools.combinations(incident.racks, 2):
                     self._replicas.slow_across(job, halves, OUT_PACE)
             return
-        if left < 1.0 and incident.fault.scope is FaultScope.LINK:
+        if left < 1.0 and incident.fault.scope is FaultScope.LINK and incident.halt is not Halt.WAITING:
             self._replicas.slow_between(job, incident.rows, left)
         elif left < 1.0:
             # One chip stops its own replica; an instance that is drained, all that run on it.
@@ -243,7 +255,7 @@ def _mark(incident: Incident, links_up: NDArray[Any], health: NDArray[Any]) -> t
     """Mark the chips of an open incident; return their rows."""
     if not incident.is_open:
         return ()
-    lost = [link for link in incident.links if link.capacity == 0]
+    lost = [link for link in incident.links if link.capacity == 0 and not link.is_unused]
     for link in lost:
         bit = _HEALTH["link_interserver" if link.is_between else "link_intraserver"]
         for lane in link.lanes:

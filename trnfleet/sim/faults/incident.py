@@ -7,13 +7,15 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from trnfleet.domain.address import Level
 from trnfleet.domain.faults import Count, Effect, Fault, FaultScope, Reaction, Recovery, Stages
 from trnfleet.domain.hardware.topology import TopologyKind
+from trnfleet.domain.layout import Node
 from trnfleet.sim.hardware.links import SlowLink
 from trnfleet.sim.jobs.slowdown import Halt
 
 if TYPE_CHECKING:
-    from trnfleet.domain.layout import Layout, Node
+    from trnfleet.domain.layout import Layout
     from trnfleet.domain.targets import Target
     from trnfleet.sim.placement import Placement
 
@@ -63,15 +65,20 @@ class Incident:
     """State of its jobs at present."""
     is_down: bool = False
     """Whether its instances are down."""
+    finds_jobs_down: bool = False
+    """Whether no execution could fail at its begin: other faults had stopped its jobs before."""
     has_failed: bool = False
     """Whether executions have failed: those of a hang do so when they time out."""
+    counting: tuple[int, ...] = ()
+    """Chips whose counters count it: of `rows`, those that have not been replaced since."""
     counted: dict[str, int] = field(default_factory=dict)
     """Events added to each counter so far."""
 
     @property
     def counts(self) -> tuple[Count, ...]:
         """Events added to counters: executions fail only where a job has some."""
-        return tuple(count for count in self.fault.counts if self.jobs or count.metric != "exec_errors")
+        runs = bool(self.jobs) and not self.finds_jobs_down
+        return tuple(count for count in self.fault.counts if runs or count.metric != "exec_errors")
 
     @property
     def present_effect(self) -> Effect:
@@ -97,6 +104,11 @@ class Incident:
             at_s += length_s
             steps.append((at_s, step))
         return steps
+
+    @property
+    def over_s(self) -> float:
+        """End of it with its recovery, infinite if it has none."""
+        return self.ends_s if self.fault.ends_by_itself else self.begins_s + self.stages.total_s
 
     @property
     def drains(self) -> bool:
@@ -142,6 +154,8 @@ def make_incident(
     if fault.scope is FaultScope.LINK:
         links = (SlowLink.of(layout, placement, target.node.number, target.direction, amount),)
         rows = tuple(sorted(set(links[0].rows)))
+        if fault.has_detour:
+            links += _unused_beside(layout, placement, links[0])
         instances = tuple(sorted({int(layout.instance_of_chip[row]) for row in rows}))
     elif fault.effect is Effect.SPLIT:
         links = _between_racks(layout, placement, racks, amount)
@@ -167,6 +181,7 @@ def make_incident(
         path=layout.path(target.node),
         instances=instances,
         rows=rows,
+        counting=rows,
         jobs=_jobs(placement, fault, instances, links, racks),
         stages=stages,
         links=links,
@@ -239,6 +254,36 @@ def _between_racks(
         for instance, lane in ends
         for chip in range(int(layout.chip_start[instance]), int(layout.chip_start[instance + 1]))
     )
+
+
+def _unused_beside(layout: Layout, placement: Placement, lost: SlowLink) -> tuple[SlowLink, ...]:
+    """Return the other Z links that are out of use while one is down.
+
+    The drivers of an UltraServer of four instances elect the two pairs that do not need it (`neuron_pelect.c`: modes X2H
+    and X2V), so that all links between the pairs have nothing to carry.
+    """
+    ends = [int(layout.instance_of_chip[row]) for row in lost.rows]
+    members = layout.instance_range(layout.parent(Node(Level.INSTANCE, ends[0])))
+    kind = layout.type_of(members.start)
+    if (
+        len(ends) < 2
+        or len(members) != 4
+        or kind.between is None
+        or kind.between.kind is TopologyKind.SWITCHED
+    ):
+        return ()
+    cut = {frozenset(ends), frozenset(set(members) - set(ends))}
+    found: dict[tuple[int, ...], SlowLink] = {}
+    for instance in members:
+        for chip in range(int(layout.chip_start[instance]), int(layout.chip_start[instance + 1])):
+            for lane in range(len(kind.topology.lanes), len(kind.lanes)):
+                far = layout.neighbour(chip, lane)
+                if far is None or frozenset((instance, int(layout.instance_of_chip[far]))) not in cut:
+                    continue
+                link = SlowLink.of(layout, placement, chip, lane, 1.0, is_unused=True)
+                if link.job == lost.job >= 0 and set(link.lanes) != set(lost.lanes):
+                    found[tuple(sorted(link.lanes))] = link
+    return tuple(found.values())
 
 
 def is_on_hardware(incident: Incident, instance: int) -> bool:

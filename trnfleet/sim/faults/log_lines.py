@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 _SOURCES: dict[str, EventSource] = {
     "instance_reboot": "ec2",
     "instance_retirement": "ec2",
+    "instance_failure": "ec2",
     "nic_down": "network",
+    "nic_failed": "network",
     "storage_slow": "operator",
     "power_cap": "operator",
 }
@@ -80,6 +82,11 @@ class LogWriter:
         if step is Step.DETECT and incident.stages.detect_s:
             yield event("fault_detected", "operator", f"{what} on {address} is noticed")
         elif step is Step.QUARANTINE and incident.stages.quarantine_s:
+            if fault.has_detour:
+                group = self._layout.instances[incident.instances[0]].rpartition("/")[0]
+                is_paired = any(link.is_unused for link in incident.links)
+                what = "its drivers have elected two pairs, traffic between them" if is_paired else "traffic"
+                yield event("detour_begun", "operator", f"{group} can be used: {what} goes over EFA")
             if incident.drains:
                 yield event("instance_quarantined", "operator", f"nothing new is placed on {where}")
             else:

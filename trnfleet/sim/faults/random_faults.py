@@ -18,7 +18,7 @@ from trnfleet.sim.rng import Stream, part_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from trnfleet.domain.scenario import Rates
+    from trnfleet.domain.fleet import Rates
     from trnfleet.sim.rng import Rng
 
 STRETCH_S = 10.0
@@ -57,7 +57,7 @@ class RandomFaults:
         self._words: NDArray[np.uint64] = np.zeros(0, np.uint64)
         self._processes: list[tuple[Fault, list[float]]] = []
         self._parts: list[int] = []
-        if rates is None:
+        if rates is None or rates.acceleration == 0:
             return
         for fault in FAULTS.values():
             chosen = (not rates.only or fault.name in rates.only) and fault.name not in rates.without

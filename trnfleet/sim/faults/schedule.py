@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.faults import FAULTS, FaultScope, Recovery, check_use, find_fault
+from trnfleet.domain.faults import FAULTS, FaultScope, check_use, find_fault
 from trnfleet.domain.fleet import Inference, chip_at, find_lane
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.domain.targets import Target, lanes_of, resolve
@@ -63,7 +63,10 @@ class FaultSchedule:
         """The stragglers and links of the fleet file."""
         self._repeats = [] if scenario is None else list(self._entries(scenario))
         self.loads = [] if scenario is None else list(_loads(scenario.loads, fleet.jobs))
-        rates = None if scenario is None else scenario.rates
+        if scenario is None or (scenario.rates is None and scenario.keeps_faults):
+            rates = fleet.rates_for(layout.chips)
+        else:
+            rates = scenario.rates
         self._random = RandomFaults(rng, rates, layout.chips)
 
     def until(self, end_s: float) -> Iterator[Incident]:
@@ -107,7 +110,7 @@ class FaultSchedule:
                 targets = resolve(self._layout, fault, entry.target, self._draw(number))
             except ConfigError as error:
                 raise ConfigError(f"faults[{number}].target: {error}") from error
-            if fault.recovery is Recovery.RESTART_JOB and not any(
+            if fault.needs_job and not any(
                 make_incident(self._layout, self._placement, fault, each, begin_s).jobs for each in targets
             ):
                 raise ConfigError(
@@ -190,7 +193,9 @@ def _loads(entries: Sequence[LoadEntry], jobs: Sequence[Job]) -> Iterator[LoadCh
 
 
 def _from_fleet_file(layout: Layout, placement: Placement, fleet: FleetFile) -> list[Incident]:
-    """Return the stragglers and links of a fleet file, which write no log lines.
+    """Return the stragglers and links of a fleet file; those that are slow write no log lines.
+
+    A link that is down is the fault of that name, with its recovery.
 
     Raises:
         ConfigError: an address or a link does not exist, or two entries are active on the same thing at a time.
@@ -213,12 +218,18 @@ def _from_fleet_file(layout: Layout, placement: Placement, fleet: FleetFile) -> 
             direction = find_lane(layout, chip, link.direction)
         except ValueError as error:
             raise ConfigError(f"{key}.direction = {link.direction!r}: {error}") from error
-        links.append(
-            make_incident(
-                layout, placement, FAULTS["link_degraded"], Target(Node(Level.CHIP, chip), direction), link.from_s,
-                lasts_s=_until(key, link) - link.from_s, magnitude=link.capacity, is_logged=False,
-            )
-        )  # fmt: skip  # one line an idea
+        target, lasts_s = Target(Node(Level.CHIP, chip), direction), _until(key, link) - link.from_s
+        if link.capacity > 0:
+            incident = make_incident(
+                layout, placement, FAULTS["link_degraded"], target, link.from_s,
+                lasts_s=lasts_s, magnitude=link.capacity, is_logged=False,
+            )  # fmt: skip  # one line an idea
+        else:
+            kind = layout.type_of(int(layout.instance_of_chip[chip]))
+            down = FAULTS["z_link_down" if kind.is_between(direction) else "link_down"]
+            whole_s = lasts_s if math.isfinite(lasts_s) else None
+            incident = make_incident(layout, placement, down, target, link.from_s, lasts_s=whole_s)
+        links.append(incident)
     _check_overlaps(layout, stragglers, "stragglers")
     _check_overlaps(layout, links, "links")
     return stragglers + links
@@ -254,4 +265,4 @@ def _check_overlaps(layout: Layout, incidents: list[Incident], key: str) -> None
             raise ConfigError(
                 f"{key}[{number}].from_s = {each.begins_s:g}: {key}[{other}] is active on {path} at that time"
             )
-        last[where] = (number, each.ends_s)
+        last[where] = (number, each.over_s)

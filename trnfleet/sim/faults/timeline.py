@@ -193,6 +193,8 @@ class IncidentTimeline:
         if step is Step.DETECT and incident.fault.reaction is Reaction.HANG:
             incident.halt = Halt.DOWN
             self._fail(incident, at_s)
+        if step is Step.QUARANTINE and incident.fault.has_detour:
+            incident.halt = Halt.NONE
         if step is Step.DRAIN and incident.drains:
             incident.halt = Halt.WAITING
             if incident.takes_down:
@@ -216,6 +218,7 @@ class IncidentTimeline:
             return
         incident.is_open = True
         incident.halt = initial_halt(incident)
+        incident.finds_jobs_down = self.effects.are_down(incident.jobs, self._open)
         self._open.append(incident)
         self.effects.start_counting(incident)
         if incident.is_logged:
@@ -226,7 +229,7 @@ class IncidentTimeline:
     def _fail(self, incident: Incident, at_s: float) -> None:
         """Fail the executions concerned: at once, or when those that hang time out."""
         incident.has_failed = True
-        if incident.is_logged:
+        if incident.is_logged and not incident.finds_jobs_down:
             self._events += self._log_writer.failure(incident, at_s)
 
     def _boot(self, incident: Incident, *, is_new: bool) -> None:
@@ -263,7 +266,7 @@ class IncidentTimeline:
 
     def _obstacle(self, incident: Incident) -> str:
         """Return the reason why an incident cannot happen at present; empty if it can."""
-        if incident.fault.recovery is Recovery.RESTART_JOB and not incident.jobs:
+        if incident.fault.needs_job and not incident.jobs:
             return "no job runs there that it could hit"
         for other in self._down:
             # What many instances share can fail while one of them is away.

@@ -43,10 +43,21 @@ class SlowLink:
     lanes: tuple[int, ...]
     """Its ends as chip row x `LANES` + lane: two, or one where a switch is at the other end."""
     companions: tuple[int, ...]
-    """The ends of the links that carry the rest of its traffic: the others of its ring, or the chip's other ports."""
+    """The ends of the links that carry the rest of its traffic: the others of its ring, or the chip's other ports. None
+    for a link that is down: what no link carries any more goes another way, or stops."""
+    is_unused: bool = False
+    """Whether it is up, and its job has no use for it while another link is down."""
 
     @staticmethod
-    def of(layout: Layout, placement: Placement, chip: int, direction: int, capacity: float) -> SlowLink:
+    def of(
+        layout: Layout,
+        placement: Placement,
+        chip: int,
+        direction: int,
+        capacity: float,
+        *,
+        is_unused: bool = False,
+    ) -> SlowLink:
         """Return the link at a lane of a chip.
 
         Raises:
@@ -69,7 +80,8 @@ class SlowLink:
             is_between=kind.is_between(direction),
             capacity=capacity,
             lanes=lanes,
-            companions=tuple(sorted(others)) if job != IDLE else (),
+            companions=tuple(sorted(others)) if job != IDLE and capacity > 0 and not is_unused else (),
+            is_unused=is_unused,
         )
 
     @property
@@ -79,8 +91,10 @@ class SlowLink:
 
     def carried(self, tick: JobTick) -> float:
         """Return the share of its part of a tick's traffic that it can carry."""
-        if self.capacity == 0 or self.job == IDLE:
-            return 0.0 if self.capacity == 0 else 1.0
+        if self.capacity == 0 or self.is_unused:
+            return 0.0
+        if self.job == IDLE:
+            return 1.0
         demand, time = tick.link_work(self.job, self.axis)
         total = float(demand.sum())
         if total <= 0:

@@ -32,8 +32,6 @@ def bits(*names: str) -> int:
         ("straggler", CHIP, "compute", 0.7),
         ("chip_throttle", CHIP, "compute", 0.6),
         ("link_degraded", f"{CHIP}:east", "link", 0.25),
-        ("link_down", f"{CHIP}:east", "link", DETOUR_PACE),
-        ("z_link_down", f"{CHIP}:z_next", "link", DETOUR_PACE),
         ("efa_affinity_lost", INSTANCE, "efa", 0.086),
         ("nic_down", INSTANCE, "efa", 15 / 16),
         ("storage_slow", "c", "storage", 0.08),
@@ -85,17 +83,59 @@ def test_a_job_stands_still_for_the_worst_of_its_faults() -> None:
 def test_two_faults_on_one_link_do_not_mend_each_other() -> None:
     """A link that is down twice, from either end, is down until both are repaired."""
     fleet = SmallFleet(
-        entry("link_down", f"{TRAIN}/trn2u-0001-2/chip05:east", at=0, lasts=100),
-        entry("link_down", f"{TRAIN}/trn2u-0001-2/chip06:west", at=50, lasts=100),
+        entry("z_link_down", f"{TRAIN}/trn2u-0001-2/chip05:z_next", at=0, lasts=100),
+        entry("z_link_down", f"{TRAIN}/trn2u-0001-3/chip05:z_prev", at=50, lasts=100),
     )
-    rows = [fleet.row(f"{TRAIN}/trn2u-0001-2/chip0{number}") for number in (5, 6)]
+    rows = [fleet.row(f"{TRAIN}/trn2u-0001-{number}/chip05") for number in (2, 3)]
     for until_s in (20.0, 120.0):
         fleet.go(until_s)
-        assert [int(fleet.columns["links_up"][row]) for row in rows] == [0b110111, 0b111011]
-        assert (fleet.columns["health"][rows] == bits("link_intraserver")).all()
+        assert [int(fleet.columns["links_up"][row]) for row in rows] == [0b011111, 0b101111]
+        assert (fleet.columns["health"][rows] == bits("link_interserver")).all()
         assert np.count_nonzero(fleet.columns["health"]) == 2
     fleet.go(151.0)
     assert fleet.is_well()
+
+
+def test_a_lost_torus_link_stops_its_job_until_the_instance_is_replaced() -> None:
+    """Collectives over it fail; no document knows a way around it, so that the instance goes as for its other hardware."""
+    fleet = SmallFleet(entry("link_down", f"{CHIP}:east", at=0))
+    stages, seen = FAULTS["link_down"].stages, []
+    drained_s = stages.detect_s + stages.quarantine_s + stages.drain_s
+    for until_s in (1.0, drained_s, drained_s + stages.mend_s, stages.total_s):
+        fleet.go(until_s)
+        seen.append(int(fleet.effects.slowdowns.halt[TRAINING]))
+    assert seen == [Halt.DOWN, Halt.WAITING, Halt.WAITING, Halt.NONE]
+    assert fleet.incidents.generation[fleet.row(INSTANCE)] == 1
+    failed = next(event for event in fleet.events if event.name == "execution_failed")
+    assert (failed.nrt, failed.job) == (1200, "train")
+    assert "instance_replaced" in fleet.names()
+    fleet.go(fleet.at_s + 1.0)
+    assert fleet.is_well()
+
+
+def test_a_lost_z_link_stops_its_job_until_the_drivers_have_elected_pairs() -> None:
+    """Then it goes on, slower than with a link at a quarter, until the cable is repaired."""
+    fleet = SmallFleet(entry("z_link_down", f"{CHIP}:z_next", at=0))
+    stages = FAULTS["z_link_down"].stages
+    fleet.go(1.0)
+    assert fleet.effects.slowdowns.halt[TRAINING] == Halt.DOWN
+    fleet.go(stages.detect_s + stages.quarantine_s)
+    assert fleet.effects.slowdowns.halt[TRAINING] == Halt.NONE
+    assert fleet.effects.slowdowns.link[TRAINING] == DETOUR_PACE < FAULTS["link_degraded"].magnitude
+    assert np.count_nonzero(fleet.columns["health"]) == 2
+    fleet.go(stages.total_s + 1.0)
+    assert fleet.is_well()
+
+
+def test_what_fails_on_two_instances_is_counted_on_the_one_that_stays() -> None:
+    """The counters of the instance that is replaced begin at 0, in windows of any length."""
+    for window_s in (5.0, 600.0):
+        fleet = SmallFleet(
+            entry("z_link_down", f"{CHIP}:z_next", at=0), entry("hbm_uncorrectable", f"{CHIP}", at=1.0)
+        )
+        fleet.go(600.0, window_s)
+        errors = fleet.columns["exec_errors"]
+        assert errors[fleet.row(f"{TRAIN}/trn2u-0001-3/chip05")] == errors.sum() == 1
 
 
 def test_a_split_takes_the_links_between_the_racks() -> None:
@@ -127,19 +167,30 @@ def test_a_rack_is_half_an_ultraserver() -> None:
 
 
 def test_a_link_slows_only_the_replica_that_uses_it() -> None:
-    """Replicas of one instance do not use the Z link between two of them; they use their torus."""
+    """Replicas of one instance do not use the Z link between two of them; they use their torus, and go with their instance."""
     cable = SmallFleet(entry("z_link_down", f"{SERVE}/trn2u-0002-1/chip05:z_next"))
     cable.go(11.0)
     assert cable.effects.slowdowns.capacity[SERVING] == 1.0
     assert not cable.effects.apart
     torus = SmallFleet(entry("link_down", f"{SERVE}/trn2u-0002-1/chip05:east"))
     torus.go(11.0)
-    assert 0.95 < torus.effects.slowdowns.capacity[SERVING] < 1.0
-    assert torus.effects.apart == {torus.row(f"{SERVE}/trn2u-0002-1")}
+    for until_s in (11.0, 100.0):
+        torus.go(until_s)
+        assert torus.effects.slowdowns.capacity[SERVING] == pytest.approx(0.75, abs=0.01)
+        assert torus.effects.apart == {torus.row(f"{SERVE}/trn2u-0002-1")}
+    small = SmallFleet(entry("link_down", f"{SERVE}/trn2u-0002-1/chip05:north"), chips_per_replica=4)
+    small.go(11.0)
+    assert small.effects.slowdowns.capacity[SERVING] == 1.0, "two replicas do not need the link between them"
+    small.go(100.0)
+    assert small.effects.slowdowns.capacity[SERVING] == pytest.approx(0.75, abs=0.01)
     wide = SmallFleet(entry("z_link_down", f"{SERVE}/trn2u-0002-1/chip05:z_next"), chips_per_replica=64)
     wide.go(11.0)
-    assert wide.effects.slowdowns.capacity[SERVING] < 0.9
+    assert wide.effects.slowdowns.capacity[SERVING] == pytest.approx(0.02)
     assert len(wide.effects.apart) == 4
+    wide.go(100.0)
+    slow = SmallFleet(entry("link_degraded", f"{SERVE}/trn2u-0002-1/chip05:z_next"), chips_per_replica=64)
+    slow.go(11.0)
+    assert wide.effects.slowdowns.capacity[SERVING] < slow.effects.slowdowns.capacity[SERVING] < 0.75
 
 
 def test_health_and_throttling_are_marked_over_what_is_there() -> None:

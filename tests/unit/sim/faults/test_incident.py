@@ -111,11 +111,30 @@ def test_a_split_takes_every_link_between_the_racks() -> None:
     assert len(incident("ultraserver_split", TRAIN).links) == 32
 
 
+@pytest.mark.parametrize(
+    ("target", "cut"),
+    [(f"{TRAIN}/trn2u-0001-0/chip05:z_next", {(0, 1), (2, 3)}), (f"{CHIP}:z_prev", {(1, 2), (0, 3)})],
+)
+def test_a_lost_z_link_leaves_two_pairs(target: str, cut: set[tuple[int, int]]) -> None:
+    """Published: the driver elects pairs that do not need it; the 31 other links between them are up and carry nothing."""
+    lost, *unused = incident("z_link_down", target).links
+    first = TROUBLE.row(f"{TRAIN}/trn2u-0001-0")
+    pairs = [
+        tuple(sorted(int(TROUBLE.layout.instance_of_chip[row]) - first for row in link.rows))
+        for link in (lost, *unused)
+    ]
+    assert set(pairs) == cut
+    assert (lost.capacity, lost.is_unused) == (0.0, False)
+    assert len({link.lanes for link in unused}) == len(unused) == 31
+    assert all(link.is_unused and link.capacity == 1.0 for link in unused)
+
+
 def test_hangs_and_crashes_stop_a_job_and_others_do_not() -> None:
     """The first reaction of the job to a fault."""
     assert initial_halt(incident("hang_compute", CHIP)) is Halt.HANG
     assert initial_halt(incident("runtime_crash", CHIP)) is Halt.DOWN
-    assert initial_halt(incident("link_down", f"{CHIP}:east")) is Halt.NONE
+    assert initial_halt(incident("link_degraded", f"{CHIP}:east")) is Halt.NONE
+    assert initial_halt(incident("link_down", f"{CHIP}:east")) is Halt.DOWN
     assert initial_halt(incident("instance_retirement", INSTANCE)) is Halt.NONE
 
 

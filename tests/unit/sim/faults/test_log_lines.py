@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from support.sim.small_fleet import IDLE, TRAIN, SmallFleet
 
-from trnfleet.domain.faults import FAULTS, Reaction
+from trnfleet.domain.faults import FAULTS, FaultScope, Links, Reaction
 from trnfleet.domain.severity import Severity
 from trnfleet.domain.targets import resolve
 from trnfleet.sim.events import SimEvent
@@ -65,6 +65,7 @@ def test_the_kernel_names_the_hardware_that_failed(
         ("hang_compute", "hang_compute", "execution timeout (30000 ms) on Neuron Device 11 NC 0", "(NRT_TIMEOUT, 5)"),
         ("hang_collectives", "hang_collectives", "missing collectives status on Neuron Device 11 NC 0", "(NRT_EXEC_HW_ERR_COLLECTIVES, 1200)"),
         ("runtime_crash", "runtime_crash", "[ND 11] nrt_execute failed with status 101", "(NRT_EXEC_UNIT_UNRECOVERABLE, 101)"),
+        ("silent_corruption", "silent_corruption", "[ND 11] nrt_execute completed with numerical errors", "(NRT_EXEC_COMPLETED_WITH_NUM_ERR, 1003)"),
     ],
 )  # fmt: skip
 def test_the_runtime_logs_the_status_of_executions(fault: str, name: str, words: str, status: str) -> None:
@@ -76,10 +77,22 @@ def test_the_runtime_logs_the_status_of_executions(fault: str, name: str, words:
     assert event.text.endswith(status)
 
 
-@pytest.mark.parametrize("fault", [name for name, fault in FAULTS.items() if fault.runtime_log])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        name
+        for name, fault in FAULTS.items()
+        if fault.runtime_log and fault.links is not Links.BETWEEN_INSTANCES
+    ],
+)
 def test_where_no_job_runs_no_execution_fails(fault: str) -> None:
     """A runtime that is not there says nothing, and no job is named."""
-    idle = incident(fault, f"{IDLE}/trn2-0001/chip03")
+    target = {
+        FaultScope.CHIP: f"{IDLE}/trn2-0001/chip03",
+        FaultScope.INSTANCE: f"{IDLE}/trn2-0001",
+        FaultScope.LINK: f"{IDLE}/trn2-0001/chip03:east",
+    }[FAULTS[fault].scope]
+    idle = incident(fault, target)
     assert list(WRITER.failure(idle, 130.0)) == []
     assert all(event.job is None and event.nrt is None for event in WRITER.begin(idle, 0))
 
@@ -100,6 +113,8 @@ def test_the_begin_of_a_hang_is_not_logged(fault: str) -> None:
         ("instance_reboot", INSTANCE, "ec2", "EC2 status: instance-reboot"),
         ("storage_slow", "c", "operator", "shared storage: throughput is at its limit"),
         ("firmware_heartbeat_lost", CHIP, "hardware", "neuron: nd11: firmware heartbeat is lost"),
+        ("nic_failed", INSTANCE, "network", "efa 0000:c9:00.0: device error, reset has failed"),
+        ("instance_failure", INSTANCE, "ec2", "EC2 status check: instance impaired"),
     ],
 )
 def test_each_fault_has_its_source_of_logs(fault: str, target: str, source: str, text: str) -> None:
@@ -127,7 +142,8 @@ def test_every_step_of_a_recovery_is_logged() -> None:
 @pytest.mark.parametrize(
     ("fault", "target", "names"),
     [
-        ("link_down", f"{CHIP}:east", ["fault_detected", "repair_begun", "fault_repaired"]),
+        ("link_down", f"{CHIP}:east", ["fault_detected", "instance_quarantined", "instance_drained", "instance_replaced", "instance_returned"]),
+        ("z_link_down", f"{CHIP}:z_next", ["fault_detected", "detour_begun", "repair_begun", "fault_repaired"]),
         ("hang_collectives", CHIP, ["fault_detected"]),
         ("instance_reboot", INSTANCE, ["instance_rebooted", "instance_returned"]),
         ("hbm_uncorrectable_repairable", CHIP, ["fault_detected", "instance_quarantined", "instance_drained", "driver_reloaded", "instance_returned"]),
@@ -140,10 +156,21 @@ def test_steps_that_take_no_time_are_not_logged(fault: str, target: str, names: 
 
 
 def test_a_repair_names_the_link_itself() -> None:
-    """Four torus links leave a chip; the one that was mended is named with its direction."""
-    for fault, way in (("link_down", "east"), ("z_link_down", "z_next")):
-        mended = next(e for e in steps(incident(fault, f"{CHIP}:{way}")) if e.name == "fault_repaired")
+    """Two Z links leave a chip; the one that was mended is named with its direction."""
+    for way in ("z_prev", "z_next"):
+        mended = next(
+            e for e in steps(incident("z_link_down", f"{CHIP}:{way}")) if e.name == "fault_repaired"
+        )
         assert f"{CHIP}:{way}" in mended.text
+
+
+def test_a_detour_is_announced() -> None:
+    """Operators read which UltraServer can be used again, and how."""
+    begun = next(e for e in steps(incident("z_link_down", f"{CHIP}:z_next")) if e.name == "detour_begun")
+    assert (
+        begun.text
+        == f"{TRAIN} can be used: its drivers have elected two pairs, traffic between them goes over EFA"
+    )
 
 
 def test_an_end_is_logged_for_the_target() -> None:

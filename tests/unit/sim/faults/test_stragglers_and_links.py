@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from trnfleet.domain.jobs import JOB_STATES
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.errors import ConfigError
 
@@ -159,33 +160,79 @@ def test_a_link_that_is_down_is_seen_from_both_ends(
     bits: tuple[int, int],
     component: str,
 ) -> None:
-    """No traffic, the bit cleared and the component unhealthy at both ends; collectives go the long way; then it heals."""
-    job = training(on=["c/us-0001"], step_time_s=0.5, checkpoint_every_steps=0)
+    """No traffic, the bit cleared and the component unhealthy at both ends; its job fails and starts again; then it heals."""
+    job = training(on=["c/us-0001"], step_time_s=0.5, checkpoint_every_steps=0, startup_s=2.0)
     link = {
         "chip": "c/us-0001/trn2u-0001-1/chip03",
         "direction": direction,
         "capacity": 0.0,
-        "until_s": 5.0,
+        "until_s": 40.0,
     }
     engine = make_engine(job, instances=0, ultraservers=1, links=[link])
-    near = 16 + 3
-    for _ in range(6):
+    near, events = 16 + 3, []
+    for _ in range(2):
         tick = engine.step()
+        events += [event.name for event in tick.events]
         sent, received = engine.columns["link_tx_bytes_per_s"], engine.columns["link_rx_bytes_per_s"]
         for row, bit in ((near, bits[0]), (far, bits[1])):
             assert sent[row, bit] == received[row, bit] == 0
             assert engine.columns["links_up"][row] == 0b111111 ^ 1 << bit
             assert engine.columns["health"][row] == 1 << HEALTH_BITS.index(component)
         assert np.count_nonzero(engine.columns["health"]) == 2
-        assert np.count_nonzero(sent == 0) == 2
-        assert tick.figures["step_time_s"][0] == pytest.approx(0.5 * 1.2)
-    ring = sent[:, bits[0]].astype(float)
-    assert np.sort(ring)[-2] > 1.4 * np.median(ring)
-    tick = engine.step()
+        assert not sent.any(), "nothing goes over any link of a job that is down"
+    for _ in range(45):
+        events += [event.name for event in engine.step().events]
+    assert {"execution_failed", "job_failed", "job_restarted"} <= set(events)
+    assert ("instance_replaced" in events) == (component == "link_intraserver")
     assert (engine.columns["links_up"] == 0b111111).all()
     assert not engine.columns["health"].any()
     assert (engine.columns["link_tx_bytes_per_s"] > 0).all()
-    assert tick.figures["step_time_s"][0] == pytest.approx(0.5)
+    assert engine.step().figures["step_time_s"][0] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("direction", ["east", "z_next"])
+def test_a_link_that_is_down_hurts_more_than_a_slow_one(
+    make_engine: Callable[..., Engine], training: Job, direction: str
+) -> None:
+    """At any time after it, the job is down, starts, or its steps take longer than with a quarter of the link's bandwidth."""
+    job = training(on=["c/us-0001"], step_time_s=0.5, checkpoint_every_steps=0, startup_s=20.0)
+    chip = "c/us-0001/trn2u-0001-1/chip03"
+    slow = make_engine(job, instances=0, ultraservers=1, period_s=20.0)
+    down = make_engine(job, instances=0, ultraservers=1, period_s=20.0)
+    for engine, fault in (
+        (slow, "link_degraded"),
+        (down, "link_down" if direction == "east" else "z_link_down"),
+    ):
+        engine.step()
+        engine.inject(fault, f"{chip}:{direction}", lasts_s=None if engine is down else 1e6)
+    seen = set()
+    slow_tick, down_tick = slow.step(), down.step()
+    while down.incidents.active():
+        state = JOB_STATES[down_tick.states[0]]
+        seen.add(state)
+        if state == "running":
+            assert down_tick.figures["step_time_s"][0] >= slow_tick.figures["step_time_s"][0]
+        slow_tick, down_tick = slow.step(), down.step()
+    assert ("running" in seen) == (direction == "z_next")
+    assert seen & {"failed", "waiting"}
+
+
+def test_pairs_of_instances_leave_the_links_between_them_unused(
+    make_engine: Callable[..., Engine], training: Job
+) -> None:
+    """After a Z link is lost, both ways round its ring carry nothing between the pairs, and all within them."""
+    job = training(on=["c/us-0001"], step_time_s=0.5, checkpoint_every_steps=0, startup_s=2.0)
+    engine = make_engine(job, instances=0, ultraservers=1, period_s=10.0)
+    engine.step()
+    engine.inject("z_link_down", "c/us-0001/trn2u-0001-1/chip03:z_next")
+    for _ in range(12):
+        engine.step()
+    sent = engine.columns["link_tx_bytes_per_s"].reshape(4, 16, -1)
+    assert not sent[[1, 3], :, Z_NEXT].any()
+    assert not sent[[0, 2], :, Z_PREV].any()
+    assert (sent[[0, 2], :, Z_NEXT] > 0).all()
+    assert (sent[:, :, :Z_PREV] > 0).all()
+    assert np.count_nonzero(engine.columns["links_up"] != 0b111111) == 2
 
 
 @pytest.mark.parametrize(
