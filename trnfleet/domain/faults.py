@@ -71,7 +71,7 @@ class Recovery(enum.StrEnum):
     """Ways in which a fault ends."""
 
     ENDS = "ends by itself"
-    REPAIR = "is repaired while the job goes on"
+    REPAIR = "is repaired"
     RESTART_JOB = "the job is restarted"
     RELOAD = "the driver is reloaded"
     REBOOT = "the instance is rebooted"

@@ -17,7 +17,13 @@ from trnfleet.cli.options import (
     timeout_option,
 )
 from trnfleet.cli.params import Duration
-from trnfleet.domain.faults import FAULTS, check_use, find_fault
+from trnfleet.domain.faults import (
+    FAULTS,
+    LLAMA_3_CHIPS,
+    check_use,
+    find_fault,
+    interruptions_per_device_day,
+)
 from trnfleet.text import plain
 
 if TYPE_CHECKING:
@@ -40,6 +46,7 @@ TARGETS = {
     "publisher": "*",
 }
 """Example of a target of each scope."""
+SECONDS_A_DAY = 86_400.0
 _NAME_WIDTH = max(map(len, FAULTS)) + 2
 
 
@@ -56,6 +63,12 @@ def _complete_fault(_ctx: click.Context, _parameter: click.Parameter, incomplete
 @click.option(
     "--list", "listing", is_flag=True, help="List every fault that can be injected; needs no broker."
 )
+@setting(
+    "--chips",
+    type=click.IntRange(1, 4_000_000),
+    default=LLAMA_3_CHIPS,
+    help="With --list: chips of the fleet whose times between faults are shown.",
+)
 @click.option("--active", is_flag=True, help="List the active faults of the simulator.")
 @broker_options(required=False)
 @fleet_option
@@ -71,6 +84,7 @@ def command(
     lasts_s: float | None,
     magnitude: float | None,
     listing: bool,
+    chips: int,
     active: bool,
     name: str | None,
     timeout: float,
@@ -84,6 +98,7 @@ def command(
     \b
     Examples:
       trnfleet inject --list
+      trnfleet inject --list --chips 1000000
       trnfleet inject straggler uc1/us-0001/trn2u-0001-2/chip05 --for 5m --broker mqtt://127.0.0.1:1883
       trnfleet inject link_down uc1/us-0001/trn2u-0001-0/chip02:east --broker mqtt://127.0.0.1:1883
       trnfleet inject ecc_corrected_storm 'random(2) of uc1/us-0001/*/*' --broker mqtt://127.0.0.1:1883
@@ -95,7 +110,7 @@ def command(
             "name a fault and a target, as in `trnfleet inject straggler uc1/us-0001/*/chip05`; or --list; or --active"
         )
     if listing:
-        click.echo(json.dumps({"faults": fault_facts()}, indent=2) if as_json else fault_table())
+        click.echo(json.dumps(fault_facts(chips), indent=2) if as_json else fault_table(chips))
         return
     action, target, args = _command(fault, target, lasts_s, magnitude)
     if session is None:
@@ -156,13 +171,19 @@ def active_lines(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def fault_facts() -> list[dict[str, Any]]:
-    """Return every fault as a JSON object, in the table's order."""
-    return [_facts(fault) for fault in FAULTS.values()]
+def fault_facts(chips: int) -> dict[str, Any]:
+    """Return every fault as a JSON object, in the table's order, and the interruptions of a fleet of that size."""
+    a_day = interruptions_per_device_day()
+    return {
+        "chips": chips,
+        "interruptions_per_device_day": a_day,
+        "mean_between_interruptions_s": SECONDS_A_DAY / (a_day * chips),
+        "faults": [_facts(fault, chips) for fault in FAULTS.values()],
+    }
 
 
-def fault_table() -> str:
-    """Return every fault with its effects and its end, by scope: at most 120 characters a line."""
+def fault_table(chips: int) -> str:
+    """Return every fault with its effects, its end and its rate, by scope: at most 120 characters a line."""
     lines: list[str] = []
     for scope, target in TARGETS.items():
         rows = [fault for fault in FAULTS.values() if fault.scope == scope]
@@ -170,14 +191,16 @@ def fault_table() -> str:
             lines.append(f"{scope} (a target is {target})")
             for fault in rows:
                 lines.append(f"  {fault.name:<{_NAME_WIDTH}}{_effects(fault)}")
-                lines += [f"  {'':<{_NAME_WIDTH}}{line}" for line in _details(fault)]
+                lines += [f"  {'':<{_NAME_WIDTH}}{line}" for line in _details(fault, chips)]
             lines.append("")
+    between_s = SECONDS_A_DAY / (interruptions_per_device_day() * chips)
+    lines.append(f"Interruptions of jobs at random, together: one in {_time(between_s)} on {chips:,} chips.")
     lines.append("Effects on a job hold for one replica where the job serves.")
     lines.append("Begin one:  trnfleet inject FAULT TARGET [--for 5m] [--magnitude X] --broker URL")
     return "\n".join(lines)
 
 
-def _facts(fault: Fault) -> dict[str, Any]:
+def _facts(fault: Fault, chips: int) -> dict[str, Any]:
     has_magnitude = fault.most > fault.least
     return {
         "name": fault.name,
@@ -198,6 +221,7 @@ def _facts(fault: Fault) -> dict[str, Any]:
         "nrt": fault.nrt,
         "rate_per_device_day": fault.rate_per_device_day,
         "rate_source": fault.rate_source or None,
+        "mean_between_s": fault.mean_between_s(chips),
     }
 
 
@@ -207,7 +231,7 @@ def _effects(fault: Fault) -> str:
     return f"{fault.title}{job}{code}"
 
 
-def _details(fault: Fault) -> list[str]:
+def _details(fault: Fault, chips: int) -> list[str]:
     if fault.ends_by_itself:
         lines = [f"ends after {fault.lasts_s:g} s, or as --for says"]
     else:
@@ -216,4 +240,16 @@ def _details(fault: Fault) -> list[str]:
         lines.append(
             f"magnitude {fault.magnitude:g}, from {fault.least:g} to {fault.most:g}: {fault.effect.value}"
         )
+    rate, between_s = fault.rate_per_device_day, fault.mean_between_s(chips)
+    if rate is not None and between_s is not None:
+        lines.append(
+            f"at random {rate * 1e6:.3g} in a million device-days: one in {_time(between_s)} on {chips:,} chips"
+        )
     return lines
+
+
+def _time(seconds: float) -> str:
+    """Return a mean time with three digits."""
+    limits = ((2 * SECONDS_A_DAY, SECONDS_A_DAY, "d"), (2 * 3_600.0, 3_600.0, "h"), (120.0, 60.0, "min"))
+    size, unit = next(((size, unit) for least, size, unit in limits if seconds >= least), (1.0, "s"))
+    return f"{seconds / size:,.0f} {unit}" if seconds >= 1_000 * size else f"{seconds / size:.3g} {unit}"

@@ -163,3 +163,22 @@ def test_the_catalogue_for_programs() -> None:
 def test_help_has_examples() -> None:
     """The help shows how to call it."""
     assert "trnfleet inject straggler uc1/" in call("--help").stdout
+
+
+def test_the_list_has_rates() -> None:
+    """Each fault that comes at random says how often, on a fleet of the size that is asked for, and where that is from."""
+    listed = call("--list", "--chips", "32768")
+    assert listed.exit_code == 0
+    assert "at random 61 in a million device-days: one in 12 h on 32,768 chips" in listed.stdout
+    assert listed.stdout.count("at random ") == sum(
+        bool(each.rate_per_device_day) for each in FAULTS.values()
+    )
+    assert "together: one in 92.8 min on 32,768 chips" in listed.stdout
+    facts = json.loads(call("--list", "--json").stdout)
+    assert facts["chips"] == 16_384
+    assert facts["mean_between_interruptions_s"] == pytest.approx(3.1 * 3_600, rel=0.01)
+    crash = next(each for each in facts["faults"] if each["name"] == "runtime_crash")
+    assert crash["mean_between_s"] == pytest.approx(54 * 86_400 / 56)
+    assert "54 of 54 software bug" in crash["rate_source"]
+    cap = next(each for each in facts["faults"] if each["name"] == "power_cap")
+    assert (cap["rate_per_device_day"], cap["mean_between_s"]) == (None, None)

@@ -107,12 +107,24 @@ def test_no_lane_exceeds_its_links_bandwidth() -> None:
 
 
 def test_two_slow_links_of_one_ring_combine() -> None:
-    """A link that is down carries nothing; the rest of the ring carries more for each."""
-    first, second = link(CHIP, EAST, 0.0), link(f"{TRAIN}/trn2u-0001-2/chip06", EAST, 0.0)
-    lanes = found(LinkPatches(TROUBLE.layout, [first, second]).of(tick(0.3)))
-    assert all(lanes[lane][0] == 0.0 for lane in (*first.lanes, *second.lanes))
+    """Each carries less; the rest of the ring carries more for each."""
+    first, second = link(CHIP, EAST, 0.1), link(f"{TRAIN}/trn2u-0001-2/chip06", EAST, 0.1)
+    now = tick(0.3)
+    left = first.carried(now)
+    assert 0.2 < left == second.carried(now) < 0.9
+    lanes = found(LinkPatches(TROUBLE.layout, [first, second]).of(now))
+    # Each of them would carry some of what the other does not.
+    assert all(lanes[lane][0] == left * (2.0 - left) for lane in (*first.lanes, *second.lanes))
     others = set(lanes) - {*first.lanes, *second.lanes}
-    assert {lanes[lane][0] for lane in others} == {4.0}
+    assert {lanes[lane][0] for lane in others} == {(2.0 - left) ** 2}
+
+
+def test_a_link_that_is_down_sends_nothing_round_its_ring() -> None:
+    """What goes over it fails, or goes over EFA: no other lane changes."""
+    lost = link(CHIP, EAST, 0.0)
+    lanes = found(LinkPatches(TROUBLE.layout, [lost]).of(tick(0.3)))
+    assert set(lanes) == set(lost.lanes)
+    assert {factor for factor, _ in lanes.values()} == {0.0}
 
 
 def test_a_fleet_without_slow_links_has_no_patches() -> None:

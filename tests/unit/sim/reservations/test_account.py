@@ -227,7 +227,7 @@ def test_lost_links_impair_the_interconnect(fault: str, target: str, impaired: b
     """An UltraServer block's interconnect is impaired while a link is down or the UltraServer split, and ok again after."""
     engine = engine_of(small(ULTRASERVER), 10.0)
     engine.step()
-    engine.inject(fault, target, lasts_s=60.0)
+    engine.inject(fault, target, lasts_s=400.0)
     first = engine.step()
     names = [event.name for event in first.events if event.name.startswith("capacity_block")]
     assert names == (["capacity_block_interconnect_impaired"] if impaired else [])
