@@ -28,10 +28,11 @@ _INSTANCES = [f"uc1/us-000{server}/trn2u-000{server}-{place}" for server in (1, 
 _LONG = (
     "link_down", "z_link_down", "ecc_corrected_storm", "hbm_uncorrectable", "sram_uncorrectable", "dma_abort",
     "hang_compute", "nic_down", "rack_overheat", "chip_throttle", "power_cap", "straggler", "firmware_heartbeat_lost",
-    "runtime_crash", "instance_reboot", "instance_retirement", "agent_silent", "ultraserver_split",
+    "runtime_crash", "instance_reboot", "instance_retirement", "agent_silent", "ultraserver_split", "chip_lost",
+    "silent_corruption", "nic_failed", "thermal_trip", "instance_failure",
 )  # fmt: skip  # a table
 _SHORT = {
-    "link_down": 1.0, "z_link_down": 1.0, "ecc_corrected_storm": 3.0, "straggler": 4.0, "rack_overheat": 5.0,
+    "ecc_corrected_storm": 3.0, "straggler": 4.0, "rack_overheat": 5.0,
     "power_cap": 4.0, "nic_down": 1.0, "agent_silent": 2.0, "link_degraded": 1.0,
 }  # fmt: skip  # a table
 """Faults that end well before their rule's `for`, with their seconds."""
@@ -144,9 +145,11 @@ def _target(name: str, free: list[str], random: Random) -> str:
         return instance.rpartition("/")[0]
     if name in {
         "nic_down",
+        "nic_failed",
         "rack_overheat",
         "power_cap",
         "instance_reboot",
+        "instance_failure",
         "instance_retirement",
         "agent_silent",
     }:

@@ -127,6 +127,22 @@ def test_a_lost_z_link_stops_its_job_until_the_drivers_have_elected_pairs() -> N
     assert fleet.is_well()
 
 
+def test_a_job_that_is_down_has_no_executions_that_could_fail() -> None:
+    """A fault that comes while another has stopped the job shows in its hardware, and in no log or counter of the runtime."""
+    fleet = SmallFleet(
+        entry("link_down", f"{CHIP}:east", at=0),
+        entry("sram_uncorrectable", f"{TRAIN}/trn2u-0001-0/chip01", at=5.0),
+        entry("sram_uncorrectable", f"{SERVE}/trn2u-0002-0/chip01", at=5.0),
+        entry("sram_uncorrectable", f"{SERVE}/trn2u-0002-1/chip01", at=6.0),
+    )
+    fleet.go(20.0)
+    failed = [event.path for event in fleet.events if event.name == "execution_failed"]
+    assert failed == [CHIP, f"{SERVE}/trn2u-0002-0/chip01", f"{SERVE}/trn2u-0002-1/chip01"], "replicas go on"
+    chip = fleet.row(f"{TRAIN}/trn2u-0001-0/chip01")
+    assert fleet.columns["sram_ecc_uncorrected"][chip] == 1
+    assert fleet.columns["exec_errors"][chip] == 0
+
+
 def test_what_fails_on_two_instances_is_counted_on_the_one_that_stays() -> None:
     """The counters of the instance that is replaced begin at 0, in windows of any length."""
     for window_s in (5.0, 600.0):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from trnfleet.domain.faults import FAULTS
 from trnfleet.domain.jobs import JOB_STATES
 from trnfleet.domain.metrics import BY_NAME, HEALTH_BITS
 from trnfleet.errors import ConfigError
@@ -277,6 +278,23 @@ def test_what_points_nowhere_or_overlaps_is_refused(
     """The message names the key, the value and the nearest address or the other entry."""
     with pytest.raises(ConfigError, match=message):
         make_engine(**fleet)
+
+
+def test_a_link_that_is_down_without_an_end_comes_back_with_its_recovery(
+    make_engine: Callable[..., Engine],
+) -> None:
+    """As long as the table of faults says; then another entry may be about the same link."""
+    link = {"chip": "c/standalone/trn2-0001/chip01", "direction": "east", "capacity": 0.0, "from_s": 10.0}
+    whole_s = 10.0 + FAULTS["link_down"].stages.total_s
+    later = {**link, "capacity": 0.5, "from_s": whole_s}
+    engine = make_engine(links=[link, later], period_s=5.0)
+    for _ in engine.leap(3 + round(whole_s / 5.0)):
+        pass
+    assert [each.fault.name for each in engine.incidents.active()] == ["link_degraded"]
+    assert (engine.columns["links_up"] == engine.layout.chip_links_mask).all()
+    assert engine.incidents.generation.tolist()[0] == 1
+    with pytest.raises(ConfigError, match=r"links\[1\]\.from_s = 100: links\[0\] is active on"):
+        make_engine(links=[link, {**later, "from_s": 100.0}])
 
 
 def test_entries_that_follow_each_other_are_accepted(make_engine: Callable[..., Engine]) -> None:
