@@ -112,7 +112,7 @@ def test_chips_of_a_job_dip_together() -> None:
 @pytest.mark.parametrize("step_s", [0.5, 1.0])
 def test_training_swings_by_up_to_37_5_percent_of_provisioned_power_within_2_s(step_s: float) -> None:
     """Published (POLCA): training clusters swing by up to 37.5 % of provisioned power within 2 s."""
-    jobs = JobRun(fleet_of(TRAINING | {"step_time_s": step_s, "checkpoint_every_steps": 0}))
+    jobs = JobRun(fleet_of(TRAINING | {"step_time_s": step_s, "mfu": 0.34, "checkpoint_every_steps": 0}))
     assert 0.2 < largest_swing(jobs, 6.0, step_s / 40) <= 0.375
 
 
@@ -133,19 +133,19 @@ def test_oscillation_lies_between_a_tenth_and_three_hertz() -> None:
 
 
 def test_checkpoints_are_near_idle_power() -> None:
-    """Assumed after the published power studies: 5-12 % of the range above the background."""
+    """Published (arXiv 2508.14318): power falls to near idle; here under 5 % of the range above the background."""
     jobs = JobRun(
         fleet_of(TRAINING | {"step_time_s": 1.0, "checkpoint_every_steps": 10, "checkpoint_s": 50.0})
     )
     ticks = jobs.until(60.0)
     saving = [jobs.power_share(tick)[0] for tick in ticks if tick.time[0, Phase.CHECKPOINT] == 1.0]
     assert len(saving) > 10
-    assert 0.05 <= min(saving) <= max(saving) <= 0.12
+    assert 0.001 < min(saving) <= max(saving) < 0.05
 
 
 @pytest.mark.parametrize(
     ("phase", "least", "most"),
-    [(Phase.COMPUTE, 0.75, 0.92), (Phase.COLLECTIVE, 0.40, 0.55), (Phase.CHECKPOINT, 0.05, 0.12)],
+    [(Phase.COMPUTE, 0.55, 0.90), (Phase.COLLECTIVE, 0.15, 0.30), (Phase.CHECKPOINT, 0.001, 0.05)],
 )
 def test_phases_draw_their_share_of_power(phase: Phase, least: float, most: float) -> None:
     """Assumed after the published power studies: shares of the range above the background."""
@@ -171,7 +171,7 @@ def test_power_follows_the_active_tensor_engine_and_not_mfu() -> None:
         TRAINING
         | {"name": name, "on": [f"c/standalone/trn2-000{number}"], "mfu": mfu, "tensor_active": active}
         for number, (name, mfu, active) in enumerate(
-            [("a", 0.40, 0.95), ("b", 0.40, 0.65), ("c", 0.32, 0.95)], start=1
+            [("a", 0.34, 0.95), ("b", 0.34, 0.65), ("c", 0.28, 0.95)], start=1
         )
     ]
     run = JobRun(fleet_of(*jobs, instances=3))

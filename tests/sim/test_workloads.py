@@ -67,7 +67,7 @@ def test_a_hang_looks_busy_and_does_nothing(job: int) -> None:
     assert mean(tick, "nc", job) == 1.0
     assert [mean(tick, name, job) for name in ("tensor", "rows", "columns", "z", "efa")] == [0] * 5
     assert jobs.power_share(tick)[job] < 0.02
-    assert jobs.power_share(before)[job] > 0.4
+    assert jobs.power_share(before)[job] > 0.3
     assert tick.hbm_used[job] == pytest.approx(before.hbm_used[job], rel=0.05)
     assert tick.executions[job] == before.executions[job]
     assert figure(tick, "tokens_per_s", job) == 0

@@ -100,6 +100,8 @@ class Cluster(Model):
     """Bandwidth of the network between UltraServers and instances; by default 10 Pb/s for each 3,125 instances
     or part of them. Published: an UltraCluster's network has 10 Pb/s and takes 10 us ("10p10u"). Derived: that is the
     full EFA rate (3.2 Tb/s) of 3,125 instances. Assumed: larger clusters have as many such networks."""
+    storage_bytes_per_s: Positive = 2e12
+    """Bandwidth of the shared file system, to which checkpoints go (assumed)."""
     zone: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,32}$")] = "us-east-2b"
     """Availability Zone; Capacity Blocks of Trn2 UltraServers are sold in that region (assumed: in this zone)."""
     fabric_latency_s: Positive = 10e-6

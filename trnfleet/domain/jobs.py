@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
-from trnfleet.domain.models import MODELS, PROFILES, LanguageModel
+from trnfleet.domain.models import MODELS, PROFILES, TRAINING_PROFILES, LanguageModel
 from trnfleet.domain.schema import Length, Model, Paths, Positive, Seconds, Segment, Share, Steps
 from trnfleet.errors import nearest
 
@@ -44,27 +44,37 @@ class _Job(Model):
 
 
 class _Steps(_Job):
-    """A synchronous job that makes optimizer steps: a step takes as long as its slowest chip."""
+    """A synchronous job that makes optimizer steps: a step takes as long as its slowest chip.
+
+    FLOPs of a step are those of its tokens, and they take `step_time_s` at `mfu`. Of `tokens_per_step`, `step_time_s` and
+    `mfu` one follows from the others and the model; a file that gives all three is refused where they contradict each other.
+    Without a model its parameters are implied by them.
+    """
 
     step_time_s: Length = 8.0
-    """Time of one step when nothing is slow. With `parameters` it follows from `mfu` unless it is given."""
+    """Time of one step when nothing is slow. With a model it follows from `tokens_per_step` and `mfu` unless it is given."""
     compute_share: Share = 0.72
-    """Share of a step spent in forward and backward passes, with their tensor-parallel traffic. Derived with
-    `parameters`."""
+    """Share of a step spent in forward and backward passes, with their tensor-parallel traffic. Derived with a model."""
     collective_share: Share = 0.20
-    """Share of a step spent in gradient collectives that compute does not hide. With `parameters` it is derived, and
-    a smaller one is refused."""
+    """Share of a step spent in gradient collectives that compute does not hide. Derived with a model, and a smaller one is
+    refused."""
     mfu: Share = 0.40
-    """Model FLOP/s utilisation over a whole step, of dense BF16 peak."""
+    """Model FLOP/s utilisation over a whole step, of the dense peak of `dtype`. The FLOPs are the model's: what recomputation
+    does again does not count."""
+    dtype: Literal["bf16", "fp8"] = "bf16"
+    """Type of the products' operands, whose peak `mfu` is of."""
     tensor_active: Annotated[float, Field(gt=0, le=1)] | None = None
-    """Share of the compute phase in which the tensor engine is active; power follows it, and `mfu` does not change it."""
+    """Share of the compute phase in which the tensor engine is active, by default that of its FLOPs at an active engine's
+    efficiency; power follows it, and `mfu` does not change it."""
     tokens_per_step: Positive = 4_194_304.0
     hbm_used: Share = 0.78
-    """Share of HBM that weights, optimizer state and activations take."""
+    """Share of HBM in use. With a model it follows from weights, gradients, optimizer state and activations; a smaller one is
+    refused."""
     checkpoint_every_steps: Steps = 200
     """Steps between checkpoints; 0 for none."""
     checkpoint_s: Length = 12.0
-    """Time of a checkpoint at the full bandwidth of the shared storage."""
+    """Time of a checkpoint at the full bandwidth of the shared storage. With a model it follows from the size of the optimizer
+    state."""
     startup_s: Length = 90.0
     """From the processes' start to the first step: weights from storage, compile cache, first collectives (assumed)."""
     data_stall_every_steps: Steps = 0
@@ -72,10 +82,17 @@ class _Steps(_Job):
     data_stall_s: Length = 1.5
     """Mean length of such a wait; single ones are half to one and a half times as long."""
 
+    profile: str | None = None
+    """Name of a kind of training (`claude-like-pretraining`): defaults for what the file leaves out."""
     model: str | None = None
-    """Name of a model (`llama-3.1-405b`): fills in `parameters`, `layers` and `hidden`."""
+    """Name of a model (`llama-3.1-405b`): fills in `parameters`, `active_parameters`, `layers` and `hidden`."""
     parameters: Positive | None = None
-    """Parameters of the model. With them the traffic and the times of the phases are derived from the parallelism."""
+    """Parameters of the model. With them FLOPs, traffic, memory and the times of the phases are derived from the parallelism."""
+    active_parameters: Positive | None = None
+    """Those that a token goes through in a mixture of experts; by default all."""
+    flops_per_token: Positive | None = None
+    """Model FLOPs of a token. By default six for each active parameter, forward and backward, and with `adapter_parameters`
+    four for each active parameter and six for each of the adapters'. Reinforcement learning states its own."""
     layers: Count = 80
     hidden: Count = 8_192
     """Width of the residual stream."""
@@ -90,15 +107,39 @@ class _Steps(_Job):
     """Microbatches of a step and replica; by default one for each sequence."""
     overlap: Annotated[float, Field(ge=0, le=0.95)] = 0.7
     """Share of the gradient collectives that the backward pass hides (assumed)."""
+    recompute: Share = 0.0
+    """Share of the forward pass that the backward pass does again, so that fewer activations stay in HBM. It is activity and
+    time without model FLOPs: an `mfu` that the file leaves out is the smaller for it."""
 
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, data: Any) -> Any:
-        name = data.get("model") if isinstance(data, dict) else None
+        if not isinstance(data, dict):
+            return data
+        profile = data.get("profile")
+        if isinstance(profile, str):
+            if profile not in TRAINING_PROFILES:
+                raise ValueError(f"unknown profile {profile!r}: {nearest(profile, TRAINING_PROFILES)}")
+            given = TRAINING_PROFILES[profile]
+            if "tokens_per_step" in data:
+                # Of tokens, time and MFU of a step two are enough, and the file's own come first.
+                follows = "mfu" if "step_time_s" in data else "step_time_s"
+                given = {key: value for key, value in given.items() if key != follows}
+            data = given | data
+        name = data.get("model")
         if not isinstance(name, str):
             return data
         facts = _known_model(name)
-        return {"parameters": facts.parameters, "layers": facts.layers, "hidden": facts.hidden} | data
+        filled = {
+            "parameters": facts.parameters,
+            "active_parameters": facts.active_parameters,
+            "layers": facts.layers,
+            "hidden": facts.hidden,
+        }
+        if "parameters" in data:
+            # Another size of the model: those of its tokens follow it.
+            del filled["active_parameters"]
+        return filled | data
 
     @model_validator(mode="after")
     def _shares(self) -> Self:
@@ -116,16 +157,32 @@ class _Steps(_Job):
                 f"tensor_parallel {self.tensor_parallel}: choose {', '.join(some)} or {last} chips, which an instance "
                 "divides into"
             )
-        keys = {
-            "tensor_parallel",
-            "pipeline_parallel",
-            "microbatches",
-            "layers",
-            "hidden",
-        } & self.model_fields_set
+        keys = self.model_fields_set & {
+            "active_parameters", "adapter_parameters", "tensor_parallel", "pipeline_parallel", "microbatches", "layers", "hidden",
+            "recompute",
+        }  # fmt: skip  # a set reads as lines
         if self.parameters is None and keys:
             raise ValueError(f"{min(keys)} needs parameters (or model), from which the traffic is derived")
+        if self.parameters is not None and (self.active_parameters or 0.0) > self.parameters:
+            raise ValueError(
+                f"active_parameters {self.active_parameters:g} must be at most parameters, {self.parameters:g}"
+            )
         return self
+
+    @property
+    def trained_parameters(self) -> float:
+        """Parameters that have gradients, optimizer state and checkpoints; 0 without a model."""
+        return self.parameters or 0.0
+
+    @property
+    def forward_flops(self) -> float:
+        """FLOPs of a token in the forward pass of the model: two for each active parameter; 0 without a model."""
+        return 2.0 * (self.active_parameters or self.parameters or 0.0)
+
+    @property
+    def model_flops(self) -> float | None:
+        """Model FLOPs of a token; None where neither the file nor a model says them."""
+        return self.flops_per_token or 3.0 * self.forward_flops or None
 
 
 class Training(_Steps):
@@ -141,10 +198,24 @@ class FineTuning(_Steps):
     checkpoint_every_steps: Count = 240
     """Steps of a run; its end is its checkpoint."""
     startup_s: Length = 45.0
+    adapter_parameters: Positive | None = None
+    """Parameters of adapters (LoRA), which alone are trained: gradients, optimizer state and checkpoints are theirs."""
     evaluation_s: Seconds = 40.0
-    """Time of the evaluation after a run."""
+    """Time of the evaluation after a run, which generates text."""
     pause_s: Seconds = 90.0
     """Time from an evaluation to the next run, in which the instances are idle."""
+
+    @property
+    def trained_parameters(self) -> float:
+        """Those of the adapters, where there are any."""
+        return self.adapter_parameters or super().trained_parameters
+
+    @property
+    def model_flops(self) -> float | None:
+        """With adapters the frozen weights have no gradients of their own."""
+        if self.flops_per_token is None and self.adapter_parameters is not None:
+            return 2.0 * self.forward_flops + 6.0 * self.adapter_parameters
+        return super().model_flops
 
 
 class Peak(Model):

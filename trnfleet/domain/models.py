@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """A dense decoder: what its traffic and memory follow from."""
+    """A decoder, dense or a mixture of experts: what FLOPs, traffic and memory follow from."""
 
     parameters: float
     layers: int
@@ -21,6 +21,13 @@ class LanguageModel:
     head_dim: int
     bytes_per_value: int = 2
     """BF16."""
+    active_parameters: float = 0.0
+    """Those that a token goes through: of a mixture of experts the fewer, of a dense model all."""
+
+    def __post_init__(self) -> None:
+        """Let a dense model's tokens go through all its parameters."""
+        if not self.active_parameters:
+            object.__setattr__(self, "active_parameters", self.parameters)
 
     @property
     def weight_bytes(self) -> float:
@@ -37,8 +44,28 @@ MODELS = {
     "llama-3.1-8b": LanguageModel(8.03e9, 32, 4_096, 8, 128),
     "llama-3.3-70b": LanguageModel(70.6e9, 80, 8_192, 8, 128),
     "llama-3.1-405b": LanguageModel(405e9, 126, 16_384, 8, 128),
+    "qwen2.5-32b": LanguageModel(32.5e9, 64, 5_120, 8, 128),
+    "mixtral-8x22b": LanguageModel(141e9, 56, 6_144, 8, 128, active_parameters=39e9),
+    "claude-like-2t": LanguageModel(2e12, 120, 16_384, 8, 128, active_parameters=300e9),
 }
-"""Published: The Llama 3 Herd of Models (arXiv 2407.21783), table 3, and the models' cards."""
+"""Published: Llama in The Llama 3 Herd of Models (arXiv 2407.21783), table 3, and the models' cards; Qwen2.5 and Mixtral in
+their cards and configurations. Assumed: all sizes of claude-like-2t, of which none is published."""
+
+TRAINING_PROFILES: dict[str, dict[str, Any]] = {
+    # Published: Project Rainier, hundreds of thousands of Trainium2 chips, trains Claude. Assumed: everything else. A mixture
+    # of experts, every layer over the chips of an instance and eight stages of layers over two UltraServers; tokens of a step
+    # follow from its time and from the chips, so that the profile fits any number of UltraServers that is even.
+    "claude-like-pretraining": {
+        "model": "claude-like-2t",
+        "tensor_parallel": 16,
+        "pipeline_parallel": 8,
+        "sequence_length": 4_096,
+        "step_time_s": 12.0,
+        "mfu": 0.36,
+        "checkpoint_every_steps": 100,
+    },
+}
+"""Kinds of training by name: defaults for the keys of a training or fine-tuning job."""
 
 PROFILES: dict[str, dict[str, Any]] = {
     # Published: Bedrock's latency-optimised Llama 3.1 405B runs on Trainium2 and takes requests of up to 11,000 tokens

@@ -14,8 +14,8 @@ from trnfleet.domain.metrics import HEALTH_BITS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-HBM, INTRASERVER, INTERSERVER = (
-    1 << HEALTH_BITS.index(name) for name in ("hbm", "link_intraserver", "link_interserver")
+HBM, INTRASERVER, INTERSERVER, EFA = (
+    1 << HEALTH_BITS.index(name) for name in ("hbm", "link_intraserver", "link_interserver", "link_efa")
 )
 EAST, Z_NEXT = 3, 5
 PRETRAIN = "uc1/us-0001"
@@ -276,8 +276,8 @@ def test_game_day() -> None:
     tokens = seen.figure("serve-8b", "tokens_per_s")
     assert between(tokens, 500, 550) > 1.3 * between(tokens, 460, 490)
     assert int(seen.of(f"{PRETRAIN}/trn2u-0001-1/chip08", "health")[545]) & INTERSERVER
-    sent = seen.of(f"{STANDALONE}/trn2-0001", "efa_tx_bytes_per_s")
-    assert sent[200:250].max() < 0.98 * sent[100:190].max()
+    card = seen.of(f"{STANDALONE}/trn2-0001/chip00", "health")
+    assert [int(card[tick]) & EFA for tick in (190, 200, 260)] == [0, EFA, 0]
 
 
 def test_accelerated_wear() -> None:

@@ -50,7 +50,6 @@ class _Tables(NamedTuple):
     """Base and mask of each metric with noise: lanes of an instance's chips."""
     executions: NDArray[np.uint64]
     hbm_used: NDArray[np.uint16]
-    throttle: NDArray[np.uint8]
 
 
 class ChipPhysics:
@@ -155,7 +154,7 @@ class ChipPhysics:
             if chunk.gather is not None:
                 self._receive(chunk)
             chunk.views["exec_completed"][:] = tables.executions[cohort][:, None]
-            chunk.views["throttle_pct"][:] = tables.throttle[cohort][:, None]
+            chunk.views["throttle_pct"][:] = 0
             self._heat(chunk, float(approach[chunk.type_index]), inlet_delta_c[chunk.instances])
         self._withhold(throttled)
         self._is_cold = False
@@ -178,7 +177,7 @@ class ChipPhysics:
                 missing=no_core,
             ),
             "engine_util_pct": column("engine_util_pct", engines * 100.0, 100.0),
-            "tflops": column("tflops", flops[:, None] / 1e12, hardware.flops[:, None] / 1e12),
+            "tflops": column("tflops", flops[:, None] / 1e12, hardware.most_flops[:, None] / 1e12),
             "hbm_read_bytes_per_s": column("hbm_read_bytes_per_s", load.hbm_read[:, None], hbm_limit),
             "hbm_write_bytes_per_s": column("hbm_write_bytes_per_s", load.hbm_write[:, None], hbm_limit),
             "power_util_pct": column(
@@ -189,8 +188,7 @@ class ChipPhysics:
             ),
         }
         used = to_codes(BY_NAME["hbm_used_bytes"], jobs.hbm_used[job] * hardware.hbm_bytes)
-        throttle = to_codes(BY_NAME["throttle_pct"], load.mean("didt") * 100.0)
-        return _Tables(tables, jobs.executions[job], used.astype(np.uint16), throttle.astype(np.uint8))
+        return _Tables(tables, jobs.executions[job], used.astype(np.uint16))
 
     def _column(
         self,
@@ -273,7 +271,7 @@ class ChipPhysics:
         np.copyto(shown, codes, casting="unsafe")
 
     def _withhold(self, throttled: Throttled) -> None:
-        """Show what single chips withhold where it is more than their jobs' part."""
+        """Show what single chips withhold."""
         edges = [chunk.rows.start for chunk in self._chunks] + [self._rows.stop]
         begins = np.searchsorted(throttled.rows, edges).tolist()
         for part in itertools.starmap(slice, itertools.pairwise(begins)):

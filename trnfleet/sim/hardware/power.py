@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from trnfleet.sim.jobs.window import JobTick
     from trnfleet.sim.placement import Cohorts
 
-POWER_TENSOR, POWER_HBM, POWER_LINK, POWER_OTHER = 0.62, 0.22, 0.08, 0.06
-"""Weights of activity in a chip's power: assumed, with the background's 0.02 they make 1. Power follows the time in
-which the tensor engine is active, not MFU: an active engine draws its power whether the FLOPs are useful or not."""
+POWER_TENSOR, POWER_HBM, POWER_LINK, POWER_OTHER = 0.74, 0.22, 0.08, 0.06
+"""Weights of activity in a chip's power: assumed, together a tenth more than 1, since the maximum limits a chip whose engines,
+HBM and links are all busy. Power follows the time in which the tensor engine is active, not MFU: an active engine draws its
+power whether the FLOPs are useful or not."""
 POWER_BACKGROUND = 0.02
 """Share of the background in that range; the signal has it backed out, as the driver says (neuron_power.c)."""
 POWER_IDLE = 0.0008
@@ -55,6 +56,8 @@ class ChipHardware:
 
         self.flops = of_chip("bf16_dense_flops")
         """Dense BF16."""
+        self.most_flops = np.maximum(self.flops, of_chip("fp8_dense_flops"))
+        """Dense, of the quickest type."""
         self.hbm_bytes_per_s = of_chip("hbm_bytes_per_s")
         self.hbm_bytes = of_chip("hbm_bytes")
         self.link_bytes_per_s = np.array([_lane_peaks(each) for each in layout.types])[kind]

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from trnfleet.domain.jobs import FineTuning, Training
-from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.activity import EFA_CEILING, QUANTITIES, STEP, TRAINING, Phase
 from trnfleet.sim.rng import Stream
 
@@ -73,21 +72,20 @@ class TrainingJobs:
             plans: Their steps.
             ordinals: Their numbers among all jobs of the file, which key their draws.
             rng: The run's randomness.
-
-        Raises:
-            ConfigError: a job's `mfu` is more than its phases can give.
         """
         self._parts = np.array([each[:_PARTS] for each in plans], np.float64).reshape(-1, _PARTS)
         self.step_s = self._parts[:, 0] + self._parts[:, 1] + self._parts[:, 2] + self._parts[:, 3]
         """Time of a step when nothing is slow."""
-        self.mfu = np.array([job.mfu for job in jobs], np.float64)
-        self.tokens_per_step = np.array([job.tokens_per_step for job in jobs], np.float64)
-        self.tflops_per_tensor = self._calibrate(jobs, plans)
-        """Share of peak FLOP/s that a fully active tensor engine gives, so that a whole step has the job's MFU."""
+        self.mfu = np.array([each.flops.mfu for each in plans], np.float64)
+        self.tokens_per_step = np.array([each.flops.tokens for each in plans], np.float64)
+        self.compute_flops_share = np.array([each.compute_flops_share for each in plans], np.float64)
+        """FLOP/s of the compute phase as a share of the dense BF16 peak, so that a whole step has the job's MFU; other phases
+        of a step have none."""
+        self._link_wait = np.array([each.link_wait for each in plans], np.float64)
         efa = np.array([each.activity[list(STEP), QUANTITIES["efa"]] for each in plans]).reshape(-1, _PARTS)
         self.efa_need = efa / EFA_CEILING
         """Share of the reachable EFA bandwidth that each phase of a step sends; shape (jobs, phases of a step)."""
-        self._intervals(jobs, rng, ordinals)
+        self._intervals(jobs, plans, rng, ordinals)
         draws = np.stack([rng.uniform(Stream.JOB_START, index, _count(ordinals)) for index in (0, 1)])
         lived, place = draws[:, ordinals]
         is_new = np.array([job.starts_at_s is not None for job in jobs], np.bool_)
@@ -102,7 +100,13 @@ class TrainingJobs:
         self.steps_lost = np.zeros(len(jobs), np.int64)
         """Steps that were made and lost since the start of the simulation."""
 
-    def _intervals(self, jobs: Sequence[Training | FineTuning], rng: Rng, ordinals: NDArray[np.intp]) -> None:
+    def _intervals(
+        self,
+        jobs: Sequence[Training | FineTuning],
+        plans: Sequence[StepPlan],
+        rng: Rng,
+        ordinals: NDArray[np.intp],
+    ) -> None:
         """Set the parts of an interval: blocks of steps, each after a wait for data, and a tail."""
         checkpoint = np.array([job.checkpoint_every_steps for job in jobs], np.int64)
         stall = np.array([job.data_stall_every_steps for job in jobs], np.int64)
@@ -125,29 +129,13 @@ class TrainingJobs:
         self._tail = np.array(
             [
                 (
-                    job.checkpoint_s if job.checkpoint_every_steps else 0.0,
+                    each.checkpoint_s if job.checkpoint_every_steps else 0.0,
                     job.evaluation_s if isinstance(job, FineTuning) else 0.0,
                     job.pause_s if isinstance(job, FineTuning) else 0.0,
                 )
-                for job in jobs
+                for job, each in zip(jobs, plans, strict=True)
             ]
         ).reshape(-1, 3)
-
-    def _calibrate(
-        self, jobs: Sequence[Training | FineTuning], plans: Sequence[StepPlan]
-    ) -> NDArray[np.float64]:
-        active = np.zeros(len(jobs))
-        for place, phase in enumerate(STEP):
-            tensor = np.array([each.activity[phase, QUANTITIES["tensor"]] for each in plans], np.float64)
-            active = active + self._parts[:, place] * tensor
-        active = active / self.step_s
-        for job, most in zip(jobs, active, strict=True):
-            if job.mfu > most:
-                raise ConfigError(
-                    f"jobs.{job.name}.mfu = {job.mfu}: its compute_share and collective_share keep the tensor engine "
-                    f"busy for {most:.2f} of a step, so that is the most"
-                )
-        return np.asarray(self.mfu / active)
 
     def pace(
         self,
@@ -158,6 +146,9 @@ class TrainingJobs:
     ) -> TrainingPace:
         """Return the speed of each phase.
 
+        Collectives of gradients go at the pace of the slowest link; forward and backward passes wait for it in the part of
+        their time that tensor parallelism takes.
+
         Args:
             compute: For each job, the slowest chip's share of peak.
             link: For each job, the slowest NeuronLink's share of its bandwidth.
@@ -165,7 +156,8 @@ class TrainingJobs:
             storage: For each job, the share of the shared storage's bandwidth that it gets.
         """
         ones = np.ones_like(compute)
-        step = np.stack([compute, compute, link, ones], axis=1)
+        passes = compute / (1.0 + compute * self._link_wait * (1.0 / link - 1.0))
+        step = np.stack([passes, passes, link, ones], axis=1)
         short = efa[:, None] < self.efa_need
         limit = np.where(short, efa[:, None] / np.where(short, self.efa_need, 1.0), 1.0)
         return TrainingPace(np.minimum(step, limit), np.stack([storage, compute, ones], axis=1), storage)

@@ -7,20 +7,29 @@ size, the tokens of a step and the hardware's bandwidths. It runs once, before t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from trnfleet.errors import ConfigError
-from trnfleet.sim.jobs.activity import ACTIVITY, EFA_CEILING, LINK_CEILING, QUANTITIES, Phase
+from trnfleet.sim.jobs.activity import (
+    ACTIVITY,
+    EFA_CEILING,
+    ENGINE_CEILING,
+    ENGINE_EFFICIENCY,
+    HBM_CEILING,
+    LINK_CEILING,
+    QUANTITIES,
+    Phase,
+)
+from trnfleet.sim.jobs.parallelism import Parallelism, StepFlops
+from trnfleet.sim.jobs.training_hbm import GRADIENT_BYTES, Checkpoint, PassTraffic, used_share
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from trnfleet.domain.fleet import FineTuning, Training
-    from trnfleet.domain.hardware.catalogue import ChipType
-    from trnfleet.domain.hardware.topology import Topology
+    from trnfleet.domain.jobs import FineTuning, Training
+    from trnfleet.sim.jobs.parallelism import JobSite
 
 ALL_REDUCES_PER_LAYER = 4
 """All-reduces of activations in a layer, forward and backward: published (Megatron-LM, arXiv 1909.08053)."""
@@ -31,45 +40,12 @@ BUCKETS = 16
 OPTIMIZER_BYTES = 26.0
 """HBM traffic of the optimizer for a parameter: Adam's two moments and the FP32 weight read and written, the gradient
 read (derived)."""
-STATE_BYTES = 12.0
-"""Adam's moments and the FP32 weight, sharded over all chips: derived, as with ZeRO-1."""
-MFU_TOLERANCE = 0.02
-"""Largest contradiction between a file's `step_time_s` and `mfu`."""
+RING_READS, RING_WRITES = 2.0, 1.0
+"""Bytes of HBM read and written for each that a ring sends: its own part and the one that came are read, their sum is
+written (derived)."""
 
-_TRAFFIC = [QUANTITIES[name] for name in ("rows", "columns", "z", "efa")]
-
-
-@dataclass(frozen=True, slots=True)
-class JobSite:
-    """The hardware of a job."""
-
-    chips: int
-    kind: ChipType
-    """Its chip; where types differ, the one with the least HBM bandwidth."""
-    topology: Topology
-    """NeuronLinks of its first instance."""
-    domain_chips: int
-    """Chips that NeuronLink joins: those of an UltraServer, or of an instance."""
-    efa_bytes_per_s: float
-    """A chip's part of its instance's EFA bandwidth, each way."""
-    spans: bool
-    """Whether the job reaches over more than one such domain."""
-    latency_s: float
-    """From one host to another."""
-
-    @property
-    def instance_chips(self) -> int:
-        """Chips of an instance."""
-        return self.topology.members
-
-    @property
-    def ring_axis(self) -> str:
-        """Axis of the lanes that collectives over an instance use: its columns, where it has such lanes."""
-        return "columns" if self.lanes("columns") else "rows"
-
-    def lanes(self, axis: str) -> int:
-        """Return how many lanes of a chip lie along an axis."""
-        return sum(lane.axis == axis for lane in self.topology.lanes)
+_LINKS = ("rows", "columns", "z", "efa")
+_TRAFFIC = [QUANTITIES[name] for name in (*_LINKS, "hbm_read", "hbm_write")]
 
 
 class StepPlan(NamedTuple):
@@ -81,6 +57,15 @@ class StepPlan(NamedTuple):
     optimizer_s: float
     activity: NDArray[np.float64]
     """The job's own `activity.ACTIVITY`: shape (phases, quantities)."""
+    flops: StepFlops
+    compute_flops_share: float
+    """Model FLOP/s in the compute phase, as a share of the chips' dense BF16 peak."""
+    checkpoint_s: float
+    """Time of a checkpoint at the full bandwidth of the shared storage."""
+    hbm_used: float
+    """Share of HBM in use."""
+    link_wait: float = 0.0
+    """Share of the compute phase in which it waits for NeuronLink: tensor parallelism's all-reduces, which nothing hides."""
 
 
 @cache
@@ -100,110 +85,127 @@ def plan(job: Training | FineTuning, site: JobSite) -> StepPlan:
     """Return a job's step.
 
     Raises:
-        ConfigError: the file claims what the hardware cannot do.
+        ConfigError: the file claims what the hardware cannot do, or figures of it contradict each other.
     """
-    activity = activity_of(spans=site.spans)
-    if job.tensor_active is not None:
-        activity = activity.copy()
-        activity[Phase.COMPUTE, QUANTITIES["tensor"]] = job.tensor_active
+    flops = StepFlops.of(job, site)
+    activity = activity_of(spans=site.spans).copy()
     if job.parameters is None:
-        compute_s = job.step_time_s * job.compute_share
-        collective_s = job.step_time_s * job.collective_share
-        return StepPlan(
-            compute_s, 0.0, collective_s, max(job.step_time_s - compute_s - collective_s, 0.0), activity
+        compute_s = flops.step_s * job.compute_share
+        collective_s = flops.step_s * job.collective_share
+        optimizer_s = max(flops.step_s - compute_s - collective_s, 0.0)
+        step = StepPlan(
+            compute_s, 0.0, collective_s, optimizer_s, activity, flops, 0.0, job.checkpoint_s, job.hbm_used
         )
-    return _ModelSharding(job, site, job.parameters).plan(activity.copy())
+    else:
+        step = _ModelSharding(job, site, flops).plan(activity)
+    return _computing(job, site, step)
+
+
+def _computing(job: Training | FineTuning, site: JobSite, step: StepPlan) -> StepPlan:
+    """Return the step with the FLOP/s of its compute phase, and the tensor engine's activity that gives them."""
+    flops = step.flops
+    share = flops.mfu * flops.step_s / step.compute_s
+    done = share * (1.0 + job.recompute * job.forward_flops / flops.per_token)
+    most = ENGINE_CEILING * (job.tensor_active or 1.0)
+    if done > most:
+        key = "step_time_s" if {"step_time_s", "mfu"} & job.model_fields_set == {"step_time_s"} else "mfu"
+        value = flops.step_s if key == "step_time_s" else flops.mfu
+        raise ConfigError(
+            f"jobs.{job.name}.{key} = {value:g}: forward and backward passes in {step.compute_s / flops.step_s:.2f} of a step "
+            f"would do {done:.2f} of the chips' peak, of which a tensor engine gives {most:.2f} at most; an mfu of "
+            f"{flops.mfu * most / done:.2f} is the most"
+        )
+    step.activity[Phase.COMPUTE, QUANTITIES["tensor"]] = job.tensor_active or min(
+        done / ENGINE_EFFICIENCY, 1.0
+    )
+    of_bf16 = site.peak_flops(job.dtype) / site.peak_flops("bf16")
+    return step._replace(compute_flops_share=share * of_bf16)
 
 
 class _ModelSharding:
     """A model spread over chips: every figure is one chip's in one step unless it says otherwise."""
 
-    def __init__(self, job: Training | FineTuning, site: JobSite, parameters: float) -> None:
-        self.job, self.site, self.parameters = job, site, parameters
-        self.tensor = job.tensor_parallel or site.instance_chips
-        if site.instance_chips % self.tensor and self.tensor % site.instance_chips:
-            raise ConfigError(
-                f"jobs.{job.name}.tensor_parallel = {self.tensor}: choose {_divisors(site.instance_chips)}, which the "
-                f"{site.instance_chips} chips of an instance divide into"
-            )
-        self.group = self.tensor * job.pipeline_parallel
-        if site.chips % self.group:
-            raise ConfigError(
-                f"jobs.{job.name}.pipeline_parallel = {job.pipeline_parallel}: with tensor_parallel = "
-                f"{self.tensor} a replica has {self.group} chips, and {site.chips} chips are not a whole number "
-                "of them"
-            )
-        self.replicas = site.chips // self.group
-        sequences = job.tokens_per_step / self.replicas / job.sequence_length
-        self.microbatches = job.microbatches or max(round(sequences), 1)
-        self._check_memory()
+    def __init__(self, job: Training | FineTuning, site: JobSite, flops: StepFlops) -> None:
+        self.job, self.site, self.flops = job, site, flops
+        self.spread = Parallelism.of(job, site, flops.tokens)
+        self.hbm_used = used_share(job, site, self.spread)
 
     def plan(self, activity: NDArray[np.float64]) -> StepPlan:
         """Return the step, its traffic written into `activity`."""
         job, site = self.job, self.site
-        step_s = self._step_s()
-        optimizer_s = OPTIMIZER_BYTES * self.parameters / site.chips / (0.8 * site.kind.hbm_bytes_per_s.value)
+        step_s = self.flops.step_s
+        hbm = site.kind.hbm_bytes_per_s.value
+        optimizer_s = OPTIMIZER_BYTES * job.trained_parameters / site.chips / (0.8 * hbm)
         gradients_s = self._gradients_s(activity)
         exposed_s = gradients_s * (1.0 - job.overlap)
         if "collective_share" in job.model_fields_set:
             if job.collective_share * step_s < exposed_s:
                 raise ConfigError(
-                    f"jobs.{job.name}.collective_share = {job.collective_share:g}: gradients of {self.parameters:g} "
-                    f"parameters take {exposed_s:.3g} s that compute does not hide, so that {exposed_s / step_s:.3f} of "
-                    f"a step of {step_s:.3g} s is the least"
+                    f"jobs.{job.name}.collective_share = {job.collective_share:g}: gradients of "
+                    f"{job.trained_parameters:g} parameters take {exposed_s:.3g} s that compute does not hide, so that "
+                    f"{exposed_s / step_s:.3f} of a step of {step_s:.3g} s is the least"
                 )
             # The same bytes in a longer phase.
             row = activity[Phase.COLLECTIVE]
             row[_TRAFFIC] *= exposed_s / (job.collective_share * step_s)
             exposed_s = job.collective_share * step_s
-        bubble = (job.pipeline_parallel - 1) / (self.microbatches + job.pipeline_parallel - 1)
         busy_s = step_s - exposed_s - optimizer_s
         if busy_s <= 0:
             raise ConfigError(
-                f"jobs.{job.name}.mfu = {job.mfu}: a step of {step_s:.3g} s is shorter than its collectives and "
+                f"jobs.{job.name}.mfu = {self.flops.mfu:g}: a step of {step_s:.3g} s is shorter than its collectives and "
                 f"optimizer, {exposed_s + optimizer_s:.3g} s"
             )
-        compute_s = busy_s * (1.0 - bubble)
+        compute_s = busy_s * (1.0 - self.spread.bubble)
         hidden = activity[Phase.COLLECTIVE, _TRAFFIC] * (job.overlap / (1.0 - job.overlap))
-        self._pass_traffic(activity, compute_s, hidden * (exposed_s / compute_s))
-        return StepPlan(compute_s, busy_s * bubble, exposed_s, optimizer_s, activity)
+        hidden = hidden * (exposed_s / compute_s)
+        link_wait = self._pass_traffic(activity, compute_s, hidden)
+        self._pass_hbm(activity, compute_s, hidden)
+        checkpoint = Checkpoint.of(job, site)
+        row = activity[Phase.CHECKPOINT]
+        row[QUANTITIES["efa"]] = checkpoint.size_bytes / site.chips / checkpoint.time_s / site.efa_bytes_per_s
+        row[QUANTITIES["hbm_read"]] = checkpoint.size_bytes / site.chips / checkpoint.time_s / hbm
+        return StepPlan(
+            compute_s,
+            busy_s * self.spread.bubble,
+            exposed_s,
+            optimizer_s,
+            activity,
+            self.flops,
+            0.0,
+            checkpoint.time_s,
+            self.hbm_used,
+            link_wait,
+        )
 
-    def _step_s(self) -> float:
-        """Return the step's time that follows from the FLOPs: six a parameter and token (forward and backward)."""
-        job, site = self.job, self.site
-        flops = 6.0 * self.parameters * job.tokens_per_step
-        peak = site.chips * site.kind.bf16_dense_flops.value
-        if "step_time_s" not in job.model_fields_set:
-            return flops / (peak * job.mfu)
-        actual = flops / (peak * job.step_time_s)
-        if abs(actual - job.mfu) > MFU_TOLERANCE:
+    def _pass_hbm(self, activity: NDArray[np.float64], compute_s: float, hidden: NDArray[np.float64]) -> None:
+        """Write the HBM traffic of forward and backward passes, and of the gradients that go on beside them."""
+        traffic = PassTraffic.of(self.job, self.spread, self.flops.per_token)
+        room = self.site.kind.hbm_bytes_per_s.value * compute_s
+        row = activity[Phase.COMPUTE]
+        read, write = (
+            alone / room + beside for alone, beside in zip(traffic, hidden[-2:].tolist(), strict=True)
+        )
+        if read + write > HBM_CEILING:
             raise ConfigError(
-                f"jobs.{job.name}.step_time_s = {job.step_time_s:g}: {job.tokens_per_step:g} tokens of "
-                f"{self.parameters:g} parameters on {site.chips} chips in that time are an mfu of {actual:.3f}, not "
-                f"{job.mfu:g}; leave step_time_s out and it follows from mfu"
+                f"jobs.{self.job.name}.mfu = {self.flops.mfu:g}: its forward and backward passes would take {read + write:.0%} "
+                f"of the HBM bandwidth, of which {HBM_CEILING:.0%} can be reached; lower mfu, or give a replica fewer chips"
             )
-        return job.step_time_s
-
-    def _check_memory(self) -> None:
-        state = self.parameters * (4.0 / self.group + STATE_BYTES / self.site.chips)
-        room = self.site.kind.hbm_bytes.value
-        if state > room * self.job.hbm_used:
-            raise ConfigError(
-                f"jobs.{self.job.name}.hbm_used = {self.job.hbm_used:g}: weights, gradients and optimizer state of "
-                f"{self.parameters:g} parameters take {state / 2**30:.0f} GiB of a chip's {room / 2**30:.0f} GiB HBM; "
-                "raise it, tensor_parallel or pipeline_parallel"
-            )
+        row[QUANTITIES["hbm_read"]], row[QUANTITIES["hbm_write"]] = read, write
 
     def _pass_traffic(
         self, activity: NDArray[np.float64], compute_s: float, hidden: NDArray[np.float64]
-    ) -> None:
-        """Write the traffic of forward and backward passes, and of the gradients that go on beside them."""
+    ) -> float:
+        """Write the traffic of forward and backward passes, and of the gradients that go on beside them.
+
+        Returns:
+            Share of the time that the all-reduces of tensor parallelism take.
+        """
         job, site = self.job, self.site
         row = activity[Phase.COMPUTE]
         torus = site.kind.link_bytes_per_s.value
         z_peak = site.kind.z_link_bytes_per_s.value if site.kind.z_link_bytes_per_s else torus
-        tensor, tokens = self.tensor, job.tokens_per_step / self.replicas
-        layer_bytes = 2.0 * tokens * job.hidden
+        tensor = self.spread.tensor
+        layer_bytes = 2.0 * self.spread.tokens * job.hidden
         reduced = ALL_REDUCES_PER_LAYER * job.layers / job.pipeline_parallel * layer_bytes
         sent = reduced * 2.0 * (tensor - 1) / tensor
         # The lanes of a row carry a group that fits in it; a wider one uses rows and columns alike.
@@ -213,7 +215,7 @@ class _ModelSharding:
         passed = {"rows": share, "columns": share if is_wide else 0.0, "z": 0.0, "efa": 0.0}
         # Boundaries of stages: activations forward and gradients back, one link each.
         border = layer_bytes / tensor if job.pipeline_parallel > 1 else 0.0
-        if self.group <= site.instance_chips:
+        if self.spread.group <= site.instance_chips:
             passed[site.ring_axis] += border / (torus * compute_s)
         else:
             stages = site.domain_chips // max(tensor, 1)
@@ -223,25 +225,26 @@ class _ModelSharding:
             passed["z"] = (1.0 - crossing) * border / (z_peak * compute_s)
             passed["efa"] = crossing * border / (site.efa_bytes_per_s * compute_s)
         limits = {"rows": LINK_CEILING, "columns": LINK_CEILING, "z": LINK_CEILING, "efa": EFA_CEILING}
-        for (name, alone), beside in zip(passed.items(), hidden.tolist(), strict=True):
+        for (name, alone), beside in zip(passed.items(), hidden[: len(_LINKS)].tolist(), strict=True):
             value = alone + beside
             if value > limits[name]:
                 raise ConfigError(
-                    f"jobs.{job.name}.mfu = {job.mfu}: its traffic in forward and backward passes would be {value:.0%} of the "
+                    f"jobs.{job.name}.mfu = {self.flops.mfu:g}: its traffic in forward and backward passes would be {value:.0%} of the "
                     f"bandwidth of {name}, of which {limits[name]:.0%} can be reached; lower mfu or tensor_parallel"
                 )
             row[QUANTITIES[name]] = value
+        return share / LINK_CEILING
 
     def _gradients_s(self, activity: NDArray[np.float64]) -> float:
         """Return how long gradients take in all, and write their traffic.
 
         They are reduced over the replicas of a domain first, so that EFA carries each gradient of a domain once.
         """
-        site = self.site
-        gradient = 2.0 * self.parameters / self.group
+        site, group = self.site, self.spread.group
+        gradient = GRADIENT_BYTES * self.job.trained_parameters / group
         torus = site.kind.link_bytes_per_s.value * LINK_CEILING
-        instance = max(1, min(site.instance_chips, site.chips) // self.group)
-        domain = max(1, min(site.domain_chips, site.chips) // self.group)
+        instance = max(1, min(site.instance_chips, site.chips) // group)
+        domain = max(1, min(site.domain_chips, site.chips) // group)
         rings = [(instance, gradient, torus)]
         if site.kind.z_link_bytes_per_s:
             rings.append(
@@ -249,12 +252,8 @@ class _ModelSharding:
             )
         parts_s = [_ring_s(ranks, size, 2.0 * rate, HOP_S) for ranks, size, rate in rings]
         # What a domain does not hold goes over EFA: each chip sends its own part through its own adapter.
-        between_s = _ring_s(
-            math.ceil(self.replicas / domain),
-            gradient / domain,
-            site.efa_bytes_per_s * EFA_CEILING,
-            site.latency_s,
-        )
+        between = (math.ceil(self.spread.replicas / domain), gradient / domain)
+        between_s = _ring_s(*between, site.efa_bytes_per_s * EFA_CEILING, site.latency_s)
         total_s = sum(parts_s) + between_s
         row = activity[Phase.COLLECTIVE]
         row[QUANTITIES["rows"]] = row[QUANTITIES["columns"]] = 0.0
@@ -264,17 +263,19 @@ class _ModelSharding:
             ("efa", between_s, EFA_CEILING),
         ):
             row[QUANTITIES[name]] = ceiling * part_s / total_s if total_s > 0 else 0.0
+        sent = sum(_ring_bytes(ranks, size) for ranks, size in (*(each[:2] for each in rings), between))
+        per_s = sent / total_s / site.kind.hbm_bytes_per_s.value if total_s > 0 else 0.0
+        row[QUANTITIES["hbm_read"]], row[QUANTITIES["hbm_write"]] = RING_READS * per_s, RING_WRITES * per_s
         return total_s
 
 
-def _divisors(chips: int) -> str:
-    """Return the numbers that a number of chips divides into, as a choice."""
-    *some, last = [str(each) for each in range(1, chips + 1) if chips % each == 0]
-    return f"{', '.join(some)} or {last}" if some else last
+def _ring_bytes(ranks: int, size_bytes: float) -> float:
+    """Return the bytes that a rank of a ring sends in an all-reduce: 2 (r - 1) / r of the whole."""
+    return 2.0 * (ranks - 1) / ranks * size_bytes
 
 
 def _ring_s(ranks: int, size_bytes: float, bytes_per_s: float, hop_s: float) -> float:
-    """Return the time of an all-reduce over a ring: 2 (r - 1) / r of the bytes, and a latency for each of its hops."""
+    """Return the time of an all-reduce over a ring: that of its bytes, and a latency for each of its hops."""
     if ranks <= 1:
         return 0.0
-    return 2.0 * (ranks - 1) / ranks * size_bytes / bytes_per_s + 2.0 * (ranks - 1) * hop_s * BUCKETS
+    return _ring_bytes(ranks, size_bytes) / bytes_per_s + 2.0 * (ranks - 1) * hop_s * BUCKETS

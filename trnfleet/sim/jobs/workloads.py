@@ -17,7 +17,7 @@ from trnfleet.domain.layout import Layout
 from trnfleet.domain.metrics import JOB_FIGURES
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
-from trnfleet.sim.jobs.activity import QUANTITIES, STEP, TRAINING, Phase
+from trnfleet.sim.jobs.activity import EVALUATION_FLOPS_SHARE, QUANTITIES, STEP, TRAINING, Phase
 from trnfleet.sim.jobs.fabric import Fabrics
 from trnfleet.sim.jobs.inference import (
     PREFILL_FLOPS_SHARE,
@@ -26,9 +26,10 @@ from trnfleet.sim.jobs.inference import (
     inference_of,
 )
 from trnfleet.sim.jobs.lifecycle import JobLifecycle
+from trnfleet.sim.jobs.parallelism import JobSite
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.jobs.training import TrainingJobs, training_of
-from trnfleet.sim.jobs.training_plan import JobSite, activity_of, plan
+from trnfleet.sim.jobs.training_plan import activity_of, plan
 from trnfleet.sim.jobs.window import JobChange, JobTick
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ class Workloads:
         self._lifecycle = JobLifecycle(fleet.jobs)
         self._tables(placement, plans)
         self._hbm_used = np.array([*(job.hbm_used for job in fleet.jobs), IDLE_HBM_SHARE])
+        self._hbm_used[self._training] = [each.hbm_used for each in plans]
         self._fabrics = self._share_fabrics(fleet, layout, placement)
         self._restarts = np.zeros(self._count, np.int64)
         self._wall_s, self._served_s = np.zeros(self._count), np.zeros(self._count)
@@ -180,7 +182,8 @@ class Workloads:
         average[serving, tensor] += TENSOR_PER_FULL_BATCH * load.batch_share * (1.0 - load.prefill) * served
 
         share = np.zeros(rows)
-        share[steps] = average[steps, tensor] * self._steps.tflops_per_tensor
+        share[steps] = work[steps, Phase.COMPUTE] * self._steps.compute_flops_share
+        share[steps] += work[steps, Phase.EVALUATION] * EVALUATION_FLOPS_SHARE
         share[serving] = load.prefill * PREFILL_FLOPS_SHARE * served
         for number, job, _ in self._traced:
             share[number] = busy[number] * job.mfu
@@ -409,12 +412,13 @@ def _sites(fleet: FleetFile, layout: Layout, placement: Placement) -> list[JobSi
     """Return the site of each job, by its first instance."""
     placed, first = np.unique(placement.job_of_instance, return_index=True)
     of_job = dict(zip(placed.tolist(), first.tolist(), strict=True))
-    latency_s = {cluster.name: cluster.fabric_latency_s for cluster in fleet.clusters}
+    clusters = {cluster.name: cluster for cluster in fleet.clusters}
     sites = []
     for number in range(len(fleet.jobs)):
         instance = of_job[number]
         kind = layout.type_of(instance)
         ultraserver = ultraserver_type_of(kind.name)
+        cluster = clusters[layout.instances[instance].partition("/")[0]]
         sites.append(
             JobSite(
                 chips=int(placement.chips[number]),
@@ -423,7 +427,8 @@ def _sites(fleet: FleetFile, layout: Layout, placement: Placement) -> list[JobSi
                 domain_chips=kind.chips if ultraserver is None else ultraserver.chips,
                 efa_bytes_per_s=kind.efa_bytes_per_s.value / kind.chips,
                 spans=bool(placement.spans[number]),
-                latency_s=latency_s[layout.instances[instance].partition("/")[0]],
+                latency_s=cluster.fabric_latency_s,
+                storage_bytes_per_s=cluster.storage_bytes_per_s,
             )
         )
     return sites

@@ -1,0 +1,160 @@
+"""The hardware of a job, and how its model is spread over it: tensor, pipeline and data parallelism.
+
+Owns the numbers of chips and tokens that everything else about a step follows from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from trnfleet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from trnfleet.domain.hardware.catalogue import ChipType
+    from trnfleet.domain.hardware.topology import Topology
+    from trnfleet.domain.jobs import FineTuning, Training
+
+MFU_TOLERANCE = 0.02
+"""Largest contradiction between the `tokens_per_step`, `step_time_s` and `mfu` of a file, relative."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSite:
+    """The hardware of a job."""
+
+    chips: int
+    kind: ChipType
+    """Its chip; where types differ, the one with the least HBM bandwidth."""
+    topology: Topology
+    """NeuronLinks of its first instance."""
+    domain_chips: int
+    """Chips that NeuronLink joins: those of an UltraServer, or of an instance."""
+    efa_bytes_per_s: float
+    """A chip's part of its instance's EFA bandwidth, each way."""
+    spans: bool
+    """Whether the job reaches over more than one such domain."""
+    latency_s: float
+    """From one host to another."""
+    storage_bytes_per_s: float = 2e12
+    """Of the cluster's shared file system."""
+
+    @property
+    def instance_chips(self) -> int:
+        """Chips of an instance."""
+        return self.topology.members
+
+    @property
+    def hosts(self) -> float:
+        """Instances of the job."""
+        return self.chips / self.instance_chips
+
+    @property
+    def ring_axis(self) -> str:
+        """Axis of the lanes that collectives over an instance use: its columns, where it has such lanes."""
+        return "columns" if self.lanes("columns") else "rows"
+
+    def lanes(self, axis: str) -> int:
+        """Return how many lanes of a chip lie along an axis."""
+        return sum(lane.axis == axis for lane in self.topology.lanes)
+
+    def peak_flops(self, dtype: str) -> float:
+        """Return the dense peak of all chips for products of a type."""
+        kind = self.kind
+        return self.chips * (kind.fp8_dense_flops if dtype == "fp8" else kind.bf16_dense_flops).value
+
+
+class StepFlops(NamedTuple):
+    """Tokens, time and FLOPs of a step: three figures of which the fourth, the chips' peak, leaves two free."""
+
+    per_token: float
+    """Model FLOPs of a token."""
+    tokens: float
+    step_s: float
+    """When nothing is slow."""
+    mfu: float
+
+    @staticmethod
+    def of(job: Training | FineTuning, site: JobSite) -> StepFlops:
+        """Return those of a job.
+
+        Raises:
+            ConfigError: the file's figures contradict each other.
+        """
+        peak = site.peak_flops(job.dtype)
+        given = job.model_fields_set
+        per_token, mfu = job.model_flops, job.mfu
+        if per_token is None:
+            return StepFlops(
+                peak * mfu * job.step_time_s / job.tokens_per_step, job.tokens_per_step, job.step_time_s, mfu
+            )
+        if "mfu" not in given:
+            mfu *= per_token / (per_token + job.recompute * job.forward_flops)
+        if "step_time_s" not in given:
+            step_s = per_token * job.tokens_per_step / (peak * mfu)
+            return StepFlops(per_token, job.tokens_per_step, step_s, mfu)
+        if "tokens_per_step" not in given:
+            return StepFlops(per_token, peak * mfu * job.step_time_s / per_token, job.step_time_s, mfu)
+        actual = per_token * job.tokens_per_step / (peak * job.step_time_s)
+        if "mfu" in given and abs(actual - mfu) > MFU_TOLERANCE * mfu:
+            raise ConfigError(
+                f"jobs.{job.name}.step_time_s = {job.step_time_s:g}: tokens_per_step = {job.tokens_per_step:g} of "
+                f"{per_token:.3g} FLOPs on {site.chips} chips in that time are an mfu of {actual:.3f}, not mfu = {mfu:g}; "
+                "leave one of the three out and it follows from the others"
+            )
+        return StepFlops(per_token, job.tokens_per_step, job.step_time_s, actual)
+
+
+class Parallelism(NamedTuple):
+    """A model spread over chips."""
+
+    tensor: int
+    """Chips that share every layer."""
+    pipeline: int
+    """Stages of consecutive layers."""
+    replicas: int
+    """Data-parallel copies."""
+    microbatches: int
+    """Of a step and replica."""
+    tokens: float
+    """Of a step and replica."""
+
+    @property
+    def group(self) -> int:
+        """Chips of a replica."""
+        return self.tensor * self.pipeline
+
+    @property
+    def bubble(self) -> float:
+        """Share of forward and backward passes in which a stage waits for its first or last microbatches: derived."""
+        return (self.pipeline - 1) / (self.microbatches + self.pipeline - 1)
+
+    @staticmethod
+    def of(job: Training | FineTuning, site: JobSite, step_tokens: float) -> Parallelism:
+        """Return that of a job.
+
+        Raises:
+            ConfigError: replicas do not fill the chips.
+        """
+        tensor = job.tensor_parallel or site.instance_chips
+        if site.instance_chips % tensor and tensor % site.instance_chips:
+            raise ConfigError(
+                f"jobs.{job.name}.tensor_parallel = {tensor}: choose {_divisors(site.instance_chips)}, which the "
+                f"{site.instance_chips} chips of an instance divide into"
+            )
+        group = tensor * job.pipeline_parallel
+        if site.chips % group:
+            raise ConfigError(
+                f"jobs.{job.name}.pipeline_parallel = {job.pipeline_parallel}: with tensor_parallel = {tensor} a "
+                f"replica has {group} chips, and {site.chips} chips are not a whole number of them"
+            )
+        replicas = site.chips // group
+        tokens = step_tokens / replicas
+        microbatches = job.microbatches or max(round(tokens / job.sequence_length), 1)
+        return Parallelism(tensor, job.pipeline_parallel, replicas, microbatches, tokens)
+
+
+def _divisors(chips: int) -> str:
+    """Return the numbers that a number of chips divides into, as a choice."""
+    *some, last = [str(each) for each in range(1, chips + 1) if chips % each == 0]
+    return f"{', '.join(some)} or {last}" if some else last
