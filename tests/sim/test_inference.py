@@ -9,32 +9,42 @@ from support.sim.job_run import JobRun, figure, fleet_of
 from trnfleet.domain.fleet import Inference
 from trnfleet.domain.hardware.catalogue import TRAINIUM2
 from trnfleet.errors import ConfigError
+from trnfleet.sim.jobs.activity import QUANTITIES
 from trnfleet.sim.jobs.inference import InferenceJobs
-from trnfleet.sim.rng import Rng
+from trnfleet.sim.jobs.requests import poisson
+from trnfleet.sim.jobs.slowdown import Halt
+from trnfleet.sim.rng import Rng, Stream
 
-ONE = np.ones(1)
-JOB: dict[str, Any] = {"kind": "inference", "name": "s", "on": ["c/standalone/trn2-0001"]}
+JOB: dict[str, Any] = {"kind": "inference", "name": "s", "on": ["c/us-0001"]}
+STEADY: dict[str, Any] = {"load_swing": 0.0}
 
 
-def jobs(chips: int = 16, **rest: Any) -> InferenceJobs:
+def jobs(chips: int = 16, seed: int = 4, **rest: Any) -> InferenceJobs:
     job = Inference.model_validate({"kind": "inference", "name": "s", "on": ("c",)} | rest)
     return InferenceJobs(
-        [job], np.array([0], np.intp), np.array([chips]), [TRAINIUM2], Rng(4), [job.replica_chips(16)]
+        [job], np.array([0], np.intp), np.array([chips]), [TRAINIUM2], Rng(seed), [job.replica_chips(16)]
     )
 
 
-def test_traffic_rises_with_the_batch_up_to_the_ceiling() -> None:
-    """Batches read more; nothing reads more than 95 % of the bandwidth."""
+class Served:
+    """A job on an UltraServer over some time, and the figures and rows of its windows."""
 
-    def share(chips: int = 16, **rest: Any) -> float:
-        serving = jobs(chips, load_swing=0.0, **rest).advance(1.0, 5.0, 0.0, ONE)
-        return float(serving.hbm_read_bytes_per_s[0] / 2.9e12)
+    def __init__(self, for_s: float, window_s: float = 1.0, seed: int = 4, **rest: Any) -> None:
+        self.run = JobRun(fleet_of(JOB | rest, instances=0, ultraservers=1), seed=seed)
+        self.go(for_s, window_s)
 
-    one, some, many = (share(max_batch=batch, load_mean=0.6) for batch in (1, 32, 512))
-    # Larger models per chip come nearer to the ceiling.
-    crowded = share(1, max_batch=512, load_mean=0.1, model_bytes=80e9, chips_per_replica=1, tpot_s=0.03)
-    assert one < some < many
-    assert 0.90 < crowded <= 0.95
+    def go(self, for_s: float, window_s: float = 1.0) -> Served:
+        self.ticks = self.run.until(self.run.now_s + for_s, window_s)
+        return self
+
+    def figures(self, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+        return np.array([figure(tick, name) for tick in self.ticks])
+
+    def mean(self, name: str) -> float:
+        return float(np.nanmean(self.figures(name)))
+
+    def tflops(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        return np.array([tick.flops[2:] for tick in self.ticks]) / 1e12
 
 
 def test_load_follows_the_day() -> None:
@@ -47,44 +57,6 @@ def test_load_follows_the_day() -> None:
     assert hours[18] == pytest.approx(0.8, abs=0.02)
     assert hours[12] == pytest.approx(0.5, abs=0.02)
     assert hours[6] == pytest.approx(0.2, abs=0.02)
-
-
-def test_more_load_means_more_tokens_and_longer_waits() -> None:
-    """Tokens a second, TTFT and TPOT all rise with load, and stay finite at full load."""
-    low, high, full = (
-        jobs(load_mean=mean, load_swing=0.0).advance(1.0, 5.0, 0.0, ONE) for mean in (0.2, 0.8, 1.0)
-    )
-    assert low.tokens_per_s[0] < high.tokens_per_s[0]
-    assert low.ttft_s[0] < high.ttft_s[0] < full.ttft_s[0] < 30
-    assert low.tpot_s[0] < high.tpot_s[0]
-
-
-def test_replicas_carry_the_load_side_by_side() -> None:
-    """Four replicas make four times the tokens; one at half pace takes an eighth of them away."""
-    one, four = (jobs(chips, load_swing=0.0).advance(1.0, 5.0, 0.0, ONE) for chips in (16, 64))
-    slowed = jobs(64, load_swing=0.0).advance(1.0, 5.0, 0.0, ONE * (1 - 0.5 / 4))
-    assert four.tokens_per_s[0] == pytest.approx(4 * one.tokens_per_s[0])
-    assert slowed.tokens_per_s[0] == pytest.approx(3.5 * one.tokens_per_s[0])
-
-
-def test_a_cache_of_known_size_takes_its_share_of_hbm() -> None:
-    """Llama 3.3 70B: 327,680 bytes a token, so that 10 sequences of 8,192 tokens take 26.8 GB of 16 chips' HBM."""
-    serving = jobs(model="llama-3.3-70b", max_batch=20, load_mean=0.5, load_swing=0.0).advance(
-        1.0, 5.0, 0.0, ONE
-    )
-    assert serving.kv_share[0] == pytest.approx(serving.batch[0] * 327_680 * 8_192 / (16 * 96 * 2**30))
-    assert serving.batch[0] == pytest.approx(10, rel=0.15)
-
-
-def test_offered_load_is_multiplied_and_shed() -> None:
-    """A scenario's load multiplies batches and tokens, until the replicas are full."""
-    usual, more, most = (
-        jobs(load_mean=0.3, load_swing=0.0).advance(1.0, 5.0, 0.0, ONE, offered=ONE * factor)
-        for factor in (1.0, 2.0, 50.0)
-    )
-    assert more.batch[0] == pytest.approx(2 * usual.batch[0])
-    assert most.batch[0] == 32
-    assert usual.ttft_s[0] < more.ttft_s[0] < most.ttft_s[0] < 30
 
 
 def test_peaks_come_once_or_every_day() -> None:
@@ -108,25 +80,181 @@ def test_peaks_come_once_or_every_day() -> None:
     assert times(once, 100.0, 4.0, 20.0) == pytest.approx(1.5)
 
 
-def test_windows_of_any_length_average_the_same_within_the_noise() -> None:
-    """Seconds, odd parts and minutes of the same hour differ by the noise that a longer window samples: under 1.5 %."""
-    means = []
-    for elapsed_s in (1.0, 7.0, 60.0):
-        run = JobRun(fleet_of(JOB))
-        ticks = run.until(1_260.0, elapsed_s)
-        means.append(
-            [np.mean([figure(tick, name) for tick in ticks]) for name in ("tokens_per_s", "tpot_s", "batch")]
-        )
-    assert means[1] == pytest.approx(means[0], rel=0.015)
-    assert means[2] == pytest.approx(means[0], rel=0.015)
+@pytest.mark.parametrize("mean", [0.0, 0.02, 0.7, 3.3, 15.9, 40.0])
+def test_requests_are_poisson_distributed(mean: float) -> None:
+    """Mean and variance are both the mean asked for, within 4 %, from tables as from the normal distribution."""
+    counts = poisson(np.full(400_000, mean), Rng(1).words(Stream.REQUESTS, 7, 400_000))
+    assert counts.mean() == pytest.approx(mean, rel=0.04)
+    assert counts.var() == pytest.approx(mean, rel=0.04)
+    assert (counts == np.floor(counts)).all()
 
 
-def test_a_long_window_is_the_mean_of_its_parts() -> None:
-    """Each minute at once has the mean batch of its seconds, within what twelve samples of the noise miss: 2 %."""
-    fine, coarse = JobRun(fleet_of(JOB)), JobRun(fleet_of(JOB))
-    for _ in range(8):
-        seconds = np.mean([figure(fine.advance(), "batch") for _ in range(60)])
-        assert figure(coarse.advance(60.0), "batch") == pytest.approx(seconds, rel=0.02)
+def test_without_requests_nothing_is_done() -> None:
+    """No decode, no HBM traffic, no executions: chips draw what idle ones do, with the weights still in HBM."""
+    served = Served(30.0, load_mean=0.0, load_swing=0.0, model="llama-3.3-70b")
+    last = served.ticks[-1]
+    assert not served.tflops().any()
+    assert not last.average[2:, QUANTITIES["nc"]].any()
+    assert not last.hbm_read_bytes_per_s[2:].any()
+    assert (served.ticks[0].executions == last.executions).all()
+    assert last.hbm_used[2] == pytest.approx(141.2e9 / (16 * 96 * 2**30) + 0.03)
+    assert served.run.power_share(last)[0] < 0.005
+    assert np.isnan(figure(last, "tpot_s"))
+    assert figure(last, "ttft_s") == served.run.workloads.serving_times[0].prefill_s
+
+
+def test_more_load_means_more_tokens_and_longer_waits() -> None:
+    """Tokens a second follow the load; TTFT, TPOT and power rise with it, and stay finite at full load."""
+    low, high, full = (Served(200.0, load_mean=mean, **STEADY) for mean in (0.2, 0.8, 1.0))
+    assert high.mean("tokens_per_s") == pytest.approx(4 * low.mean("tokens_per_s"), rel=0.15)
+    assert low.mean("ttft_s") < high.mean("ttft_s") < full.mean("ttft_s") < 40
+    assert low.mean("tpot_s") < high.mean("tpot_s")
+    watts = [np.mean([each.run.chip_w(tick)[0] for tick in each.ticks]) for each in (low, full)]
+    assert watts[0] + 30 < watts[1]
+
+
+def test_full_replicas_make_what_they_are_said_to_carry() -> None:
+    """Offered three times what they carry, replicas give tokens at their capacity within 5 %; queues are bounded."""
+    served = Served(1.0, load_mean=1.0, **STEADY)
+    served.run.slowdowns.load[:] = 3.0
+    served.go(60.0).go(120.0)
+    times = served.run.workloads.serving_times[0]
+    assert served.mean("tokens_per_s") == pytest.approx(
+        4 * times.requests_per_s * times.answer_tokens, rel=0.05
+    )
+    assert served.figures("batch").max() <= times.max_batch
+    assert served.figures("ttft_s").max() < 60
+
+
+def test_replicas_have_loads_of_their_own() -> None:
+    """Their FLOP/s, prefill and executions differ: correlations between any two stay below 0.9 at every load."""
+    for profile in ("llama-405b-latency", "llama-70b", "shopping-assistant"):
+        served = Served(150.0, profile=profile, load_mean=0.8, **STEADY)
+        tflops = served.tflops()
+        between = np.corrcoef(tflops.T)[np.triu_indices(tflops.shape[1], 1)]
+        assert between.max() < 0.9
+        assert len(set(served.ticks[-1].executions[2:].tolist())) == tflops.shape[1]
+
+
+def test_a_replica_of_405b_alternates_between_prefill_and_decode() -> None:
+    """A prompt of 10,000 tokens has the chips for 2.4 s, decode for seconds more; without both they are idle."""
+    served = Served(200.0, profile="llama-405b-latency")
+    tflops = served.tflops()[:, 0]
+    prefilling, idle = tflops > 150, tflops == 0
+    decoding = ~idle & (tflops < 20)
+    assert min(prefilling.sum(), decoding.sum(), idle.sum()) >= 5
+    watts = np.array([served.run.alike_share(tick, 0)[0] for tick in served.ticks]) * 410 + 90
+    assert watts[prefilling].min() > watts[decoding].max() > watts[idle].max() + 100
+    assert np.abs(np.diff(watts)).max() > 100
+
+
+def test_a_lost_replica_s_requests_go_to_the_others() -> None:
+    """Tokens a second recover, with larger batches and longer waits at the other three; then it takes its part again."""
+    healthy, served = (Served(20.0, load_mean=0.6, **STEADY) for _ in range(2))
+    served.run.slowdowns.replica_halt[1] = Halt.DOWN
+    for each in (healthy, served):
+        each.go(60.0).go(120.0)
+    assert served.mean("tokens_per_s") == pytest.approx(healthy.mean("tokens_per_s"), rel=0.1)
+    assert served.mean("ttft_s") > 1.05 * healthy.mean("ttft_s")
+    assert served.mean("batch") > 1.1 * healthy.mean("batch")
+    lost = served.ticks[-1]
+    assert not served.tflops()[:, 1].any()
+    assert not lost.average[3, QUANTITIES["nc"]]
+    assert lost.hbm_used[3] == pytest.approx(0.004)
+    assert (served.tflops()[:, [0, 2, 3]].mean(axis=0) > 0).all()
+    served.run.slowdowns.replica_halt[1] = Halt.NONE
+    power = [served.run.alike_share(tick, 0)[1] for tick in served.go(50.0).ticks]
+    assert (np.diff(power) > 0).all()
+    assert not served.tflops()[:, 1].any(), "it starts for a minute"
+    served.go(60.0).go(100.0)
+    assert served.tflops()[:, 1].mean() == pytest.approx(served.tflops().mean(), rel=0.25)
+
+
+def test_what_too_few_replicas_cannot_carry_waits_and_is_shed() -> None:
+    """With one of four left, it is full, and waits are as long as clients bear."""
+    served = Served(1.0, load_mean=0.6, **STEADY)
+    served.run.slowdowns.replica_halt[1:] = Halt.DOWN
+    served.go(120.0).go(100.0)
+    times = served.run.workloads.serving_times[0]
+    assert served.mean("tokens_per_s") == pytest.approx(times.requests_per_s * times.answer_tokens, rel=0.06)
+    assert 15 < served.mean("ttft_s") < 60
+
+
+def test_a_hung_replica_is_busy_and_does_nothing() -> None:
+    """Its cores count as busy, its requests wait, and new ones go to the others."""
+    served = Served(60.0)
+    used = served.ticks[-1].hbm_used[2]
+    served.run.slowdowns.replica_halt[0] = Halt.HANG
+    tick = served.go(30.0).ticks[-1]
+    assert tick.average[2, QUANTITIES["nc"]] == 1.0
+    assert tick.flops[2] == 0 < tick.flops[3]
+    assert tick.hbm_used[2] == used
+
+
+def test_a_slow_replica_gets_less_and_takes_longer() -> None:
+    """At half pace it makes about half of what the others make, at twice the time a pass; the job loses nothing."""
+    healthy, served = (Served(10.0, load_mean=0.5, **STEADY) for _ in range(2))
+    served.run.slowdowns.replica[2] = 0.5
+    for each in (healthy, served):
+        each.go(40.0).go(200.0)
+    made = served.tflops().mean(axis=0)
+    assert made[2] / made[[0, 1, 3]].mean() == pytest.approx(0.5, abs=0.15)
+    assert served.mean("tokens_per_s") == pytest.approx(healthy.mean("tokens_per_s"), rel=0.1)
+    latency = np.nanmedian([tick.latency_s[2:] for tick in served.ticks], axis=0)
+    assert latency[2] > 1.7 * latency[0]
+
+
+def test_a_cache_takes_its_share_of_hbm() -> None:
+    """Llama 3.3 70B: 327,680 bytes a token, so that 10 sequences of 8,192 tokens take 26.8 GB of 16 chips' HBM."""
+    served = Served(100.0, model="llama-3.3-70b", load_mean=0.5, **STEADY)
+    room = 16 * 96 * 2**30
+    assert served.figures("kv_cache_share") == pytest.approx(served.figures("batch") * 327_680 * 8_192 / room)
+    assert served.mean("batch") > 5
+    weights = 141.2e9 / room + 0.03
+    used = np.array([tick.hbm_used[2:].mean() for tick in served.ticks])
+    assert used == pytest.approx(weights + served.figures("kv_cache_share"))
+
+
+def test_a_share_of_hbm_in_the_file_holds_with_half_a_batch() -> None:
+    """What the file says replaces what follows from the model; the cache still comes and goes."""
+    served = Served(100.0, model="llama-3.3-70b", load_mean=0.5, hbm_used=0.6, **STEADY)
+    used = np.array([tick.hbm_used[2:].mean() for tick in served.ticks])
+    half = 16 * 327_680 * 8_192 / (16 * 96 * 2**30)
+    assert used == pytest.approx(0.6 - half + served.figures("kv_cache_share"))
+
+
+def test_windows_of_any_length_are_the_same_requests() -> None:
+    """Seconds, odd parts and minutes of the same time make the same tokens, to the last bit of a sum."""
+    found = [Served(120.0, window_s) for window_s in (1.0, 8.0, 60.0)]
+    for name in ("tokens_per_s", "batch"):
+        means = [each.figures(name)[-1] if name == "batch" else each.mean(name) for each in found]
+        assert means[1:] == pytest.approx([means[0]] * 2, rel=1e-9)
+    executions = [each.ticks[-1].executions[2:].tolist() for each in found]
+    assert executions[1:] == [pytest.approx(executions[0], abs=1)] * 2
+
+
+def test_parts_of_seconds_are_the_same_requests() -> None:
+    """Requests come at the beginning of a second; quarters of it go on with them."""
+    whole, parts = Served(60.0), Served(60.0, 0.25)
+    assert parts.mean("tokens_per_s") == pytest.approx(whole.mean("tokens_per_s"), rel=0.03)
+    assert parts.figures("batch")[-1] == pytest.approx(whole.figures("batch")[-1], abs=1.0)
+
+
+def test_long_windows_are_those_of_some_of_their_seconds() -> None:
+    """Windows of an hour have the mean of seconds, within what 64 of them miss, and leave a bounded state."""
+    seconds = Served(300.0, **STEADY)
+    hours = Served(5 * 3_600.0, 3_600.0, **STEADY)
+    for name, within in (("tokens_per_s", 0.1), ("tpot_s", 0.05), ("batch", 0.2)):
+        assert hours.mean(name) == pytest.approx(seconds.mean(name), rel=within), name
+    made = [np.diff([float(tick.executions[2]) for tick in each.ticks]).mean() for each in (seconds, hours)]
+    assert made[1] == pytest.approx(3_600 * made[0], rel=0.1)
+
+
+def test_other_seeds_have_other_requests() -> None:
+    """The same seed gives the same bits."""
+    one, again, other = (Served(20.0, seed=seed).tflops() for seed in (4, 4, 5))
+    assert (one == again).all()
+    assert (one != other).any()
 
 
 @pytest.mark.parametrize(
@@ -138,10 +266,17 @@ def test_a_long_window_is_the_mean_of_its_parts() -> None:
             {"model": "llama-3.3-70b", "max_batch": 1_000},
             r"jobs\.s\.max_batch = 1000: the KV cache .* room for 561",
         ),
-        ({"tpot_s": 0.001}, r"jobs\.s\.tpot_s = 0\.001: reading 1\.41e\+11 bytes at 95%"),
+        ({"tpot_s": 0.001}, r"jobs\.s\.tpot_s = 0\.001: reading 1\.44e\+11 bytes at 95%"),
     ],
 )
 def test_what_the_hardware_cannot_do_is_refused(settings: dict[str, Any], message: str) -> None:
     """Key, value and limit are named."""
     with pytest.raises(ConfigError, match=message):
         jobs(**settings)
+
+
+def test_times_of_the_file_replace_those_of_the_model() -> None:
+    """At batch 1 and without waiting; larger batches add what they read."""
+    (times,) = jobs(model="llama-3.3-70b", tpot_s=0.025, ttft_s=1.5, speculative_tokens=3).times
+    assert (times.tpot_s(1), times.prefill_s) == pytest.approx((0.025, 1.5))
+    assert times.tpot_s(8) > 0.025

@@ -186,10 +186,10 @@ def test_a_drained_instance_stops_all_its_replicas() -> None:
     stages = FAULTS["hbm_uncorrectable"].stages
     drained_s = BEGIN_S + stages.detect_s + stages.quarantine_s + stages.drain_s
     fleet.go(drained_s - 1.0)
-    assert fleet.effects.slowdowns.capacity[SERVING] == pytest.approx(1 - 0.98 / 16)
+    assert np.count_nonzero(fleet.effects.slowdowns.replica_halt) == 1
     for until_s in (drained_s, drained_s + stages.mend_s, over_s("hbm_uncorrectable") - 1.0):
         fleet.go(until_s)
-        assert fleet.effects.slowdowns.capacity[SERVING] == pytest.approx(1 - 0.98 / 4)
+        assert np.count_nonzero(fleet.effects.slowdowns.replica_halt) == 4
     fleet.go(over_s("hbm_uncorrectable") + 1.0)
     assert fleet.is_well()
 
@@ -222,16 +222,15 @@ def test_a_serving_job_loses_a_replica_and_not_its_processes() -> None:
     fleet = SmallFleet(entry("sram_uncorrectable", target_of("sram_uncorrectable", SERVE)))
     fleet.go(BEGIN_S + 100.0)
     assert not fleet.effects.slowdowns.halt.any()
-    assert fleet.effects.slowdowns.capacity[SERVING] == pytest.approx(0.75, abs=0.01)
-    assert fleet.effects.apart == {fleet.row(f"{SERVE}/trn2u-0002-2")}
+    assert (fleet.effects.slowdowns.replica_halt >= Halt.DOWN).tolist() == [False, False, True, False]
 
 
-@pytest.mark.parametrize(("chips_per_replica", "left"), [(16, 1.0), (32, 1.0), (64, 0.02)])
-def test_a_split_takes_only_replicas_that_reach_over_both_racks(chips_per_replica: int, left: float) -> None:
+@pytest.mark.parametrize(("chips_per_replica", "stopped"), [(16, 0), (32, 0), (64, 1)])
+def test_a_split_takes_only_replicas_that_reach_over_both_racks(chips_per_replica: int, stopped: int) -> None:
     """Instances 0 and 1 are in one rack, 2 and 3 in the other (the driver's election of node ids)."""
     fleet = SmallFleet(entry("ultraserver_split", SERVE), chips_per_replica=chips_per_replica)
     fleet.go(BEGIN_S + 5.0)
-    assert fleet.effects.slowdowns.capacity[SERVING] == pytest.approx(left)
+    assert np.count_nonzero(fleet.effects.slowdowns.replica_halt) == stopped
     fleet.go(over_s("ultraserver_split") + 1.0)
     assert fleet.is_well()
 
@@ -331,7 +330,7 @@ def test_an_idle_chip_fails_without_a_job(name: str) -> None:
     fleet = SmallFleet(entry(name, f"{IDLE}/trn2-0002/chip05"))
     fleet.go(over_s(name) - 100.0)
     assert not fleet.effects.slowdowns.halt.any()
-    assert (fleet.effects.slowdowns.capacity == 1.0).all()
+    assert not fleet.effects.slowdowns.replica_halt.any()
     assert not fleet.columns["exec_errors"].any()
     assert all(event.job is None and event.nrt is None for event in fleet.events)
     fleet.go(over_s(name) + 1.0)
@@ -396,5 +395,5 @@ def test_what_happens_does_not_depend_on_the_windows(
     assert np.array_equal(fine.incidents.generation, coarse.incidents.generation)
     for name in ("mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_uncorrected", "exec_errors"):
         assert np.array_equal(fine.columns[name], coarse.columns[name]), name
-    for name in ("compute", "link", "efa", "storage", "capacity", "halt"):
+    for name in ("compute", "link", "efa", "storage", "halt", "replica", "replica_halt"):
         assert np.array_equal(getattr(fine.effects.slowdowns, name), getattr(coarse.effects.slowdowns, name))

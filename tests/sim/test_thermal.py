@@ -198,7 +198,7 @@ def test_chips_show_the_temperature_that_throttling_goes_by() -> None:
     none, cap = np.zeros(2, np.float32), np.ones(2)
     for which in (Phase.CHECKPOINT, *[Phase.COMPUTE] * 20):
         jobs = doing(phase(which))
-        power_w = chips.physics.cohort_power_w(jobs, chips.pace)[chips.cohorts.of_instance]
+        power_w = chips.physics.instance_power_w(jobs)
         throttling.advance(3.0, power_w, none, cap)
         chips.tick(jobs, 3.0)
         spread_c = chips.physics.rest_c - 27.0

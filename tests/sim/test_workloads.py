@@ -52,7 +52,7 @@ def test_reserved_is_idle_with_the_runtime_loaded() -> None:
     assert state(tick, 2) == "idle"
     assert mean(tick, "nc", 2) == 0
     assert tick.hbm_used[2] == 0.03
-    assert tick.hbm_used[-1] == IDLE_HBM_SHARE
+    assert tick.hbm_used[3] == IDLE_HBM_SHARE
     assert mean(tick, "vcpu", 2) == mean(tick, "vcpu", 3) == 0.015
 
 

@@ -237,25 +237,39 @@ class Peak(Model):
 
 
 class Inference(_Job):
-    """A serving job: prefill is bound by compute, decode by HBM; load follows the day."""
+    """A serving job: requests go to its replicas, where prefill is bound by compute and decode by HBM and overheads.
+
+    Times, traffic and HBM in use follow from the model, the replica's chips and the requests.
+    """
 
     kind: Literal["inference"]
     profile: str | None = None
     """Name of a kind of serving (`llama-405b-latency`, `shopping-assistant`, `llama-70b`): defaults for what follows."""
     model: str | None = None
-    """Name of a model: fills in `model_bytes` and `kv_bytes_per_token`."""
+    """Name of a model: fills in `parameters`, `layers`, `model_bytes` and `kv_bytes_per_token`."""
+    dtype: Literal["bf16", "fp8"] = "bf16"
+    """Type of the weights; computed is in BF16 (assumed)."""
+    speculative_tokens: Annotated[int, Field(ge=0, le=64)] = 0
+    """Tokens that a draft model, Llama 3.2 1B, proposes before each pass of the model; 0 for none."""
     chips_per_replica: Count | None = None
     """Chips over which one copy of the model is sharded; by default all of an instance."""
-    model_bytes: Positive = 141e9
-    """Weights that every decode step reads; 141 GB is Llama-3.3-70B in BF16."""
+    model_bytes: Positive = 141.2e9
+    """Weights that every decode pass reads; 141.2 GB is Llama-3.3-70B in BF16."""
+    parameters: Positive | None = None
+    """Active parameters; by default as many as `model_bytes` hold."""
+    layers: Count = 80
     kv_bytes_per_token: Positive | None = None
-    """KV cache of one token; by default a sequence's cache is 2 % of the weights, as Llama-3.3-70B's with 8,192 tokens."""
+    """KV cache of one token; by default a sequence of 8,192 tokens takes 2 % of the weights, as of Llama-3.3-70B."""
     context_tokens: Count = 8_192
-    """Mean tokens of a sequence, in and out."""
-    tpot_s: Positive = 0.0197
-    """Time per output token at batch 1; published for Llama-3.3-70B on trn2.48xlarge."""
-    ttft_s: Positive = 0.81
-    """Time to first token without queueing; published for Llama-3.3-70B on trn2.48xlarge."""
+    """Tokens of a sequence, in and out."""
+    input_tokens: Count | None = None
+    """Tokens of a prompt; by default those of `context_tokens` that are not put out."""
+    output_tokens: Count | None = None
+    """Tokens that a request puts out; by default an eighth of `context_tokens` (assumed)."""
+    tpot_s: Positive | None = None
+    """Time per output token at batch 1, where it is not what follows from the model."""
+    ttft_s: Positive | None = None
+    """Time to first token without queueing, where it is not what follows from the model."""
     max_batch: Count = 32
     load_mean: Share = 0.55
     """Mean load over a day, as a share of what the replicas can carry."""
@@ -263,10 +277,29 @@ class Inference(_Job):
     """Swing of the daily curve above and below the mean."""
     peak_hour_utc: Annotated[float, Field(ge=0, lt=24)] = 18.0
     peaks: tuple[Peak, ...] = ()
-    hbm_used: Share = 0.65
-    """Share of HBM that weights and an average KV cache take."""
+    hbm_used: Share | None = None
+    """Share of HBM in use with half a batch; by default weights, KV cache and what the runtime takes."""
     startup_s: Length = 60.0
     """From the processes' start to the first request: weights from storage, warm-up (assumed)."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens that prefill works through."""
+        return self.input_tokens or self.context_tokens - self.answer_tokens
+
+    @property
+    def answer_tokens(self) -> int:
+        """Tokens that a request puts out."""
+        if self.output_tokens is not None:
+            return self.output_tokens
+        if self.input_tokens is not None:
+            return self.context_tokens - self.input_tokens
+        return max(self.context_tokens // 8, 1)
+
+    @property
+    def active_parameters(self) -> float:
+        """Parameters that a token passes through."""
+        return self.parameters or self.model_bytes / _BYTES_PER_VALUE[self.dtype]
 
     def replica_chips(self, instance_chips: int) -> int:
         """Return the chips of a replica on instances with a number of chips."""
@@ -281,12 +314,41 @@ class Inference(_Job):
         if isinstance(profile, str):
             if profile not in PROFILES:
                 raise ValueError(f"unknown profile {profile!r}: {nearest(profile, PROFILES)}")
-            data = PROFILES[profile] | data
+            defaults = PROFILES[profile]
+            if _TOKENS & data.keys():
+                # The file's own request, as a whole.
+                defaults = {key: value for key, value in defaults.items() if key not in _TOKENS}
+            data = defaults | data
+        given, put_out = data.get("input_tokens"), data.get("output_tokens")
+        if isinstance(given, int) and isinstance(put_out, int):
+            data = {"context_tokens": given + put_out} | data
         name = data.get("model")
         if isinstance(name, str):
             facts = _known_model(name)
-            data = {"model_bytes": facts.weight_bytes, "kv_bytes_per_token": facts.kv_bytes_per_token} | data
+            filled = {
+                "parameters": facts.parameters,
+                "layers": facts.layers,
+                "kv_bytes_per_token": facts.kv_bytes_per_token,
+            }
+            if data.get("dtype", "bf16") in _BYTES_PER_VALUE:
+                filled["model_bytes"] = facts.parameters * _BYTES_PER_VALUE[data.get("dtype", "bf16")]
+            data = filled | data
         return data
+
+    @model_validator(mode="after")
+    def _tokens(self) -> Self:
+        both = self.input_tokens is not None and self.output_tokens is not None
+        tokens = (self.input_tokens or 0) + (self.output_tokens or 0)
+        if both and tokens != self.context_tokens:
+            raise ValueError(
+                f"input_tokens {self.input_tokens} and output_tokens {self.output_tokens} are {tokens} tokens, "
+                f"context_tokens says {self.context_tokens}: leave one out"
+            )
+        if not both and tokens >= self.context_tokens > 1:
+            raise ValueError(
+                f"context_tokens {self.context_tokens} must be more than {tokens}, of which the rest of a request is left"
+            )
+        return self
 
 
 class Reserved(_Job):
@@ -312,6 +374,10 @@ class Traced(_Job):
     hbm_used: Share = 0.6
     startup_s: Length = 30.0
 
+
+_BYTES_PER_VALUE = {"bf16": 2, "fp8": 1}
+"""Of a weight by type."""
+_TOKENS = {"context_tokens", "input_tokens", "output_tokens"}
 
 Job = Annotated[Training | Inference | FineTuning | Reserved | Traced, Field(discriminator="kind")]
 

@@ -41,15 +41,20 @@ class LanguageModel:
 
 
 MODELS = {
+    "llama-3.2-1b": LanguageModel(1.24e9, 16, 2_048, 8, 64),
     "llama-3.1-8b": LanguageModel(8.03e9, 32, 4_096, 8, 128),
     "llama-3.3-70b": LanguageModel(70.6e9, 80, 8_192, 8, 128),
     "llama-3.1-405b": LanguageModel(405e9, 126, 16_384, 8, 128),
     "qwen2.5-32b": LanguageModel(32.5e9, 64, 5_120, 8, 128),
     "mixtral-8x22b": LanguageModel(141e9, 56, 6_144, 8, 128, active_parameters=39e9),
+    "claude-like-small": LanguageModel(40e9, 60, 7_168, 8, 128),
     "claude-like-2t": LanguageModel(2e12, 120, 16_384, 8, 128, active_parameters=300e9),
 }
 """Published: Llama in The Llama 3 Herd of Models (arXiv 2407.21783), table 3, and the models' cards; Qwen2.5 and Mixtral in
-their cards and configurations. Assumed: all sizes of claude-like-2t, of which none is published."""
+their cards and configurations. Assumed: all sizes of claude-like models, of which none is published."""
+
+DRAFT_MODEL = "llama-3.2-1b"
+"""Draft model of speculative decoding; published for Llama 3.1 405B and 3.3 70B (Neuron SDK tutorials)."""
 
 TRAINING_PROFILES: dict[str, dict[str, Any]] = {
     # Published: Project Rainier, hundreds of thousands of Trainium2 chips, trains Claude. Assumed: everything else. A mixture
@@ -68,47 +73,66 @@ TRAINING_PROFILES: dict[str, dict[str, Any]] = {
 """Kinds of training by name: defaults for the keys of a training or fine-tuning job."""
 
 PROFILES: dict[str, dict[str, Any]] = {
-    # Published: Bedrock's latency-optimised Llama 3.1 405B runs on Trainium2 and takes requests of up to 11,000 tokens
-    # (Bedrock's user guide); at launch AWS called it more than three times as fast as others. AWS publishes no time per
-    # token of it. Assumed: one UltraServer a replica, 14 ms a token (31 % of its HBM bandwidth for 810 GB of weights;
-    # a plain BF16 405B at the 15 % of the published 70B case would take 28 ms), 0.9 s to the first token, small batches.
+    # Published: Bedrock's latency-optimised Llama 3.1 405B runs on Trainium2. Published (Neuron SDK, nxd-inference tutorial
+    # on Llama 3.1 405B): on one trn2.48xlarge with FP8 weights and seven speculated tokens 8.27 ms a token and 2,255 ms to
+    # the first at batch 1, 10,000 tokens in and 1,500 out; without both 37.9 ms and 2,442 ms. Assumed: that Bedrock runs it
+    # like that, the batch, and the load.
     "llama-405b-latency": {
         "model": "llama-3.1-405b",
-        "chips_per_replica": 64,
-        "tpot_s": 0.014,
-        "ttft_s": 0.9,
-        "max_batch": 8,
-        "context_tokens": 11_000,
+        "dtype": "fp8",
+        "speculative_tokens": 7,
+        "chips_per_replica": 16,
+        "max_batch": 4,
+        "input_tokens": 10_000,
+        "output_tokens": 1_500,
         "load_mean": 0.45,
-        "load_swing": 0.2,
-        "hbm_used": 0.32,
+        "load_swing": 0.35,
     },
     # Published: a shopping assistant ran on more than 80,000 Inferentia and Trainium chips on Prime Day 2024 (AWS blog on
     # Trainium2). Assumed: a model of eight billion parameters, many short conversations at once, an evening peak.
     "shopping-assistant": {
         "model": "llama-3.1-8b",
         "chips_per_replica": 4,
-        "tpot_s": 0.0081,
-        "ttft_s": 0.14,
         "max_batch": 64,
-        "context_tokens": 4_096,
+        "input_tokens": 2_000,
+        "output_tokens": 250,
         "load_mean": 0.38,
-        "load_swing": 0.22,
+        "load_swing": 0.3,
         "peak_hour_utc": 20.0,
-        "hbm_used": 0.35,
     },
     # Published: time per token 19.7 ms and to the first token 0.81 s at batch 1 on trn2.48xlarge (Neuron SDK tutorial on
-    # Llama-3.3-70B). Assumed: the batch and the load.
+    # Llama-3.3-70B). Assumed: the batch, the requests and the load.
     "llama-70b": {
         "model": "llama-3.3-70b",
         "chips_per_replica": 16,
-        "tpot_s": 0.0197,
-        "ttft_s": 0.81,
         "max_batch": 32,
         "context_tokens": 8_192,
-        "load_mean": 0.55,
-        "load_swing": 0.25,
-        "hbm_used": 0.66,
+        "load_mean": 0.45,
+        "load_swing": 0.35,
+    },
+    # Published, the same tutorial: 5.3 ms and 0.87 s with seven speculated tokens. Assumed: as above.
+    "llama-70b-speculative": {
+        "model": "llama-3.3-70b",
+        "speculative_tokens": 7,
+        "chips_per_replica": 16,
+        "max_batch": 8,
+        "context_tokens": 8_192,
+        "load_mean": 0.45,
+        "load_swing": 0.35,
+    },
+    # Published: Bedrock's latency-optimised Claude 3.5 Haiku runs on Trainium2. Assumed: everything else, since no size is
+    # published: forty billion parameters on an instance, small batches, a working day's load.
+    "claude-like-latency": {
+        "model": "claude-like-small",
+        "dtype": "fp8",
+        "speculative_tokens": 7,
+        "chips_per_replica": 16,
+        "max_batch": 8,
+        "input_tokens": 4_000,
+        "output_tokens": 500,
+        "load_mean": 0.45,
+        "load_swing": 0.35,
+        "peak_hour_utc": 17.0,
     },
 }
 """Kinds of serving by name: defaults for the keys of an inference job."""

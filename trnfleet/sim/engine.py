@@ -136,9 +136,7 @@ class Engine:
         self._serves = np.array([*(isinstance(job, Inference) for job in fleet.jobs), False])
         self.placement = placement
         """Jobs by instance, and the hardware of each job."""
-        self._all_alike = Cohorts.of(self.layout, placement)
-        self._apart: frozenset[int] = frozenset()
-        self._cohorts = self._all_alike
+        self._cohorts = Cohorts.of(self.layout, placement)
         self._workloads = Workloads(fleet, placement, rng, traces or {}, layout=self.layout)
         self._throttling = Throttling(self.layout, fleet, rng)
         self._chips = ChipPhysics(self.layout, self._cohorts, self.columns, rng, fleet, self.own)
@@ -152,7 +150,6 @@ class Engine:
         self.lead_in = lead_in
         """Ticks before tick 0."""
         self._next = -lead_in
-        self._effects.bind(self._cohorts)
 
     @property
     def ticks(self) -> int:
@@ -206,7 +203,6 @@ class Engine:
         parts: list[tuple[JobTick, float]] = []
         events: list[SimEvent] = []
         allocations: list[BlockAllocation] = []
-        slowdowns = self._effects.slowdowns
         begin = begin_s
         for edge in (*self.incidents.boundaries(begin_s, end_s), end_s):
             while begin < edge:
@@ -216,7 +212,7 @@ class Engine:
                 # A block may change anywhere in between, and what changes next follows from what did.
                 due_s = self.account.next_s()
                 end = due_s if begin < due_s < edge else edge
-                part, slowdowns = self._live_through(begin, end)
+                part = self._live_through(begin, end)
                 parts.append((part, end - begin))
                 events += self._events_of(part, begin, end)
                 begin = end
@@ -225,12 +221,11 @@ class Engine:
             number,
             elapsed_s,
             jobs,
-            slowdowns.cohort,
             self._effects.patches(jobs),
             self._effects.instances.inlet_delta_c,
             self._throttling.throttled,
         )
-        self._hosts.fill(number, jobs, slowdowns.cohort)
+        self._hosts.fill(number, jobs)
         self._effects.mark(self.columns)
         self._effects.count(self.columns, end_s)
         if number >= 0:
@@ -304,35 +299,20 @@ class Engine:
         allocations += changed
         return [block_event(self.account, each) for each in changed]
 
-    def _live_through(self, begin_s: float, end_s: float) -> tuple[JobTick, Slowdowns]:
-        """Move jobs, heat and limits through a part of a window in which no fault changes; return the slowdowns, too."""
+    def _live_through(self, begin_s: float, end_s: float) -> JobTick:
+        """Move jobs, heat and limits through a part of a window in which no fault changes."""
         effects, throttling = self._effects.instances, self._throttling
         elapsed_s, middle_s = end_s - begin_s, (begin_s + end_s) / 2.0
         throttling.limit(elapsed_s, effects.inlet_delta_c, effects.cap_share)
-        self._group()
-        slowdowns = self._slowdowns()
-        jobs = self._workloads.advance(elapsed_s, middle_s, self.moment_ns(middle_s), slowdowns)
-        cohort = self._cohorts.of_instance
+        jobs = self._workloads.advance(elapsed_s, middle_s, self.moment_ns(middle_s), self._slowdowns())
         throttling.advance(
             elapsed_s,
-            self._chips.cohort_power_w(jobs, slowdowns.cohort)[cohort],
+            self._chips.instance_power_w(jobs),
             effects.inlet_delta_c,
             effects.cap_share,
-            self._hosts.cohort_power_w(jobs)[cohort],
+            self._hosts.instance_power_w(jobs),
         )
-        return jobs, slowdowns
-
-    def _group(self) -> None:
-        """Set instances apart whose pace is not their job's, and group the others again."""
-        slow = np.flatnonzero((self._throttling.pace < 1.0) & self._serves[self.job_of_instance])
-        apart = frozenset(self._effects.apart).union(slow.tolist())
-        if apart == self._apart:
-            return
-        self._apart = apart
-        self._cohorts = self._all_alike.setting_apart(apart)
-        self._chips.rebind(self._cohorts)
-        self._hosts.rebind(self._cohorts)
-        self._effects.bind(self._cohorts)
+        return jobs
 
     def _slowdowns(self) -> Slowdowns:
         """Return the slowdowns by faults, heat and power caps."""
@@ -345,13 +325,8 @@ class Engine:
         job = self.job_of_instance[slow]
         serves = self._serves[job]
         np.minimum.at(slowdowns.compute, job[~serves], pace[slow[~serves]])
-        replicas = slow[serves]
-        cohort = self._cohorts.of_instance[replicas]
-        np.minimum.at(slowdowns.cohort, cohort, pace[replicas])
-        chips = np.diff(self.layout.chip_start)[replicas]
-        lost = (1.0 - pace[replicas]) * chips / self.placement.chips[job[serves]]
-        np.subtract.at(slowdowns.capacity, job[serves], lost)
-        np.maximum(slowdowns.capacity, 0.0, out=slowdowns.capacity)
+        rows, of_slow = self._cohorts.replicas_on(slow[serves], len(self.job_names))
+        np.minimum.at(slowdowns.replica, rows, pace[slow[serves]][of_slow])
         return slowdowns
 
     def _events_of(self, jobs: JobTick, begin_s: float, end_s: float) -> list[SimEvent]:

@@ -1,7 +1,7 @@
-"""Placement of jobs: instances of each job, and cohorts of instances that are alike in all that a job decides.
+"""Placement of jobs: instances of each job, replicas of those that serve, and cohorts of chips that are alike.
 
-A tick computes values once a cohort and then hands them out to chips by index. Jobs stay where they are; instances that
-with faults are set apart, and joined again when these end.
+A tick computes values once a cohort and then hands them out to chips by index. Jobs and replicas stay where they are, and so
+do cohorts.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trnfleet.domain.address import Level
-from trnfleet.domain.fleet import instances_of
+from trnfleet.domain.fleet import Inference, instances_of
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.layout import Layout, Node
 from trnfleet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from trnfleet.domain.fleet import FleetFile
@@ -38,11 +36,22 @@ class Placement:
     chips: NDArray[np.int64]
     """Chips of each job."""
     spans: NDArray[np.bool_]
-    """Whether a job reaches over more than one NeuronLink domain (UltraServer or standalone instance)."""
+    """Whether a job, or a replica of one that serves, reaches over more than one NeuronLink domain (UltraServer or standalone
+    instance)."""
     instance_chips: NDArray[np.int64]
     """Chips of the first instance of each job."""
     chip_types: tuple[ChipType, ...]
     """For each job the chip that it runs on; where they differ, the one with the least HBM bandwidth."""
+    replica_chips: NDArray[np.int64]
+    """Chips of a replica of each job; 0 for jobs that do not serve."""
+    replica_start: NDArray[np.int64]
+    """Number of the first replica of each job among those of all jobs, and their number at the end; shape (jobs + 1,).
+    Replicas are consecutive chips of their job, in the order of its instances."""
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of all jobs that serve."""
+        return int(self.replica_start[-1])
 
     @staticmethod
     def of(layout: Layout, fleet: FleetFile) -> Placement:
@@ -71,58 +80,141 @@ class Placement:
         domain = _domains(layout)
         spans = np.zeros(len(fleet.jobs), np.bool_)
         chips, instance_chips = np.zeros(len(fleet.jobs), np.int64), np.ones(len(fleet.jobs), np.int64)
+        replica_chips = np.zeros(len(fleet.jobs), np.int64)
         kinds: list[ChipType] = []
         for number in range(len(fleet.jobs)):
             members = np.flatnonzero(owner == number)
             chips[number], instance_chips[number] = sizes[members].sum(), sizes[members[0]]
-            spans[number] = bool((domain[members] != domain[members[0]]).any())
+            job = fleet.jobs[number]
+            if isinstance(job, Inference):
+                replica_chips[number] = job.replica_chips(int(instance_chips[number]))
+            spans[number] = _spans(domain[members], sizes[members], int(replica_chips[number]))
             present = (
                 layout.types[index].chip for index in np.unique(layout.instance_type[members]).tolist()
             )
             kinds.append(min(present, key=lambda chip: chip.hbm_bytes_per_s.value))
-        return Placement(owner, chips, spans, instance_chips, tuple(kinds))
+        # What does not fill a whole replica is refused by `inference`.
+        replicas = np.where(replica_chips > 0, -(-chips // np.maximum(replica_chips, 1)), 0)
+        start = np.concatenate([np.zeros(1, np.int64), np.cumsum(replicas)])
+        return Placement(owner, chips, spans, instance_chips, tuple(kinds), replica_chips, start)
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """Sets of instances whose chips are of the same cohorts."""
+
+    of_instance: NDArray[np.intp]
+    """Set of each instance."""
+    type_index: NDArray[np.intp]
+    """Index into the layout's types; shape (sets,)."""
+    cohort: NDArray[np.intp]
+    """Cohorts of the first set's chips, of the second's, and so on."""
+    share: NDArray[np.float64]
+    """Share of the set's chips that each of these has."""
+    begin: NDArray[np.intp]
+    """Place in these at which each set begins."""
+
+    def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean over the chips of each set of what each cohort has."""
+        total: NDArray[np.float64] = np.add.reduceat(values[self.cohort] * self.share, self.begin)
+        return total
 
 
 @dataclass(frozen=True, slots=True)
 class Cohorts:
-    """Sets of instances with the same job, type, and links to other instances that the job uses."""
+    """Sets of chips with the same row of work, type, and links to other instances that the job uses.
 
-    of_instance: NDArray[np.intp]
-    """Cohort of each instance."""
+    The chips of an instance are one cohort, or several where several replicas share the instance.
+    """
+
+    row: NDArray[np.intp]
+    """Row of each cohort in a `JobTick`: its replica's, its job's, or the idle one."""
     job: NDArray[np.intp]
-    """Job of each cohort; `IDLE` indexes the last row of a table of jobs, which is the idle one."""
+    """Job of each cohort, or `IDLE`."""
     type_index: NDArray[np.intp]
     """Index into the layout's types."""
     used_lanes: NDArray[np.uint8]
     """For each cohort, the bits of the link lanes that may carry its job's traffic: those to other instances only where the
     job runs there, too."""
+    of_chip: NDArray[np.int32]
+    """Cohort of each chip."""
+    hosts: Hosts
+    """Instances that are alike."""
 
     @staticmethod
     def of(layout: Layout, placement: Placement) -> Cohorts:
-        """Group the instances."""
+        """Group chips and instances."""
         owner = placement.job_of_instance
         used = _used_lanes(layout, owner)
-        key = owner.astype(np.int64) + 1
-        for part, base in ((layout.instance_type, max(len(layout.types), 1)), (used, 256)):
-            key = key * base + part
-        _, first, of_instance = np.unique(key, return_index=True, return_inverse=True)
+        row = _rows(layout, placement)
+        is_first = np.append(True, np.diff(row) != 0)
+        is_first[layout.chip_start[:-1]] = True
+        begin = np.flatnonzero(is_first)
+        instance = layout.instance_of_chip[begin].astype(np.int64)
+        types = max(len(layout.types), 1)
+        key = (row[begin].astype(np.int64) * types + layout.instance_type[instance]) * 256 + used[instance]
+        _, first, cohort = np.unique(key, return_index=True, return_inverse=True)
+        lengths = np.diff(np.append(begin, layout.chips))
+        of_chip = np.repeat(cohort.astype(np.int32), lengths)
         return Cohorts(
-            of_instance.astype(np.intp),
-            owner[first].astype(np.intp),
-            layout.instance_type[first].astype(np.intp),
-            used[first],
+            row[begin[first]].astype(np.intp),
+            owner[instance[first]].astype(np.intp),
+            layout.instance_type[instance[first]].astype(np.intp),
+            used[instance[first]],
+            of_chip,
+            _hosts(layout, instance, cohort, lengths),
         )
 
-    def setting_apart(self, instances: Iterable[int]) -> Cohorts:
-        """Return the same cohorts with one more for each of some instances, which have a pace of their own."""
-        chosen = np.array(sorted(set(instances)), np.intp)
-        if not len(chosen):
-            return self
-        own = self.of_instance[chosen]
-        of_instance = self.of_instance.copy()
-        of_instance[chosen] = len(self.job) + np.arange(len(chosen))
-        parts = (self.job, self.type_index, self.used_lanes)
-        return Cohorts(of_instance, *(np.concatenate([part, part[own]]) for part in parts))
+    def replicas_on(
+        self, instances: NDArray[np.intp], jobs: int
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the replicas on some instances of serving jobs, and for each the place of its instance among them.
+
+        Args:
+            instances: Some of the layout's.
+            jobs: How many jobs there are.
+        """
+        begin = np.append(self.hosts.begin, len(self.hosts.cohort))
+        chosen = self.hosts.of_instance[instances]
+        counts = (begin[1:] - begin[:-1])[chosen]
+        ends = np.cumsum(counts)
+        places = np.repeat(np.arange(len(instances)), counts)
+        of_set = np.arange(len(places)) - (ends - counts)[places] + begin[chosen][places]
+        return self.row[self.hosts.cohort[of_set]] - (jobs + 1), places
+
+
+def _rows(layout: Layout, placement: Placement) -> NDArray[np.int32]:
+    """Return the row of each chip in a `JobTick`."""
+    jobs = len(placement.chips)
+    owner = placement.job_of_instance
+    row = np.repeat(np.where(owner == IDLE, jobs, owner).astype(np.int32), np.diff(layout.chip_start))
+    for job in np.flatnonzero(placement.replica_chips).tolist():
+        chips = layout.chip_rows(np.flatnonzero(owner == job))
+        first = jobs + 1 + placement.replica_start[job]
+        row[chips] = first + np.arange(len(chips)) // placement.replica_chips[job]
+    return row
+
+
+def _hosts(
+    layout: Layout, instance: NDArray[np.int64], cohort: NDArray[np.intp], lengths: NDArray[np.int64]
+) -> Hosts:
+    """Group the instances by their pieces: runs of chips of one cohort, of which each has at least one."""
+    count = len(layout.instances)
+    pieces = np.bincount(instance, minlength=count)
+    begin = np.concatenate([np.zeros(1, np.int64), np.cumsum(pieces)])
+    # Instances with several cohorts are a set each.
+    key = np.where(pieces == 1, cohort[begin[:-1]], cohort.max(initial=0) + 1 + np.arange(count))
+    _, first, of_instance = np.unique(key, return_index=True, return_inverse=True)
+    chosen = np.concatenate([np.arange(begin[each], begin[each + 1]) for each in first])
+    sizes = np.diff(layout.chip_start)[instance[chosen]]
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(pieces[first])[:-1]])
+    return Hosts(
+        of_instance.astype(np.intp),
+        layout.instance_type[first].astype(np.intp),
+        cohort[chosen],
+        lengths[chosen] / sizes,
+        starts.astype(np.intp),
+    )
 
 
 def _used_lanes(layout: Layout, owner: NDArray[np.int32]) -> NDArray[np.uint8]:
@@ -172,6 +264,22 @@ def check_hardware(layout: Layout, fleet: FleetFile) -> None:
                     f"fleet {fleet.name!r}: {path} has a {kind.name}, which exists only in UltraServers: list it under "
                     f"clusters.ultraservers{instead}"
                 )
+
+
+def _spans(domain: NDArray[np.int64], sizes: NDArray[np.int64], replica_chips: int) -> bool:
+    """Return whether a job, or a replica of one that serves, reaches over more than one NeuronLink domain.
+
+    Args:
+        domain: Of each of its instances.
+        sizes: Chips of each of these.
+        replica_chips: 0 for a job that does not serve.
+    """
+    if not replica_chips:
+        return bool((domain != domain[0]).any())
+    of_chip = np.repeat(domain, sizes)
+    first = of_chip[::replica_chips]
+    last = of_chip[np.minimum(np.arange(1, len(first) + 1) * replica_chips, len(of_chip)) - 1]
+    return bool((first != last).any())
 
 
 def _domains(layout: Layout) -> NDArray[np.int64]:

@@ -46,6 +46,9 @@ class Stream(enum.IntEnum):
     DATA_STALL = 15
     WEAR = 16
     FAULT_TARGET = 17
+    REQUESTS = 30
+    ROUTER = 31
+    REPLICA_START = 32
 
 
 class LaneReader:

@@ -19,8 +19,6 @@ from trnfleet.sim.placement import Cohorts, Placement
 from trnfleet.sim.rng import Rng
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from trnfleet.sim.jobs.window import JobTick
@@ -73,7 +71,6 @@ class Chips:
         self.fleet = fleet
         self.layout = Layout.of(expand(fleet))
         self.cohorts = Cohorts.of(self.layout, Placement.of(self.layout, fleet))
-        self.pace = np.ones(len(self.cohorts.job))
         rows = {Scope.CHIP: self.layout.chips, Scope.INSTANCE: len(self.layout.instances)}
         self.columns: dict[str, NDArray[Any]] = {
             metric.name: np.zeros(
@@ -86,13 +83,6 @@ class Chips:
         self.physics = ChipPhysics(self.layout, self.cohorts, self.columns, self.rng, fleet, own)
         self.hosts = HostPhysics(self.layout, self.cohorts, self.columns, self.rng, own)
         self._tick = 0
-
-    def set_apart(self, instances: Sequence[int], pace: float) -> None:
-        """Give some instances a pace of their own."""
-        self.cohorts = self.cohorts.setting_apart(instances)
-        self.pace = np.append(self.pace, [pace] * len(instances))
-        self.physics.rebind(self.cohorts)
-        self.hosts.rebind(self.cohorts)
 
     def tick(
         self,
@@ -108,8 +98,8 @@ class Chips:
         patches: Any = SimpleNamespace(
             lanes=np.array(lanes, np.int64), factor=factor, limit=np.full(len(lanes), np.inf)
         )
-        self.physics.fill(self._tick, elapsed_s, jobs, self.pace, patches, self.inlet_delta_c, throttled)
-        self.hosts.fill(self._tick, jobs, self.pace)
+        self.physics.fill(self._tick, elapsed_s, jobs, patches, self.inlet_delta_c, throttled)
+        self.hosts.fill(self._tick, jobs)
         self._tick += 1
 
     def value(self, name: str) -> NDArray[np.float64]:

@@ -46,7 +46,7 @@ class JobRun:
         placement = Placement.of(layout, fleet)
         cohorts = Cohorts.of(layout, placement)
         self.workloads = Workloads(fleet, placement, Rng(seed), traces or {}, layout=layout)
-        self.slowdowns = Slowdowns.healthy(len(fleet.jobs), len(cohorts.job))
+        self.slowdowns = Slowdowns.healthy(len(fleet.jobs), placement.replicas)
         self.names = [job.name for job in fleet.jobs]
         self.now_s = 0.0
         self.instances = np.bincount(placement.job_of_instance[placement.job_of_instance >= 0])
@@ -75,7 +75,7 @@ class JobRun:
 
     def alike_share(self, tick: JobTick, job: int) -> NDArray[np.float64]:
         """Return the same for each set of a job's instances that are alike."""
-        share = self._hardware.power_share(self._hardware.load(tick, np.ones(len(self._cohorts.job))))
+        share = self._hardware.power_share(self._hardware.load(tick))
         alike: NDArray[np.float64] = share[self._cohorts.job == job]
         return alike
 

@@ -13,7 +13,7 @@ from trnfleet.domain.metrics import METRICS, Scope
 from trnfleet.domain.scenario import Scenario
 from trnfleet.sim.faults.timeline import IncidentTimeline
 from trnfleet.sim.jobs.slowdown import Slowdowns
-from trnfleet.sim.placement import Cohorts, Placement
+from trnfleet.sim.placement import Placement
 from trnfleet.sim.rng import Rng
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TRAIN = "c/us-0001"
 SERVE = "c/us-0002"
 IDLE = "c/standalone"
-SLOWDOWNS = ("compute", "link", "efa", "storage", "capacity", "load", "halt", "cohort")
+SLOWDOWNS = ("compute", "link", "efa", "storage", "load", "halt", "replica", "replica_halt")
 
 
 class SmallFleet:
@@ -74,29 +74,22 @@ class SmallFleet:
         self.columns["links_up"][:] = self.links_up
         self.at_s = 0.0
         self.events: list[SimEvent] = []
-        self._cohorts = Cohorts.of(self.layout, self.placement)
-        self.bind()
 
     @property
     def links_up(self) -> NDArray[np.uint8]:
         """`links_up` of every chip of a healthy fleet."""
         return self.layout.links_mask[self.layout.instance_of_chip]
 
-    def bind(self) -> None:
-        self.effects.bind(self._cohorts.setting_apart(self.effects.apart))
-
     def go(self, until_s: float, window_s: float | None = None) -> None:
         """Move on to `until_s` in windows, of which each is cut where something changes, as an engine does."""
         while self.at_s < until_s:
             end_s = until_s if window_s is None else min(self.at_s + window_s, until_s)
             for at_s in (self.at_s, *self.incidents.boundaries(self.at_s, end_s)):
-                if self.incidents.move_to(at_s):
-                    self.bind()
+                self.incidents.move_to(at_s)
             self.columns["throttle_pct"][:] = 0
             self.effects.mark(self.columns)
             self.effects.count(self.columns, end_s)
-            if self.incidents.move_to(end_s):
-                self.bind()
+            self.incidents.move_to(end_s)
             self.events += self.incidents.drain()
             self.at_s = end_s
 
@@ -114,10 +107,9 @@ class SmallFleet:
 
     def is_well(self) -> bool:
         """Return whether no effect of any fault is left, apart from counters and generations."""
-        incidents, healthy = self.incidents, Slowdowns.healthy(2, len(self._cohorts.job))
+        incidents, healthy = self.incidents, Slowdowns.healthy(2, self.placement.replicas)
         return (
             not incidents.active()
-            and not incidents.effects.apart
             and not incidents.effects.instances.silent.any()
             and not incidents.effects.instances.inlet_delta_c.any()
             and bool((incidents.effects.instances.cap_share == 1.0).all())

@@ -42,8 +42,8 @@ def test_a_model_fills_in_what_the_file_leaves_out() -> None:
 def test_profiles_are_valid_and_the_files_keys_win(name: str) -> None:
     """Every kind of serving by name is a whole job; what the file says replaces its defaults."""
     plain = job("inference", profile=name)
-    assert plain.tpot_s == PROFILES[name]["tpot_s"]
-    assert plain.model_bytes == MODELS[PROFILES[name]["model"]].weight_bytes
+    assert plain.max_batch == PROFILES[name]["max_batch"]
+    assert plain.parameters == MODELS[PROFILES[name]["model"]].parameters
     assert job("inference", profile=name, max_batch=3).max_batch == 3
 
 
@@ -51,6 +51,29 @@ def test_the_cache_of_a_token_follows_from_the_model() -> None:
     """Two vectors of every layer's KV heads: 126 layers, 8 heads of 128, BF16 for Llama 3.1 405B."""
     assert MODELS["llama-3.1-405b"].kv_bytes_per_token == 2 * 126 * 8 * 128 * 2
     assert MODELS["llama-3.1-405b"].weight_bytes == 810e9
+
+
+def test_weights_follow_from_the_model_and_their_type() -> None:
+    """Two bytes a parameter in BF16, one in FP8; without a model parameters follow from the bytes."""
+    bf16, fp8 = (job("inference", model="llama-3.1-405b", dtype=dtype) for dtype in ("bf16", "fp8"))
+    assert (bf16.model_bytes, fp8.model_bytes) == (810e9, 405e9)
+    assert bf16.active_parameters == fp8.active_parameters == 405e9
+    assert job("inference", model_bytes=16e9, dtype="fp8").active_parameters == 16e9
+
+
+def test_a_request_has_tokens_in_and_out() -> None:
+    """Of three figures two are enough; a profile's request is replaced as a whole."""
+
+    def tokens(**rest: Any) -> tuple[int, int, int]:
+        made = job("inference", **rest)
+        return made.prompt_tokens, made.answer_tokens, made.context_tokens
+
+    assert tokens(context_tokens=8_000) == (7_000, 1_000, 8_000)
+    assert tokens(context_tokens=8_000, output_tokens=500) == (7_500, 500, 8_000)
+    assert tokens(context_tokens=8_000, input_tokens=6_000) == (6_000, 2_000, 8_000)
+    assert tokens(input_tokens=10_000, output_tokens=1_500) == (10_000, 1_500, 11_500)
+    assert tokens(profile="llama-405b-latency") == (10_000, 1_500, 11_500)
+    assert tokens(profile="llama-405b-latency", context_tokens=4_000) == (3_500, 500, 4_000)
 
 
 def test_fine_tuning_is_a_chain_of_runs() -> None:
@@ -71,6 +94,15 @@ def test_fine_tuning_is_a_chain_of_runs() -> None:
         ("training", {"evaluation_s": 5.0}, "evaluation_s"),
         ("finetuning", {"checkpoint_every_steps": 0}, "greater than or equal to 1"),
         ("inference", {"profile": "llama-405b-latenc"}, "did you mean 'llama-405b-latency'?"),
+        (
+            "inference",
+            {"input_tokens": 10, "output_tokens": 5, "context_tokens": 20},
+            "output_tokens 5 are 15 tokens, context_tokens says 20: leave one out",
+        ),
+        ("inference", {"input_tokens": 9_000}, "context_tokens 8192 must be more than 9000"),
+        ("inference", {"dtype": "fp16"}, "'bf16' or 'fp8'"),
+        ("inference", {"model": "llama-3.3-70b", "dtype": "fp16"}, "'bf16' or 'fp8'"),
+        ("inference", {"speculative_tokens": 65}, "less than or equal to 64"),
         ("inference", {"peaks": ({"for_s": 5.0, "factor": 2.0},)}, "either at_s or at_hour_utc"),
         ("inference", {"peaks": ({"at_s": 1.0, "for_s": float("nan"), "factor": 2.0},)}, "for_s"),
         ("trace", {}, "file"),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.sim.faults.incident import Incident
     from trnfleet.sim.jobs.window import JobTick
-    from trnfleet.sim.placement import Cohorts, Placement
+    from trnfleet.sim.placement import Placement
 
 DETOUR_PACE = 0.2
 """Pace of collectives between two pairs of instances whose traffic goes over EFA in place of Z links: assumed. Derived: at
@@ -38,8 +38,6 @@ most 17 of 64 GB/s a chip (measured on trn2.48xlarge with all 16 chips at once: 
 EFA's latency and the job's own traffic there take from that."""
 DECODE_COLLECTIVES = 0.15
 """Share of a decode step spent in collectives, which a slow link stretches: assumed."""
-OUT_PACE = 0.02
-"""Activity left to the chips of an inference replica whose processes are gone (runtimes that wait): assumed."""
 RESTARTED_COUNTERS = (
     "mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_corrected", "sram_ecc_uncorrected", "exec_errors",
 )  # fmt: skip  # one line is the list
@@ -107,27 +105,19 @@ class FaultEffects:
     def __init__(self, layout: Layout, fleet: FleetFile, placement: Placement) -> None:
         self._layout = layout
         self._job_count = len(fleet.jobs)
-        self._replicas = Replicas(layout, placement, fleet)
+        self._replicas = Replicas(layout, placement)
         count = len(layout.instances)
         self.instances = InstanceEffects(
             np.zeros(count, np.bool_), np.zeros(count, np.float32), np.ones(count, np.float32)
         )
-        self.slowdowns = Slowdowns.healthy(self._job_count, 0)
-        """Speed left to each job and cohort; another object after every `update`."""
-        self.apart: set[int] = set()
-        """Instances whose pace is not their job's."""
-        self._cohorts: Cohorts | None = None
+        self.slowdowns = Slowdowns.healthy(self._job_count, placement.replicas)
+        """Speed left to each job and replica; another object after every `update`."""
         self._open: Sequence[Incident] = ()
         self._links = LinkPatches(layout, ())
         self._counting: list[Incident] = []
         self._replaced: list[int] = []
         self._marked: NDArray[np.int64] = np.zeros(0, np.int64)
         self._is_marked = True
-
-    def bind(self, cohorts: Cohorts) -> None:
-        """Use another grouping of the instances, after `apart` has changed."""
-        self._cohorts = cohorts
-        self._slow_cohorts()
 
     def update(self, incidents: Sequence[Incident], load_factors: Iterable[tuple[int, float]]) -> None:
         """Sum up the effects of incidents.
@@ -151,12 +141,10 @@ class FaultEffects:
                 self._slow(slowdowns, incident, job, pace)
         for job, factor in load_factors:
             slowdowns.load[job] *= factor
-        slowdowns.capacity[:] = self._replicas.capacity()
-        self.apart = self._replicas.instances()
+        slowdowns.replica, slowdowns.replica_halt = self._replicas.pace, self._replicas.halt
         links = [link for incident in self._open if incident.is_open for link in incident.links]
         self._links = LinkPatches(self._layout, links)
         self._is_marked = False
-        self._slow_cohorts()
 
     def are_down(self, jobs: Iterable[int], incidents: Iterable[Incident]) -> bool:
         """Return whether incidents have stopped all of some jobs; one that serves goes on with its other replicas."""
@@ -231,24 +219,17 @@ class FaultEffects:
             slowdowns.halt[job] = max(slowdowns.halt[job], incident.halt)
             return
         left = min(pace.compute, 1.0 / (1.0 - DECODE_COLLECTIVES + DECODE_COLLECTIVES / pace.link))
-        if incident.halt is not Halt.NONE:
-            left = OUT_PACE
+        halt, scope = incident.halt, incident.fault.scope
         if incident.fault.effect is Effect.SPLIT:
-            if incident.halt is not Halt.NONE:
-                for halves in itertools.combinations(incident.racks, 2):
-                    self._replicas.slow_across(job, halves, OUT_PACE)
-            return
-        if left < 1.0 and incident.fault.scope is FaultScope.LINK and incident.halt is not Halt.WAITING:
-            self._replicas.slow_between(job, incident.rows, left)
-        elif left < 1.0:
+            for halves in itertools.combinations(incident.racks, 2):
+                self._replicas.hit_across(job, halves, halt)
+        elif scope is FaultScope.LINK and halt is not Halt.WAITING:
+            self._replicas.hit_between(job, incident.rows, pace=left, halt=halt)
+        elif left < 1.0 or halt is not Halt.NONE:
             # One chip stops its own replica; an instance that is drained, all that run on it.
-            is_one_chips = incident.fault.scope is FaultScope.CHIP and incident.halt is not Halt.WAITING
+            is_one_chips = scope is FaultScope.CHIP and halt is not Halt.WAITING
             chips = incident.rows if is_one_chips else ()
-            self._replicas.slow(job, incident.instances, chips, left)
-
-    def _slow_cohorts(self) -> None:
-        if self._cohorts is not None:
-            self.slowdowns.cohort = self._replicas.of_cohorts(self._cohorts)
+            self._replicas.hit(job, incident.instances, chips, pace=left, halt=halt)
 
 
 def _mark(incident: Incident, links_up: NDArray[Any], health: NDArray[Any]) -> tuple[int, ...]:

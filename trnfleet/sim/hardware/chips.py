@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.sim.hardware.columns import LANES, cut, noise_chips, noisy, table, to_codes
+from trnfleet.sim.hardware.columns import LANES, copies, cut, noise_chips, noisy, table, to_codes
 from trnfleet.sim.hardware.power import ChipHardware
 from trnfleet.sim.hardware.thermal import Cooling, chip_offsets_c
 from trnfleet.sim.jobs.activity import HBM_CEILING, LINK_CEILING
@@ -47,9 +47,26 @@ class _Tables(NamedTuple):
     """Codes of every cohort; shape (cohorts, ...)."""
 
     noisy: dict[str, tuple[NDArray[Any], NDArray[Any]]]
-    """Base and mask of each metric with noise: lanes of an instance's chips."""
+    """Base and mask of each metric with noise: lanes of a chip."""
     executions: NDArray[np.uint64]
     hbm_used: NDArray[np.uint16]
+
+
+class _Group(NamedTuple):
+    """Chunks whose instances divide into runs of the same number of chips of one cohort."""
+
+    run: int
+    """Chips of a run."""
+    cohorts: NDArray[np.intp]
+    """Cohorts of their chips."""
+
+
+class _Place(NamedTuple):
+    """A chunk's place in the tables of its group."""
+
+    group: int
+    runs: NDArray[np.intp]
+    """For each run of chips, its cohort's place among the group's."""
 
 
 class ChipPhysics:
@@ -80,6 +97,8 @@ class ChipPhysics:
         self._own = own
         self._rows = slice(int(layout.chip_start[own.start]), int(layout.chip_start[own.stop]))
         self._throttle = columns["throttle_pct"]
+        self._cohorts = cohorts
+        self._hardware = ChipHardware(layout, cohorts)
         self._chunks = list(cut(layout, columns, own))
         self._noise_chips = noise_chips(layout)
         self._cooled = Cooling(layout, fleet.cooling)
@@ -92,31 +111,20 @@ class ChipPhysics:
         self._scratch = {
             np.dtype(kind): np.empty(most * _MOST_WIDTH, kind) for kind in (np.uint8, np.uint16, np.float32)
         }
-        self.rebind(cohorts)
+        self._groups, self._places = _places(self._chunks, cohorts.of_chip)
 
-    def rebind(self, cohorts: Cohorts) -> None:
-        """Use another grouping of the instances from here on."""
-        self._cohorts = cohorts
-        self._hardware = ChipHardware(self._layout, cohorts)
-
-    def cohort_power_w(self, jobs: JobTick, pace: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the power of a chip of each cohort, W, without noise.
-
-        Args:
-            jobs: Work of the jobs.
-            pace: For each cohort, the pace of its replica.
-        """
-        hardware = self._hardware
-        share = hardware.power_share(hardware.load(jobs, pace))
-        watts: NDArray[np.float64] = hardware.background_w + share * hardware.dynamic_w
-        return watts
+    def instance_power_w(self, jobs: JobTick) -> NDArray[np.float64]:
+        """Return the mean power of the chips of each instance of the fleet, W, without noise."""
+        hardware, hosts = self._hardware, self._cohorts.hosts
+        share = hardware.power_share(hardware.load(jobs))
+        watts: NDArray[np.float64] = hosts.mean(hardware.background_w + share * hardware.dynamic_w)
+        return watts[hosts.of_instance]
 
     def fill(
         self,
         tick: int,
         elapsed_s: float,
         jobs: JobTick,
-        pace: NDArray[np.float64],
         patches: Patches,
         inlet_delta_c: NDArray[np.float32],
         throttled: Throttled,
@@ -127,12 +135,12 @@ class ChipPhysics:
             tick: Its number, which keys the noise.
             elapsed_s: Length of its window.
             jobs: Work of the jobs.
-            pace: For each cohort, the pace of its replica.
             patches: Links that differ from their cohort's.
             inlet_delta_c: For each instance, how much warmer its inlet is than the fleet's.
             throttled: Chips that withhold peak because of heat or a limit of power.
         """
-        tables = self._tables(jobs, pace)
+        tables = self._tables(jobs)
+        shared = [self._expand(tables, group) for group in self._groups]
         first = self._own.start
         readers = {
             name: self._rng.lanes(stream, tick, self._noise_chips * BY_NAME[name].bytes_per_row, first)
@@ -141,30 +149,44 @@ class ChipPhysics:
         approach = np.ones(len(self._layout.types)) if self._is_cold else self._cooled.approach(elapsed_s)
         edges = [chunk.rows.start * LANES for chunk in self._chunks] + [self._rows.stop * LANES]
         begins = np.searchsorted(patches.lanes, edges).tolist()
-        for chunk, (begin, end) in zip(self._chunks, itertools.pairwise(begins), strict=True):
-            cohort = self._cohorts.of_instance[chunk.instances]
-            for name, (base, mask) in tables.noisy.items():
-                noise = self._noisy(chunk, name, cohort, base, mask, readers[name])
+        for chunk, place, (begin, end) in zip(
+            self._chunks, self._places, itertools.pairwise(begins), strict=True
+        ):
+            of_group, index = shared[place.group], place.runs
+            for name, (base, mask) in of_group.noisy.items():
+                noise = self._noisy(chunk, name, index, base, mask, readers[name])
                 if name == "hbm_write_bytes_per_s":
-                    self._hbm_used(chunk, cohort, tables.hbm_used, noise)
+                    self._hbm_used(chunk, index, of_group.hbm_used, noise)
             if len(chunk.unlinked):
                 chunk.views["link_tx_bytes_per_s"][:, chunk.unlinked] = BY_NAME["link_tx_bytes_per_s"].top
             if begin < end:
                 _patch(chunk, patches, slice(begin, end))
             if chunk.gather is not None:
                 self._receive(chunk)
-            chunk.views["exec_completed"][:] = tables.executions[cohort][:, None]
+            _runs(chunk.views["exec_completed"], index)[:] = of_group.executions[index][:, None]
             chunk.views["throttle_pct"][:] = 0
             self._heat(chunk, float(approach[chunk.type_index]), inlet_delta_c[chunk.instances])
         self._withhold(throttled)
         self._is_cold = False
 
-    def _tables(self, jobs: JobTick, pace: NDArray[np.float64]) -> _Tables:
-        hardware, job = self._hardware, self._cohorts.job
-        load = hardware.load(jobs, pace)
+    def _expand(self, tables: _Tables, group: _Group) -> _Tables:
+        """Return the tables of a group's cohorts, with the lanes of a run's chips."""
+        chosen = group.cohorts
+        return _Tables(
+            {
+                name: (copies(base[chosen], group.run), copies(mask[chosen], group.run))
+                for name, (base, mask) in tables.noisy.items()
+            },
+            tables.executions[chosen],
+            tables.hbm_used[chosen],
+        )
+
+    def _tables(self, jobs: JobTick) -> _Tables:
+        hardware, row = self._hardware, self._cohorts.row
+        load = hardware.load(jobs)
         engines = np.stack([load.mean(name) for name in ("tensor", "vector", "scalar", "gpsimd")], axis=1)
         hbm_limit = (HBM_CEILING * hardware.hbm_bytes_per_s)[:, None]
-        flops = (jobs.peak_flops_share[job] * hardware.flops + jobs.flops[job]) * pace
+        flops = jobs.peak_flops_share[row] * hardware.flops + jobs.flops[row]
         column = self._column
         cores = BY_NAME["nc_util_pct"].width
         no_core = np.arange(cores) >= hardware.neuroncores[:, None]
@@ -187,8 +209,8 @@ class ChipPhysics:
                 "link_tx_bytes_per_s", load.links, link_limit, missing=hardware.no_link
             ),
         }
-        used = to_codes(BY_NAME["hbm_used_bytes"], jobs.hbm_used[job] * hardware.hbm_bytes)
-        return _Tables(tables, jobs.executions[job], used.astype(np.uint16))
+        used = to_codes(BY_NAME["hbm_used_bytes"], jobs.hbm_used[row] * hardware.hbm_bytes)
+        return _Tables(tables, jobs.executions[row], used.astype(np.uint16))
 
     def _column(
         self,
@@ -203,15 +225,15 @@ class ChipPhysics:
         highest = np.minimum(to_codes(metric, np.asarray(limit)), metric.top - 1)
         base, mask = noisy(to_codes(metric, values), highest, least=least)
         return (
-            table(metric, base, missing, fill=metric.top, copies=self._layout.most_chips),
-            table(metric, mask, missing, fill=0, copies=self._layout.most_chips),
+            table(metric, base, missing, fill=metric.top),
+            table(metric, mask, missing, fill=0),
         )
 
     def _noisy(
         self,
         chunk: Chunk,
         name: str,
-        cohort: NDArray[np.intp],
+        index: NDArray[np.intp],
         base: NDArray[Any],
         mask: NDArray[Any],
         reader: LaneReader,
@@ -221,19 +243,20 @@ class ChipPhysics:
         rows, width = view.shape
         noise = reader.take(rows, _NOISE[name][1])[:, :width]
         bits = self._scratch[view.dtype][: rows * width].reshape(rows, width)
-        np.take(base[:, :width], cohort, axis=0, out=view, mode="clip")
-        np.take(mask[:, :width], cohort, axis=0, out=bits, mode="clip")
+        np.take(base, index, axis=0, out=_runs(view, index), mode="clip")
+        np.take(mask, index, axis=0, out=_runs(bits, index), mode="clip")
         np.bitwise_and(bits, noise, out=bits)
         np.add(view, bits, out=view)
         return noise
 
     def _hbm_used(
-        self, chunk: Chunk, cohort: NDArray[np.intp], used: NDArray[np.uint16], noise: NDArray[np.uint16]
+        self, chunk: Chunk, index: NDArray[np.intp], used: NDArray[np.uint16], noise: NDArray[np.uint16]
     ) -> None:
         """Write HBM in use: the job's, and up to seven steps of 4 MiB from bits of the noise that nothing else uses."""
         view = chunk.views["hbm_used_bytes"]
         np.right_shift(noise, np.uint16(13), out=view)
-        np.add(view, used[cohort][:, None], out=view)
+        runs = _runs(view, index)
+        np.add(runs, used[index][:, None], out=runs)
 
     def _receive(self, chunk: Chunk) -> None:
         """Give each end of a link what the other end sends."""
@@ -279,6 +302,39 @@ class ChipPhysics:
             if len(rows):
                 codes = to_codes(BY_NAME["throttle_pct"], throttled.pct[part]).astype(np.uint8)
                 self._throttle[rows] = np.maximum(self._throttle[rows], codes)
+
+
+def _runs(view: NDArray[Any], index: NDArray[np.intp]) -> NDArray[Any]:
+    """Return a chunk's rows of instances as rows of runs."""
+    return view.reshape(len(index), -1)
+
+
+def _places(chunks: list[Chunk], of_chip: NDArray[np.int32]) -> tuple[list[_Group], list[_Place]]:
+    """Return the groups of chunks by the lengths of their runs, and each chunk's place in its group."""
+    runs: list[int] = []
+    members: list[NDArray[np.int32]] = []
+    for chunk in chunks:
+        of_instance = of_chip[chunk.rows].reshape(-1, chunk.chips)
+        for run in range(chunk.chips, 0, -1):
+            if chunk.chips % run == 0:
+                parts = of_instance.reshape(-1, run)
+                if run == 1 or (parts == parts[:, :1]).all():
+                    break
+        runs.append(run)
+        members.append(parts[:, 0])
+    groups = []
+    index: list[NDArray[np.intp]] = [np.zeros(0, np.intp)] * len(chunks)
+    numbers = [0] * len(chunks)
+    for number, run in enumerate(sorted(set(runs))):
+        chosen = [place for place, each in enumerate(runs) if each == run]
+        cohorts, inverse = np.unique(
+            np.concatenate([members[place] for place in chosen]), return_inverse=True
+        )
+        groups.append(_Group(run, cohorts.astype(np.intp)))
+        ends = np.cumsum([len(members[place]) for place in chosen])
+        for place, own in zip(chosen, np.split(inverse.astype(np.intp), ends[:-1]), strict=True):
+            index[place], numbers[place] = own, number
+    return groups, [_Place(*each) for each in zip(numbers, index, strict=True)]
 
 
 def _patch(chunk: Chunk, patches: Patches, part: slice) -> None:

@@ -149,9 +149,14 @@ def noisy(
 
 
 def table(
-    metric: Metric, values: NDArray[np.int64], missing: NDArray[np.bool_] | None, *, fill: int, copies: int
+    metric: Metric, values: NDArray[np.int64], missing: NDArray[np.bool_] | None, *, fill: int
 ) -> NDArray[Any]:
-    """Return rows of `copies` times the lanes of `values`, in the metric's type, `fill` where a lane is missing."""
+    """Return the lanes of chips in the metric's type, `fill` where a lane is missing."""
     if missing is not None:
         values = np.where(missing, fill, values)
-    return np.tile(values, (1, copies)).astype(metric.dtype)
+    return values.astype(metric.dtype)
+
+
+def copies(lanes: NDArray[Any], count: int) -> NDArray[Any]:
+    """Return rows of `count` times the lanes of each row."""
+    return np.repeat(lanes[:, None], count, axis=1).reshape(len(lanes), -1)

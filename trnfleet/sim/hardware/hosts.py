@@ -61,12 +61,8 @@ class HostPhysics:
         self._own = slice(own.start, own.stop)
         self._columns = {metric.name: columns[metric.name][self._own] for metric in INSTANCE_METRICS}
         self._rng = rng
-        self.rebind(cohorts)
-
-    def rebind(self, cohorts: Cohorts) -> None:
-        """Use another grouping of the instances from here on."""
         self._cohorts = cohorts
-        kind = cohorts.type_index
+        kind = cohorts.hosts.type_index
         self._memory_bytes = np.array([float(each.host_memory_bytes) for each in self._types])[kind]
         self._efa_peak = np.array([each.efa_bytes_per_s.value for each in self._types])[kind]
         idle_w = np.array([each.host_power_idle_w.value for each in self._types])[kind]
@@ -74,29 +70,34 @@ class HostPhysics:
         most_w = np.array([each.host_power_max_w.value for each in self._types])[kind]
         self._per_code_w = ((most_w - idle_w) / 200.0).astype(np.float32)
 
-    def cohort_power_w(self, jobs: JobTick) -> NDArray[np.float64]:
-        """Return the power of a host of each cohort without its chips, W, without noise."""
-        vcpu = jobs.average[self._cohorts.job, QUANTITIES["vcpu"]]
+    def instance_power_w(self, jobs: JobTick) -> NDArray[np.float64]:
+        """Return the power of each host of the fleet without its chips, W, without noise."""
+        vcpu = self._mean(jobs.average[:, QUANTITIES["vcpu"]])
         watts: NDArray[np.float64] = self._idle_w + vcpu * (200.0 * self._per_code_w)
-        return watts
+        return watts[self._cohorts.hosts.of_instance]
 
-    def fill(self, tick: int, jobs: JobTick, pace: NDArray[np.float64]) -> None:
+    def _mean(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean of the rows of work of each set of hosts."""
+        return self._cohorts.hosts.mean(rows[self._cohorts.row])
+
+    def fill(self, tick: int, jobs: JobTick) -> None:
         """Write a tick's instance columns.
 
         Args:
             tick: Its number, which keys the noise.
             jobs: Work of the jobs.
-            pace: For each cohort, the pace of its replica.
         """
-        job, cohort = self._cohorts.job, self._cohorts.of_instance[self._own]
+        cohort = self._cohorts.hosts.of_instance[self._own]
         if not len(cohort):
             return
         reader = self._rng.lanes(Stream.HOST, tick, _BYTES_PER_UNIT, self._own.start)
         noise = reader.take(len(cohort), np.uint16)
-        activity = jobs.average[job]
-        vcpu = activity[:, QUANTITIES["vcpu"]]
-        efa = np.minimum(activity[:, QUANTITIES["efa"]] * pace, EFA_CEILING) * self._efa_peak
-        latency_s = jobs.latency_s[job] / pace
+        vcpu = self._mean(jobs.average[:, QUANTITIES["vcpu"]])
+        efa = np.minimum(self._mean(jobs.average[:, QUANTITIES["efa"]]), EFA_CEILING) * self._efa_peak
+        # Of several replicas on an instance those count that execute anything.
+        executes = self._mean(np.where(np.isnan(jobs.latency_s), 0.0, 1.0))
+        total_s = self._mean(np.where(np.isnan(jobs.latency_s), 0.0, jobs.latency_s))
+        latency_s = np.where(executes > 0, total_s / np.where(executes > 0, executes, 1.0), np.nan)
         memory = np.where(np.isnan(latency_s), MEMORY_IDLE, MEMORY_BUSY) * self._memory_bytes
         values: dict[str, tuple[NDArray[np.float64], NDArray[np.float64] | float]] = {
             "vcpu_util_pct": (vcpu * 100.0, 100.0),

@@ -79,19 +79,14 @@ class ChipHardware:
         self._links = np.maximum((~self.no_link).sum(axis=1), 1)
         self._link_divisor = np.where(self.link_bytes_per_s > 0, self.link_bytes_per_s, 1.0)
 
-    def load(self, jobs: JobTick, pace: NDArray[np.float64]) -> ChipLoad:
-        """Return the chips' part of their jobs' work.
-
-        Args:
-            jobs: What the jobs do.
-            pace: For each cohort, the pace of its replica.
-        """
-        job = self._cohorts.job
-        activity = jobs.average[job] * pace[:, None]
+    def load(self, jobs: JobTick) -> ChipLoad:
+        """Return the chips' part of their jobs' work."""
+        row = self._cohorts.row
+        activity = jobs.average[row]
         read_share, write_share = activity[:, QUANTITIES["hbm_read"]], activity[:, QUANTITIES["hbm_write"]]
         peak = self.hbm_bytes_per_s
         limit = HBM_CEILING * peak
-        read = np.minimum(read_share * peak + jobs.hbm_read_bytes_per_s[job] * pace, limit)
+        read = np.minimum(read_share * peak + jobs.hbm_read_bytes_per_s[row], limit)
         write = np.minimum(write_share * peak, limit - read)
         links = np.take_along_axis(activity, self._axis, axis=1) * self.link_bytes_per_s
         links[self._unused] = 0.0

@@ -1,81 +1,112 @@
-"""Inference jobs: a daily load with slow noise, batches, prefill bound by compute and decode bound by HBM.
+"""Inference jobs by request: a router, and for each replica its queue, its prefill, and the sequences that it decodes.
 
-Owns the jobs' load and their count of decode steps. Requests are interleaved finely, so a window of a second already
-shows the mixture of prefill and decode.
+Owns the state of every replica. Time goes on in slots, at whose beginnings requests come. A replica works through the prompts
+that wait, then decodes with what time is left: one pass advances all sequences of its batch. Without sequences it is idle.
+A window of up to `MAX_SLOTS` is simulated slot by slot; a longer one by that many of its slots.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from trnfleet.domain.jobs import Inference
 from trnfleet.errors import ConfigError
-from trnfleet.sim.jobs.activity import HBM_CEILING
+from trnfleet.sim.jobs.requests import SLOT_S, Arrivals, Load, poisson
+from trnfleet.sim.jobs.serving_times import RUNTIME_HBM_SHARE, ServingTimes, serving_times
+from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.rng import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from trnfleet.domain.fleet import Job
     from trnfleet.domain.hardware.catalogue import ChipType
-    from trnfleet.domain.jobs import Peak
     from trnfleet.sim.rng import Rng
 
-KV_PER_SEQUENCE = 0.02
-"""KV cache that a decode step reads for one sequence, as a share of the weights: derived for Llama-3.3-70B (80 layers,
-8 KV heads of 128, BF16) with 8,192 tokens of context, 2.7 of 141 GB."""
-TPOT_PER_SEQUENCE = 0.008
-"""Growth of the time per token with each further sequence of a batch: assumed."""
-PREFILL_AT_FULL_LOAD = 0.30
-"""Share of time in prefill at full load: assumed."""
-PREFILL_FLOPS_SHARE = 0.45
-"""Share of BF16 peak reached in prefill: assumed, like a good training job's compute phase."""
-TENSOR_PER_FULL_BATCH = 0.12
-"""Tensor-engine activity that a full batch adds to decode: assumed."""
-QUEUE_GAIN = 0.5
-"""Waiting for the first token, in units of its own time, at load r: gain x r^2 / (1 - r): assumed, as in an M/M/1
-queue."""
-MAX_QUEUED_LOAD = 0.97
-"""Load at which the router begins to shed requests, so that the queue stays finite: assumed."""
-MINUTE_NOISE, MINUTE_KNOT_S = 0.04, 60.0
-"""Slow noise of the load, relative: assumed."""
-SECONDS_NOISE, SECONDS_KNOT_S = 0.08, 5.0
-"""Quicker noise of the load, relative: assumed."""
-SAMPLE_S, MAX_SAMPLES = 5.0, 16
-"""Longer windows are the mean of moments at this distance, the knots of the quicker noise, up to this number."""
-KV_SPREAD = 0.2
-"""Swing of HBM use by the KV cache between an empty and a full batch, relative, where its size is not given: assumed."""
-_DAY_S = 86_400.0
-_LIVED_STEPS = 2**24
-"""Decode steps that a job may have behind it at the start: assumed."""
+    Row = NDArray[np.float64]
+
+MAX_SLOTS = 64
+"""Slots of a window that are simulated; those of a longer window stand for the others."""
+MAX_WAIT_S = 30.0
+"""Requests that may wait at a replica, in seconds in which it can carry them; the router sheds what comes on top of it:
+assumed, as the time after which clients give up."""
+RECENT_S = 30.0
+"""Time constant of the mean that the time per token is, as it has none while a replica works through prompts."""
+_LIVED_PASSES = 2**24
+"""Passes that a replica may have behind it at the start: assumed."""
+_EDGE = 1e-6
+"""Relative rounding of slots and counts."""
 
 
-class InferenceWork(NamedTuple):
-    """Work of inference jobs in a window; arrays of shape (jobs,)."""
+class ReplicaWork(NamedTuple):
+    """Work of all replicas in a window, arrays of shape (replicas,); shares are of the window."""
 
-    prefill: NDArray[np.float64]
-    """Share of time in prefill; the rest is decode."""
-    batch: NDArray[np.float64]
-    """Sequences that a decode step advances."""
-    batch_share: NDArray[np.float64]
-    """Batch as a share of the largest."""
-    kv_share: NDArray[np.float64]
-    """Share of HBM that the sequences' KV cache takes."""
-    hbm_read_bytes_per_s: NDArray[np.float64]
+    prefill: Row
+    """Time in prefill."""
+    decode: Row
+    """Time in decode."""
+    hang: Row
+    start: Row
+    """Time in the start that follows a failure of the replica."""
+    start_work: Row
+    """Work of a whole start's activity."""
+    pace: Row
+    """Work of a second of prefill or decode, relative to a healthy replica's."""
+    batch_share: Row
+    """Sequences of a pass as a share of the largest batch."""
+    hbm_read_bytes_per_s: Row
     """Read by one chip for decode."""
-    flops: NDArray[np.float64]
-    """FLOP/s of one chip for decode."""
-    tokens_per_s: NDArray[np.float64]
-    ttft_s: NDArray[np.float64]
-    tpot_s: NDArray[np.float64]
+    flops: Row
+    """Model FLOP/s of one chip."""
+    there: Row
+    """How much of the window its processes were there, a start counted as its work."""
+    hbm_used: Row
+    """Share of HBM of weights, KV cache and runtime, if the replica is there."""
+    latency_s: Row
+    """Median time of an execution: a pass, or a prefill where there was no pass; NaN where neither was."""
+
+
+class ServingFigures(NamedTuple):
+    """Figures of the jobs in a window, arrays of shape (jobs,)."""
+
+    tokens_per_s: Row
+    ttft_s: Row
+    """Expected of a request that comes: what waits at the replicas, and its prefill."""
+    tpot_s: Row
+    """Mean over the tokens of the last half minute; NaN without any."""
+    batch: Row
+    """Sequences of a replica, mean over the replicas."""
+    kv_share: Row
+    """Share of HBM that the sequences' KV cache takes, mean over the replicas."""
+    capacity: Row
+    """Share of the replicas' speed that is left."""
+
+
+class _Slot(NamedTuple):
+    """Work of a slot, in a healthy replica's seconds."""
+
+    prefill_s: Row
+    decode_s: Row
+    passes: Row
+    prefills: Row
+    tokens: Row
+    read_bytes: Row
+    """Read by all chips for decode."""
+    sequence_s: Row
+    """Seconds of sequences in the batch."""
+    waited_s: Row
+    """Seconds of sequences, with those in which prompts had the chips."""
+    queued_s: Row
+    """Work that waits, times the slot's seconds."""
 
 
 class InferenceJobs:
-    """The load of all inference jobs; arrays are in the order of the jobs given."""
+    """All replicas of all inference jobs, job after job."""
 
     def __init__(
         self,
@@ -99,123 +130,298 @@ class InferenceJobs:
         Raises:
             ConfigError: replicas do not fill the chips, a model does not fit, or a time per token is impossible.
         """
-        for job, count, kind, size in zip(jobs, chips, chip_types, replica_chips, strict=True):
-            _check(job, int(count), kind, size)
-
-        def column(name: str) -> NDArray[np.float64]:
-            return np.array([getattr(job, name) for job in jobs], np.float64)
-
-        self._ordinals = ordinals
+        for job, count, size in zip(jobs, chips.tolist(), replica_chips, strict=True):
+            if count % size:
+                raise ConfigError(
+                    f"jobs.{job.name}.chips_per_replica = {size}: its {count} chips are not a whole number of replicas"
+                )
+        self.times = [
+            serving_times(job, kind, size)
+            for job, kind, size in zip(jobs, chip_types, replica_chips, strict=True)
+        ]
+        """Of a replica of each job."""
         self._rng = rng
-        self._model_bytes = column("model_bytes")
-        self._tpot_s, self._ttft_s = column("tpot_s"), column("ttft_s")
-        self._max_batch = column("max_batch")
-        self._mean, self._swing, self._peak_hour = (
-            column("load_mean"),
-            column("load_swing"),
-            column("peak_hour_utc"),
+        self._loads = Load(jobs, ordinals, rng)
+        sizes = np.array(replica_chips, np.int64)
+        self.count = chips // sizes if len(jobs) else np.zeros(0, np.int64)
+        """Replicas of each job."""
+        self.job = np.repeat(np.arange(len(jobs)), self.count)
+        """Place among the jobs given of the job of each replica."""
+        self._begin = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.count)])[:-1]
+        self._arrivals = Arrivals(len(self.job), rng)
+        self._carries = np.array([each.requests_per_s for each in self.times])
+        self._chips = sizes[self.job].astype(np.float64)
+
+        def of_replicas(name: str) -> Row:
+            return np.array([float(getattr(each, name)) for each in self.times])[self.job]
+
+        self._prefill_s, self._weights_s = of_replicas("prefill_s"), of_replicas("weights_s")
+        self._sequence_s, self._compute_s = of_replicas("sequence_s"), of_replicas("compute_s")
+        self._overhead_s, self._accepted = of_replicas("overhead_s"), of_replicas("accepted")
+        self._answer, self._max_batch = of_replicas("answer_tokens"), of_replicas("max_batch")
+        self._weights_bytes, self._sequence_bytes = (
+            of_replicas("weights_bytes"),
+            of_replicas("sequence_bytes"),
         )
-        self._chips_per_replica = np.array(replica_chips, np.float64)
-        self.replicas = chips / self._chips_per_replica
-        peak = np.array([kind.hbm_bytes_per_s.value for kind in chip_types], np.float64)
-        self._most_bytes_per_s = HBM_CEILING * peak * self._chips_per_replica
-        given = np.array([job.kv_bytes_per_token or 0.0 for job in jobs], np.float64)
-        sequence = np.where(given > 0, given * column("context_tokens"), KV_PER_SEQUENCE * self._model_bytes)
-        self._kv_per_sequence = np.where(given > 0, sequence / self._model_bytes, KV_PER_SEQUENCE)
-        room = np.array([kind.hbm_bytes.value for kind in chip_types], np.float64) * self._chips_per_replica
-        self._kv_share = sequence / room
-        full = self._kv_share * self._max_batch
-        self.kv_spread = np.where(
-            given > 0, np.minimum(full / np.maximum(column("hbm_used"), 1e-9), 1.0), KV_SPREAD
-        )
-        """Swing of HBM use by the KV cache between an empty and a full batch, relative to the mean."""
-        self._peaks = [(place, each) for place, job in enumerate(jobs) for each in job.peaks]
-        self._count = int(ordinals.max()) + 1 if len(ordinals) else 0
-        lived = rng.uniform(Stream.JOB_START, 2, self._count)[ordinals]
-        is_new = np.array([job.starts_at_s is not None for job in jobs], np.bool_)
-        self._decode_steps = np.where(is_new, 0.0, lived * _LIVED_STEPS)
+        self._prompt_per_s = of_replicas("prompt_tokens") / self._prefill_s
+        self._flops_per_token = of_replicas("flops_per_token") / self._chips
+        self._carry = self._carries[self.job]
+        self._most_waiting = np.maximum(np.ceil(MAX_WAIT_S * self._carry), 2.0)
+        room = np.array([kind.hbm_bytes.value for kind in chip_types], np.float64) * sizes
+        cache = np.array([each.cache_bytes for each in self.times])
+        self._kv_share = (cache / room)[self.job] if len(jobs) else np.zeros(0)
+        self._base_share = np.array(
+            [_base_share(job, each, hbm) for job, each, hbm in zip(jobs, self.times, room, strict=True)]
+        )[self.job]
+        self._startup_s = np.array([job.startup_s for job in jobs])[self.job]
+        self._is_new = np.array([job.starts_at_s is not None for job in jobs], np.bool_)
+
+        replicas = len(self.job)
+        self._waiting = np.zeros(replicas)
+        self._prefilled_s = np.zeros(replicas)
+        self._sequences = np.zeros(replicas)
+        self._made = np.zeros(replicas)
+        self._left_s = np.zeros(replicas)
+        self._is_down = np.zeros(replicas, np.bool_)
+        lived = rng.uniform(Stream.JOB_START, 2, replicas) * _LIVED_PASSES
+        self._executions = np.where(self._is_new[self.job], 0.0, lived) if replicas else lived
+        self._recent = np.zeros((2, len(jobs)))
+        self._came = np.zeros(replicas)
+        self._is_alive = False
+        self._next_slot: int | None = None
+
+    def load(self, middle_s: float, time_of_day_s: float, elapsed_s: float = 0.0) -> Row:
+        """Return each job's load at a moment, 0 to 1, as `requests.Load.at`."""
+        return self._loads.at(middle_s, time_of_day_s, elapsed_s)
 
     def advance(
         self,
         elapsed_s: float,
         middle_s: float,
         time_of_day_s: float,
-        capacity: NDArray[np.float64],
         *,
-        offered: NDArray[np.float64] | None = None,
-        run_s: NDArray[np.float64] | None = None,
-    ) -> InferenceWork:
+        pace: Row | None = None,
+        halt: NDArray[np.int8] | None = None,
+        offered: Row | None = None,
+        run_s: Row | None = None,
+        is_kept: NDArray[np.bool_] | None = None,
+    ) -> tuple[ReplicaWork, ServingFigures]:
         """Move on by `elapsed_s` and return the work done.
-
-        A window of up to `SAMPLE_S` shows its middle; a longer one is the mean of its parts.
 
         Args:
             elapsed_s: Length of the window.
             middle_s: Its middle, simulated seconds since the start.
             time_of_day_s: Its middle, seconds since midnight UTC.
-            capacity: Share of each job's replicas that is left by slow chips and links.
+            pace: Share of speed left to each replica; 1 by default.
+            halt: A `Halt` for each replica; none by default.
             offered: What each job's load is multiplied by; 1 by default.
             run_s: How much of the window each job runs; all of it by default.
+            is_kept: Jobs whose processes are there, whose requests wait while they do not run; all by default.
         """
-        samples = int(min(max(-(-elapsed_s // SAMPLE_S), 1), MAX_SAMPLES))
-        part_s = elapsed_s / samples
-        mean: list[NDArray[np.float64]] = []
-        for index in range(samples):
-            from_middle_s = (index - (samples - 1) / 2.0) * part_s
-            load = self.load(middle_s + from_middle_s, time_of_day_s + from_middle_s, part_s)
-            if offered is not None:
-                load = np.minimum(load * offered, 1.0)
-            sample = self._serve(load, capacity)
-            mean = [a + b for a, b in zip(mean, sample, strict=True)] if mean else list(sample)
-        serving = InferenceWork(*(each / samples for each in mean)) if samples > 1 else InferenceWork(*mean)
-        self._decode_steps += (elapsed_s if run_s is None else run_s) / serving.tpot_s
-        return serving
-
-    def _serve(self, load: NDArray[np.float64], capacity: NDArray[np.float64]) -> InferenceWork:
-        batch = np.maximum(load * self._max_batch, 1.0)
-        prefill = load * PREFILL_AT_FULL_LOAD
-        step_bytes = self._model_bytes * (1.0 + self._kv_per_sequence * (batch - 1.0))
-        step_s = self._tpot_s * (1.0 + TPOT_PER_SEQUENCE * (batch - 1.0))
-        step_s = np.maximum(step_s, step_bytes / self._most_bytes_per_s)
-        tpot_s = step_s / (1.0 - prefill)
-        queued = np.minimum(load, MAX_QUEUED_LOAD)
-        tokens_per_s = batch / tpot_s
-        # A dense model needs two FLOPs a parameter and token, and a parameter has two bytes in BF16.
-        return InferenceWork(
-            prefill=prefill,
-            batch=batch,
-            batch_share=batch / self._max_batch,
-            kv_share=batch * self._kv_share,
-            hbm_read_bytes_per_s=step_bytes / tpot_s / self._chips_per_replica,
-            flops=self._model_bytes * tokens_per_s / self._chips_per_replica,
-            tokens_per_s=tokens_per_s * self.replicas * capacity,
-            ttft_s=self._ttft_s * (1.0 + QUEUE_GAIN * queued * queued / (1.0 - queued)),
-            tpot_s=tpot_s,
+        jobs = len(self.times)
+        runs = np.ones(jobs) if run_s is None else run_s / elapsed_s
+        speed, hang, start, start_work, there = self._live(pace, halt, elapsed_s)
+        if is_kept is not None and not is_kept.all():
+            self._clear(~is_kept[self.job])
+        rate = self._carries * self.count * runs * (1.0 if offered is None else offered)
+        rates = speed * runs[self.job] * (1.0 - start)
+        router = speed * (self._left_s <= 0.0)
+        work, simulated_s = None, 0.0
+        for slot, length_s, has_arrivals in self._slots(elapsed_s, middle_s):
+            if has_arrivals:
+                at_s = (slot + 0.5) * SLOT_S
+                load = self.load(at_s, time_of_day_s + (at_s - middle_s), SLOT_S)
+                self._route(slot, load * rate, router)
+            part = self._serve(length_s, rates)
+            work = part if work is None else _Slot(*(a + b for a, b in zip(work, part, strict=True)))
+            simulated_s += length_s
+        assert work is not None  # noqa: S101  for the type checker; every window has a slot
+        work = _Slot(*(each / simulated_s for each in work))
+        self._executions += (work.passes + work.prefills) * elapsed_s
+        done = ReplicaWork(
+            prefill=_over(work.prefill_s, speed),
+            decode=_over(work.decode_s, speed),
+            hang=hang * runs[self.job],
+            start=start * runs[self.job],
+            start_work=start_work * runs[self.job],
+            pace=speed,
+            batch_share=work.sequence_s / self._max_batch,
+            hbm_read_bytes_per_s=work.read_bytes / self._chips,
+            flops=(work.tokens + work.prefill_s * self._prompt_per_s) * self._flops_per_token,
+            there=there,
+            hbm_used=self._base_share + self._kv_share * np.minimum(self._sequences, self._max_batch),
+            latency_s=self._latency_s(work, speed),
         )
-
-    def load(self, middle_s: float, time_of_day_s: float, elapsed_s: float = 0.0) -> NDArray[np.float64]:
-        """Return each job's load, 0 to 1, at a moment.
-
-        Args:
-            middle_s: The moment, simulated seconds since the start.
-            time_of_day_s: The moment, seconds since midnight UTC.
-            elapsed_s: Length of the window around it, of which a peak may cover a part.
-        """
-        from_peak = (time_of_day_s - self._peak_hour * 3_600.0) / _DAY_S
-        # The distance from the trough, 0 to 1, through a smooth step: a cosine's shape from portable operations.
-        near = np.abs((from_peak - np.floor(from_peak)) * 2.0 - 1.0)
-        daily = near * near * (3.0 - 2.0 * near) * 2.0 - 1.0
-        minute = self._rng.smooth(Stream.LOAD_MINUTE, middle_s, MINUTE_KNOT_S, self._count)
-        seconds = self._rng.smooth(Stream.LOAD_SECONDS, middle_s, SECONDS_KNOT_S, self._count)
-        jitter = 1.0 + (MINUTE_NOISE * minute + SECONDS_NOISE * seconds)[self._ordinals]
-        offered = (self._mean + self._swing * daily) * jitter
-        for place, peak in self._peaks:
-            offered[place] *= 1.0 + (peak.factor - 1.0) * _covered(peak, middle_s, time_of_day_s, elapsed_s)
-        return np.clip(offered, 0.0, 1.0)
+        return done, self._figures(work, router, speed, elapsed_s)
 
     def executions(self) -> NDArray[np.uint64]:
-        """Return how many decode steps each job's replicas have completed."""
-        return np.floor(self._decode_steps).astype(np.uint64)
+        """Return how many executions each replica has completed: passes and prefills."""
+        return np.floor(self._executions).astype(np.uint64)
+
+    def _slots(self, elapsed_s: float, middle_s: float) -> Iterator[tuple[int, float, bool]]:
+        """Yield the slots of a window, or those that stand for it: number, seconds, and whether their requests come now."""
+        begin_s, end_s = middle_s - elapsed_s / 2.0, middle_s + elapsed_s / 2.0
+        if self._next_slot is None:
+            self._next_slot = math.ceil(begin_s / SLOT_S - _EDGE)
+        if elapsed_s > MAX_SLOTS * SLOT_S:
+            for place in range(MAX_SLOTS):
+                yield math.floor((begin_s + (place + 0.5) * elapsed_s / MAX_SLOTS) / SLOT_S), SLOT_S, True
+            self._next_slot = math.ceil(end_s / SLOT_S - _EDGE)
+            return
+        at_s = begin_s
+        while at_s < end_s:
+            slot = math.floor(at_s / SLOT_S + _EDGE)
+            until_s = (slot + 1) * SLOT_S
+            until_s = end_s if until_s > end_s - _EDGE else until_s
+            yield slot, until_s - at_s, slot >= self._next_slot
+            self._next_slot = max(self._next_slot, slot + 1)
+            at_s = until_s
+
+    def _live(
+        self, pace: Row | None, halt: NDArray[np.int8] | None, elapsed_s: float
+    ) -> tuple[Row, Row, Row, Row, Row]:
+        """Return each replica's speed, and its shares of a window: hung, in its start, a start's work, and there at all."""
+        count = len(self.job)
+        none = np.zeros(count)
+        speed = np.ones(count) if pace is None else pace
+        if halt is None or not (halt.any() or self._is_down.any() or self._left_s.any()):
+            return speed, none, none, none, np.ones(count)
+        is_down = halt >= Halt.DOWN
+        self._left_s[is_down] = self._startup_s[is_down]
+        self._clear(is_down)
+        speed = np.where(halt == Halt.NONE, speed, 0.0)
+        start_s = np.where(is_down, 0.0, np.minimum(self._left_s, elapsed_s))
+        before_s = self._startup_s - self._left_s
+        self._left_s -= start_s
+        after_s = self._startup_s - self._left_s
+        # Activity grows with time, so work with its square.
+        start_work_s = (after_s * after_s - before_s * before_s) / (2.0 * self._startup_s)
+        self._is_down = is_down
+        hang = (halt == Halt.HANG).astype(np.float64)
+        start, start_work = start_s / elapsed_s, start_work_s / elapsed_s
+        return speed, hang, start, start_work, np.where(is_down, 0.0, 1.0 - start + start_work)
+
+    def _clear(self, chosen: NDArray[np.bool_]) -> None:
+        """Forget the requests of some replicas, whose processes are gone."""
+        for state in (self._waiting, self._prefilled_s, self._sequences, self._made):
+            state[chosen] = 0.0
+
+    def _route(self, slot: int, rate: Row, router: Row) -> None:
+        """Let the requests of a slot come.
+
+        Args:
+            slot: Its number.
+            rate: Requests a second of each job.
+            router: Share of its capacity with which each replica is there for the router.
+        """
+        if not len(self.job):
+            return
+        weights = self._arrivals.weights(slot) * router
+        total = np.add.reduceat(weights, self._begin)
+        mean = (rate / np.where(total > 0, total, 1.0))[self.job] * weights
+        if not self._is_alive:
+            self._begin_life(mean)
+        self._came = self._arrivals.count(slot, mean * SLOT_S)
+        self._waiting += self._came
+        np.minimum(self._waiting, self._most_waiting, out=self._waiting)
+
+    def _begin_life(self, rate: Row) -> None:
+        """Give the replicas of jobs in the middle of their lives the sequences that they usually have."""
+        self._is_alive = True
+        first = np.maximum.reduceat(rate, self._begin)
+        batch = np.array([each.batch_at(float(mean)) for each, mean in zip(self.times, first, strict=True)])
+        batch[self._is_new] = 0.0
+        words = self._rng.words(Stream.REPLICA_START, 0, len(self.job))
+        self._sequences = np.where(
+            rate > 0, np.minimum(poisson(batch[self.job], words), self._max_batch), 0.0
+        )
+        made = self._rng.uniform(Stream.REPLICA_START, 1, len(self.job))
+        self._made = np.where(self._sequences > 0, np.floor(made * self._answer), 0.0)
+
+    def _serve(self, length_s: float, speed: Row) -> _Slot:
+        """Work for some seconds: first through the prompts for which the batch has room, then decode."""
+        budget_s = speed * length_s
+        prefill_s, answer = self._prefill_s, self._answer
+        # As seen by a request that comes at any time: those of the slot are not in front of each other.
+        queued_s = np.maximum(self._waiting - self._came, 0.0) * prefill_s - self._prefilled_s
+        self._came = np.zeros(len(self._came))
+        # What a replica completes within the slot makes room, too.
+        room = np.floor(np.maximum(self._max_batch + self._carry * length_s - self._sequences, 0.0))
+        blocked = np.maximum(self._waiting - room, 0.0)
+        prompts_s = np.minimum(self._waiting, room) * prefill_s - self._prefilled_s
+        spent_s = np.minimum(np.maximum(prompts_s, 0.0), budget_s)
+        done_s = self._prefilled_s + spent_s
+        prefills = np.floor(done_s / prefill_s + _EDGE)
+        self._prefilled_s = np.maximum(done_s - prefills * prefill_s, 0.0)
+        waited_s = np.minimum(self._sequences, self._max_batch) * spent_s
+        self._waiting -= prefills
+        self._sequences += prefills
+
+        batch = np.minimum(self._sequences, self._max_batch)
+        memory_s = self._weights_s + self._sequence_s * batch
+        pass_s = np.maximum(memory_s, self._compute_s * batch) + self._overhead_s
+        a_pass = batch * self._accepted
+        passes = (budget_s - spent_s) / pass_s
+        left = self._sequences * answer - self._made
+        tokens = np.minimum(passes * a_pass, left)
+        passes = tokens / np.maximum(a_pass, 1.0)
+        decode_s = passes * pass_s
+        made = self._made + tokens
+        answers = np.floor(made / answer + _EDGE)
+        self._sequences -= answers
+        self._made = np.maximum(made - answers * answer, 0.0)
+        sequence_s = batch * decode_s
+        waited_s += sequence_s
+        queued_s += self._waiting * prefill_s - self._prefilled_s
+        if blocked.any():
+            # Each waits for a place in the batch.
+            queued_s += 2.0 * blocked * answer * pass_s / np.maximum(a_pass, 1.0)
+        # And for the rest of the prompt that is worked on.
+        queued_s = np.maximum(queued_s, 0.0) * (0.5 * length_s) + spent_s * (0.5 * prefill_s)
+        return _Slot(
+            spent_s,
+            decode_s,
+            passes,
+            prefills,
+            tokens,
+            passes * (self._weights_bytes + batch * self._sequence_bytes),
+            sequence_s,
+            waited_s,
+            queued_s,
+        )
+
+    def _latency_s(self, work: _Slot, speed: Row) -> Row:
+        of_pass = np.where(
+            work.passes > 0, work.decode_s / np.where(work.passes > 0, work.passes, 1.0), np.nan
+        )
+        latency = np.where((work.passes <= 0) & (work.prefill_s > 0), self._prefill_s, of_pass)
+        return latency / np.where(speed > 0, speed, 1.0)
+
+    def _figures(self, work: _Slot, router: Row, speed: Row, elapsed_s: float) -> ServingFigures:
+        """Return the figures of the jobs."""
+        if not len(self.job):
+            return ServingFigures(*(np.zeros(0) for _ in ServingFigures._fields))
+
+        def total(values: Row) -> Row:
+            result: Row = np.add.reduceat(values, self._begin)
+            return result
+
+        there = total(router)
+        # A request goes to a replica by its speed, and waits the longer the slower it is: the two cancel out.
+        first_s = total(np.where(router > 0, self._prefill_s + work.queued_s, 0.0))
+        replicas_there = np.where(there > 0, there, np.nan)
+        recent = self._recent * math.exp(-elapsed_s / RECENT_S)
+        recent += np.stack([total(_over(work.waited_s, speed)), total(work.tokens)]) * elapsed_s
+        self._recent = recent
+        batch = total(np.minimum(self._sequences, self._max_batch)) / self.count
+        return ServingFigures(
+            tokens_per_s=total(work.tokens),
+            ttft_s=first_s / replicas_there,
+            tpot_s=np.where(recent[1] > 1e-3, recent[0] / np.maximum(recent[1], 1e-3), np.nan),
+            batch=batch,
+            kv_share=batch * self._kv_share[self._begin],
+            capacity=total(router) / self.count,
+        )
 
 
 def inference_of(jobs: Sequence[Job]) -> tuple[list[Inference], NDArray[np.intp]]:
@@ -224,46 +430,13 @@ def inference_of(jobs: Sequence[Job]) -> tuple[list[Inference], NDArray[np.intp]
     return [job for _, job in chosen], np.array([number for number, _ in chosen], np.intp)
 
 
-def _covered(peak: Peak, middle_s: float, time_of_day_s: float, elapsed_s: float) -> float:
-    """Return the share of a window that a peak covers."""
-    if peak.at_s is not None:
-        since_s = middle_s - peak.at_s
-        before, after = (
-            min(max(since_s + half, 0.0), peak.for_s) for half in (-elapsed_s / 2.0, elapsed_s / 2.0)
-        )
-    else:
-        since_s = time_of_day_s - (peak.at_hour_utc or 0.0) * 3_600.0
-        before, after = (
-            (since_s + half) // _DAY_S * peak.for_s + min((since_s + half) % _DAY_S, peak.for_s)
-            for half in (-elapsed_s / 2.0, elapsed_s / 2.0)
-        )
-    if elapsed_s > 0:
-        return (after - before) / elapsed_s
-    return float(0.0 <= (since_s if peak.at_s is not None else since_s % _DAY_S) < peak.for_s)
+def _base_share(job: Inference, times: ServingTimes, room: float) -> float:
+    """Return the share of HBM in use without sequences."""
+    if job.hbm_used is not None:
+        return max(job.hbm_used - times.cache_bytes * job.max_batch / 2.0 / room, 0.0)
+    return (job.model_bytes + times.draft_bytes) / room + RUNTIME_HBM_SHARE
 
 
-def _check(job: Inference, chips: int, kind: ChipType, size: int) -> None:
-    key = f"jobs.{job.name}"
-    if chips % size:
-        raise ConfigError(
-            f"{key}.chips_per_replica = {size}: its {chips} chips are not a whole number of replicas"
-        )
-    room = kind.hbm_bytes.value * size
-    if job.model_bytes > room:
-        raise ConfigError(
-            f"{key}.model_bytes = {job.model_bytes:g}: the HBM of {size} {kind.title} chips holds "
-            f"{room:g} bytes"
-        )
-    kv_bytes = (job.kv_bytes_per_token or 0.0) * job.context_tokens * job.max_batch
-    if job.model_bytes + kv_bytes > room:
-        raise ConfigError(
-            f"{key}.max_batch = {job.max_batch}: the KV cache of that number of sequences of {job.context_tokens} tokens, "
-            f"{kv_bytes:.3g} bytes, does not fit beside {job.model_bytes:g} bytes of weights; there is room for "
-            f"{int((room - job.model_bytes) / (kv_bytes / job.max_batch))}"
-        )
-    fastest = job.model_bytes / (HBM_CEILING * kind.hbm_bytes_per_s.value * size)
-    if job.tpot_s < fastest:
-        raise ConfigError(
-            f"{key}.tpot_s = {job.tpot_s:g}: reading {job.model_bytes:g} bytes at {HBM_CEILING:.0%} of the HBM bandwidth "
-            f"of {size} {kind.title} chips takes {fastest:.3g} s"
-        )
+def _over(work: Row, speed: Row) -> Row:
+    """Return the time that work takes at a speed."""
+    return work / np.where(speed > 0, speed, 1.0)

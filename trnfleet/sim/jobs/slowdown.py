@@ -29,30 +29,32 @@ class Slowdowns:
     """Shares of speed left to jobs during a window, above 0 and at most 1, and halted jobs."""
 
     compute: NDArray[np.float64]
-    """For each job, its slowest chip's share of peak (1 for inference, whose replicas go each their own way)."""
+    """For each job, its slowest chip's share of peak (1 for inference, whose replicas are independent)."""
     link: NDArray[np.float64]
     """For each job, its slowest NeuronLink's share of bandwidth."""
     efa: NDArray[np.float64]
     """For each job, the share of EFA bandwidth that its worst instance has."""
     storage: NDArray[np.float64]
     """For each job, the share of the shared storage's bandwidth that it gets: checkpoints and input data."""
-    capacity: NDArray[np.float64]
-    """For each job, the share of its replicas' throughput that is left (inference)."""
     load: NDArray[np.float64]
     """For each job, what its offered load is multiplied by (inference; 1 unless a scenario says otherwise, may be
     above 1)."""
     halt: NDArray[np.int8]
     """For each job, a `Halt`."""
-    cohort: NDArray[np.float64]
-    """For each cohort, the pace of its replica."""
+    replica: NDArray[np.float64]
+    """For each replica of a serving job, the share of speed left to it by slow chips and links."""
+    replica_halt: NDArray[np.int8]
+    """For each replica, a `Halt`; `HANG` and `DOWN` are as for jobs."""
 
     def copy(self) -> Slowdowns:
         """Return a copy that can be changed."""
         return Slowdowns(*(getattr(self, field.name).copy() for field in fields(self)))
 
     @staticmethod
-    def healthy(jobs: int, cohorts: int) -> Slowdowns:
+    def healthy(jobs: int, replicas: int) -> Slowdowns:
         """Return the slowdowns of a fleet without faults."""
-        compute, link, efa, storage, capacity, load = (np.ones(jobs) for _ in range(6))
+        compute, link, efa, storage, load = (np.ones(jobs) for _ in range(5))
         halt = np.zeros(jobs, np.int8)
-        return Slowdowns(compute, link, efa, storage, capacity, load, halt, np.ones(cohorts))
+        return Slowdowns(
+            compute, link, efa, storage, load, halt, np.ones(replicas), np.zeros(replicas, np.int8)
+        )

@@ -33,10 +33,14 @@ class JobChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobTick:
-    """Work of the jobs in a window; arrays of shape (jobs + 1, ...), the last row idle."""
+    """Work of the jobs in a window.
+
+    Arrays have a row a job (of one that serves, the mean of its replicas) and an idle one; those by row, of which cohorts
+    of chips take theirs, go on with one row for each replica of the jobs that serve, job after job.
+    """
 
     average: NDArray[np.float64]
-    """Mean activity, columns as in `activity.QUANTITIES`."""
+    """Mean activity by row, columns as in `activity.QUANTITIES`."""
     work: NDArray[np.float64]
     """Nominal seconds of work done a second, by phase."""
     time: NDArray[np.float64]
@@ -46,17 +50,17 @@ class JobTick:
     kind: NDArray[np.intp]
     """Index into these of each job."""
     peak_flops_share: NDArray[np.float64]
-    """FLOP/s achieved as a share of the chip's dense BF16 peak."""
+    """FLOP/s achieved as a share of the chip's dense BF16 peak, by row."""
     flops: NDArray[np.float64]
-    """FLOP/s of a chip on top of that."""
+    """FLOP/s of a chip on top of that, by row."""
     hbm_read_bytes_per_s: NDArray[np.float64]
-    """HBM reads of a chip on top of `average`."""
+    """HBM reads of a chip on top of `average`, by row."""
     hbm_used: NDArray[np.float64]
-    """Share of HBM."""
+    """Share of HBM, by row."""
     executions: NDArray[np.uint64]
-    """Executions completed in the job's life."""
+    """Executions completed in the life of the job or replica, by row."""
     latency_s: NDArray[np.float64]
-    """Median latency of an execution; NaN where nothing executes."""
+    """Median latency of an execution, by row; NaN where nothing executes."""
     figures: dict[str, NDArray[np.float64]]
     """The jobs' figures by name, shape (jobs,), NaN where one makes no sense for the kind or at the time."""
     states: NDArray[np.int8]

@@ -1,7 +1,7 @@
 """All jobs of a fleet in one window: training, serving, recordings and idleness as rows of the same tables.
 
 Joins the kinds of jobs with their lives and the network between them; owns the jobs' figures. Rows are the jobs
-in the fleet file's order and one more at the end for idle instances, which the job number -1 indexes.
+in the fleet file's order, one for idle instances, and one for each replica of the jobs that serve, job after job.
 """
 
 from __future__ import annotations
@@ -19,14 +19,10 @@ from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.activity import EVALUATION_FLOPS_SHARE, QUANTITIES, STEP, TRAINING, Phase
 from trnfleet.sim.jobs.fabric import Fabrics
-from trnfleet.sim.jobs.inference import (
-    PREFILL_FLOPS_SHARE,
-    TENSOR_PER_FULL_BATCH,
-    InferenceJobs,
-    inference_of,
-)
+from trnfleet.sim.jobs.inference import InferenceJobs, inference_of
 from trnfleet.sim.jobs.lifecycle import JobLifecycle
 from trnfleet.sim.jobs.parallelism import JobSite
+from trnfleet.sim.jobs.replica_rows import JobShares, ReplicaRows
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.jobs.training import TrainingJobs, training_of
 from trnfleet.sim.jobs.training_plan import activity_of, plan
@@ -39,8 +35,9 @@ if TYPE_CHECKING:
 
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.jobs import Job
-    from trnfleet.sim.jobs.inference import InferenceWork
+    from trnfleet.sim.jobs.inference import ReplicaWork, ServingFigures
     from trnfleet.sim.jobs.lifecycle import WindowSplit
+    from trnfleet.sim.jobs.serving_times import ServingTimes
     from trnfleet.sim.jobs.slowdown import Slowdowns
     from trnfleet.sim.jobs.traces import Trace
     from trnfleet.sim.jobs.training import TrainingPace, TrainingWork
@@ -107,12 +104,13 @@ class Workloads:
         ]
         self._steps = TrainingJobs(training, plans, self._training, rng)
         kinds = [placement.chip_types[number] for number in self._inference.tolist()]
-        replica_chips = [
-            job.replica_chips(int(placement.instance_chips[number]))
-            for job, number in zip(inference, self._inference.tolist(), strict=True)
-        ]
         self._serving = InferenceJobs(
-            inference, self._inference, placement.chips[self._inference], kinds, rng, replica_chips
+            inference,
+            self._inference,
+            placement.chips[self._inference],
+            kinds,
+            rng,
+            placement.replica_chips[self._inference].tolist(),
         )
         self._traced = [
             (number, job, _trace_of(job, traces))
@@ -122,12 +120,20 @@ class Workloads:
         self._reserved = np.array([isinstance(job, Reserved) for job in fleet.jobs], np.bool_)
         self._lifecycle = JobLifecycle(fleet.jobs)
         self._tables(placement, plans)
-        self._hbm_used = np.array([*(job.hbm_used for job in fleet.jobs), IDLE_HBM_SHARE])
+        tables = self._activity[self._kind[self._inference]]
+        self._replicas = ReplicaRows(tables, self._inference, self._serving.job, self._serving.count)
+        # What serves has its own: weights and cache.
+        self._hbm_used = np.array([*(job.hbm_used or 0.0 for job in fleet.jobs), IDLE_HBM_SHARE])
         self._hbm_used[self._training] = [each.hbm_used for each in plans]
         self._fabrics = self._share_fabrics(fleet, layout, placement)
         self._restarts = np.zeros(self._count, np.int64)
         self._wall_s, self._served_s = np.zeros(self._count), np.zeros(self._count)
         self._traced_executions = np.zeros(self._count)
+
+    @property
+    def serving_times(self) -> list[ServingTimes]:
+        """Times of a replica of each job that serves, in the file's order."""
+        return self._serving.times
 
     def withhold(self, job: int) -> None:
         """Keep a job that has not begun waiting for `open`."""
@@ -148,7 +154,7 @@ class Workloads:
             elapsed_s: Length of the window.
             middle_s: Its middle, simulated seconds since the start.
             middle_ns: Its middle, nanoseconds since 1970 UTC, which the daily load goes by.
-            slowdowns: Of jobs and cohorts.
+            slowdowns: Of jobs and replicas.
         """
         rows = self._count + 1
         steps, serving = self._training, self._inference
@@ -160,34 +166,41 @@ class Workloads:
         )
         window = self._steps.advance(elapsed_s, span.run_s[steps], pace)
         time_of_day_s = (middle_ns // 1_000_000) % (_SECONDS_A_DAY * 1_000) / 1_000
-        load = self._serving.advance(
+        replicas, served = self._serving.advance(
             elapsed_s,
             middle_s,
             time_of_day_s,
-            slowdowns.capacity[serving],
+            pace=slowdowns.replica,
+            halt=slowdowns.replica_halt,
             offered=slowdowns.load[serving],
             run_s=span.run_s[serving],
+            is_kept=(span.run_s + span.hang_s)[serving] > 0.0,
         )
-        run = np.append(span.run_s / elapsed_s, 0.0)
+        shares = JobShares(
+            *(
+                each[serving] / elapsed_s
+                for each in (span.run_s, span.start_s, span.start_work_s, span.hang_s)
+            )
+        )
+        of_replicas = self._replicas.phases(replicas, shares)
         busy = self._recorded(middle_s - elapsed_s / 2.0, middle_s + elapsed_s / 2.0, span)
-        work, time = self._work_and_time(elapsed_s, span, window, load, busy)
+        work, time = self._work_and_time(elapsed_s, span, window, of_replicas, busy)
 
-        # A sum over phases in a fixed order: a matrix product's bits depend on the processor.
-        average = work[:, 0, None] * self._activity[self._kind, 0]
-        for phase in range(1, len(Phase)):
+        # A sum over phases in a fixed order: a matrix product's bits depend on the processor. Columns are contiguous.
+        average = np.zeros((rows + len(replicas.pace), len(QUANTITIES)), order="F")
+        for phase in range(len(Phase)):
             if work[:, phase].any():
-                average += work[:, phase, None] * self._activity[self._kind, phase]
+                average[:rows] += work[:, phase, None] * self._activity[self._kind, phase]
+        self._replicas.fill(average[rows:], of_replicas[0], replicas)
         tensor = QUANTITIES["tensor"]
-        served = run[serving]
-        average[serving, tensor] += TENSOR_PER_FULL_BATCH * load.batch_share * (1.0 - load.prefill) * served
+        average[serving, tensor] = self._replicas.mean(average[rows:, tensor])
 
-        share = np.zeros(rows)
+        share = np.zeros(len(average))
         share[steps] = work[steps, Phase.COMPUTE] * self._steps.compute_flops_share
         share[steps] += work[steps, Phase.EVALUATION] * EVALUATION_FLOPS_SHARE
-        share[serving] = load.prefill * PREFILL_FLOPS_SHARE * served
         for number, job, _ in self._traced:
             share[number] = busy[number] * job.mfu
-        figures = self._figures(elapsed_s, span, window, pace, load, slowdowns)
+        figures = self._figures(elapsed_s, span, window, pace, served)
         figures["mfu"][[number for number, _, _ in self._traced]] = [
             share[number] for number, _, _ in self._traced
         ]
@@ -198,11 +211,11 @@ class Workloads:
             activity=self._activity,
             kind=self._kind,
             peak_flops_share=share,
-            flops=_spread(rows, serving, load.flops * served),
-            hbm_read_bytes_per_s=_spread(rows, serving, load.hbm_read_bytes_per_s * served),
-            hbm_used=self._used(elapsed_s, span, window, load),
+            flops=self._replicas.rows(np.zeros(rows), replicas.flops),
+            hbm_read_bytes_per_s=self._replicas.rows(np.zeros(rows), replicas.hbm_read_bytes_per_s),
+            hbm_used=self._used(elapsed_s, span, window, replicas, shares),
             executions=self._executions(rows),
-            latency_s=self._latency(span, figures, load),
+            latency_s=self._latency(span, figures, replicas),
             figures=figures,
             states=self._states(),
             changes=changes,
@@ -258,7 +271,7 @@ class Workloads:
         elapsed_s: float,
         span: WindowSplit,
         window: TrainingWork,
-        load: InferenceWork,
+        of_replicas: tuple[dict[Phase, NDArray[np.float64]], dict[Phase, NDArray[np.float64]]],
         busy: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return work and time by phase, shape (jobs + 1, phases)."""
@@ -267,15 +280,10 @@ class Workloads:
         steps, serving, jobs = self._training, self._inference, slice(0, self._count)
         for place, phase in enumerate(TRAINING):
             work[steps, phase], time[steps, phase] = window.work[:, place], window.time[:, place]
-        served = span.run_s[serving] / elapsed_s
-        time[serving, Phase.PREFILL] = load.prefill * served
-        time[serving, Phase.DECODE] = (1.0 - load.prefill) * served
         for number, job, _ in self._traced:
             phase = Phase.DECODE if job.like == "inference" else Phase.COMPUTE
             time[number, phase] = busy[number]
             time[number, Phase.IDLE] = span.run_s[number] / elapsed_s - busy[number]
-        for phase in (Phase.PREFILL, Phase.DECODE):
-            work[serving, phase] = time[serving, phase]
         for number, job, _ in self._traced:
             phase = Phase.DECODE if job.like == "inference" else Phase.COMPUTE
             # The recording's utilisation is what the cores show.
@@ -287,37 +295,41 @@ class Workloads:
         time[jobs, Phase.HANG] = work[jobs, Phase.HANG] = span.hang_s / elapsed_s
         time[jobs, Phase.START] = span.start_s / elapsed_s
         work[jobs, Phase.START] = span.start_work_s / elapsed_s
+        for table, by_phase in zip((work, time), of_replicas, strict=True):
+            for phase, values in by_phase.items():
+                table[serving, phase] = self._replicas.mean(values)
         return work, time
 
     def _used(
-        self, elapsed_s: float, span: WindowSplit, window: TrainingWork, load: InferenceWork
+        self,
+        elapsed_s: float,
+        span: WindowSplit,
+        window: TrainingWork,
+        replicas: ReplicaWork,
+        shares: JobShares,
     ) -> NDArray[np.float64]:
         """Return the share of HBM in use: a start fills it, and with the processes it is gone."""
         used = self._hbm_used.copy()
-        used[self._inference] *= 1.0 + self._serving.kv_spread * (load.batch_share - 0.5)
         there = (span.run_s + span.start_work_s + span.hang_s) / elapsed_s
         there[self._training] -= window.time[:, TRAINING.index(Phase.IDLE)]
         used[:-1] = used[:-1] * there + IDLE_HBM_SHARE * (1.0 - there)
-        np.minimum(used, 1.0, out=used)
-        return used
+        return self._replicas.rows(used, self._replicas.hbm_used(replicas, shares, IDLE_HBM_SHARE))
 
     def _executions(self, rows: int) -> NDArray[np.uint64]:
         executions = np.zeros(rows, np.uint64)
         executions[:-1] = np.floor(self._traced_executions).astype(np.uint64)
         executions[self._training] = self._steps.executions()
-        executions[self._inference] = self._serving.executions()
-        return executions
+        return np.concatenate([executions, self._serving.executions()])
 
     def _latency(
-        self, span: WindowSplit, figures: dict[str, NDArray[np.float64]], load: InferenceWork
+        self, span: WindowSplit, figures: dict[str, NDArray[np.float64]], replicas: ReplicaWork
     ) -> NDArray[np.float64]:
         latency = np.full(self._count + 1, np.nan)
         latency[self._training] = figures["step_time_s"][self._training]
-        latency[self._inference] = load.tpot_s
         for number, _, _ in self._traced:
             latency[number] = TRACE_EXECUTION_S
         latency[:-1][span.run_s <= 0.0] = np.nan
-        return latency
+        return np.concatenate([latency, replicas.latency_s])
 
     def _figures(
         self,
@@ -325,8 +337,7 @@ class Workloads:
         span: WindowSplit,
         window: TrainingWork,
         pace: TrainingPace,
-        load: InferenceWork,
-        slowdowns: Slowdowns,
+        served: ServingFigures,
     ) -> dict[str, NDArray[np.float64]]:
         """Return the jobs' figures; a training job's rates are those of its steps over all of the window."""
         figures = {name: np.full(self._count, np.nan) for name in JOB_FIGURES}
@@ -343,20 +354,19 @@ class Workloads:
         figures["steps_lost"][rows] = self._steps.steps_lost
         figures["restarts"] = np.where(self._reserved, np.nan, self._restarts)
 
-        served = span.run_s[serving] / elapsed_s
-        serves = served > 0
-        figures["tokens_per_s"][serving] = load.tokens_per_s * served
+        serves = span.run_s[serving] > 0
+        figures["tokens_per_s"][serving] = served.tokens_per_s
         for name, values in (
-            ("ttft_s", load.ttft_s),
-            ("tpot_s", load.tpot_s),
-            ("batch", load.batch),
-            ("kv_cache_share", load.kv_share),
+            ("ttft_s", served.ttft_s),
+            ("tpot_s", served.tpot_s),
+            ("batch", served.batch),
+            ("kv_cache_share", served.kv_share),
         ):
             figures[name][serving] = np.where(serves, values, np.nan)
 
         self._wall_s += span.live_s
         self._wall_s[rows] -= window.time[:, TRAINING.index(Phase.IDLE)] * elapsed_s
-        self._served_s[serving] += span.run_s[serving] * slowdowns.capacity[serving]
+        self._served_s[serving] += span.run_s[serving] * served.capacity
         productive_s = self._served_s.copy()
         productive_s[rows] = self._steps.productive_s
         good = np.full(self._count, np.nan)
@@ -438,9 +448,3 @@ def _trace_of(job: Job, traces: Mapping[str, Trace]) -> Trace:
     if job.name not in traces:
         raise ConfigError(f"jobs.{job.name}.file: its recording was not read")
     return traces[job.name]
-
-
-def _spread(rows: int, where: NDArray[np.intp], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    result = np.zeros(rows)
-    result[where] = values
-    return result

@@ -42,7 +42,7 @@ def test_a_fault_slows_its_job_in_its_own_way(fault: str, target: str, pace: str
     fleet = SmallFleet(entry(fault, target))
     fleet.go(11.0)
     slowdowns = fleet.effects.slowdowns
-    for name in ("compute", "link", "efa", "storage", "capacity"):
+    for name in ("compute", "link", "efa", "storage"):
         expected = np.ones(2)
         if name == pace:
             expected[TRAINING] = left
@@ -186,27 +186,25 @@ def test_a_link_slows_only_the_replica_that_uses_it() -> None:
     """Replicas of one instance do not use the Z link between two of them; they use their torus, and go with their instance."""
     cable = SmallFleet(entry("z_link_down", f"{SERVE}/trn2u-0002-1/chip05:z_next"))
     cable.go(11.0)
-    assert cable.effects.slowdowns.capacity[SERVING] == 1.0
-    assert not cable.effects.apart
+    assert cable.effects.slowdowns.replica.tolist() == [1.0] * 4
     torus = SmallFleet(entry("link_down", f"{SERVE}/trn2u-0002-1/chip05:east"))
     torus.go(11.0)
     for until_s in (11.0, 100.0):
         torus.go(until_s)
-        assert torus.effects.slowdowns.capacity[SERVING] == pytest.approx(0.75, abs=0.01)
-        assert torus.effects.apart == {torus.row(f"{SERVE}/trn2u-0002-1")}
+        assert (torus.effects.slowdowns.replica_halt >= Halt.DOWN).tolist() == [False, True, False, False]
     small = SmallFleet(entry("link_down", f"{SERVE}/trn2u-0002-1/chip05:north"), chips_per_replica=4)
     small.go(11.0)
-    assert small.effects.slowdowns.capacity[SERVING] == 1.0, "two replicas do not need the link between them"
+    assert not small.effects.slowdowns.replica_halt.any(), "two replicas do not need the link between them"
     small.go(100.0)
-    assert small.effects.slowdowns.capacity[SERVING] == pytest.approx(0.75, abs=0.01)
+    assert np.flatnonzero(small.effects.slowdowns.replica_halt).tolist() == [4, 5, 6, 7]
     wide = SmallFleet(entry("z_link_down", f"{SERVE}/trn2u-0002-1/chip05:z_next"), chips_per_replica=64)
     wide.go(11.0)
-    assert wide.effects.slowdowns.capacity[SERVING] == pytest.approx(0.02)
-    assert len(wide.effects.apart) == 4
+    assert wide.effects.slowdowns.replica_halt.tolist() == [Halt.DOWN]
     wide.go(100.0)
+    assert not wide.effects.slowdowns.replica_halt.any()
     slow = SmallFleet(entry("link_degraded", f"{SERVE}/trn2u-0002-1/chip05:z_next"), chips_per_replica=64)
     slow.go(11.0)
-    assert wide.effects.slowdowns.capacity[SERVING] < slow.effects.slowdowns.capacity[SERVING] < 0.75
+    assert wide.effects.slowdowns.replica[0] < slow.effects.slowdowns.replica[0] < 1.0
 
 
 def test_health_and_throttling_are_marked_over_what_is_there() -> None:
@@ -297,8 +295,7 @@ def test_every_effect_has_one(fault: Fault) -> None:
     changed = [
         name
         for name in SLOWDOWNS
-        if name != "cohort"
-        and not np.array_equal(getattr(effects.slowdowns, name), getattr(healthy.slowdowns, name))
+        if not np.array_equal(getattr(effects.slowdowns, name), getattr(healthy.slowdowns, name))
     ]
     changed += [
         name

@@ -8,7 +8,8 @@ import pytest
 from trnfleet.domain.fleet import expand
 from trnfleet.domain.layout import Layout
 from trnfleet.sim.faults.replicas import Replicas
-from trnfleet.sim.placement import Cohorts, Placement
+from trnfleet.sim.jobs.slowdown import Halt
+from trnfleet.sim.placement import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,24 +33,17 @@ class Serving:
             instances=1,
             ultraservers=1,
         )
-        self.layout = Layout.of(expand(fleet))
-        placement = Placement.of(self.layout, fleet)
-        self.replicas = Replicas(self.layout, placement, fleet)
-        self._cohorts = Cohorts.of(self.layout, placement)
+        layout = Layout.of(expand(fleet))
+        self.replicas = Replicas(layout, Placement.of(layout, fleet))
 
     @property
-    def left(self) -> float:
-        capacity = self.replicas.capacity()
-        assert capacity[0] == 1.0
-        return float(capacity[SERVING])
-
     def paces(self) -> list[float]:
-        """Return the pace of each instance of the UltraServer, once those that are slow are set apart."""
-        cohorts = self._cohorts.setting_apart(self.replicas.instances())
-        pace = self.replicas.of_cohorts(cohorts)[cohorts.of_instance]
-        assert pace[0] == 1.0
-        paces: list[float] = pace[1:].tolist()
+        paces: list[float] = self.replicas.pace.tolist()
         return paces
+
+    @property
+    def halted(self) -> list[int]:
+        return np.flatnonzero(self.replicas.halt).tolist()
 
 
 @pytest.fixture
@@ -62,80 +56,73 @@ def test_only_inference_jobs_have_replicas(serve: Callable[[int], Serving]) -> N
     assert [serve(16).replicas.serves(job) for job in (0, 1)] == [False, True]
 
 
-@pytest.mark.parametrize(
-    ("size", "left", "paces"),
-    [
-        (4, 1 - 0.5 * 4 / 64, [1.0, 1 - 0.5 * 4 / 16, 1.0, 1.0]),
-        (16, 1 - 0.5 * 16 / 64, [1.0, 0.5, 1.0, 1.0]),
-        (32, 1 - 0.5 * 32 / 64, [0.5, 0.5, 1.0, 1.0]),
-        (64, 0.5, [0.5] * 4),
-    ],
-)
+@pytest.mark.parametrize(("size", "slow"), [(4, 5), (16, 1), (32, 0), (64, 0)])
 def test_a_slow_chip_slows_its_replica_and_no_other(
-    serve: Callable[[int], Serving], size: int, left: float, paces: list[float]
+    serve: Callable[[int], Serving], size: int, slow: int
 ) -> None:
-    """Capacity falls by the replica's share of the job's chips, and only its instances have another pace."""
+    """The chip with row 37 is the job's 22nd: of four, sixteen, 32 or 64 chips a replica it is in one."""
     serving = serve(size)
-    serving.replicas.slow(SERVING, (2,), (32 + 5,), 0.5)
-    assert serving.left == pytest.approx(left)
-    assert serving.paces() == pytest.approx(paces)
-    assert serving.replicas.instances() == {1 + place for place, pace in enumerate(paces) if pace < 1.0}
+    serving.replicas.hit(SERVING, (2,), (32 + 5,), pace=0.5)
+    assert serving.paces == [0.5 if number == slow else 1.0 for number in range(64 // size)]
+    assert serving.halted == []
 
 
-@pytest.mark.parametrize(("size", "left"), [(4, 0.75), (16, 0.75), (32, 0.5), (64, 0.0)])
+@pytest.mark.parametrize(("size", "stopped"), [(4, [4, 5, 6, 7]), (16, [1]), (32, [0]), (64, [0])])
 def test_an_instance_stops_every_replica_on_it(
-    serve: Callable[[int], Serving], size: int, left: float
+    serve: Callable[[int], Serving], size: int, stopped: list[int]
 ) -> None:
     """Four small ones as one that fills it, or one that reaches over others."""
     serving = serve(size)
-    serving.replicas.slow(SERVING, (2,), (), 0.0)
-    assert serving.left == pytest.approx(left)
+    serving.replicas.hit(SERVING, (2,), (), halt=Halt.DOWN)
+    assert serving.halted == stopped
 
 
 def test_the_worst_of_two_paces_counts(serve: Callable[[int], Serving]) -> None:
-    """A replica that is slow twice is as slow as its slowest part, in either order, and loses its share once."""
+    """A replica that is slow twice is as slow as its slowest part, in either order, and down where it hangs, too."""
     for paces in ((0.8, 0.5), (0.5, 0.8)):
         serving = serve(16)
         for chip, pace in zip((16, 17), paces, strict=True):
-            serving.replicas.slow(SERVING, (1,), (chip,), pace)
-        assert serving.left == pytest.approx(1 - 0.5 / 4)
+            serving.replicas.hit(SERVING, (1,), (chip,), pace=pace)
+        assert serving.paces == [0.5, 1.0, 1.0, 1.0]
+        for halt in (Halt.DOWN, Halt.HANG):
+            serving.replicas.hit(SERVING, (1,), (16,), halt=halt)
+        assert serving.replicas.halt[0] == Halt.DOWN
 
 
 def test_a_link_slows_the_replica_on_both_its_ends(serve: Callable[[int], Serving]) -> None:
     """Replicas do not talk to each other: a link between two of them is used by none."""
     inside, between = serve(16), serve(16)
-    inside.replicas.slow_between(SERVING, (16, 17), 0.5)
-    between.replicas.slow_between(SERVING, (31, 32), 0.5)
-    assert inside.left == pytest.approx(1 - 0.5 / 4)
-    assert between.left == 1.0
+    inside.replicas.hit_between(SERVING, (16, 17), pace=0.5)
+    between.replicas.hit_between(SERVING, (31, 32), pace=0.5)
+    assert inside.paces == [0.5, 1.0, 1.0, 1.0]
+    assert between.paces == [1.0] * 4
     outside = serve(64)
-    outside.replicas.slow_between(SERVING, (0, 1), 0.5)
-    assert outside.left == 1.0, "the chips are another job's"
+    outside.replicas.hit_between(SERVING, (0, 1), pace=0.5)
+    assert outside.paces == [1.0], "the chips are another job's"
 
 
-def test_a_split_slows_what_reaches_over_it(serve: Callable[[int], Serving]) -> None:
+def test_a_split_stops_what_reaches_over_it(serve: Callable[[int], Serving]) -> None:
     """Replicas within one half have all that they need."""
-    for size, left in ((16, 1.0), (32, 1.0), (64, 0.02)):
+    for size, stopped in ((16, []), (32, []), (64, [0])):
         serving = serve(size)
-        serving.replicas.slow_across(SERVING, ((1, 2), (3, 4)), 0.02)
-        assert serving.left == pytest.approx(left)
+        serving.replicas.hit_across(SERVING, ((1, 2), (3, 4)), Halt.DOWN)
+        assert serving.halted == stopped
 
 
 def test_instances_of_others_are_none_of_a_jobs(serve: Callable[[int], Serving]) -> None:
     """Neither their chips nor they themselves slow a replica."""
     serving = serve(16)
-    serving.replicas.slow(SERVING, (0,), (), 0.1)
-    serving.replicas.slow(SERVING, (0,), (3,), 0.1)
-    assert serving.left == 1.0
-    assert serving.replicas.instances() == set()
+    serving.replicas.hit(SERVING, (0,), (), pace=0.1)
+    serving.replicas.hit(SERVING, (0,), (3,), pace=0.1)
+    assert serving.paces == [1.0] * 4
 
 
 def test_nothing_is_left_once_cleared(serve: Callable[[int], Serving]) -> None:
-    """Every replica has its pace back."""
+    """Every replica has its pace back, and what was handed out before keeps its values."""
     serving = serve(16)
-    serving.replicas.slow(SERVING, (1, 2, 3, 4), (), 0.02)
-    assert serving.left == pytest.approx(0.02)
+    serving.replicas.hit(SERVING, (1, 2, 3, 4), (), pace=0.5, halt=Halt.DOWN)
+    before = serving.replicas.pace
     serving.replicas.clear()
-    assert serving.left == 1.0
-    assert serving.paces() == [1.0] * 4
-    assert np.all(serving.replicas.capacity() == 1.0)
+    assert serving.paces == [1.0] * 4
+    assert serving.halted == []
+    assert before.tolist() == [0.5] * 4

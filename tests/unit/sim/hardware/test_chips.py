@@ -10,7 +10,7 @@ from support.sim.chips import IDLE_ROW, Chips, doing, make_fleet, phase
 
 from trnfleet.domain.hardware import topology
 from trnfleet.domain.hardware.catalogue import TRAINIUM2
-from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS, INSTANCE_METRICS
+from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS
 from trnfleet.sim.hardware.chips import _NOISE
 from trnfleet.sim.hardware.thermal import OFFSET_C, Throttled
 from trnfleet.sim.jobs.activity import Phase
@@ -103,7 +103,7 @@ def test_power_without_noise_is_the_mean_of_that_with_it() -> None:
         for _ in range(40):
             chips.tick(doing(phase(which)))
             shown.append(chips.value("power_w").reshape(2, 16).mean(axis=1))
-        mean_w = chips.physics.cohort_power_w(doing(phase(which)), chips.pace)[chips.cohorts.of_instance]
+        mean_w = chips.physics.instance_power_w(doing(phase(which)))
         assert np.mean(shown, axis=0) == pytest.approx(mean_w, rel=0.005)
 
 
@@ -167,7 +167,7 @@ def test_liquid_cooling_is_cooler_and_quicker() -> None:
     assert rise == pytest.approx(0.05 * liquid.value("power_w"), abs=OFFSET_C + 0.1)
     above_w = float(air.value("power_w")[:16].mean()) - 90
     for each in (air, liquid):
-        each.tick(doing(), 10.0)
+        each.tick(doing(phase(Phase.IDLE)), 10.0)
     assert (np.abs(liquid.value("temperature_c") - 27 - 4.5).max()) < OFFSET_C + 7.2
     gone = [1 - (each.value("temperature_c")[:16].mean() - settled) / start for each, settled, start in
             ((air, 27 + 0.11 * 90, 0.11 * above_w), (liquid, 27 + 0.05 * 90, 0.05 * above_w))]  # fmt: skip
@@ -275,7 +275,6 @@ def test_parts_together_are_the_whole_bit_for_bit(cuts: tuple[int, ...]) -> None
     slow = {row * 6 + 3: 0.5, (row - 1) * 6 + 3: 0.7}
     hot = Throttled(np.array([row - 1, row], np.int64), np.array([20.0, 30.0]))
     for each in (whole, *parts):
-        each.set_apart([7, 12], 0.6)
         each.inlet_delta_c[5:10] = 11
         for number in range(3):
             each.tick(doing(phase(Phase(number)), phase(Phase.DECODE)), 2.0, slow=slow, throttled=hot)
@@ -297,26 +296,6 @@ def test_an_empty_part_writes_nothing() -> None:
     chips = Chips(make_fleet(ONE), own=range(1, 1))
     chips.tick(doing(phase(Phase.COMPUTE)))
     assert not any(column.any() for column in chips.columns.values())
-
-
-def test_setting_an_instance_apart_changes_no_other() -> None:
-    """A new grouping slows the one instance and leaves the bits of all others as they would have been."""
-    fleet = make_fleet("c/us-0001..us-0002", instances=0, ultraservers=2)
-    plain, grouped = Chips(fleet), Chips(fleet)
-    for each in (plain, grouped):
-        each.tick(doing(phase(Phase.DECODE)))
-    grouped.set_apart([2], 0.5)
-    for each in (plain, grouped):
-        each.tick(doing(phase(Phase.DECODE)))
-    others = np.delete(np.arange(128), np.s_[32:48])
-    for metric in CHIP_METRICS:
-        if metric.name != "link_rx_bytes_per_s":
-            expected, got = plain.columns[metric.name][others], grouped.columns[metric.name][others]
-            assert np.array_equal(expected, got), metric.name
-    assert grouped.value("power_w")[32:48].max() < plain.value("power_w")[32:48].min()
-    for metric in INSTANCE_METRICS:
-        if metric.name not in {"efa_tx_bytes_per_s", "efa_rx_bytes_per_s"}:
-            assert (np.delete(plain.columns[metric.name] == grouped.columns[metric.name], 2)).all()
 
 
 def test_offsets_belong_to_chips_not_to_parts() -> None:

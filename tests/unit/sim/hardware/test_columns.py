@@ -6,7 +6,7 @@ from support.sim.chips import Chips, make_fleet
 
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.sim.hardware.columns import CHUNK_INSTANCES, cut, gather_lanes, noisy, table, to_codes
+from trnfleet.sim.hardware.columns import CHUNK_INSTANCES, copies, cut, gather_lanes, noisy, table, to_codes
 
 
 def test_gathering_is_its_own_inverse() -> None:
@@ -73,7 +73,7 @@ def test_tables_hold_sixteen_chips_side_by_side() -> None:
     values = np.arange(12).reshape(2, 6)
     missing = np.zeros((2, 6), np.bool_)
     missing[1, 4:] = True
-    got = table(metric, values, missing, fill=metric.top, copies=16)
+    got = copies(table(metric, values, missing, fill=metric.top), 16)
     assert got.shape == (2, 96)
     assert got.dtype == metric.dtype
     assert (got[1].reshape(16, 6) == [6, 7, 8, 9, 65_535, 65_535]).all()

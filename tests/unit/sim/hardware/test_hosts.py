@@ -30,7 +30,7 @@ def test_power_without_noise_is_the_mean_of_that_with_it() -> None:
     for _ in range(100):
         chips.tick(doing(phase(Phase.PREFILL)))
         shown.append(chips.value("host_power_w"))
-    mean_w = chips.hosts.cohort_power_w(doing(phase(Phase.PREFILL)))[chips.cohorts.of_instance]
+    mean_w = chips.hosts.instance_power_w(doing(phase(Phase.PREFILL)))
     assert np.mean(shown, axis=0) == pytest.approx(mean_w, rel=0.003)
 
 

@@ -1,0 +1,110 @@
+"""Rows of serving replicas in the tables of work: what the chips of each replica do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.sim.jobs.activity import QUANTITIES, Phase
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.sim.jobs.inference import ReplicaWork
+
+    Row = NDArray[np.float64]
+
+TENSOR_PER_FULL_BATCH = 0.12
+"""Tensor-engine activity that a full batch adds to decode: assumed."""
+
+_PHASES = (Phase.PREFILL, Phase.DECODE, Phase.START, Phase.HANG)
+
+
+class JobShares(NamedTuple):
+    """Shares of a window that the jobs that serve run, start and hang as a whole; arrays of shape (serving jobs,)."""
+
+    run: Row
+    start: Row
+    start_work: Row
+    hang: Row
+
+
+class ReplicaRows:
+    """Activity of all replicas from the tables of their jobs."""
+
+    def __init__(
+        self,
+        tables: NDArray[np.float64],
+        serving: NDArray[np.intp],
+        job: NDArray[np.intp],
+        count: NDArray[np.int64],
+    ) -> None:
+        """Note what each quantity is in the phases of serving.
+
+        Args:
+            tables: The table of activity of each serving job: shape (serving jobs, phases, quantities).
+            serving: Their numbers among all jobs.
+            job: Place of each replica's job among these.
+            count: Replicas of each.
+        """
+        self._serving, self._job, self._count = serving, job, count
+        self._begin = np.concatenate([np.zeros(1, np.int64), np.cumsum(count)])[:-1]
+        self._factors: list[dict[Phase, float | Row]] = []
+        for quantity in range(len(QUANTITIES)):
+            of_phase: dict[Phase, float | Row] = {}
+            for phase in (*_PHASES, Phase.IDLE):
+                values = tables[:, phase, quantity]
+                if len(values) and values.any():
+                    same = bool((values == values[0]).all())
+                    of_phase[phase] = float(values[0]) if same else values[job]
+            self._factors.append(of_phase)
+
+    def mean(self, values: Row) -> Row:
+        """Return the mean over the replicas of each job."""
+        if not len(values):
+            return np.zeros(0)
+        total: Row = np.add.reduceat(values, self._begin)
+        return total / self._count
+
+    def rows(self, of_jobs: Row, of_replicas: Row) -> Row:
+        """Return the values of all rows, in which a job that serves has the mean of its replicas."""
+        of_jobs[self._serving] = self.mean(of_replicas)
+        return np.concatenate([of_jobs, of_replicas])
+
+    def hbm_used(self, work: ReplicaWork, shares: JobShares, idle: float) -> Row:
+        """Return the share of HBM in use of each replica; without its processes it is the idle one."""
+        there = (shares.run + shares.start_work + shares.hang)[self._job] * work.there
+        return np.minimum(work.hbm_used * there + idle * (1.0 - there), 1.0)
+
+    def phases(self, work: ReplicaWork, shares: JobShares) -> tuple[dict[Phase, Row], dict[Phase, Row]]:
+        """Return work and time of each replica by phase, without those that none is in."""
+        time = {Phase.PREFILL: work.prefill, Phase.DECODE: work.decode}
+        done = {Phase.PREFILL: work.prefill * work.pace, Phase.DECODE: work.decode * work.pace}
+        if work.start.any() or shares.start.any():
+            time[Phase.START] = work.start + shares.start[self._job]
+            done[Phase.START] = work.start_work + shares.start_work[self._job]
+        if work.hang.any() or shares.hang.any():
+            time[Phase.HANG] = done[Phase.HANG] = work.hang + shares.hang[self._job]
+        busy = work.prefill + work.decode
+        for phase in (Phase.START, Phase.HANG):
+            if phase in time:
+                busy += time[phase]
+        time[Phase.IDLE] = done[Phase.IDLE] = np.maximum(1.0 - busy, 0.0)
+        return done, time
+
+    def fill(self, average: NDArray[np.float64], done: dict[Phase, Row], work: ReplicaWork) -> None:
+        """Write the mean activity of each replica.
+
+        Args:
+            average: Rows of the replicas: shape (replicas, quantities).
+            done: Work of each replica by phase.
+            work: What else they did.
+        """
+        for quantity, factors in enumerate(self._factors):
+            column = average[:, quantity]
+            column[:] = 0.0
+            for phase, factor in factors.items():
+                if phase in done:
+                    column += done[phase] * factor
+        average[:, QUANTITIES["tensor"]] += TENSOR_PER_FULL_BATCH * work.batch_share

@@ -1,0 +1,167 @@
+"""Requests of serving jobs: the rate that the day brings, and how many come to each replica.
+
+Requests of a replica in a slot of time are Poisson-distributed, by integers and tables, and a function of the seed, the
+slot and the replica alone.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trnfleet.sim.rng import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.jobs import Inference, Peak
+    from trnfleet.sim.rng import Rng
+
+SLOT_S = 1.0
+"""Requests come at the beginnings of slots of this length, which are counted from the start."""
+MINUTE_NOISE, MINUTE_KNOT_S = 0.04, 60.0
+"""Slow noise of a job's load, relative: assumed."""
+IMBALANCE, IMBALANCE_KNOT_S = 0.10, 300.0
+"""What the router gives to a replica differs from its part of the capacity by up to this, relative: assumed. Routers that keep
+a session or a prefix on its replica are less even."""
+_DAY_S = 86_400.0
+_STEPS = 16
+"""Means in the table for each unit."""
+_MOST = 16
+"""Largest mean in the table; above it counts are rounded from a normal distribution's."""
+_DRAWS = 1_024
+
+
+class Load:
+    """The load of serving jobs over the day, each as a share of what all its replicas carry; arrays of shape (jobs,)."""
+
+    def __init__(self, jobs: Sequence[Inference], ordinals: NDArray[np.intp], rng: Rng) -> None:
+        """Look the jobs' curves up.
+
+        Args:
+            jobs: From the fleet file.
+            ordinals: Their numbers among all jobs of the file, which key their noise.
+            rng: The run's randomness.
+        """
+
+        def column(name: str) -> NDArray[np.float64]:
+            return np.array([getattr(job, name) for job in jobs], np.float64)
+
+        self._rng, self._ordinals = rng, ordinals
+        self._mean, self._swing = column("load_mean"), column("load_swing")
+        self._peak_s = column("peak_hour_utc") * 3_600.0
+        self._peaks = [(place, each) for place, job in enumerate(jobs) for each in job.peaks]
+        self._count = int(ordinals.max()) + 1 if len(ordinals) else 0
+
+    def at(self, middle_s: float, time_of_day_s: float, elapsed_s: float = 0.0) -> NDArray[np.float64]:
+        """Return each job's load at a moment, 0 to 1.
+
+        Args:
+            middle_s: The moment, simulated seconds since the start.
+            time_of_day_s: The moment, seconds since midnight UTC.
+            elapsed_s: Length of the window around it, of which a peak may cover a part.
+        """
+        from_peak = (time_of_day_s - self._peak_s) / _DAY_S
+        # The distance from the trough, 0 to 1, through a smooth step: a cosine's shape from portable operations.
+        near = np.abs((from_peak - np.floor(from_peak)) * 2.0 - 1.0)
+        daily = near * near * (3.0 - 2.0 * near) * 2.0 - 1.0
+        minute = self._rng.smooth(Stream.LOAD_MINUTE, middle_s, MINUTE_KNOT_S, self._count)
+        offered = (self._mean + self._swing * daily) * (1.0 + MINUTE_NOISE * minute[self._ordinals])
+        for place, peak in self._peaks:
+            offered[place] *= 1.0 + (peak.factor - 1.0) * _covered(peak, middle_s, time_of_day_s, elapsed_s)
+        return np.clip(offered, 0.0, 1.0)
+
+
+class Arrivals:
+    """Draws of the requests that come to each replica; arrays of shape (replicas,)."""
+
+    def __init__(self, replicas: int, rng: Rng) -> None:
+        self._replicas, self._rng = replicas, rng
+        self._knot: int | None = None
+        self._before = self._after = np.zeros(replicas)
+
+    def weights(self, slot: int) -> NDArray[np.float64]:
+        """Return what the router gives to each replica in a slot, relative to its part of the capacity."""
+        place = slot * SLOT_S / IMBALANCE_KNOT_S
+        knot = math.floor(place)
+        if knot != self._knot:
+            self._before = self._after if self._knot == knot - 1 else self._draw(knot)
+            self._after = self._draw(knot + 1)
+            self._knot = knot
+        return self._before + (self._after - self._before) * (place - knot)
+
+    def count(self, slot: int, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return how many requests come to each replica in a slot.
+
+        Args:
+            slot: Its number.
+            mean: Expected requests.
+        """
+        return poisson(mean, self._rng.words(Stream.REQUESTS, slot, self._replicas))
+
+    def _draw(self, knot: int) -> NDArray[np.float64]:
+        draws = self._rng.uniform(Stream.ROUTER, knot, self._replicas)
+        return 1.0 + IMBALANCE * (2.0 * draws - 1.0)
+
+
+def poisson(mean: NDArray[np.float64], words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Return Poisson-distributed counts of given means, from a random word each.
+
+    A mean is a multiple of 1/16 from a table of 1,024 quantiles and one chance for the rest; above 16 the count is that of a
+    normal distribution, from four parts of the word.
+    """
+    scaled = np.minimum(mean, float(_MOST)) * _STEPS
+    step = scaled.astype(np.int64)
+    rest = (scaled - step) / _STEPS
+    draws = (words >> np.uint64(54)).astype(np.int64)
+    step *= _DRAWS
+    step += draws
+    counts: NDArray[np.float64] = np.take(_quantiles(), step, mode="clip").astype(np.float64)
+    counts += (words & np.uint64(0xFFFF)).astype(np.float64) < rest * 65_536.0
+    large = np.flatnonzero(mean > _MOST)
+    if len(large):
+        parts = words[large].view(np.uint16).reshape(-1, 4).astype(np.float64).sum(axis=1)
+        # A sum of four even parts: mean 2 and variance 1/3 in units of 65,536.
+        normal = (parts / 65_536.0 - 2.0) * math.sqrt(3.0)
+        counts[large] = np.maximum(np.floor(mean[large] + np.sqrt(mean[large]) * normal + 0.5), 0.0)
+    return counts
+
+
+@cache
+def _quantiles() -> NDArray[np.uint8]:
+    """Return the counts at 1,024 even quantiles of each mean in the table, one mean after the other."""
+    at = (np.arange(_DRAWS) + 0.5) / _DRAWS
+    rows = []
+    for step in range(_STEPS * _MOST + 1):
+        mean = step / _STEPS
+        term, below = math.exp(-mean), []
+        total = term
+        for count in range(1, 4 * _MOST):
+            below.append(total)
+            term *= mean / count
+            total += term
+        rows.append(np.searchsorted(np.array(below), at))
+    return np.concatenate(rows).astype(np.uint8)
+
+
+def _covered(peak: Peak, middle_s: float, time_of_day_s: float, elapsed_s: float) -> float:
+    """Return the share of a window that a peak covers."""
+    if peak.at_s is not None:
+        since_s = middle_s - peak.at_s
+        before, after = (
+            min(max(since_s + half, 0.0), peak.for_s) for half in (-elapsed_s / 2.0, elapsed_s / 2.0)
+        )
+    else:
+        since_s = time_of_day_s - (peak.at_hour_utc or 0.0) * 3_600.0
+        before, after = (
+            (since_s + half) // _DAY_S * peak.for_s + min((since_s + half) % _DAY_S, peak.for_s)
+            for half in (-elapsed_s / 2.0, elapsed_s / 2.0)
+        )
+    if elapsed_s > 0:
+        return (after - before) / elapsed_s
+    return float(0.0 <= (since_s if peak.at_s is not None else since_s % _DAY_S) < peak.for_s)
