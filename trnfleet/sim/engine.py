@@ -138,6 +138,8 @@ class Engine:
         """Jobs by instance, and the hardware of each job."""
         self._cohorts = Cohorts.of(self.layout, placement)
         self._workloads = Workloads(fleet, placement, rng, traces or {}, layout=self.layout)
+        self.flops_per_token = self._workloads.flops_per_token
+        """Model FLOPs of a token of each training job, by its number."""
         self._throttling = Throttling(self.layout, fleet, rng)
         self._chips = ChipPhysics(self.layout, self._cohorts, self.columns, rng, fleet, self.own)
         self._hosts = HostPhysics(self.layout, self._cohorts, self.columns, rng, self.own)

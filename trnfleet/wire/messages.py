@@ -182,6 +182,12 @@ class JobMessage(Message):
     goodput: Amount | None = None
     kv_cache_share: Amount | None = None
     batch: Amount | None = None
+    model: Text | None = None
+    """Name of the model that it trains or serves."""
+    dtype: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")] | None = None
+    """Type of the products' operands, whose peak `mfu` is of: `bf16` or `fp8`."""
+    flops_per_token: Amount | None = None
+    """Model FLOPs of a token: times `tokens_per_s` they are `mfu` x the peak of the job's chips."""
 
 
 class PublisherMessage(Message):

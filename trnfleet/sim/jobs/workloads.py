@@ -102,6 +102,10 @@ class Workloads:
         plans = [
             plan(job, sites[number]) for job, number in zip(training, self._training.tolist(), strict=True)
         ]
+        self.flops_per_token = {
+            number: each.flops.per_token for number, each in zip(self._training.tolist(), plans, strict=True)
+        }
+        """Model FLOPs of a token of each training job, by its number."""
         self._steps = TrainingJobs(training, plans, self._training, rng)
         kinds = [placement.chip_types[number] for number in self._inference.tolist()]
         self._serving = InferenceJobs(

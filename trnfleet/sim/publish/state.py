@@ -180,6 +180,9 @@ def job_status(engine: Engine, tick: Tick, number: int) -> JobMessage:
         state=JOB_STATES[int(tick.states[number])],
         ts=format_rfc3339(tick.ts_ns),
         on=job.on,
+        model=getattr(job, "model", None),
+        dtype=getattr(job, "dtype", None),
+        flops_per_token=engine.flops_per_token.get(number),
         **figures,
     )
 

@@ -96,6 +96,10 @@ async def test_jobs_say_where_they_run_and_how_they_fare(stage: SimulationRun) -
     assert (train.job, train.kind, train.state, train.on) == ("train", "training", "running", ("c/us-0001",))
     assert train.steps_per_s == pytest.approx(1 / 8)
     assert train.mfu == pytest.approx(0.40)
+    assert (train.model, train.dtype, serve.flops_per_token) == (None, "bf16", None)
+    assert train.flops_per_token is not None
+    assert train.tokens_per_s is not None
+    assert train.flops_per_token * train.tokens_per_s == pytest.approx(0.40 * 64 * 667e12)
     assert train.ttft_s is train.tpot_s is None
     assert serve.tokens_per_s
     assert serve.ttft_s
