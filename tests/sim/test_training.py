@@ -5,46 +5,19 @@ from typing import Any
 import numpy as np
 import pytest
 from support.sim.job_run import JobRun, figure, fleet_of, mean, share, state
+from support.sim.job_site import LLAMA_405B, planned, site
 
 from trnfleet.domain.fleet import Training
-from trnfleet.domain.hardware.catalogue import TRAINIUM2
-from trnfleet.domain.hardware.topology import TORUS_4X4
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.activity import EFA_CEILING, LINK_CEILING, QUANTITIES, TRAINING, Phase
-from trnfleet.sim.jobs.parallelism import JobSite
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.jobs.training import EXECUTIONS_PER_STEP, TrainingJobs, TrainingWork
-from trnfleet.sim.jobs.training_plan import StepPlan, plan
+from trnfleet.sim.jobs.training_plan import plan
 from trnfleet.sim.rng import Rng
 
 ONE = np.ones(1)
 JOB: dict[str, Any] = {"kind": "training", "name": "t", "on": ["c/standalone/trn2-0001"]}
-LLAMA: dict[str, Any] = {
-    "model": "llama-3.1-405b",
-    "tensor_parallel": 16,
-    "pipeline_parallel": 4,
-    "sequence_length": 4_096,
-    "tokens_per_step": 196_608.0,
-    "mfu": 0.38,
-    "hbm_used": 0.84,
-}
-
-
-def site(chips: int = 16, **rest: Any) -> JobSite:
-    settings: dict[str, Any] = {
-        "topology": TORUS_4X4,
-        "domain_chips": 64 if chips >= 64 else 16,
-        "efa_bytes_per_s": 25e9,
-        "spans": chips > 64,
-        "latency_s": 15e-6,
-    }
-    return JobSite(chips=chips, kind=TRAINIUM2, **(settings | rest))
-
-
-def planned(chips: int = 192, **rest: Any) -> StepPlan:
-    job = Training(kind="training", name="t", on=("c",), **(LLAMA | rest))
-    return plan(job, site(chips))
 
 
 class Jobs:
@@ -307,7 +280,11 @@ def test_gradients_stay_on_neuronlink_within_an_ultraserver() -> None:
 def test_what_the_hardware_cannot_do_is_refused(settings: dict[str, Any], message: str) -> None:
     """Key, value and limit are named."""
     with pytest.raises(ConfigError, match=message):
-        JobRun(fleet_of(JOB | LLAMA | settings | {"on": ["c/us-0001..us-0003"]}, instances=0, ultraservers=3))
+        JobRun(
+            fleet_of(
+                JOB | LLAMA_405B | settings | {"on": ["c/us-0001..us-0003"]}, instances=0, ultraservers=3
+            )
+        )
 
 
 def test_a_longer_collective_phase_carries_the_same_bytes() -> None:

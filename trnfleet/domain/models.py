@@ -59,7 +59,7 @@ DRAFT_MODEL = "llama-3.2-1b"
 TRAINING_PROFILES: dict[str, dict[str, Any]] = {
     # Published: Project Rainier, hundreds of thousands of Trainium2 chips, trains Claude. Assumed: everything else. A mixture
     # of experts, every layer over the chips of an instance and eight stages of layers over two UltraServers; tokens of a step
-    # follow from its time and from the chips, so that the profile fits any number of UltraServers that is even.
+    # follow from its time and from the chips, so that the profile fits any even number of UltraServers from 20 on.
     "claude-like-pretraining": {
         "model": "claude-like-2t",
         "tensor_parallel": 16,

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from trnfleet.domain.fleet import Inference as OfFleetFile
 from trnfleet.domain.jobs import JOB_STATES, FineTuning, Inference, Job
-from trnfleet.domain.models import MODELS, PROFILES
+from trnfleet.domain.models import MODELS, PROFILES, TRAINING_PROFILES
 
 ADAPTER: TypeAdapter[Any] = TypeAdapter(Job)
 PLACE: dict[str, Any] = {"name": "j", "on": ("c",)}
@@ -33,9 +33,24 @@ def test_a_model_fills_in_what_the_file_leaves_out() -> None:
     """The file's own keys win."""
     train = job("training", model="llama-3.1-405b", layers=100)
     assert (train.parameters, train.layers, train.hidden) == (405e9, 100, 16_384)
+    assert train.active_parameters == 405e9
+    assert job("training", model="mixtral-8x22b").active_parameters == 39e9
+    assert job("training", model="mixtral-8x22b", parameters=9e9).active_parameters is None
     serve = job("inference", model="llama-3.3-70b", model_bytes=71e9)
     assert serve.model_bytes == 71e9
     assert serve.kv_bytes_per_token == 327_680
+
+
+@pytest.mark.parametrize("name", TRAINING_PROFILES)
+def test_profiles_of_training_are_valid_and_the_files_keys_win(name: str) -> None:
+    """Of tokens, time and MFU of a step, those that the file gives replace the profile's."""
+    profile = TRAINING_PROFILES[name]
+    plain = job("training", profile=name)
+    assert plain.parameters == MODELS[profile["model"]].parameters
+    assert (plain.step_time_s, plain.mfu) == (profile["step_time_s"], profile["mfu"])
+    assert "step_time_s" not in job("training", profile=name, tokens_per_step=1e6).model_fields_set
+    both = job("training", profile=name, tokens_per_step=1e6, step_time_s=3.0)
+    assert (both.step_time_s, "mfu" in both.model_fields_set) == (3.0, False)
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -89,6 +104,14 @@ def test_fine_tuning_is_a_chain_of_runs() -> None:
         ("training", {"model": "llama-3.1-40b"}, "did you mean 'llama-3.1-405b'?"),
         ("training", {"tensor_parallel": 8}, "tensor_parallel needs parameters"),
         ("training", {"parameters": 8e9, "tensor_parallel": 12}, "choose 1, 2, 4, 8 or 16 chips"),
+        ("training", {"recompute": 0.5}, "recompute needs parameters"),
+        (
+            "training",
+            {"parameters": 8e9, "active_parameters": 9e9},
+            "active_parameters 9e+09 must be at most",
+        ),
+        ("training", {"profile": "claude-like-pretrainin"}, "did you mean 'claude-like-pretraining'?"),
+        ("training", {"model": "llama-3.1-8b", "adapter_parameters": 4e7}, "adapter_parameters"),
         ("training", {"compute_share": 0.9, "collective_share": 0.5}, "at most 1"),
         ("training", {"starts_at_s": 5.0, "ends_at_s": 5.0}, "ends_at_s 5 must be after starts_at_s, 5"),
         ("training", {"evaluation_s": 5.0}, "evaluation_s"),
