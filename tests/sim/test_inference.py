@@ -51,7 +51,7 @@ def test_load_follows_the_day() -> None:
     """The mean of the load peaks at its hour, is lowest twelve hours later, and swings as far as the file says."""
     serving = jobs(load_mean=0.5, load_swing=0.3, peak_hour_utc=18.0)
     hours = {
-        hour: np.mean([serving.load(60.0 * at + 5, hour * 3_600.0)[0] for at in range(200)])
+        hour: np.mean([serving.loads.at(60.0 * at + 5, hour * 3_600.0)[0] for at in range(200)])
         for hour in (6, 12, 18)
     }
     assert hours[18] == pytest.approx(0.8, abs=0.02)
@@ -68,8 +68,8 @@ def test_peaks_come_once_or_every_day() -> None:
     calm = jobs(load_mean=0.2, load_swing=0.0)
 
     def times(serving: InferenceJobs, at_s: float, hour_utc: float, elapsed_s: float = 0.0) -> float:
-        usual = calm.load(at_s, hour_utc * hour, elapsed_s)[0]
-        return float(serving.load(at_s, hour_utc * hour, elapsed_s)[0] / usual)
+        usual = calm.loads.at(at_s, hour_utc * hour, elapsed_s)[0]
+        return float(serving.loads.at(at_s, hour_utc * hour, elapsed_s)[0] / usual)
 
     found = [times(daily, 5.0, at) for at in (12.0, 22.99, 23.0, 23.99, 0.99, 1.0)]
     assert found == pytest.approx([1, 1, 3, 3, 3, 1])

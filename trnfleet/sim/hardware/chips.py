@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.sim.hardware.columns import LANES, copies, cut, noise_chips, noisy, table, to_codes
-from trnfleet.sim.hardware.power import ChipHardware
+from trnfleet.sim.hardware.columns import LANES, copies, cut, noise_chips, noisy, to_codes
+from trnfleet.sim.hardware.power import AXES, UNLINKED, ChipHardware
 from trnfleet.sim.hardware.thermal import Cooling, chip_offsets_c
 from trnfleet.sim.jobs.activity import HBM_CEILING, LINK_CEILING
 from trnfleet.sim.rng import Stream
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from trnfleet.domain.layout import Layout
     from trnfleet.sim.hardware.columns import Chunk, Columns
     from trnfleet.sim.hardware.links import Patches
+    from trnfleet.sim.hardware.power import ChipLoad
     from trnfleet.sim.hardware.thermal import Throttled
     from trnfleet.sim.jobs.window import JobTick
     from trnfleet.sim.placement import Cohorts
@@ -52,21 +53,17 @@ class _Tables(NamedTuple):
     hbm_used: NDArray[np.uint16]
 
 
-class _Group(NamedTuple):
-    """Chunks whose instances divide into runs of the same number of chips of one cohort."""
-
-    run: int
-    """Chips of a run."""
-    cohorts: NDArray[np.intp]
-    """Cohorts of their chips."""
+_MOST_WIDE = 64
+"""Cohorts of a chunk up to which its rows are taken by whole instances, from tables that have the lanes of all their chips."""
 
 
 class _Place(NamedTuple):
-    """A chunk's place in the tables of its group."""
+    """Where a chunk's rows are found in the tables."""
 
-    group: int
-    runs: NDArray[np.intp]
-    """For each run of chips, its cohort's place among the group's."""
+    is_wide: bool
+    """Whether by instance, in the tables with the lanes of all chips of one, or by chip."""
+    rows: NDArray[np.intp]
+    """Place in the tables of each instance or chip."""
 
 
 class ChipPhysics:
@@ -111,13 +108,18 @@ class ChipPhysics:
         self._scratch = {
             np.dtype(kind): np.empty(most * _MOST_WIDTH, kind) for kind in (np.uint8, np.uint16, np.float32)
         }
-        self._groups, self._places = _places(self._chunks, cohorts.of_chip)
+        self._wide, self._places = _places(self._chunks, cohorts.of_chip)
+        self._highest = self._limits()
+        self._no_core = np.arange(BY_NAME["nc_util_pct"].width) >= self._hardware.neuroncores[:, None]
+        self._lane_places = np.arange(len(cohorts.row))[:, None] * (UNLINKED + 1) + self._hardware.lane_source
+        self._known: tuple[JobTick, ChipLoad, NDArray[np.float64]] | None = None
 
     def instance_power_w(self, jobs: JobTick) -> NDArray[np.float64]:
         """Return the mean power of the chips of each instance of the fleet, W, without noise."""
         hardware, hosts = self._hardware, self._cohorts.hosts
-        share = hardware.power_share(hardware.load(jobs))
-        watts: NDArray[np.float64] = hosts.mean(hardware.background_w + share * hardware.dynamic_w)
+        load = hardware.load(jobs)
+        self._known = jobs, load, hardware.power_share(load)
+        watts: NDArray[np.float64] = hosts.mean(hardware.background_w + self._known[2] * hardware.dynamic_w)
         return watts[hosts.of_instance]
 
     def fill(
@@ -140,7 +142,7 @@ class ChipPhysics:
             throttled: Chips that withhold peak because of heat or a limit of power.
         """
         tables = self._tables(jobs)
-        shared = [self._expand(tables, group) for group in self._groups]
+        wide = self._widened(tables)
         first = self._own.start
         readers = {
             name: self._rng.lanes(stream, tick, self._noise_chips * BY_NAME[name].bytes_per_row, first)
@@ -152,29 +154,29 @@ class ChipPhysics:
         for chunk, place, (begin, end) in zip(
             self._chunks, self._places, itertools.pairwise(begins), strict=True
         ):
-            of_group, index = shared[place.group], place.runs
-            for name, (base, mask) in of_group.noisy.items():
+            chosen, index = wide if place.is_wide else tables, place.rows
+            for name, (base, mask) in chosen.noisy.items():
                 noise = self._noisy(chunk, name, index, base, mask, readers[name])
                 if name == "hbm_write_bytes_per_s":
-                    self._hbm_used(chunk, index, of_group.hbm_used, noise)
+                    self._hbm_used(chunk, index, chosen.hbm_used, noise)
             if len(chunk.unlinked):
                 chunk.views["link_tx_bytes_per_s"][:, chunk.unlinked] = BY_NAME["link_tx_bytes_per_s"].top
             if begin < end:
                 _patch(chunk, patches, slice(begin, end))
             if chunk.gather is not None:
                 self._receive(chunk)
-            _runs(chunk.views["exec_completed"], index)[:] = of_group.executions[index][:, None]
+            _by(index, chunk.views["exec_completed"])[:] = chosen.executions[index][:, None]
             chunk.views["throttle_pct"][:] = 0
             self._heat(chunk, float(approach[chunk.type_index]), inlet_delta_c[chunk.instances])
         self._withhold(throttled)
         self._is_cold = False
 
-    def _expand(self, tables: _Tables, group: _Group) -> _Tables:
-        """Return the tables of a group's cohorts, with the lanes of a run's chips."""
-        chosen = group.cohorts
+    def _widened(self, tables: _Tables) -> _Tables:
+        """Return the tables of the cohorts that are taken by instance, with the lanes of all chips of one."""
+        chosen, chips = self._wide, self._layout.most_chips
         return _Tables(
             {
-                name: (copies(base[chosen], group.run), copies(mask[chosen], group.run))
+                name: (copies(base[chosen], chips), copies(mask[chosen], chips))
                 for name, (base, mask) in tables.noisy.items()
             },
             tables.executions[chosen],
@@ -183,51 +185,68 @@ class ChipPhysics:
 
     def _tables(self, jobs: JobTick) -> _Tables:
         hardware, row = self._hardware, self._cohorts.row
-        load = hardware.load(jobs)
-        engines = np.stack([load.mean(name) for name in ("tensor", "vector", "scalar", "gpsimd")], axis=1)
-        hbm_limit = (HBM_CEILING * hardware.hbm_bytes_per_s)[:, None]
-        flops = jobs.peak_flops_share[row] * hardware.flops + jobs.flops[row]
-        column = self._column
-        cores = BY_NAME["nc_util_pct"].width
-        no_core = np.arange(cores) >= hardware.neuroncores[:, None]
-        link_limit = hardware.link_bytes_per_s * LINK_CEILING
+        if self._known is not None and self._known[0] is jobs:
+            # The power of the same work was asked for.
+            _, load, power_share = self._known
+        else:
+            load = hardware.load(jobs)
+            power_share = hardware.power_share(load)
+        of = load.of
+        flops = jobs.peak_flops_share[row] * hardware.flops
+        flops += jobs.flops[row]
+        axes = np.stack([of[axis] for axis in AXES], axis=1)
+        axes *= hardware.axis_bytes_per_s
+        engines = np.stack([of[name] for name in ("tensor", "vector", "scalar", "gpsimd")], axis=1)
         tables = {
-            "nc_util_pct": column(
-                "nc_util_pct",
-                np.repeat(load.mean("nc")[:, None], cores, axis=1) * 100.0,
-                100.0,
-                missing=no_core,
-            ),
-            "engine_util_pct": column("engine_util_pct", engines * 100.0, 100.0),
-            "tflops": column("tflops", flops[:, None] / 1e12, hardware.most_flops[:, None] / 1e12),
-            "hbm_read_bytes_per_s": column("hbm_read_bytes_per_s", load.hbm_read[:, None], hbm_limit),
-            "hbm_write_bytes_per_s": column("hbm_write_bytes_per_s", load.hbm_write[:, None], hbm_limit),
-            "power_util_pct": column(
-                "power_util_pct", hardware.power_share(load)[:, None] * 100.0, 100.0, least=15
-            ),
-            "link_tx_bytes_per_s": column(
-                "link_tx_bytes_per_s", load.links, link_limit, missing=hardware.no_link
-            ),
+            "nc_util_pct": self._cores(*self._column("nc_util_pct", of["nc"][:, None] * 100.0)),
+            "engine_util_pct": self._column("engine_util_pct", engines * 100.0),
+            "tflops": self._column("tflops", flops[:, None] * 1e-12),
+            "hbm_read_bytes_per_s": self._column("hbm_read_bytes_per_s", load.hbm_read[:, None]),
+            "hbm_write_bytes_per_s": self._column("hbm_write_bytes_per_s", load.hbm_write[:, None]),
+            "power_util_pct": self._column("power_util_pct", power_share[:, None] * 100.0, least=15),
+            "link_tx_bytes_per_s": self._lanes(*self._column("link_tx_bytes_per_s", axes)),
         }
         used = to_codes(BY_NAME["hbm_used_bytes"], jobs.hbm_used[row] * hardware.hbm_bytes)
         return _Tables(tables, jobs.executions[row], used.astype(np.uint16))
 
+    def _limits(self) -> dict[str, NDArray[np.int32]]:
+        """Return the highest code of each metric with noise: shape (cohorts, lanes) or one for all."""
+        hardware = self._hardware
+        hbm = (HBM_CEILING * hardware.hbm_bytes_per_s)[:, None]
+        limits = {
+            "nc_util_pct": np.array([[100.0]]),
+            "engine_util_pct": np.array([[100.0]]),
+            "tflops": hardware.most_flops[:, None] / 1e12,
+            "hbm_read_bytes_per_s": hbm,
+            "hbm_write_bytes_per_s": hbm,
+            "power_util_pct": np.array([[100.0]]),
+            "link_tx_bytes_per_s": hardware.axis_bytes_per_s * LINK_CEILING,
+        }
+        return {
+            name: np.minimum(to_codes(BY_NAME[name], limit, np.int32), BY_NAME[name].top - 1)
+            for name, limit in limits.items()
+        }
+
     def _column(
-        self,
-        name: str,
-        values: NDArray[np.float64],
-        limit: NDArray[np.float64] | float,
-        *,
-        missing: NDArray[np.bool_] | None = None,
-        least: int = 0,
+        self, name: str, values: NDArray[np.float64], *, least: int = 0
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         metric = BY_NAME[name]
-        highest = np.minimum(to_codes(metric, np.asarray(limit)), metric.top - 1)
-        base, mask = noisy(to_codes(metric, values), highest, least=least)
-        return (
-            table(metric, base, missing, fill=metric.top),
-            table(metric, mask, missing, fill=0),
-        )
+        base, mask = noisy(to_codes(metric, values, np.int32), self._highest[name], least=least)
+        return base.astype(metric.dtype), mask.astype(metric.dtype)
+
+    def _cores(self, base: NDArray[Any], mask: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the values of all cores from those of one."""
+        missing = np.asarray(BY_NAME["nc_util_pct"].top, base.dtype)
+        return np.where(self._no_core, missing, base), np.where(self._no_core, np.uint8(0), mask)
+
+    def _lanes(self, base: NDArray[Any], mask: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the values of link lanes from those of the axes that they follow."""
+        sources = np.zeros((2, len(base), UNLINKED + 1), base.dtype)
+        for source, values in zip(sources, (base, mask), strict=True):
+            source[:, : len(AXES)] = values
+        sources[0, :, UNLINKED] = BY_NAME["link_tx_bytes_per_s"].top
+        of_base, of_mask = (source.reshape(-1).take(self._lane_places) for source in sources)
+        return of_base, of_mask
 
     def _noisy(
         self,
@@ -243,8 +262,9 @@ class ChipPhysics:
         rows, width = view.shape
         noise = reader.take(rows, _NOISE[name][1])[:, :width]
         bits = self._scratch[view.dtype][: rows * width].reshape(rows, width)
-        np.take(base, index, axis=0, out=_runs(view, index), mode="clip")
-        np.take(mask, index, axis=0, out=_runs(bits, index), mode="clip")
+        own, other = _by(index, view), _by(index, bits)
+        np.take(base[:, : own.shape[1]], index, axis=0, out=own, mode="clip")
+        np.take(mask[:, : own.shape[1]], index, axis=0, out=other, mode="clip")
         np.bitwise_and(bits, noise, out=bits)
         np.add(view, bits, out=view)
         return noise
@@ -255,8 +275,8 @@ class ChipPhysics:
         """Write HBM in use: the job's, and up to seven steps of 4 MiB from bits of the noise that nothing else uses."""
         view = chunk.views["hbm_used_bytes"]
         np.right_shift(noise, np.uint16(13), out=view)
-        runs = _runs(view, index)
-        np.add(runs, used[index][:, None], out=runs)
+        own = _by(index, view)
+        np.add(own, used[index][:, None], out=own)
 
     def _receive(self, chunk: Chunk) -> None:
         """Give each end of a link what the other end sends."""
@@ -304,37 +324,25 @@ class ChipPhysics:
                 self._throttle[rows] = np.maximum(self._throttle[rows], codes)
 
 
-def _runs(view: NDArray[Any], index: NDArray[np.intp]) -> NDArray[Any]:
-    """Return a chunk's rows of instances as rows of runs."""
+def _by(index: NDArray[np.intp], view: NDArray[Any]) -> NDArray[Any]:
+    """Return a chunk's rows of instances with a row for each place of an index: instances or chips."""
     return view.reshape(len(index), -1)
 
 
-def _places(chunks: list[Chunk], of_chip: NDArray[np.int32]) -> tuple[list[_Group], list[_Place]]:
-    """Return the groups of chunks by the lengths of their runs, and each chunk's place in its group."""
-    runs: list[int] = []
-    members: list[NDArray[np.int32]] = []
-    for chunk in chunks:
-        of_instance = of_chip[chunk.rows].reshape(-1, chunk.chips)
-        for run in range(chunk.chips, 0, -1):
-            if chunk.chips % run == 0:
-                parts = of_instance.reshape(-1, run)
-                if run == 1 or (parts == parts[:, :1]).all():
-                    break
-        runs.append(run)
-        members.append(parts[:, 0])
-    groups = []
-    index: list[NDArray[np.intp]] = [np.zeros(0, np.intp)] * len(chunks)
-    numbers = [0] * len(chunks)
-    for number, run in enumerate(sorted(set(runs))):
-        chosen = [place for place, each in enumerate(runs) if each == run]
-        cohorts, inverse = np.unique(
-            np.concatenate([members[place] for place in chosen]), return_inverse=True
-        )
-        groups.append(_Group(run, cohorts.astype(np.intp)))
-        ends = np.cumsum([len(members[place]) for place in chosen])
-        for place, own in zip(chosen, np.split(inverse.astype(np.intp), ends[:-1]), strict=True):
-            index[place], numbers[place] = own, number
-    return groups, [_Place(*each) for each in zip(numbers, index, strict=True)]
+def _places(chunks: list[Chunk], of_chip: NDArray[np.int32]) -> tuple[NDArray[np.intp], list[_Place]]:
+    """Return the cohorts that are taken by instance, and where each chunk's rows are found."""
+    cohorts = [of_chip[chunk.rows].reshape(-1, chunk.chips) for chunk in chunks]
+    is_wide = [
+        len(np.unique(each[:, 0])) <= _MOST_WIDE and bool((each == each[:, :1]).all()) for each in cohorts
+    ]
+    none = [np.zeros(0, np.int32)]
+    wide = np.unique(np.concatenate([*none, *itertools.compress((each[:, 0] for each in cohorts), is_wide)]))
+    return wide.astype(np.intp), [
+        _Place(True, np.searchsorted(wide, each[:, 0]))
+        if by_instance
+        else _Place(False, each.reshape(-1).astype(np.intp))
+        for each, by_instance in zip(cohorts, is_wide, strict=True)
+    ]
 
 
 def _patch(chunk: Chunk, patches: Patches, part: slice) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from trnfleet.domain.metrics import Metric
 
     Columns = dict[str, NDArray[Any]]
+
+    Int = TypeVar("Int", np.int32, np.int64)
 
 CHUNK_INSTANCES = 1_024
 """Instances whose columns and noise fit a core's second-level cache: measured with 16 chips each, see tests/bench."""
@@ -124,39 +126,41 @@ def _unlinked(kind: InstanceType) -> NDArray[np.intp]:
     )
 
 
-def to_codes(metric: Metric, values: NDArray[np.float64]) -> NDArray[np.int64]:
+def to_codes(
+    metric: Metric, values: NDArray[np.float64], dtype: type[np.signedinteger[Any]] = np.int64
+) -> NDArray[Any]:
     """Return the codes nearest to values in the metric's unit (not negative)."""
     scaled = values * metric.steps_per_unit if metric.steps_per_unit else values / metric.scale
-    return np.floor(scaled + 0.5).astype(np.int64)
+    return (scaled + 0.5).astype(dtype)
 
 
 def noisy(
-    codes: NDArray[np.int64], limit: NDArray[np.int64] | int, *, least: int = 0
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    codes: NDArray[Int], limit: NDArray[Int] | int, *, least: int = 0
+) -> tuple[NDArray[Int], NDArray[Int]]:
     """Return (base, mask): base + (random bits & mask) varies around `codes` and lies in 0 to `limit`.
 
     Args:
-        codes: What the mean shall be.
+        codes: What the mean shall be; of 16 bits at most, where the integers have 32.
         limit: The highest code allowed.
         least: Bits of the mask that are set even for codes near 0.
     """
     mask = codes >> NOISE_SHIFT
-    for shift in (1, 2, 4, 8, 16):
+    for shift in (1, 2, 4, 8) if codes.itemsize == 4 else (1, 2, 4, 8, 16):
         mask |= mask >> shift
     mask |= least
     base = np.minimum(codes - (mask >> 1), limit - mask)
     return np.maximum(base, 0), mask
 
 
-def table(
-    metric: Metric, values: NDArray[np.int64], missing: NDArray[np.bool_] | None, *, fill: int
-) -> NDArray[Any]:
-    """Return the lanes of chips in the metric's type, `fill` where a lane is missing."""
-    if missing is not None:
-        values = np.where(missing, fill, values)
-    return values.astype(metric.dtype)
-
-
 def copies(lanes: NDArray[Any], count: int) -> NDArray[Any]:
     """Return rows of `count` times the lanes of each row."""
-    return np.repeat(lanes[:, None], count, axis=1).reshape(len(lanes), -1)
+    row_bytes = lanes.shape[1] * lanes.itemsize
+    # Repeating words is much quicker than repeating rows.
+    word = next((size for size in (8, 4, 2) if row_bytes % size == 0), 0)
+    if not word:
+        return np.repeat(lanes[:, None], count, axis=1).reshape(len(lanes), count * lanes.shape[1])
+    words = np.ascontiguousarray(lanes).view(f"u{word}")
+    wide = np.empty((len(lanes), count, words.shape[1]), words.dtype)
+    for place in range(count):
+        wide[:, place] = words
+    return wide.view(lanes.dtype).reshape(len(lanes), count * lanes.shape[1])

@@ -27,20 +27,21 @@ POWER_IDLE = 0.0008
 """Reading of an idle chip: 0.00 to 0.02 measured on inf2 and trn1 (sysfs power/utilization)."""
 
 
-class ChipLoad(NamedTuple):
-    """Work of one chip of each cohort; shape (cohorts, ...)."""
+AXES = ("rows", "columns", "z")
+"""Quantities that the traffic of link lanes follows."""
+UNUSED, UNLINKED = len(AXES), len(AXES) + 1
+"""Sources of lanes that carry nothing, and of those that a type does not have."""
+_OF_CHIPS = frozenset({"nc", "tensor", "vector", "scalar", "gpsimd", "hbm_read", "hbm_write", *AXES})
 
-    activity: NDArray[np.float64]
-    """Mean activity, columns as in `activity.QUANTITIES`."""
+
+class ChipLoad(NamedTuple):
+    """Work of one chip of each cohort; arrays of shape (cohorts,)."""
+
+    of: dict[str, NDArray[np.float64]]
+    """Mean activity by the names of `QUANTITIES`, without HBM."""
     hbm_read: NDArray[np.float64]
     """Bytes a second."""
     hbm_write: NDArray[np.float64]
-    links: NDArray[np.float64]
-    """Bytes a second sent on each link lane, 0 where there is no link."""
-
-    def mean(self, name: str) -> NDArray[np.float64]:
-        """Return one column of the activity."""
-        return self.activity[:, QUANTITIES[name]]
 
 
 class ChipHardware:
@@ -60,49 +61,56 @@ class ChipHardware:
         """Dense, of the quickest type."""
         self.hbm_bytes_per_s = of_chip("hbm_bytes_per_s")
         self.hbm_bytes = of_chip("hbm_bytes")
-        self.link_bytes_per_s = np.array([_lane_peaks(each) for each in layout.types])[kind]
-        """Of each link lane, each way; 0 where the type has no such lane."""
         mask = np.array([(1 << len(each.lanes)) - 1 for each in layout.types])[kind]
         lanes = np.arange(LANES)
-        self.no_link: NDArray[np.bool_] = (mask[:, None] >> lanes & 1) == 0
-        """Whether the type has no such lane."""
-        self._unused: NDArray[np.bool_] = (cohorts.used_lanes[:, None] >> lanes & 1) == 0
-        axes = [[QUANTITIES[lane.axis] for lane in each.lanes] for each in layout.types]
-        padded = [(each + [QUANTITIES["rows"]] * LANES)[:LANES] for each in axes]
-        self._axis = np.array(padded, np.intp)[kind]
-        """Quantity that each lane's traffic follows."""
+        no_lane = (mask[:, None] >> lanes & 1) == 0
+        unused = (cohorts.used_lanes[:, None] >> lanes & 1) == 0
+        axes = [[AXES.index(lane.axis) for lane in each.lanes] for each in layout.types]
+        axis = np.array([(each + [0] * LANES)[:LANES] for each in axes], np.intp)[kind]
+        self.lane_source: NDArray[np.intp] = np.where(no_lane, UNLINKED, np.where(unused, UNUSED, axis))
+        """For each link lane, the place in `AXES` of the quantity that its traffic follows, `UNUSED` or `UNLINKED`."""
+        lane_peaks = np.array([_lane_peaks(each) for each in layout.types])[kind]
+        self.axis_bytes_per_s = np.zeros((len(kind), len(AXES)))
+        """Bandwidth of the lanes that follow each of `AXES`, each way."""
+        self._axis_share = np.zeros((len(AXES), len(kind)))
+        for place in range(len(AXES)):
+            follows = ~no_lane & (axis == place)
+            self.axis_bytes_per_s[:, place] = np.where(follows, lane_peaks, 0.0).max(axis=1)
+            used = follows & ~unused & (lane_peaks > 0)
+            self._axis_share[place] = used.sum(axis=1) / np.maximum((~no_lane).sum(axis=1), 1)
         cores = np.array([each.chip.neuroncores for each in layout.types])
         self.neuroncores = cores[kind]
         self.background_w = of_chip("power_background_w")
         self.dynamic_w = of_chip("power_max_w") - self.background_w
         """Maximum power above the background."""
-        self._links = np.maximum((~self.no_link).sum(axis=1), 1)
-        self._link_divisor = np.where(self.link_bytes_per_s > 0, self.link_bytes_per_s, 1.0)
 
     def load(self, jobs: JobTick) -> ChipLoad:
         """Return the chips' part of their jobs' work."""
-        row = self._cohorts.row
-        activity = jobs.average[row]
-        read_share, write_share = activity[:, QUANTITIES["hbm_read"]], activity[:, QUANTITIES["hbm_write"]]
-        peak = self.hbm_bytes_per_s
+        row, peak = self._cohorts.row, self.hbm_bytes_per_s
+        of = {
+            name: jobs.average[:, number].take(row)
+            for name, number in QUANTITIES.items()
+            if name in _OF_CHIPS
+        }
         limit = HBM_CEILING * peak
-        read = np.minimum(read_share * peak + jobs.hbm_read_bytes_per_s[row], limit)
-        write = np.minimum(write_share * peak, limit - read)
-        links = np.take_along_axis(activity, self._axis, axis=1) * self.link_bytes_per_s
-        links[self._unused] = 0.0
-        return ChipLoad(activity, read, write, links)
+        read = of.pop("hbm_read") * peak
+        read += jobs.hbm_read_bytes_per_s[row]
+        np.minimum(read, limit, out=read)
+        write = np.minimum(of.pop("hbm_write") * peak, limit - read)
+        return ChipLoad(of, read, write)
 
     def power_share(self, load: ChipLoad) -> NDArray[np.float64]:
         """Return power as the driver reports it: a share of the range above the background."""
-        link_share = (load.links / self._link_divisor).sum(axis=1) / self._links
-        active = (
-            POWER_TENSOR * load.mean("tensor")
-            + POWER_HBM * (load.hbm_read + load.hbm_write) / self.hbm_bytes_per_s
-            + POWER_LINK * link_share
-            + POWER_OTHER * (load.mean("vector") + load.mean("scalar") + load.mean("gpsimd")) / 3.0
-        )
-        share: NDArray[np.float64] = np.minimum(active / (1.0 - POWER_BACKGROUND) + POWER_IDLE, 1.0)
-        return share
+        of = load.of
+        active = POWER_TENSOR * of["tensor"]
+        active += (load.hbm_read + load.hbm_write) * (POWER_HBM / self.hbm_bytes_per_s)
+        for share, axis in zip(self._axis_share, AXES, strict=True):
+            active += share * of[axis] * POWER_LINK
+        active += (of["vector"] + of["scalar"] + of["gpsimd"]) * (POWER_OTHER / 3.0)
+        active *= 1.0 / (1.0 - POWER_BACKGROUND)
+        active += POWER_IDLE
+        share_of_range: NDArray[np.float64] = np.minimum(active, 1.0)
+        return share_of_range
 
 
 def _lane_peaks(kind: InstanceType) -> list[float]:

@@ -15,7 +15,7 @@ import numpy as np
 from trnfleet.domain.jobs import Inference
 from trnfleet.errors import ConfigError
 from trnfleet.sim.jobs.requests import SLOT_S, Arrivals, Load, poisson
-from trnfleet.sim.jobs.serving_times import RUNTIME_HBM_SHARE, ServingTimes, serving_times
+from trnfleet.sim.jobs.serving_times import serving_times, share_without_sequences
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.rng import Stream
 
@@ -50,10 +50,11 @@ class ReplicaWork(NamedTuple):
     """Time in prefill."""
     decode: Row
     """Time in decode."""
-    hang: Row
-    start: Row
-    """Time in the start that follows a failure of the replica."""
-    start_work: Row
+    hang: Row | None
+    """Time in which it hangs; None if none does."""
+    start: Row | None
+    """Time in the start that follows a failure of the replica; None if none starts."""
+    start_work: Row | None
     """Work of a whole start's activity."""
     pace: Row
     """Work of a second of prefill or decode, relative to a healthy replica's."""
@@ -63,8 +64,8 @@ class ReplicaWork(NamedTuple):
     """Read by one chip for decode."""
     flops: Row
     """Model FLOP/s of one chip."""
-    there: Row
-    """How much of the window its processes were there, a start counted as its work."""
+    there: Row | None
+    """How much of the window its processes were there, a start counted as its work; None if all of it for all."""
     hbm_used: Row
     """Share of HBM of weights, KV cache and runtime, if the replica is there."""
     latency_s: Row
@@ -141,7 +142,7 @@ class InferenceJobs:
         ]
         """Of a replica of each job."""
         self._rng = rng
-        self._loads = Load(jobs, ordinals, rng)
+        self.loads = Load(jobs, ordinals, rng)
         sizes = np.array(replica_chips, np.int64)
         self.count = chips // sizes if len(jobs) else np.zeros(0, np.int64)
         """Replicas of each job."""
@@ -171,7 +172,10 @@ class InferenceJobs:
         cache = np.array([each.cache_bytes for each in self.times])
         self._kv_share = (cache / room)[self.job] if len(jobs) else np.zeros(0)
         self._base_share = np.array(
-            [_base_share(job, each, hbm) for job, each, hbm in zip(jobs, self.times, room, strict=True)]
+            [
+                share_without_sequences(job, each, hbm)
+                for job, each, hbm in zip(jobs, self.times, room, strict=True)
+            ]
         )[self.job]
         self._startup_s = np.array([job.startup_s for job in jobs])[self.job]
         self._is_new = np.array([job.starts_at_s is not None for job in jobs], np.bool_)
@@ -189,10 +193,6 @@ class InferenceJobs:
         self._came = np.zeros(replicas)
         self._is_alive = False
         self._next_slot: int | None = None
-
-    def load(self, middle_s: float, time_of_day_s: float, elapsed_s: float = 0.0) -> Row:
-        """Return each job's load at a moment, 0 to 1, as `requests.Load.at`."""
-        return self._loads.at(middle_s, time_of_day_s, elapsed_s)
 
     def advance(
         self,
@@ -224,26 +224,29 @@ class InferenceJobs:
         if is_kept is not None and not is_kept.all():
             self._clear(~is_kept[self.job])
         rate = self._carries * self.count * runs * (1.0 if offered is None else offered)
-        rates = speed * runs[self.job] * (1.0 - start)
-        router = speed * (self._left_s <= 0.0)
+        of_job = None if (runs == 1.0).all() else runs[self.job]
+        rates = speed if start is None else speed * (1.0 - start)
+        rates = rates if of_job is None else rates * of_job
+        router = speed if start is None else speed * (self._left_s <= 0.0)
         work, simulated_s = None, 0.0
         for slot, length_s, has_arrivals in self._slots(elapsed_s, middle_s):
             if has_arrivals:
                 at_s = (slot + 0.5) * SLOT_S
-                load = self.load(at_s, time_of_day_s + (at_s - middle_s), SLOT_S)
+                load = self.loads.at(at_s, time_of_day_s + (at_s - middle_s), SLOT_S)
                 self._route(slot, load * rate, router)
             part = self._serve(length_s, rates)
             work = part if work is None else _Slot(*(a + b for a, b in zip(work, part, strict=True)))
             simulated_s += length_s
         assert work is not None  # noqa: S101  for the type checker; every window has a slot
-        work = _Slot(*(each / simulated_s for each in work))
+        if simulated_s != 1.0:
+            work = _Slot(*(each / simulated_s for each in work))
         self._executions += (work.passes + work.prefills) * elapsed_s
         done = ReplicaWork(
             prefill=_over(work.prefill_s, speed),
             decode=_over(work.decode_s, speed),
-            hang=hang * runs[self.job],
-            start=start * runs[self.job],
-            start_work=start_work * runs[self.job],
+            hang=_part(hang, of_job),
+            start=_part(start, of_job),
+            start_work=_part(start_work, of_job),
             pace=speed,
             batch_share=work.sequence_s / self._max_batch,
             hbm_read_bytes_per_s=work.read_bytes / self._chips,
@@ -279,13 +282,15 @@ class InferenceJobs:
 
     def _live(
         self, pace: Row | None, halt: NDArray[np.int8] | None, elapsed_s: float
-    ) -> tuple[Row, Row, Row, Row, Row]:
-        """Return each replica's speed, and its shares of a window: hung, in its start, a start's work, and there at all."""
+    ) -> tuple[Row, Row | None, Row | None, Row | None, Row | None]:
+        """Return each replica's speed, and its shares of a window: hung, in its start, a start's work, and there at all.
+
+        These are None where none hangs, starts or is down.
+        """
         count = len(self.job)
-        none = np.zeros(count)
         speed = np.ones(count) if pace is None else pace
         if halt is None or not (halt.any() or self._is_down.any() or self._left_s.any()):
-            return speed, none, none, none, np.ones(count)
+            return speed, None, None, None, None
         is_down = halt >= Halt.DOWN
         self._left_s[is_down] = self._startup_s[is_down]
         self._clear(is_down)
@@ -391,11 +396,11 @@ class InferenceJobs:
         )
 
     def _latency_s(self, work: _Slot, speed: Row) -> Row:
-        of_pass = np.where(
-            work.passes > 0, work.decode_s / np.where(work.passes > 0, work.passes, 1.0), np.nan
-        )
-        latency = np.where((work.passes <= 0) & (work.prefill_s > 0), self._prefill_s, of_pass)
-        return latency / np.where(speed > 0, speed, 1.0)
+        latency = np.full(len(speed), np.nan)
+        np.divide(work.decode_s, work.passes, out=latency, where=work.passes > 0)
+        alone = np.flatnonzero((work.passes <= 0) & (work.prefill_s > 0))
+        latency[alone] = self._prefill_s[alone]
+        return _over(latency, speed)
 
     def _figures(self, work: _Slot, router: Row, speed: Row, elapsed_s: float) -> ServingFigures:
         """Return the figures of the jobs."""
@@ -430,13 +435,13 @@ def inference_of(jobs: Sequence[Job]) -> tuple[list[Inference], NDArray[np.intp]
     return [job for _, job in chosen], np.array([number for number, _ in chosen], np.intp)
 
 
-def _base_share(job: Inference, times: ServingTimes, room: float) -> float:
-    """Return the share of HBM in use without sequences."""
-    if job.hbm_used is not None:
-        return max(job.hbm_used - times.cache_bytes * job.max_batch / 2.0 / room, 0.0)
-    return (job.model_bytes + times.draft_bytes) / room + RUNTIME_HBM_SHARE
-
-
 def _over(work: Row, speed: Row) -> Row:
     """Return the time that work takes at a speed."""
+    if (speed == 1.0).all():
+        return work
     return work / np.where(speed > 0, speed, 1.0)
+
+
+def _part(share: Row | None, of_job: Row | None) -> Row | None:
+    """Return a share of replicas over the part of a window that their jobs run."""
+    return share if share is None or of_job is None else share * of_job

@@ -74,22 +74,24 @@ class ReplicaRows:
 
     def hbm_used(self, work: ReplicaWork, shares: JobShares, idle: float) -> Row:
         """Return the share of HBM in use of each replica; without its processes it is the idle one."""
-        there = (shares.run + shares.start_work + shares.hang)[self._job] * work.there
+        of_jobs = shares.run + shares.start_work + shares.hang
+        if work.there is None and (of_jobs == 1.0).all():
+            return np.minimum(work.hbm_used, 1.0)
+        there = of_jobs[self._job] * (1.0 if work.there is None else work.there)
         return np.minimum(work.hbm_used * there + idle * (1.0 - there), 1.0)
 
     def phases(self, work: ReplicaWork, shares: JobShares) -> tuple[dict[Phase, Row], dict[Phase, Row]]:
         """Return work and time of each replica by phase, without those that none is in."""
         time = {Phase.PREFILL: work.prefill, Phase.DECODE: work.decode}
         done = {Phase.PREFILL: work.prefill * work.pace, Phase.DECODE: work.decode * work.pace}
-        if work.start.any() or shares.start.any():
-            time[Phase.START] = work.start + shares.start[self._job]
-            done[Phase.START] = work.start_work + shares.start_work[self._job]
-        if work.hang.any() or shares.hang.any():
-            time[Phase.HANG] = done[Phase.HANG] = work.hang + shares.hang[self._job]
         busy = work.prefill + work.decode
-        for phase in (Phase.START, Phase.HANG):
-            if phase in time:
-                busy += time[phase]
+        if shares.start.any() or work.start is not None:
+            time[Phase.START] = _sum(work.start, shares.start[self._job])
+            done[Phase.START] = _sum(work.start_work, shares.start_work[self._job])
+            busy += time[Phase.START]
+        if shares.hang.any() or work.hang is not None:
+            time[Phase.HANG] = done[Phase.HANG] = _sum(work.hang, shares.hang[self._job])
+            busy += time[Phase.HANG]
         time[Phase.IDLE] = done[Phase.IDLE] = np.maximum(1.0 - busy, 0.0)
         return done, time
 
@@ -97,14 +99,21 @@ class ReplicaRows:
         """Write the mean activity of each replica.
 
         Args:
-            average: Rows of the replicas: shape (replicas, quantities).
+            average: Rows of the replicas, which are 0: shape (replicas, quantities).
             done: Work of each replica by phase.
             work: What else they did.
         """
         for quantity, factors in enumerate(self._factors):
             column = average[:, quantity]
-            column[:] = 0.0
+            is_first = True
             for phase, factor in factors.items():
-                if phase in done:
+                if phase in done and is_first:
+                    np.multiply(done[phase], factor, out=column)
+                    is_first = False
+                elif phase in done:
                     column += done[phase] * factor
         average[:, QUANTITIES["tensor"]] += TENSOR_PER_FULL_BATCH * work.batch_share
+
+
+def _sum(of_replicas: Row | None, of_jobs: Row) -> Row:
+    return of_jobs if of_replicas is None else of_replicas + of_jobs

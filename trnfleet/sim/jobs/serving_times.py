@@ -144,6 +144,13 @@ def serving_times(job: Inference, kind: ChipType, chips: int) -> ServingTimes:
     return times
 
 
+def share_without_sequences(job: Inference, times: ServingTimes, room: float) -> float:
+    """Return the share of a replica's HBM, `room` bytes, that is in use without sequences: weights and the runtime's part."""
+    if job.hbm_used is not None:
+        return max(job.hbm_used - times.cache_bytes * job.max_batch / 2.0 / room, 0.0)
+    return (job.model_bytes + times.draft_bytes) / room + RUNTIME_HBM_SHARE
+
+
 def _check(job: Inference, times: ServingTimes, kind: ChipType, chips: int) -> None:
     key = f"jobs.{job.name}"
     room = kind.hbm_bytes.value * chips

@@ -6,7 +6,7 @@ from support.sim.chips import Chips, make_fleet
 
 from trnfleet.domain.hardware.catalogue import INSTANCE_TYPES
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.sim.hardware.columns import CHUNK_INSTANCES, copies, cut, gather_lanes, noisy, table, to_codes
+from trnfleet.sim.hardware.columns import CHUNK_INSTANCES, copies, cut, gather_lanes, noisy, to_codes
 
 
 def test_gathering_is_its_own_inverse() -> None:
@@ -67,14 +67,11 @@ def test_a_value_near_zero_can_still_have_noise() -> None:
     assert base.tolist() == [1, 0]
 
 
-def test_tables_hold_sixteen_chips_side_by_side() -> None:
-    """A lane that is missing has the fill in every copy, in the metric's own type."""
-    metric = BY_NAME["link_tx_bytes_per_s"]
-    values = np.arange(12).reshape(2, 6)
-    missing = np.zeros((2, 6), np.bool_)
-    missing[1, 4:] = True
-    got = copies(table(metric, values, missing, fill=metric.top), 16)
-    assert got.shape == (2, 96)
-    assert got.dtype == metric.dtype
-    assert (got[1].reshape(16, 6) == [6, 7, 8, 9, 65_535, 65_535]).all()
-    assert (got[0].reshape(16, 6) == np.arange(6)).all()
+@pytest.mark.parametrize(("width", "dtype"), [(8, np.uint8), (1, np.uint8), (6, np.uint16), (3, np.uint8)])
+def test_copies_hold_the_lanes_of_chips_side_by_side(width: int, dtype: type[np.uint8 | np.uint16]) -> None:
+    """Each row is the lanes of one chip, again and again."""
+    lanes = np.arange(5 * width).reshape(5, width).astype(dtype)
+    got = copies(lanes, 16)
+    assert got.shape == (5, 16 * width)
+    assert got.dtype == dtype
+    assert (got.reshape(5, 16, width) == lanes[:, None]).all()
