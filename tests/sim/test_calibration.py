@@ -209,9 +209,9 @@ def test_power_follows_the_active_tensor_engine_and_not_mfu() -> None:
     run = JobRun(fleet_of(*jobs, instances=3))
     tick = run.advance(80_000.0)
     watts = run.chip_w(tick)
-    assert figure(tick, "mfu", 0) == pytest.approx(figure(tick, "mfu", 1), rel=1e-3)
+    assert figure(tick, "mfu", 0) == pytest.approx(figure(tick, "mfu", 1), rel=5e-3)
     assert watts[0] - watts[1] > 40
-    assert watts[2] == pytest.approx(watts[0], rel=1e-3)
+    assert watts[2] == pytest.approx(watts[0], rel=5e-3)
 
 
 def test_a_start_ramps_over_seconds() -> None:

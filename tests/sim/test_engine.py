@@ -17,6 +17,7 @@ from trnfleet.domain.metrics import BY_NAME
 from trnfleet.domain.scenario import Scenario
 from trnfleet.errors import ConfigError
 from trnfleet.sim.engine import Engine, to_ns
+from trnfleet.sim.jobs.training import EXECUTIONS_PER_STEP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +30,7 @@ DIGEST = """
 from trnfleet.config import find_file, load_model
 from trnfleet.domain.fleet import FleetFile
 from trnfleet.sim.engine import Engine, to_ns
+from trnfleet.sim.jobs.training import EXECUTIONS_PER_STEP
 import hashlib
 fleet = load_model(find_file("fleets", "demo"), FleetFile)
 engine = Engine(fleet, 5, 1.0, to_ns(fleet.start))
@@ -316,7 +318,7 @@ def test_hosts_work_for_their_jobs(make_engine: Callable[..., Engine], training:
     assert power.min() >= 1_500
     assert power.max() <= 2_500
     p50, p99 = engine.columns["exec_latency_p50_s"], engine.columns["exec_latency_p99_s"]
-    assert p50[0] * 1e-6 == pytest.approx(8.0, rel=0.05)
+    assert p50[0] * 1e-6 == pytest.approx(8.0 / EXECUTIONS_PER_STEP, rel=0.05)
     assert (p99[:3] > p50[:3]).all()
     assert engine.columns["host_memory_used_bytes"][3] < engine.columns["host_memory_used_bytes"][0]
 

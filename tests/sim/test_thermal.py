@@ -11,6 +11,7 @@ from trnfleet.domain.fleet import expand
 from trnfleet.domain.layout import Layout
 from trnfleet.errors import ConfigError
 from trnfleet.sim.hardware.thermal import LEAST_PACE, Throttling
+from trnfleet.sim.hardware.variation import part_words, power_deviations
 from trnfleet.sim.jobs.activity import Phase
 from trnfleet.sim.rng import Rng
 
@@ -62,6 +63,21 @@ class Stand:
         """Move on by a window and return the first instance's pace."""
         self.throttling.advance(elapsed_s, self.power_w, self.inlet_delta_c, self.cap_share, host_power_w)
         return float(self.throttling.pace[0])
+
+    def chip_c(self) -> NDArray[np.float64]:
+        """Return the temperatures of the first instance's chips."""
+        return self.throttling.chip_temperature_c(np.array([0]))
+
+    def chip_w(self) -> NDArray[np.float64]:
+        """Return the power of the first instance's chips, each with its part's deviation."""
+        return self.all_chips_w()[:16]
+
+    def all_chips_w(self) -> NDArray[np.float64]:
+        """Return the same for all instances, of 16 chips each."""
+        every = range(len(self.layout.instances))
+        own = power_deviations(part_words(self.layout, Rng(7), every))
+        watts: NDArray[np.float64] = BACKGROUND_W + np.repeat(self.power_w - BACKGROUND_W, 16) * (1.0 + own)
+        return watts
 
     def run(self, plant: Plant, elapsed_s: float, windows: int, *, ahead: bool = False) -> list[float]:
         """Run with power that follows the pace, as jobs do; return the first instance's paces."""
@@ -117,7 +133,7 @@ def test_heat_settles_without_swinging(elapsed_s: float, plant: Plant, *, ahead:
     # Limited a window late, a long window sinks too far once; nothing oscillates.
     assert np.count_nonzero(np.diff(ways)) <= (0 if ahead else 1)
     assert np.abs(np.diff(slowdowns)[-20:]).max() < 1e-3
-    hottest_c = 27 + 35 + 0.11 * plant(slowdowns[-1]) + float(stand.throttling.hottest_offset_c[0])
+    hottest_c = float(stand.chip_c().max())
     assert slowdowns[-1] < 0.95
     assert slowdowns[-1] == pytest.approx(1 - 0.04 * (hottest_c - 85), abs=5e-3)
 
@@ -125,7 +141,7 @@ def test_heat_settles_without_swinging(elapsed_s: float, plant: Plant, *, ahead:
 @pytest.mark.parametrize("elapsed_s", [0.1, 1.0, 10.0, 60.0, 600.0, 3_600.0])
 @pytest.mark.parametrize("plant", [falls_with_pace, falls_less, stays])
 def test_a_cap_settles_without_swinging(elapsed_s: float, plant: Plant) -> None:
-    """Power comes to rest at the cap; where what is withheld does not lower it, as if all of a chip's range were in use."""
+    """The chip that draws most comes to rest at the cap; where pace does not lower it, as if its whole range were in use."""
     stand = Stand()
     stand.run(plant, elapsed_s, 2)
     stand.cap_share[:] = 0.5
@@ -133,9 +149,9 @@ def test_a_cap_settles_without_swinging(elapsed_s: float, plant: Plant) -> None:
     assert (np.diff(slowdowns) <= 1e-6).all()
     assert np.abs(np.diff(slowdowns)[-20:]).max() < 1e-6
     if plant is stays:
-        assert slowdowns[-1] == pytest.approx((250 - BACKGROUND_W) / DYNAMIC_W)
+        assert (250 - BACKGROUND_W) / DYNAMIC_W / 1.06 < slowdowns[-1] <= (250 - BACKGROUND_W) / DYNAMIC_W
     else:
-        assert plant(slowdowns[-1]) == pytest.approx(250, rel=1e-3)
+        assert stand.chip_w().max() == pytest.approx(250, rel=1e-3)
 
 
 def test_recovery_is_as_steady_as_the_onset() -> None:
@@ -159,40 +175,41 @@ def test_temperature_is_exact_for_constant_power_however_time_is_cut() -> None:
         stand = Stand()
         stand.power_w[:] = 90.0
         stand.advance(1.0)
-        before = stand.throttling.temperature_c[0]
-        assert before == pytest.approx(27 + 0.11 * 90)
+        before = stand.chip_c().mean()
+        assert before == pytest.approx(27 + 0.9 * 0.11 * 90, abs=0.5)
         stand.power_w[:] = 300.0
         for _ in range(windows):
             stand.advance(elapsed_s)
-        ends.append(stand.throttling.temperature_c[0])
-        assert ends[-1] == pytest.approx(before + 0.11 * 210 * (1 - math.exp(-1)))
+        ends.append(stand.chip_c().mean())
+        assert ends[-1] == pytest.approx(before + 0.9 * 0.11 * 210 * (1 - math.exp(-1)), rel=0.02)
     assert np.ptp(ends) < 1e-9
 
 
 def test_hottest_chips_throttle_first_and_most() -> None:
-    """Chips of an instance differ by the offsets that their temperatures show, and so does what they withhold."""
+    """Chips of an instance differ in temperature, and what they withhold goes by it."""
     stand = Stand()
-    chips = Chips(stand.fleet)
     stand.inlet_delta_c[:] = 18
     counts = []
-    for power_w in np.linspace(330, 430, 21).tolist():
+    for power_w in np.linspace(330, 480, 31).tolist():
         stand.power_w[:] = power_w
         stand.advance(math.inf)
         counts.append(int((stand.throttling.throttled.rows < 16).sum()))
+    # Those in the rear of their trays slow the job, which keeps the others clear.
     assert counts[0] == 0
-    assert counts[-1] == 16
-    assert any(0 < count < 16 for count in counts)
+    assert counts[-1] == 8
+    assert any(0 < count < 8 for count in counts)
     assert counts == sorted(counts)
+    assert set(stand.throttling.throttled.rows.tolist()) == set(range(1, 32, 2))
     rows, pct = stand.throttling.throttled
-    order = np.argsort(chips.physics.rest_c[:16])
-    assert (np.diff(pct[:16][order]) > 0).all()
+    assert pct[:8].argmax() == stand.chip_c()[1::2].argmax()
+    assert np.corrcoef(pct[:8], stand.chip_c()[1::2])[0, 1] > 0.9
     assert stand.throttling.pace.tolist() == pytest.approx(
         [1 - pct[rows < 16].max() / 100, 1 - pct[rows >= 16].max() / 100]
     )
 
 
 def test_chips_show_the_temperature_that_throttling_goes_by() -> None:
-    """Noise apart, the mean of an instance's chips is the instance's temperature, on the way as well as at the end."""
+    """Noise apart, every chip has the temperature that throttling thinks it has, on the way as well as at the end."""
     chips = Chips(make_fleet("c/standalone/trn2-0001"))
     throttling = Throttling(chips.layout, chips.fleet, chips.rng)
     none, cap = np.zeros(2, np.float32), np.ones(2)
@@ -201,9 +218,9 @@ def test_chips_show_the_temperature_that_throttling_goes_by() -> None:
         power_w = chips.physics.instance_power_w(jobs)
         throttling.advance(3.0, power_w, none, cap)
         chips.tick(jobs, 3.0)
-        spread_c = chips.physics.rest_c - 27.0
-        shown = (chips.value("temperature_c") - spread_c).reshape(2, 16).mean(axis=1)
-        assert shown == pytest.approx(throttling.temperature_c, abs=0.4)
+        expected = throttling.chip_temperature_c(np.arange(2))
+        assert chips.value("temperature_c") == pytest.approx(expected, abs=0.9)
+    assert chips.value("temperature_c")[:16].mean() == pytest.approx(expected[:16].mean(), abs=0.2)
 
 
 def test_a_cap_keeps_power_under_it_through_a_job_s_phases() -> None:
@@ -216,7 +233,7 @@ def test_a_cap_keeps_power_under_it_through_a_job_s_phases() -> None:
         pace = stand.throttling.pace
         stand.power_w[:] = BACKGROUND_W + DYNAMIC_W * (0.85 * pace if computes else 0.45)
         if second > 1:
-            over.append(stand.power_w[0] - 0.7 * 500)
+            over.append(stand.chip_w().max() - 0.7 * 500)
         stand.advance(1.0)
     assert -1.0 < max(over) < 0.01 * 0.7 * 500
     assert stand.throttling.pace[1] == 1.0
@@ -256,7 +273,8 @@ def test_a_rack_s_cap_counts_both_its_instances_and_their_hosts() -> None:
     assert stand.layout.instances[0] == "c/standalone/trn2-0001"
     pace = stand.throttling.pace
     assert pace[1] == pace[2] < 0.9
-    rack_w = 16 * stand.power_w[1:3].sum() + host_w[1:3].sum()
+    chips_w = [each.sum() for each in np.split(stand.all_chips_w(), 5)]
+    rack_w = sum(chips_w[1:3]) + host_w[1:3].sum()
     assert rack_w == pytest.approx(cap_w, rel=1e-3)
     assert rack_w <= cap_w * 1.0001
     assert pace[[0, 3, 4]].tolist() == [1.0, 1.0, 1.0]
@@ -278,7 +296,7 @@ def test_a_window_can_be_limited_ahead() -> None:
     slowdowns = stand.run(falls_with_pace, 3_600.0, 1)
     assert ahead < 0.8
     assert slowdowns[0] == pytest.approx(ahead, abs=1e-3)
-    assert stand.throttling.temperature_c.max() < 95
+    assert stand.chip_c().max() < 95
 
 
 def test_a_fleet_that_starts_too_hot_starts_throttled() -> None:
@@ -302,9 +320,10 @@ def test_liquid_cooling_rides_out_a_warm_rack() -> None:
 def test_a_fleet_that_is_hot_all_over_withholds_all_over() -> None:
     """Every chip is listed once, in the order of the rows, in any number."""
     stand = Stand(make_fleet(instances=2_500, inlet_c=50.0))
+    stand.inlet_delta_c[:] = 14.0
     stand.power_w[:] = 450.0
     stand.advance(1.0)
     rows, pct = stand.throttling.throttled
     assert np.array_equal(rows, np.arange(40_000))
     slowest = 1.0 - pct.reshape(-1, 16).max(axis=1) / 100.0
-    assert slowest == pytest.approx(stand.throttling.pace)
+    assert slowest == pytest.approx(stand.throttling.pace, abs=2e-3)

@@ -10,6 +10,7 @@ from support.sim.job_site import LLAMA_405B, planned, site
 from trnfleet.domain.fleet import Training
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
+from trnfleet.sim.jobs import cycles
 from trnfleet.sim.jobs.activity import EFA_CEILING, LINK_CEILING, QUANTITIES, TRAINING, Phase
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.jobs.training import EXECUTIONS_PER_STEP, TrainingJobs, TrainingWork
@@ -18,6 +19,14 @@ from trnfleet.sim.rng import Rng
 
 ONE = np.ones(1)
 JOB: dict[str, Any] = {"kind": "training", "name": "t", "on": ["c/standalone/trn2-0001"]}
+
+
+@pytest.fixture
+def even(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give every step, checkpoint and pause its mean length, so that a test can count on it."""
+    for name in ("CYCLE_SD", "DRIFT_SD", "STEP_SD"):
+        monkeypatch.setattr(cycles, name, 0.0)
+    monkeypatch.setattr(cycles, "TAIL_SD", (0.0, 0.0, 0.0))
 
 
 class Jobs:
@@ -79,9 +88,9 @@ def test_a_slow_chip_and_a_slow_link_stretch_their_phases() -> None:
 
 def test_checkpoints_take_their_share_of_a_cycle_and_wait_for_storage() -> None:
     """Five steps of 8 s and a checkpoint of 12 s: 12 of 52 seconds; at a third of the bandwidth 36 of 76."""
-    assert at(Jobs().advance(5_200.0), Phase.CHECKPOINT) == pytest.approx(12 / 52, abs=1e-6)
+    assert at(Jobs().advance(5_200.0), Phase.CHECKPOINT) == pytest.approx(12 / 52, rel=0.02)
     slow = Jobs().advance(7_600.0, storage=1 / 3)
-    assert at(slow, Phase.CHECKPOINT) == pytest.approx(36 / 76, abs=1e-6)
+    assert at(slow, Phase.CHECKPOINT) == pytest.approx(36 / 76, rel=0.02)
 
 
 def test_waits_for_data_differ_and_have_their_mean() -> None:
@@ -95,12 +104,11 @@ def test_waits_for_data_differ_and_have_their_mean() -> None:
         if wait == 0 and stalled_s > 0:
             lengths.append(stalled_s)
             stalled_s = 0.0
-    # The interval without checkpoints is four steps, so that one length repeats; with checkpoints they vary.
     assert 1.0 <= min(lengths[1:]) <= max(lengths[1:]) <= 3.0
+    assert len({round(length, 2) for length in lengths}) > 20
     varied = Jobs(step_time_s=1.0, checkpoint_every_steps=64, data_stall_every_steps=4, data_stall_s=2.0)
-    total = 64 + 12 + sum(varied.jobs.stall_s[0]) * 2
-    assert at(varied.advance(100 * total), Phase.STALL) == pytest.approx((total - 76) / total, rel=1e-6)
-    assert len(set(varied.jobs.stall_s[0].tolist())) == 8
+    total = 64 + 12 + 16 * 2.0
+    assert at(varied.advance(100 * total), Phase.STALL) == pytest.approx(32 / total, rel=0.03)
     slow = Jobs(step_time_s=1.0, checkpoint_every_steps=0, data_stall_every_steps=4, data_stall_s=2.0)
     slow_share = at(slow.advance(10_000.0, storage=0.25), Phase.STALL)
     quick_share = at(steps.advance(10_000.0), Phase.STALL)
@@ -120,7 +128,7 @@ def test_executions_count_steps_and_never_fall() -> None:
     steps = Jobs(checkpoint_every_steps=0)
     before = int(steps.jobs.executions()[0])
     steps.advance(800.0)
-    assert int(steps.jobs.executions()[0]) - before == pytest.approx(100 * EXECUTIONS_PER_STEP, abs=1)
+    assert int(steps.jobs.executions()[0]) - before == pytest.approx(100 * EXECUTIONS_PER_STEP, abs=16)
 
 
 def test_an_impossible_mfu_is_refused() -> None:
@@ -135,8 +143,8 @@ def test_a_whole_step_has_the_mfu_of_the_file(mfu: float, seconds: float) -> Non
     jobs = run(mfu=mfu, step_time_s=seconds, checkpoint_every_steps=0)
     ticks = jobs.until(seconds * 20, seconds / 8)
     shares = [tick.peak_flops_share[0] for tick in ticks]
-    assert np.mean(shares) == pytest.approx(mfu)
-    assert figure(ticks[-1], "mfu") == pytest.approx(mfu)
+    assert np.mean(shares) == pytest.approx(mfu, rel=0.02)
+    assert np.mean([figure(tick, "mfu") for tick in ticks]) == pytest.approx(np.mean(shares), rel=0.01)
     assert max(shares) > 1.2 * mfu
     assert min(shares) < 0.8 * mfu
 
@@ -146,9 +154,9 @@ def test_mfu_falls_as_steps_get_longer() -> None:
     jobs = run(step_time_s=4.0, checkpoint_every_steps=0)
     jobs.slowdowns.compute[0] = 0.6
     tick = jobs.advance(1_000.0)
-    assert figure(tick, "mfu") == pytest.approx(0.40 / (0.72 / 0.6 + 0.28))
+    assert figure(tick, "mfu") == pytest.approx(0.40 / (0.72 / 0.6 + 0.28), rel=0.01)
     assert tick.peak_flops_share[0] == pytest.approx(figure(tick, "mfu"), rel=0.01)
-    assert figure(tick, "step_time_s") == pytest.approx(4.0 * (0.72 / 0.6 + 0.28))
+    assert figure(tick, "step_time_s") == pytest.approx(4.0 * (0.72 / 0.6 + 0.28), rel=0.05)
 
 
 def test_a_checkpoint_is_said_and_slows_the_figures() -> None:
@@ -158,9 +166,10 @@ def test_a_checkpoint_is_said_and_slows_the_figures() -> None:
     assert state(ticks[0]) == "running"
     assert state(ticks[-1]) == "checkpointing"
     assert figure(ticks[-1], "steps_per_s") == pytest.approx(0, abs=1e-9)
-    assert figure(ticks[-1], "step_time_s") == pytest.approx(2.0)
+    assert figure(ticks[-1], "step_time_s") == pytest.approx(2.0, rel=0.05)
 
 
+@pytest.mark.usefixtures("even")
 def test_steps_since_the_checkpoint_are_lost_once() -> None:
     """A crash takes the job back to its checkpoint; from a hang to a crash is one loss; each change has its event."""
     jobs = run(step_time_s=2.0, checkpoint_every_steps=100, checkpoint_s=4.0, startup_s=30.0, starts_at_s=0.0)
@@ -186,6 +195,7 @@ def test_steps_since_the_checkpoint_are_lost_once() -> None:
     assert figure(jobs.advance(4.0), "steps_completed") == 302
 
 
+@pytest.mark.usefixtures("even")
 def test_a_checkpoint_that_is_not_complete_saves_nothing() -> None:
     """A crash while a checkpoint is written loses all of its interval; just after it nothing."""
 
@@ -200,6 +210,7 @@ def test_a_checkpoint_that_is_not_complete_saves_nothing() -> None:
     assert [lost(after_s) for after_s in (0.0, 19.0, 23.0, 24.0, 27.0)] == [0, 9, 10, 0, 1]
 
 
+@pytest.mark.usefixtures("even")
 def test_without_checkpoints_all_is_lost() -> None:
     """A job that saves nothing starts again from step 0."""
     jobs = run(step_time_s=2.0, checkpoint_every_steps=0, startup_s=10.0, starts_at_s=0.0)
@@ -209,6 +220,7 @@ def test_without_checkpoints_all_is_lost() -> None:
     assert (figure(tick, "steps_lost"), figure(tick, "steps_completed")) == (20, 0)
 
 
+@pytest.mark.usefixtures("even")
 def test_goodput_is_the_productive_share_of_wall_time() -> None:
     """Start, checkpoints, down time and lost steps are not productive."""
     jobs = run(step_time_s=2.0, checkpoint_every_steps=10, checkpoint_s=4.0, startup_s=20.0, starts_at_s=0.0)
@@ -311,6 +323,7 @@ def test_tensor_parallelism_in_a_row_uses_rows_only() -> None:
     assert compute[QUANTITIES["z"]] == compute[QUANTITIES["efa"]] == 0
 
 
+@pytest.mark.usefixtures("even")
 def test_runs_of_fine_tuning_have_evaluations_and_pauses() -> None:
     """Steps, a checkpoint, an evaluation and a pause with empty HBM, and then the next run."""
     job = JOB | {
@@ -329,6 +342,7 @@ def test_runs_of_fine_tuning_have_evaluations_and_pauses() -> None:
     assert figure(jobs.until(75.0)[-1], "steps_completed") == 40
 
 
+@pytest.mark.usefixtures("even")
 def test_a_run_that_is_saved_is_not_lost() -> None:
     """A failure in the evaluation or the pause after a checkpoint continues with the next run."""
     job = JOB | {

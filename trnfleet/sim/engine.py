@@ -152,6 +152,7 @@ class Engine:
         self.lead_in = lead_in
         """Ticks before tick 0."""
         self._next = -lead_in
+        self._is_settled = False
 
     @property
     def ticks(self) -> int:
@@ -226,8 +227,9 @@ class Engine:
             self._effects.patches(jobs),
             self._effects.instances.inlet_delta_c,
             self._throttling.throttled,
+            end_s,
         )
-        self._hosts.fill(number, jobs)
+        self._hosts.fill(number, jobs, end_s)
         self._effects.mark(self.columns)
         self._effects.count(self.columns, end_s)
         if number >= 0:
@@ -306,14 +308,22 @@ class Engine:
         effects, throttling = self._effects.instances, self._throttling
         elapsed_s, middle_s = end_s - begin_s, (begin_s + end_s) / 2.0
         throttling.limit(elapsed_s, effects.inlet_delta_c, effects.cap_share)
-        jobs = self._workloads.advance(elapsed_s, middle_s, self.moment_ns(middle_s), self._slowdowns())
+        slowdowns = self._slowdowns()
+        jobs = self._workloads.advance(elapsed_s, middle_s, self.moment_ns(middle_s), slowdowns)
+        settled_w = None
+        if not self._is_settled:
+            settled_w = self._chips.instance_power_w(self._workloads.usual(jobs, slowdowns))
         throttling.advance(
             elapsed_s,
             self._chips.instance_power_w(jobs),
             effects.inlet_delta_c,
             effects.cap_share,
             self._hosts.instance_power_w(jobs),
+            settled_w,
         )
+        if not self._is_settled:
+            self._chips.settle(throttling.chip_temperature_c(np.arange(self.own.start, self.own.stop)))
+            self._is_settled = True
         return jobs
 
     def _slowdowns(self) -> Slowdowns:

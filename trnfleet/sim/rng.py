@@ -22,6 +22,8 @@ _DOMAIN = 0x74726E666C656574
 """Second word of every key, so that another program's seed 0 is not ours."""
 
 _WORD = 2**64 - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+"""SplitMix64's increment."""
 _BLOCK_BYTES = 32
 """Philox4x64 makes four words of eight bytes at a counter."""
 
@@ -49,6 +51,12 @@ class Stream(enum.IntEnum):
     REQUESTS = 30
     ROUTER = 31
     REPLICA_START = 32
+    CYCLE = 40
+    CHIP_POWER = 41
+    CHIP_KNOT = 42
+    CHIP_SAMPLE = 43
+    HOST_KNOT = 44
+    ECC_BURST = 45
 
 
 class LaneReader:
@@ -78,17 +86,39 @@ class Rng:
         self._from_s = from_s
         self._key = np.array([seed & _WORD, _DOMAIN], np.uint64)
 
-    def lanes(self, stream: Stream, tick: int, bytes_per_unit: int, first: int = 0) -> LaneReader:
-        """Return a reader that begins at unit `first`; a unit takes a whole number of 32-byte blocks."""
+    def lanes(
+        self, stream: Stream, tick: int, bytes_per_unit: int, first: int = 0, part: int = 0
+    ) -> LaneReader:
+        """Return a reader that begins at unit `first`; a unit takes a whole number of 32-byte blocks.
+
+        Args:
+            stream: Of the words.
+            tick: Its number.
+            bytes_per_unit: Of each instance.
+            first: Number of the first instance.
+            part: Distinguishes several readers of a tick.
+        """
         if bytes_per_unit % _BLOCK_BYTES:
             raise ValueError(f"{bytes_per_unit} bytes a unit are not a multiple of {_BLOCK_BYTES}")
         return LaneReader(
-            self._generator(stream, tick, first * (bytes_per_unit // _BLOCK_BYTES)), bytes_per_unit
+            self._generator(stream, tick, first * (bytes_per_unit // _BLOCK_BYTES), part), bytes_per_unit
         )
 
     def words(self, stream: Stream, index: int, count: int, part: int = 0) -> NDArray[np.uint64]:
         """Return one word for each of the first `count` ordinals; `part` distinguishes several draws of an index."""
         return self._generator(stream, index, 0, part).random_raw(count)
+
+    def scattered(self, stream: Stream, *keys: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """Return a word for each row of keys, such as (job, cycle): for rows that have each reached a place of their own.
+
+        Args:
+            stream: Of the words.
+            keys: Integers, of one shape.
+        """
+        word = np.full(np.shape(keys[0]), (self._seed ^ _DOMAIN) + int(stream) * _GOLDEN & _WORD, np.uint64)
+        for key in (np.zeros_like(keys[0]), *keys):
+            word = next_word(word, key)
+        return word
 
     def uniform(self, stream: Stream, index: int, count: int) -> NDArray[np.float64]:
         """Return one value in [0, 1) for each of the first `count` ordinals."""
@@ -127,6 +157,29 @@ class Rng:
     def _generator(self, stream: Stream, index: int, block: int, part: int = 0) -> np.random.Philox:
         counter = np.array([block, int(stream), index & _WORD, part], np.uint64)
         return np.random.Philox(key=self._key, counter=counter)
+
+
+def next_word(word: NDArray[np.uint64], key: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return the words that follow from words and a key each: SplitMix64's step, in integers that wrap around."""
+    mixed = word + (key.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    result: NDArray[np.uint64] = mixed ^ (mixed >> np.uint64(31))
+    return result
+
+
+def share_of(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Return words as values in [0, 1)."""
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def bell(words: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Return words as values with mean 0 and standard deviation 1, nearly normal, within plus or minus 3.47."""
+    field = np.uint64(0xFFFF)
+    total = (words & field) + (words >> np.uint64(48))
+    total += (words >> np.uint64(16) & field) + (words >> np.uint64(32) & field)
+    values: NDArray[np.float64] = (total.astype(np.float64) - 2.0 * 65_535.0) * (3.0**0.5 / 65_536.0)
+    return values
 
 
 def part_of(name: str) -> int:

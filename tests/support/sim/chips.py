@@ -98,8 +98,9 @@ class Chips:
         patches: Any = SimpleNamespace(
             lanes=np.array(lanes, np.int64), factor=factor, limit=np.full(len(lanes), np.inf)
         )
-        self.physics.fill(self._tick, elapsed_s, jobs, patches, self.inlet_delta_c, throttled)
-        self.hosts.fill(self._tick, jobs)
+        at_s = self._tick * elapsed_s
+        self.physics.fill(self._tick, elapsed_s, jobs, patches, self.inlet_delta_c, throttled, at_s)
+        self.hosts.fill(self._tick, jobs, at_s)
         self._tick += 1
 
     def value(self, name: str) -> NDArray[np.float64]:

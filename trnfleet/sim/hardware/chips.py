@@ -1,7 +1,8 @@
 """Chip columns: utilisation, bytes, FLOP/s, power and heat of the jobs' work, as wire codes in place.
 
 Values are computed once a cohort, then handed out to chips by index, in chunks that fit the cache, with a few integer
-and float32 operations a lane. Only operations whose bits agree on every machine are used.
+and float32 operations a lane. Only operations whose bits agree on every machine are used. Metrics with one value a chip vary by
+the factors of `variation`; lanes of cores, engines and links have noise of their own.
 """
 
 from __future__ import annotations
@@ -12,9 +13,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from trnfleet.domain.metrics import BY_NAME
-from trnfleet.sim.hardware.columns import LANES, copies, cut, noise_chips, noisy, to_codes
+from trnfleet.sim.hardware.columns import (
+    CHUNK_INSTANCES,
+    LANES,
+    add_noise,
+    copies,
+    cut,
+    noise_chips,
+    noisy,
+    to_codes,
+)
 from trnfleet.sim.hardware.power import AXES, UNLINKED, ChipHardware
 from trnfleet.sim.hardware.thermal import Cooling, chip_offsets_c
+from trnfleet.sim.hardware.variation import MOST_FACTOR, Variation
 from trnfleet.sim.jobs.activity import HBM_CEILING, LINK_CEILING
 from trnfleet.sim.rng import Stream
 
@@ -27,6 +38,7 @@ if TYPE_CHECKING:
     from trnfleet.sim.hardware.links import Patches
     from trnfleet.sim.hardware.power import ChipLoad
     from trnfleet.sim.hardware.thermal import Throttled
+    from trnfleet.sim.hardware.variation import Varied
     from trnfleet.sim.jobs.window import JobTick
     from trnfleet.sim.placement import Cohorts
     from trnfleet.sim.rng import LaneReader, Rng
@@ -34,21 +46,21 @@ if TYPE_CHECKING:
 _NOISE: dict[str, tuple[Stream, type[np.uint8 | np.uint16]]] = {
     "nc_util_pct": (Stream.NC_UTIL, np.uint8),
     "engine_util_pct": (Stream.ENGINE_UTIL, np.uint8),
-    "tflops": (Stream.TFLOPS, np.uint16),
-    "hbm_read_bytes_per_s": (Stream.HBM_READ, np.uint16),
-    "hbm_write_bytes_per_s": (Stream.HBM_WRITE, np.uint16),
-    "power_util_pct": (Stream.POWER, np.uint16),
     "link_tx_bytes_per_s": (Stream.LINK, np.uint16),
 }
-"""Metrics with noise of their own: stream, and the type of a lane, which is the metric's on the wire."""
+"""Metrics whose lanes have noise of their own: stream, and the type of a lane, which is the metric's on the wire."""
 _MOST_WIDTH = max(BY_NAME[name].width for name in _NOISE)
+_IDLE_CODES = 60.0
+"""Wire codes of `power_util_pct` of which even an idle chip's reading varies by its factor, so that it is no constant: assumed, of
+the size of 0.00 to 0.02 % that idle chips read (measured on inf2 and trn1, sysfs). With `LEAST_FACTOR` it stays above 0."""
 
 
 class _Tables(NamedTuple):
     """Codes of every cohort; shape (cohorts, ...)."""
 
-    noisy: dict[str, tuple[NDArray[Any], NDArray[Any]]]
-    """Base and mask of each metric with noise: lanes of a chip."""
+    varied: dict[str, tuple[NDArray[Any], NDArray[Any] | None]]
+    """What the noise of each metric needs, for the lanes of a chip: base and field of `noisy`, or the mean that a chip's factor
+    applies to."""
     executions: NDArray[np.uint64]
     hbm_used: NDArray[np.uint16]
 
@@ -78,7 +90,7 @@ class ChipPhysics:
         fleet: FleetFile,
         own: range | None = None,
     ) -> None:
-        """Bind to the columns, and give every chip its fixed offset of temperature.
+        """Bind to the columns, and give every chip its fixed differences from others.
 
         Args:
             layout: The whole fleet.
@@ -103,16 +115,28 @@ class ChipPhysics:
         """Of every chip whose rows are written, degC, before it is rounded to a code."""
         self.rest_c = chip_offsets_c(layout, rng, own) + np.float32(fleet.inlet_c)
         """Temperature of each of these chips without power, degC."""
+        self.variation = Variation(layout, rng, own)
+        """Differences of these chips."""
+        self._resistance = [
+            np.tile(shares.astype(np.float32), CHUNK_INSTANCES) for shares in self._cooled.chip_c_per_w
+        ]
+        """For each type, the resistance of the chips of as many instances as a chunk may have."""
         self._is_cold = True
         most = max((chunk.rows.stop - chunk.rows.start for chunk in self._chunks), default=0)
         self._scratch = {
-            np.dtype(kind): np.empty(most * _MOST_WIDTH, kind) for kind in (np.uint8, np.uint16, np.float32)
+            np.dtype(kind): np.empty((2, most * _MOST_WIDTH), kind) for kind in (np.uint8, np.uint16)
         }
+        self._floats = np.empty((3, most), np.float32)
         self._wide, self._places = _places(self._chunks, cohorts.of_chip)
         self._highest = self._limits()
         self._no_core = np.arange(BY_NAME["nc_util_pct"].width) >= self._hardware.neuroncores[:, None]
         self._lane_places = np.arange(len(cohorts.row))[:, None] * (UNLINKED + 1) + self._hardware.lane_source
         self._known: tuple[JobTick, ChipLoad, NDArray[np.float64]] | None = None
+
+    def settle(self, temperature_c: NDArray[np.float64]) -> None:
+        """Begin with the temperatures of own chips that are given, degC; without it the first tick's power settles them."""
+        np.copyto(self.temperature_c, temperature_c, casting="same_kind")
+        self._is_cold = False
 
     def instance_power_w(self, jobs: JobTick) -> NDArray[np.float64]:
         """Return the mean power of the chips of each instance of the fleet, W, without noise."""
@@ -130,6 +154,7 @@ class ChipPhysics:
         patches: Patches,
         inlet_delta_c: NDArray[np.float32],
         throttled: Throttled,
+        at_s: float,
     ) -> None:
         """Write a tick's chip columns.
 
@@ -140,6 +165,7 @@ class ChipPhysics:
             patches: Links that differ from their cohort's.
             inlet_delta_c: For each instance, how much warmer its inlet is than the fleet's.
             throttled: Chips that withhold peak because of heat or a limit of power.
+            at_s: Its time, simulated seconds since the start, by which what varies slowly goes.
         """
         tables = self._tables(jobs)
         wide = self._widened(tables)
@@ -148,6 +174,7 @@ class ChipPhysics:
             name: self._rng.lanes(stream, tick, self._noise_chips * BY_NAME[name].bytes_per_row, first)
             for name, (stream, _) in _NOISE.items()
         }
+        self.variation.begin(tick, at_s, elapsed_s)
         approach = np.ones(len(self._layout.types)) if self._is_cold else self._cooled.approach(elapsed_s)
         edges = [chunk.rows.start * LANES for chunk in self._chunks] + [self._rows.stop * LANES]
         begins = np.searchsorted(patches.lanes, edges).tolist()
@@ -155,10 +182,13 @@ class ChipPhysics:
             self._chunks, self._places, itertools.pairwise(begins), strict=True
         ):
             chosen, index = wide if place.is_wide else tables, place.rows
-            for name, (base, mask) in chosen.noisy.items():
-                noise = self._noisy(chunk, name, index, base, mask, readers[name])
-                if name == "hbm_write_bytes_per_s":
-                    self._hbm_used(chunk, index, chosen.hbm_used, noise)
+            varied = self._vary(chunk)
+            for name, (base, field) in chosen.varied.items():
+                if field is None:
+                    self._scaled(chunk, name, index, base, varied)
+                else:
+                    self._noisy(chunk, name, index, base, field, readers[name])
+            self._hbm_used(chunk, index, chosen.hbm_used)
             if len(chunk.unlinked):
                 chunk.views["link_tx_bytes_per_s"][:, chunk.unlinked] = BY_NAME["link_tx_bytes_per_s"].top
             if begin < end:
@@ -176,8 +206,11 @@ class ChipPhysics:
         chosen, chips = self._wide, self._layout.most_chips
         return _Tables(
             {
-                name: (copies(base[chosen], chips), copies(mask[chosen], chips))
-                for name, (base, mask) in tables.noisy.items()
+                name: (
+                    copies(base[chosen], chips),
+                    None if field is None else copies(field[chosen], chips),
+                )
+                for name, (base, field) in tables.varied.items()
             },
             tables.executions[chosen],
             tables.hbm_used[chosen],
@@ -200,10 +233,10 @@ class ChipPhysics:
         tables = {
             "nc_util_pct": self._cores(*self._column("nc_util_pct", of["nc"][:, None] * 100.0)),
             "engine_util_pct": self._column("engine_util_pct", engines * 100.0),
-            "tflops": self._column("tflops", flops[:, None] * 1e-12),
-            "hbm_read_bytes_per_s": self._column("hbm_read_bytes_per_s", load.hbm_read[:, None]),
-            "hbm_write_bytes_per_s": self._column("hbm_write_bytes_per_s", load.hbm_write[:, None]),
-            "power_util_pct": self._column("power_util_pct", power_share[:, None] * 100.0, least=15),
+            "tflops": self._mean("tflops", flops[:, None] * 1e-12),
+            "hbm_read_bytes_per_s": self._mean("hbm_read_bytes_per_s", load.hbm_read[:, None]),
+            "hbm_write_bytes_per_s": self._mean("hbm_write_bytes_per_s", load.hbm_write[:, None]),
+            "power_util_pct": self._mean("power_util_pct", power_share[:, None] * 100.0),
             "link_tx_bytes_per_s": self._lanes(*self._column("link_tx_bytes_per_s", axes)),
         }
         used = to_codes(BY_NAME["hbm_used_bytes"], jobs.hbm_used[row] * hardware.hbm_bytes)
@@ -227,12 +260,20 @@ class ChipPhysics:
             for name, limit in limits.items()
         }
 
-    def _column(
-        self, name: str, values: NDArray[np.float64], *, least: int = 0
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _mean(self, name: str, values: NDArray[np.float64]) -> tuple[NDArray[np.float32], None]:
+        """Return the mean codes that the chips' factors apply to, as `_Tables.varied` has them."""
+        metric, highest = BY_NAME[name], self._highest[name]
+        exact = values * metric.steps_per_unit if metric.steps_per_unit else values / metric.scale
+        most = highest if name == "power_util_pct" else highest / MOST_FACTOR
+        # Half a code more, since what follows cuts off; idle power varies, too.
+        more = 0.5 + (_IDLE_CODES if name == "power_util_pct" else 0.0)
+        return (np.minimum(exact, most) + more).astype(np.float32), None
+
+    def _column(self, name: str, values: NDArray[np.float64]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return base and field of the noise of a metric's lanes."""
         metric = BY_NAME[name]
-        base, mask = noisy(to_codes(metric, values, np.int32), self._highest[name], least=least)
-        return base.astype(metric.dtype), mask.astype(metric.dtype)
+        base, field = noisy(to_codes(metric, values, np.int32), self._highest[name], _NOISE[name][1])
+        return base.astype(metric.dtype), field.astype(metric.dtype)
 
     def _cores(self, base: NDArray[Any], mask: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the values of all cores from those of one."""
@@ -254,27 +295,53 @@ class ChipPhysics:
         name: str,
         index: NDArray[np.intp],
         base: NDArray[Any],
-        mask: NDArray[Any],
+        field: NDArray[Any],
         reader: LaneReader,
-    ) -> NDArray[Any]:
-        """Write base + (noise & mask) into a column's rows; return the noise."""
+    ) -> None:
+        """Write a base and noise into a column's rows."""
         view = chunk.views[name]
         rows, width = view.shape
         noise = reader.take(rows, _NOISE[name][1])[:, :width]
-        bits = self._scratch[view.dtype][: rows * width].reshape(rows, width)
-        own, other = _by(index, view), _by(index, bits)
+        fields, scratch = (part[: rows * width].reshape(rows, width) for part in self._scratch[view.dtype])
+        own, other = _by(index, view), _by(index, fields)
         np.take(base[:, : own.shape[1]], index, axis=0, out=own, mode="clip")
-        np.take(mask[:, : own.shape[1]], index, axis=0, out=other, mode="clip")
-        np.bitwise_and(bits, noise, out=bits)
-        np.add(view, bits, out=view)
-        return noise
+        np.take(field[:, : own.shape[1]], index, axis=0, out=other, mode="clip")
+        add_noise(view, fields, noise, scratch)
 
-    def _hbm_used(
-        self, chunk: Chunk, index: NDArray[np.intp], used: NDArray[np.uint16], noise: NDArray[np.uint16]
+    def _vary(self, chunk: Chunk) -> Varied:
+        """Return the factors of a chunk's chips."""
+        instances = chunk.instances.stop - chunk.instances.start
+        shape, count = (instances, chunk.chips), instances * chunk.chips
+        out, spare = (part[:count].reshape(shape) for part in self._floats[:2])
+        return self.variation.take(self._own_rows(chunk), shape, out, spare)
+
+    def _own_rows(self, chunk: Chunk) -> slice:
+        """Return a chunk's rows of the arrays that have those of own chips only."""
+        return slice(chunk.rows.start - self._rows.start, chunk.rows.stop - self._rows.start)
+
+    def _scaled(
+        self, chunk: Chunk, name: str, index: NDArray[np.intp], mean: NDArray[np.float32], varied: Varied
     ) -> None:
-        """Write HBM in use: the job's, and up to seven steps of 4 MiB from bits of the noise that nothing else uses."""
+        """Write what the chips' factors make of their cohorts' means into a column's rows."""
+        view = chunk.views[name]
+        rows, chips = view.shape
+        codes = self._floats[2][: rows * chips].reshape(view.shape)
+        own = _by(index, codes)
+        np.take(mean[:, : own.shape[1]], index, axis=0, out=own, mode="clip")
+        factor = varied.factor(name)
+        if name == "power_util_pct":
+            factor += self.variation.power[self._own_rows(chunk)].reshape(view.shape)
+            codes *= factor
+            codes -= np.float32(_IDLE_CODES)
+            np.minimum(codes, np.float32(100 * BY_NAME[name].steps_per_unit), out=codes)
+        else:
+            codes *= factor
+        np.copyto(view, codes, casting="unsafe")
+
+    def _hbm_used(self, chunk: Chunk, index: NDArray[np.intp], used: NDArray[np.uint16]) -> None:
+        """Write HBM in use: the job's, and what each chip uses more."""
         view = chunk.views["hbm_used_bytes"]
-        np.right_shift(noise, np.uint16(13), out=view)
+        np.copyto(view, self.variation.used_steps[self._own_rows(chunk)].reshape(view.shape))
         own = _by(index, view)
         np.add(own, used[index][:, None], out=own)
 
@@ -291,17 +358,16 @@ class ChipPhysics:
         background_w, most_w = kind.power_background_w.value, kind.power_max_w.value
         util, power, shown = (chunk.views[name] for name in ("power_util_pct", "power_w", "temperature_c"))
         count = chunk.rows.stop - chunk.rows.start
-        watts = self._scratch[np.dtype(np.float32)][:count].reshape(util.shape)
+        watts, codes = (part[:count].reshape(util.shape) for part in self._floats[:2])
         np.copyto(watts, util, casting="same_kind")
         watts *= np.float32((most_w - background_w) * BY_NAME["power_util_pct"].scale / 100.0)
         watts += np.float32(background_w)
-        codes = self._scratch[np.dtype(np.float32)][count : 2 * count].reshape(util.shape)
         np.multiply(watts, np.float32(BY_NAME["power_w"].steps_per_unit), out=codes)
         codes += np.float32(0.5)
         np.copyto(power, codes, casting="unsafe")
-        rows = slice(chunk.rows.start - self._rows.start, chunk.rows.stop - self._rows.start)
+        rows = self._own_rows(chunk)
         temperature = self.temperature_c[rows].reshape(util.shape)
-        watts *= np.float32(self._cooled.resistance_c_per_w[chunk.type_index])
+        watts *= self._resistance[chunk.type_index][:count].reshape(util.shape)
         watts += self.rest_c[rows].reshape(util.shape)
         if inlet_delta_c.any():
             watts += inlet_delta_c[:, None]

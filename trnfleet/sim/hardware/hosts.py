@@ -1,13 +1,17 @@
-"""Host columns: CPUs, memory, EFA, power, and the latency of executions."""
+"""Host columns: CPUs, memory, EFA, power, and the latency of executions.
+
+Each varies around what its cohort does: by an amount that is the host's own, by one that changes over half a minute, and by
+one of the tick. All are sums of even distributions, so that none has a hard wall.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from trnfleet.domain.metrics import BY_NAME, INSTANCE_METRICS
-from trnfleet.sim.hardware.columns import noisy, to_codes
 from trnfleet.sim.jobs.activity import EFA_CEILING, QUANTITIES
 from trnfleet.sim.rng import Stream
 
@@ -21,10 +25,39 @@ if TYPE_CHECKING:
 
 MEMORY_IDLE, MEMORY_BUSY = 0.02, 0.22
 """Share of host memory in use without and with a job (buffers, data loading, checkpoints' staging): assumed."""
-TAIL = 1.08
-"""The 99th percentile of an execution's latency over its median: assumed."""
+TAIL = 0.025
+"""By what share the 99th percentile of an execution's latency is above its median, in the mean: published for Trainium2 are 0.018
+(Llama 3.1 405B) and 0.035 (Llama 3.3 70B), and 0.35 with speculation (Neuron SDK, tutorials of NxD Inference)."""
+KNOT_S = 30.0
+"""Time over which what varies slowly does so: assumed."""
+
+
+class Spread(NamedTuple):
+    """Standard deviations, as shares of a value: of hosts, over half a minute, and of a tick."""
+
+    host: float
+    slow: float
+    tick: float
+
+
+SPREAD = {
+    "vcpu_util_pct": Spread(0.03, 0.05, 0.04),
+    "host_memory_used_bytes": Spread(0.02, 0.002, 0.0),
+    "efa_tx_bytes_per_s": Spread(0.0, 0.006, 0.006),
+    "efa_rx_bytes_per_s": Spread(0.0, 0.006, 0.006),
+    "exec_latency_p50_s": Spread(0.0, 0.002, 0.002),
+    "exec_latency_p99_s": Spread(0.25, 0.30, 0.25),
+}
+"""Variation of each metric; that of `exec_latency_p99_s` is of what it is above the median. All assumed. Memory is a level that
+hosts keep."""
+IDLE_VCPU_PCT = 5.0
+"""Utilisation of which that of every host varies besides its own, so that an idle host's does: assumed."""
+POWER_SPREAD_W = 4.0
+"""Standard deviation of a host's power beside what its CPUs draw (fans, supplies), as slow as `KNOT_S`: assumed."""
+_LEAST_TAIL = 0.15
+"""Least of `TAIL` that a tick shows, as a share: assumed."""
 _BYTES_PER_UNIT = 32
-"""Random bytes of an instance each tick: 16 words, one for each metric with noise."""
+"""Random bytes of an instance each tick, and each knot: 16 words, one for each metric with noise."""
 _LANE = {
     "vcpu_util_pct": 1,
     "host_memory_used_bytes": 2,
@@ -32,6 +65,7 @@ _LANE = {
     "efa_rx_bytes_per_s": 4,
     "exec_latency_p50_s": 5,
     "exec_latency_p99_s": 6,
+    "host_power_w": 7,
 }
 """Word of each metric's noise: a part of the meaning of a seed, so that a new metric takes another one."""
 
@@ -61,70 +95,144 @@ class HostPhysics:
         self._own = slice(own.start, own.stop)
         self._columns = {metric.name: columns[metric.name][self._own] for metric in INSTANCE_METRICS}
         self._rng = rng
+        self._fixed = self._lanes(self._words(Stream.CHIP_POWER, 1))
+        self._knot = -(2**62)
+        self._before = self._after = self._fixed
         self._cohorts = cohorts
         kind = cohorts.hosts.type_index
         self._memory_bytes = np.array([float(each.host_memory_bytes) for each in self._types])[kind]
         self._efa_peak = np.array([each.efa_bytes_per_s.value for each in self._types])[kind]
         idle_w = np.array([each.host_power_idle_w.value for each in self._types])[kind]
-        self._idle_w = idle_w.astype(np.float32)
+        self._idle_w = idle_w
         most_w = np.array([each.host_power_max_w.value for each in self._types])[kind]
-        self._per_code_w = ((most_w - idle_w) / 200.0).astype(np.float32)
+        self._most_w = most_w
 
     def instance_power_w(self, jobs: JobTick) -> NDArray[np.float64]:
         """Return the power of each host of the fleet without its chips, W, without noise."""
         vcpu = self._mean(jobs.average[:, QUANTITIES["vcpu"]])
-        watts: NDArray[np.float64] = self._idle_w + vcpu * (200.0 * self._per_code_w)
+        watts: NDArray[np.float64] = self._idle_w + vcpu * (self._most_w - self._idle_w)
         return watts[self._cohorts.hosts.of_instance]
 
     def _mean(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the mean of the rows of work of each set of hosts."""
         return self._cohorts.hosts.mean(rows[self._cohorts.row])
 
-    def fill(self, tick: int, jobs: JobTick) -> None:
+    def fill(self, tick: int, jobs: JobTick, at_s: float) -> None:
         """Write a tick's instance columns.
 
         Args:
             tick: Its number, which keys the noise.
             jobs: Work of the jobs.
+            at_s: The tick's time, simulated seconds since the start, by which what varies slowly goes.
         """
         cohort = self._cohorts.hosts.of_instance[self._own]
         if not len(cohort):
             return
-        reader = self._rng.lanes(Stream.HOST, tick, _BYTES_PER_UNIT, self._own.start)
-        noise = reader.take(len(cohort), np.uint16)
         vcpu = self._mean(jobs.average[:, QUANTITIES["vcpu"]])
         efa = np.minimum(self._mean(jobs.average[:, QUANTITIES["efa"]]), EFA_CEILING) * self._efa_peak
         # Of several replicas on an instance those count that execute anything.
         executes = self._mean(np.where(np.isnan(jobs.latency_s), 0.0, 1.0))
         total_s = self._mean(np.where(np.isnan(jobs.latency_s), 0.0, jobs.latency_s))
         latency_s = np.where(executes > 0, total_s / np.where(executes > 0, executes, 1.0), np.nan)
-        memory = np.where(np.isnan(latency_s), MEMORY_IDLE, MEMORY_BUSY) * self._memory_bytes
-        values: dict[str, tuple[NDArray[np.float64], NDArray[np.float64] | float]] = {
-            "vcpu_util_pct": (vcpu * 100.0, 100.0),
-            "host_memory_used_bytes": (memory, self._memory_bytes),
-            "efa_tx_bytes_per_s": (efa, self._efa_peak),
-            "efa_rx_bytes_per_s": (efa, self._efa_peak),
-            "exec_latency_p50_s": (latency_s, np.inf),
-            "exec_latency_p99_s": (latency_s * TAIL, np.inf),
-        }
-        for name, (value, limit) in values.items():
-            self._write(name, value, limit, noise[:, _LANE[name]], cohort)
-        watts = self._columns["vcpu_util_pct"] * self._per_code_w[cohort] + self._idle_w[cohort]
-        np.copyto(self._columns["host_power_w"], watts + np.float32(0.5), casting="unsafe")
+        is_idle = np.isnan(latency_s)
+        latency_s = np.where(is_idle, 0.0, latency_s)
+        memory = np.where(is_idle, MEMORY_IDLE, MEMORY_BUSY) * self._memory_bytes
+        noise = self._words(Stream.HOST, tick)
+        self._move_to(at_s)
+
+        def varied(name: str, mean: NDArray[np.float64]) -> NDArray[np.float32]:
+            values = mean.astype(np.float32)[cohort]
+            values *= self._factor(name, noise)
+            return values
+
+        def of_cohorts(values: NDArray[np.float64]) -> NDArray[np.float32]:
+            return values.astype(np.float32)[cohort]
+
+        vcpu_pct = varied("vcpu_util_pct", vcpu * 100.0 + IDLE_VCPU_PCT)
+        vcpu_pct -= np.float32(IDLE_VCPU_PCT)
+        np.clip(vcpu_pct, np.float32(0.0), np.float32(100.0), out=vcpu_pct)
+        self._write("vcpu_util_pct", vcpu_pct)
+        idle_w, most_w = of_cohorts(self._idle_w), of_cohorts(self._most_w)
+        watts = vcpu_pct
+        watts *= (most_w - idle_w) * np.float32(0.01)
+        watts += idle_w
+        watts += self._slow("host_power_w") * np.float32(POWER_SPREAD_W)
+        self._write("host_power_w", np.clip(watts, idle_w, most_w, out=watts))
+        used = varied("host_memory_used_bytes", memory)
+        self._write("host_memory_used_bytes", np.minimum(used, of_cohorts(self._memory_bytes), out=used))
+        efa_peak = of_cohorts(self._efa_peak)
+        for name in ("efa_tx_bytes_per_s", "efa_rx_bytes_per_s"):
+            self._write(name, np.minimum(varied(name, efa), efa_peak))
+        median_s = varied("exec_latency_p50_s", latency_s)
+        tail = np.maximum(self._factor("exec_latency_p99_s", noise), np.float32(_LEAST_TAIL))
+        tail *= np.float32(TAIL)
+        tail += np.float32(1.0)
+        tail *= median_s
+        missing = is_idle[cohort]
+        self._write("exec_latency_p50_s", median_s, missing)
+        self._write("exec_latency_p99_s", tail, missing)
+
+    def _move_to(self, at_s: float) -> None:
+        """Set the knots between which a time lies, and how far it is from one to the other."""
+        place = at_s / KNOT_S
+        knot = math.floor(place)
+        if knot != self._knot:
+            self._knot = knot
+            self._before, self._after = (
+                self._lanes(self._words(Stream.HOST_KNOT, number)) for number in (knot, knot + 1)
+            )
+        rest = place - knot
+        blend = rest * rest * (3.0 - 2.0 * rest)
+        # The squares add up to 1, so that the deviation is the same between knots as at them.
+        self._weights = np.float32(math.sqrt(1.0 - blend)), np.float32(math.sqrt(blend))
+
+    def _slow(self, name: str) -> NDArray[np.float32]:
+        """Return what varies slowly of a metric, for each host: mean 0, standard deviation 1."""
+        before, after = self._weights
+        values = self._before[name] * before
+        values += self._after[name] * after
+        return values
+
+    def _factor(self, name: str, noise: NDArray[np.uint16]) -> NDArray[np.float32]:
+        """Return what the means of a metric are multiplied by, for each host."""
+        spread = SPREAD[name]
+        factor = self._slow(name)
+        factor *= np.float32(spread.slow)
+        factor += np.float32(1.0)
+        if spread.host:
+            factor += self._fixed[name] * np.float32(spread.host)
+        if spread.tick:
+            factor += _triangle(noise, name) * np.float32(spread.tick)
+        return factor
+
+    def _words(self, stream: Stream, index: int) -> NDArray[np.uint16]:
+        """Return 16 random words for each host."""
+        count = self._own.stop - self._own.start
+        reader = self._rng.lanes(stream, index, _BYTES_PER_UNIT, self._own.start)
+        words: NDArray[np.uint16] = (
+            reader.take(count, np.uint16) if count else np.zeros((0, _BYTES_PER_UNIT // 2), np.uint16)
+        )
+        return words
+
+    def _lanes(self, words: NDArray[np.uint16]) -> dict[str, NDArray[np.float32]]:
+        return {name: _triangle(words, name) for name in _LANE}
 
     def _write(
-        self,
-        name: str,
-        values: NDArray[np.float64],
-        limit: NDArray[np.float64] | float,
-        noise: NDArray[np.uint16],
-        cohort: NDArray[np.intp],
+        self, name: str, values: NDArray[np.float32], missing: NDArray[np.bool_] | None = None
     ) -> None:
-        metric = BY_NAME[name]
-        missing = np.isnan(values)
-        highest = np.minimum(np.asarray(limit), (metric.top - 1) * metric.scale)
-        codes = to_codes(metric, np.where(missing, 0.0, np.minimum(values, highest)))
-        base, mask = noisy(codes, to_codes(metric, highest))
-        base[missing], mask[missing] = metric.top, 0
-        bits = noise & np.minimum(mask, 0xFFFF).astype(np.uint16)[cohort]
-        np.add(base.astype(metric.dtype)[cohort], bits, out=self._columns[name], casting="unsafe")
+        """Write values, which may be fractions of a code, and not available where they are missing; overwrites them."""
+        metric, column = BY_NAME[name], self._columns[name]
+        codes = values * np.float32(metric.steps_per_unit or 1.0 / metric.scale)
+        codes += np.float32(0.5)
+        np.copyto(column, codes, casting="unsafe")
+        if missing is not None:
+            column[missing] = metric.top
+
+
+def _triangle(words: NDArray[np.uint16], name: str) -> NDArray[np.float32]:
+    """Return the sum of the two bytes of a metric's words: mean 0, standard deviation 1, within 2.45."""
+    lane = words[:, _LANE[name]]
+    total = (lane & np.uint16(0xFF)) + (lane >> np.uint16(8))
+    values = total * np.float32((6.0 / (256.0**2 - 1.0)) ** 0.5)
+    values -= np.float32(255.0 * (6.0 / (256.0**2 - 1.0)) ** 0.5)
+    return values

@@ -1,9 +1,10 @@
 """Temperatures of chips, and the speed that heat and power limits leave them.
 
-Owns the cooling constants of each instance type, each chip's fixed offset, and the temperature of every instance's mean
-chip, without noise; chips and throttling share them, so that both see the same temperature. Throttling covers the whole
-fleet, since a job is as slow as its slowest chip, in whatever shard that is. What a chip withholds is solved together with
-the temperature that follows from it, so that windows of any length settle without oscillating.
+Owns the cooling of each instance type and each place in a tray, each chip's fixed offset, and the power and the inlet that
+every instance's temperatures have come to, without noise; chips and throttling share them, so that both see the same
+temperatures. Throttling covers the whole fleet, since a job is as slow as its slowest chip, in whatever shard that is. What a
+chip withholds is solved together with the temperature that follows from it, so that windows of any length settle without
+oscillating.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from trnfleet.domain.power import Racks
 from trnfleet.errors import ConfigError
 from trnfleet.sim.hardware.columns import CHUNK_INSTANCES, noise_chips
+from trnfleet.sim.hardware.variation import part_words, power_deviations
 from trnfleet.sim.rng import Stream
 
 if TYPE_CHECKING:
@@ -31,8 +33,20 @@ LEAST_PACE = 0.2
 PEAK_MEMORY_S = 300.0
 """Window of the peak demand with which a power limit is compared: assumed. Much longer than a step, so that the limit of a
 training job's compute phase outlasts its collectives."""
-OFFSET_C = 1.5
-"""Fixed differences between chips (airflow, paste, sensor), plus or minus degC: assumed."""
+OFFSET_C = 1.0
+"""Fixed differences between chips (paste, sensor), plus or minus degC: assumed."""
+TRAY_CHIPS = 2
+"""Chips of a tray, one behind the other in the air: published for trn2 (eight trays of two chips, SemiAnalysis), assumed for the
+other types; an instance's chips take their trays in order."""
+FRONT, REAR = 0.78, 1.02
+"""Rise of a chip over the inlet by its place in the tray, as shares of its type's: assumed. The rear one gets air that the front one
+has warmed: 9 degC at the mean power of a training job on Trainium2; 5 to 15 are usual from the front of a tray to its back. The
+type's figure is that of the rear, which throttles first."""
+HOT_SHARES = (0.85, 0.55, 0.3)
+"""Shares of the range above the background at which the hottest chip of an instance is looked for: a leaky part is it at full
+power, and one with a bad contact at less."""
+HOT_MARGIN_C = 3.0
+"""How much hotter than the first of these any chip of its instance can be: twice the largest offset, and a rest."""
 
 
 class Cooling:
@@ -41,8 +55,11 @@ class Cooling:
     def __init__(self, layout: Layout, kind: CoolingKind) -> None:
         """Look the types up in the hardware catalogue."""
         of_types = [each.chip.cooling(kind) for each in layout.types]
-        self.resistance_c_per_w = np.array([each.thermal_resistance_c_per_w.value for each in of_types])
-        """Rise over the inlet for a watt; shape (types,)."""
+        self.chip_c_per_w = [
+            each.thermal_resistance_c_per_w.value * place_shares(kind.chips)
+            for each, kind in zip(of_types, layout.types, strict=True)
+        ]
+        """For each type, the rise over the inlet for a watt of the chips of an instance."""
         self._time_constant_s = [each.thermal_time_constant_s.value for each in of_types]
 
     def approach(self, elapsed_s: float) -> NDArray[np.float64]:
@@ -51,6 +68,11 @@ class Cooling:
         Exact for constant power, however long it lasts.
         """
         return np.array([-math.expm1(-elapsed_s / constant_s) for constant_s in self._time_constant_s])
+
+
+def place_shares(chips: int) -> NDArray[np.float64]:
+    """Return for each chip of an instance the share of its type's rise that its place gives."""
+    return np.where(np.arange(chips) % TRAY_CHIPS == 0, FRONT, REAR)
 
 
 def offset_lanes(layout: Layout, rng: Rng, own: range) -> NDArray[np.uint16]:
@@ -73,12 +95,6 @@ def chip_offsets_c(layout: Layout, rng: Rng, own: range) -> NDArray[np.float32]:
     chips = np.diff(layout.chip_start[own.start : own.stop + 1])
     lanes = offset_lanes(layout, rng, own)
     return _degrees(lanes[np.arange(lanes.shape[1]) < chips[:, None]])
-
-
-def most_offset_c(layout: Layout, rng: Rng) -> NDArray[np.float64]:
-    """Return the offset of the hottest chip of each instance, degC; shape (instances,)."""
-    lanes = offset_lanes(layout, rng, range(len(layout.instances)))
-    return _degrees(lanes.max(axis=1)).astype(np.float64)
 
 
 class Throttled(NamedTuple):
@@ -119,14 +135,18 @@ class Throttling:
         self._background_w = of_types([each.chip.power_background_w.value for each in types])
         self._most_w = of_types([each.chip.power_max_w.value for each in types])
         self._dynamic_w = self._most_w - self._background_w
-        self._resistance = self._cooled.resistance_c_per_w[self._type]
         start_c = of_types([each.chip.throttle_start_c.value for each in types])
         limit_c = of_types([each.chip.throttle_limit_c.value for each in types])
         self._start_c = start_c
         self._slope_per_c = (1.0 - LEAST_PACE) / (limit_c - start_c)
-        self._offset_c = chip_offsets_c(layout, rng, range(len(layout.instances)))
-        self.hottest_offset_c = most_offset_c(layout, rng)
-        """Of the hottest chip of each instance over the mean one, degC."""
+        whole = range(len(layout.instances))
+        self._offset_c = chip_offsets_c(layout, rng, whole)
+        self._power_factor = power_deviations(part_words(layout, rng, whole)) + np.float32(1.0)
+        """Of each chip's power above the background over its cohort's mean."""
+        most = max((len(each) for each in self._cooled.chip_c_per_w), default=1)
+        self._place_c_per_w = np.array([np.resize(each, most) for each in self._cooled.chip_c_per_w])
+        """Rise over the inlet for a watt, by type and by a chip's place in its instance."""
+        self._find_extremes()
         self._chips = np.diff(layout.chip_start).astype(np.float64)
         self._host_most_w = of_types([each.host_power_max_w.value for each in types])
         self._racks: Racks | None = None
@@ -138,8 +158,10 @@ class Throttling:
             host_idle_w = of_types([each.host_power_idle_w.value for each in types])
             self._check_idle(self._racks, self._chips * self._background_w + host_idle_w)
         self._host_w = self._host_most_w
-        self.temperature_c = np.zeros(len(self._type))
-        """Of the mean chip, degC, at the end of the last window."""
+        self._lag_w = np.zeros(len(self._type))
+        """Power of an instance's mean chip that its temperatures have come to: its power through the cooling's lag."""
+        self._lag_c = np.full(len(self._type), self._inlet_c)
+        """The same of its inlet."""
         self._demand_w = np.zeros(len(self._type))
         self._peak_w = np.zeros(len(self._type))
         self._is_cold = True
@@ -148,6 +170,58 @@ class Throttling:
         self.throttled = NOTHING
         """The chips that withhold peak."""
 
+    def _find_extremes(self) -> None:
+        """Note the mean and the hottest chip of each instance, and the greatest factor of power."""
+        count = len(self._type)
+        self._mean_factor, self._most_factor = np.ones(count), np.ones(count)
+        self._hot = np.zeros((len(HOT_SHARES), 3, count))
+        """For each of these shares the hottest chip of each instance: its rise for a watt, its factor of power, its offset."""
+        sizes = np.diff(self._layout.chip_start)
+        for index, kind in enumerate(self._layout.types):
+            own_c_per_w = self._cooled.chip_c_per_w[index]
+            background_w, most_w = kind.chip.power_background_w.value, kind.chip.power_max_w.value
+            of_type = np.flatnonzero((self._type == index) & (sizes == kind.chips))
+            for first in range(0, len(of_type), CHUNK_INSTANCES):
+                instances = of_type[first : first + CHUNK_INSTANCES]
+                rows = self._layout.chip_rows(instances).reshape(len(instances), kind.chips)
+                factor = self._power_factor[rows].astype(np.float64)
+                offset_c = self._offset_c[rows].astype(np.float64)
+                every = np.arange(len(instances))
+                for number, share in enumerate(HOT_SHARES):
+                    dynamic_w = share * (most_w - background_w)
+                    hot = (offset_c + own_c_per_w * (background_w + factor * dynamic_w)).argmax(axis=1)
+                    chosen = (own_c_per_w[hot], factor[every, hot], offset_c[every, hot])
+                    for place, values in enumerate(chosen):
+                        self._hot[number, place, instances] = values
+                self._most_factor[instances] = factor.max(axis=1)
+                for column in range(kind.chips):
+                    self._mean_factor[instances] += (factor[:, column] - 1.0) / kind.chips
+
+    def chip_temperature_c(self, instances: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return the temperatures of some instances' chips at the end of the last window, degC: row after row, without noise."""
+        rows, owner = self._chips_of(instances)
+        return self._chip_c(rows, owner, self._lag_c, self._lag_w - self._background_w)
+
+    def _chips_of(self, instances: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+        """Return the rows of some instances' chips, and the instance of each."""
+        sizes = self._layout.chip_start[instances + 1] - self._layout.chip_start[instances]
+        return self._layout.chip_rows(instances), np.repeat(instances, sizes)
+
+    def _chip_c(
+        self,
+        rows: NDArray[np.int64],
+        owner: NDArray[np.intp],
+        inlet_c: NDArray[np.float64],
+        dynamic_w: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return chips' temperatures, given their instances' inlets and their mean chips' power above the background."""
+        c_per_w = self._place_c_per_w[self._type[owner], rows - self._layout.chip_start[owner]]
+        own_w = np.minimum(dynamic_w[owner] * self._power_factor[rows], self._dynamic_w[owner])
+        result: NDArray[np.float64] = (
+            inlet_c[owner] + self._offset_c[rows] + c_per_w * (self._background_w[owner] + own_w)
+        )
+        return result
+
     def advance(
         self,
         elapsed_s: float,
@@ -155,6 +229,7 @@ class Throttling:
         inlet_delta_c: NDArray[np.floating],
         cap_share: NDArray[np.floating],
         host_power_w: NDArray[np.float64] | None = None,
+        settled_w: NDArray[np.float64] | None = None,
     ) -> None:
         """Move on by a window, and limit the next as if it were like this one.
 
@@ -164,6 +239,8 @@ class Throttling:
             inlet_delta_c: How much warmer an instance's inlet is than the fleet's.
             cap_share: Share of a chip's maximum power that it may draw, 1 where nothing limits it.
             host_power_w: Power of each host without its chips, for racks with a limit; its maximum by default.
+            settled_w: Power on which the first window settles the temperatures, such as the mean over a job's cycle; by default
+                that of the window.
         """
         dynamic_w = power_w - self._background_w
         # At full pace it would draw this much more, but never more than a chip can.
@@ -174,13 +251,18 @@ class Throttling:
             self._host_w = host_power_w
         if self._is_cold:
             # Settled under its own law: what would throttle at once begins throttled.
+            demand_w = self._demand_w
+            if settled_w is not None:
+                self._demand_w = np.clip(settled_w - self._background_w, 0.0, self._dynamic_w)
             self.limit(math.inf, inlet_delta_c, cap_share)
-            settled_w = self._background_w + self._demand_w * self.pace
-            self.temperature_c = self._settled_c(settled_w, inlet_delta_c)
+            self._lag_w = self._background_w + self._demand_w * self.pace
+            self._lag_c = self._inlet_c + inlet_delta_c
+            self._demand_w = demand_w
             self._is_cold = False
         else:
             approach = self._cooled.approach(elapsed_s)[self._type]
-            self.temperature_c += (self._settled_c(power_w, inlet_delta_c) - self.temperature_c) * approach
+            self._lag_w = self._lag_w + (power_w - self._lag_w) * approach
+            self._lag_c = self._lag_c + (self._inlet_c + inlet_delta_c - self._lag_c) * approach
         self.limit(elapsed_s, inlet_delta_c, cap_share)
 
     def limit(
@@ -197,60 +279,98 @@ class Throttling:
             cap_share: As for `advance`.
         """
         approach = self._cooled.approach(elapsed_s)[self._type]
-        still_w = self._background_w
-        # The mean chip's temperature at the window's end is `base` at pace 0 and rises by `gain` to pace 1.
-        base_c = (
-            self.temperature_c + (self._settled_c(still_w, inlet_delta_c) - self.temperature_c) * approach
-        )
-        gain_c = approach * self._resistance * self._demand_w
-        hottest_c = base_c + self.hottest_offset_c
+        left_w = self._lag_w - self._background_w
+        inlet_c = self._lag_c + (self._inlet_c + inlet_delta_c - self._lag_c) * approach
         allowed = self._allowed(cap_share)
-        if not (hottest_c + gain_c > self._start_c).any() and not (allowed < 1.0).any():
-            self.pace = np.ones(len(self._type))
+        c_per_w, factor, offset_c = self._hot[0]
+        most_w = factor * np.maximum(left_w, self._demand_w) + self._background_w
+        hot = np.flatnonzero(inlet_c + offset_c + c_per_w * most_w > self._start_c - HOT_MARGIN_C)
+        self.pace = np.ones(len(self._type))
+        for each in self._hot[:, :, hot]:
+            self.pace[hot] = np.minimum(
+                self.pace[hot], self._settled_pace(hot, each, inlet_c, left_w, approach)
+            )
+        self.pace = np.minimum(self.pace, allowed)
+        if not (self.pace < 1.0).any():
             self.throttled = NOTHING
             return
-        # pace = 1 - slope x (hottest + gain x pace - start), solved for the pace.
-        thermal = (1.0 + self._slope_per_c * (self._start_c - hottest_c)) / (1.0 + self._slope_per_c * gain_c)
-        thermal = np.clip(thermal, LEAST_PACE, 1.0)
-        self.pace = np.minimum(thermal, allowed)
-        self.throttled = self._chips_that_withhold(base_c + gain_c * self.pace, allowed)
+        dynamic_w = left_w * (1.0 - approach) + approach * self._demand_w * self.pace
+        self.throttled = self._chips_that_withhold(inlet_c, dynamic_w, allowed)
 
-    def _settled_c(
-        self, power_w: NDArray[np.float64], inlet_delta_c: NDArray[np.floating]
+    def _settled_pace(
+        self,
+        instances: NDArray[np.intp],
+        chip: NDArray[np.float64],
+        inlet_c: NDArray[np.float64],
+        left_w: NDArray[np.float64],
+        approach: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        return self._inlet_c + inlet_delta_c + self._resistance * power_w
+        """Return the pace that one chip of each of some instances leaves, together with the temperature that follows from it.
+
+        Args:
+            instances: Their numbers.
+            chip: Its rise for a watt, its factor of power and its offset; shape (3, these instances).
+            inlet_c: Inlet of each instance of the fleet at the window's end, as far as the temperatures have come to it.
+            left_w: The mean chip's power above the background that they have come to at its begin.
+            approach: How far they go to what is new.
+        """
+        c_per_w, factor, offset_c = chip
+        near = approach[instances]
+        most_w, start_c = self._dynamic_w[instances], self._start_c[instances]
+        slope = self._slope_per_c[instances]
+        # The temperature at the window's end is `base` at pace 0 and rises by `gain` to pace 1, as far as the chip's maximum.
+        still_c = inlet_c[instances] + offset_c + c_per_w * self._background_w[instances]
+        base_c = still_c + c_per_w * factor * left_w[instances] * (1.0 - near)
+        gain_c = near * c_per_w * factor * self._demand_w[instances]
+        # pace = 1 - slope x (base + gain x pace - start), solved for the pace.
+        pace = (1.0 + slope * (start_c - base_c)) / (1.0 + slope * gain_c)
+        at_most = 1.0 - slope * (still_c + c_per_w * most_w - start_c)
+        left: NDArray[np.float64] = np.clip(np.maximum(pace, at_most), LEAST_PACE, 1.0)
+        return left
 
     def _allowed(self, cap_share: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Return the pace that limits of power leave; the background cannot be limited."""
+        """Return the pace that limits of power leave; the background cannot be limited.
+
+        A cap is each chip's own, and the one that draws most decides; a rack's limit is that of their sum.
+        """
         room_w = np.where(cap_share < 1.0, cap_share * self._most_w - self._background_w, np.inf)
-        allowed = _share(room_w, self._peak_w)
+        allowed = _share(room_w, self._peak_w * self._most_factor)
         if self._racks is not None:
             still_w = self._racks.total(self._chips * self._background_w + self._host_w)
-            of_rack = _share(self._rack_cap_w - still_w, self._racks.total(self._chips * self._peak_w))
+            of_rack = _share(
+                self._rack_cap_w - still_w, self._racks.total(self._chips * self._mean_factor * self._peak_w)
+            )
             allowed = np.minimum(allowed, of_rack[self._rack_of_instance])
         return allowed
 
     def _chips_that_withhold(
-        self, temperature_c: NDArray[np.float64], allowed: NDArray[np.float64]
+        self, inlet_c: NDArray[np.float64], dynamic_w: NDArray[np.float64], allowed: NDArray[np.float64]
     ) -> Throttled:
-        """Return the chips whose own temperature, or whose instance's limit, makes them withhold peak."""
+        """Return the chips whose own temperature, or whose instance's limit, makes them withhold peak.
+
+        Args:
+            inlet_c: Inlet of each instance as far as the temperatures have come to it.
+            dynamic_w: The same of its mean chip's power above the background.
+            allowed: The pace that limits of power leave.
+        """
         instances = np.flatnonzero(self.pace < 1.0)
         if not len(instances):
             return NOTHING
         pieces = [
-            self._withheld(instances[first : first + CHUNK_INSTANCES], temperature_c, allowed)
+            self._withheld(instances[first : first + CHUNK_INSTANCES], inlet_c, dynamic_w, allowed)
             for first in range(0, len(instances), CHUNK_INSTANCES)
         ]
         return Throttled(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
 
     def _withheld(
-        self, instances: NDArray[np.intp], temperature_c: NDArray[np.float64], allowed: NDArray[np.float64]
+        self,
+        instances: NDArray[np.intp],
+        inlet_c: NDArray[np.float64],
+        dynamic_w: NDArray[np.float64],
+        allowed: NDArray[np.float64],
     ) -> Throttled:
-        rows = self._layout.chip_rows(instances)
-        owner = np.repeat(
-            instances, self._layout.chip_start[instances + 1] - self._layout.chip_start[instances]
-        )
-        above_c = temperature_c[owner] + self._offset_c[rows] - self._start_c[owner]
+        rows, owner = self._chips_of(instances)
+        above_c = self._chip_c(rows, owner, inlet_c, dynamic_w) - self._start_c[owner]
         own = np.clip(1.0 - self._slope_per_c[owner] * above_c, LEAST_PACE, 1.0)
         pct = (1.0 - np.minimum(own, allowed[owner])) * 100.0
         withhold = pct > 0.0

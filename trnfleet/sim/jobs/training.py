@@ -1,7 +1,8 @@
 """Training and fine-tuning jobs: steps, waits for data, checkpoints, evaluations and pauses, all jobs at once.
 
 Owns the jobs' progress. A window asks how much of it each phase took; the answer is the difference of cumulative
-functions at the window's ends, so that windows of any length give the same averages.
+functions at the window's ends, cycle by cycle, so that windows of any length give the same averages. No two steps, waits and
+checkpoints take the same time (`cycles`): what a step does is the same, so that one that takes longer does it more slowly.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 
 from trnfleet.domain.jobs import FineTuning, Training
 from trnfleet.sim.jobs.activity import EFA_CEILING, QUANTITIES, STEP, TRAINING, Phase
+from trnfleet.sim.jobs.cycles import Cycles
 from trnfleet.sim.rng import Stream
 
 if TYPE_CHECKING:
@@ -28,8 +30,10 @@ EXECUTIONS_PER_STEP = 8
 
 _LIVED_CYCLES = 400
 """Largest age of a job at the start of the simulation, in checkpoint intervals: assumed."""
-_STALLS = 8
-"""Lengths of waits for data that a job goes through in turn."""
+_ENDLESS_STEPS = 64
+"""Steps, at least, that a job without checkpoints makes in what is counted as a cycle."""
+MOST_CYCLES = 64
+"""Cycles of a window that are gone through one by one; those of a longer one that are beyond it have their mean length."""
 _PARTS = len(STEP)
 _STALL, _TAIL = TRAINING.index(Phase.STALL), TRAINING.index(Phase.CHECKPOINT)
 _COLUMNS = len(TRAINING)
@@ -42,6 +46,10 @@ class TrainingWork(NamedTuple):
     """Nominal seconds of work done a second, by phase."""
     time: NDArray[np.float64]
     """Share of the window spent, by phase."""
+    steps_per_s: NDArray[np.float64]
+    """Steps made a second, parts of one by their time; shape (jobs,)."""
+    step_s: NDArray[np.float64]
+    """Time of the step that a job has come to, in a tail of its cycle's last; shape (jobs,)."""
 
 
 class TrainingPace(NamedTuple):
@@ -85,47 +93,41 @@ class TrainingJobs:
         efa = np.array([each.activity[list(STEP), QUANTITIES["efa"]] for each in plans]).reshape(-1, _PARTS)
         self.efa_need = efa / EFA_CEILING
         """Share of the reachable EFA bandwidth that each phase of a step sends; shape (jobs, phases of a step)."""
-        self._intervals(jobs, plans, rng, ordinals)
+        self._set_intervals(jobs, plans, rng, ordinals)
         draws = np.stack([rng.uniform(Stream.JOB_START, index, _count(ordinals)) for index in (0, 1)])
         lived, place = draws[:, ordinals]
         is_new = np.array([job.starts_at_s is not None for job in jobs], np.bool_)
         self._cycle = np.where(is_new, 0, (lived * _LIVED_CYCLES).astype(np.int64))
+        self._failures = np.zeros(len(jobs), np.int64)
+        self._cycles.draw(np.ones(len(jobs), np.bool_), self._cycle, self._failures)
         # The first half of an interval, so that no job opens with a checkpoint.
         begin_s = np.where(is_new, 0.0, place * 0.5 * self._steps * self.step_s)
         full = self.pace(*(np.ones(len(jobs)) for _ in range(4)))
         self._step, self._in_s = self._locate(begin_s, full)
+        self._set_near()
         self._extra = np.zeros(len(jobs), np.int64)
         self.productive_s = np.zeros(len(jobs))
         """Nominal time of the steps and evaluations made since the start of the simulation and not lost."""
         self.steps_lost = np.zeros(len(jobs), np.int64)
         """Steps that were made and lost since the start of the simulation."""
 
-    def _intervals(
+    def _set_intervals(
         self,
         jobs: Sequence[Training | FineTuning],
         plans: Sequence[StepPlan],
         rng: Rng,
         ordinals: NDArray[np.intp],
     ) -> None:
-        """Set the parts of an interval: blocks of steps, each after a wait for data, and a tail."""
+        """Set the parts of a cycle: blocks of steps, each after a wait for data, and a tail."""
         checkpoint = np.array([job.checkpoint_every_steps for job in jobs], np.int64)
         stall = np.array([job.data_stall_every_steps for job in jobs], np.int64)
         self._saves = checkpoint > 0
-        self._steps = np.where(self._saves, checkpoint, np.maximum(stall, 1)).astype(np.float64)
+        block = np.maximum(stall, 1)
+        endless = -(-_ENDLESS_STEPS // block) * block
+        self._steps = np.where(self._saves, checkpoint, endless).astype(np.float64)
         self._block = np.where(stall > 0, np.minimum(stall, self._steps), self._steps).astype(np.float64)
-        blocks = np.ceil(self._steps / self._block)
-        stalls = _STALLS if stall.any() else 1
-        length_s = np.where(stall > 0, [job.data_stall_s for job in jobs], 0.0)
-        self.stall_s = np.empty((len(jobs), stalls))
-        """Waits for data that each job goes through in turn; shape (jobs, lengths)."""
-        for index in range(stalls):
-            drawn = rng.uniform(Stream.DATA_STALL, index, _count(ordinals))[ordinals]
-            self.stall_s[:, index] = length_s * (0.5 + drawn)
-        self._before_s = np.zeros((len(jobs), stalls + 1))
-        """Waits before each of the blocks that the lengths go round over, and of all of them."""
-        for index in range(stalls):
-            self._before_s[:, index + 1] = self._before_s[:, index] + self.stall_s[:, index]
-        self._stalled_s = self._stalls_before(blocks)
+        wait_s = np.where(stall > 0, [job.data_stall_s for job in jobs], 0.0)
+        self._cycles = Cycles(rng, ordinals, self._steps, self._block, wait_s)
         self._tail = np.array(
             [
                 (
@@ -136,6 +138,11 @@ class TrainingJobs:
                 for job, each in zip(jobs, plans, strict=True)
             ]
         ).reshape(-1, 3)
+        waits_s = wait_s * self._cycles.blocks
+        self._whole = np.concatenate(
+            [self._parts * self._steps[:, None], waits_s[:, None], self._tail], axis=1
+        )
+        """Nominal work of a mean cycle by phase; shape (jobs, phases)."""
 
     def pace(
         self,
@@ -171,31 +178,56 @@ class TrainingJobs:
             pace: Its speed.
         """
         full = np.concatenate([pace.step, pace.storage[:, None], pace.tail], axis=1)
-        before = self._cumulative()
-        spent = before / full
-        reached_s = run_s.copy()
-        for column in range(_COLUMNS):
-            reached_s += spent[:, column]
-        whole = np.concatenate(
-            [self._parts * self._steps[:, None], self._stalled_s[:, None], self._tail], axis=1
-        )
-        cycle_s = np.zeros(len(run_s))
-        for column in range(_COLUMNS):
-            cycle_s += whole[:, column] / full[:, column]
-        cycles = np.floor(reached_s / cycle_s)
-        step, in_s = self._locate(np.maximum(reached_s - cycles * cycle_s, 0.0), pace)
         runs = run_s > 0
-        cycles[~runs] = 0.0
+        work, time = np.zeros_like(full), np.zeros_like(full)
+        before_work, before_time = self._cumulative()
+        before_time /= full
+        steps = -self._steps_made(pace)
+        left_s = run_s + _sum(before_time)
+        while True:
+            whole_work, whole_time = self._whole_cycle()
+            whole_time /= full
+            cycle_s = _sum(whole_time)
+            over = runs & (left_s >= cycle_s)
+            if not over.any():
+                break
+            share = over.astype(np.float64)
+            work += (whole_work - before_work) * share[:, None]
+            time += (whole_time - before_time) * share[:, None]
+            before_work[over], before_time[over] = 0.0, 0.0
+            left_s = np.where(over, np.maximum(left_s - cycle_s, 0.0), left_s)
+            mean_time = self._whole / full
+            mean_s = _sum(mean_time)
+            many = np.where(over, np.floor(left_s / mean_s) - MOST_CYCLES, 0.0)
+            many = np.where(many > 1.0, many, 0.0)
+            work += self._whole * many[:, None]
+            time += mean_time * many[:, None]
+            left_s = left_s - mean_s * many
+            steps += (share + many) * self._steps
+            self._cycle += (share + many).astype(np.int64)
+            self._cycles.draw(over, self._cycle, self._failures)
+        step, in_s = self._locate(left_s, pace)
         self._step, self._in_s = np.where(runs, step, self._step), np.where(runs, in_s, self._in_s)
-        self._cycle += cycles.astype(np.int64)
-        work = np.maximum(self._cumulative() - before + cycles[:, None] * whole, 0.0)
-        for column in range(_PARTS):
-            self.productive_s += work[:, column]
-        self.productive_s += work[:, _TAIL + 1]
-        return TrainingWork(work / elapsed_s, work / full / elapsed_s)
+        self._set_near()
+        after_work, after_time = self._cumulative()
+        work = np.maximum(work + after_work - before_work, 0.0)
+        time = np.maximum(time + after_time / full - before_time, 0.0)
+        steps = np.maximum(steps + self._steps_made(pace), 0.0)
+        self.productive_s += _sum(work[:, :_PARTS]) + work[:, _TAIL + 1]
+        return TrainingWork(
+            work / elapsed_s, time / elapsed_s, steps / elapsed_s, self.step_time_s(pace) * self._length
+        )
+
+    def mean_cycle(self, pace: TrainingPace) -> TrainingWork:
+        """Return the work of a whole mean cycle at a pace, which a job in the middle of its life has been through."""
+        full = np.concatenate([pace.step, pace.storage[:, None], pace.tail], axis=1)
+        time = self._whole / full
+        cycle_s = _sum(time)
+        share = cycle_s[:, None]
+        return TrainingWork(self._whole / share, time / share, self._steps / cycle_s, self.step_time_s(pace))
 
     def step_time_s(self, pace: TrainingPace) -> NDArray[np.float64]:
-        """Return the time of a step at a pace, seconds."""
+        """Return the mean time of a step at a pace, seconds."""
         step_s = np.zeros(len(self.step_s))
         for column in range(_PARTS):
             step_s += self._parts[:, column] / pace.step[:, column]
@@ -219,6 +251,9 @@ class TrainingJobs:
         self._cycle = np.where(which, kept, self._cycle)
         self._step = np.where(which, 0.0, self._step)
         self._in_s = np.where(which, 0.0, self._in_s)
+        self._failures += which
+        self._cycles.draw(which, self._cycle, self._failures)
+        self._set_near()
         self._extra += np.where(which, made - self._executions(), 0)
         self.steps_lost += lost
         return lost
@@ -234,7 +269,7 @@ class TrainingJobs:
     def phases(self) -> NDArray[np.intp]:
         """Return each job's present phase: `COMPUTE` for any part of a step, else a wait, checkpoint, evaluation or pause."""
         in_tail = self._step >= self._steps
-        stalls = ~in_tail & (self._in_s < self._stall_ahead())
+        stalls = ~in_tail & (self._in_s < self._ahead_s)
         saving, evaluated = self._tail[:, 0], self._tail[:, 0] + self._tail[:, 1]
         tail = np.where(
             self._in_s < saving,
@@ -250,93 +285,129 @@ class TrainingJobs:
 
     def _into_step_s(self) -> NDArray[np.float64]:
         """Return the nominal seconds of the current step that are done; 0 in a tail."""
-        inside = np.maximum(self._in_s - self._stall_ahead(), 0.0)
+        inside = np.maximum(self._in_s - self._ahead_s, 0.0)
         return np.where(self._step < self._steps, inside, 0.0)
 
-    def _stall_ahead(self) -> NDArray[np.float64]:
-        """Return the wait that comes before the current step, seconds at the storage's full bandwidth."""
-        block = np.floor(self._step / self._block)
-        lengths = self.stall_s.shape[1]
-        place = (block - np.floor(block / lengths) * lengths).astype(np.intp)
-        length_s = self.stall_s[np.arange(len(place)), place]
-        return np.where(block * self._block == self._step, length_s, 0.0)
-
-    def _stalls_before(self, block: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the waits before a number of blocks, seconds."""
-        lengths = self.stall_s.shape[1]
-        rounds = np.floor(block / lengths)
-        place = (block - rounds * lengths).astype(np.intp)
-        rest: NDArray[np.float64] = self._before_s[np.arange(len(place)), place]
-        return rounds * self._before_s[:, lengths] + rest
-
-    def _cumulative(self) -> NDArray[np.float64]:
-        """Return the nominal work of each phase since the interval's begin: shape (jobs, phases)."""
-        in_steps = self._step < self._steps
-        ahead_s = self._stall_ahead()
-        result = np.empty((len(self._step), _COLUMNS))
-        result[:, :_PARTS] = self._parts * self._step[:, None]
-        result[:, _STALL] = np.where(
-            in_steps,
-            self._stalls_before(np.ceil(self._step / self._block)) + np.minimum(self._in_s, ahead_s),
-            self._stalled_s,
-        )
-        left = np.where(in_steps, np.maximum(self._in_s - ahead_s, 0.0), 0.0)
+    def _steps_made(self, pace: TrainingPace) -> NDArray[np.float64]:
+        """Return the steps made since the cycle's begin, of the current one the part that its time gives."""
+        left = self._into_step_s()
+        into_s = np.zeros(len(left))
         for column in range(_PARTS):
             part = np.minimum(left, self._parts[:, column])
-            result[:, column] += part
+            into_s += part / pace.step[:, column]
+            left = left - part
+        made: NDArray[np.float64] = self._step + into_s / self.step_time_s(pace)
+        return made
+
+    def _set_near(self) -> None:
+        """Look up what the current step's place in its cycle gives."""
+        begin, end = self._cycles.steps_s(np.stack([self._step, self._step + 1.0]))
+        self._begin = begin
+        """Time of the cycle's steps before the current one, in mean steps."""
+        self._length = np.where(self._step < self._steps, end - begin, self._cycles.pace)
+        """Time of the current step, in mean steps."""
+        self._ahead_s = self._cycles.wait_ahead_s(self._step)
+        """The wait that comes before the current step, seconds at the storage's full bandwidth."""
+
+    def _whole_cycle(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return nominal work and time of the present cycle at full speed, by phase; shape (jobs, phases)."""
+        cycles = self._cycles
+        work = self._whole.copy()
+        work[:, _STALL] = cycles.waited_s(cycles.blocks)
+        time = work.copy()
+        time[:, :_PARTS] *= cycles.pace[:, None]
+        time[:, _TAIL:] *= cycles.tail
+        return work, time
+
+    def _cumulative(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return nominal work and time at full speed since the cycle's begin, by phase: shape (jobs, phases)."""
+        in_steps = self._step < self._steps
+        work = np.empty((len(self._step), _COLUMNS))
+        waited_s = self._cycles.waited_s(np.ceil(self._step / self._block))
+        waiting_s = np.where(in_steps, np.minimum(self._in_s, self._ahead_s), 0.0)
+        work[:, _STALL] = waited_s + waiting_s
+        time = work.copy()
+        left = self._into_step_s()
+        for column in range(_PARTS):
+            part = np.minimum(left, self._parts[:, column])
+            work[:, column] = self._parts[:, column] * self._step + part
+            time[:, column] = self._parts[:, column] * self._begin + part * self._length
             left = left - part
         left = np.where(in_steps, 0.0, self._in_s)
         for column in range(3):
             part = np.minimum(left, self._tail[:, column])
-            result[:, _TAIL + column] = part
+            work[:, _TAIL + column] = part
+            time[:, _TAIL + column] = part * self._cycles.tail[:, column]
             left = left - part
-        return result
+        return work, time
 
     def _locate(
         self, time_s: NDArray[np.float64], pace: TrainingPace
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return where an interval is after `time_s` of real time: steps made, and nominal seconds into what follows."""
-        parts_s = self._parts / pace.step
+        """Return where a cycle is after `time_s` of real time: steps made, and nominal seconds into what follows."""
+        cycles = self._cycles
         step_s = self.step_time_s(pace)
-        stall_s = self.stall_s / pace.storage[:, None]
-        before_s = self._before_s / pace.storage[:, None]
-        lengths = stall_s.shape[1]
-        steps_s = self._steps * step_s + self._stalled_s / pace.storage
+        steps_s = self._steps * cycles.pace * step_s + cycles.waited_s(cycles.blocks) / pace.storage
         in_tail = time_s >= steps_s
-        # Blocks differ in their waits only, and these go round: whole rounds first, then the block within one.
-        block_s = self._block * step_s
-        round_s = before_s[:, lengths] + lengths * block_s
-        rounds = np.floor(time_s / round_s)
-        left = np.maximum(time_s - rounds * round_s, 0.0)
-        place = np.zeros(len(left), np.intp)
-        for index in range(1, lengths):
-            place += left >= before_s[:, index] + index * block_s
-        rows = np.arange(len(left))
-        left = np.maximum(left - before_s[rows, place] - place * block_s, 0.0)
-        ahead_s = stall_s[rows, place]
-        stalled_s = np.minimum(left, ahead_s)
+        guess = self._guess(time_s, pace, cycles.pace * step_s)
+        # Steps stray by less than a step.
+        near = np.clip(guess + np.array([[-1.0], [0.0], [1.0]]), 0.0, self._steps - 1.0)
+        begins = cycles.steps_s(near)
+        begin_s = begins * step_s + cycles.waited_s(np.ceil(near / self._block)) / pace.storage
+        chosen = (time_s >= begin_s[1]).astype(np.intp) + (time_s >= begin_s[2])
+        rows = np.arange(len(chosen))
+        step = near[chosen, rows]
+        length = cycles.steps_s(step + 1.0) - begins[chosen, rows]
+        left = np.maximum(time_s - begin_s[chosen, rows], 0.0)
+        stalled_s = np.minimum(left, cycles.wait_ahead_s(step) / pace.storage)
         left = left - stalled_s
-        inside = np.minimum(np.floor(left / step_s), self._block - 1.0)
-        step = np.minimum((rounds * lengths + place) * self._block + inside, self._steps - 1.0)
-        left = np.maximum(left - inside * step_s, 0.0)
-        in_s = np.where(inside == 0, stalled_s * pace.storage, 0.0)
+        in_s = stalled_s * pace.storage
         for column in range(_PARTS):
-            part = np.minimum(left, parts_s[:, column])
-            in_s = in_s + part * pace.step[:, column]
+            part = np.minimum(left, self._parts[:, column] * length / pace.step[:, column])
+            in_s = in_s + part * pace.step[:, column] / length
             left = left - part
         left = np.where(in_tail, time_s - steps_s, 0.0)
         tail_s = np.zeros(len(left))
         for column in range(3):
-            part = np.minimum(left, self._tail[:, column] / pace.tail[:, column])
-            tail_s = tail_s + part * pace.tail[:, column]
+            stretch = cycles.tail[:, column] / pace.tail[:, column]
+            part = np.minimum(left, self._tail[:, column] * stretch)
+            tail_s = tail_s + part / stretch
             left = left - part
         return np.where(in_tail, self._steps, step), np.where(in_tail, tail_s, in_s)
+
+    def _guess(
+        self, time_s: NDArray[np.float64], pace: TrainingPace, step_s: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the step that a cycle has come to after `time_s` if all its steps take `step_s`; it may be one off."""
+        waits_s = self._cycles.waits_s / pace.storage[:, None]
+        before_s = self._cycles.before_s / pace.storage[:, None]
+        count = waits_s.shape[1]
+        # Blocks differ in their waits only, and these go round: whole rounds first, then the block within one.
+        block_s = self._block * step_s
+        round_s = before_s[:, count] + count * block_s
+        rounds = np.floor(time_s / round_s)
+        left = np.maximum(time_s - rounds * round_s, 0.0)
+        later_s = before_s[:, 1:count] + np.arange(1, count) * block_s[:, None]
+        place = (left[:, None] >= later_s).sum(axis=1)
+        rows = np.arange(len(left))
+        left = np.maximum(left - before_s[rows, place] - place * block_s - waits_s[rows, place], 0.0)
+        inside = np.minimum(np.floor(left / step_s), self._block - 1.0)
+        step: NDArray[np.float64] = (rounds * count + place) * self._block + inside
+        return np.minimum(step, self._steps - 1.0)
 
 
 def training_of(jobs: Sequence[Job]) -> tuple[list[Training | FineTuning], NDArray[np.intp]]:
     """Return a file's training and fine-tuning jobs and their numbers among all its jobs."""
     chosen = [(number, job) for number, job in enumerate(jobs) if isinstance(job, Training | FineTuning)]
     return [job for _, job in chosen], np.array([number for number, _ in chosen], np.intp)
+
+
+def _sum(columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sums over columns, in a fixed order."""
+    total = np.zeros(len(columns))
+    for column in columns.T:
+        total += column
+    return total
 
 
 def _count(ordinals: NDArray[np.intp]) -> int:

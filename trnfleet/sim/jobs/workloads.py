@@ -6,6 +6,7 @@ in the fleet file's order, one for idle instances, and one for each replica of t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,7 @@ from trnfleet.sim.jobs.lifecycle import JobLifecycle
 from trnfleet.sim.jobs.parallelism import JobSite
 from trnfleet.sim.jobs.replica_rows import JobShares, ReplicaRows
 from trnfleet.sim.jobs.slowdown import Halt
-from trnfleet.sim.jobs.training import TrainingJobs, training_of
+from trnfleet.sim.jobs.training import EXECUTIONS_PER_STEP, TrainingJobs, training_of
 from trnfleet.sim.jobs.training_plan import activity_of, plan
 from trnfleet.sim.jobs.window import JobChange, JobTick
 
@@ -164,10 +165,7 @@ class Workloads:
         steps, serving = self._training, self._inference
         span = self._lifecycle.advance(elapsed_s, middle_s, slowdowns.halt, slowdowns.storage)
         changes = self._changes(span, slowdowns.halt)
-        efa = slowdowns.efa * self._fabrics.pace(span.run_s > 0.0)
-        pace = self._steps.pace(
-            slowdowns.compute[steps], slowdowns.link[steps], efa[steps], slowdowns.storage[steps]
-        )
+        pace = self._pace(slowdowns, span.run_s > 0.0)
         window = self._steps.advance(elapsed_s, span.run_s[steps], pace)
         time_of_day_s = (middle_ns // 1_000_000) % (_SECONDS_A_DAY * 1_000) / 1_000
         replicas, served = self._serving.advance(
@@ -190,11 +188,9 @@ class Workloads:
         busy = self._recorded(middle_s - elapsed_s / 2.0, middle_s + elapsed_s / 2.0, span)
         work, time = self._work_and_time(elapsed_s, span, window, of_replicas, busy)
 
-        # A sum over phases in a fixed order: a matrix product's bits depend on the processor. Columns are contiguous.
+        # Columns are contiguous.
         average = np.zeros((rows + len(replicas.pace), len(QUANTITIES)), order="F")
-        for phase in range(len(Phase)):
-            if work[:, phase].any():
-                average[:rows] += work[:, phase, None] * self._activity[self._kind, phase]
+        average[:rows] = self._average(work)
         self._replicas.fill(average[rows:], of_replicas[0], replicas)
         tensor = QUANTITIES["tensor"]
         average[serving, tensor] = self._replicas.mean(average[rows:, tensor])
@@ -204,7 +200,7 @@ class Workloads:
         share[steps] += work[steps, Phase.EVALUATION] * EVALUATION_FLOPS_SHARE
         for number, job, _ in self._traced:
             share[number] = busy[number] * job.mfu
-        figures = self._figures(elapsed_s, span, window, pace, served)
+        figures = self._figures(elapsed_s, span, window, served)
         figures["mfu"][[number for number, _, _ in self._traced]] = [
             share[number] for number, _, _ in self._traced
         ]
@@ -224,6 +220,38 @@ class Workloads:
             states=self._states(),
             changes=changes,
         )
+
+    def usual(self, tick: JobTick, slowdowns: Slowdowns) -> JobTick:
+        """Return a window's work with that of a whole mean cycle for the training jobs that ran all through it.
+
+        Chips that have long done it have its temperature.
+        """
+        steps = self._training
+        cycle = self._steps.mean_cycle(self._pace(slowdowns, tick.states >= 0))
+        training = np.zeros(len(tick.work), np.bool_)
+        training[steps] = tick.time[steps][:, [*TRAINING]].sum(axis=1) > 1.0 - 1e-9
+        work = tick.work.copy()
+        work[training] = 0.0
+        for place, phase in enumerate(TRAINING):
+            work[steps, phase] = np.where(training[steps], cycle.work[:, place], work[steps, phase])
+        average = np.where(training[: len(work), None], self._average(work), tick.average[: len(work)])
+        return replace(tick, average=np.concatenate([average, tick.average[len(work) :]]))
+
+    def _pace(self, slowdowns: Slowdowns, runs: NDArray[np.bool_]) -> TrainingPace:
+        """Return the speed of the training jobs, given which jobs run."""
+        steps = self._training
+        efa = slowdowns.efa * self._fabrics.pace(runs)
+        return self._steps.pace(
+            slowdowns.compute[steps], slowdowns.link[steps], efa[steps], slowdowns.storage[steps]
+        )
+
+    def _average(self, work: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean activity: a sum over phases in a fixed order, for a matrix product's bits depend on the processor."""
+        average: NDArray[np.float64] = work[:, 0, None] * self._activity[self._kind, 0]
+        for phase in range(1, len(Phase)):
+            if work[:, phase].any():
+                average += work[:, phase, None] * self._activity[self._kind, phase]
+        return average
 
     def _tables(self, placement: Placement, plans: Sequence[StepPlan]) -> None:
         """Set up the kinds of activity that jobs have, and which job has which."""
@@ -329,7 +357,7 @@ class Workloads:
         self, span: WindowSplit, figures: dict[str, NDArray[np.float64]], replicas: ReplicaWork
     ) -> NDArray[np.float64]:
         latency = np.full(self._count + 1, np.nan)
-        latency[self._training] = figures["step_time_s"][self._training]
+        latency[self._training] = figures["step_time_s"][self._training] / EXECUTIONS_PER_STEP
         for number, _, _ in self._traced:
             latency[number] = TRACE_EXECUTION_S
         latency[:-1][span.run_s <= 0.0] = np.nan
@@ -340,20 +368,15 @@ class Workloads:
         elapsed_s: float,
         span: WindowSplit,
         window: TrainingWork,
-        pace: TrainingPace,
         served: ServingFigures,
     ) -> dict[str, NDArray[np.float64]]:
         """Return the jobs' figures; a training job's rates are those of its steps over all of the window."""
         figures = {name: np.full(self._count, np.nan) for name in JOB_FIGURES}
         rows, serving = self._training, self._inference
-        step_s = self._steps.step_time_s(pace)
-        stepping = np.zeros(len(rows))
-        for place in range(len(STEP)):
-            stepping += window.time[:, place]
-        figures["step_time_s"][rows] = np.where(span.run_s[rows] > 0, step_s, np.nan)
-        figures["steps_per_s"][rows] = stepping / step_s
-        figures["tokens_per_s"][rows] = self._steps.tokens_per_step * stepping / step_s
-        figures["mfu"][rows] = self._steps.mfu * self._steps.step_s * stepping / step_s
+        figures["step_time_s"][rows] = np.where(span.run_s[rows] > 0, window.step_s, np.nan)
+        figures["steps_per_s"][rows] = window.steps_per_s
+        figures["tokens_per_s"][rows] = self._steps.tokens_per_step * window.steps_per_s
+        figures["mfu"][rows] = self._steps.mfu * self._steps.step_s * window.steps_per_s
         figures["steps_completed"][rows] = self._steps.steps_completed()
         figures["steps_lost"][rows] = self._steps.steps_lost
         figures["restarts"] = np.where(self._reserved, np.nan, self._restarts)

@@ -12,7 +12,7 @@ from trnfleet.domain.hardware import topology
 from trnfleet.domain.hardware.catalogue import TRAINIUM2
 from trnfleet.domain.metrics import BY_NAME, CHIP_METRICS
 from trnfleet.sim.hardware.chips import _NOISE
-from trnfleet.sim.hardware.thermal import OFFSET_C, Throttled
+from trnfleet.sim.hardware.thermal import FRONT, OFFSET_C, REAR, Throttled, place_shares
 from trnfleet.sim.jobs.activity import Phase
 from trnfleet.sim.rng import Rng, Stream
 
@@ -59,8 +59,9 @@ def test_idle_chips_read_about_zero() -> None:
 def test_phases_draw_what_power_studies_say(which: Phase, low: float, high: float) -> None:
     """Power above background: high in compute, less than half in collectives, near idle in checkpoints (arXiv 2508.14318)."""
     readings = power_util(Chips(make_fleet(ONE)), which)
-    assert readings.min() > low
-    assert readings.max() < high
+    assert low < readings.mean() < high
+    assert readings.min() > 0.9 * low
+    assert readings.max() < 1.1 * high
 
 
 @pytest.mark.parametrize("hbm_share", [0.15, 0.30])
@@ -77,7 +78,8 @@ def test_power_stays_between_background_and_maximum() -> None:
     chips.tick(doing(IDLE_ROW + 1.0, hbm_read_bytes_per_s=1e13))
     watts = chips.value("power_w")
     assert watts[:16].max() <= TRAINIUM2.power_max_w.value
-    assert watts[:16].min() > 480
+    assert watts[:16].mean() > 480
+    assert watts[:16].min() > 460
     assert watts[16:].min() >= TRAINIUM2.power_background_w.value
     chips.tick(doing(phase(Phase.COMPUTE)))
     expected = 90 + chips.value("power_util_pct") / 100 * 410
@@ -96,7 +98,7 @@ def test_power_follows_the_active_tensor_engine_not_mfu() -> None:
 
 
 def test_power_without_noise_is_the_mean_of_that_with_it() -> None:
-    """Throttling uses the mean of the columns, for every phase and for idle hosts."""
+    """Throttling uses the mean of the columns, for every phase and for idle hosts; parts of an instance are not quite the mean."""
     for which in Phase:
         chips = Chips(make_fleet(ONE))
         shown = []
@@ -104,19 +106,43 @@ def test_power_without_noise_is_the_mean_of_that_with_it() -> None:
             chips.tick(doing(phase(which)))
             shown.append(chips.value("power_w").reshape(2, 16).mean(axis=1))
         mean_w = chips.physics.instance_power_w(doing(phase(which)))
-        assert np.mean(shown, axis=0) == pytest.approx(mean_w, rel=0.005)
+        parts = 1.0 + chips.physics.variation.power.reshape(2, 16).mean(axis=1)
+        assert np.mean(shown, axis=0) == pytest.approx(90 + (mean_w - 90) * parts, rel=0.002)
 
 
 def test_temperature_begins_settled_and_each_chip_has_its_offset() -> None:
-    """The first tick shows inlet + resistance x power + an offset of at most 1.5 degC that stays."""
+    """The first tick shows inlet + resistance of the place x power + an offset of at most 1 degC that stays."""
     chips = Chips(make_fleet(inlet_c=25.0))
+    c_per_w = 0.11 * np.tile(place_shares(16), 2)
     chips.tick(doing())
-    offset = chips.value("temperature_c") - 25.0 - 0.11 * chips.value("power_w")
+    offset = chips.value("temperature_c") - 25.0 - c_per_w * chips.value("power_w")
     assert np.abs(offset).max() <= OFFSET_C + 0.1
-    assert offset.std() > 0.5
+    assert offset.std() > 0.35
     chips.tick(doing())
-    again = chips.value("temperature_c") - 25.0 - 0.11 * chips.value("power_w")
+    again = chips.value("temperature_c") - 25.0 - c_per_w * chips.value("power_w")
     assert again == pytest.approx(offset, abs=0.2)
+
+
+@pytest.mark.parametrize(("kind", "least"), [("trn2.48xlarge", 5), ("trn1.32xlarge", 3)])
+def test_the_rear_chip_of_a_tray_is_warmer(kind: str, least: float) -> None:
+    """Usual are 5 to 15 degC from a tray's front to its back under load; smaller chips warm the air less."""
+    chips = Chips(make_fleet(f"c/standalone/{kind[:4]}-0001", kind=kind))
+    for _ in range(5):
+        chips.tick(doing(phase(Phase.COMPUTE)), 60.0)
+    degrees = chips.value("temperature_c").reshape(2, 8, 2)
+    working, idle = degrees.mean(axis=1)
+    assert least < working[1] - working[0] < 15
+    assert (degrees[0, :, 1] > degrees[0, :, 0]).all()
+    assert idle[1] - idle[0] < 4
+
+
+@pytest.mark.parametrize("chips", [1, 2, 12, 16, 36])
+def test_every_second_chip_of_any_instance_is_in_the_rear(chips: int) -> None:
+    """A chip alone breathes what the inlet gives."""
+    shares = place_shares(chips)
+    assert len(shares) == chips
+    assert set(shares[::2].tolist()) == {FRONT}
+    assert set(shares[1::2].tolist()) <= {REAR}
 
 
 @pytest.mark.parametrize(("period_s", "ticks"), [(0.1, 300), (1.0, 30), (10.0, 3), (30.0, 1)])
@@ -164,13 +190,14 @@ def test_liquid_cooling_is_cooler_and_quicker() -> None:
         each.tick(doing(phase(Phase.COMPUTE)))
     assert np.array_equal(air.columns["power_w"], liquid.columns["power_w"])
     rise = liquid.value("temperature_c") - 27
-    assert rise == pytest.approx(0.05 * liquid.value("power_w"), abs=OFFSET_C + 0.1)
+    shares = np.tile(place_shares(16), 2)
+    assert rise == pytest.approx(0.05 * shares * liquid.value("power_w"), abs=OFFSET_C + 0.1)
     above_w = float(air.value("power_w")[:16].mean()) - 90
     for each in (air, liquid):
         each.tick(doing(phase(Phase.IDLE)), 10.0)
     assert (np.abs(liquid.value("temperature_c") - 27 - 4.5).max()) < OFFSET_C + 7.2
     gone = [1 - (each.value("temperature_c")[:16].mean() - settled) / start for each, settled, start in
-            ((air, 27 + 0.11 * 90, 0.11 * above_w), (liquid, 27 + 0.05 * 90, 0.05 * above_w))]  # fmt: skip
+            ((air, 27 + 0.099 * 90, 0.099 * above_w), (liquid, 27 + 0.045 * 90, 0.045 * above_w))]  # fmt: skip
     assert gone == pytest.approx([1 - math.exp(-10 / 30), 1 - math.exp(-10 / 10)], abs=0.05)
 
 

@@ -20,17 +20,17 @@ def test_host_power_lies_in_the_assumed_range() -> None:
         assert TRN2_48XLARGE.host_power_idle_w.value <= watts.min()
         assert watts.max() <= TRN2_48XLARGE.host_power_max_w.value
     assert watts[0] > watts[1] + 300
-    assert watts[1] == 1_500
+    assert watts[1] < 1_530
 
 
 def test_power_without_noise_is_the_mean_of_that_with_it() -> None:
-    """A rack's limit uses the mean of the column."""
-    chips = Chips(make_fleet(ONE))
+    """A rack's limit uses the mean of the column over hosts and time."""
+    chips = Chips(make_fleet("c/standalone/trn2-0001..trn2-0040", instances=80))
     shown = []
-    for _ in range(100):
-        chips.tick(doing(phase(Phase.PREFILL)))
-        shown.append(chips.value("host_power_w"))
-    mean_w = chips.hosts.instance_power_w(doing(phase(Phase.PREFILL)))
+    for _ in range(20):
+        chips.tick(doing(phase(Phase.PREFILL)), 30.0)
+        shown.append(chips.value("host_power_w").reshape(2, 40).mean(axis=1))
+    mean_w = chips.hosts.instance_power_w(doing(phase(Phase.PREFILL)))[[0, 40]]
     assert np.mean(shown, axis=0) == pytest.approx(mean_w, rel=0.003)
 
 
@@ -52,8 +52,61 @@ def test_an_idle_host_has_no_latency() -> None:
         chips.tick(doing(phase(Phase.DECODE)))
     median, tail = chips.value("exec_latency_p50_s"), chips.value("exec_latency_p99_s")
     assert np.isnan([median[1], tail[1]]).all()
-    assert median[0] == pytest.approx(1.0, rel=0.05)
-    assert tail[0] == pytest.approx(1.08, rel=0.05)
+    assert median[0] == pytest.approx(1.0, rel=0.02)
+    assert 1.003 < tail[0] / median[0] < 1.08
+
+
+@pytest.mark.parametrize("latency_s", [0.0012, 0.0197, 1.0, 2.2, 4.3, 9.8, 60.0])
+def test_latencies_have_no_bias(latency_s: float) -> None:
+    """The mean of the median is the latency itself, to a tenth of a per cent and a microsecond, however long it is."""
+    chips = Chips(make_fleet("c/standalone/trn2-0001..trn2-0016", instances=16))
+    jobs = doing(phase(Phase.COMPUTE))
+    jobs.latency_s[0] = latency_s
+    shown = []
+    for _ in range(40):
+        chips.tick(jobs, 30.0)
+        shown.append(chips.value("exec_latency_p50_s"))
+    assert np.mean(shown) == pytest.approx(latency_s, rel=1e-3, abs=1e-6)
+
+
+def test_the_tail_of_latencies_varies_in_time_and_between_hosts() -> None:
+    """The 99th percentile is 1.8 to 3.5 % above the median in the mean (published), seldom the same, and never below it."""
+    chips = Chips(make_fleet("c/standalone/trn2-0001..trn2-0032", instances=32))
+    ratios = []
+    for _ in range(60):
+        chips.tick(doing(phase(Phase.COMPUTE)), 10.0)
+        ratios.append(chips.value("exec_latency_p99_s") / chips.value("exec_latency_p50_s"))
+    above = np.array(ratios) - 1.0
+    assert above.min() > 0.002
+    assert 0.018 < above.mean() < 0.035
+    assert above.std(axis=0).min() > 0.004
+    assert above.mean(axis=0).std() > 0.003
+
+
+def test_memory_in_use_is_a_level() -> None:
+    """Hosts differ, each keeps its own, and no second changes it by more than some tens of megabytes."""
+    chips = Chips(make_fleet("c/standalone/trn2-0001..trn2-0008", instances=16))
+    used = []
+    for _ in range(300):
+        chips.tick(doing(phase(Phase.COMPUTE)))
+        used.append(chips.value("host_memory_used_bytes"))
+    levels = np.array(used)
+    assert np.abs(np.diff(levels, axis=0)).max() < 400e6
+    assert np.ptp(levels, axis=0).max() < 0.015 * levels.mean(axis=0).max()
+    assert levels[:, :8].mean(axis=0).std() > 0.005 * levels[:, :8].mean()
+    assert (np.ptp(levels, axis=0) > 0).all()
+
+
+def test_idle_hosts_are_not_quite_still() -> None:
+    """Their CPUs and their power vary, a little and slowly."""
+    chips = Chips(make_fleet(instances=8))
+    vcpu, watts = [], []
+    for _ in range(200):
+        chips.tick(doing())
+        vcpu.append(chips.value("vcpu_util_pct"))
+        watts.append(chips.value("host_power_w"))
+    assert 0.0 < np.mean(vcpu) < 0.4
+    assert np.std(watts, axis=0).min() > 0.5
 
 
 def test_parts_together_are_the_whole_bit_for_bit() -> None:

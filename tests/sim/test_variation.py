@@ -1,0 +1,109 @@
+"""How telemetry varies, by the estimators of `support.sim.variation`; `make truth` has longer runs and more seeds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from support.sim import variation
+from support.sim.job_run import JobRun, figure, share
+
+from trnfleet.config import find_file, load_model
+from trnfleet.domain.fleet import FleetFile
+from trnfleet.domain.metrics import BY_NAME
+from trnfleet.sim.engine import Engine, to_ns
+from trnfleet.sim.jobs.activity import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    Columns = dict[str, NDArray[np.float64]]
+
+METRICS = ("power_w", "tflops", "hbm_read_bytes_per_s", "temperature_c")
+TICKS = 240
+
+
+@pytest.fixture(scope="module")
+def telemetry() -> Columns:
+    """Return some minutes of the shipped training fleet's first job, 192 chips: shape (ticks, chips) a metric."""
+    fleet = load_model(find_file("fleets", "training"), FleetFile)
+    engine = Engine(fleet, 1, 1.0, to_ns(fleet.start))
+    columns = {name: np.empty((TICKS, 192)) for name in METRICS}
+    for tick in range(TICKS):
+        engine.step()
+        for name, values in columns.items():
+            values[tick] = BY_NAME[name].decode(engine.columns[name][:192])
+    return columns
+
+
+def test_cycles_differ_in_length_and_in_shape(shipped: Callable[[str], FleetFile]) -> None:
+    """Successive cycles by 0.5 to 3 %, and the overlapping parts of a job's power in them correlate below 0.97."""
+    run = JobRun(shipped("training"), seed=0)
+    ticks = run.until(2_900.0)
+    watts = np.array([run.chip_w(tick) for tick in ticks])
+    for job in (0, 1):
+        saves = np.array([share(tick, Phase.CHECKPOINT, job) > 0.5 for tick in ticks])
+        lengths = variation.cycle_lengths_s(saves)
+        assert len(lengths) >= 8
+        assert 0.005 < variation.difference_share(lengths) < 0.03
+        correlations = variation.cycle_correlations(watts[:, job], variation.checkpoint_begins(saves))
+        assert correlations.mean() < 0.97
+        steps_s = np.array([figure(tick, "step_time_s", job) for tick in ticks])
+        single_s = steps_s[np.flatnonzero(np.diff(steps_s))]
+        assert 0.007 < single_s.std() / single_s.mean() < 0.02
+
+
+def test_chips_of_a_job_differ_by_some_per_cent(telemetry: Columns) -> None:
+    """In power, not in the work that they do together; and the rear of a tray is 5 to 15 degC warmer than its front."""
+    assert 0.01 < variation.spread(telemetry["power_w"]) < 0.05
+    assert variation.spread(telemetry["tflops"]) < 0.003
+    degrees = telemetry["temperature_c"].mean(axis=0)
+    assert 5 < degrees[1::2].mean() - degrees[::2].mean() < 15
+
+
+def test_noise_has_memory_and_no_walls(telemetry: Columns) -> None:
+    """Residuals are correlated from second to second, nearly normal, and those of a chip's metrics move together."""
+    left = {name: variation.residuals(telemetry[name]) for name in METRICS}
+    assert variation.autocorrelation(left["power_w"]) > 0.3
+    assert variation.autocorrelation(left["power_w"], 20) < 0.2
+    assert variation.kurtosis(left["power_w"]) > 2.5
+    assert variation.metric_correlation(left["power_w"], left["tflops"]) > 0.4
+    assert variation.metric_correlation(left["hbm_read_bytes_per_s"], left["tflops"]) > 0.4
+
+
+def test_estimators_of_what_is_known() -> None:
+    """White noise, a random walk of lengths, and equal cycles give what they must."""
+    source = np.random.default_rng(3)
+    white = source.normal(size=(4_000, 6))
+    assert abs(variation.autocorrelation(white)) < 0.05
+    assert variation.kurtosis(white) == pytest.approx(3.0, abs=0.15)
+    assert variation.kurtosis(source.uniform(size=(4_000, 6)) - 0.5) == pytest.approx(1.8, abs=0.05)
+    job = source.normal(size=4_000)[:, None] * np.array([1.0, 1.2, 0.8])
+    assert np.abs(variation.residuals(job)).max() < 1e-9
+    saves = np.tile(np.arange(50) < 5, 10)
+    assert variation.cycle_lengths_s(saves).tolist() == [50.0] * 8
+    assert variation.difference_share(variation.cycle_lengths_s(saves)) == 0
+    assert variation.cycle_correlations(
+        saves.astype(float), variation.checkpoint_begins(saves)
+    ) == pytest.approx(1.0)
+    assert variation.replica_correlation(np.stack([job[:, 0], 2 * job[:, 0]], axis=1)) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("fleet", ["training", "demo"])
+def test_runs_begin_at_the_temperature_of_their_cycles(
+    shipped: Callable[[str], FleetFile], fleet: str
+) -> None:
+    """The first 20 s of every job are within 2 degC of the minute after them, and no job sinks or rises from the start on."""
+    file = shipped(fleet)
+    engine = Engine(file, 2, 1.0, to_ns(file.start))
+    degrees = []
+    for _ in range(80):
+        engine.step()
+        degrees.append(engine.columns["temperature_c"] / 10.0)
+    job = np.repeat(engine.job_of_instance, 16)
+    for number in range(len(file.jobs)):
+        means = np.array(degrees)[:, job == number].mean(axis=1)
+        assert abs(means[:20].mean() - means[20:].mean()) < 2.0, file.jobs[number].name

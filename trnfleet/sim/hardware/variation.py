@@ -1,0 +1,168 @@
+"""Differences of chips that do the same work: fixed ones from part to part, and ones that change with time.
+
+A chip's work in a tick varies in all metrics of its work together, slowly and from tick to tick; each metric has a little of its
+own besides. All are factors with mean 1 on what the cohort does, sums of even distributions, so that none has a hard wall.
+Owns the fixed factors of power and the places of HBM; the random words are a function of seed, instance and time.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from trnfleet.sim.hardware.columns import noise_chips
+from trnfleet.sim.rng import Stream
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from trnfleet.domain.layout import Layout
+    from trnfleet.sim.rng import LaneReader, Rng
+
+POWER_SD = 0.02
+"""Standard deviation of the power above the background of chips that do the same work: assumed. Published for GPUs of one type at
+equal work are 8 % in performance under a power limit, 22 % at most (Sinha et al., SC22); parts of a fleet are binned."""
+SLOW_SD, KNOT_S = 0.009, 5.0
+"""What a chip's work varies by over some seconds (clocks, queues, what a window catches of a step), and these: assumed."""
+SAMPLE_SD = 0.005
+"""What it varies by from one tick of a second to the next: assumed."""
+OWN_SD = 0.004
+"""What each metric varies by besides (sensors, counters), without memory: assumed."""
+MOST_FACTOR = 1.06
+"""Largest factor of a metric whose mean no chip exceeds: beyond 4 standard deviations."""
+LEAST_FACTOR = 0.88
+"""Least factor of any chip's power: all that adds to it at its least."""
+
+_BYTE_SD = 256.0 / 12.0**0.5
+_BYTE_MEAN = 127.5
+_USED_STEPS = 8
+"""Chips of a job differ by less than this many steps of 4 MiB in the HBM that they use: assumed."""
+
+
+class Varied(NamedTuple):
+    """Factors of a chunk's chips; arrays of shape (instances, chips)."""
+
+    work: NDArray[np.float32]
+    """Of all metrics of a chip's work, but for what is its own of each."""
+    own: NDArray[np.float32]
+    """One of these, written by `factor`."""
+    samples: NDArray[np.uint16]
+    counts: NDArray[np.uint16]
+    """Random words: bytes for power, for FLOP/s, and for HBM, whose reads and writes vary together."""
+    step: np.float32
+
+    def factor(self, name: str) -> NDArray[np.float32]:
+        """Return the factor of one metric, valid until the next call."""
+        words = self.samples if name == "power_util_pct" else self.counts
+        bytes_ = words >> np.uint16(8) if name.startswith("hbm") else words & np.uint16(0xFF)
+        np.multiply(bytes_, self.step, out=self.own)
+        np.add(self.own, self.work, out=self.own)
+        return self.own
+
+
+class Variation:
+    """The factors of the instances `own`, chunk after chunk."""
+
+    def __init__(self, layout: Layout, rng: Rng, own: range) -> None:
+        """Draw what is fixed."""
+        self._rng = rng
+        self._first = own.start
+        self._chips = noise_chips(layout)
+        words = part_words(layout, rng, own)
+        self.power = power_deviations(words)
+        """Deviation of each chip's power above the background from its mean, as a share; shape (chip rows of `own`,)."""
+        self.used_steps = (words >> np.uint32(8) & np.uint32(_USED_STEPS - 1)).astype(np.uint8)
+        """Steps of 4 MiB by which each chip uses more HBM than the job says; shape as before."""
+        self._knot = -(2**62)
+        self._knots = [np.zeros(len(words), np.uint16) for _ in range(2)]
+        """Sums of two bytes at the knots before and after the present time; shape as before."""
+
+    def begin(self, tick: int, at_s: float, elapsed_s: float) -> None:
+        """Set the readers to a tick's words.
+
+        Args:
+            tick: Its number.
+            at_s: Its time, simulated seconds since the start.
+            elapsed_s: Length of its window, over which what varies is averaged.
+        """
+        place = at_s / KNOT_S
+        knot = math.floor(place)
+        rest = place - knot
+        blend = rest * rest * (3.0 - 2.0 * rest)
+        slow = SLOW_SD * min(1.0, math.sqrt(KNOT_S / elapsed_s))
+        # The squares of the weights add up to 1, so that the deviation is the same between knots as at them.
+        step = slow / (_BYTE_SD * math.sqrt(2.0))
+        self._weights = [np.float32(step * math.sqrt(part)) for part in (1.0 - blend, blend)]
+        lessened = min(1.0, 1.0 / math.sqrt(elapsed_s))
+        self._sample, self._own = (np.float32(sd * lessened / _BYTE_SD) for sd in (SAMPLE_SD, OWN_SD))
+        means = self._sample + self._own + 2.0 * (self._weights[0] + self._weights[1])
+        self._middle = np.float32(1.0 - _BYTE_MEAN * means)
+        self._words = [self._reader(Stream.CHIP_SAMPLE, tick, part) for part in range(2)]
+        self._refresh: list[tuple[NDArray[np.uint16], LaneReader]] = []
+        if knot == self._knot + 1:
+            self._knots.reverse()
+            self._refresh = [(self._knots[1], self._reader(Stream.CHIP_KNOT, knot + 1))]
+        elif knot != self._knot:
+            self._refresh = [
+                (sums, self._reader(Stream.CHIP_KNOT, number))
+                for sums, number in zip(self._knots, (knot, knot + 1), strict=True)
+            ]
+        self._knot = knot
+
+    def take(
+        self, rows: slice, shape: tuple[int, int], out: NDArray[np.float32], spare: NDArray[np.float32]
+    ) -> Varied:
+        """Return the factors of the next instances.
+
+        Args:
+            rows: Of their chips, counted from the first of `own`.
+            shape: (instances, chips).
+            out: Takes the factors of work; of that shape.
+            spare: As large, for those of a metric.
+        """
+        for sums, reader in self._refresh:
+            sums[rows] = _two_bytes(_take(reader, shape)).reshape(-1)
+        samples, counts = (_take(reader, shape) for reader in self._words)
+        np.multiply(samples >> np.uint16(8), self._sample, out=out)
+        out += self._middle
+        for sums, weight in zip(self._knots, self._weights, strict=True):
+            np.multiply(sums[rows].reshape(shape), weight, out=spare)
+            out += spare
+        return Varied(out, spare, samples, counts, self._own)
+
+    def _reader(self, stream: Stream, index: int, part: int = 0) -> LaneReader:
+        return self._rng.lanes(stream, index, self._chips * 2, self._first, part)
+
+
+def _take(reader: LaneReader, shape: tuple[int, int]) -> NDArray[np.uint16]:
+    words: NDArray[np.uint16] = reader.take(shape[0], np.uint16)[:, : shape[1]]
+    return words
+
+
+def _two_bytes(words: NDArray[np.uint16]) -> NDArray[np.uint16]:
+    """Return the sums of words' two bytes, a triangle from 0 to 510."""
+    total: NDArray[np.uint16] = (words & np.uint16(0xFF)) + (words >> np.uint16(8))
+    return total
+
+
+def part_words(layout: Layout, rng: Rng, own: range) -> NDArray[np.uint32]:
+    """Return the word from which each chip's fixed properties come; shape (chip rows of the instances `own`,)."""
+    most = noise_chips(layout)
+    if not own:
+        return np.zeros(0, np.uint32)
+    lanes = rng.lanes(Stream.CHIP_POWER, 0, most * 4, own.start).take(len(own), np.uint32)
+    chips = np.diff(layout.chip_start[own.start : own.stop + 1])
+    words: NDArray[np.uint32] = lanes[np.arange(most) < chips[:, None]]
+    return words
+
+
+def power_deviations(words: NDArray[np.uint32]) -> NDArray[np.float32]:
+    """Return the deviations of chips' power from its mean, as shares: sums of a word's four bytes, within 3.5 deviations."""
+    total = np.zeros(len(words), np.uint16)
+    for column in words.view(np.uint8).reshape(-1, 4).T:
+        total += column
+    step = np.float32(POWER_SD / (_BYTE_SD * 2.0))
+    deviations: NDArray[np.float32] = (total.astype(np.float32) - np.float32(4.0 * _BYTE_MEAN)) * step
+    return deviations
