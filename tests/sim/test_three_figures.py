@@ -7,7 +7,7 @@ import functools
 import numpy as np
 import pytest
 from support.paths import FIXTURES
-from support.sim.job_run import JobRun, figure
+from support.sim.job_run import JobRun, figure, fleet_of
 
 from trnfleet.config import find_file, load_model, shipped_names
 from trnfleet.domain.fleet import FleetFile
@@ -76,3 +76,17 @@ def test_the_chips_columns_add_up_to_the_jobs_figures(name: str) -> None:
         mfu = np.mean([tick.figures["mfu"][number] for tick in ticks])
         assert tflops * 1e12 == pytest.approx(tokens_per_s * flops_per_token(job), rel=0.02), job.name
         assert np.mean(np.mean(columns, axis=0)[owner == number]) / 667 == pytest.approx(mfu, rel=0.02)
+
+
+def test_an_fp8_job_shows_more_than_the_bf16_peak() -> None:
+    """Chips publish what they do: in FP8 up to nearly twice the BF16 peak; MFU goes by the FP8 peak."""
+    job = {
+        "kind": "training", "name": "t", "on": ["c/standalone/trn2-0001"], "model": "llama-3.1-8b", "tensor_parallel": 4,
+        "tokens_per_step": 786_432.0, "mfu": 0.55, "dtype": "fp8", "checkpoint_every_steps": 0,
+    }  # fmt: skip  # a job reads as lines
+    file = fleet_of(job, instances=1)
+    engine = Engine(file, 7, 20.0, to_ns(file.start))
+    ticks = [engine.step() for _ in range(20)]
+    assert BY_NAME["tflops"].decode(engine.columns["tflops"]).min() > 1.05 * 667
+    tokens_per_s = np.mean([tick.figures["tokens_per_s"][0] for tick in ticks])
+    assert tokens_per_s * 6 * 8.03e9 == pytest.approx(0.55 * 16 * PEAK["fp8"], rel=0.01)

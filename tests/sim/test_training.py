@@ -86,6 +86,18 @@ def test_a_slow_chip_and_a_slow_link_stretch_their_phases() -> None:
     assert at(window, Phase.OPTIMIZER) == pytest.approx(0.8 / expected_s, abs=1e-3)
 
 
+def test_forward_and_backward_passes_wait_for_a_slow_link() -> None:
+    """At a quarter of a link's bandwidth tensor parallelism's all-reduces take four times as long, and so do gradients."""
+    each = planned()
+    jobs = TrainingJobs(
+        [Training(kind="training", name="t", on=("c",))], [each], np.array([0], np.intp), Rng(4)
+    )
+    slow_s = float(jobs.step_time_s(jobs.pace(ONE, ONE * 0.25, ONE, ONE))[0])
+    passes_s = (each.compute_s + each.bubble_s) * (1 + 3 * each.link_wait)
+    assert 0.1 < each.link_wait < 0.2
+    assert slow_s == pytest.approx(passes_s + 4 * each.collective_s + each.optimizer_s)
+
+
 def test_checkpoints_take_their_share_of_a_cycle_and_wait_for_storage() -> None:
     """Five steps of 8 s and a checkpoint of 12 s: 12 of 52 seconds; at a third of the bandwidth 36 of 76."""
     assert at(Jobs().advance(5_200.0), Phase.CHECKPOINT) == pytest.approx(12 / 52, rel=0.02)

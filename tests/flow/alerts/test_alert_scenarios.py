@@ -54,8 +54,7 @@ CAUGHT_BY: dict[str, tuple[str, str, str]] = {
 }
 """For each fault of the table where it is put, and a rule that catches it with the alert's target.
 
-A degraded link holds all of its peers up alike in these jobs, so that it shows in their steps alone; the scenario
-neuronlink-split has one that shows itself."""
+A degraded link holds all of its peers up alike, and carries what they carry, so that it shows in its job's steps alone."""
 
 BEGINS_S = 12.0
 """When each of them begins, in a fleet that has fired nothing until then."""
