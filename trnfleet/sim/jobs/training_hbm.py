@@ -31,6 +31,8 @@ BLOCK_COLUMNS = 1_024
 2,048 x 1,024 x 1,024)."""
 RUNTIME_SHARE = 0.03
 """Share of HBM for the runtime, graphs and buffers of collectives: assumed."""
+USED_TOLERANCE = 0.02
+"""Share of HBM by which a file's `hbm_used` may be less than what follows, of which activations are an estimate."""
 HOST_STORAGE_BYTES_PER_S = 24e9
 """What a host writes to the shared file system: assumed, 6 % of a trn2 instance's EFA bandwidth."""
 
@@ -79,7 +81,7 @@ def used_share(job: Training | FineTuning, site: JobSite, spread: Parallelism) -
     flying *= a_token * job.hidden * job.layers / spread.group
     needed = fixed + flying + RUNTIME_SHARE * room
     is_given = "hbm_used" in job.model_fields_set
-    if needed > room * (job.hbm_used if is_given else 1.0):
+    if needed > room * (job.hbm_used + USED_TOLERANCE if is_given else 1.0):
         key = f"hbm_used = {job.hbm_used:g}" if is_given else f"tensor_parallel = {spread.tensor}"
         raise ConfigError(
             f"jobs.{job.name}.{key}: weights, gradients and optimizer state of {job.parameters:g} parameters take "

@@ -214,3 +214,14 @@ def test_pre_training_like_claudes_fits_an_even_number_of_ultraservers() -> None
         assert 0.5 < step.hbm_used < 1
     own = plan(training(profile="claude-like-pretraining", tokens_per_step=2**28), site(256_000))
     assert own.flops.step_s == pytest.approx(12.0 * 2**28 / step.flops.tokens)
+
+
+def test_what_a_file_gives_beside_the_model_is_kept() -> None:
+    """HBM in use, checkpoint and collective phase of its own, each enough for the model, as older files have them."""
+    old = {
+        "model": "llama-3.3-70b", "tensor_parallel": 8, "tokens_per_step": 262_144.0, "mfu": 0.41,
+        "collective_share": 0.16, "hbm_used": 0.72, "checkpoint_s": 9.0,
+    }  # fmt: skip  # a job reads as lines
+    step = plan(training(**old), site(64))
+    assert (step.hbm_used, step.checkpoint_s) == (0.72, 9.0)
+    assert step.collective_s == pytest.approx(0.16 * step.flops.step_s)
