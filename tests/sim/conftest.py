@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from support.sim.fleets import inference, make_engine, make_fleet, shipped, training
+from support.sim.fleets import even_steps, inference, make_engine, make_fleet, shipped, training
 
-__all__ = ["inference", "make_engine", "make_fleet", "shipped", "training"]
+__all__ = ["even_steps", "inference", "make_engine", "make_fleet", "shipped", "training"]

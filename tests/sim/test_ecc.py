@@ -5,13 +5,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from trnfleet.sim.hardware.ecc import RATES_PER_CHIP_DAY, CorrectedErrors
+from trnfleet.sim.hardware.ecc import BURSTS, RATES_PER_CHIP_DAY, CorrectedErrors
 from trnfleet.sim.rng import Rng
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DAY_S = 86_400.0
+BURST_FACTOR = float((BURSTS.astype(float) ** 2).mean() / BURSTS.mean())
+"""Variance of the events over their mean: 1 if they came one by one."""
 
 
 def columns(chips: int) -> dict[str, NDArray[Any]]:
@@ -26,12 +28,12 @@ def errors(sizes: list[int], seed: int = 5) -> tuple[CorrectedErrors, dict[str, 
 @pytest.mark.parametrize(("ticks", "elapsed_s"), [(288, 300.0), (24, 3_600.0), (1, DAY_S)])
 @pytest.mark.parametrize("name", list(RATES_PER_CHIP_DAY))
 def test_a_day_has_as_many_with_any_tick(name: str, ticks: int, elapsed_s: float) -> None:
-    """A day of 4,000 chips has its rate x 4,000 events, within four standard deviations, for ticks of any length."""
+    """A day of 4,000 chips has its rate x 4,000 events, within four standard deviations of bursts, for ticks of any length."""
     source, counted = errors([16] * 250)
     for tick in range(ticks):
         source.add(counted, tick, elapsed_s)
     mean = RATES_PER_CHIP_DAY[name][1] * 4_000
-    assert abs(int(counted[name].sum()) - mean) <= 4 * mean**0.5
+    assert abs(int(counted[name].sum()) - mean) <= 4 * (BURST_FACTOR * mean) ** 0.5
 
 
 def test_every_chip_of_every_size_of_instance_has_its_part() -> None:
@@ -40,10 +42,10 @@ def test_every_chip_of_every_size_of_instance_has_its_part() -> None:
     for tick in range(60):
         source.add(counted, tick, DAY_S)
     memory = counted["mem_ecc_corrected"]
-    assert memory[:960].mean() == pytest.approx(120.0, rel=0.02)
-    assert memory[960:].mean() == pytest.approx(120.0, rel=0.02)
+    assert memory[:960].mean() == pytest.approx(120.0, rel=0.03)
+    assert memory[960:].mean() == pytest.approx(120.0, rel=0.03)
     by_place = memory[:960].reshape(60, 16).sum(axis=0)
-    assert by_place.min() > 0.95 * by_place.mean()
+    assert by_place.min() > 0.92 * by_place.mean()
 
 
 def test_the_same_seed_gives_the_same_events() -> None:
@@ -64,4 +66,17 @@ def test_instances_of_many_chips_lose_no_events() -> None:
     for tick in range(24):
         source.add(counted, tick, 3_600.0)
     expected = RATES_PER_CHIP_DAY["mem_ecc_corrected"][1] * 4_096
-    assert abs(int(counted["mem_ecc_corrected"].sum()) - expected) < 4 * expected**0.5
+    assert abs(int(counted["mem_ecc_corrected"].sum()) - expected) < 4 * (BURST_FACTOR * expected) ** 0.5
+
+
+def test_corrected_errors_come_in_bursts() -> None:
+    """Of the ticks of an hour that have some, a third have several on one chip."""
+    source, counted = errors([16] * 250)
+    most = []
+    for tick in range(600):
+        before = counted["mem_ecc_corrected"].copy()
+        source.add(counted, tick, 6.0)
+        most.append(int((counted["mem_ecc_corrected"] - before).max()))
+    some = [events for events in most if events]
+    assert 0.25 < sum(events > 1 for events in some) / len(some) < 0.6
+    assert max(some) >= 6

@@ -64,7 +64,7 @@ class Stand:
         self.throttling.advance(elapsed_s, self.power_w, self.inlet_delta_c, self.cap_share, host_power_w)
         return float(self.throttling.pace[0])
 
-    def chip_c(self) -> NDArray[np.float64]:
+    def chip_c(self) -> NDArray[np.float32]:
         """Return the temperatures of the first instance's chips."""
         return self.throttling.chip_temperature_c(np.array([0]))
 

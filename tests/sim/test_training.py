@@ -10,7 +10,6 @@ from support.sim.job_site import LLAMA_405B, planned, site
 from trnfleet.domain.fleet import Training
 from trnfleet.domain.severity import Severity
 from trnfleet.errors import ConfigError
-from trnfleet.sim.jobs import cycles
 from trnfleet.sim.jobs.activity import EFA_CEILING, LINK_CEILING, QUANTITIES, TRAINING, Phase
 from trnfleet.sim.jobs.slowdown import Halt
 from trnfleet.sim.jobs.training import EXECUTIONS_PER_STEP, TrainingJobs, TrainingWork
@@ -19,14 +18,6 @@ from trnfleet.sim.rng import Rng
 
 ONE = np.ones(1)
 JOB: dict[str, Any] = {"kind": "training", "name": "t", "on": ["c/standalone/trn2-0001"]}
-
-
-@pytest.fixture
-def even(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give every step, checkpoint and pause its mean length, so that a test can count on it."""
-    for name in ("CYCLE_SD", "DRIFT_SD", "STEP_SD"):
-        monkeypatch.setattr(cycles, name, 0.0)
-    monkeypatch.setattr(cycles, "TAIL_SD", (0.0, 0.0, 0.0))
 
 
 class Jobs:
@@ -181,7 +172,7 @@ def test_a_checkpoint_is_said_and_slows_the_figures() -> None:
     assert figure(ticks[-1], "step_time_s") == pytest.approx(2.0, rel=0.05)
 
 
-@pytest.mark.usefixtures("even")
+@pytest.mark.usefixtures("even_steps")
 def test_steps_since_the_checkpoint_are_lost_once() -> None:
     """A crash takes the job back to its checkpoint; from a hang to a crash is one loss; each change has its event."""
     jobs = run(step_time_s=2.0, checkpoint_every_steps=100, checkpoint_s=4.0, startup_s=30.0, starts_at_s=0.0)
@@ -207,7 +198,7 @@ def test_steps_since_the_checkpoint_are_lost_once() -> None:
     assert figure(jobs.advance(4.0), "steps_completed") == 302
 
 
-@pytest.mark.usefixtures("even")
+@pytest.mark.usefixtures("even_steps")
 def test_a_checkpoint_that_is_not_complete_saves_nothing() -> None:
     """A crash while a checkpoint is written loses all of its interval; just after it nothing."""
 
@@ -222,7 +213,7 @@ def test_a_checkpoint_that_is_not_complete_saves_nothing() -> None:
     assert [lost(after_s) for after_s in (0.0, 19.0, 23.0, 24.0, 27.0)] == [0, 9, 10, 0, 1]
 
 
-@pytest.mark.usefixtures("even")
+@pytest.mark.usefixtures("even_steps")
 def test_without_checkpoints_all_is_lost() -> None:
     """A job that saves nothing starts again from step 0."""
     jobs = run(step_time_s=2.0, checkpoint_every_steps=0, startup_s=10.0, starts_at_s=0.0)
@@ -232,7 +223,7 @@ def test_without_checkpoints_all_is_lost() -> None:
     assert (figure(tick, "steps_lost"), figure(tick, "steps_completed")) == (20, 0)
 
 
-@pytest.mark.usefixtures("even")
+@pytest.mark.usefixtures("even_steps")
 def test_goodput_is_the_productive_share_of_wall_time() -> None:
     """Start, checkpoints, down time and lost steps are not productive."""
     jobs = run(step_time_s=2.0, checkpoint_every_steps=10, checkpoint_s=4.0, startup_s=20.0, starts_at_s=0.0)
@@ -335,7 +326,7 @@ def test_tensor_parallelism_in_a_row_uses_rows_only() -> None:
     assert compute[QUANTITIES["z"]] == compute[QUANTITIES["efa"]] == 0
 
 
-@pytest.mark.usefixtures("even")
+@pytest.mark.usefixtures("even_steps")
 def test_runs_of_fine_tuning_have_evaluations_and_pauses() -> None:
     """Steps, a checkpoint, an evaluation and a pause with empty HBM, and then the next run."""
     job = JOB | {
@@ -354,7 +345,7 @@ def test_runs_of_fine_tuning_have_evaluations_and_pauses() -> None:
     assert figure(jobs.until(75.0)[-1], "steps_completed") == 40
 
 
-@pytest.mark.usefixtures("even")
+@pytest.mark.usefixtures("even_steps")
 def test_a_run_that_is_saved_is_not_lost() -> None:
     """A failure in the evaluation or the pause after a checkpoint continues with the next run."""
     job = JOB | {

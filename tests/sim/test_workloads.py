@@ -136,6 +136,7 @@ def test_joining_windows_weighs_rates_and_keeps_totals() -> None:
     assert both.states is second.states
 
 
+@pytest.mark.usefixtures("even_steps")
 def test_a_figure_that_is_missing_for_a_while_is_the_mean_of_the_rest() -> None:
     """Step time has no value while a job is down, rates are 0."""
     jobs = run()

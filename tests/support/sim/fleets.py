@@ -9,6 +9,7 @@ import pytest
 from trnfleet.config import find_file, load_model, validate
 from trnfleet.domain.fleet import FleetFile
 from trnfleet.sim.engine import Engine, to_ns
+from trnfleet.sim.jobs import cycles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +56,14 @@ def training() -> Callable[..., dict[str, Any]]:
 def inference() -> Callable[..., dict[str, Any]]:
     """Return a maker of inference jobs."""
     return lambda **rest: INFERENCE | rest
+
+
+@pytest.fixture
+def even_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give every step, checkpoint, evaluation and pause of training jobs its mean length, so that a test can count on it."""
+    for name in ("CYCLE_SD", "DRIFT_SD", "STEP_SD"):
+        monkeypatch.setattr(cycles, name, 0.0)
+    monkeypatch.setattr(cycles, "TAIL_SD", (0.0, 0.0, 0.0))
 
 
 @pytest.fixture

@@ -20,17 +20,20 @@ from trnfleet.sim.faults.replicas import Replicas
 from trnfleet.sim.hardware.columns import LANES
 from trnfleet.sim.hardware.links import LinkPatches, Patches
 from trnfleet.sim.jobs.slowdown import Halt, Slowdowns
+from trnfleet.sim.rng import Stream, share_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from trnfleet.domain.faults import Count
     from trnfleet.domain.fleet import FleetFile
     from trnfleet.domain.layout import Layout
     from trnfleet.sim.faults.incident import Incident
     from trnfleet.sim.jobs.window import JobTick
     from trnfleet.sim.placement import Placement
+    from trnfleet.sim.rng import Rng
 
 DETOUR_PACE = 0.2
 """Pace of collectives between two pairs of instances whose traffic goes over EFA in place of Z links: assumed. Derived: at
@@ -38,6 +41,9 @@ most 17 of 64 GB/s a chip (measured on trn2.48xlarge with all 16 chips at once: 
 EFA's latency and the job's own traffic there take from that."""
 DECODE_COLLECTIVES = 0.15
 """Share of a decode step spent in collectives, which a slow link stretches: assumed."""
+BURST_S = 20
+"""Time after which a storm of errors has as many as its rate says. Within it they come in bursts: half of its seconds have none or
+next to none, and the worst has a third of all (assumed; a weak row is read often for a while, then not)."""
 RESTARTED_COUNTERS = (
     "mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_corrected", "sram_ecc_uncorrected", "exec_errors",
 )  # fmt: skip  # one line is the list
@@ -102,8 +108,9 @@ _ON_INSTANCES: Mapping[Effect, Callable[[InstanceEffects, list[int], float], Non
 class FaultEffects:
     """The sum of the effects of all open incidents."""
 
-    def __init__(self, layout: Layout, fleet: FleetFile, placement: Placement) -> None:
+    def __init__(self, layout: Layout, fleet: FleetFile, placement: Placement, rng: Rng) -> None:
         self._layout = layout
+        self._rng = rng
         self._job_count = len(fleet.jobs)
         self._replicas = Replicas(layout, placement)
         count = len(layout.instances)
@@ -198,12 +205,37 @@ class FaultEffects:
             until_s = min(end_s, incident.ends_s)
             for count in incident.counts:
                 at_once = count.at_once if incident.has_failed else 0
-                events = at_once + math.floor(count.per_s * max(until_s - incident.begins_s, 0.0))
+                events = at_once + self._events(incident, count, max(until_s - incident.begins_s, 0.0))
                 new = events - incident.counted.get(count.metric, 0)
-                incident.counted[count.metric] = events
+                incident.counted[count.metric] = max(events, events - new)
                 for row in incident.counting if new > 0 else ():
                     columns[count.metric][row] += new
         self._counting = [each for each in self._counting if not each.is_over and each.ends_s > end_s]
+
+    def _events(self, incident: Incident, count: Count, passed_s: float) -> int:
+        """Return the events of an incident's first `passed_s`: the same for ticks of any length."""
+        if not count.per_s:
+            return 0
+        block = math.floor(passed_s / BURST_S)
+        begin_s = block * float(BURST_S)
+        length_s = min(float(BURST_S), incident.ends_s - incident.begins_s - begin_s)
+        events = count.per_s * begin_s
+        if length_s > 0.0:
+            seconds = np.arange(math.ceil(length_s), dtype=np.int64)
+            keys = (incident.rows[0], round(incident.begins_s * 1_000.0), block)
+            words = self._rng.scattered(
+                Stream.ECC_BURST, *(np.full_like(seconds, key) for key in keys), seconds
+            )
+            even = share_of(words)
+            fourth = even * even * even * even
+            # The last second of a storm may be a part of one.
+            lasts_s = np.minimum(length_s - seconds, 1.0)
+            weights = fourth * fourth * fourth * lasts_s
+            into_s = np.clip(passed_s - begin_s - seconds, 0.0, lasts_s)
+            share = float(np.cumsum(weights * into_s / lasts_s)[-1]) / float(np.cumsum(weights)[-1])
+            events += count.per_s * length_s * share
+        # What rounding leaves just below a whole number is one.
+        return math.floor(events + 1e-6)
 
     def patches(self, jobs: JobTick) -> Patches:
         """Return the lanes of NeuronLinks whose traffic differs from their cohort's in a tick."""

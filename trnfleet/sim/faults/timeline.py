@@ -65,7 +65,7 @@ class IncidentTimeline:
         self._layout = layout
         self._schedule = FaultSchedule(layout, fleet, placement, rng, scenario)
         self._log_writer = LogWriter(layout, tuple(job.name for job in fleet.jobs), rng)
-        self.effects = FaultEffects(layout, fleet, placement)
+        self.effects = FaultEffects(layout, fleet, placement, rng)
         """The sum of all effects since the last `move_to`."""
         count = len(layout.instances)
         self.generation = np.zeros(count, np.int32)

@@ -133,9 +133,9 @@ class ChipPhysics:
         self._lane_places = np.arange(len(cohorts.row))[:, None] * (UNLINKED + 1) + self._hardware.lane_source
         self._known: tuple[JobTick, ChipLoad, NDArray[np.float64]] | None = None
 
-    def settle(self, temperature_c: NDArray[np.float64]) -> None:
+    def settle(self, temperature_c: NDArray[np.float32]) -> None:
         """Begin with the temperatures of own chips that are given, degC; without it the first tick's power settles them."""
-        np.copyto(self.temperature_c, temperature_c, casting="same_kind")
+        np.copyto(self.temperature_c, temperature_c)
         self._is_cold = False
 
     def instance_power_w(self, jobs: JobTick) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Corrected ECC errors: sparse events at a rate, drawn for each instance and tick by comparing integers."""
+"""Corrected ECC errors: sparse bursts at a rate, drawn for each instance and tick by comparing integers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,16 @@ RATES_PER_CHIP_DAY = {
     "sram_ecc_corrected": (Stream.SRAM_ECC, 0.05),
 }
 """Events a chip and day, with the stream that they are drawn from: assumed, nothing is published for Trainium."""
+BURSTS = np.array([1, 1, 1, 1, 1, 2, 3, 6], np.uint32)
+"""Events that come at once, each as likely as the other: assumed; a row that is read again gives the same error again. Their mean is 2."""
 
 _SECONDS_A_DAY = 86_400.0
+_BURST_SHIFT = 20
+"""Bits of a word, from here on, that choose its burst."""
 _MOST_MEAN = 0.25
-"""Events expected in one round of draws of an instance; longer ticks take more rounds."""
+"""Bursts expected in one round of draws of an instance; longer ticks take more rounds."""
 _MOST_EVENTS = 4
-"""Events that one round can give; beyond the mean above more have a chance of 1 in 150,000."""
+"""Bursts that one round can give; beyond the mean above more have a chance of 1 in 150,000."""
 
 
 class CorrectedErrors:
@@ -42,7 +46,7 @@ class CorrectedErrors:
     def add(self, columns: dict[str, NDArray[Any]], tick: int, elapsed_s: float) -> None:
         """Add a tick's events."""
         for name, (stream, rate) in RATES_PER_CHIP_DAY.items():
-            mean = rate * elapsed_s / _SECONDS_A_DAY
+            mean = rate * elapsed_s / _SECONDS_A_DAY * len(BURSTS) / float(BURSTS.sum())
             rounds = max(1, math.ceil(mean * self._most / _MOST_MEAN))
             thresholds = {size: _thresholds(mean * size / rounds) for size in self._sizes}
             for number in range(rounds):
@@ -59,8 +63,10 @@ class CorrectedErrors:
             drawn = words[hit]
             # The low bits choose the chip: they have no part in the comparison that one could see.
             rows = self._first[hit] + (drawn % np.uint64(size)).astype(np.int64)
+            events = BURSTS[(drawn >> np.uint64(_BURST_SHIFT) & np.uint64(len(BURSTS) - 1)).astype(np.intp)]
             for level in levels:
-                column[rows[drawn >= level]] += 1
+                reached = drawn >= level
+                column[rows[reached]] += events[reached]
 
 
 def _thresholds(mean: float) -> NDArray[np.uint64]:

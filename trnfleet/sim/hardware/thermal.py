@@ -165,6 +165,7 @@ class Throttling:
         self._demand_w = np.zeros(len(self._type))
         self._peak_w = np.zeros(len(self._type))
         self._is_cold = True
+        self._approach_of, self._last_approach = math.nan, np.zeros(0)
         self.pace = np.ones(len(self._type))
         """Share of peak that the slowest chip of each instance has."""
         self.throttled = NOTHING
@@ -197,10 +198,21 @@ class Throttling:
                 for column in range(kind.chips):
                     self._mean_factor[instances] += (factor[:, column] - 1.0) / kind.chips
 
-    def chip_temperature_c(self, instances: NDArray[np.intp]) -> NDArray[np.float64]:
+    def chip_temperature_c(self, instances: NDArray[np.intp]) -> NDArray[np.float32]:
         """Return the temperatures of some instances' chips at the end of the last window, degC: row after row, without noise."""
-        rows, owner = self._chips_of(instances)
-        return self._chip_c(rows, owner, self._lag_c, self._lag_w - self._background_w)
+        dynamic_w = self._lag_w - self._background_w
+        pieces = [
+            self._chip_c(*self._chips_of(instances[first : first + CHUNK_INSTANCES]), self._lag_c, dynamic_w)
+            for first in range(0, len(instances), CHUNK_INSTANCES)
+        ]
+        return np.concatenate([np.zeros(0, np.float32), *pieces])
+
+    def _approach(self, elapsed_s: float) -> NDArray[np.float64]:
+        """Return how much of the way to its settled temperature an instance goes in `elapsed_s`; windows are mostly alike."""
+        if self._approach_of != elapsed_s:
+            self._approach_of = elapsed_s
+            self._last_approach = self._cooled.approach(elapsed_s)[self._type]
+        return self._last_approach
 
     def _chips_of(self, instances: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
         """Return the rows of some instances' chips, and the instance of each."""
@@ -213,13 +225,12 @@ class Throttling:
         owner: NDArray[np.intp],
         inlet_c: NDArray[np.float64],
         dynamic_w: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
+    ) -> NDArray[np.float32]:
         """Return chips' temperatures, given their instances' inlets and their mean chips' power above the background."""
         c_per_w = self._place_c_per_w[self._type[owner], rows - self._layout.chip_start[owner]]
         own_w = np.minimum(dynamic_w[owner] * self._power_factor[rows], self._dynamic_w[owner])
-        result: NDArray[np.float64] = (
-            inlet_c[owner] + self._offset_c[rows] + c_per_w * (self._background_w[owner] + own_w)
-        )
+        degrees_c = inlet_c[owner] + self._offset_c[rows] + c_per_w * (self._background_w[owner] + own_w)
+        result: NDArray[np.float32] = degrees_c.astype(np.float32)
         return result
 
     def advance(
@@ -260,7 +271,7 @@ class Throttling:
             self._demand_w = demand_w
             self._is_cold = False
         else:
-            approach = self._cooled.approach(elapsed_s)[self._type]
+            approach = self._approach(elapsed_s)
             self._lag_w = self._lag_w + (power_w - self._lag_w) * approach
             self._lag_c = self._lag_c + (self._inlet_c + inlet_delta_c - self._lag_c) * approach
         self.limit(elapsed_s, inlet_delta_c, cap_share)
@@ -278,7 +289,7 @@ class Throttling:
             inlet_delta_c: As for `advance`.
             cap_share: As for `advance`.
         """
-        approach = self._cooled.approach(elapsed_s)[self._type]
+        approach = self._approach(elapsed_s)
         left_w = self._lag_w - self._background_w
         inlet_c = self._lag_c + (self._inlet_c + inlet_delta_c - self._lag_c) * approach
         allowed = self._allowed(cap_share)

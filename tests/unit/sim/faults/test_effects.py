@@ -240,6 +240,20 @@ def test_a_storm_counts_the_same_in_any_windows(window_s: float) -> None:
     assert counted[fleet.row(CHIP)] == counted.sum() == 720
 
 
+def test_a_storm_comes_in_bursts() -> None:
+    """12 errors a second are the mean of a minute: many seconds have none or hardly any, and some have dozens."""
+    fleet = SmallFleet(entry("ecc_corrected_storm", at=10.0, lasts=120.0))
+    counts = [0]
+    for second in range(130):
+        fleet.go(second + 1.0)
+        counts.append(int(fleet.columns["mem_ecc_corrected"][fleet.row(CHIP)]))
+    each = np.diff(counts)[10:]
+    assert each.sum() == 120 * 12
+    assert (each <= 2).mean() > 0.35
+    assert each.max() > 60
+    assert [int(part.sum()) for part in np.split(each, 6)] == [240] * 6
+
+
 def test_what_fails_and_is_replaced_within_one_window_counts_nothing() -> None:
     """The new chip's counters begin at 0; another instance's stay."""
     fleet = SmallFleet(

@@ -50,6 +50,7 @@ def same(first: Columns, second: Columns, rows: slice = slice(None), instances: 
     )
 
 
+@pytest.mark.usefixtures("even_steps")
 def test_a_straggler_slows_all_chips_of_its_job_in_the_same_tick_and_no_other(
     make_engine: Callable[..., Engine], training: Job, inference: Job
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_slow_replica_of_a_serving_job_leaves_the_others_alone(
     assert p50[0] == pytest.approx(healthy.columns["exec_latency_p50_s"][0], rel=0.1)
 
 
+@pytest.mark.usefixtures("even_steps")
 def test_a_degraded_link_slows_its_job_and_carries_less(
     make_engine: Callable[..., Engine], training: Job
 ) -> None:
@@ -146,6 +148,7 @@ def test_a_degraded_link_slows_its_job_and_carries_less(
     assert (hurt.columns["health"] == 0).all()
 
 
+@pytest.mark.usefixtures("even_steps")
 @pytest.mark.parametrize(
     ("direction", "far", "bits", "component"),
     [

@@ -11,6 +11,8 @@ from trnfleet.domain.fleet import FleetFile
 from trnfleet.sim.jobs.activity import EFA_CEILING
 from trnfleet.sim.jobs.fabric import FABRIC_BITS_PER_S, FABRIC_INSTANCES
 
+pytestmark = pytest.mark.usefixtures("even_steps")
+
 EFA_BYTES_PER_S = 400e9
 """Of a trn2.48xlarge, each way."""
 

@@ -87,6 +87,7 @@ async def test_state_is_announced_first_retained_and_complete(stage: SimulationR
     assert re.fullmatch(r"i-0[0-9a-f]{16}", described.instances[0].ec2_id or "")
 
 
+@pytest.mark.usefixtures("even_steps")
 async def test_jobs_say_where_they_run_and_how_they_fare(stage: SimulationRun) -> None:
     """Figures of a job's kind are numbers, the others null."""
     await stage.run(5.0, ticks=1)
